@@ -1,11 +1,11 @@
-//! Authenticates the users of the console, each as an [`Actor`].
+//! Authenticates the users of the console as an [`Actor`], and manages users, groups, links and tokens.
 //!
-//! This module decides who signs in, how often a client may try, how long a session lasts, what a one-time link allows,
-//! and who may manage whom. It does not know HTTP, pages, or what an actor then does.
+//! This module decides who can sign in, how many attempts are allowed, how long a session lasts, what a one-time link
+//! permits, and who may manage which user. It does not know HTTP, the pages, or the further actions of an actor.
 //!
-//! It carries: passwords are hashed slowly, off the async threads, and for unknown names too; guessing is limited, and
-//! no client can lock another user out; every secret is stored as a hash; a link works once; every change is in the
-//! audit trail; the last admin who can sign in cannot be removed.
+//! Rules: passwords are hashed with a slow hash on blocking threads, and also for unknown names. Attempts are limited,
+//! but no client can lock out another user. Every secret is stored as a hash. A link works once. Every change is in the
+//! audit trail. The last admin who can sign in cannot be removed.
 
 mod actor;
 mod clock;
@@ -49,28 +49,28 @@ pub(crate) struct IdentityService {
     clock: Clock,
     /// The groups of the settings file, which only the file can change.
     file_groups: RwLock<Vec<String>>,
-    /// The time at which this process last noted the use of each token. It has one entry for each token that was used.
+    /// The time at which this process last noted the use of each token. The map has one entry for each used token.
     token_uses: Mutex<HashMap<TokenId, Timestamp>>,
 }
 
 // === impl IdentityService ===
 
 impl IdentityService {
-    /// Creates the service for this store. Links, sessions and tokens are hashed under this pepper; `of_file` has the
-    /// groups of the settings file.
-    pub(crate) fn new(store: Arc<dyn Store>, pepper: Pepper, of_file: Vec<String>) -> Self {
+    /// Creates the service for this store. Links, sessions and tokens are hashed under this pepper; `file_groups` are
+    /// the names of the groups of the settings file.
+    pub(crate) fn new(store: Arc<dyn Store>, pepper: Pepper, file_groups: Vec<String>) -> Self {
         Self {
             store,
             pepper,
             passwords: PasswordHashService::new(),
             limits: PasswordRateLimiter::default(),
             clock: Clock::new(),
-            file_groups: RwLock::new(of_file),
+            file_groups: RwLock::new(file_groups),
             token_uses: Mutex::default(),
         }
     }
 
-    /// Sets the groups of settings that were read again.
+    /// Sets the names of the groups of the settings file after it was read again.
     pub(crate) fn set_file_groups(&self, groups: Vec<String>) {
         *self.file_groups.write().unwrap_or_else(PoisonError::into_inner) = groups;
     }

@@ -345,8 +345,7 @@ async fn an_outcome_is_stored_after_the_database_recovers() {
 #[tokio::test]
 async fn write_trouble_is_reported_until_a_commit_succeeds() {
     let fixture = Fixture::new().await;
-    let trouble =
-        |seconds_later: u64| fixture.ledger.write_trouble(Instant::now() + Duration::from_secs(seconds_later));
+    let trouble = |delay: u64| fixture.ledger.write_trouble(Instant::now() + Duration::from_secs(delay));
     fixture.open("r1").await.close(JobOutcome::succeeded()).await.unwrap();
     assert_eq!(trouble(3600), None);
 
@@ -381,8 +380,7 @@ async fn long_texts_are_truncated_at_a_character_boundary() {
 
 const ROUNDS: usize = 6;
 
-/// Kills a process while it opens and closes records as fast as it can. Every event that it has reported must be
-/// durable.
+/// Kills a process while it opens and closes records as fast as it can. Every reported event must be durable.
 #[tokio::test]
 async fn a_kill_neither_loses_nor_duplicates_records() {
     for round in 0..6 {
@@ -412,8 +410,8 @@ fn kill_after(child: &mut Child, event_count: usize) -> BTreeMap<String, String>
     let mut events = BTreeMap::new();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let parse_line = |line: String| line.split_once(' ').map(|(event, id)| (id.to_owned(), event.to_owned()));
-    let parsed_events = lines.filter_map(parse_line).filter(|(_, event)| ["open", "closed"].contains(&event.as_str()));
-    for ((id, event), count) in parsed_events.zip(1..) {
+    let parsed = lines.filter_map(parse_line).filter(|(_, event)| ["open", "closed"].contains(&event.as_str()));
+    for ((id, event), count) in parsed.zip(1..) {
         events.insert(id, event);
         if count == event_count {
             child.kill().unwrap();

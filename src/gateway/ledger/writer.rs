@@ -207,7 +207,8 @@ impl LedgerWriter {
             closed_record.send_reply(Err(cause.clone()));
         }
         if is_unwritable {
-            tracing::error!(request_id = %closed_record.entry.record.request_id, "the outcome of a job cannot be stored");
+            let request_id = &closed_record.entry.record.request_id;
+            tracing::error!(%request_id, "the outcome of a job cannot be stored");
         } else {
             self.failed_outcomes.push(closed_record);
         }

@@ -1,4 +1,4 @@
-//! Error pages: each error has its own text and its own next step.
+//! The error pages. Each error has its own text, and a link to a page where the user can continue.
 
 use askama::Template;
 use http::StatusCode;
@@ -8,24 +8,24 @@ use super::http_messages::{FormReadError, PageResponse};
 use super::page_layout::PageLayout;
 use crate::error::{Error, ResourceConflict};
 
-/// The reason why there is no page.
+/// The reason why the requested page is not shown.
 #[derive(Debug)]
 pub(crate) enum PageError {
-    /// Not a failure: a redirect to another page.
+    /// A redirect to another page, which is not a failure.
     Redirect(String),
     /// There is no such page, or it belongs to another user.
     NotFound,
-    /// The page exists, and takes another method.
+    /// The page exists for other methods. The value is that of the header `Allow`.
     MethodNotAllowed(&'static str),
-    /// Only admins may see it.
+    /// Only admins may see the page.
     Denied,
-    /// The form does not come from a page of ours, or comes from one that is too old.
+    /// The form does not come from a page of the gateway, or its token is no longer valid.
     ForgedForm,
     /// A one-time link that is used up, expired or invalid.
     InvalidLink,
     /// Too many attempts.
     RateLimited {
-        /// The seconds to wait.
+        /// The number of seconds to wait.
         seconds: u64,
     },
     /// The host does not belong to the gateway.
@@ -34,13 +34,13 @@ pub(crate) enum PageError {
     UnreadableForm(FormReadError),
     /// The store does not answer.
     Unavailable,
-    /// A conflict that no single field has caused.
+    /// A conflict that does not belong to a single field. The value is the key of the text.
     Conflict(&'static str),
     /// An internal error.
     Internal,
 }
 
-/// The page of a failure.
+/// The template of an error page.
 #[derive(Template)]
 #[template(path = "failure.html", config = "src/gateway/pages/askama.toml")]
 struct ErrorPage {
@@ -55,7 +55,7 @@ struct ErrorPage {
 // === impl PageError ===
 
 impl PageError {
-    /// The error page within this layout.
+    /// Renders the error page in this layout.
     pub(super) fn into_response(self, layout: PageLayout) -> PageResponse {
         if let Self::Redirect(path) = &self {
             return PageResponse::redirect(path);
@@ -113,7 +113,7 @@ impl PageError {
 }
 
 impl From<Error> for PageError {
-    /// Converts an error of the console. If a field of a form has caused it, the form is shown again instead.
+    /// Converts an error of the console that does not belong to a field of a form.
     fn from(error: Error) -> Self {
         match error {
             Error::NotFound(_) | Error::Invalid(_) => Self::NotFound,
@@ -121,15 +121,15 @@ impl From<Error> for PageError {
             Error::Unavailable => Self::Unavailable,
             Error::RateLimited { retry_after } => Self::RateLimited { seconds: retry_after.into() },
             Error::Conflict(conflict) => Self::Conflict(conflict_text(&conflict)),
-            other => {
-                tracing::error!(error = %other, "an error occurred that no page expects");
+            error => {
+                tracing::error!(%error, "an unexpected error occurred during a page request");
                 Self::Internal
             }
         }
     }
 }
 
-/// The text for a conflict.
+/// The key of the text for a conflict.
 pub(super) const fn conflict_text(conflict: &ResourceConflict) -> &'static str {
     match conflict {
         ResourceConflict::Exists(_) | ResourceConflict::UserExists(_) | ResourceConflict::GroupExists(_) => {
@@ -148,7 +148,7 @@ pub(super) fn render(status: StatusCode, template: &impl Template) -> PageRespon
     match template.render() {
         Ok(html) => PageResponse::html(status, html),
         Err(error) => {
-            tracing::error!(%error, "a page could not be written");
+            tracing::error!(%error, "a page could not be rendered");
             let mut response = PageResponse::html(StatusCode::INTERNAL_SERVER_ERROR, String::new());
             response.headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
             response

@@ -1,4 +1,4 @@
-//! The layout of every page: language, theme, signed-in user, section, and a notice about a finished change.
+//! The layout of every page: language, theme, signed-in user, section, and a notice about a completed change.
 
 use super::assets::{AssetLinks, LINKS};
 use super::format::CountValue;
@@ -38,10 +38,10 @@ pub(super) struct PageLayout {
     pub(super) who: Option<SignedInUser>,
     /// The token of the forms on this page.
     pub(super) csrf: String,
-    /// The address to return to after a change of language or theme; without one the page does not offer the change.
+    /// The path to return to after a change of language or theme; if there is none, the page does not offer the change.
     pub(super) back: Option<String>,
     pub(super) notice: Option<PageNotice>,
-    /// The section, by the first segment of its path.
+    /// The section of the page: the first segment of its path.
     pub(super) here: &'static str,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct NavItem {
     pub(super) begins_admin: bool,
 }
 
-/// Path, section and text; the last entries are for admins.
+/// The entries of the navigation: path, section, and key of the text. The last entries are for admins.
 const NAV: [(&str, &str, &str); 8] = [
     ("/start", "start", "nav.start"),
     ("/keys", "keys", "nav.keys"),
@@ -66,6 +66,7 @@ const NAV: [(&str, &str, &str); 8] = [
     ("/accounts", "accounts", "nav.accounts"),
     ("/audit", "audit", "nav.audit"),
 ];
+/// The number of entries that all users see.
 const NAV_FOR_ALL: usize = 4;
 
 // === impl Theme ===
@@ -79,6 +80,7 @@ impl Theme {
         Self::ALL.into_iter().find(|theme| Some(theme.code()) == code).unwrap_or(Self::Auto)
     }
 
+    /// The code of the theme, as in a cookie and in a form.
     pub(super) const fn code(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -87,6 +89,7 @@ impl Theme {
         }
     }
 
+    /// The key of the text for the theme.
     pub(super) const fn label(self) -> &'static str {
         match self {
             Self::Auto => "preferences.auto",
@@ -95,6 +98,7 @@ impl Theme {
         }
     }
 
+    /// The code of the theme, unless it is [`Theme::Auto`].
     pub(super) fn forced(self) -> Option<&'static str> {
         (self != Self::Auto).then(|| self.code())
     }
@@ -126,14 +130,17 @@ impl PageLayout {
         }
     }
 
+    /// The text of a key.
     pub(super) fn of<'k>(&self, key: &'k str) -> &'k str {
         self.texts.get(key)
     }
 
-    pub(super) fn put(&self, key: &str, place: &str, value: impl std::fmt::Display) -> String {
-        self.texts.get_with(key, place, value)
+    /// The text of a key, in which a value replaces the placeholder.
+    pub(super) fn put(&self, key: &str, placeholder: &str, value: impl std::fmt::Display) -> String {
+        self.texts.get_with(key, placeholder, value)
     }
 
+    /// The text of a key for a number.
     pub(super) fn count(&self, key: &str, number: impl CountValue) -> String {
         self.texts.count(key, number.count())
     }
@@ -146,14 +153,15 @@ impl PageLayout {
         self.here == section
     }
 
+    /// The entries of the navigation for the signed-in user.
     pub(super) fn nav(&self) -> Vec<NavItem> {
         let entries = if self.is_admin() { &NAV[..] } else { &NAV[..NAV_FOR_ALL] };
-        let item = |(at, (path, section, label)): (usize, &(&'static str, &'static str, &'static str))| NavItem {
+        let item = |(index, (path, section, label)): (usize, &(&'static str, &'static str, &'static str))| NavItem {
             path,
             icon: section,
             label,
             is_here: self.here == *section,
-            begins_admin: at == NAV_FOR_ALL,
+            begins_admin: index == NAV_FOR_ALL,
         };
         entries.iter().enumerate().map(item).collect()
     }

@@ -1,4 +1,4 @@
-//! The users: a list, and a form to invite one.
+//! The page of the users: a list, and a form to invite a user.
 
 use askama::Template;
 use http::StatusCode;
@@ -30,7 +30,7 @@ struct PeoplePage {
     older: Option<String>,
 }
 
-/// Shows the list.
+/// Shows the list of users.
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let form = PageForm::default().with_value("role", "member").with_value("groups", "default");
     render_page(context, StatusCode::OK, form).await
@@ -62,7 +62,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
     Ok(render(status, &template))
 }
 
-/// Invites a user, and shows the link in this answer and never again.
+/// Invites a user, and shows the one-time link. Only this answer can show the link.
 pub(super) async fn invite(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let mut form = PageForm::from_request(context.request, &["name", "role"]);
     let groups: Vec<String> = chosen_groups(context);
@@ -70,7 +70,7 @@ pub(super) async fn invite(context: &PageContext<'_>) -> Result<PageResponse, Pa
         form = form.with_value("groups", group.clone());
     }
     let nonce = match consume_form_nonce(context, "again.user", "again.to_user", "/people") {
-        Ok(turn) => turn,
+        Ok(nonce) => nonce,
         Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
         Err(FormRefusal::Expired) => {
             let form = form.with_error(WHOLE_FORM, context.texts.get("error.stale"));
@@ -91,7 +91,7 @@ pub(super) async fn invite(context: &PageContext<'_>) -> Result<PageResponse, Pa
     }
 }
 
-/// The groups that are selected.
+/// The groups that are selected in the submitted form.
 pub(super) fn chosen_groups(context: &PageContext<'_>) -> Vec<String> {
     context
         .request
@@ -100,7 +100,7 @@ pub(super) fn chosen_groups(context: &PageContext<'_>) -> Vec<String> {
         .map_or_else(|_| Vec::new(), |form| form.get_all("groups").map(str::to_owned).collect())
 }
 
-/// The only page with a one-time link.
+/// Renders the page that shows a one-time link once.
 pub(super) fn render_link(
     context: &PageContext<'_>,
     user: &str,

@@ -1,4 +1,4 @@
-//! The page of one user: its permissions and its forms.
+//! The page of one user: permissions, and forms to change them.
 
 use askama::Template;
 use http::StatusCode;
@@ -60,9 +60,11 @@ async fn render_page(
     Ok(render(status, &template))
 }
 
-/// Enough for this page; the list of keys shows all of them.
+/// The maximum number of disabled keys that are searched for this page (our choice); the list of keys shows all of
+/// them.
 const STOPPED_KEYS_MAX: i64 = 100;
 
+/// The keys that were disabled because the user left their group.
 async fn stopped_keys(context: &PageContext<'_>, user: &types::User) -> Result<Vec<types::Key>, PageError> {
     let query = ListKeysQuery {
         before: None,
@@ -76,7 +78,7 @@ async fn stopped_keys(context: &PageContext<'_>, user: &types::User) -> Result<V
     Ok(disabled.into_iter().filter(|key| key.locked == Some(types::KeyLock::LeftGroup)).collect())
 }
 
-/// Carries out a form on a user.
+/// Performs the action of a submitted form on a user.
 pub(super) async fn perform(
     context: &PageContext<'_>,
     id: &str,
@@ -84,22 +86,22 @@ pub(super) async fn perform(
 ) -> Result<PageResponse, PageError> {
     let (console, actor) = (context.console(), context.actor()?);
     let user = console.retrieve_user(actor, id).await?;
-    let done = |word: &str| Ok(PageResponse::redirect(&format!("/people/{}?done={word}", user.id)));
+    let redirect_done = |notice: &str| Ok(PageResponse::redirect(&format!("/people/{}?done={notice}", user.id)));
     match action {
         PersonFormAction::Reset => return reset(context, user).await,
         PersonFormAction::SignOut => {
             console.sign_out_user(actor, id).await?;
-            return done("ended");
+            return redirect_done("ended");
         }
         PersonFormAction::Change | PersonFormAction::Disable | PersonFormAction::Enable => {}
     }
-    let (body, word) = match action {
+    let (body, notice) = match action {
         PersonFormAction::Disable => (json!({ "enabled": false }), "user-disabled"),
         PersonFormAction::Enable => (json!({ "enabled": true }), "user-enabled"),
         _ => (json!({ "role": context.request.form_field("role"), "groups": chosen_groups(context) }), "saved"),
     };
     match console.update_user(actor, id, body.to_string().as_bytes()).await {
-        Ok(_) => done(word),
+        Ok(_) => redirect_done(notice),
         Err(error) => {
             let form = PageForm::default().with_value("role", user.role.to_string());
             let form = user.groups.iter().fold(form, |form, group| form.with_value("groups", group.clone()));
@@ -109,7 +111,7 @@ pub(super) async fn perform(
     }
 }
 
-/// Creates a link for a new password, and shows it in this answer and never again.
+/// Creates a one-time link for a new password, and shows the link. Only this answer can show the link.
 async fn reset(context: &PageContext<'_>, user: types::User) -> Result<PageResponse, PageError> {
     let path = format!("/people/{}", user.id);
     match consume_form_nonce(context, "again.reset", "again.to_user", &path) {

@@ -1,4 +1,4 @@
-//! Language and theme: stored in the browser, chosen with one button each.
+//! The choice of language and theme, which is stored in cookies of the browser.
 
 use cookie::Cookie;
 use http::Method;
@@ -12,7 +12,7 @@ use super::routes::{RouteMatch, find_route};
 pub(super) const LANGUAGE_COOKIE: &str = "imagate_language";
 pub(super) const THEME_COOKIE: &str = "imagate_theme";
 
-/// Stores the choice and returns to the page where it was made.
+/// Stores the choice in cookies, and redirects to the page where the choice was made.
 pub(super) fn change(context: &PageContext<'_>) -> PageResponse {
     let mut response = PageResponse::redirect(&safe_redirect_path(context.request.form_field("back")));
     if let Some(language) = Language::from_code(context.request.form_field("language")) {
@@ -30,16 +30,17 @@ pub(super) fn change(context: &PageContext<'_>) -> PageResponse {
 }
 
 fn preference_cookie(context: &PageContext<'_>, name: &'static str, value: &'static str) -> Cookie<'static> {
-    let year = cookie::time::Duration::days(365);
-    context.cookie(name, value.to_owned()).max_age(year).build()
+    let lifetime = cookie::time::Duration::days(365);
+    context.cookie(name, value.to_owned()).max_age(lifetime).build()
 }
 
-/// The path if it is one of the gateway's pages, else that of the keys: a form must not lead a user elsewhere.
+/// Returns the path if it is that of a page of the gateway, else `/keys`. A forged form must not redirect a user to
+/// another site.
 pub(super) fn safe_redirect_path(path: &str) -> String {
     let path_only = path.split(['?', '#']).next().unwrap_or_default();
-    let is_plain = path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    let is_ours = is_plain && matches!(find_route(&Method::GET, path_only), RouteMatch::Found(_));
-    if is_ours { path.to_owned() } else { "/keys".to_owned() }
+    let is_path = path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    let is_page = is_path && matches!(find_route(&Method::GET, path_only), RouteMatch::Found(_));
+    if is_page { path.to_owned() } else { "/keys".to_owned() }
 }
 
 #[cfg(test)]
@@ -47,9 +48,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_page_of_ours_is_gone_back_to() {
-        for ours in ["/keys", "/usage?key=key_1&since=2026-01-01", "/keys/key_1", "/setup/token"] {
-            assert_eq!(safe_redirect_path(ours), ours);
+    fn redirects_lead_only_to_pages_of_the_gateway() {
+        for page in ["/keys", "/usage?key=key_1&since=2026-01-01", "/keys/key_1", "/setup/token"] {
+            assert_eq!(safe_redirect_path(page), page);
         }
         for foreign in [
             "",

@@ -1,4 +1,4 @@
-//! The profile of the signed-in user: password, other sessions, and admin tokens.
+//! The profile of the signed-in user: password, sessions, and admin tokens.
 
 use askama::Template;
 use chrono::{DateTime, Utc};
@@ -25,7 +25,7 @@ struct ProfilePage {
     groups: Vec<String>,
     sessions: Vec<SessionView>,
     tokens: Vec<types::Token>,
-    /// The form of the password and of the token.
+    /// The values and errors of the password form and the token form.
     form: PageForm,
     once: String,
 }
@@ -39,7 +39,7 @@ struct SessionView {
     last_seen_at: DateTime<Utc>,
 }
 
-/// Shows the page.
+/// Shows the profile.
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     render_page(context, StatusCode::OK, PageForm::default()).await
 }
@@ -71,13 +71,17 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
     Ok(render(status, &template))
 }
 
-/// Sets another password, which ends every other session.
+/// Changes the password, which ends all other sessions.
 pub(super) async fn change_password(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let form_with_error =
         |field: &'static str, key: &'static str| PageForm::default().with_error(field, context.texts.get(key));
-    let new = context.request.raw_form_field("password");
-    let form = if new == context.request.raw_form_field("again") {
-        match context.people().change_password(context.session()?, context.request.raw_form_field("old"), new).await {
+    let new_password = context.request.raw_form_field("password");
+    let form = if new_password == context.request.raw_form_field("again") {
+        match context
+            .people()
+            .change_password(context.session()?, context.request.raw_form_field("old"), new_password)
+            .await
+        {
             Ok(()) => return Ok(PageResponse::redirect("/profile?done=password")),
             Err(IdentityError::WrongCredentials) => form_with_error("old", "error.old"),
             Err(error) => with_identity_error(context, PageForm::default(), error)?,
@@ -88,7 +92,7 @@ pub(super) async fn change_password(context: &PageContext<'_>) -> Result<PageRes
     render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await
 }
 
-/// Ends every session, including this one.
+/// Ends all sessions of the user, including the current session.
 pub(super) async fn sign_out_everywhere(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let actor = context.actor()?;
     let user = actor.user().ok_or(PageError::NotFound)?;
@@ -96,7 +100,7 @@ pub(super) async fn sign_out_everywhere(context: &PageContext<'_>) -> Result<Pag
     Ok(PageResponse::redirect("/sign-in?done=signed-out").with_cookie(&context.session_cookie(None)))
 }
 
-/// Creates an admin token, and shows it in this answer and never again.
+/// Creates an admin token, and shows it. Only this answer can show the token.
 pub(super) async fn create_token(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let form = PageForm::from_request(context.request, &["name", "expires_on"]);
     let mut body = Map::from_iter([("name".to_owned(), Value::from(form.value("name")))]);
@@ -109,7 +113,7 @@ pub(super) async fn create_token(context: &PageContext<'_>) -> Result<PageRespon
         }
     }
     let nonce = match consume_form_nonce(context, "again.token", "again.to_profile", "/profile") {
-        Ok(turn) => turn,
+        Ok(nonce) => nonce,
         Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
         Err(FormRefusal::Expired) => {
             let form = form.with_error(WHOLE_FORM, context.texts.get("error.stale"));

@@ -1,4 +1,4 @@
-//! The records: the outcome of each request.
+//! The pages of the records: the list, and one record with its details.
 
 use askama::Template;
 use chrono::{DateTime, NaiveTime, Utc};
@@ -18,9 +18,10 @@ use crate::wire::admin::types;
 /// The number of rows on one page (our choice).
 const PER_PAGE: i64 = 50;
 
-/// The fields of the form.
+/// The fields of the filter form.
 const FILTER_FIELDS: [&str; 6] = ["key", "user", "end_user", "state", "since", "until"];
 
+/// The states that the list can be filtered by.
 const STATES: [types::RecordState; 6] = [
     types::RecordState::Succeeded,
     types::RecordState::Running,
@@ -52,11 +53,11 @@ struct RecordPage {
     cost: Option<String>,
     /// The input and output tokens, each split into images and text.
     tokens: Option<TokenBreakdown>,
-    /// The same of the text model, which does not split them.
+    /// The tokens of the text model, which does not split them.
     host_tokens: Option<TokenBreakdown>,
 }
 
-/// Tokens as the page shows them.
+/// Token counts as the page shows them.
 struct TokenBreakdown {
     input: Option<u64>,
     input_image: Option<u64>,
@@ -67,7 +68,7 @@ struct TokenBreakdown {
     total: Option<u64>,
 }
 
-/// Shows the list.
+/// Shows the list of records.
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let (query, form) = read_query(context, PER_PAGE);
     let records = context.console().list_records(context.actor()?, &query).await?;
@@ -105,13 +106,14 @@ pub(super) async fn show_record(context: &PageContext<'_>, id: &str) -> Result<P
     Ok(render(StatusCode::OK, &template))
 }
 
-/// Returns the list as a file.
+/// Returns the list as a CSV file.
 pub(super) async fn download_csv(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let (query, _) = read_query(context, PER_PAGE);
     let csv = context.console().records_csv(context.actor()?, &query).await?;
     Ok(csv_download(&csv, "records.csv"))
 }
 
+/// The query of the console for the filter of the request, and the filter form with its values.
 fn read_query(context: &PageContext<'_>, limit: i64) -> (ListRecordsQuery, PageForm) {
     let request = context.request;
     let query_param = |name: &str| request.query_param(name).map(str::to_owned);
@@ -137,7 +139,7 @@ fn beginning_of_day(day: &str) -> Option<DateTime<Utc>> {
     Some(day.parse::<chrono::NaiveDate>().ok()?.and_time(NaiveTime::MIN).and_utc())
 }
 
-/// The actual properties of the images, in their order.
+/// Describes the properties of the delivered images, in their order.
 fn describe_images(record: &types::Record) -> String {
     let image = |image: &types::RecordImage| {
         let parts = [image.size.as_deref(), image.output_format.as_deref(), image.quality.as_deref()];
@@ -153,11 +155,11 @@ impl TokenBreakdown {
         let (input, output) = (usage.input_tokens_details.as_ref(), usage.output_tokens_details.as_ref());
         Self {
             input: usage.input_tokens,
-            input_image: input.and_then(|part| part.image_tokens),
-            input_text: input.and_then(|part| part.text_tokens),
+            input_image: input.and_then(|details| details.image_tokens),
+            input_text: input.and_then(|details| details.text_tokens),
             output: usage.output_tokens,
-            output_image: output.and_then(|part| part.image_tokens),
-            output_text: output.and_then(|part| part.text_tokens),
+            output_image: output.and_then(|details| details.image_tokens),
+            output_text: output.and_then(|details| details.text_tokens),
             total: usage.total_tokens,
         }
     }

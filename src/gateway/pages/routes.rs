@@ -1,4 +1,4 @@
-//! The routes of the pages: the page at each path.
+//! The routes of the pages.
 
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -11,7 +11,7 @@ use super::{
     usage,
 };
 
-/// One page, or one form.
+/// A page, or the target of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PageRoute {
     Root,
@@ -78,12 +78,12 @@ pub(super) enum PersonFormAction {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RouteMatch {
     Found(PageRoute),
-    /// The path exists, for these methods.
+    /// The path exists for other methods. The value is that of the header `Allow`.
     MethodNotAllowed(&'static str),
     NotFound,
 }
 
-/// Looks up a path.
+/// Finds the route of a request.
 pub(super) fn find_route(method: &Method, path: &str) -> RouteMatch {
     let Some(path) = path.strip_prefix('/') else { return RouteMatch::NotFound };
     let segments: Option<Vec<String>> = path
@@ -99,7 +99,7 @@ pub(super) fn find_route(method: &Method, path: &str) -> RouteMatch {
         _ => None,
     };
     match (route, for_get, for_post) {
-        (Some(target), _, _) => RouteMatch::Found(target),
+        (Some(route), _, _) => RouteMatch::Found(route),
         (None, None, None) => RouteMatch::NotFound,
         (None, Some(_), None) => RouteMatch::MethodNotAllowed("GET, HEAD"),
         (None, None, Some(_)) => RouteMatch::MethodNotAllowed("POST"),
@@ -107,7 +107,7 @@ pub(super) fn find_route(method: &Method, path: &str) -> RouteMatch {
     }
 }
 
-/// The page at a path.
+/// The route of a GET request.
 fn get_route(segments: &[&str]) -> Option<PageRoute> {
     Some(match *segments {
         [""] => PageRoute::Root,
@@ -135,7 +135,7 @@ fn get_route(segments: &[&str]) -> Option<PageRoute> {
     })
 }
 
-/// The form at a path.
+/// The route of a POST request.
 fn post_route(segments: &[&str]) -> Option<PageRoute> {
     Some(match *segments {
         ["sign-in"] => PageRoute::SubmitSignIn,
@@ -144,9 +144,9 @@ fn post_route(segments: &[&str]) -> Option<PageRoute> {
         ["invitation", link] => PageRoute::SubmitInvitation(link.to_owned()),
         ["preferences"] => PageRoute::Preferences,
         ["keys"] => PageRoute::CreateKey,
-        ["keys", key, act] => PageRoute::KeyAction(key.to_owned(), parse_key_action(act)?),
+        ["keys", key, action] => PageRoute::KeyAction(key.to_owned(), parse_key_action(action)?),
         ["people"] => PageRoute::Invite,
-        ["people", user, act] => PageRoute::PersonAction(user.to_owned(), parse_person_action(act)?),
+        ["people", user, action] => PageRoute::PersonAction(user.to_owned(), parse_person_action(action)?),
         ["groups"] => PageRoute::CreateGroup,
         ["groups", group, "change"] => PageRoute::ChangeGroup(group.to_owned()),
         ["groups", group, "delete"] => PageRoute::DeleteGroup(group.to_owned()),
@@ -195,11 +195,11 @@ pub(super) async fn handle(context: &PageContext<'_>, route: PageRoute) -> Resul
         PageRoute::Invitation(link) => sign_in::show_invitation_page(context, &link).await,
         PageRoute::SubmitInvitation(link) => sign_in::submit_invitation(context, &link).await,
         PageRoute::Preferences => Ok(preferences::change(context)),
-        target => {
+        route => {
             if context.session.is_none() {
                 return Err(PageError::Redirect(context.sign_in_path()));
             }
-            handle_signed_in(context, target).await
+            handle_signed_in(context, route).await
         }
     }
 }
@@ -211,7 +211,7 @@ async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result
         PageRoute::Keys => keys::show(context).await,
         PageRoute::CreateKey => keys::create(context).await,
         PageRoute::Key(id) => key::show(context, &id).await,
-        PageRoute::KeyAction(id, act) => key::perform(context, &id, act).await,
+        PageRoute::KeyAction(id, action) => key::perform(context, &id, action).await,
         PageRoute::DeleteKey(id) => key::confirm_delete(context, &id).await,
         PageRoute::Usage => usage::show(context).await,
         PageRoute::UsageCsv => usage::download_csv(context).await,
@@ -221,7 +221,7 @@ async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result
         PageRoute::People => people::show(context).await,
         PageRoute::Invite => people::invite(context).await,
         PageRoute::Person(id) => person::show(context, &id).await,
-        PageRoute::PersonAction(id, act) => person::perform(context, &id, act).await,
+        PageRoute::PersonAction(id, action) => person::perform(context, &id, action).await,
         PageRoute::Groups => groups::show(context).await,
         PageRoute::CreateGroup => groups::create(context).await,
         PageRoute::Group(name) => group::show(context, &name).await,
@@ -242,7 +242,7 @@ async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result
 // === impl PageRoute ===
 
 impl PageRoute {
-    /// True for the routes of visitors without a session; their forms are bound to a cookie of their own.
+    /// True for the routes of visitors without a session, whose forms are bound to the form cookie.
     pub(super) const fn is_for_signed_out(&self) -> bool {
         matches!(
             self,
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_path_has_its_page_and_its_methods() {
+    fn paths_are_matched_to_routes_and_methods() {
         assert_eq!(find_route(&Method::GET, "/"), RouteMatch::Found(PageRoute::Root));
         assert_eq!(find_route(&Method::HEAD, "/keys"), RouteMatch::Found(PageRoute::Keys));
         assert_eq!(find_route(&Method::POST, "/keys"), RouteMatch::Found(PageRoute::CreateKey));
@@ -273,8 +273,8 @@ mod tests {
         assert_eq!(find_route(&Method::PUT, "/keys"), RouteMatch::MethodNotAllowed("GET, HEAD, POST"));
         assert_eq!(find_route(&Method::GET, "/sign-out"), RouteMatch::MethodNotAllowed("POST"));
         assert_eq!(find_route(&Method::POST, "/usage"), RouteMatch::MethodNotAllowed("GET, HEAD"));
-        for nothing in ["/keys/", "/keys/a/b", "/nothing", "/keys/%ff", "keys", "/keys/a/rotate/b", "//keys"] {
-            assert_eq!(find_route(&Method::GET, nothing), RouteMatch::NotFound, "{nothing}");
+        for path in ["/keys/", "/keys/a/b", "/nothing", "/keys/%ff", "keys", "/keys/a/rotate/b", "//keys"] {
+            assert_eq!(find_route(&Method::GET, path), RouteMatch::NotFound, "{path}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Sign-in and sign-out: set-up, invitation, name and password, and the end of a session.
+//! The pages for sign-in, sign-out, first set-up, invitations and password resets.
 
 use askama::Template;
 use http::StatusCode;
@@ -20,7 +20,7 @@ struct SignInPage {
     next: String,
 }
 
-/// A page with a form for a new password, for the first time or as a replacement.
+/// A page with a form for a new password: for the first set-up, an invitation or a password reset.
 #[derive(Template)]
 #[template(path = "welcome.html", config = "src/gateway/pages/askama.toml")]
 struct PasswordPage {
@@ -30,11 +30,11 @@ struct PasswordPage {
     lead: &'static str,
     submit: &'static str,
     action: String,
-    /// The name of the user whose password is set; at set-up the form asks for the name too.
+    /// The name of the user whose password is set; `None` at the first set-up, where the form asks for the name too.
     name: Option<String>,
 }
 
-/// The sign-in page.
+/// Shows the sign-in page.
 pub(super) fn show_sign_in_page(context: &PageContext<'_>) -> PageResponse {
     if context.session.is_some() {
         return PageResponse::redirect("/keys");
@@ -52,14 +52,14 @@ pub(super) async fn submit_sign_in(context: &PageContext<'_>) -> Result<PageResp
     let (name, password) = (context.request.form_field("name"), context.request.raw_form_field("password"));
     let next = context.request.form_field("next");
     let session = match context.people().sign_in(name, password, &context.sign_in_origin()).await {
-        Ok(opened) => opened,
+        Ok(session) => session,
         Err(IdentityError::WrongCredentials | IdentityError::InvalidField { .. }) => {
-            // The message does not say which of the two is wrong.
+            // The message does not reveal whether the name or the password is wrong.
             let form = PageForm::from_request(context.request, &["name"])
                 .with_error(WHOLE_FORM, context.texts.get("sign_in.wrong"));
             return Ok(render_sign_in(context, StatusCode::UNPROCESSABLE_ENTITY, form, next.to_owned()));
         }
-        Err(other) => return Err(other.into()),
+        Err(error) => return Err(error.into()),
     };
     Ok(redirect_with_session(
         context,
@@ -76,7 +76,7 @@ pub(super) async fn sign_out(context: &PageContext<'_>) -> Result<PageResponse, 
     Ok(PageResponse::redirect("/sign-in?done=signed-out").with_cookie(&context.session_cookie(None)))
 }
 
-/// The page of the first run, which asks for the first admin.
+/// Shows the page of the first set-up, on which the first admin is created.
 pub(super) async fn show_setup_page(context: &PageContext<'_>, link: &str) -> Result<PageResponse, PageError> {
     find_link(context, link, &[OneTimeLinkPurpose::Setup]).await?;
     Ok(render_setup(context, StatusCode::OK, link, PageForm::default().with_value("name", "admin")))
@@ -110,7 +110,7 @@ pub(super) async fn submit_setup(context: &PageContext<'_>, link: &str) -> Resul
         .create_first_admin(link, context.request.form_field("name"), password, &context.sign_in_origin())
         .await
     {
-        Ok(opened) => Ok(redirect_with_session(context, opened, "/start")),
+        Ok(session) => Ok(redirect_with_session(context, session, "/start")),
         Err(error) => {
             let form = with_identity_error(context, form, error)?;
             Ok(render_setup(context, StatusCode::UNPROCESSABLE_ENTITY, link, form))
@@ -118,7 +118,7 @@ pub(super) async fn submit_setup(context: &PageContext<'_>, link: &str) -> Resul
     }
 }
 
-/// The page for an invitation or for a password reset.
+/// Shows the page for an invitation or a password reset.
 pub(super) async fn show_invitation_page(context: &PageContext<'_>, link: &str) -> Result<PageResponse, PageError> {
     let details = find_link(context, link, &[OneTimeLinkPurpose::Invitation, OneTimeLinkPurpose::Reset]).await?;
     Ok(render_invitation(context, StatusCode::OK, link, details, PageForm::default()))
@@ -146,7 +146,7 @@ fn render_invitation(
     )
 }
 
-/// Sets the password of an invited user.
+/// Sets the password of a user with an invitation or reset link.
 pub(super) async fn submit_invitation(context: &PageContext<'_>, link: &str) -> Result<PageResponse, PageError> {
     let details = find_link(context, link, &[OneTimeLinkPurpose::Invitation, OneTimeLinkPurpose::Reset]).await?;
     let Some(password) = matching_password(context) else {
@@ -154,7 +154,7 @@ pub(super) async fn submit_invitation(context: &PageContext<'_>, link: &str) -> 
         return Ok(render_invitation(context, StatusCode::UNPROCESSABLE_ENTITY, link, details, form));
     };
     match context.people().accept_link(link, password, &context.sign_in_origin()).await {
-        Ok(opened) => Ok(redirect_with_session(context, opened, "/start")),
+        Ok(session) => Ok(redirect_with_session(context, session, "/start")),
         Err(error) => {
             let form = with_identity_error(context, PageForm::default(), error)?;
             Ok(render_invitation(context, StatusCode::UNPROCESSABLE_ENTITY, link, details, form))
@@ -162,6 +162,7 @@ pub(super) async fn submit_invitation(context: &PageContext<'_>, link: &str) -> 
     }
 }
 
+/// Looks up a one-time link, which must have one of these purposes.
 async fn find_link(
     context: &PageContext<'_>,
     link: &str,
@@ -171,7 +172,7 @@ async fn find_link(
     if purposes.contains(&details.purpose) { Ok(details) } else { Err(PageError::InvalidLink) }
 }
 
-/// The password, if both fields hold the same.
+/// The new password, if both fields have the same text.
 fn matching_password<'a>(context: &PageContext<'a>) -> Option<&'a str> {
     let password = context.request.raw_form_field("password");
     (password == context.request.raw_form_field("again")).then_some(password)
@@ -181,7 +182,7 @@ fn redirect_with_session(context: &PageContext<'_>, session: IssuedSession, path
     PageResponse::redirect(path).with_cookie(&context.session_cookie(Some(session.cookie.expose().to_owned())))
 }
 
-/// Adds the error of the identity service beside its field.
+/// Adds an error of the identity service to the field that it concerns.
 pub(super) fn with_identity_error(
     context: &PageContext<'_>,
     form: PageForm,
@@ -193,7 +194,7 @@ pub(super) fn with_identity_error(
             Ok(form.with_error("password", context.texts.get("error.password")))
         }
         IdentityError::InvalidField { .. } => Ok(form.with_error("name", context.texts.get("error.name"))),
-        other => Err(other.into()),
+        error => Err(error.into()),
     }
 }
 

@@ -1,14 +1,14 @@
-//! The hosts that a browser may name, and the gateway's own address for each.
+//! The hosts under which browsers may reach the gateway, and the origin of the gateway for each.
 //!
-//! If a browser can be made to look up the gateway under a foreign name (DNS rebinding), the owner of that name could
-//! read its pages. Therefore only known names are accepted: that of `public_url` if it is set, else only `localhost`
-//! and literal addresses, which cannot be pointed elsewhere. The host that a proxy reports is ignored.
+//! If an attacker's host name resolves to the gateway's address (DNS rebinding), a script of the attacker's site could
+//! read the pages. Therefore only known hosts are accepted: the host of `public_url` if it is set, else only
+//! `localhost` and IP addresses, which DNS cannot redirect. The host that a proxy reports is ignored.
 
 use std::net::Ipv6Addr;
 
 use http::uri::Authority;
 
-/// The address of the gateway in the settings.
+/// The parts of `public_url`.
 #[derive(Debug, Clone)]
 pub(super) struct PublicAddress {
     /// Scheme, host and port.
@@ -28,7 +28,7 @@ pub(super) struct SiteOrigin {
 // === impl SiteOrigin ===
 
 impl SiteOrigin {
-    /// The address for the host of a request; `None` if the host is not one of the gateway.
+    /// The origin for the host of a request; `None` if the host is not accepted.
     pub(super) fn from_host(host: Option<&str>, public: Option<&PublicAddress>) -> Option<Self> {
         let requested = HostAndPort::parse(host?)?;
         match public {
@@ -37,18 +37,18 @@ impl SiteOrigin {
                 .then(|| Self { origin: format!("http://{}", requested.to_authority(80)), is_secure: false }),
             Some(public) => {
                 let default_port = if public.is_https { 443 } else { 80 };
-                let is_ours = requested.to_authority(default_port) == public.host;
-                is_ours.then(|| Self { origin: public.origin.clone(), is_secure: public.is_https })
+                let is_public_host = requested.to_authority(default_port) == public.host;
+                is_public_host.then(|| Self { origin: public.origin.clone(), is_secure: public.is_https })
             }
         }
     }
 
-    /// Scheme, host and port, as a browser sends them in `Origin`.
+    /// Scheme, host and port, as browsers send them in `Origin`.
     pub(super) fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// True if cookies may require an encrypted connection.
+    /// True if the origin uses HTTPS, so that cookies can be restricted to HTTPS.
     pub(super) const fn is_secure(&self) -> bool {
         self.is_secure
     }
@@ -65,27 +65,27 @@ struct HostAndPort {
 impl HostAndPort {
     fn parse(text: &str) -> Option<Self> {
         let authority: Authority = text.parse().ok()?;
-        // Only a port or nothing may follow the host, and nothing may precede it.
+        // Nothing may precede the host, and only a port may follow it.
         let port = match text.strip_prefix(authority.host())? {
             "" => None,
-            rest => Some(
-                rest.strip_prefix(':').filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()?,
+            suffix => Some(
+                suffix.strip_prefix(':').filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()?,
             ),
         };
         Some(Self { host: authority.host().to_ascii_lowercase(), port })
     }
 
-    /// True if the name cannot be pointed to another machine.
+    /// True for `localhost` and IP addresses, which DNS cannot point to another machine.
     fn is_local(&self) -> bool {
         let bracketed = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         match bracketed {
-            Some(v6) => v6.parse::<Ipv6Addr>().is_ok(),
-            // Only the strict spelling: browsers read `127.1` and `0x7f000001` as addresses and then send them in full.
+            Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+            // Forms such as `127.1` and `0x7f000001` need no support: browsers convert them to the full form.
             None => self.host == "localhost" || self.host.parse::<std::net::Ipv4Addr>().is_ok(),
         }
     }
 
-    /// The host and port; the default port is left out.
+    /// The host and port, without the default port.
     fn to_authority(&self, default_port: u16) -> String {
         match self.port.filter(|port| *port != default_port) {
             Some(port) => format!("{}:{port}", self.host),
@@ -98,8 +98,8 @@ impl HostAndPort {
 mod tests {
     use super::*;
 
-    fn home(host: &str, public: Option<&PublicAddress>) -> Option<String> {
-        SiteOrigin::from_host(Some(host), public).map(|home| home.origin)
+    fn origin_of(host: &str, public: Option<&PublicAddress>) -> Option<String> {
+        SiteOrigin::from_host(Some(host), public).map(|site| site.origin)
     }
 
     fn public(origin: &str) -> PublicAddress {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_public_address_only_what_nobody_can_point_elsewhere_is_ours() {
+    fn without_a_public_url_only_localhost_and_addresses_are_accepted() {
         for (host, origin) in [
             ("127.0.0.1:8080", "http://127.0.0.1:8080"),
             ("localhost:1", "http://localhost:1"),
@@ -117,9 +117,9 @@ mod tests {
             ("[::1]:8080", "http://[::1]:8080"),
             ("[fe80::1]", "http://[fe80::1]"),
         ] {
-            assert_eq!(home(host, None).as_deref(), Some(origin), "{host}");
+            assert_eq!(origin_of(host, None).as_deref(), Some(origin), "{host}");
         }
-        for foreign in [
+        for host in [
             "",
             "evil.example",
             "evil.example:8080",
@@ -138,26 +138,26 @@ mod tests {
             "[not-six]",
             "local host",
         ] {
-            assert_eq!(home(foreign, None), None, "{foreign}");
+            assert_eq!(origin_of(host, None), None, "{host}");
         }
         assert_eq!(SiteOrigin::from_host(None, None), None);
     }
 
     #[test]
-    fn with_a_public_address_only_that_one_is_ours() {
+    fn with_a_public_url_only_its_host_is_accepted() {
         let https = public("https://images.example");
-        for good in ["images.example", "images.example:443", "IMAGES.example"] {
-            assert_eq!(home(good, Some(&https)).as_deref(), Some("https://images.example"), "{good}");
+        for host in ["images.example", "images.example:443", "IMAGES.example"] {
+            assert_eq!(origin_of(host, Some(&https)).as_deref(), Some("https://images.example"), "{host}");
         }
-        for foreign in
+        for host in
             ["127.0.0.1:8080", "localhost", "images.example:8080", "x.images.example", "images.example.evil", ""]
         {
-            assert_eq!(home(foreign, Some(&https)), None, "{foreign}");
+            assert_eq!(origin_of(host, Some(&https)), None, "{host}");
         }
         assert!(SiteOrigin::from_host(Some("images.example"), Some(&https)).unwrap().is_secure());
-        let plain = public("http://images.example:8080");
-        assert_eq!(home("images.example:8080", Some(&plain)).as_deref(), Some("http://images.example:8080"));
-        assert_eq!(home("images.example", Some(&plain)), None);
-        assert!(!SiteOrigin::from_host(Some("images.example:8080"), Some(&plain)).unwrap().is_secure());
+        let http = public("http://images.example:8080");
+        assert_eq!(origin_of("images.example:8080", Some(&http)).as_deref(), Some("http://images.example:8080"));
+        assert_eq!(origin_of("images.example", Some(&http)), None);
+        assert!(!SiteOrigin::from_host(Some("images.example:8080"), Some(&http)).unwrap().is_secure());
     }
 }

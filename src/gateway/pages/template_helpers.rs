@@ -1,4 +1,5 @@
-//! The words of the templates for values: numbers, times, states. They are methods of the layout, which every page has.
+//! Functions with which templates format values: numbers, times and states. They are methods of the layout, because
+//! every template has the layout. Functions for states return keys of texts; functions for tones return CSS classes.
 
 use super::format::{self, CountValue, DateTimeValue, OptionalCountValue};
 use super::language::Language;
@@ -8,25 +9,25 @@ use crate::gateway::names;
 use crate::gateway::store::UserId;
 use crate::wire::admin::types;
 
-/// The sign for an absent number.
+/// The text for an absent number.
 fn absent_value() -> String {
     "–".to_owned()
 }
 
 // === impl PageLayout ===
 
-#[expect(clippy::unused_self, reason = "a template reaches functions only through what it is given")]
+#[expect(clippy::unused_self, reason = "a template can call functions only on its fields")]
 impl PageLayout {
     pub(super) fn number(&self, number: impl CountValue) -> String {
         format::with_thousands_separators(number.count())
     }
 
-    /// True if this user has a page. The owner of keys without an owner has none.
+    /// True if this user has a page. [`UserId::NOBODY`], which stands for no user, has none.
     pub(super) fn is_person(&self, user: &str) -> bool {
         user != UserId::NOBODY
     }
 
-    /// The name with every character made visible.
+    /// The name with its hidden characters escaped.
     pub(super) fn shown(&self, name: impl AsRef<str>) -> String {
         names::escape_hidden(name.as_ref()).into_owned()
     }
@@ -53,7 +54,7 @@ impl PageLayout {
         format::instant(at.date_time())
     }
 
-    /// The last day on which something is valid that ends at this time.
+    /// The last valid day of a key or token with this expiry.
     pub(super) fn last_day(&self, at: impl DateTimeValue) -> String {
         last_valid_day(at.date_time())
     }
@@ -88,7 +89,7 @@ impl PageLayout {
         }
     }
 
-    /// The state of a key; it also tells if only an admin can change it.
+    /// The state of a key. It distinguishes keys that only an admin can enable.
     pub(super) fn key_word(&self, key: &types::Key) -> &'static str {
         match (&key.state, &key.locked) {
             (types::KeyState::Disabled, Some(types::KeyLock::Admin)) => "state.locked",
@@ -189,7 +190,7 @@ impl PageLayout {
         }
     }
 
-    /// The reason why the account does not serve.
+    /// The reason why an account gets no jobs.
     pub(super) fn account_why<'a>(&self, account: &'a types::Account) -> Option<&'a String> {
         account.disabled_reason.as_ref().or(account.cooling_cause.as_ref()).or(account.problem.as_ref())
     }
@@ -204,17 +205,17 @@ impl PageLayout {
         }
     }
 
-    /// The details of the entry; empty if there are none.
+    /// The details of an entry of the audit trail; empty if there are none.
     pub(super) fn details(&self, entry: &types::AuditEntry) -> String {
-        let known = entry.details.iter().filter(|(_, value)| !value.is_null());
-        let pairs = known.map(|(name, value)| match value {
+        let non_null = entry.details.iter().filter(|(_, value)| !value.is_null());
+        let texts = non_null.map(|(name, value)| match value {
             serde_json::Value::String(text) => format!("{name}: {text}"),
             serde_json::Value::Array(items) => {
                 let items = items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned));
                 format!("{name}: {}", items.collect::<Vec<_>>().join(" "))
             }
-            other => format!("{name}: {other}"),
+            value => format!("{name}: {value}"),
         });
-        pairs.collect::<Vec<_>>().join(", ")
+        texts.collect::<Vec<_>>().join(", ")
     }
 }

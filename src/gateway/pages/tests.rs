@@ -1,4 +1,4 @@
-//! Checks of every page: its texts, its templates, and the forms that it accepts.
+//! Tests of all pages: texts, templates, and the checks of forms.
 
 mod forms;
 mod templates;

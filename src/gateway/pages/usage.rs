@@ -1,4 +1,4 @@
-//! The usage, by day and by key.
+//! The page of the usage by day and by key.
 
 use askama::Template;
 use bytes::Bytes;
@@ -15,9 +15,10 @@ use super::page_layout::PageLayout;
 use crate::wire::admin::server::RetrieveUsageQuery;
 use crate::wire::admin::types;
 
-/// The number of days that are shown by default (our choice).
+/// The number of days before the last day that are shown by default (our choice).
 const DEFAULT_DAYS: u64 = 29;
 
+/// The fields of the filter form.
 const FILTER_FIELDS: [&str; 6] = ["key", "user", "end_user", "group", "since", "until"];
 
 #[derive(Template)]
@@ -27,13 +28,13 @@ struct UsagePage {
     usage: types::Usage,
     form: PageForm,
     chart: UsageChart,
-    /// The address of the same usage as a file.
+    /// The path of the same usage as a CSV file.
     download: String,
     is_empty: bool,
     is_filtered: bool,
 }
 
-/// Shows the page.
+/// Shows the usage.
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let (query, form) = read_query(context);
     let usage = context.console().retrieve_usage(context.actor()?, &query).await?;
@@ -49,21 +50,21 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
     Ok(render(StatusCode::OK, &template))
 }
 
-/// Returns the days as a file.
+/// Returns the usage by day as a CSV file.
 pub(super) async fn download_csv(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let (query, _) = read_query(context);
     let csv = context.console().usage_csv(context.actor()?, &query).await?;
     Ok(csv_download(&csv, "usage.csv"))
 }
 
-/// A table as a download, behind the mark by which spreadsheets recognize UTF-8.
+/// A CSV file as a download, with the byte order mark by which spreadsheets recognize UTF-8.
 pub(super) fn csv_download(csv: &str, name: &str) -> PageResponse {
     let body = Bytes::from(format!("\u{feff}{csv}"));
     let response = PageResponse::new(StatusCode::OK, "text/csv; charset=utf-8; header=present", body);
     response.with_header(CONTENT_DISPOSITION, &format!("attachment; filename=\"{name}\""))
 }
 
-/// The requested query, and the form that shows it.
+/// The query of the console for the filter of the request, and the filter form with its values.
 fn read_query(context: &PageContext<'_>) -> (RetrieveUsageQuery, PageForm) {
     let today = Utc::now().date_naive();
     let day = |name: &str| context.request.query_param(name).and_then(|text| text.parse::<NaiveDate>().ok());

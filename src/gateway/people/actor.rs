@@ -1,11 +1,11 @@
-//! An authenticated user of the console, with its rights.
+//! An authenticated user of the console, with their permissions.
 
 use std::net::IpAddr;
 
 use crate::gateway::store::{ActorKind, AuditContext, Timestamp, UserId, UserRole, UserRow};
 
-/// An authenticated user of the console. Only a session, an admin token or the admin token of the settings makes one,
-/// so holding it proves that the credentials were checked.
+/// An authenticated user of the console. An actor is created only for a session, an admin token of a user, or the admin
+/// token of the settings, so it proves that the credentials were checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Actor {
     kind: ActorKind,
@@ -20,12 +20,12 @@ impl Actor {
         Self { kind, user: Some(user), address: None }
     }
 
-    /// Returns the actor with the admin token of the settings. To be called only after that token was checked.
+    /// Returns the actor for the admin token of the settings. Must be called only after that token was checked.
     pub(crate) const fn from_settings() -> Self {
         Self { kind: ActorKind::Settings, user: None, address: None }
     }
 
-    /// Returns the same actor, with the address that its request comes from.
+    /// Sets the IP address from which the request comes.
     pub(crate) fn with_address(self, address: IpAddr) -> Self {
         Self { address: Some(address), ..self }
     }
@@ -35,7 +35,7 @@ impl Actor {
         self.user.as_ref()
     }
 
-    /// Returns the address that the request comes from, if it is known.
+    /// Returns the IP address from which the request comes, if it is known.
     pub(crate) const fn address(&self) -> Option<IpAddr> {
         self.address
     }
@@ -50,8 +50,8 @@ impl Actor {
         self.role() == UserRole::Admin
     }
 
-    /// Returns the owner of the objects that the actor sees and changes: `None` for all owners, or else the actor's own
-    /// user. To be passed with every query and every change, so that other users' objects do not exist for the actor.
+    /// Returns the owner to which the actor is restricted: `None` for an admin, and the actor's own user for a member.
+    /// Must be passed to every query and every change, so that a member cannot reach the objects of other users.
     pub(crate) fn owner(&self) -> Option<&UserId> {
         self.user.as_ref().filter(|_| !self.is_admin()).map(|user| &user.id)
     }

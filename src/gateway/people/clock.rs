@@ -1,4 +1,4 @@
-//! The time. In tests it stands still until a test moves it; no other code can move it.
+//! The source of the current time. In tests, time advances only if a test advances it.
 
 use std::time::Instant;
 
@@ -10,24 +10,24 @@ use crate::gateway::store::Timestamp;
 pub(super) struct Clock;
 
 #[cfg(not(test))]
-#[expect(clippy::unused_self, reason = "in tests there is something to look at")]
+#[expect(clippy::unused_self, reason = "the clock for tests needs `self`")]
 impl Clock {
     pub(super) const fn new() -> Self {
         Self
     }
 
-    /// Returns the wall clock time, for everything that is stored.
+    /// Returns the wall clock time, for times that are stored.
     pub(super) fn now(&self) -> Timestamp {
         Timestamp::now()
     }
 
-    /// Returns the monotonic time of this process, which no clock change can move, for limits that are counted here.
+    /// Returns the monotonic time of this process, which changes of the clock do not affect, for the rate limits.
     pub(super) fn instant(&self) -> Instant {
         Instant::now()
     }
 }
 
-/// A clock that stands still until a test moves it.
+/// A clock whose time only a test changes.
 #[cfg(test)]
 #[derive(Debug)]
 pub(super) struct Clock(std::sync::Mutex<(Timestamp, Instant)>);
@@ -35,7 +35,7 @@ pub(super) struct Clock(std::sync::Mutex<(Timestamp, Instant)>);
 #[cfg(test)]
 impl Clock {
     pub(super) fn new() -> Self {
-        // The instant is far from its origin, so that a test can go back.
+        // The instant is far in the future, so that a test can move it back.
         Self(std::sync::Mutex::new((Timestamp::now(), Instant::now() + std::time::Duration::from_secs(1 << 30))))
     }
 

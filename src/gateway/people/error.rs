@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::gateway::store::StoreError;
 
-/// The reason why nothing was done.
+/// The reason why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum IdentityError {
-    /// The name or the password is wrong, or the user may not sign in. There are no finer kinds, because they would
+    /// The name or the password is wrong, or the user may not sign in. The error has no details, because they would
     /// reveal which users exist.
     #[error("the name or the password is wrong")]
     WrongCredentials,
@@ -20,15 +20,15 @@ pub(crate) enum IdentityError {
     /// The link was used, has expired, or never existed.
     #[error("the link is invalid, used or expired")]
     InvalidLink,
-    /// A value cannot be used.
+    /// A value is invalid.
     #[error("{why}")]
     InvalidField {
         /// The field, such as `name`, `password` or `groups`.
         field: &'static str,
-        /// The problem, as a sentence for the author of the request.
+        /// The message for the sender of the request.
         why: String,
     },
-    /// No admin who can sign in would be left.
+    /// The change would leave no admin who can sign in.
     #[error("the last admin who can sign in must remain an admin")]
     LastAdmin,
     /// The name is already used.
@@ -37,7 +37,7 @@ pub(crate) enum IdentityError {
     /// There is no such object, or it belongs to another user.
     #[error("nothing has this name or id")]
     Unknown,
-    /// It is in the settings file, and only the file can change it.
+    /// The object is defined in the settings file, and can only be changed there.
     #[error("it is defined in the settings file and can only be changed there")]
     DefinedInFile,
     /// The group has keys.

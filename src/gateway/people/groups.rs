@@ -1,4 +1,4 @@
-//! Groups of keys. The groups of the settings file always exist, and only the file changes them.
+//! Groups of keys. The groups of the settings file always exist, and can only be changed in the file.
 
 use std::sync::PoisonError;
 
@@ -19,7 +19,7 @@ pub(crate) struct KeyGroup {
 // === impl IdentityService ===
 
 impl IdentityService {
-    /// Returns every group, by name.
+    /// Returns all groups, sorted by name.
     ///
     /// # Errors
     ///
@@ -43,17 +43,17 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Unknown`] if there is none.
+    /// [`IdentityError::Unknown`] if there is no such group.
     pub(crate) async fn find_group(&self, handle: &str) -> Result<KeyGroup, IdentityError> {
-        let is_it = |group: &KeyGroup| group.row.id.as_str() == handle || group.row.name == handle;
-        self.groups().await?.into_iter().find(is_it).ok_or(IdentityError::Unknown)
+        let matches_handle = |group: &KeyGroup| group.row.id.as_str() == handle || group.row.name == handle;
+        self.groups().await?.into_iter().find(matches_handle).ok_or(IdentityError::Unknown)
     }
 
-    /// Makes a group with these settings, which were checked before.
+    /// Creates a group with these settings, which must have been checked.
     ///
     /// # Errors
     ///
-    /// [`IdentityError::NameTaken`] if a group has that name; [`IdentityError::InvalidField`] for a name that cannot be used.
+    /// [`IdentityError::NameTaken`] if a group has that name; [`IdentityError::InvalidField`] for an invalid name.
     pub(crate) async fn make_group(
         &self,
         audit: &AuditContext,
@@ -62,11 +62,11 @@ impl IdentityService {
     ) -> Result<KeyGroup, IdentityError> {
         let name = names::parse_name(name)
             .ok_or_else(|| IdentityError::field("name", names::invalid_name_message("group")))?;
-        let made = self.store.create_group(audit, &name, policy).await?;
-        made.map(|row| self.with_origin(row)).ok_or(IdentityError::NameTaken)
+        let created = self.store.create_group(audit, &name, policy).await?;
+        created.map(|row| self.with_origin(row)).ok_or(IdentityError::NameTaken)
     }
 
-    /// Replaces the settings of the group with this id or name by these, which were checked before.
+    /// Replaces the settings of the group with this id or name; the new settings must have been checked.
     ///
     /// # Errors
     ///
@@ -89,8 +89,8 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::DefinedInFile`] for a group of the settings file; [`IdentityError::InUse`] if the group has keys, and
-    /// for the default group, which always exists.
+    /// [`IdentityError::DefinedInFile`] for a group of the settings file; [`IdentityError::InUse`] if the group has
+    /// keys, and for the default group, which always exists.
     pub(crate) async fn delete_group(&self, audit: &AuditContext, handle: &str) -> Result<GroupRow, IdentityError> {
         let group = self.find_group(handle).await?;
         if group.of_file {

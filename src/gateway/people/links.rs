@@ -7,67 +7,68 @@ use crate::gateway::store::{
     AuditContext, LinkRedemption, NewLink, OneTimeLinkPurpose, SecretHash, StoreError, Timestamp, random_base62,
 };
 
-/// Short, because the operator sees the link in a terminal at once (our choice).
+/// The lifetime of a set-up link (our choice). It is short, because the operator sees the link in a terminal at once.
 const SETUP_LINK_LIFETIME: Duration = Duration::from_secs(30 * 60);
-/// Long, because the invited person may be away (our choice).
+/// The lifetime of an invitation (our choice). It is long, because the invited person may be away.
 pub(super) const INVITATION_LIFETIME: Duration = Duration::from_secs(72 * 3600);
+/// The lifetime of a link for a password reset (our choice).
 pub(super) const RESET_LINK_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// 43 letters of base62 are 256 bits.
-const LETTERS: usize = 43;
+/// The length of a random text: 43 base62 characters have 256 bits.
+const RANDOM_TEXT_CHARS: usize = 43;
 
-/// A link that works once.
+/// A new one-time link. The token in it is known only now.
 #[derive(Debug)]
 pub(crate) struct IssuedLink {
     /// The token in the link.
     pub(crate) token: SecretText,
     /// The purpose of the link.
     pub(crate) purpose: OneTimeLinkPurpose,
-    /// The time at which it expires.
+    /// The time at which the link expires.
     pub(crate) expires_at: Timestamp,
 }
 
-/// The effect of a link.
+/// The purpose of a valid link, and the user for whom it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LinkDetails {
     /// The purpose of the link.
     pub(crate) purpose: OneTimeLinkPurpose,
-    /// The name of the user; `None` for the link that makes the first admin.
+    /// The name of the user; `None` for the link that creates the first admin.
     pub(crate) name: Option<String>,
 }
 
 // === impl IssuedLink ===
 
 impl IssuedLink {
-    /// Returns the path of the link, to be appended to the address of the gateway.
+    /// Returns the path of the link, which is appended to the origin of the gateway.
     pub(crate) fn path(&self) -> String {
-        let place = match self.purpose {
+        let section = match self.purpose {
             OneTimeLinkPurpose::Setup => "setup",
             OneTimeLinkPurpose::Invitation | OneTimeLinkPurpose::Reset => "invitation",
         };
-        format!("/{place}/{}", self.token.expose())
+        format!("/{section}/{}", self.token.expose())
     }
 }
 
 // === impl IdentityService ===
 
 impl IdentityService {
-    /// Makes the link for the first admin, which replaces any earlier one; `None` once an admin has been set up.
+    /// Creates the link for the first admin, which replaces an earlier link; `None` after an admin has been set up.
     ///
     /// # Errors
     ///
     /// Returns an error if the store cannot be read or written.
     pub(crate) async fn setup_link(&self) -> Result<Option<IssuedLink>, IdentityError> {
-        // At nearly every start there is an admin already, and a read does not wait for a writer.
+        // At nearly every start an admin exists already, and this read does not have to wait for a writer.
         if self.store.is_set_up().await? {
             return Ok(None);
         }
-        let (link, one_time) = self.new_link(OneTimeLinkPurpose::Setup, SETUP_LINK_LIFETIME)?;
-        let act = AuditContext { at: self.clock.now(), ..AuditContext::system() };
-        Ok(self.store.make_setup_link(&act, &link).await?.then_some(one_time))
+        let (link, issued_link) = self.new_link(OneTimeLinkPurpose::Setup, SETUP_LINK_LIFETIME)?;
+        let audit = AuditContext { at: self.clock.now(), ..AuditContext::system() };
+        Ok(self.store.make_setup_link(&audit, &link).await?.then_some(issued_link))
     }
 
-    /// Returns the effect of a link.
+    /// Returns the purpose and user of a link.
     ///
     /// # Errors
     ///
@@ -81,12 +82,12 @@ impl IdentityService {
         Ok(LinkDetails { purpose: link.purpose, name: link.user.map(|user| user.name) })
     }
 
-    /// Makes the first admin, and signs it in.
+    /// Creates the first admin, and signs the new user in.
     ///
     /// # Errors
     ///
-    /// [`IdentityError::InvalidLink`] if the link is not valid, also if another browser was faster; [`IdentityError::InvalidField`]
-    /// for a name or password that cannot be used, and then the link stays valid.
+    /// [`IdentityError::InvalidLink`] if the link is not valid, or another request has used it first;
+    /// [`IdentityError::InvalidField`] for an invalid name or password, after which the link stays valid.
     pub(crate) async fn create_first_admin(
         &self,
         token: &str,
@@ -102,7 +103,7 @@ impl IdentityService {
         self.redeem_link(token, Some(&name), password, origin).await
     }
 
-    /// Sets the password of the user that the link is for, ends its former sessions, and signs it in.
+    /// Sets the password of the link's user, ends the former sessions of the user, and signs the user in.
     ///
     /// # Errors
     ///
@@ -126,27 +127,27 @@ impl IdentityService {
         password: &str,
         origin: &SignInOrigin,
     ) -> Result<IssuedSession, IdentityError> {
-        // The link was checked before, so that a client without one cannot cause a hash.
+        // The link was checked before, so that a client without a link cannot cause the computation of a hash.
         let password = self.passwords.hash(password).await?;
-        let act = self.audit_context(None, origin);
-        let (session, cookie) = self.new_session(origin, act.at)?;
-        let redeemed = LinkRedemption {
+        let audit = self.audit_context(None, origin);
+        let (session, cookie) = self.new_session(origin, audit.at)?;
+        let redemption = LinkRedemption {
             link: self.link_hash(token),
             name: name.map(str::to_owned),
             password,
             session: session.clone(),
         };
-        let user = self.store.redeem_link(&act, &redeemed).await?.ok_or(IdentityError::InvalidLink)?;
+        let user = self.store.redeem_link(&audit, &redemption).await?.ok_or(IdentityError::InvalidLink)?;
         Ok(self.issued_session(user, &session, cookie))
     }
 
     pub(super) fn new_link(
         &self,
         purpose: OneTimeLinkPurpose,
-        life: Duration,
+        lifetime: Duration,
     ) -> Result<(NewLink, IssuedLink), StoreError> {
         let token = random_text()?;
-        let expires_at = self.clock.now() + life;
+        let expires_at = self.clock.now() + lifetime;
         let link = NewLink { hash: self.link_hash(token.expose()), expires_at };
         Ok((link, IssuedLink { token, purpose, expires_at }))
     }
@@ -156,13 +157,13 @@ impl IdentityService {
     }
 }
 
-/// Returns true if the text has the form of [`random_text`]; a text of another form costs no query.
+/// Returns true if the text has the form of a [`random_text`]. Other texts are refused without a query.
 pub(super) fn is_random_text(text: &str) -> bool {
-    text.len() == LETTERS && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    text.len() == RANDOM_TEXT_CHARS && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// Returns a text with 256 random bits.
 pub(super) fn random_text() -> Result<SecretText, StoreError> {
-    let letters = random_base62::<LETTERS>()?;
-    Ok(SecretText::new(letters.map(char::from).iter().collect()))
+    let characters = random_base62::<RANDOM_TEXT_CHARS>()?;
+    Ok(SecretText::new(characters.map(char::from).iter().collect()))
 }

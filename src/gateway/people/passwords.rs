@@ -1,7 +1,7 @@
 //! Passwords: the rules for them, and their hashes.
 //!
-//! Argon2id with the parameters that its crate recommends. It takes tens of milliseconds and 19 MiB, so only a few are
-//! computed at once, and none on the threads that serve requests.
+//! The hash is Argon2id with the parameters that its crate recommends. One hash takes tens of milliseconds and 19 MiB,
+//! so only a few hashes are computed at once, and only on blocking threads.
 
 use std::sync::Arc;
 #[cfg(test)]
@@ -15,15 +15,16 @@ use tokio::sync::Semaphore;
 use super::IdentityError;
 use crate::gateway::store::{PasswordHash, StoreError};
 
-/// The number of hashes that are computed at once (our choice).
+/// The maximum number of hashes that are computed at once (our choice).
 const CONCURRENT_HASHES: usize = 2;
-/// The length of a password in characters. The upper bound keeps clients from making the gateway hash megabytes.
+/// The allowed length of a password in characters (our choice). The maximum keeps clients from making the gateway hash
+/// megabytes.
 const PASSWORD_LENGTH: std::ops::RangeInclusive<usize> = 12..=256;
 
-/// Computes hashes, a few at a time.
+/// Computes password hashes, at most [`CONCURRENT_HASHES`] at a time.
 pub(super) struct PasswordHashService {
     permits: Arc<Semaphore>,
-    /// The number of hashes that were computed.
+    /// The number of computed hashes.
     #[cfg(test)]
     pub(super) computed: AtomicUsize,
 }
@@ -43,16 +44,17 @@ impl PasswordHashService {
     pub(super) async fn hash(&self, password: &str) -> Result<PasswordHash, StoreError> {
         let password = password.to_owned();
         self.compute(move || {
-            let hashed: Result<Phc, _> = Argon2::default().hash_password(password.as_bytes());
-            hashed.map(|hash| PasswordHash(hash.to_string())).map_err(|error| refused(error.to_string()))
+            let result: Result<Phc, _> = Argon2::default().hash_password(password.as_bytes());
+            result.map(|hash| PasswordHash(hash.to_string())).map_err(|error| refused(error.to_string()))
         })
         .await?
     }
 
-    /// Returns true if the hash is of this password. Without a hash the result is false after the same time.
+    /// Returns true if this is the hash of the password. Without a hash, the result is false after the same time.
     pub(super) async fn verify(&self, password: &str, hash: Option<PasswordHash>) -> Result<bool, StoreError> {
-        // No stored password has another length, and megabytes are not worth hashing.
-        let Some(hash) = hash.filter(|_| has_length(password)) else {
+        // No stored password has an invalid length, and a hash of megabytes would be expensive. The hash of an
+        // arbitrary text takes as long as a verification.
+        let Some(hash) = hash.filter(|_| has_valid_length(password)) else {
             self.hash("nobody's").await?;
             return Ok(false);
         };
@@ -64,26 +66,27 @@ impl PasswordHashService {
         .await?
     }
 
+    /// Runs the work on a blocking thread, when one of the permits is free.
     async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
         // The semaphore is never closed.
         let permit =
             Arc::clone(&self.permits).acquire_owned().await.map_err(|error| StoreError::Refused(error.into()))?;
         #[cfg(test)]
         self.computed.fetch_add(1, Ordering::Relaxed);
-        // The permit moves into the work, which goes on if the caller leaves.
+        // The permit moves into the closure, because the work continues even if its caller stops waiting.
         let work = move || {
-            let _turn = permit;
+            let _permit = permit;
             work()
         };
         tokio::task::spawn_blocking(work).await.map_err(|error| StoreError::Refused(error.into()))
     }
 }
 
-/// Returns an error if a password cannot be chosen by the user with this name.
+/// Returns an error if the user with this name must not choose this password.
 pub(super) fn check_password(password: &str, name: &str) -> Result<(), IdentityError> {
-    if !has_length(password) {
-        let (least, most) = (PASSWORD_LENGTH.start(), PASSWORD_LENGTH.end());
-        return Err(IdentityError::field("password", format!("the password must have {least} to {most} characters")));
+    if !has_valid_length(password) {
+        let (min, max) = (PASSWORD_LENGTH.start(), PASSWORD_LENGTH.end());
+        return Err(IdentityError::field("password", format!("the password must have {min} to {max} characters")));
     }
     if password.to_lowercase() == name.to_lowercase() {
         return Err(IdentityError::field("password", "the password must not be the name"));
@@ -91,7 +94,8 @@ pub(super) fn check_password(password: &str, name: &str) -> Result<(), IdentityE
     Ok(())
 }
 
-fn has_length(password: &str) -> bool {
+/// True if the password has an allowed length.
+fn has_valid_length(password: &str) -> bool {
     PASSWORD_LENGTH.contains(&password.chars().count())
 }
 
@@ -105,21 +109,21 @@ mod tests {
 
     use super::*;
 
-    /// Otherwise a client that connects, asks and leaves at once could cause any number of computations side by side.
+    /// Otherwise, a client that sends requests and disconnects at once could cause any number of parallel computations.
     #[tokio::test]
-    async fn work_that_nobody_waits_for_any_more_still_has_its_turn() {
+    async fn abandoned_work_keeps_its_permit() {
         let passwords = PasswordHashService::new();
-        let (began, begun) = channel();
-        let (go, wait) = channel::<()>();
-        let work = move || began.send(()).is_ok() && wait.recv().is_ok();
+        let (started_sender, started_receiver) = channel();
+        let (finish_sender, finish_receiver) = channel::<()>();
+        let work = move || started_sender.send(()).is_ok() && finish_receiver.recv().is_ok();
         {
-            let mut asked = Box::pin(passwords.compute(work));
-            let first = std::future::poll_fn(|context| std::task::Poll::Ready(asked.as_mut().poll(context))).await;
+            let mut abandoned = Box::pin(passwords.compute(work));
+            let first = std::future::poll_fn(|context| std::task::Poll::Ready(abandoned.as_mut().poll(context))).await;
             assert!(first.is_pending());
         }
-        begun.recv().unwrap();
+        started_receiver.recv().unwrap();
         assert_eq!(passwords.permits.available_permits(), CONCURRENT_HASHES - 1);
-        go.send(()).unwrap();
-        let _all = passwords.permits.acquire_many(u32::try_from(CONCURRENT_HASHES).unwrap()).await.unwrap();
+        finish_sender.send(()).unwrap();
+        let _all_permits = passwords.permits.acquire_many(u32::try_from(CONCURRENT_HASHES).unwrap()).await.unwrap();
     }
 }

@@ -1,29 +1,33 @@
 //! Limits password attempts.
 //!
-//! There are three limits, each a bucket that empties with time (the generic cell rate algorithm): for an account from
-//! an address, for an address, and for an account from all addresses. The last limit does not apply to an address from
-//! which that account has signed in before, so that repeated attempts with a name cannot lock out its user. Pure: time
-//! is an argument.
+//! There are three limits, each a leaky bucket (the generic cell rate algorithm): for an account from one address, for
+//! an address, and for an account from all addresses. The last limit does not apply to an address from which that
+//! account has signed in before, so that repeated attempts with a name cannot lock out its user. This module has no
+//! clock: the current time is an argument.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The number of attempts that may come at once, and the time after which one is forgotten (all ours).
+/// The number of attempts that are allowed at once, and the time in which the bucket loses one attempt (our choice).
 #[derive(Clone, Copy)]
 struct RateLimit {
     burst: u32,
     interval: Duration,
 }
 
+/// The limit for an account from one address.
 const PAIR_LIMIT: RateLimit = RateLimit { burst: 5, interval: Duration::from_secs(30) };
+/// The limit for an address.
 const ADDRESS_LIMIT: RateLimit = RateLimit { burst: 30, interval: Duration::from_secs(2) };
+/// The limit for an account from all addresses.
 const ACCOUNT_LIMIT: RateLimit = RateLimit { burst: 20, interval: Duration::from_secs(10) };
 
-/// The number of buckets above which empty ones are removed.
+/// The number of buckets at which empty buckets are removed (our choice).
 const BUCKETS_PRUNE_AT: usize = 10_000;
 
+/// The key of a bucket.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum RateLimitKey {
     Pair(String, IpAddr),
@@ -31,11 +35,11 @@ enum RateLimitKey {
     Account(String),
 }
 
-/// The buckets that are not empty, each with the moment at which it will be.
+/// The buckets, each with the time at which it is empty.
 #[derive(Default)]
 pub(super) struct PasswordRateLimiter(Mutex<HashMap<RateLimitKey, Instant>>);
 
-/// An attempt that was allowed; it is taken back if the password was right.
+/// An allowed attempt. It is removed from its buckets if the password was right.
 pub(super) struct RateLimitPermit {
     buckets: Vec<(RateLimitKey, RateLimit)>,
 }
@@ -43,7 +47,7 @@ pub(super) struct RateLimitPermit {
 // === impl PasswordRateLimiter ===
 
 impl PasswordRateLimiter {
-    /// Counts an attempt from an address on an account; the error is the time to wait. A refused attempt is not
+    /// Counts an attempt for an account from an address. The error is the time to wait; a refused attempt is not
     /// counted.
     pub(super) fn count_attempt(
         &self,
@@ -61,42 +65,43 @@ impl PasswordRateLimiter {
         )
     }
 
-    /// Counts the same attempt on the account, independent of its address.
+    /// Counts the same attempt for the account from all addresses.
     pub(super) fn count_for_account(
         &self,
         permit: RateLimitPermit,
         account: &str,
         now: Instant,
     ) -> Result<RateLimitPermit, Duration> {
-        let more = self.fill_buckets(vec![(RateLimitKey::Account(account.to_owned()), ACCOUNT_LIMIT)], now)?;
-        Ok(RateLimitPermit { buckets: permit.buckets.into_iter().chain(more.buckets).collect() })
+        let account_permit =
+            self.fill_buckets(vec![(RateLimitKey::Account(account.to_owned()), ACCOUNT_LIMIT)], now)?;
+        Ok(RateLimitPermit { buckets: permit.buckets.into_iter().chain(account_permit.buckets).collect() })
     }
 
     fn fill_buckets(&self, buckets: Vec<(RateLimitKey, RateLimit)>, now: Instant) -> Result<RateLimitPermit, Duration> {
         let mut empty_at = self.lock();
         if empty_at.len() >= BUCKETS_PRUNE_AT {
-            empty_at.retain(|_, moment| *moment > now);
+            empty_at.retain(|_, empty_time| *empty_time > now);
         }
-        let waits = buckets.iter().map(|(bucket, rate)| rate.wait(empty_at.get(bucket).copied(), now));
-        let wait = waits.max().unwrap_or_default();
+        let wait_times = buckets.iter().map(|(bucket, rate)| rate.wait(empty_at.get(bucket).copied(), now));
+        let wait = wait_times.max().unwrap_or_default();
         if !wait.is_zero() {
             return Err(wait);
         }
         for (bucket, rate) in &buckets {
-            let moment = empty_at.entry(bucket.clone()).or_insert(now);
-            *moment = (*moment).max(now) + rate.interval;
+            let empty_time = empty_at.entry(bucket.clone()).or_insert(now);
+            *empty_time = (*empty_time).max(now) + rate.interval;
         }
         Ok(RateLimitPermit { buckets })
     }
 
-    /// Takes back the attempt, because the password was right, and forgets the earlier ones on that account from that
+    /// Removes an attempt from its buckets, because the password was right, and empties the bucket of the account and
     /// address.
     pub(super) fn take_back_attempt(&self, permit: RateLimitPermit) {
         let mut empty_at = self.lock();
         for (bucket, rate) in permit.buckets {
             match (&bucket, empty_at.get_mut(&bucket)) {
                 (RateLimitKey::Pair(..), _) => drop(empty_at.remove(&bucket)),
-                (_, Some(moment)) => *moment = moment.checked_sub(rate.interval).unwrap_or(*moment),
+                (_, Some(empty_time)) => *empty_time = empty_time.checked_sub(rate.interval).unwrap_or(*empty_time),
                 (_, None) => {}
             }
         }
@@ -110,14 +115,15 @@ impl PasswordRateLimiter {
 // === impl RateLimit ===
 
 impl RateLimit {
-    /// Returns the time until a bucket that is empty at that moment accepts one more attempt.
+    /// Returns the time until a bucket accepts one more attempt; `empty_at` is the time at which it is empty.
     fn wait(self, empty_at: Option<Instant>, now: Instant) -> Duration {
-        let filled = empty_at.map_or(Duration::ZERO, |moment| moment.saturating_duration_since(now));
+        let filled = empty_at.map_or(Duration::ZERO, |empty_time| empty_time.saturating_duration_since(now));
         (filled + self.interval).saturating_sub(self.interval * self.burst)
     }
 }
 
-/// Returns the address to count; for IPv6 its network, because a client with one address usually has the whole network.
+/// Returns the address for which attempts are counted: for IPv6 the /64 network, because a client usually has a whole
+/// network.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),

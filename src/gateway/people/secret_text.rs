@@ -1,8 +1,8 @@
-//! Texts that are shown to one person once and never logged.
+//! Secret texts, which are shown once and never logged.
 
 use std::fmt;
 
-/// A text that gives access to something.
+/// A secret, such as the value of a cookie or the token of a link. Its debug output is redacted.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SecretText(String);
 
@@ -13,7 +13,7 @@ impl SecretText {
         Self(text)
     }
 
-    /// Returns the text, for the person that it is meant for.
+    /// Returns the secret, to be sent to its owner.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Sessions: the meaning of a session cookie, and its lifetime.
+//! Sessions: their cookies, and their lifetime.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,14 +13,14 @@ use crate::gateway::store::{
 
 /// The time without use after which a session ends (our choice).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(12 * 3600);
-/// The longest life of a session (our choice).
+/// The maximum lifetime of a session (our choice).
 const SESSION_LIFETIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-/// The precision of the stored time of the last use.
+/// The precision of the stored time of the last use (our choice).
 const LAST_USED_PRECISION: Duration = Duration::from_secs(60);
-/// The number of characters of a user agent that are stored.
+/// The maximum number of characters of a user agent that are stored (our choice).
 const AGENT_CHARS: usize = 200;
 
-/// A new session; the value of its cookie is known only now.
+/// A new session. The value of its cookie cannot be read again later.
 #[derive(Debug)]
 pub(crate) struct IssuedSession {
     /// The value of the cookie.
@@ -28,7 +28,7 @@ pub(crate) struct IssuedSession {
     /// The session.
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "the pages send a browser on, and it comes back with the cookie")
+        expect(dead_code, reason = "the pages redirect the browser, and find the session by its cookie")
     )]
     pub(crate) session: UserSession,
 }
@@ -40,14 +40,14 @@ pub(crate) struct UserSession {
     pub(crate) id: SessionId,
     /// The user of the session, as an actor.
     pub(crate) actor: Actor,
-    /// The token that every form of this session must send.
+    /// The CSRF token that every form of this session must have.
     pub(crate) csrf: String,
 }
 
 // === impl IdentityService ===
 
 impl IdentityService {
-    /// Returns the session of a cookie; `None` if it is over or never existed.
+    /// Returns the session of a cookie; `None` if the session has ended or never existed.
     ///
     /// # Errors
     ///
@@ -74,17 +74,17 @@ impl IdentityService {
         Ok(self.store.end_session(&session.actor.audit_context(), &session.id).await?)
     }
 
-    /// Ends every session of a user, and returns their number. A member can end only its own.
+    /// Ends all sessions of a user, and returns their number. A member can end only their own sessions.
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Unknown`] if there is no such user, or if a member names another user.
+    /// [`IdentityError::Unknown`] if there is no such user, or if the actor is a member and the user another one.
     pub(crate) async fn sign_out_everywhere(&self, actor: &Actor, user: &str) -> Result<u64, IdentityError> {
         let user = self.find_visible_user(actor, user).await?;
         Ok(self.store.end_sessions(&actor.audit_context(), &user.id).await?)
     }
 
-    /// Returns the sessions of a user that are not over, newest first.
+    /// Returns the sessions of a user that have not ended, newest first.
     ///
     /// # Errors
     ///
@@ -96,43 +96,43 @@ impl IdentityService {
         Ok(sessions)
     }
 
-    /// Sets another password, and ends every other session of the user.
+    /// Changes the password of the session's user, and ends all other sessions of the user.
     ///
     /// # Errors
     ///
-    /// [`IdentityError::WrongCredentials`] if the old password is wrong, [`IdentityError::TooManyAttempts`] after too many wrong ones,
-    /// [`IdentityError::InvalidField`] for a new one that cannot be used.
+    /// [`IdentityError::WrongCredentials`] if the old password is wrong, [`IdentityError::TooManyAttempts`] after too
+    /// many attempts, [`IdentityError::InvalidField`] for an invalid new password.
     pub(crate) async fn change_password(
         &self,
         session: &UserSession,
-        old: &str,
-        new: &str,
+        old_password: &str,
+        new_password: &str,
     ) -> Result<(), IdentityError> {
         let user = session.actor.user().ok_or(IdentityError::Unknown)?;
-        passwords::check_password(new, &user.name)?;
+        passwords::check_password(new_password, &user.name)?;
         let address = session.actor.address().ok_or(IdentityError::WrongCredentials)?;
         let permit = self.limits.count_attempt(&user.name, address, self.clock.instant()).map_err(too_many_attempts)?;
-        let act = AuditContext { at: self.clock.now(), ..session.actor.audit_context() };
-        if !self.passwords.verify(old, self.store.password_hash(&user.id).await?).await? {
-            self.store.record_refused_sign_in(&act, Some(user)).await?;
+        let audit = AuditContext { at: self.clock.now(), ..session.actor.audit_context() };
+        if !self.passwords.verify(old_password, self.store.password_hash(&user.id).await?).await? {
+            self.store.record_refused_sign_in(&audit, Some(user)).await?;
             return Err(IdentityError::WrongCredentials);
         }
         self.limits.take_back_attempt(permit);
-        let hash = self.passwords.hash(new).await?;
-        Ok(self.store.set_password(&act, &user.id, &hash, &session.id).await?)
+        let hash = self.passwords.hash(new_password).await?;
+        Ok(self.store.set_password(&audit, &user.id, &hash, &session.id).await?)
     }
 
-    /// Returns the value of a cookie for forms before sign-in.
+    /// Returns the value of a new cookie for forms of visitors who are not signed in.
     ///
     /// # Errors
     ///
     /// Returns an error if the system has no random bytes.
-    #[expect(clippy::unused_self, reason = "whoever asks has the people, and no business with how it is made")]
+    #[expect(clippy::unused_self, reason = "callers need not know how the value is made")]
     pub(crate) fn visitor_cookie(&self) -> Result<SecretText, IdentityError> {
         Ok(random_text()?)
     }
 
-    /// Returns the token that every form must send that was given to a browser with this cookie.
+    /// Returns the CSRF token for the forms of a browser with this cookie.
     pub(crate) fn form_token(&self, cookie: &str) -> String {
         let hash = self.pepper.hash_for_purpose("form", cookie.as_bytes());
         hash.0.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -148,15 +148,15 @@ impl IdentityService {
             id: SessionId::random()?,
             hash: self.cookie_hash(cookie.expose()),
             address: origin.address.to_string(),
-            agent: origin.agent.chars().filter(|letter| !letter.is_control()).take(AGENT_CHARS).collect(),
+            agent: origin.agent.chars().filter(|character| !character.is_control()).take(AGENT_CHARS).collect(),
             idle_since: now - IDLE_TIMEOUT,
             opened_since: now - SESSION_LIFETIME_MAX,
         };
         Ok((session, cookie))
     }
 
-    pub(super) fn issued_session(&self, user: UserRow, new: &NewSession, cookie: SecretText) -> IssuedSession {
-        IssuedSession { session: self.user_session(new.id.clone(), user, cookie.expose()), cookie }
+    pub(super) fn issued_session(&self, user: UserRow, new_session: &NewSession, cookie: SecretText) -> IssuedSession {
+        IssuedSession { session: self.user_session(new_session.id.clone(), user, cookie.expose()), cookie }
     }
 
     fn user_session(&self, id: SessionId, user: UserRow, cookie: &str) -> UserSession {
@@ -169,18 +169,20 @@ impl IdentityService {
     }
 }
 
+/// True if the session has not ended and its user may sign in.
 fn is_live(row: &SessionRow, user: &UserRow, now: Timestamp) -> bool {
     user.disabled_at.is_none() && is_unexpired(row, now)
 }
 
+/// True if the session has not reached its time limits.
 fn is_unexpired(row: &SessionRow, now: Timestamp) -> bool {
     now < row.last_seen_at + IDLE_TIMEOUT && now < row.created_at + SESSION_LIFETIME_MAX
 }
 
-// === impl Session ===
+// === impl UserSession ===
 
 impl UserSession {
-    /// Returns the same session, with the address that this request comes from.
+    /// Sets the IP address from which the request comes.
     pub(crate) fn with_address(self, address: IpAddr) -> Self {
         Self { actor: self.actor.with_address(address), ..self }
     }

@@ -8,10 +8,10 @@ use super::{IdentityError, IdentityService, IssuedSession};
 use crate::gateway::names;
 use crate::gateway::store::{ActorKind, AuditContext, UserRow};
 
-/// The origin of a sign-in.
+/// The address and browser of a sign-in.
 #[derive(Debug, Clone)]
 pub(crate) struct SignInOrigin {
-    /// The address that the connection comes from.
+    /// The IP address of the client.
     pub(crate) address: IpAddr,
     /// The user agent of the browser.
     pub(crate) agent: String,
@@ -20,12 +20,12 @@ pub(crate) struct SignInOrigin {
 // === impl IdentityService ===
 
 impl IdentityService {
-    /// Opens a session if the password is right. It never continues an older one.
+    /// Opens a new session if the password is right. An existing session is never reused.
     ///
     /// # Errors
     ///
-    /// [`IdentityError::WrongCredentials`] whatever is wrong; [`IdentityError::TooManyAttempts`] after too many attempts, before a hash is
-    /// computed.
+    /// [`IdentityError::WrongCredentials`] for a wrong name, a wrong password or a disabled user alike;
+    /// [`IdentityError::TooManyAttempts`] after too many attempts, before a hash is computed.
     pub(crate) async fn sign_in(
         &self,
         name: &str,
@@ -40,28 +40,30 @@ impl IdentityService {
             None if composed != name => self.user_named(&composed).await?,
             user => user,
         };
-        let tried = self.count_for_account(permit, account, user.as_ref(), origin).await?;
-        let act = self.audit_context(user.as_ref(), origin);
+        let permit = self.count_for_account(permit, account, user.as_ref(), origin).await?;
+        let audit = self.audit_context(user.as_ref(), origin);
         let hash = match &user {
             Some(user) if user.disabled_at.is_none() => self.store.password_hash(&user.id).await?,
             _ => None,
         };
-        let right = self.passwords.verify(password, hash.clone()).await?;
-        if let (Some(user), Some(hash), true) = (&user, hash, right) {
-            let (session, cookie) = self.new_session(origin, act.at)?;
-            if self.store.open_session(&act, &user.id, &hash, &session).await? {
-                self.limits.take_back_attempt(tried);
+        let is_right = self.passwords.verify(password, hash.clone()).await?;
+        if let (Some(user), Some(hash), true) = (&user, hash, is_right) {
+            let (session, cookie) = self.new_session(origin, audit.at)?;
+            if self.store.open_session(&audit, &user.id, &hash, &session).await? {
+                self.limits.take_back_attempt(permit);
                 return Ok(self.issued_session(user.clone(), &session, cookie));
             }
         }
-        self.store.record_refused_sign_in(&act, user.as_ref()).await?;
+        self.store.record_refused_sign_in(&audit, user.as_ref()).await?;
         Err(IdentityError::WrongCredentials)
     }
 
+    /// Returns the user with exactly this name; `find_user` also finds users by id.
     async fn user_named(&self, name: &str) -> Result<Option<UserRow>, IdentityError> {
         Ok(self.store.find_user(name).await?.filter(|user| user.name == name))
     }
 
+    /// Counts the attempt for the account, unless the user has signed in from this address before.
     async fn count_for_account(
         &self,
         permit: RateLimitPermit,
@@ -69,11 +71,11 @@ impl IdentityService {
         user: Option<&UserRow>,
         origin: &SignInOrigin,
     ) -> Result<RateLimitPermit, IdentityError> {
-        let known = match user {
+        let is_known_address = match user {
             Some(user) => self.store.has_signed_in_from(&user.id, &origin.address.to_string()).await?,
             None => false,
         };
-        if known {
+        if is_known_address {
             Ok(permit)
         } else {
             self.limits.count_for_account(permit, account, self.clock.instant()).map_err(too_many_attempts)
@@ -92,13 +94,14 @@ impl IdentityService {
     }
 }
 
+/// The error for this time to wait, rounded up to whole seconds.
 pub(super) fn too_many_attempts(wait: Duration) -> IdentityError {
-    let whole = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    IdentityError::TooManyAttempts { retry_after: Duration::from_secs(whole.max(1)) }
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    IdentityError::TooManyAttempts { retry_after: Duration::from_secs(seconds.max(1)) }
 }
 
-/// Returns the beginning of a name, which is what the limits count; valid names are not longer.
+/// Returns the part of a name for which attempts are counted: at most as many characters as a valid name has.
 fn counted_name(name: &str) -> &str {
-    let end = name.char_indices().nth(names::MAX_NAME_CHARS).map_or(name.len(), |(place, _)| place);
+    let end = name.char_indices().nth(names::MAX_NAME_CHARS).map_or(name.len(), |(index, _)| index);
     &name[..end]
 }

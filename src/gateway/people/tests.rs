@@ -1,4 +1,4 @@
-//! Sign-in and sessions: the users that are admitted and refused, for how long, and the records of it.
+//! Tests of users: sign-in, sessions, links, tokens, and the audit trail.
 
 mod links;
 mod sign_in;
@@ -23,6 +23,7 @@ struct Fixture {
     dir: TempDir,
 }
 
+/// Another service for the same store, as another process has.
 fn people_of(store: &Arc<SqliteStore>) -> IdentityService {
     IdentityService::new(
         Arc::clone(store) as Arc<dyn Store>,
@@ -31,12 +32,13 @@ fn people_of(store: &Arc<SqliteStore>) -> IdentityService {
     )
 }
 
-fn from(address: &str) -> SignInOrigin {
+fn origin_at(address: &str) -> SignInOrigin {
     SignInOrigin { address: address.parse().unwrap(), agent: "a browser".to_owned() }
 }
 
-fn home() -> SignInOrigin {
-    from("192.0.2.1")
+/// The address from which the users of the fixture sign in.
+fn home_origin() -> SignInOrigin {
+    origin_at("192.0.2.1")
 }
 
 impl Fixture {
@@ -49,22 +51,23 @@ impl Fixture {
     async fn set_up() -> (Self, IssuedSession) {
         let fixture = Self::new().await;
         let link = fixture.people.setup_link().await.unwrap().unwrap();
-        let opened = fixture.people.create_first_admin(link.token.expose(), "ada", PASSWORD, &home()).await.unwrap();
-        (fixture, opened)
+        let session =
+            fixture.people.create_first_admin(link.token.expose(), "ada", PASSWORD, &home_origin()).await.unwrap();
+        (fixture, session)
     }
 
     /// Invites a user and accepts the invitation.
     async fn join(&self, name: &str, role: UserRole) -> IssuedSession {
         let (_, link) = self.people.invite(&AuditContext::command(), name, role, &[]).await.unwrap();
-        self.people.accept_link(link.token.expose(), PASSWORD, &home()).await.unwrap()
+        self.people.accept_link(link.token.expose(), PASSWORD, &home_origin()).await.unwrap()
     }
 
-    async fn is_open(&self, opened: &IssuedSession) -> bool {
-        self.people.find_session(opened.cookie.expose()).await.unwrap().is_some()
+    async fn is_open(&self, session: &IssuedSession) -> bool {
+        self.people.find_session(session.cookie.expose()).await.unwrap().is_some()
     }
 
     async fn sign_in(&self, name: &str, password: &str, address: &str) -> Result<IssuedSession, IdentityError> {
-        self.people.sign_in(name, password, &from(address)).await
+        self.people.sign_in(name, password, &origin_at(address)).await
     }
 
     /// Returns the rows of the audit trail, oldest first.

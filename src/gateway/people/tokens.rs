@@ -1,4 +1,4 @@
-//! Admin tokens, with which programs sign in. A token has the rights that its user has at that moment.
+//! Admin tokens, with which programs use the admin API. A token has the current permissions of its user.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use crate::gateway::keys::{BearerSecret, BearerSecretKind};
 use crate::gateway::names;
 use crate::gateway::store::{ActorKind, AdminTokenRow, AuditContext, SecretHash, Timestamp, TokenId, UserId, UserRow};
 
-/// The precision of the stored time of the last use.
+/// The precision of the stored time of the last use (our choice).
 const LAST_USED_PRECISION: Duration = Duration::from_secs(60);
 
 // === impl IdentityService ===
 
 impl IdentityService {
-    /// Makes a token for a user. The secret is returned now and never again.
+    /// Creates a token for a user. The returned secret cannot be read again later.
     ///
     /// # Errors
     ///
-    /// [`IdentityError::InvalidField`] for a name or an expiry time that cannot be used.
+    /// [`IdentityError::InvalidField`] for an invalid name or expiry, or a disabled user.
     pub(crate) async fn make_token(
         &self,
         audit: &AuditContext,
@@ -64,7 +64,8 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Unknown`] if there is none, or if it belongs to another user.
+    /// [`IdentityError::Unknown`] if there is no such token, or if `owner` is given and the token belongs to another
+    /// user.
     pub(crate) async fn revoke_token(
         &self,
         audit: &AuditContext,
@@ -74,35 +75,35 @@ impl IdentityService {
         self.store.delete_admin_token(audit, handle, owner).await?.ok_or(IdentityError::Unknown)
     }
 
-    /// Returns the actor that an admin token stands for; `None` if it is not valid. A text of another form costs no
-    /// query.
+    /// Returns the actor of an admin token; `None` if the token is not valid. A malformed token costs no query.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store cannot be read, or if the use cannot be noted.
+    /// Returns an error if the store cannot be read, or if the use of the token cannot be stored.
     pub(crate) async fn admit_token(&self, presented: &[u8]) -> Result<Option<Actor>, IdentityError> {
         let Some(secret) = BearerSecret::parse(BearerSecretKind::AdminToken, presented) else { return Ok(None) };
         let found = self.store.find_admin_token(&secret.public_id()).await?;
-        // The same work, if there is such a token or not.
-        let presented = self.token_hash(&secret);
-        let stored = found.as_ref().map_or(&SecretHash([0; 32]), |(_, hash, _)| hash);
-        let genuine = verify_slices_are_equal(&presented.0, &stored.0).is_ok();
+        // Takes the same time whether or not the token exists.
+        let presented_hash = self.token_hash(&secret);
+        let stored_hash = found.as_ref().map_or(&SecretHash([0; 32]), |(_, hash, _)| hash);
+        let is_genuine = verify_slices_are_equal(&presented_hash.0, &stored_hash.0).is_ok();
         let now = self.clock.now();
-        let Some((token, _, user)) = found.filter(|(token, _, user)| genuine && is_valid(token, user, now)) else {
+        let Some((token, _, user)) = found.filter(|(token, _, user)| is_genuine && is_valid(token, user, now)) else {
             return Ok(None);
         };
         self.note_use(&token.id, now).await?;
         Ok(Some(Actor::from_user(ActorKind::Token, user)))
     }
 
+    /// Stores the use of a token, at most once per [`LAST_USED_PRECISION`].
     async fn note_use(&self, token: &TokenId, now: Timestamp) -> Result<(), IdentityError> {
         {
-            let mut touched = self.token_uses.lock().unwrap_or_else(PoisonError::into_inner);
-            let last = touched.get(token).copied();
+            let mut uses = self.token_uses.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = uses.get(token).copied();
             if last.is_some_and(|last| now < last + LAST_USED_PRECISION) {
                 return Ok(());
             }
-            touched.insert(token.clone(), now);
+            uses.insert(token.clone(), now);
         }
         Ok(self.store.record_admin_token_use(token, now).await?)
     }

@@ -11,18 +11,18 @@ use crate::gateway::store::{
 /// The prefix of the ids of users. A name with this prefix could be mistaken for an id.
 const USER_ID_PREFIX: &str = "usr_";
 
-/// The most admins that are read to find out if exactly one of them can sign in.
+/// The maximum number of admins that are read to find out if exactly one admin can sign in (our choice).
 const ADMIN_READ_LIMIT: u32 = 1000;
 
 // === impl IdentityService ===
 
 impl IdentityService {
-    /// Adds a user, and makes the link with which the user chooses a password.
+    /// Creates a user, and a link with which the user chooses a password.
     ///
     /// # Errors
     ///
-    /// Returns [`IdentityError::NameTaken`] for a name that is already used, and [`IdentityError::InvalidField`] for a
-    /// name that cannot be used or a group that does not exist.
+    /// Returns [`IdentityError::NameTaken`] for a name that is already used, and [`IdentityError::InvalidField`] for an
+    /// invalid name or a group that does not exist.
     pub(crate) async fn invite(
         &self,
         audit: &AuditContext,
@@ -31,16 +31,16 @@ impl IdentityService {
         groups: &[String],
     ) -> Result<(UserRow, IssuedLink), IdentityError> {
         let name = check_name(name)?;
-        let (link, one_time) = self.new_link(OneTimeLinkPurpose::Invitation, INVITATION_LIFETIME)?;
-        let new = NewUser { name, role, groups: groups.to_vec() };
-        let invited = self.store.invite_user(audit, &new, &link).await.map_err(|error| match error {
+        let (link, issued_link) = self.new_link(OneTimeLinkPurpose::Invitation, INVITATION_LIFETIME)?;
+        let new_user = NewUser { name, role, groups: groups.to_vec() };
+        let outcome = self.store.invite_user(audit, &new_user, &link).await.map_err(|error| match error {
             StoreError::Conflict => IdentityError::NameTaken,
             error => error.into(),
         })?;
-        Ok((change_result(invited)?.0, one_time))
+        Ok((change_result(outcome)?.0, issued_link))
     }
 
-    /// Makes the link with which a user chooses another password. The current password stays valid until then.
+    /// Creates a link with which a user chooses a new password. The current password stays valid until then.
     ///
     /// # Errors
     ///
@@ -52,11 +52,11 @@ impl IdentityService {
         handle: &str,
     ) -> Result<(UserRow, IssuedLink), IdentityError> {
         let user = self.find_user(handle).await?;
-        let (link, one_time) = self.new_link(OneTimeLinkPurpose::Reset, RESET_LINK_LIFETIME)?;
+        let (link, issued_link) = self.new_link(OneTimeLinkPurpose::Reset, RESET_LINK_LIFETIME)?;
         if !self.store.make_reset_link(audit, &user.id, &link).await? {
             return Err(IdentityError::field("user", "the user is disabled"));
         }
-        Ok((user, one_time))
+        Ok((user, issued_link))
     }
 
     /// Returns a page of the users, newest first.
@@ -72,29 +72,28 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// Returns [`IdentityError::Unknown`] if there is none.
+    /// Returns [`IdentityError::Unknown`] if there is no such user.
     pub(crate) async fn find_user(&self, handle: &str) -> Result<UserRow, IdentityError> {
         self.store.find_user(handle).await?.ok_or(IdentityError::Unknown)
     }
 
-    /// Returns the user with this id or name, if this actor may see it: a member sees only itself.
+    /// Returns the user with this id or name, if the actor may see the user: a member sees only themselves.
     ///
     /// # Errors
     ///
-    /// Returns [`IdentityError::Unknown`] if there is none, or if the actor may not see the user.
+    /// Returns [`IdentityError::Unknown`] if there is no such user, or if the actor may not see the user.
     pub(crate) async fn find_visible_user(&self, actor: &Actor, handle: &str) -> Result<UserRow, IdentityError> {
         let user = self.find_user(handle).await?;
         if actor.owner().is_none_or(|owner| *owner == user.id) { Ok(user) } else { Err(IdentityError::Unknown) }
     }
 
-    /// Returns the user with this name; if there is none, makes a member without a password. Commands use this for the
-    /// keys of programs.
+    /// Returns the user with this name, or creates a member without a password. Commands use this for keys of programs.
     ///
     /// # Errors
     ///
-    /// Returns [`IdentityError::InvalidField`] for a name that cannot be used.
+    /// Returns [`IdentityError::InvalidField`] for an invalid name.
     pub(crate) async fn find_or_create_user(&self, audit: &AuditContext, name: &str) -> Result<UserRow, IdentityError> {
-        // A name that is older than the rules for names is not checked, so that its user can still be found.
+        // The name of an existing user is not checked, because it may be older than the rules for names.
         match self.store.find_user(name).await?.filter(|user| user.name == name) {
             Some(user) => Ok(user),
             None => Ok(self.store.ensure_user(audit, &check_name(name)?).await?),
@@ -105,7 +104,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// Returns [`IdentityError::LastAdmin`] if no admin would be left; nothing is changed then.
+    /// Returns [`IdentityError::LastAdmin`] if no admin who can sign in would remain; nothing is changed then.
     pub(crate) async fn change_user(
         &self,
         audit: &AuditContext,
@@ -115,7 +114,7 @@ impl IdentityService {
         self.apply_user_changes(audit, handle, &[change]).await
     }
 
-    /// Makes several changes, either all of them or none.
+    /// Makes either all of the changes or none of them.
     ///
     /// # Errors
     ///
@@ -144,8 +143,8 @@ impl IdentityService {
         change_result(self.store.change_user(audit, handle, changes).await?)
     }
 
-    /// Returns the owner of a key for which a command names none. Before the gateway is set up, this is the user
-    /// [`UserRow::nobody`]; afterwards it is the only admin who can sign in.
+    /// Returns the owner of a key that a command creates without naming an owner. Before the gateway is set up, the
+    /// owner is [`UserRow::nobody`]; afterwards, the owner is the only admin who can sign in.
     ///
     /// # Errors
     ///
@@ -167,8 +166,8 @@ impl IdentityService {
     }
 }
 
-fn change_result(changed: UserChangeOutcome) -> Result<(UserRow, Vec<KeyRow>), IdentityError> {
-    match changed {
+fn change_result(outcome: UserChangeOutcome) -> Result<(UserRow, Vec<KeyRow>), IdentityError> {
+    match outcome {
         UserChangeOutcome::Done(user, keys) => Ok((user, keys)),
         UserChangeOutcome::Unknown => Err(IdentityError::Unknown),
         UserChangeOutcome::LastAdmin => Err(IdentityError::LastAdmin),
@@ -178,10 +177,10 @@ fn change_result(changed: UserChangeOutcome) -> Result<(UserRow, Vec<KeyRow>), I
     }
 }
 
-/// Returns the name as it is stored, or an error if it cannot be used.
+/// Returns a name in the form in which it is stored, or an error if the name is invalid.
 pub(super) fn check_name(name: &str) -> Result<String, IdentityError> {
-    let checked = names::parse_person_name(name);
-    let name = checked.map_err(|why| IdentityError::field("name", names::name_error_message("user", why)))?;
+    let name = names::parse_person_name(name)
+        .map_err(|reason| IdentityError::field("name", names::name_error_message("user", reason)))?;
     if name.starts_with(USER_ID_PREFIX) {
         return Err(IdentityError::field(
             "name",

@@ -1,4 +1,4 @@
-//! The forms that are accepted.
+//! Tests of the checks that decide whether a form is accepted.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -34,7 +34,7 @@ fn check_origin(origin: Option<&str>, fetch_site: Option<&str>, expected: bool) 
 }
 
 #[test]
-fn a_form_counts_only_where_the_browser_says_that_it_stands_on_our_address() {
+fn a_form_is_accepted_only_from_the_same_origin() {
     check_origin(Some("http://127.0.0.1:8080"), None, true);
     check_origin(Some("http://127.0.0.1:8080"), Some("same-origin"), true);
     check_origin(None, Some("same-origin"), true);
@@ -53,28 +53,29 @@ fn a_form_counts_only_where_the_browser_says_that_it_stands_on_our_address() {
         "http://evil.example",
     ] {
         check_origin(Some(origin), None, false);
-        // The origin always outweighs `Sec-Fetch-Site`.
+        // `Origin` has priority over `Sec-Fetch-Site`.
         check_origin(Some(origin), Some("same-origin"), false);
     }
 }
 
 #[test]
-fn a_form_counts_only_with_the_token_that_was_put_into_it() {
-    let with = |body: &str| PageRequest { form: Ok(UrlEncodedFields::parse(body.as_bytes())), ..post_request() };
-    assert!(has_token(&with("csrf=token&name=a"), "token"));
+fn a_form_is_accepted_only_with_its_token() {
+    let request_with =
+        |body: &str| PageRequest { form: Ok(UrlEncodedFields::parse(body.as_bytes())), ..post_request() };
+    assert!(has_token(&request_with("csrf=token&name=a"), "token"));
     for body in ["", "csrf=", "csrf=Token", "csrf=toke", "csrf=token1", "name=token", "csrf=other&csrf=token"] {
-        assert!(!has_token(&with(body), "token"), "{body}");
+        assert!(!has_token(&request_with(body), "token"), "{body}");
     }
-    // Without a token of the gateway no form is accepted, and least of all an empty token.
-    assert!(!has_token(&with("csrf="), ""));
+    // If the visitor has no token, no form is accepted, not even a form with an empty token.
+    assert!(!has_token(&request_with("csrf="), ""));
     assert!(!has_token(&post_request(), ""));
 }
 
 #[test]
-fn a_cookie_that_comes_twice_is_none() {
+fn a_duplicate_cookie_is_ignored() {
     let request = PageRequest { cookies: "a=1; imagate_session=one; b=2".to_owned(), ..post_request() };
     assert_eq!(request.cookie("imagate_session").as_deref(), Some("one"));
     assert_eq!(request.cookie("session"), None);
-    let planted = PageRequest { cookies: "imagate_session=one; imagate_session=two".to_owned(), ..request };
-    assert_eq!(planted.cookie("imagate_session"), None);
+    let duplicate = PageRequest { cookies: "imagate_session=one; imagate_session=two".to_owned(), ..request };
+    assert_eq!(duplicate.cookie("imagate_session"), None);
 }

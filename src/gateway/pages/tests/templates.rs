@@ -1,4 +1,4 @@
-//! Rules for templates, and the handling of hostile values.
+//! Tests of the templates: rules for all of them, and hostile values.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,26 +11,26 @@ use crate::gateway::pages::language::Language;
 use crate::gateway::pages::page_error::PageError;
 use crate::gateway::pages::page_layout::{PageLayout, SignedInUser, Theme};
 
-/// The folder of the pages and every file in it with this ending.
-pub(super) fn files(ending: &str) -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
+/// The paths and contents of all files with this extension in the folder of the pages.
+pub(super) fn files(extension: &str) -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/gateway/pages")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|found| found == ending) {
-                found.push((path.clone(), fs::read_to_string(&path).unwrap()));
+            } else if path.extension().is_some_and(|found| found == extension) {
+                files.push((path.clone(), fs::read_to_string(&path).unwrap()));
             }
         }
     }
-    assert!(!found.is_empty(), "{ending}");
-    found
+    assert!(!files.is_empty(), "{extension}");
+    files
 }
 
 #[test]
-fn no_template_has_a_script_or_style_of_its_own_or_a_value_that_is_not_escaped() {
+fn templates_have_no_inline_script_or_style_and_escape_all_values() {
     let handler = regex::Regex::new(r"\son[a-z]+\s*=").unwrap();
     let script = regex::Regex::new(r"<script(?: src=[^>]*)?>[^<]").unwrap();
     for (path, html) in files("html") {
@@ -42,7 +42,7 @@ fn no_template_has_a_script_or_style_of_its_own_or_a_value_that_is_not_escaped()
         assert!(!html.contains("javascript:"), "{path}");
         assert!(!handler.is_match(&html), "{path}");
         assert!(!script.is_match(&html), "{path}");
-        assert!(!html.contains("http://") && !html.contains("https://"), "{path}: something from elsewhere");
+        assert!(!html.contains("http://") && !html.contains("https://"), "{path}: a reference to another host");
     }
     for (path, rust) in files("rs") {
         let is_test = path.components().any(|part| part.as_os_str() == "tests");
@@ -52,7 +52,7 @@ fn no_template_has_a_script_or_style_of_its_own_or_a_value_that_is_not_escaped()
 }
 
 #[test]
-fn every_form_that_is_sent_holds_its_token() {
+fn every_post_form_has_a_csrf_token() {
     for (path, html) in files("html") {
         for form in html.split("<form").skip(1).filter(|form| form.contains("method=\"post\"")) {
             let form = form.split("</form>").next().unwrap();
@@ -75,7 +75,7 @@ const HOSTILE: [&str; 5] = [
 ];
 
 #[test]
-fn a_hostile_name_stays_a_text() {
+fn hostile_names_are_escaped() {
     for name in HOSTILE {
         let html = DeletePage {
             page: page(),
@@ -117,39 +117,39 @@ fn assert_escaped(html: &str, name: &str) {
         .replace('>', "&#62;")
         .replace('"', "&#34;")
         .replace('\'', "&#39;");
-    assert!(html.contains(&escaped), "{name} is not there");
+    assert!(html.contains(&escaped), "{name} is missing");
     if escaped != name {
-        assert!(!html.contains(name), "{name} is there as it is");
+        assert!(!html.contains(name), "{name} is not escaped");
     }
 }
 
 #[test]
-fn a_name_of_whatever_letters_cannot_turn_the_page_around() {
+fn names_are_shown_with_hidden_characters_escaped_and_isolated() {
     for (path, html) in files("html") {
         for name in ["key.name", "user.name", "key.user_name", "entry.actor_name", "account.name", "group.name"] {
-            let shown = format!("{{{{ page.shown({name}) }}}}");
+            let escaped = format!("{{{{ page.shown({name}) }}}}");
             let raw = format!("{{{{ {name} }}}}");
-            let as_it_is = html.match_indices(&raw).map(|(at, _)| &html[..at]);
-            // Only forms and scripts, which need the exact name, may use it raw.
-            let as_it_is: Vec<_> = as_it_is.filter(|before| !before.ends_with('"')).collect();
-            assert!(as_it_is.is_empty(), "{}: {name} is not made visible", path.display());
-            for (at, _) in html.match_indices(&shown) {
-                let before = &html[..at];
+            let raw_uses = html.match_indices(&raw).map(|(index, _)| &html[..index]);
+            // Only attributes, which need the exact name, may use the raw name.
+            let raw_uses: Vec<_> = raw_uses.filter(|before| !before.ends_with('"')).collect();
+            assert!(raw_uses.is_empty(), "{}: hidden characters of {name} are not escaped", path.display());
+            for (index, _) in html.match_indices(&escaped) {
+                let before = &html[..index];
                 let is_isolated = before.ends_with("<bdi>") || before.ends_with('"') || before.ends_with("unseen\"> ");
                 let is_plain = before.ends_with("title %}") || before.ends_with("}>");
-                assert!(is_isolated || is_plain, "{}: {}", path.display(), &html[at.saturating_sub(40)..at + 20]);
+                assert!(is_isolated || is_plain, "{}: {}", path.display(), &html[index.saturating_sub(40)..index + 20]);
             }
         }
     }
 }
 
 #[test]
-fn each_failure_has_its_status_and_says_when_to_try_again() {
-    let shown = PageError::RateLimited { seconds: 30 }.into_response(page());
-    assert_eq!((shown.status.as_u16(), &shown.headers["retry-after"]), (429, &"30".parse().unwrap()));
-    assert!(String::from_utf8_lossy(&shown.body).contains("Wait for 30 seconds"));
+fn each_error_page_has_its_status_and_headers() {
+    let response = PageError::RateLimited { seconds: 30 }.into_response(page());
+    assert_eq!((response.status.as_u16(), &response.headers["retry-after"]), (429, &"30".parse().unwrap()));
+    assert!(String::from_utf8_lossy(&response.body).contains("Wait for 30 seconds"));
     assert_eq!(PageError::MethodNotAllowed("POST").into_response(page()).headers["allow"], "POST");
-    for (failure, status) in [
+    for (error, status) in [
         (PageError::NotFound, 404),
         (PageError::Denied, 403),
         (PageError::ForgedForm, 403),
@@ -159,6 +159,6 @@ fn each_failure_has_its_status_and_says_when_to_try_again() {
         (PageError::Internal, 500),
         (PageError::Redirect("/keys".to_owned()), 303),
     ] {
-        assert_eq!(failure.into_response(page()).status.as_u16(), status);
+        assert_eq!(error.into_response(page()).status.as_u16(), status);
     }
 }

@@ -1,11 +1,11 @@
-//! One-time links.
+//! Tests of one-time links.
 
 use super::*;
 use crate::gateway::keys::{ApiKeys, NewKey};
 use crate::gateway::store::OneTimeLinkPurpose;
 
 #[tokio::test]
-async fn the_first_admin_is_made_once_and_the_way_is_closed_for_ever() {
+async fn the_first_admin_can_be_set_up_only_once() {
     let Fixture { people, store, .. } = &Fixture::new().await;
     assert!(!store.is_set_up().await.unwrap());
     let link = people.setup_link().await.unwrap().unwrap();
@@ -15,16 +15,16 @@ async fn the_first_admin_is_made_once_and_the_way_is_closed_for_ever() {
     );
     assert_eq!(link.path(), format!("/setup/{}", link.token.expose()));
 
-    let opened = people.create_first_admin(link.token.expose(), "ada", PASSWORD, &home()).await.unwrap();
-    assert!(opened.session.actor.is_admin() && opened.session.actor.owner().is_none());
+    let session = people.create_first_admin(link.token.expose(), "ada", PASSWORD, &home_origin()).await.unwrap();
+    assert!(session.session.actor.is_admin() && session.session.actor.owner().is_none());
     assert!(store.is_set_up().await.unwrap());
-    let again = people.create_first_admin(link.token.expose(), "eve", PASSWORD, &home()).await;
+    let again = people.create_first_admin(link.token.expose(), "eve", PASSWORD, &home_origin()).await;
     assert!(matches!(again, Err(IdentityError::InvalidLink)));
     assert!(people.setup_link().await.unwrap().is_none());
 }
 
 #[tokio::test]
-async fn a_restart_makes_another_setup_link_and_the_former_one_is_over() {
+async fn a_new_setup_link_invalidates_the_former_one() {
     let Fixture { people, store, .. } = &Fixture::new().await;
     let first = people.setup_link().await.unwrap().unwrap();
     let second = people_of(store).setup_link().await.unwrap().unwrap();
@@ -32,106 +32,110 @@ async fn a_restart_makes_another_setup_link_and_the_former_one_is_over() {
     assert!(people.link_details(second.token.expose()).await.is_ok());
 }
 
-/// Two processes of one installation, each with connections of its own.
+/// Two processes of one installation, each with its own database connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_browsers_that_race_one_becomes_the_first_admin() {
+async fn a_setup_link_used_twice_at_once_creates_one_admin() {
     let fixture = Fixture::new().await;
-    let other = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
+    let second_store = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
     let link = Arc::new(fixture.people.setup_link().await.unwrap().unwrap());
-    let mut race = tokio::task::JoinSet::new();
-    for (store, name) in [(&fixture.store, "ada"), (&other, "eve")] {
+    let mut tasks = tokio::task::JoinSet::new();
+    for (store, name) in [(&fixture.store, "ada"), (&second_store, "eve")] {
         let (people, link) = (people_of(store), Arc::clone(&link));
-        race.spawn(async move { people.create_first_admin(link.token.expose(), name, PASSWORD, &home()).await });
+        tasks
+            .spawn(async move { people.create_first_admin(link.token.expose(), name, PASSWORD, &home_origin()).await });
     }
-    let ends = race.join_all().await;
-    assert_eq!(ends.iter().filter(|end| end.is_ok()).count(), 1, "{ends:?}");
-    assert!(ends.iter().any(|end| matches!(end, Err(IdentityError::InvalidLink))), "{ends:?}");
+    let results = tasks.join_all().await;
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1, "{results:?}");
+    assert!(results.iter().any(|result| matches!(result, Err(IdentityError::InvalidLink))), "{results:?}");
     let users = fixture.people.user_page(&UserFilter { limit: 10, ..UserFilter::default() }).await.unwrap();
     assert_eq!((users.total, users.items[0].role), (1, UserRole::Admin));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_invitation_that_is_used_twice_at_once_lets_one_in() {
+async fn an_invitation_used_twice_at_once_is_accepted_once() {
     let (fixture, _) = Fixture::set_up().await;
     let (_, link) = fixture.people.invite(&AuditContext::command(), "bob", UserRole::Member, &[]).await.unwrap();
-    let other = people_of(&Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap()));
+    let other_process = people_of(&Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap()));
     let token = link.token.expose();
-    let origin = home();
-    let (one, two) = tokio::join!(
+    let origin = home_origin();
+    let (first, second) = tokio::join!(
         fixture.people.accept_link(token, PASSWORD, &origin),
-        other.accept_link(token, "another password", &origin),
+        other_process.accept_link(token, "another password", &origin),
     );
-    assert!(one.is_ok() != two.is_ok(), "{one:?} {two:?}");
-    let right = if one.is_ok() { PASSWORD } else { "another password" };
-    assert!(fixture.sign_in("bob", right, "192.0.2.1").await.is_ok());
+    assert!(first.is_ok() != second.is_ok(), "{first:?} {second:?}");
+    let accepted_password = if first.is_ok() { PASSWORD } else { "another password" };
+    assert!(fixture.sign_in("bob", accepted_password, "192.0.2.1").await.is_ok());
 }
 
 #[tokio::test]
-async fn a_link_is_good_until_its_time_is_over() {
+async fn a_link_is_valid_until_it_expires() {
     let (fixture, _) = Fixture::set_up().await;
-    let unused = Fixture::new().await;
-    let setup = unused.people.setup_link().await.unwrap().unwrap();
+    let not_set_up = Fixture::new().await;
+    let setup = not_set_up.people.setup_link().await.unwrap().unwrap();
     let (_, invitation) = fixture.people.invite(&AuditContext::command(), "bob", UserRole::Member, &[]).await.unwrap();
     let (_, reset) = fixture.people.make_reset_link(&AuditContext::command(), "ada").await.unwrap();
-    for (fixture, link, minutes) in [(&unused, setup, 30), (&fixture, reset, 24 * 60), (&fixture, invitation, 72 * 60)]
+    for (fixture, link, minutes) in
+        [(&not_set_up, setup, 30), (&fixture, reset, 24 * 60), (&fixture, invitation, 72 * 60)]
     {
         let token = link.token.expose();
-        let (life, last) = (Duration::from_secs(minutes * 60), Duration::from_millis(1));
-        fixture.people.clock.advance(life - last);
+        let (lifetime, last_millisecond) = (Duration::from_secs(minutes * 60), Duration::from_millis(1));
+        fixture.people.clock.advance(lifetime - last_millisecond);
         assert!(fixture.people.link_details(token).await.is_ok(), "{minutes} minutes");
-        fixture.people.clock.advance(last);
+        fixture.people.clock.advance(last_millisecond);
         assert!(
             matches!(fixture.people.link_details(token).await, Err(IdentityError::InvalidLink)),
             "{minutes} minutes"
         );
-        let late = fixture.people.accept_link(token, PASSWORD, &home()).await;
-        assert!(matches!(late, Err(IdentityError::InvalidLink)), "{minutes} minutes");
-        fixture.people.clock.go_back(life);
+        let result = fixture.people.accept_link(token, PASSWORD, &home_origin()).await;
+        assert!(matches!(result, Err(IdentityError::InvalidLink)), "{minutes} minutes");
+        fixture.people.clock.go_back(lifetime);
     }
 }
 
 #[tokio::test]
-async fn a_link_does_what_it_is_for_and_nothing_else() {
+async fn a_link_works_only_for_its_purpose() {
     let fixture = Fixture::new().await;
     let setup = fixture.people.setup_link().await.unwrap().unwrap();
     let (_, invitation) = fixture.people.invite(&AuditContext::command(), "bob", UserRole::Member, &[]).await.unwrap();
-    let computed = fixture.computed();
+    let computed_before = fixture.computed_before();
     let [setup, invitation] = [&setup, &invitation].map(|link| link.token.expose());
-    for refused in [
-        fixture.people.accept_link(setup, PASSWORD, &home()).await,
-        fixture.people.create_first_admin(invitation, "eve", PASSWORD, &home()).await,
-        fixture.people.accept_link("nothing", PASSWORD, &home()).await,
-        fixture.people.create_first_admin("", "eve", PASSWORD, &home()).await,
+    for result in [
+        fixture.people.accept_link(setup, PASSWORD, &home_origin()).await,
+        fixture.people.create_first_admin(invitation, "eve", PASSWORD, &home_origin()).await,
+        fixture.people.accept_link("nothing", PASSWORD, &home_origin()).await,
+        fixture.people.create_first_admin("", "eve", PASSWORD, &home_origin()).await,
     ] {
-        assert!(matches!(refused, Err(IdentityError::InvalidLink)), "{refused:?}");
+        assert!(matches!(result, Err(IdentityError::InvalidLink)), "{result:?}");
     }
-    assert_eq!(fixture.computed(), computed, "nobody makes us hash without a link");
-    assert!(fixture.people.accept_link(invitation, PASSWORD, &home()).await.is_ok());
-    assert!(fixture.people.create_first_admin(setup, "ada", PASSWORD, &home()).await.is_ok());
+    assert_eq!(fixture.computed_before(), computed_before, "no hash is computed without a valid link");
+    assert!(fixture.people.accept_link(invitation, PASSWORD, &home_origin()).await.is_ok());
+    assert!(fixture.people.create_first_admin(setup, "ada", PASSWORD, &home_origin()).await.is_ok());
 }
 
 #[tokio::test]
-async fn a_bad_password_does_not_use_a_link_up() {
+async fn an_invalid_password_does_not_use_up_the_link() {
     let fixture = Fixture::new().await;
     let link = fixture.people.setup_link().await.unwrap().unwrap();
     let set_up = async |name: &str, password: &str| match fixture
         .people
-        .create_first_admin(link.token.expose(), name, password, &home())
+        .create_first_admin(link.token.expose(), name, password, &home_origin())
         .await
     {
         Err(IdentityError::InvalidField { field, .. }) => field,
-        other => panic!("{other:?}"),
+        result => panic!("{result:?}"),
     };
     assert_eq!(set_up("ada", "short").await, "password");
     assert_eq!(set_up("ada", &"x".repeat(257)).await, "password");
     assert_eq!(set_up("Ada Lovelace 1", "ada lovelace 1").await, "password");
     assert_eq!(set_up(" ", PASSWORD).await, "name");
     assert_eq!(set_up("usr_ada", PASSWORD).await, "name");
-    assert!(fixture.people.create_first_admin(link.token.expose(), "ada", &"x".repeat(256), &home()).await.is_ok());
+    assert!(
+        fixture.people.create_first_admin(link.token.expose(), "ada", &"x".repeat(256), &home_origin()).await.is_ok()
+    );
 }
 
 #[tokio::test]
-async fn an_admin_who_was_invited_by_command_closes_the_set_up_too() {
+async fn an_admin_invited_by_a_command_completes_the_set_up() {
     let fixture = Fixture::new().await;
     let setup = fixture.people.setup_link().await.unwrap().unwrap();
     fixture.join("ada", UserRole::Admin).await;
@@ -141,7 +145,7 @@ async fn an_admin_who_was_invited_by_command_closes_the_set_up_too() {
 }
 
 #[tokio::test]
-async fn a_member_does_not_close_the_set_up_and_becoming_an_admin_does() {
+async fn only_an_admin_completes_the_set_up() {
     let fixture = Fixture::new().await;
     fixture.join("bob", UserRole::Member).await;
     assert!(!fixture.store.is_set_up().await.unwrap());
@@ -150,24 +154,26 @@ async fn a_member_does_not_close_the_set_up_and_becoming_an_admin_does() {
 }
 
 #[tokio::test]
-async fn the_name_that_a_command_made_for_its_keys_can_be_the_first_admins() {
+async fn a_user_created_by_a_command_can_become_the_first_admin() {
     let fixture = Fixture::new().await;
-    let made = fixture.people.find_or_create_user(&AuditContext::command(), "admin").await.unwrap();
+    let created = fixture.people.find_or_create_user(&AuditContext::command(), "admin").await.unwrap();
     let link = fixture.people.setup_link().await.unwrap().unwrap();
-    let opened = fixture.people.create_first_admin(link.token.expose(), "admin", PASSWORD, &home()).await.unwrap();
-    let user = opened.session.actor.user().unwrap();
-    assert_eq!((&user.id, user.role, user.has_password), (&made.id, UserRole::Admin, true));
+    let session =
+        fixture.people.create_first_admin(link.token.expose(), "admin", PASSWORD, &home_origin()).await.unwrap();
+    let user = session.session.actor.user().unwrap();
+    assert_eq!((&user.id, user.role, user.has_password), (&created.id, UserRole::Admin, true));
 }
 
 #[tokio::test]
-async fn a_reset_ends_every_session_and_the_other_links() {
-    let (fixture, opened) = Fixture::set_up().await;
+async fn a_password_reset_ends_all_sessions_and_other_links() {
+    let (fixture, session) = Fixture::set_up().await;
     let (_, first) = fixture.people.make_reset_link(&AuditContext::command(), "ada").await.unwrap();
     let (_, second) = fixture.people.make_reset_link(&AuditContext::command(), "ada").await.unwrap();
     assert!(matches!(fixture.people.link_details(first.token.expose()).await, Err(IdentityError::InvalidLink)));
-    assert!(fixture.is_open(&opened).await, "the link alone changes nothing");
-    let again = fixture.people.accept_link(second.token.expose(), "another password", &home()).await.unwrap();
-    assert!(!fixture.is_open(&opened).await && fixture.is_open(&again).await);
+    assert!(fixture.is_open(&session).await, "an unused link changes nothing");
+    let new_session =
+        fixture.people.accept_link(second.token.expose(), "another password", &home_origin()).await.unwrap();
+    assert!(!fixture.is_open(&session).await && fixture.is_open(&new_session).await);
     assert!(matches!(fixture.sign_in("ada", PASSWORD, "192.0.2.1").await, Err(IdentityError::WrongCredentials)));
     assert!(fixture.sign_in("ada", "another password", "192.0.2.1").await.is_ok());
 }
@@ -178,45 +184,46 @@ async fn a_disabled_user_has_no_links() {
     let (bob, link) = fixture.people.invite(&AuditContext::command(), "bob", UserRole::Member, &[]).await.unwrap();
     fixture.people.change_user(&AuditContext::command(), "bob", UserChange::Disable).await.unwrap();
     assert!(matches!(fixture.people.link_details(link.token.expose()).await, Err(IdentityError::InvalidLink)));
-    let refused = fixture.people.make_reset_link(&AuditContext::command(), bob.id.as_str()).await;
-    assert!(matches!(refused, Err(IdentityError::InvalidField { field: "user", .. })));
+    let result = fixture.people.make_reset_link(&AuditContext::command(), bob.id.as_str()).await;
+    assert!(matches!(result, Err(IdentityError::InvalidField { field: "user", .. })));
 }
 
 #[tokio::test]
-async fn keys_that_belong_to_nobody_are_handed_to_the_first_admin() {
-    let fixture = Fixture::new().await;
-    let keys = ApiKeys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
+async fn unowned_keys_are_assigned_to_the_first_admin() {
+    let fixture = Fixture::new_key().await;
+    let keys =
+        ApiKeys::new_key(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new_key(fixture.store.pepper_key()));
     let nobody = fixture.people.default_owner().await.unwrap();
     assert!(nobody.id.is_nobody());
-    let new = NewKey { name: "first key", user: &nobody, group: "default", expires_at: None, max_keys: None };
-    let made = keys.create(&AuditContext::system(), new).await.unwrap();
-    assert_eq!((made.user_name, keys.find(made.id.as_str(), None).await.unwrap().user_name), (None, None));
+    let new_key = NewKey { name: "first key", user: &nobody, group: "default", expires_at: None, max_keys: None };
+    let created = keys.create(&AuditContext::system(), new_key).await.unwrap();
+    assert_eq!((created.user_name, keys.find(created.id.as_str(), None).await.unwrap().user_name), (None, None));
 
-    // The owner of unowned keys is not a user: it is not listed, not found and cannot be changed.
+    // The owner of unowned keys is not a real user: it is not listed, cannot be found and cannot be changed.
     let page = async || fixture.people.user_page(&UserFilter { limit: 10, ..UserFilter::default() }).await.unwrap();
     assert_eq!(page().await.total, 0);
     for handle in ["usr_nobody", ""] {
         assert!(matches!(fixture.people.find_user(handle).await, Err(IdentityError::Unknown)));
-        let disable = fixture.people.change_user(&AuditContext::command(), handle, UserChange::Disable).await;
-        assert!(matches!(disable, Err(IdentityError::Unknown)), "{disable:?}");
+        let result = fixture.people.change_user(&AuditContext::command(), handle, UserChange::Disable).await;
+        assert!(matches!(result, Err(IdentityError::Unknown)), "{result:?}");
     }
 
     // A member who joins does not receive the unowned keys.
     fixture.join("ben", UserRole::Member).await;
-    assert!(keys.find(made.id.as_str(), None).await.unwrap().user.is_nobody());
+    assert!(keys.find(created.id.as_str(), None).await.unwrap().user.is_nobody());
     let link = fixture.people.setup_link().await.unwrap().unwrap();
-    fixture.people.create_first_admin(link.token.expose(), "ada", PASSWORD, &home()).await.unwrap();
-    let key = keys.find(made.id.as_str(), None).await.unwrap();
+    fixture.people.create_first_admin(link.token.expose(), "ada", PASSWORD, &home_origin()).await.unwrap();
+    let key = keys.find(created.id.as_str(), None).await.unwrap();
     assert_eq!(key.user_name.as_deref(), Some("ada"));
     assert_eq!(page().await.total, 2);
     let rows = fixture.trail().await;
-    let handed: Vec<_> = rows.iter().filter(|row| row.action == "key.hand_over").collect();
-    assert_eq!(handed.len(), 1);
-    assert_eq!((handed[0].target_name.as_deref(), handed[0].actor_name.as_str()), (Some("first key"), "ada"));
+    let transfers: Vec<_> = rows.iter().filter(|row| row.action == "key.hand_over").collect();
+    assert_eq!(transfers.len(), 1);
+    assert_eq!((transfers[0].target_name.as_deref(), transfers[0].actor_name.as_str()), (Some("first key"), "ada"));
 
-    // From now on there is a default owner, as long as there is only one admin.
+    // Now the only admin is the default owner; with a second admin there is no default owner.
     assert_eq!(fixture.people.default_owner().await.unwrap().name, "ada");
     fixture.join("noor", UserRole::Admin).await;
-    let unclear = fixture.people.default_owner().await;
-    assert!(matches!(unclear, Err(IdentityError::InvalidField { field: "user", .. })), "{unclear:?}");
+    let result = fixture.people.default_owner().await;
+    assert!(matches!(result, Err(IdentityError::InvalidField { field: "user", .. })), "{result:?}");
 }

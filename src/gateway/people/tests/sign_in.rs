@@ -1,4 +1,4 @@
-//! Sign-in, sessions, and the limits on attempts.
+//! Tests of sign-in, sessions, and the limits on attempts.
 
 use super::*;
 use crate::gateway::people::rate_limit::PasswordRateLimiter;
@@ -6,19 +6,20 @@ use crate::gateway::people::rate_limit::PasswordRateLimiter;
 const HOUR: Duration = Duration::from_secs(3600);
 const WRONG: &str = "another password";
 
-async fn is_slow(fixture: &Fixture, name: &str, address: &str) -> bool {
+/// True if a sign-in with a wrong password is refused by the rate limits.
+async fn is_rate_limited(fixture: &Fixture, name: &str, address: &str) -> bool {
     match fixture.sign_in(name, WRONG, address).await {
         Err(IdentityError::TooManyAttempts { retry_after }) => retry_after >= Duration::from_secs(1),
         Err(IdentityError::WrongCredentials) => false,
-        other => panic!("{other:?}"),
+        result => panic!("{result:?}"),
     }
 }
 
 #[tokio::test]
-async fn whoever_knows_the_password_gets_a_session_of_their_own() {
+async fn each_sign_in_opens_a_session_with_a_new_cookie() {
     let (fixture, first) = Fixture::set_up().await;
     let second = fixture.sign_in("ada", PASSWORD, "192.0.2.2").await.unwrap();
-    // A new cookie each time, so that a planted one is never used for a sign-in.
+    // Each sign-in has a new cookie, so that a cookie that an attacker has set is never used for a session.
     assert!(first.cookie != second.cookie && first.session.id != second.session.id);
     assert!(fixture.is_open(&first).await && fixture.is_open(&second).await);
     let session = fixture.people.find_session(second.cookie.expose()).await.unwrap().unwrap();
@@ -29,13 +30,13 @@ async fn whoever_knows_the_password_gets_a_session_of_their_own() {
     assert!(user.last_sign_in_at.is_some());
     let sessions = fixture.people.sessions(&user.id).await.unwrap();
     assert_eq!(sessions.iter().map(|row| row.address.as_str()).collect::<Vec<_>>(), ["192.0.2.2", "192.0.2.1"]);
-    for nothing in ["", "x", second.session.id.as_str(), &session.csrf] {
-        assert!(fixture.people.find_session(nothing).await.unwrap().is_none(), "{nothing}");
+    for text in ["", "x", second.session.id.as_str(), &session.csrf] {
+        assert!(fixture.people.find_session(text).await.unwrap().is_none(), "{text}");
     }
 }
 
 #[tokio::test]
-async fn whatever_is_wrong_is_told_alike() {
+async fn all_wrong_credentials_give_the_same_error() {
     let (fixture, _) = Fixture::set_up().await;
     fixture.people.invite(&AuditContext::command(), "invited", UserRole::Member, &[]).await.unwrap();
     fixture.join("gone", UserRole::Member).await;
@@ -50,48 +51,48 @@ async fn whatever_is_wrong_is_told_alike() {
         ("invited", ""),
         ("gone", PASSWORD),
     ] {
-        let refused = fixture.sign_in(name, password, "192.0.2.9").await.unwrap_err();
-        assert!(matches!(refused, IdentityError::WrongCredentials), "{name}: {refused:?}");
+        let error = fixture.sign_in(name, password, "192.0.2.9").await.unwrap_err();
+        assert!(matches!(error, IdentityError::WrongCredentials), "{name}: {error:?}");
     }
 }
 
 #[tokio::test]
-async fn an_unknown_name_costs_as_much_as_a_known_one() {
+async fn an_unknown_name_costs_one_hash_like_a_known_one() {
     let (fixture, _) = Fixture::set_up().await;
     fixture.people.invite(&AuditContext::command(), "invited", UserRole::Member, &[]).await.unwrap();
     for (name, password) in [("ada", WRONG), ("nobody", WRONG), ("invited", WRONG), ("ada", "")] {
-        let computed = fixture.computed();
+        let computed_before = fixture.computed();
         assert!(fixture.sign_in(name, password, "192.0.2.9").await.is_err());
-        assert_eq!(fixture.computed() - computed, 1, "{name}");
+        assert_eq!(fixture.computed() - computed_before, 1, "{name}");
     }
 }
 
 #[tokio::test]
-async fn a_session_ends_when_nobody_uses_it() {
-    let (fixture, opened) = Fixture::set_up().await;
+async fn an_unused_session_ends() {
+    let (fixture, issued) = Fixture::set_up().await;
     for _ in 0..3 {
         fixture.people.clock.advance(11 * HOUR);
-        assert!(fixture.is_open(&opened).await, "each use begins the time anew");
+        assert!(fixture.is_open(&issued).await, "each use restarts the idle timeout");
     }
     fixture.people.clock.advance(12 * HOUR);
-    assert!(!fixture.is_open(&opened).await);
-    let user = opened.session.actor.user().unwrap();
+    assert!(!fixture.is_open(&issued).await);
+    let user = issued.session.actor.user().unwrap();
     assert!(fixture.people.sessions(&user.id).await.unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn a_session_ends_after_a_week_however_busy_it_is() {
-    let (fixture, opened) = Fixture::set_up().await;
+async fn a_session_ends_after_a_week_even_if_used() {
+    let (fixture, issued) = Fixture::set_up().await;
     for _ in 0..16 {
         fixture.people.clock.advance(10 * HOUR);
-        assert!(fixture.is_open(&opened).await);
+        assert!(fixture.is_open(&issued).await);
     }
     fixture.people.clock.advance(8 * HOUR);
-    assert!(!fixture.is_open(&opened).await);
+    assert!(!fixture.is_open(&issued).await);
 }
 
 #[tokio::test]
-async fn signing_out_ends_this_session_and_signing_out_everywhere_ends_all() {
+async fn sign_out_ends_one_session_and_sign_out_everywhere_all() {
     let (fixture, first) = Fixture::set_up().await;
     let second = fixture.sign_in("ada", PASSWORD, "192.0.2.2").await.unwrap();
     let third = fixture.sign_in("ada", PASSWORD, "192.0.2.3").await.unwrap();
@@ -103,37 +104,37 @@ async fn signing_out_ends_this_session_and_signing_out_everywhere_ends_all() {
 }
 
 #[tokio::test]
-async fn members_sign_out_themselves_only() {
+async fn a_member_can_end_only_their_own_sessions() {
     let (fixture, ada) = Fixture::set_up().await;
     let bob = fixture.join("bob", UserRole::Member).await;
-    let refused = fixture.people.sign_out_everywhere(&bob.session.actor, "ada").await;
-    assert!(matches!(refused, Err(IdentityError::Unknown)));
+    let result = fixture.people.sign_out_everywhere(&bob.session.actor, "ada").await;
+    assert!(matches!(result, Err(IdentityError::Unknown)));
     assert!(fixture.is_open(&ada).await);
     assert_eq!(fixture.people.sign_out_everywhere(&ada.session.actor, "bob").await.unwrap(), 1);
     assert!(!fixture.is_open(&bob).await && fixture.is_open(&ada).await);
 }
 
 #[tokio::test]
-async fn a_disabled_user_is_out_at_once_and_stays_out() {
+async fn disabling_a_user_ends_their_sessions() {
     let (fixture, _) = Fixture::set_up().await;
     let bob = fixture.join("bob", UserRole::Member).await;
     fixture.people.change_user(&AuditContext::command(), "bob", UserChange::Disable).await.unwrap();
     assert!(!fixture.is_open(&bob).await);
     assert!(matches!(fixture.sign_in("bob", PASSWORD, "192.0.2.1").await, Err(IdentityError::WrongCredentials)));
     fixture.people.change_user(&AuditContext::command(), "bob", UserChange::Enable).await.unwrap();
-    assert!(!fixture.is_open(&bob).await, "an ended session does not begin again");
+    assert!(!fixture.is_open(&bob).await, "an ended session stays ended");
     assert!(fixture.sign_in("bob", PASSWORD, "192.0.2.1").await.is_ok());
 }
 
 #[tokio::test]
-async fn another_password_ends_the_other_sessions_and_keeps_this_one() {
+async fn a_password_change_ends_the_other_sessions() {
     let (fixture, first) = Fixture::set_up().await;
     let second = fixture.sign_in("ada", PASSWORD, "192.0.2.2").await.unwrap();
     let session = second.session.clone().with_address("192.0.2.2".parse().unwrap());
-    let refused = fixture.people.change_password(&session, WRONG, "a third password").await;
-    assert!(matches!(refused, Err(IdentityError::WrongCredentials)));
-    let refused = fixture.people.change_password(&session, PASSWORD, "short").await;
-    assert!(matches!(refused, Err(IdentityError::InvalidField { field: "password", .. })));
+    let result = fixture.people.change_password(&session, WRONG, "a third password").await;
+    assert!(matches!(result, Err(IdentityError::WrongCredentials)));
+    let result = fixture.people.change_password(&session, PASSWORD, "short").await;
+    assert!(matches!(result, Err(IdentityError::InvalidField { field: "password", .. })));
     assert!(fixture.is_open(&first).await);
 
     fixture.people.change_password(&session, PASSWORD, WRONG).await.unwrap();
@@ -143,19 +144,19 @@ async fn another_password_ends_the_other_sessions_and_keeps_this_one() {
 }
 
 #[tokio::test]
-async fn nobody_guesses_the_old_password_in_a_session_without_end() {
-    let (fixture, opened) = Fixture::set_up().await;
-    let session = opened.session.with_address("192.0.2.1".parse().unwrap());
+async fn attempts_to_guess_the_old_password_are_limited() {
+    let (fixture, issued) = Fixture::set_up().await;
+    let session = issued.session.with_address("192.0.2.1".parse().unwrap());
     for _ in 0..5 {
-        let refused = fixture.people.change_password(&session, WRONG, "a third password").await;
-        assert!(matches!(refused, Err(IdentityError::WrongCredentials)));
+        let result = fixture.people.change_password(&session, WRONG, "a third password").await;
+        assert!(matches!(result, Err(IdentityError::WrongCredentials)));
     }
-    let refused = fixture.people.change_password(&session, PASSWORD, "a third password").await;
-    assert!(matches!(refused, Err(IdentityError::TooManyAttempts { .. })));
+    let result = fixture.people.change_password(&session, PASSWORD, "a third password").await;
+    assert!(matches!(result, Err(IdentityError::TooManyAttempts { .. })));
 }
 
 #[tokio::test]
-async fn a_role_is_what_it_is_now_and_not_at_the_sign_in() {
+async fn a_role_change_applies_to_existing_sessions() {
     let (fixture, _) = Fixture::set_up().await;
     let bob = fixture.join("bob", UserRole::Admin).await;
     fixture.people.change_user(&AuditContext::command(), "bob", UserChange::Role(UserRole::Member)).await.unwrap();
@@ -164,92 +165,92 @@ async fn a_role_is_what_it_is_now_and_not_at_the_sign_in() {
 }
 
 #[tokio::test]
-async fn five_wrong_passwords_are_enough_for_a_while() {
+async fn five_wrong_passwords_block_an_account_and_address() {
     let (fixture, _) = Fixture::set_up().await;
     for _ in 0..5 {
-        assert!(!is_slow(&fixture, "ada", "192.0.2.66").await);
+        assert!(!is_rate_limited(&fixture, "ada", "192.0.2.66").await);
     }
-    let computed = fixture.computed();
-    assert!(is_slow(&fixture, "ada", "192.0.2.66").await);
-    // The right password is refused too, because otherwise guessing could go on.
-    let right = fixture.sign_in("ada", PASSWORD, "192.0.2.66").await;
-    assert!(matches!(right, Err(IdentityError::TooManyAttempts { .. })));
-    assert_eq!(fixture.computed(), computed, "nothing is computed for it");
-    // One attempt is forgotten every half minute; other addresses and other users are not affected.
+    let computed_before = fixture.computed();
+    assert!(is_rate_limited(&fixture, "ada", "192.0.2.66").await);
+    // The right password is refused too; otherwise guessing could continue.
+    let result = fixture.sign_in("ada", PASSWORD, "192.0.2.66").await;
+    assert!(matches!(result, Err(IdentityError::TooManyAttempts { .. })));
+    assert_eq!(fixture.computed(), computed_before, "no hash is computed");
+    // Other addresses and other users are not affected. Every 30 seconds, one more attempt is allowed.
     assert!(fixture.sign_in("ada", PASSWORD, "192.0.2.1").await.is_ok());
-    assert!(!is_slow(&fixture, "bob", "192.0.2.66").await);
+    assert!(!is_rate_limited(&fixture, "bob", "192.0.2.66").await);
     fixture.people.clock.advance(Duration::from_secs(30));
-    assert!(!is_slow(&fixture, "ada", "192.0.2.66").await);
-    assert!(is_slow(&fixture, "ada", "192.0.2.66").await);
+    assert!(!is_rate_limited(&fixture, "ada", "192.0.2.66").await);
+    assert!(is_rate_limited(&fixture, "ada", "192.0.2.66").await);
     fixture.people.clock.advance(Duration::from_secs(30));
     assert!(fixture.sign_in("ada", PASSWORD, "192.0.2.66").await.is_ok());
-    assert!(!is_slow(&fixture, "ada", "192.0.2.66").await, "the right password begins anew");
+    assert!(!is_rate_limited(&fixture, "ada", "192.0.2.66").await, "the right password resets the limit");
 }
 
 #[tokio::test]
-async fn one_address_cannot_try_the_names_of_everybody() {
+async fn attempts_of_one_address_with_many_names_are_limited() {
     let (fixture, _) = Fixture::set_up().await;
     for number in 0..30 {
-        assert!(!is_slow(&fixture, &format!("user {number}"), "192.0.2.66").await, "{number}");
+        assert!(!is_rate_limited(&fixture, &format!("user {number}"), "192.0.2.66").await, "{number}");
     }
-    assert!(is_slow(&fixture, "somebody else", "192.0.2.66").await);
-    assert!(!is_slow(&fixture, "somebody else", "192.0.2.67").await);
+    assert!(is_rate_limited(&fixture, "somebody else", "192.0.2.66").await);
+    assert!(!is_rate_limited(&fixture, "somebody else", "192.0.2.67").await);
     fixture.people.clock.advance(Duration::from_secs(2));
-    assert!(!is_slow(&fixture, "somebody else", "192.0.2.66").await);
+    assert!(!is_rate_limited(&fixture, "somebody else", "192.0.2.66").await);
 }
 
 #[tokio::test]
-async fn many_addresses_cannot_guess_one_password_nor_keep_its_owner_out() {
+async fn attempts_on_an_account_are_limited_without_locking_out_its_user() {
     let (fixture, _) = Fixture::set_up().await;
     for number in 1..=20 {
-        assert!(!is_slow(&fixture, "ada", &format!("198.51.100.{number}")).await, "{number}");
+        assert!(!is_rate_limited(&fixture, "ada", &format!("198.51.100.{number}")).await, "{number}");
     }
-    assert!(is_slow(&fixture, "ada", "198.51.100.21").await);
-    // Ada has signed in from that address before, and can do so again and again.
+    assert!(is_rate_limited(&fixture, "ada", "198.51.100.21").await);
+    // Ada has signed in from this address before, so the limit for the account does not apply to it.
     for _ in 0..8 {
         assert!(fixture.sign_in("ada", PASSWORD, "192.0.2.1").await.is_ok());
     }
-    assert!(is_slow(&fixture, "ada", "198.51.100.22").await);
+    assert!(is_rate_limited(&fixture, "ada", "198.51.100.22").await);
     fixture.people.clock.advance(Duration::from_secs(10));
-    assert!(!is_slow(&fixture, "ada", "198.51.100.22").await);
-    // An unknown name gives the same result, so that the answers do not reveal which names exist.
+    assert!(!is_rate_limited(&fixture, "ada", "198.51.100.22").await);
+    // An unknown name has the same limits, so that the answers do not reveal which names exist.
     for number in 1..=20 {
-        assert!(!is_slow(&fixture, "nobody", &format!("203.0.113.{number}")).await, "{number}");
+        assert!(!is_rate_limited(&fixture, "nobody", &format!("203.0.113.{number}")).await, "{number}");
     }
-    assert!(is_slow(&fixture, "nobody", "203.0.113.21").await);
+    assert!(is_rate_limited(&fixture, "nobody", "203.0.113.21").await);
 }
 
 #[test]
-fn a_network_of_ipv6_is_one_address_and_ipv4_in_ipv6_is_ipv4() {
+fn an_ipv6_network_and_a_mapped_ipv4_address_count_as_one_address() {
     let limits = PasswordRateLimiter::default();
     let now = std::time::Instant::now();
-    let tried = |address: &str| limits.count_attempt("ada", address.parse::<IpAddr>().unwrap(), now).is_ok();
+    let is_allowed = |address: &str| limits.count_attempt("ada", address.parse::<IpAddr>().unwrap(), now).is_ok();
     for number in 0..5 {
-        assert!(tried(&format!("2001:db8:1:2::{number}")), "{number}");
+        assert!(is_allowed(&format!("2001:db8:1:2::{number}")), "{number}");
     }
-    assert!(!tried("2001:db8:1:2:ffff::1") && tried("2001:db8:1:3::1"));
+    assert!(!is_allowed("2001:db8:1:2:ffff::1") && is_allowed("2001:db8:1:3::1"));
     for _ in 0..5 {
-        assert!(tried("192.0.2.1"));
+        assert!(is_allowed("192.0.2.1"));
     }
-    assert!(!tried("::ffff:192.0.2.1"));
+    assert!(!is_allowed("::ffff:192.0.2.1"));
 }
 
 #[test]
-fn a_try_that_is_refused_makes_the_wait_no_longer() {
+fn a_refused_attempt_does_not_extend_the_wait() {
     let limits = PasswordRateLimiter::default();
     let mut now = std::time::Instant::now();
     let address = "192.0.2.1".parse().unwrap();
-    let mut waits = 0;
+    let mut refused = 0;
     for _ in 0..1000 {
         now += Duration::from_secs(1);
-        waits += u32::from(limits.count_attempt("ada", address, now).is_err());
+        refused += u32::from(limits.count_attempt("ada", address, now).is_err());
     }
-    // Five at once, and one for each half minute of a thousand seconds.
-    assert_eq!(1000 - waits, 5 + 33);
+    // Five attempts at once, and one for each 30 of the 1,000 seconds.
+    assert_eq!(1000 - refused, 5 + 33);
 }
 
 #[test]
-fn what_is_forgotten_takes_no_room() {
+fn empty_buckets_are_removed() {
     let limits = PasswordRateLimiter::default();
     let now = std::time::Instant::now();
     for number in 0..50_000_u32 {

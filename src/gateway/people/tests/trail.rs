@@ -1,13 +1,13 @@
-//! The contents of the audit trail about users, and the secrets that must never be in it.
+//! Tests of the audit trail of users: its contents, and the secrets that must never be in it.
 
 use super::*;
 use crate::gateway::keys::{ApiKeys, NewKey};
 use crate::gateway::store::ActorKind;
 
 #[tokio::test]
-async fn a_row_names_who_from_where_and_to_whom() {
-    let (fixture, opened) = Fixture::set_up().await;
-    let actor = opened.session.actor.with_address("192.0.2.7".parse().unwrap());
+async fn a_row_has_actor_address_action_and_target() {
+    let (fixture, issued) = Fixture::set_up().await;
+    let actor = issued.session.actor.with_address("192.0.2.7".parse().unwrap());
     fixture.people.invite(&actor.audit_context(), "bob", UserRole::Member, &[]).await.unwrap();
     let row = fixture.trail().await.pop().unwrap();
     let bob = fixture.people.find_user("bob").await.unwrap();
@@ -22,9 +22,9 @@ async fn a_row_names_who_from_where_and_to_whom() {
 }
 
 #[tokio::test]
-async fn the_trail_is_searched_by_actor_action_and_target() {
-    let (fixture, opened) = Fixture::set_up().await;
-    let actor = opened.session.actor;
+async fn the_audit_trail_can_be_filtered_by_actor_action_and_target() {
+    let (fixture, issued) = Fixture::set_up().await;
+    let actor = issued.session.actor;
     fixture.people.invite(&actor.audit_context(), "bob", UserRole::Member, &[]).await.unwrap();
     fixture.people.change_user(&AuditContext::command(), "bob", UserChange::Disable).await.unwrap();
     let find = async |filter: AuditFilter| {
@@ -32,27 +32,32 @@ async fn the_trail_is_searched_by_actor_action_and_target() {
         assert_eq!(page.total, u64::try_from(page.items.len()).unwrap());
         page.items.into_iter().map(|row| row.action).collect::<Vec<_>>().join(" ")
     };
-    let word = |text: &str| Some(text.to_owned());
-    let by = async |actor: &str| find(AuditFilter { actor: word(actor), ..AuditFilter::default() }).await;
-    assert_eq!(by("ada").await, "user.invite session.open setup.done");
-    assert_eq!(by(actor.user().unwrap().id.as_str()).await, "user.invite session.open setup.done");
-    assert_eq!((by("command").await, by("gateway").await), ("user.disable".to_owned(), "setup.link".to_owned()));
-    let action = async |action: &str| find(AuditFilter { action: word(action), ..AuditFilter::default() }).await;
-    assert_eq!(action("user").await, "user.disable user.invite");
-    assert_eq!(action("user.invite").await, "user.invite");
-    assert_eq!(action("use").await, "");
-    let target = async |target: &str| find(AuditFilter { target: word(target), ..AuditFilter::default() }).await;
-    assert_eq!(target("bob").await, "user.disable user.invite");
+    let some = |text: &str| Some(text.to_owned());
+    let find_by_actor = async |actor: &str| find(AuditFilter { actor: some(actor), ..AuditFilter::default() }).await;
+    assert_eq!(find_by_actor("ada").await, "user.invite session.open setup.done");
+    assert_eq!(find_by_actor(actor.user().unwrap().id.as_str()).await, "user.invite session.open setup.done");
+    assert_eq!(
+        (find_by_actor("command").await, find_by_actor("gateway").await),
+        ("user.disable".to_owned(), "setup.link".to_owned())
+    );
+    let find_by_action =
+        async |action: &str| find(AuditFilter { action: some(action), ..AuditFilter::default() }).await;
+    assert_eq!(find_by_action("user").await, "user.disable user.invite");
+    assert_eq!(find_by_action("user.invite").await, "user.invite");
+    assert_eq!(find_by_action("use").await, "");
+    let find_by_target =
+        async |target: &str| find(AuditFilter { target: some(target), ..AuditFilter::default() }).await;
+    assert_eq!(find_by_target("bob").await, "user.disable user.invite");
 
     let first = fixture.people.audit_page(&AuditFilter { limit: 2, ..AuditFilter::default() }).await.unwrap();
     assert!(first.has_more && first.total == 5);
     let filter = AuditFilter { before: first.items.last().map(|row| row.seq), limit: 3, ..AuditFilter::default() };
-    let rest = fixture.people.audit_page(&filter).await.unwrap();
-    assert!(!rest.has_more && rest.items[0].action == "session.open");
+    let second = fixture.people.audit_page(&filter).await.unwrap();
+    assert!(!second.has_more && second.items[0].action == "session.open");
 }
 
 #[tokio::test]
-async fn what_is_typed_in_place_of_a_name_is_not_kept() {
+async fn an_unknown_name_is_not_recorded() {
     let (fixture, _) = Fixture::set_up().await;
     assert!(fixture.sign_in("my secret password", "ada", "192.0.2.1").await.is_err());
     assert!(fixture.sign_in("ada", "my secret password", "192.0.2.1").await.is_err());
@@ -67,16 +72,17 @@ async fn what_is_typed_in_place_of_a_name_is_not_kept() {
 }
 
 #[tokio::test]
-async fn no_file_and_no_debug_line_holds_what_opens_something() {
+async fn no_file_or_debug_output_holds_a_credential() {
     let (fixture, first) = Fixture::set_up().await;
-    let act = AuditContext::command();
+    let audit = AuditContext::command();
     let ada = fixture.people.find_user("ada").await.unwrap();
-    let (_, invitation) = fixture.people.invite(&act, "bob", UserRole::Member, &[]).await.unwrap();
-    let (token, secret) = fixture.people.make_token(&act, &ada, "ci", None).await.unwrap();
-    let keys = ApiKeys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
-    let new = NewKey { name: "k", user: &ada, group: "default", expires_at: None, max_keys: None };
-    let key = keys.create(&act, new).await.unwrap();
-    let rotated = keys.rotate(&act, key.id.as_str(), None, Duration::from_secs(60)).await.unwrap();
+    let (_, invitation) = fixture.people.invite(&audit, "bob", UserRole::Member, &[]).await.unwrap();
+    let (token, secret) = fixture.people.make_token(&audit, &ada, "ci", None).await.unwrap();
+    let keys =
+        ApiKeys::new_key(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new_key(fixture.store.pepper_key()));
+    let new_key = NewKey { name: "k", user: &ada, group: "default", expires_at: None, max_keys: None };
+    let key = keys.create(&audit, new_key).await.unwrap();
+    let rotated = keys.rotate(&audit, key.id.as_str(), None, Duration::from_secs(60)).await.unwrap();
     let second = fixture.sign_in("ada", PASSWORD, "192.0.2.1").await.unwrap();
     let rows = fixture.trail().await;
     let secrets = [
@@ -89,14 +95,17 @@ async fn no_file_and_no_debug_line_holds_what_opens_something() {
         &key.secret.expose()[20..],
         &rotated.secret.expose()[20..],
     ];
-    let shown = format!("{first:?} {invitation:?} {token:?} {secret:?} {key:?} {rows:?} {ada:?}");
-    let mut bytes = shown.into_bytes();
+    let debug_output = format!("{first:?} {invitation:?} {token:?} {secret:?} {key:?} {rows:?} {ada:?}");
+    let mut bytes = debug_output.into_bytes();
     for entry in std::fs::read_dir(fixture.dir.path()).unwrap() {
         bytes.extend(std::fs::read(entry.unwrap().path()).unwrap());
     }
-    let holds = |part: &str| bytes.windows(part.len()).any(|window| window == part.as_bytes());
+    let contains = |part: &str| bytes.windows(part.len()).any(|window| window == part.as_bytes());
     for secret in secrets {
-        assert!(!holds(secret));
+        assert!(!contains(secret));
     }
-    assert!(holds("$argon2id$") && holds(key.secret.public_id().as_str()), "the search would find what is there");
+    assert!(
+        contains("$argon2id$") && contains(key.secret.public_id().as_str()),
+        "the search finds text that is present"
+    );
 }

@@ -1,4 +1,4 @@
-//! Users, groups and admin tokens.
+//! Tests of users, groups and admin tokens.
 
 use super::*;
 use crate::gateway::keys::{ApiKeys, BearerSecret, BearerSecretKind, KeyError, Pepper};
@@ -9,7 +9,7 @@ fn names(users: &[UserRow]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn the_last_admin_who_can_sign_in_stays_one() {
+async fn the_last_admin_who_can_sign_in_stays_an_admin() {
     let (fixture, _) = Fixture::set_up().await;
     let change = async |name: &str, change| fixture.people.change_user(&AuditContext::command(), name, change).await;
     // Neither an invited admin who has not joined nor a disabled admin counts as one who can sign in.
@@ -17,12 +17,12 @@ async fn the_last_admin_who_can_sign_in_stays_one() {
     fixture.join("gone", UserRole::Admin).await;
     change("gone", UserChange::Disable).await.unwrap();
     fixture.join("bob", UserRole::Member).await;
-    for last in [UserChange::Disable, UserChange::Role(UserRole::Member)] {
-        assert!(matches!(change("ada", last).await, Err(IdentityError::LastAdmin)));
+    for user_change in [UserChange::Disable, UserChange::Role(UserRole::Member)] {
+        assert!(matches!(change("ada", user_change).await, Err(IdentityError::LastAdmin)));
     }
-    let both = [UserChange::Groups(vec![]), UserChange::Disable];
+    let changes = [UserChange::Groups(vec![]), UserChange::Disable];
     assert!(matches!(
-        fixture.people.apply_user_changes(&AuditContext::command(), "ada", &both).await,
+        fixture.people.apply_user_changes(&AuditContext::command(), "ada", &changes).await,
         Err(IdentityError::LastAdmin)
     ));
     let ada = fixture.people.find_user("ada").await.unwrap();
@@ -35,20 +35,20 @@ async fn the_last_admin_who_can_sign_in_stays_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_admins_who_disable_each_other_at_once_are_not_both_gone() {
+async fn two_admins_who_disable_each_other_are_not_both_disabled() {
     let (fixture, _) = Fixture::set_up().await;
     fixture.join("bob", UserRole::Admin).await;
-    let other = people_of(&Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap()));
-    let act = AuditContext::command();
-    let (one, two) = tokio::join!(
-        fixture.people.change_user(&act, "ada", UserChange::Disable),
-        other.change_user(&act, "bob", UserChange::Disable),
+    let other_process = people_of(&Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap()));
+    let audit = AuditContext::command();
+    let (first, second) = tokio::join!(
+        fixture.people.change_user(&audit, "ada", UserChange::Disable),
+        other_process.change_user(&audit, "bob", UserChange::Disable),
     );
-    assert!(one.is_ok() != two.is_ok(), "{one:?} {two:?}");
+    assert!(first.is_ok() != second.is_ok(), "{first:?} {second:?}");
 }
 
 #[tokio::test]
-async fn users_come_in_pages_the_newest_first() {
+async fn users_are_listed_in_pages_newest_first() {
     let (fixture, _) = Fixture::set_up().await;
     for name in ["b_b", "cc", "dd"] {
         fixture.people.find_or_create_user(&AuditContext::command(), name).await.unwrap();
@@ -65,7 +65,7 @@ async fn users_come_in_pages_the_newest_first() {
 }
 
 #[tokio::test]
-async fn a_name_is_taken_once_and_a_group_must_exist() {
+async fn a_user_name_is_unique_and_a_group_must_exist() {
     let (fixture, _) = Fixture::set_up().await;
     let invite = async |name: &str, groups: &[&str]| {
         let groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
@@ -73,7 +73,10 @@ async fn a_name_is_taken_once_and_a_group_must_exist() {
     };
     assert!(matches!(invite("ada", &[]).await, Err(IdentityError::NameTaken)));
     assert!(matches!(invite("bob", &["nowhere"]).await, Err(IdentityError::InvalidField { field: "groups", .. })));
-    assert!(matches!(fixture.people.find_user("bob").await, Err(IdentityError::Unknown)), "nothing is left of it");
+    assert!(
+        matches!(fixture.people.find_user("bob").await, Err(IdentityError::Unknown)),
+        "a failed invitation creates no user"
+    );
     let (bob, _) = invite("bob", &["default"]).await.unwrap();
     assert_eq!(bob.groups, ["default"]);
     let groups = UserChange::Groups(vec!["nowhere".to_owned()]);
@@ -85,7 +88,7 @@ async fn a_name_is_taken_once_and_a_group_must_exist() {
 }
 
 #[tokio::test]
-async fn members_know_of_themselves_only() {
+async fn a_member_can_find_only_themselves() {
     let (fixture, ada) = Fixture::set_up().await;
     let bob = fixture.join("bob", UserRole::Member).await;
     let (ada, bob) = (&ada.session.actor, &bob.session.actor);
@@ -95,37 +98,37 @@ async fn members_know_of_themselves_only() {
 }
 
 #[tokio::test]
-async fn a_group_goes_when_no_key_is_in_it_and_can_come_again() {
+async fn a_group_without_keys_can_be_deleted_and_created_again() {
     let (fixture, _) = Fixture::set_up().await;
-    let act = AuditContext::command();
+    let audit = AuditContext::command();
     let keys = ApiKeys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
-    let made = fixture.people.make_group(&act, "studio", None).await.unwrap();
-    assert!(!made.of_file && made.row.key_count == 0);
-    assert!(matches!(fixture.people.make_group(&act, "studio", None).await, Err(IdentityError::NameTaken)));
+    let created = fixture.people.make_group(&audit, "studio", None).await.unwrap();
+    assert!(!created.of_file && created.row.key_count == 0);
+    assert!(matches!(fixture.people.make_group(&audit, "studio", None).await, Err(IdentityError::NameTaken)));
     assert!(matches!(
-        fixture.people.make_group(&act, " ", None).await,
+        fixture.people.make_group(&audit, " ", None).await,
         Err(IdentityError::InvalidField { field: "name", .. })
     ));
-    assert!(matches!(fixture.people.delete_group(&act, "default").await, Err(IdentityError::DefinedInFile)));
+    assert!(matches!(fixture.people.delete_group(&audit, "default").await, Err(IdentityError::DefinedInFile)));
     let key = keys.create_for_test("k", "ada", "studio").await;
-    assert!(matches!(fixture.people.delete_group(&act, "studio").await, Err(IdentityError::InUse)));
+    assert!(matches!(fixture.people.delete_group(&audit, "studio").await, Err(IdentityError::InUse)));
     assert_eq!(fixture.people.groups().await.unwrap()[1].row.key_count, 1);
-    fixture.people.change_user(&act, "ada", UserChange::Groups(vec!["studio".to_owned()])).await.unwrap();
-    keys.change(&act, key.id.as_str(), None, KeyChange::Delete).await.unwrap();
-    assert_eq!(fixture.people.delete_group(&act, "studio").await.unwrap().id, made.row.id);
-    assert!(matches!(fixture.people.delete_group(&act, "studio").await, Err(IdentityError::Unknown)));
+    fixture.people.change_user(&audit, "ada", UserChange::Groups(vec!["studio".to_owned()])).await.unwrap();
+    keys.change(&audit, key.id.as_str(), None, KeyChange::Delete).await.unwrap();
+    assert_eq!(fixture.people.delete_group(&audit, "studio").await.unwrap().id, created.row.id);
+    assert!(matches!(fixture.people.delete_group(&audit, "studio").await, Err(IdentityError::Unknown)));
     assert_eq!(fixture.people.groups().await.unwrap().len(), 1);
     assert!(fixture.people.find_user("ada").await.unwrap().groups.is_empty());
-    assert_eq!(fixture.people.make_group(&act, "studio", None).await.unwrap().row.id, made.row.id);
+    assert_eq!(fixture.people.make_group(&audit, "studio", None).await.unwrap().row.id, created.row.id);
 }
 
 #[tokio::test]
-async fn an_admin_token_is_worth_what_its_user_is_worth() {
+async fn an_admin_token_has_the_current_permissions_of_its_user() {
     let (fixture, _) = Fixture::set_up().await;
     fixture.join("bob", UserRole::Admin).await;
-    let act = AuditContext::command();
+    let audit = AuditContext::command();
     let bob = fixture.people.find_user("bob").await.unwrap();
-    let (token, secret) = fixture.people.make_token(&act, &bob, "ci", None).await.unwrap();
+    let (token, secret) = fixture.people.make_token(&audit, &bob, "ci", None).await.unwrap();
     let admit = async || fixture.people.admit_token(secret.expose().as_bytes()).await.unwrap();
     let actor = admit().await.unwrap();
     assert!(
@@ -134,71 +137,76 @@ async fn an_admin_token_is_worth_what_its_user_is_worth() {
             && actor.audit_context().user == Some(bob.id.clone())
     );
     assert!(fixture.people.tokens(None).await.unwrap()[0].last_used_at.is_some());
-    fixture.people.change_user(&act, "bob", UserChange::Role(UserRole::Member)).await.unwrap();
+    fixture.people.change_user(&audit, "bob", UserChange::Role(UserRole::Member)).await.unwrap();
     assert_eq!(admit().await.unwrap().owner(), Some(&bob.id));
-    fixture.people.change_user(&act, "bob", UserChange::Disable).await.unwrap();
+    fixture.people.change_user(&audit, "bob", UserChange::Disable).await.unwrap();
     assert!(admit().await.is_none());
-    fixture.people.change_user(&act, "bob", UserChange::Enable).await.unwrap();
+    fixture.people.change_user(&audit, "bob", UserChange::Enable).await.unwrap();
     assert!(admit().await.is_some());
-    let stranger = "usr_2".into();
-    let refused = fixture.people.revoke_token(&act, token.id.as_str(), Some(&stranger)).await;
-    assert!(matches!(refused, Err(IdentityError::Unknown)));
-    assert_eq!(fixture.people.revoke_token(&act, token.public_id.as_str(), Some(&bob.id)).await.unwrap().id, token.id);
+    let other_user = "usr_2".into();
+    let result = fixture.people.revoke_token(&audit, token.id.as_str(), Some(&other_user)).await;
+    assert!(matches!(result, Err(IdentityError::Unknown)));
+    assert_eq!(
+        fixture.people.revoke_token(&audit, token.public_id.as_str(), Some(&bob.id)).await.unwrap().id,
+        token.id
+    );
     assert!(admit().await.is_none());
     assert!(fixture.people.tokens(None).await.unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn whatever_is_no_good_token_lets_nobody_in() {
+async fn an_invalid_token_is_refused() {
     let (fixture, _) = Fixture::set_up().await;
-    let act = AuditContext::command();
+    let audit = AuditContext::command();
     let ada = fixture.people.find_user("ada").await.unwrap();
     let end = fixture.people.clock.now() + Duration::from_secs(3600);
-    let (_, secret) = fixture.people.make_token(&act, &ada, "ci", Some(end)).await.unwrap();
-    let good = secret.expose();
+    let (_, secret) = fixture.people.make_token(&audit, &ada, "ci", Some(end)).await.unwrap();
+    let valid = secret.expose();
     let key = BearerSecret::generate(BearerSecretKind::Key).unwrap();
-    let stranger = BearerSecret::generate(BearerSecretKind::AdminToken).unwrap();
-    let body = format!("{}{}", &good[..20], &stranger.expose()[20..52]);
+    let unknown = BearerSecret::generate(BearerSecretKind::AdminToken).unwrap();
+    let body = format!("{}{}", &valid[..20], &unknown.expose()[20..52]);
     let forged = format!("{body}{}", BearerSecret::checksum_of(&body));
-    for bad in ["", &good[1..], key.expose(), stranger.expose(), forged.as_str()] {
-        assert!(fixture.people.admit_token(bad.as_bytes()).await.unwrap().is_none(), "{bad}");
+    for invalid in ["", &valid[1..], key.expose(), unknown.expose(), forged.as_str()] {
+        assert!(fixture.people.admit_token(invalid.as_bytes()).await.unwrap().is_none(), "{invalid}");
     }
-    assert!(fixture.people.admit_token(good.as_bytes()).await.unwrap().is_some());
+    assert!(fixture.people.admit_token(valid.as_bytes()).await.unwrap().is_some());
     fixture.people.clock.advance(Duration::from_secs(3600));
-    assert!(fixture.people.admit_token(good.as_bytes()).await.unwrap().is_none());
+    assert!(fixture.people.admit_token(valid.as_bytes()).await.unwrap().is_none());
 
-    for (name, end, field) in [("", None, "name"), ("a", Some(act.at), "expires_at")] {
-        let refused = fixture.people.make_token(&act, &ada, name, end).await;
-        assert!(matches!(refused, Err(IdentityError::InvalidField { field: of, .. }) if of == field));
+    for (name, end, expected_field) in [("", None, "name"), ("a", Some(audit.at), "expires_at")] {
+        let result = fixture.people.make_token(&audit, &ada, name, end).await;
+        assert!(matches!(result, Err(IdentityError::InvalidField { field, .. }) if field == expected_field));
     }
 }
 
 #[tokio::test]
-async fn whoever_leaves_a_group_has_no_good_key_in_it() {
+async fn keys_are_disabled_when_their_user_leaves_their_group() {
     let (fixture, _) = Fixture::set_up().await;
     let keys = ApiKeys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
-    let inside = keys.create_for_test("inside", "ben", "default").await;
-    let outside = keys.create_for_test("outside", "ben", "studio").await;
-    let others = keys.create_for_test("others", "eve", "default").await;
-    let act = AuditContext::command();
-    let regroup = async |groups: &[&str]| {
+    let key_in_group = keys.create_for_test("inside", "ben", "default").await;
+    let key_in_other_group = keys.create_for_test("outside", "ben", "studio").await;
+    let key_of_other_user = keys.create_for_test("others", "eve", "default").await;
+    let audit = AuditContext::command();
+    let set_groups = async |groups: &[&str]| {
         let groups = UserChange::Groups(groups.iter().map(|group| (*group).to_owned()).collect());
-        let (_, stopped) = fixture.people.apply_user_changes_with_keys(&act, "ben", &[groups]).await.unwrap();
-        stopped.into_iter().map(|key| key.id).collect::<Vec<_>>()
+        let (_, disabled) = fixture.people.apply_user_changes_with_keys(&audit, "ben", &[groups]).await.unwrap();
+        disabled.into_iter().map(|key| key.id).collect::<Vec<_>>()
     };
     let locked = async |id: &str| keys.find(id, None).await.unwrap().locked;
 
-    assert_eq!(regroup(&[]).await, std::slice::from_ref(&inside.id));
-    assert_eq!(locked(inside.id.as_str()).await, Some(KeyLock::LeftGroup));
-    // A key that an admin made in a group to which ben never belonged is not touched, and neither are the keys of
-    // others.
-    assert_eq!((locked(outside.id.as_str()).await, locked(others.id.as_str()).await), (None, None));
-    // Joining again enables nothing, and leaving again disables nothing twice.
-    assert_eq!(regroup(&["default"]).await, []);
-    assert_eq!(locked(inside.id.as_str()).await, Some(KeyLock::LeftGroup));
-    assert_eq!(regroup(&[]).await, []);
+    assert_eq!(set_groups(&[]).await, std::slice::from_ref(&key_in_group.id));
+    assert_eq!(locked(key_in_group.id.as_str()).await, Some(KeyLock::LeftGroup));
+    // A key in a group to which ben never belonged stays as it is, and so do the keys of other users.
+    assert_eq!(
+        (locked(key_in_other_group.id.as_str()).await, locked(key_of_other_user.id.as_str()).await),
+        (None, None)
+    );
+    // The return to the group enables no key, and a second exit disables no key again.
+    assert_eq!(set_groups(&["default"]).await, []);
+    assert_eq!(locked(key_in_group.id.as_str()).await, Some(KeyLock::LeftGroup));
+    assert_eq!(set_groups(&[]).await, []);
     let ben = fixture.people.find_user("ben").await.unwrap();
-    let enable = keys.change(&act, inside.id.as_str(), Some(&ben.id), KeyChange::Enable).await;
+    let enable = keys.change(&audit, key_in_group.id.as_str(), Some(&ben.id), KeyChange::Enable).await;
     assert!(matches!(enable, Err(KeyError::Locked(KeyLock::LeftGroup))), "{enable:?}");
     let rows: Vec<_> = fixture.trail().await.into_iter().filter(|row| row.action == "key.disable").collect();
     assert_eq!(rows.len(), 1);
