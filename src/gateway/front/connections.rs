@@ -183,7 +183,7 @@ impl ConnectionTable {
                 || open.count_for_address(address) < self.max_per_address
                 || self.evict(&mut open, Some(address), &mut evicted))
             && (open.staying_count() < self.max || self.evict(&mut open, None, &mut evicted));
-        let admission = has_room.then(|| self.insert(&mut open, address, is_exempt));
+        let slot = has_room.then(|| self.insert(&mut open, address, is_exempt));
         drop(open);
         let refused = usize::from(!has_room);
         if refused > 0 {
@@ -192,7 +192,7 @@ impl ConnectionTable {
         if evicted + refused > 0 {
             self.log_shortage(ShortageCounts { evicted, refused, ..ShortageCounts::default() }, None);
         }
-        admission
+        slot
     }
 
     fn insert(self: &Arc<Self>, open: &mut ConnectionTableState, address: IpAddr, is_exempt: bool) -> ConnectionSlot {

@@ -75,20 +75,20 @@ type ClientHttpConnection<C> = http1::Connection<TokioIo<ClientSocket>, Connecti
 pub(super) async fn serve<C: ResponseCounter>(
     stream: TcpStream,
     remote: SocketAddr,
-    admission: ConnectionSlot,
+    slot: ConnectionSlot,
     dispatcher: Arc<RequestDispatcher<C>>,
 ) {
-    let connection = admission.connection();
+    let connection = slot.connection();
     let socket = TokioIo::new(ClientSocket { stream, connection: Arc::clone(connection) });
     let service = ConnectionService { dispatcher, connection: Arc::clone(connection), remote };
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(READ_BUFFER_MAX);
     let http = pin!(builder.serve_connection(socket, service));
-    let timer_set_for = admission.connections().now();
-    let timer = pin!(sleep_until(admission.connections().instant(timer_set_for)));
-    let mut served = ServedConnection { http, admission: &admission, timer, timer_set_for, is_stopping: false };
+    let timer_set_for = slot.connections().now();
+    let timer = pin!(sleep_until(slot.connections().instant(timer_set_for)));
+    let mut served = ServedConnection { http, admission: &slot, timer, timer_set_for, is_stopping: false };
     let reason = std::future::poll_fn(|cx| served.poll(cx)).await;
-    admission.count_closed(reason);
+    slot.count_closed(reason);
 }
 
 // === impl ServedConnection ===

@@ -129,8 +129,8 @@ impl<C: ResponseCounter> ConnectionAcceptor<C> {
 
     async fn handle_connection(&self, stream: TcpStream, remote: SocketAddr) {
         match self.connections.admit(remote) {
-            Some(admission) => {
-                drop(Handle::current().spawn(serve(stream, remote, admission, Arc::clone(&self.dispatcher))));
+            Some(slot) => {
+                drop(Handle::current().spawn(serve(stream, remote, slot, Arc::clone(&self.dispatcher))));
             }
             None => refuse_connection(&stream, unavailable_response().as_bytes()),
         }

@@ -315,7 +315,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 
 #[tokio::test]
 async fn invalid_key_properties_are_refused_before_anything_is_stored() {
-    let fixture = Fixture::new_key().await;
+    let fixture = Fixture::new().await;
     let audit = AuditContext::command();
     let user = fixture.store.ensure_user(&audit, "ada").await.unwrap();
     let disabled = UserRow { disabled_at: Some(audit.at), ..user.clone() };

@@ -107,9 +107,7 @@ fn all_days(usage: &Usage) -> Vec<(NaiveDate, i64, i64)> {
         days.clear();
     }
     let mut result: Vec<_> = days_with_usage.collect();
-    result.extend(
-        days.into_iter().filter(|day| usage.days.iter().result(|used| used.day != *day)).map(|day| (day, 0, 0)),
-    );
+    result.extend(days.into_iter().filter(|day| usage.days.iter().all(|used| used.day != *day)).map(|day| (day, 0, 0)));
     result.sort_unstable();
     result
 }

@@ -72,7 +72,8 @@ fn rust(base: &str, secret: Option<&str>) -> String {
         "use imagate::client::{{Client, GenerateRequest}};\n\n#[tokio::main]\n\
          async fn main() -> Result<(), Box<dyn std::error::Error>> {{\n    \
          let client = Client::builder().base_url(\"{base}\").api_key({key}).build()?;\n    \
-         let request = GenerateRequest::new(\"a lighthouse on a cliff at dusk\").size(imagate::size!(\"1024x1024\"));\n    \
+         let request = GenerateRequest::new(\"a lighthouse on a cliff at dusk\")\
+         .size(imagate::size!(\"1024x1024\"));\n    \
          for image in &client.images().generate(&request).await? {{\n        \
          println!(\"{{}}\", image.write_to(\"lighthouse\").await?.display());\n    }}\n    Ok(())\n}}\n"
     )
@@ -83,7 +84,8 @@ fn rust(base: &str, secret: Option<&str>) -> String {
 fn codex(base: &str, secret: Option<&str>) -> String {
     let export_line = secret.map_or_else(String::new, |secret| format!("# export {API_KEY_VARIABLE}={secret}\n\n"));
     format!(
-        "{export_line}model = \"gpt-5.5\"\nmodel_provider = \"imagate\"\n\n[model_providers.imagate]\nname = \"imagate\"\n\
+        "{export_line}model = \"gpt-5.5\"\nmodel_provider = \"imagate\"\n\n\
+         [model_providers.imagate]\nname = \"imagate\"\n\
          base_url = \"{base}\"\nenv_key = \"{API_KEY_VARIABLE}\"\nwire_api = \"responses\"\n"
     )
 }

@@ -45,7 +45,7 @@ impl PasswordHashService {
         let password = password.to_owned();
         self.compute(move || {
             let result: Result<Phc, _> = Argon2::default().hash_password(password.as_bytes());
-            result.map(|hash| PasswordHash(hash.to_string())).map_err(|error| refused(error.to_string()))
+            result.map(|hash| PasswordHash(hash.to_string())).map_err(|error| hash_error(error.to_string()))
         })
         .await?
     }
@@ -60,7 +60,7 @@ impl PasswordHashService {
         };
         let password = password.to_owned();
         self.compute(move || {
-            let hash = Phc::new(&hash.0).map_err(|error| refused(error.to_string()))?;
+            let hash = Phc::new(&hash.0).map_err(|error| hash_error(error.to_string()))?;
             Ok(Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
         })
         .await?
@@ -99,7 +99,7 @@ fn has_valid_length(password: &str) -> bool {
     PASSWORD_LENGTH.contains(&password.chars().count())
 }
 
-fn refused(message: String) -> StoreError {
+fn hash_error(message: String) -> StoreError {
     StoreError::Refused(message.into())
 }
 

@@ -8,7 +8,7 @@ async fn a_change_by_another_process_takes_effect_with_the_next_refresh() {
     let created = fixture.create().await;
     assert!(fixture.admit(&header(&created)).await.is_ok());
     let other_process = SqliteStore::open(fixture.dir.path(), None).await.unwrap();
-    let audit = AuditContext::other_process();
+    let audit = AuditContext::command();
     let disable = [KeyChange::Disable];
     other_process.change_key(&audit, created.id.as_str(), None, &disable).await.unwrap().done().unwrap();
     assert!(fixture.admit(&header(&created)).await.is_ok(), "a known key needs no query");
@@ -63,7 +63,7 @@ async fn a_key_that_another_process_has_just_rotated_is_accepted() {
     let other_process = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
     let pepper = Pepper::new(other_process.pepper_key());
     let keys = ApiKeys::new(other_process, pepper);
-    let rotated = keys.rotate(&AuditContext::other_process(), created.id.as_str(), None, Duration::ZERO).await.unwrap();
+    let rotated = keys.rotate(&AuditContext::command(), created.id.as_str(), None, Duration::ZERO).await.unwrap();
     assert!(fixture.admit(&header(&rotated)).await.is_ok());
     assert!(fixture.is_invalid(&header(&created)).await);
 }
@@ -180,7 +180,7 @@ async fn a_deleted_key_is_removed_from_the_cache() {
     let created = fixture.create().await;
     assert!(fixture.admit(&header(&created)).await.is_ok());
     assert_eq!(fixture.keys.cache.len(), 1);
-    fixture.keys.change(&AuditContext::other_process(), created.id.as_str(), None, KeyChange::Delete).await.unwrap();
+    fixture.keys.change(&AuditContext::command(), created.id.as_str(), None, KeyChange::Delete).await.unwrap();
     assert_eq!(fixture.keys.cache.len(), 0);
     assert!(fixture.is_invalid(&header(&created)).await);
 }
