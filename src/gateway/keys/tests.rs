@@ -240,7 +240,7 @@ async fn members_create_keys_only_in_their_groups() {
 
     let groups = [UserChange::Groups(vec!["studio".to_owned()])];
     let UserChangeOutcome::Done(ada, _) = fixture.store.change_user(&command, "ada", &groups).await.unwrap() else {
-        panic!("the user exists")
+        panic!("ada was not changed")
     };
     assert_eq!(create(&by_ada, &ada, "studio").await, Ok("studio".to_owned()));
     assert_eq!(create(&by_ada, &ada, "default").await, no_group);

@@ -228,11 +228,11 @@ async fn an_abandoned_intent_is_skipped_or_cancelled() {
     fixture.store.hold_writes();
     let abandon = async |id: &str, unsettled: usize| {
         let mut job = Box::pin(fixture.ledger.open(draft(id)));
-        let is_waiting =
+        let wait =
             fixture.wait_until(|fixture| fixture.ledger.unsettled_records() == unsettled && fixture.commits() == 1);
         tokio::select! {
             _ = &mut job => panic!("the store holds all writes"),
-            () = is_waiting => drop(job),
+            () = wait => drop(job),
         }
     };
     // The first intent is abandoned during its commit, the second before it.
