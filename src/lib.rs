@@ -19,6 +19,8 @@ mod gateway;
 pub mod image;
 #[cfg(feature = "manifest")]
 pub mod manifest;
+#[cfg(feature = "gateway")]
+mod stream;
 pub mod tables;
 mod wire;
 

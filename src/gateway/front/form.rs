@@ -8,7 +8,6 @@
 
 mod data_url;
 mod edit_fields;
-mod edit_lexer;
 mod form_buffer;
 mod json;
 mod multipart;

@@ -16,6 +16,7 @@ use super::sse_writer::{HEARTBEAT, SseAnswerWriter};
 use super::upstream_body::{UpstreamActivity, UpstreamBodyReader};
 use crate::gateway::upstream::ReplyBody;
 use crate::image::ImageProperties;
+use crate::stream::json::JsonSyntaxError;
 
 /// The most base64 bytes of an image (ours: 3840x2160 pixels of 16-bit RGBA, uncompressed, are 66 MB of bytes).
 pub(super) const IMAGE_MAX: u64 = 96 * 1024 * 1024;
@@ -283,7 +284,7 @@ impl ImageRelay {
     /// Ends the body. Returns an error unless the answer is complete.
     fn finish_body(&self) -> Result<(), RelayError> {
         match &self.input {
-            ImageRelayInput::Unknown => Err(MalformedAnswer(AnswerSyntaxError::Truncated).into()),
+            ImageRelayInput::Unknown => Err(MalformedAnswer(JsonSyntaxError::Truncated.into()).into()),
             ImageRelayInput::Json(lexer) => lexer.finish().map_err(|malformed| MalformedAnswer(malformed).into()),
             ImageRelayInput::Events(_) | ImageRelayInput::Response(_) => Err(RelayError::Incomplete),
         }

@@ -12,10 +12,11 @@ use bytes::Bytes;
 use self::content::ImageToolContent;
 use super::answer_members::AnswerUsage;
 use super::image_relay::AnswerWithoutImage;
-use super::json_scanner::JsonScanner;
-use super::lexer::{AnswerSink, AnswerSyntaxError};
+use super::event_data::EventData;
+use super::lexer::{AnswerSink, AnswerSyntaxError, RESPONSE_CAPTURE_LIMITS};
 use super::sse_frames::{SseFrameScanner, SseFrameSpan};
 use super::upstream_body::UpstreamActivity;
+use crate::stream::json::JsonReader;
 
 /// A response that is being read.
 #[derive(Debug)]
@@ -30,17 +31,8 @@ pub(super) struct ImageToolResponse {
 #[derive(Debug)]
 enum ImageToolInput {
     Unknown,
-    Json(JsonScanner),
-    Events { frames: SseFrameScanner, scan: JsonScanner, data: ImageToolDataKind },
-}
-
-/// The type of the current event's data so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ImageToolDataKind {
-    None,
-    Object,
-    /// Another value, such as the `[DONE]` at the end of other APIs' streams.
-    Other,
+    Json(JsonReader),
+    Events { frames: SseFrameScanner, data: EventData },
 }
 
 // === impl ImageToolResponse ===
@@ -55,11 +47,10 @@ impl ImageToolResponse {
         if let ImageToolInput::Unknown = self.input {
             let Some(first) = piece.iter().find(|byte| !byte.is_ascii_whitespace()) else { return Ok(()) };
             self.input = match first {
-                b'{' | b'[' | b'<' => ImageToolInput::Json(JsonScanner::at_path("response")),
+                b'{' | b'[' | b'<' => ImageToolInput::Json(JsonReader::new("response", RESPONSE_CAPTURE_LIMITS)),
                 _ => ImageToolInput::Events {
                     frames: SseFrameScanner::new(),
-                    scan: JsonScanner::new(),
-                    data: ImageToolDataKind::None,
+                    data: EventData::new(RESPONSE_CAPTURE_LIMITS),
                 },
             };
         }
@@ -110,18 +101,18 @@ impl ImageToolResponse {
     }
 
     fn push_answer(&mut self, piece: &Bytes, sink: &mut impl AnswerSink) -> Result<(), AnswerSyntaxError> {
-        let ImageToolInput::Json(scan) = &mut self.input else { return Ok(()) };
+        let ImageToolInput::Json(reader) = &mut self.input else { return Ok(()) };
         self.progressed = true;
-        let was_done = scan.is_done();
-        self.content.read_value(scan, piece, piece, sink)?;
-        if scan.is_done() && !was_done {
+        let was_done = reader.is_done();
+        reader.push_last(piece, &mut self.content.visitor(piece, sink))?;
+        if reader.is_done() && !was_done {
             self.content.end_response(sink);
         }
         Ok(())
     }
 
     fn push_events(&mut self, piece: &Bytes, sink: &mut impl AnswerSink) -> Result<(), AnswerSyntaxError> {
-        let ImageToolInput::Events { frames, scan, data } = &mut self.input else { return Ok(()) };
+        let ImageToolInput::Events { frames, data } = &mut self.input else { return Ok(()) };
         let mut at = 0;
         while at < piece.len() && !self.content.is_over() {
             let (length, span) = frames.next(&piece[at..]);
@@ -130,33 +121,17 @@ impl ImageToolResponse {
             match span {
                 SseFrameSpan::Data => {
                     self.progressed = true;
-                    data.detect(part);
-                    let is_object = *data == ImageToolDataKind::Object;
-                    is_object.then(|| self.content.read_value(scan, piece, part, sink)).transpose()?;
+                    data.push(part, &mut self.content.visitor(piece, sink))?;
                 }
                 SseFrameSpan::End { .. } => {
-                    let scan = std::mem::replace(scan, JsonScanner::new());
-                    let is_object = std::mem::replace(data, ImageToolDataKind::None) == ImageToolDataKind::Object;
-                    is_object.then(|| self.content.end_event(&scan, sink)).transpose()?;
+                    if data.finish()? {
+                        self.content.end_event(sink);
+                    }
                 }
                 SseFrameSpan::Other => {}
             }
         }
         Ok(())
-    }
-}
-
-// === impl ImageToolDataKind ===
-
-impl ImageToolDataKind {
-    /// Decides the type of the data by its beginning.
-    fn detect(&mut self, part: &[u8]) {
-        if *self != Self::None {
-            return;
-        }
-        if let Some(first) = part.iter().find(|byte| !byte.is_ascii_whitespace()) {
-            *self = if *first == b'{' { Self::Object } else { Self::Other };
-        }
     }
 }
 

@@ -15,15 +15,16 @@ use tokio::time::Instant;
 
 pub(crate) use self::response_observer::RequestedResponse;
 use self::response_observer::{ResponseEventKind, ResponseObserver};
+use super::event_data::EventData;
 use super::image_relay::{AnswerTimeouts, AnswerWithoutImage, IMAGE_MAX, MalformedAnswer, RelayError, RelayStep};
-use super::json_scanner::JsonScanner;
 use super::json_writer::AnswerSummary;
-use super::lexer::AnswerSyntaxError;
+use super::lexer::RESPONSE_CAPTURE_LIMITS;
 use super::sse_frames::{SseFrameScanner, SseFrameSpan};
 use super::sse_writer::HEARTBEAT;
 use super::upstream_body::{UpstreamActivity, UpstreamBodyReader};
 use crate::gateway::upstream::ReplyBody;
 use crate::image::ImageProperties;
+use crate::stream::json::{JsonReader, JsonSyntaxError};
 use crate::tables::{HOLD_BEFORE_PROOF_BYTES, IMAGE_CALL_HEARTBEAT_SECONDS};
 
 /// The size above which an event holds an image.
@@ -60,7 +61,7 @@ pub(super) struct ResponsePassthrough {
 #[derive(Debug)]
 enum PassthroughInput {
     Unknown,
-    Json(JsonScanner),
+    Json(JsonReader),
     Events(Box<PassthroughEvent>),
 }
 
@@ -68,23 +69,14 @@ enum PassthroughInput {
 #[derive(Debug)]
 struct PassthroughEvent {
     frames: SseFrameScanner,
-    scan: JsonScanner,
+    data: EventData,
     /// Its bytes so far, while it may still be small.
     text: BytesMut,
     /// True if its bytes go out as they come.
     is_relayed_live: bool,
     /// True if its bytes are dropped, because it is a failure.
     is_suppressed: bool,
-    data_kind: PassthroughDataKind,
     progressed: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PassthroughDataKind {
-    None,
-    Object,
-    /// Another value, such as the end mark of other APIs.
-    Other,
 }
 
 // === impl ResponsePassthrough ===
@@ -197,7 +189,7 @@ impl ResponsePassthrough {
         {
             // Of two types in one object the last one counts, and of two names of one event too.
             let error = self.observer.error_event(error);
-            let closing = current.scan.closing_text().map(|closing| format!("{closing},{}\nevent: error", &error[1..]));
+            let closing = current.data.closing_text().map(|closing| format!("{closing},{}\nevent: error", &error[1..]));
             text.push_str(&closing.unwrap_or_default());
             text.push_str("\n\n");
         }
@@ -219,7 +211,7 @@ impl ResponsePassthrough {
                 return Ok(());
             };
             self.input = match first {
-                b'{' | b'[' | b'<' => PassthroughInput::Json(JsonScanner::at_path("response")),
+                b'{' | b'[' | b'<' => PassthroughInput::Json(JsonReader::new("response", RESPONSE_CAPTURE_LIMITS)),
                 _ if self.is_streaming() => {
                     self.observer.expect_events();
                     PassthroughInput::Events(Box::new(PassthroughEvent::new()))
@@ -227,9 +219,9 @@ impl ResponsePassthrough {
                 // Events that were not requested.
                 byte @ (b'e' | b'd' | b':') => {
                     tracing::warn!("the upstream answered with events although one response was requested");
-                    return Err(MalformedAnswer(AnswerSyntaxError::Unexpected(*byte)).into());
+                    return Err(malformed(JsonSyntaxError::Unexpected(*byte)));
                 }
-                byte => return Err(MalformedAnswer(AnswerSyntaxError::Unexpected(*byte)).into()),
+                byte => return Err(malformed(JsonSyntaxError::Unexpected(*byte))),
             };
         }
         match self.input {
@@ -241,13 +233,13 @@ impl ResponsePassthrough {
 
     /// Reads a plain response: it goes out as it comes, except for its last bytes.
     fn push_answer(&mut self, data: &Bytes) -> Result<(), RelayError> {
-        let PassthroughInput::Json(scan) = &mut self.input else { return Ok(()) };
+        let PassthroughInput::Json(reader) = &mut self.input else { return Ok(()) };
         self.upstream.note_progress();
-        let read = if scan.is_done() { 0 } else { scan.push(data, &mut self.observer).map_err(MalformedAnswer)? };
+        let read = reader.push(data, &mut self.observer).map_err(MalformedAnswer)?;
         // The closing brace is the first of the last bytes.
-        let out = if scan.is_done() { read.saturating_sub(1) } else { read };
+        let out = if reader.is_done() { read.saturating_sub(1) } else { read };
         if data[read..].iter().any(|byte| !byte.is_ascii_whitespace()) {
-            return Err(MalformedAnswer(AnswerSyntaxError::Surplus).into());
+            return Err(malformed(JsonSyntaxError::Surplus));
         }
         let last = &data[out..];
         self.tail.extend_from_slice(&last[..last.len().min(TAIL_MAX.saturating_sub(self.tail.len()))]);
@@ -269,7 +261,8 @@ impl ResponsePassthrough {
             let (length, span) = current.frames.next(&data[at..]);
             let end = at + length;
             if span == SseFrameSpan::Data {
-                current.push_data(&data[at..end], &mut self.observer).map_err(MalformedAnswer)?;
+                current.progressed = true;
+                current.data.push(&data[at..end], &mut self.observer).map_err(MalformedAnswer)?;
             }
             if !current.is_relayed_live && !current.is_suppressed {
                 current.text.extend_from_slice(&data[at..end]);
@@ -323,11 +316,8 @@ impl ResponsePassthrough {
     /// Ends a frame. `rest` holds the bytes of a flowing event that have not gone out.
     fn end_frame(&mut self, event: bool, rest: Bytes) -> Result<(), RelayError> {
         let PassthroughInput::Events(current) = &mut self.input else { return Ok(()) };
-        let kind = match current.finish_frame() {
-            Ok(true) => self.observer.end_event(),
-            Ok(false) => ResponseEventKind::Preface,
-            Err(malformed) => return Err(MalformedAnswer(malformed).into()),
-        };
+        let is_object = current.data.finish().map_err(malformed)?;
+        let kind = if is_object { self.observer.end_event() } else { ResponseEventKind::Preface };
         let text = if current.is_relayed_live { rest } else { current.text.split().freeze() };
         if event || current.is_relayed_live {
             self.last_sent_at = Instant::now();
@@ -377,7 +367,7 @@ impl ResponsePassthrough {
     /// Ends the body. Returns an error unless the answer is complete.
     fn finish_body(&mut self) -> Result<(), RelayError> {
         match &mut self.input {
-            PassthroughInput::Unknown => Err(MalformedAnswer(AnswerSyntaxError::Truncated).into()),
+            PassthroughInput::Unknown => Err(malformed(JsonSyntaxError::Truncated)),
             PassthroughInput::Events(_) => {
                 if self.complete {
                     Ok(())
@@ -385,9 +375,7 @@ impl ResponsePassthrough {
                     Err(RelayError::Incomplete)
                 }
             }
-            PassthroughInput::Json(scan) if !scan.is_done() => {
-                Err(MalformedAnswer(AnswerSyntaxError::Truncated).into())
-            }
+            PassthroughInput::Json(reader) if !reader.is_done() => Err(malformed(JsonSyntaxError::Truncated)),
             PassthroughInput::Json(_) => {
                 let failed = self.observer.end_response();
                 // An answer that has begun is passed on to its end, and states itself that it failed.
@@ -396,7 +384,7 @@ impl ResponsePassthrough {
                 }
                 if self.is_streaming() {
                     tracing::warn!("the upstream answered with one response although events were requested");
-                    return Err(MalformedAnswer(AnswerSyntaxError::NotAnObject).into());
+                    return Err(malformed(JsonSyntaxError::NotAnObject));
                 }
                 self.proven = true;
                 Ok(())
@@ -411,38 +399,17 @@ impl PassthroughEvent {
     fn new() -> Self {
         Self {
             frames: SseFrameScanner::new(),
-            scan: JsonScanner::new(),
+            data: EventData::new(RESPONSE_CAPTURE_LIMITS),
             text: BytesMut::new(),
             is_relayed_live: false,
             is_suppressed: false,
-            data_kind: PassthroughDataKind::None,
             progressed: false,
         }
     }
+}
 
-    fn push_data(&mut self, data: &[u8], observer: &mut ResponseObserver) -> Result<(), AnswerSyntaxError> {
-        self.progressed = true;
-        if self.data_kind == PassthroughDataKind::None {
-            let Some(first) = data.iter().find(|byte| !byte.is_ascii_whitespace()) else { return Ok(()) };
-            self.data_kind = if *first == b'{' { PassthroughDataKind::Object } else { PassthroughDataKind::Other };
-        }
-        if self.data_kind != PassthroughDataKind::Object {
-            return Ok(());
-        }
-        let read = self.scan.push(data, observer)?;
-        let surplus = data[read..].iter().any(|byte| !byte.is_ascii_whitespace());
-        if surplus { Err(AnswerSyntaxError::Surplus) } else { Ok(()) }
-    }
-
-    /// Ends the frame. Returns true if it held an object, which must be complete.
-    fn finish_frame(&mut self) -> Result<bool, AnswerSyntaxError> {
-        let data = std::mem::replace(&mut self.data_kind, PassthroughDataKind::None);
-        let scan = std::mem::replace(&mut self.scan, JsonScanner::new());
-        match data {
-            PassthroughDataKind::Object if !scan.is_done() => Err(AnswerSyntaxError::Truncated),
-            data => Ok(data == PassthroughDataKind::Object),
-        }
-    }
+fn malformed(error: JsonSyntaxError) -> RelayError {
+    MalformedAnswer(error.into()).into()
 }
 
 #[cfg(test)]

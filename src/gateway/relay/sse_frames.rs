@@ -1,15 +1,18 @@
-//! Finds the ends of the frames of an event stream, and the data in them, without keeping either.
+//! Finds the frames of an event stream, the data in them and the names of the events, without keeping the data.
 
 use memchr::memchr2;
 
 /// The longest field name that is kept. No field that is read has a longer one.
-const NAME_MAX: usize = 8;
+const FIELD_MAX: usize = 8;
+/// The longest event name that is kept. No name that is read is longer.
+const NAME_MAX: usize = 64;
 
 /// Scans a stream of events, in pieces cut anywhere.
 #[derive(Debug)]
 pub(super) struct SseFrameScanner {
     line: SseFrameLineState,
-    name: Vec<u8>,
+    field: Vec<u8>,
+    event_name: Vec<u8>,
     /// True if a line feed here belongs to the line end before it.
     after_return: bool,
     /// True if the current frame contains anything but a comment.
@@ -21,13 +24,20 @@ enum SseFrameLineState {
     /// At the beginning of a line.
     Start,
     /// Inside the name of a field.
-    Name,
-    /// After the colon before data: one space may follow.
-    Colon,
-    /// Inside data.
-    Data,
+    Field,
+    /// After the colon before a value that is read: one space may follow.
+    Colon(SseFrameField),
+    /// Inside a value that is read.
+    Value(SseFrameField),
     /// Inside a part that is not read.
     Skip,
+}
+
+/// A field that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SseFrameField {
+    Data,
+    EventName,
 }
 
 /// The kind of a stretch of a stream.
@@ -48,7 +58,13 @@ pub(super) enum SseFrameSpan {
 
 impl SseFrameScanner {
     pub(super) const fn new() -> Self {
-        Self { line: SseFrameLineState::Start, name: Vec::new(), after_return: false, has_fields: false }
+        Self {
+            line: SseFrameLineState::Start,
+            field: Vec::new(),
+            event_name: Vec::new(),
+            after_return: false,
+            has_fields: false,
+        }
     }
 
     /// Returns the length of the next stretch in `rest`, and its kind. `rest` must not be empty.
@@ -61,34 +77,58 @@ impl SseFrameScanner {
             self.after_return = byte == b'\r';
             return (1, self.end_of_line());
         }
+        if let SseFrameLineState::Colon(field) = self.line {
+            self.line = SseFrameLineState::Value(field);
+            if byte == b' ' {
+                return (1, SseFrameSpan::Other);
+            }
+        }
         match self.line {
-            SseFrameLineState::Data => (end_of_line(rest), SseFrameSpan::Data),
-            SseFrameLineState::Colon => {
-                self.line = SseFrameLineState::Data;
-                if byte == b' ' { (1, SseFrameSpan::Other) } else { (end_of_line(rest), SseFrameSpan::Data) }
+            SseFrameLineState::Value(SseFrameField::Data) => (end_of_line(rest), SseFrameSpan::Data),
+            SseFrameLineState::Value(SseFrameField::EventName) => {
+                let end = end_of_line(rest);
+                self.event_name.extend_from_slice(&rest[..end.min(NAME_MAX - self.event_name.len())]);
+                (end, SseFrameSpan::Other)
             }
             SseFrameLineState::Skip => (end_of_line(rest), SseFrameSpan::Other),
-            SseFrameLineState::Start | SseFrameLineState::Name => {
-                self.push_name_byte(byte);
+            SseFrameLineState::Start | SseFrameLineState::Field | SseFrameLineState::Colon(_) => {
+                self.push_field_byte(byte);
                 (1, SseFrameSpan::Other)
             }
         }
     }
 
-    fn push_name_byte(&mut self, byte: u8) {
+    /// Returns the name of the current event, as far as it has come. It must be taken at the end of each frame.
+    pub(super) fn event_name(&self) -> Option<String> {
+        String::from_utf8(self.event_name.clone()).ok().filter(|name| !name.is_empty())
+    }
+
+    /// Removes the name of an event that has ended, and returns it.
+    pub(super) fn take_event_name(&mut self) -> Option<String> {
+        String::from_utf8(std::mem::take(&mut self.event_name)).ok().filter(|name| !name.is_empty())
+    }
+
+    fn push_field_byte(&mut self, byte: u8) {
         if self.line == SseFrameLineState::Start {
-            self.name.clear();
+            self.field.clear();
         }
-        self.line = match byte {
-            b':' if self.name.is_empty() => SseFrameLineState::Skip,
-            b':' if matches!(self.name.as_slice(), b"data" | b"\xef\xbb\xbfdata") => SseFrameLineState::Colon,
-            b':' => SseFrameLineState::Skip,
-            _ => SseFrameLineState::Name,
+        self.has_fields |= byte != b':' || !self.field.is_empty();
+        if byte != b':' {
+            self.line = SseFrameLineState::Field;
+            if self.field.len() < FIELD_MAX {
+                self.field.push(byte);
+            }
+            return;
+        }
+        // A byte order mark may come before the first field.
+        self.line = match self.field.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.field) {
+            b"data" => SseFrameLineState::Colon(SseFrameField::Data),
+            b"event" => {
+                self.event_name.clear();
+                SseFrameLineState::Colon(SseFrameField::EventName)
+            }
+            _ => SseFrameLineState::Skip,
         };
-        self.has_fields |= byte != b':' || !self.name.is_empty();
-        if byte != b':' && self.name.len() < NAME_MAX {
-            self.name.push(byte);
-        }
     }
 
     fn end_of_line(&mut self) -> SseFrameSpan {

@@ -1,4 +1,7 @@
 //! Reads the JSON form, in which the images and the mask are objects with a data URL.
+//!
+//! The text of an `image_url` is decoded as it arrives; everything else is small and is captured. Every value that is not
+//! such a text is parsed, so a body that passes is JSON from its first byte to its last.
 
 use std::sync::Arc;
 
@@ -7,12 +10,22 @@ use serde_json::Value;
 
 use super::data_url::{DataUrl, ImageUrlError};
 use super::edit_fields::{self, EditFields};
-use super::edit_lexer::{EditLexer, EditLexerSink, ImageMemberKind};
 use super::form_buffer::FormBuffer;
-use super::{EditImages, spool_error};
+use super::{EditImages, NON_IMAGE_MAX_BYTES, spool_error};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::front::body::IncomingBody;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool, SpooledFile};
+use crate::stream::json::{CaptureLimits, JsonPosition, JsonReader, JsonSyntaxError, JsonVisitor, ValueInterest};
+
+/// No value but an address is large, and all of them together are bounded.
+const CAPTURE_LIMITS: CaptureLimits = CaptureLimits { value: NON_IMAGE_MAX_BYTES, total: NON_IMAGE_MAX_BYTES };
+
+/// The paths of the members that hold images.
+const IMAGES: &str = "images";
+const IMAGE: &str = "images[]";
+const IMAGE_URL: &str = "images[].image_url";
+const MASK: &str = "mask";
+const MASK_URL: &str = "mask.image_url";
 
 /// The state of a JSON form that is being read.
 struct JsonFormReader {
@@ -49,7 +62,7 @@ enum ImageUrlState {
 }
 
 pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool) -> Result<EditForm, Error> {
-    let mut lexer = EditLexer::new();
+    let mut json = JsonReader::new("", CAPTURE_LIMITS);
     let mut reader = JsonFormReader {
         spool: spool.clone(),
         images: EditImages::default(),
@@ -62,28 +75,28 @@ pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool) -> Result<Ed
         // Only the text of an image is buffered. Everything else is read at once, so that errors are reported early.
         let data = if reader.is_in_image() { buffer.push(data) } else { Some(data) };
         if let Some(data) = data {
-            (lexer, reader) = push(spool, lexer, reader, data).await?;
+            (json, reader) = push(spool, json, reader, data).await?;
         }
-        memory.set_bytes(lexer.captured_total() + buffer.len() as u64).map_err(|error| spool_error(&error))?;
+        memory.set_bytes(json.captured_total() + buffer.len() as u64).map_err(|error| spool_error(&error))?;
     }
     if let Some(data) = buffer.take_rest() {
-        (lexer, reader) = push(spool, lexer, reader, data).await?;
+        (json, reader) = push(spool, json, reader, data).await?;
     }
-    lexer.finish()?;
+    json.finish()?;
     reader.images.finish("images", reader.fields)
 }
 
 /// Reads a chunk on a blocking thread, because it decodes images and writes them to disk.
 async fn push(
     spool: &Spool,
-    mut lexer: EditLexer,
+    mut json: JsonReader,
     mut reader: JsonFormReader,
     data: Bytes,
-) -> Result<(EditLexer, JsonFormReader), Error> {
+) -> Result<(JsonReader, JsonFormReader), Error> {
     let task = spool.run_blocking(move || {
-        lexer.push(&data, &mut reader)?;
+        json.push_last(&data, &mut reader)?;
         reader.flush()?;
-        Ok((lexer, reader))
+        Ok((json, reader))
     });
     task.await.map_err(|error| spool_error(&error))?
 }
@@ -133,35 +146,34 @@ impl JsonFormReader {
     }
 }
 
-impl EditLexerSink for JsonFormReader {
-    fn key(&mut self, key: &str) -> Result<(), Error> {
-        let is_seen = match key {
-            "images" => &mut self.seen_members.images,
-            "mask" => &mut self.seen_members.mask,
-            _ => return edit_fields::find_field(key).map(drop),
-        };
-        if std::mem::replace(is_seen, true) { Err(edit_fields::duplicate_parameter(key)) } else { Ok(()) }
-    }
+impl JsonVisitor for JsonFormReader {
+    type Error = Error;
 
-    fn member(&mut self, key: &str, value: Value) -> Result<(), Error> {
-        // `mask` is a plain member only if it is `null`; otherwise it comes as an image.
-        if key == "mask" { Ok(()) } else { self.fields.insert(key, value) }
-    }
-
-    fn image_start(&mut self, mask: bool) -> Result<(), Error> {
-        self.current = CurrentImage { is_mask: mask, ..CurrentImage::default() };
-        if mask { Ok(()) } else { self.images.check_image_count("images") }
-    }
-
-    fn image_key(&mut self, key: &str) -> Result<(), Error> {
-        match key {
-            "image_url" | "file_id" => Ok(()),
-            _ => Err(edit_fields::unknown_parameter(&format!("{}.{key}", self.param()))),
+    fn start(&mut self, at: JsonPosition<'_>, first: u8) -> Result<ValueInterest, Error> {
+        match (at.path, first) {
+            (IMAGES | MASK, _) => self.note_member(at.path)?,
+            _ if at.depth == 1 => return edit_fields::find_field(at.key).map(|_| ValueInterest::Scalar),
+            _ => {}
+        }
+        match (at.path, first) {
+            (IMAGES, b'[') => Ok(ValueInterest::Skip),
+            (IMAGE | MASK, b'{') => self.begin_image(at.path == MASK),
+            (IMAGE_URL | MASK_URL, b'"') => self.begin_url(),
+            // `null` means that the member is absent.
+            (MASK | IMAGE_URL | MASK_URL, b'n') => Ok(ValueInterest::Value),
+            (IMAGES | IMAGE | MASK | IMAGE_URL | MASK_URL, _) => Err(self.type_error(at.path, first)),
+            _ if at.key == "file_id" => Ok(ValueInterest::Scalar),
+            _ => Err(edit_fields::unknown_parameter(&format!("{}.{}", self.param(), at.key))),
         }
     }
 
-    fn image_member(&mut self, key: &str, value: Value) -> Result<(), Error> {
-        if key == "file_id" && !value.is_null() {
+    fn value(&mut self, at: JsonPosition<'_>, value: Option<Value>) -> Result<(), Error> {
+        // A value that cannot be held is no value of any field.
+        let value = value.ok_or(JsonSyntaxError::Value)?;
+        if at.depth == 1 {
+            return if at.path == MASK { Ok(()) } else { self.fields.insert(at.key, value) };
+        }
+        if at.key == "file_id" && !value.is_null() {
             self.current.has_file_id = true;
             if !matches!(self.current.url, ImageUrlState::Absent) {
                 return Err(self.exactly_one_error());
@@ -170,7 +182,48 @@ impl EditLexerSink for JsonFormReader {
         Ok(())
     }
 
-    fn url_start(&mut self) -> Result<(), Error> {
+    fn text(&mut self, _: JsonPosition<'_>, text: &[u8]) -> Result<(), Error> {
+        self.current_url()?.push(text).map_err(|error| self.url_error(error))
+    }
+
+    fn escaped(&mut self, _: JsonPosition<'_>, unit: u16) -> Result<(), Error> {
+        // An address has only ASCII characters, escaped or not.
+        let byte = u8::try_from(unit).unwrap_or(u8::MAX);
+        self.current_url()?.push_escaped(byte).map_err(|error| self.url_error(error))
+    }
+
+    fn text_end(&mut self, _: JsonPosition<'_>) -> Result<(), Error> {
+        let ImageUrlState::Receiving(url) = std::mem::take(&mut self.current.url) else { return Err(Error::Internal) };
+        self.current.url = ImageUrlState::Complete(url.finish().map_err(|error| self.url_error(error))?);
+        Ok(())
+    }
+
+    fn end(&mut self, at: JsonPosition<'_>) -> Result<(), Error> {
+        if matches!(at.path, IMAGE | MASK) { self.end_image() } else { Ok(()) }
+    }
+
+    fn exceeded(&mut self) -> Result<(), Error> {
+        let message = format!("The request body has more than {NON_IMAGE_MAX_BYTES} bytes besides its images.");
+        Err(Error::TooLarge(Rejection { param: None, reason: None, message }))
+    }
+}
+
+impl JsonFormReader {
+    /// Notes the member `images` or `mask`, each of which may come once.
+    fn note_member(&mut self, name: &str) -> Result<(), Error> {
+        let is_seen = if name == MASK { &mut self.seen_members.mask } else { &mut self.seen_members.images };
+        if std::mem::replace(is_seen, true) { Err(edit_fields::duplicate_parameter(name)) } else { Ok(()) }
+    }
+
+    fn begin_image(&mut self, is_mask: bool) -> Result<ValueInterest, Error> {
+        self.current = CurrentImage { is_mask, ..CurrentImage::default() };
+        if !is_mask {
+            self.images.check_image_count("images")?;
+        }
+        Ok(ValueInterest::Skip)
+    }
+
+    fn begin_url(&mut self) -> Result<ValueInterest, Error> {
         if self.current.has_file_id {
             return Err(self.exactly_one_error());
         }
@@ -179,24 +232,10 @@ impl EditLexerSink for JsonFormReader {
         }
         let writer = self.spool.create_writer_blocking().map_err(|error| spool_error(&error))?;
         self.current.url = ImageUrlState::Receiving(Box::new(DataUrl::new(writer)));
-        Ok(())
+        Ok(ValueInterest::Text)
     }
 
-    fn url_text(&mut self, text: &[u8]) -> Result<(), Error> {
-        self.current_url()?.push(text).map_err(|error| self.url_error(error))
-    }
-
-    fn url_escaped(&mut self, byte: u8) -> Result<(), Error> {
-        self.current_url()?.push_escaped(byte).map_err(|error| self.url_error(error))
-    }
-
-    fn url_end(&mut self) -> Result<(), Error> {
-        let ImageUrlState::Receiving(url) = std::mem::take(&mut self.current.url) else { return Err(Error::Internal) };
-        self.current.url = ImageUrlState::Complete(url.finish().map_err(|error| self.url_error(error))?);
-        Ok(())
-    }
-
-    fn image_end(&mut self) -> Result<(), Error> {
+    fn end_image(&mut self) -> Result<(), Error> {
         let current = &mut self.current;
         match (std::mem::take(&mut current.url), current.has_file_id) {
             (ImageUrlState::Complete(file), _) => {
@@ -218,16 +257,24 @@ impl EditLexerSink for JsonFormReader {
         }
     }
 
-    fn type_error(&self, member: ImageMemberKind, first: u8) -> Error {
-        let (param, expected) = match member {
-            ImageMemberKind::Images => ("images".to_owned(), "an array"),
-            ImageMemberKind::Element => (format!("images[{}]", self.images.images.len()), "an object"),
-            ImageMemberKind::Mask => ("mask".to_owned(), "an object"),
-            ImageMemberKind::ImageUrl => (format!("{}.image_url", self.param()), "a string"),
+    /// The error for a wrong kind of value in place of an image, of the list of images, or of an address.
+    fn type_error(&self, path: &str, first: u8) -> Error {
+        let (param, expected) = match path {
+            IMAGES => (IMAGES.to_owned(), "an array"),
+            IMAGE => (format!("images[{}]", self.images.images.len()), "an object"),
+            MASK => (MASK.to_owned(), "an object"),
+            _ => (format!("{}.image_url", self.param()), "a string"),
         };
         let message =
             format!("Invalid type for '{param}': expected {expected}, but got {} instead.", json_type_name(first));
         Rejection::new(param, RejectionReason::InvalidType, message).into()
+    }
+}
+
+impl From<JsonSyntaxError> for Error {
+    fn from(error: JsonSyntaxError) -> Self {
+        let message = format!("The request body is not valid JSON: {error}.");
+        Rejection::for_body(RejectionReason::InvalidJson, message).into()
     }
 }
 

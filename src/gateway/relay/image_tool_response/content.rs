@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use crate::gateway::relay::answer_members::{self, AnswerUsage};
 use crate::gateway::relay::image_relay::AnswerWithoutImage;
-use crate::gateway::relay::json_scanner::{JsonScanner, JsonVisitor, KEY_MAX, ValueInterest};
-use crate::gateway::relay::lexer::{AnswerSink, AnswerSyntaxError, check_base64};
+use crate::gateway::relay::lexer::{AnswerSink, AnswerSyntaxError, check_base64, unescaped_base64};
+use crate::stream::json::{JsonPosition, JsonVisitor, ValueInterest};
 
 /// The most items without an image that are kept: one of them states why there is none.
 const ITEMS_WITHOUT_IMAGE_MAX: usize = 16;
@@ -30,6 +30,8 @@ const CALL_MEMBERS: [&str; 12] = [
 ];
 /// The most bytes of other members that are kept for an item.
 const OTHERS_MAX: usize = 64 * 1024;
+/// The longest name of another member that is kept.
+const OTHER_NAME_MAX: usize = 64;
 /// The members of an event that are read.
 const EVENT_MEMBERS: [&str; 9] =
     ["background", "code", "error", "message", "output_format", "param", "quality", "size", "type"];
@@ -68,7 +70,8 @@ pub(super) struct ImageToolContent {
     items_without_image: Vec<Value>,
     failure: Option<Map<String, Value>>,
     is_over: bool,
-    syntax_error: Option<AnswerSyntaxError>,
+    /// True if an image was not base64.
+    has_invalid_image: bool,
 }
 
 /// The state of the intermediate images.
@@ -96,7 +99,7 @@ enum FinalImageState {
 }
 
 /// Reads one piece.
-struct ImageToolVisitor<'a, S> {
+pub(super) struct ImageToolVisitor<'a, S> {
     content: &'a mut ImageToolContent,
     piece: &'a Bytes,
     sink: &'a mut S,
@@ -105,17 +108,9 @@ struct ImageToolVisitor<'a, S> {
 // === impl ImageToolContent ===
 
 impl ImageToolContent {
-    /// Continues to read a value; `part` is the next stretch of the piece. Only white space may follow the value.
-    pub(super) fn read_value(
-        &mut self,
-        scan: &mut JsonScanner,
-        piece: &Bytes,
-        part: &[u8],
-        sink: &mut impl AnswerSink,
-    ) -> Result<(), AnswerSyntaxError> {
-        let read = scan.push(part, &mut ImageToolVisitor { content: self, piece, sink })?;
-        let surplus = part[read..].iter().any(|byte| !byte.is_ascii_whitespace());
-        self.syntax_error.or(surplus.then_some(AnswerSyntaxError::Surplus)).map_or(Ok(()), Err)
+    /// Returns the visitor that reads values in this piece.
+    pub(super) const fn visitor<'a, S>(&'a mut self, piece: &'a Bytes, sink: &'a mut S) -> ImageToolVisitor<'a, S> {
+        ImageToolVisitor { content: self, piece, sink }
     }
 
     /// True if the upstream has sent its final event or response.
@@ -136,15 +131,8 @@ impl ImageToolContent {
         answer_members::model_name(&self.response, HOST_MODEL).map(str::to_owned)
     }
 
-    /// Ends the current event, whose data must be complete.
-    pub(super) fn end_event(
-        &mut self,
-        data: &JsonScanner,
-        sink: &mut impl AnswerSink,
-    ) -> Result<(), AnswerSyntaxError> {
-        if !data.is_done() {
-            return Err(AnswerSyntaxError::Truncated);
-        }
+    /// Ends the current event, whose data is complete.
+    pub(super) fn end_event(&mut self, sink: &mut impl AnswerSink) {
         let event = std::mem::take(&mut self.event);
         if self.partial == PartialImageState::Current {
             self.partial = PartialImageState::Past;
@@ -159,7 +147,6 @@ impl ImageToolContent {
             _ => {}
         }
         self.clear_item();
-        Ok(())
     }
 
     /// Ends the response.
@@ -173,7 +160,7 @@ impl ImageToolContent {
 
     /// Ends the answer: passes on the known members of a complete image. An image that is not base64 does not count.
     pub(super) fn finish_image(&mut self, sink: &mut impl AnswerSink) {
-        if self.syntax_error.is_some() {
+        if self.has_invalid_image {
             return;
         }
         let FinalImageState::Complete(members) = &mut self.image else { return };
@@ -237,7 +224,7 @@ impl ImageToolContent {
         let is_open =
             matches!(self.image, FinalImageState::None | FinalImageState::Receiving | FinalImageState::Complete(None));
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        is_open && member.len() < KEY_MAX && member.bytes().all(is_name) && !CALL_MEMBERS.contains(&member)
+        is_open && member.len() < OTHER_NAME_MAX && member.bytes().all(is_name) && !CALL_MEMBERS.contains(&member)
     }
 
     fn store_other(&mut self, member: &str, value: Value) {
@@ -297,74 +284,89 @@ fn item_member_name(path: &str) -> Option<&str> {
 }
 
 impl<S: AnswerSink> ImageToolVisitor<'_, S> {
-    /// Begins to pass on an image.
-    fn start_image(&mut self, kind: &str) {
-        self.content.base64_seen = 0;
-        self.sink.announce_event(Some(kind.to_owned()));
-        self.sink.item_start();
+    /// Begins to pass on an image, unless it has begun.
+    fn begin_image(&mut self, path: &str) {
+        let kind = if path == PARTIAL_IMAGE_PATH {
+            let before = std::mem::replace(&mut self.content.partial, PartialImageState::Current);
+            (before != PartialImageState::Current).then_some("partial_image")
+        } else {
+            let before = std::mem::replace(&mut self.content.image, FinalImageState::Receiving);
+            (!matches!(before, FinalImageState::Receiving)).then_some("completed")
+        };
+        if let Some(kind) = kind {
+            self.content.base64_seen = 0;
+            self.sink.announce_event(Some(kind.to_owned()));
+            self.sink.item_start();
+        }
+    }
+
+    /// Passes on the next part of an image. An image that is not base64 does not count.
+    fn pass_on(&mut self, base64: Result<Bytes, AnswerSyntaxError>) -> Result<(), AnswerSyntaxError> {
+        self.content.has_invalid_image |= base64.is_err();
+        self.sink.image(base64?);
+        Ok(())
     }
 }
 
 impl<S: AnswerSink> JsonVisitor for ImageToolVisitor<'_, S> {
-    fn interest_in(&self, path: &str) -> ValueInterest {
-        let value = |wanted: bool| if wanted { ValueInterest::Value } else { ValueInterest::Nothing };
-        match path {
-            PARTIAL_IMAGE_PATH if self.content.wants_partial() => ValueInterest::Image,
-            ITEM_IMAGE_PATH | OUTPUT_IMAGE_PATH if self.content.wants_image() => ValueInterest::Image,
-            _ => match (item_member_name(path), path.strip_prefix("response.")) {
+    type Error = AnswerSyntaxError;
+
+    fn start(&mut self, at: JsonPosition<'_>, _: u8) -> Result<ValueInterest, AnswerSyntaxError> {
+        let value = |wanted: bool| if wanted { ValueInterest::Value } else { ValueInterest::Skip };
+        Ok(match at.path {
+            PARTIAL_IMAGE_PATH if self.content.wants_partial() => ValueInterest::Text,
+            ITEM_IMAGE_PATH | OUTPUT_IMAGE_PATH if self.content.wants_image() => ValueInterest::Text,
+            path => match (item_member_name(path), path.strip_prefix("response.")) {
                 (Some(member), _) if ITEM_MEMBERS.contains(&member) => ValueInterest::Value,
                 (Some(member), _) if self.content.wants_other(member) => ValueInterest::Optional,
-                (Some(_), _) => ValueInterest::Nothing,
+                (Some(_), _) => ValueInterest::Skip,
                 (None, Some(HOST_MODEL | TOOL_MODEL)) => ValueInterest::Value,
                 (None, Some(member)) => value(RESPONSE_MEMBERS.contains(&member)),
                 (None, None) => value(EVENT_MEMBERS.contains(&path)),
             },
-        }
+        })
     }
 
-    fn value(&mut self, path: &str, value: Value) {
-        let (members, name) = match (item_member_name(path), path.strip_prefix("response.")) {
-            (Some(member), _) if !ITEM_MEMBERS.contains(&member) => return self.content.store_other(member, value),
+    fn value(&mut self, at: JsonPosition<'_>, value: Option<Value>) -> Result<(), AnswerSyntaxError> {
+        let Some(value) = value else { return Ok(()) };
+        let (members, name) = match (item_member_name(at.path), at.path.strip_prefix("response.")) {
+            (Some(member), _) if !ITEM_MEMBERS.contains(&member) => {
+                self.content.store_other(member, value);
+                return Ok(());
+            }
             (Some(member), _) => (&mut self.content.item, member),
             (None, Some(member)) => (&mut self.content.response, member),
-            (None, None) => (&mut self.content.event, path),
+            (None, None) => (&mut self.content.event, at.path),
         };
         members.insert(name.to_owned(), value);
+        Ok(())
     }
 
-    fn image(&mut self, path: &str, base64: &[u8]) {
-        if path == PARTIAL_IMAGE_PATH {
-            if self.content.partial != PartialImageState::Current {
-                self.content.partial = PartialImageState::Current;
-                self.start_image("partial_image");
-            }
-        } else if !matches!(self.content.image, FinalImageState::Receiving) {
-            self.content.image = FinalImageState::Receiving;
-            self.start_image("completed");
-        }
-        if let Err(malformed) = check_base64(&mut self.content.base64_seen, base64) {
-            self.content.syntax_error = Some(malformed);
-            return;
-        }
-        self.sink.image(self.piece.slice_ref(base64));
+    fn text(&mut self, at: JsonPosition<'_>, base64: &[u8]) -> Result<(), AnswerSyntaxError> {
+        self.begin_image(at.path);
+        let checked = check_base64(&mut self.content.base64_seen, base64);
+        self.pass_on(checked.map(|()| self.piece.slice_ref(base64)))
     }
 
-    fn image_end(&mut self, path: &str) {
-        if path == PARTIAL_IMAGE_PATH && self.content.partial == PartialImageState::Current {
+    fn escaped(&mut self, at: JsonPosition<'_>, unit: u16) -> Result<(), AnswerSyntaxError> {
+        self.begin_image(at.path);
+        self.pass_on(unescaped_base64(unit))
+    }
+
+    fn text_end(&mut self, at: JsonPosition<'_>) -> Result<(), AnswerSyntaxError> {
+        if at.path == PARTIAL_IMAGE_PATH && self.content.partial == PartialImageState::Current {
             self.sink.image_end();
-        } else if path != PARTIAL_IMAGE_PATH && matches!(self.content.image, FinalImageState::Receiving) {
+        } else if at.path != PARTIAL_IMAGE_PATH && matches!(self.content.image, FinalImageState::Receiving) {
             self.content.image = FinalImageState::Complete(None);
             self.sink.image_end();
         }
+        Ok(())
     }
 
-    fn invalid_base64(&mut self) {
-        self.content.syntax_error = Some(AnswerSyntaxError::Base64);
-    }
-
-    fn container_end(&mut self, path: &str) {
-        if path == "response.output[]" {
+    fn end(&mut self, at: JsonPosition<'_>) -> Result<(), AnswerSyntaxError> {
+        if at.path == "response.output[]" {
             self.content.end_item();
         }
+        Ok(())
     }
 }

@@ -273,7 +273,7 @@ async fn what_breaks_behind_a_whole_image_takes_nothing_back() {
 async fn a_slash_may_be_escaped_and_nothing_else_is_an_image() {
     let (text, ..) = told(&[done(r"iVBORw0KGgo\/AAAA"), completed("")].concat(), false).await;
     assert!(text.contains(r#""b64_json":"iVBORw0KGgo/AAAA""#), "{text}");
-    for image in ["https://a.example/1.png?x", r"iVBO\u0052", "iVBO Rw0K", "iVBO\\nRw0K"] {
+    for image in ["https://a.example/1.png?x", r"iVBO\u0020", "iVBO Rw0K", "iVBO\\nRw0K"] {
         for cut in [1, 100_000] {
             let story = [done(image), completed("")].concat();
             let body = pieces(&story, cut);

@@ -4,10 +4,11 @@ use serde_json::{Map, Value, json};
 
 use crate::gateway::relay::answer_members::{self, AnswerUsage};
 use crate::gateway::relay::image_item::ImageItem;
-use crate::gateway::relay::json_scanner::{JsonVisitor, ValueInterest};
 use crate::gateway::relay::json_writer::{AnswerSummary, DeliveredImage};
 use crate::gateway::upstream::is_refusal;
+use crate::gateway::relay::lexer::AnswerSyntaxError;
 use crate::image::ImageProperties;
+use crate::stream::json::{JsonPosition, JsonVisitor, ValueInterest};
 use crate::wire::escape_line_ends;
 
 /// The most image calls that are tracked at once; beyond that, only the heartbeat suffers.
@@ -263,8 +264,10 @@ impl ResponseObserver {
 }
 
 impl JsonVisitor for ResponseObserver {
-    fn interest_in(&self, path: &str) -> ValueInterest {
-        match path {
+    type Error = AnswerSyntaxError;
+
+    fn start(&mut self, at: JsonPosition<'_>, _: u8) -> Result<ValueInterest, AnswerSyntaxError> {
+        Ok(match at.path {
             "type"
             | "sequence_number"
             | "output_index"
@@ -285,24 +288,26 @@ impl JsonVisitor for ResponseObserver {
             | "response.tools[].type"
             | "response.usage"
             | "response.tool_usage" => ValueInterest::Value,
-            "item.result" | "partial_image_b64" | "response.output[].result" => ValueInterest::Image,
-            _ => ValueInterest::Nothing,
-        }
+            "item.result" | "partial_image_b64" | "response.output[].result" => ValueInterest::Text,
+            _ => ValueInterest::Skip,
+        })
     }
 
-    fn value(&mut self, path: &str, value: Value) {
-        if let Some(name) = path.strip_prefix("response.tools[].") {
+    fn value(&mut self, at: JsonPosition<'_>, value: Option<Value>) -> Result<(), AnswerSyntaxError> {
+        let Some(value) = value else { return Ok(()) };
+        if let Some(name) = at.path.strip_prefix("response.tools[].") {
             self.tool.insert(name.to_owned(), value);
-        } else if let Some(name) = path.strip_prefix("response.") {
+        } else if let Some(name) = at.path.strip_prefix("response.") {
             self.response.insert(name.to_owned(), value);
         } else {
-            self.event.insert(path.to_owned(), value);
+            self.event.insert(at.path.to_owned(), value);
         }
+        Ok(())
     }
 
-    fn image(&mut self, path: &str, base64: &[u8]) {
-        if self.is_event_stream && path == "response.output[].result" {
-            return;
+    fn text(&mut self, at: JsonPosition<'_>, base64: &[u8]) -> Result<(), AnswerSyntaxError> {
+        if self.is_event_stream && at.path == "response.output[].result" {
+            return Ok(());
         }
         self.begun = true;
         if !self.image.has_begun {
@@ -310,22 +315,28 @@ impl JsonVisitor for ResponseObserver {
             self.image.has_begun = true;
         }
         self.image.probe_head(base64);
+        Ok(())
     }
 
-    fn image_end(&mut self, path: &str) {
+    fn escaped(&mut self, at: JsonPosition<'_>, unit: u16) -> Result<(), AnswerSyntaxError> {
+        u8::try_from(unit).map_or(Ok(()), |byte| self.text(at, &[byte]))
+    }
+
+    fn text_end(&mut self, at: JsonPosition<'_>) -> Result<(), AnswerSyntaxError> {
         if !self.image.has_begun {
-            return;
+            return Ok(());
         }
         let mut image = std::mem::take(&mut self.image);
         image.finish_image();
-        if path != "partial_image_b64" && self.delivered.len() < IMAGES_MAX {
+        if at.path != "partial_image_b64" && self.delivered.len() < IMAGES_MAX {
             self.delivered.push(DeliveredImage { properties: image.properties, quality: None });
             self.is_item_open = true;
         }
+        Ok(())
     }
 
-    fn container_end(&mut self, path: &str) {
-        match path {
+    fn end(&mut self, at: JsonPosition<'_>) -> Result<(), AnswerSyntaxError> {
+        match at.path {
             "response.tools[]" => {
                 let tool = std::mem::take(&mut self.tool);
                 if tool.get("type").and_then(Value::as_str) == Some("image_generation") {
@@ -339,5 +350,6 @@ impl JsonVisitor for ResponseObserver {
             }
             _ => {}
         }
+        Ok(())
     }
 }

@@ -1,6 +1,8 @@
 use super::*;
 use serde_json::Value;
 
+use crate::stream::json::JsonSyntaxError;
+
 #[derive(Default)]
 struct SseEventLog {
     lines: Vec<String>,
@@ -67,9 +69,9 @@ fn what_is_no_object_and_other_fields_are_passed_over() {
 
 #[test]
 fn an_event_cut_in_the_middle_is_no_event() {
-    check("data: {\"b64_json\":\"AAAA\n\n", Err(AnswerSyntaxError::Truncated));
-    check("data: {\"b64_json\":\"AAAA", Err(AnswerSyntaxError::Truncated));
-    check("data: {\"a\":1}{\n\n", Err(AnswerSyntaxError::Surplus));
+    check("data: {\"b64_json\":\"AAAA\n\n", Err(AnswerSyntaxError::Json(JsonSyntaxError::Truncated)));
+    check("data: {\"b64_json\":\"AAAA", Err(AnswerSyntaxError::Json(JsonSyntaxError::Truncated)));
+    check("data: {\"a\":1}{\n\n", Err(AnswerSyntaxError::Json(JsonSyntaxError::Surplus)));
 }
 
 #[test]

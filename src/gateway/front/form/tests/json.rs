@@ -244,7 +244,6 @@ async fn invalid_json_is_refused() {
         valid.replace("}]", "},]"),
         valid.replace(":[{", ":[{,"),
         valid.replacen("\"}", "\",}", 1),
-        format!("{{\"{}\":1}}", "k".repeat(300)),
     ] {
         let error = read_text(body.clone()).await.expect_err(&body);
         assert_eq!((error.code().status(), error.param()), (400, None), "{body}: {error}");
