@@ -45,20 +45,32 @@ fn normalize(text: &str, replacement: InvisibleReplacement) -> String {
         } else if letter.is_whitespace() || letter.is_control() {
             push_space(&mut output);
         } else {
-            decompose_compatible(letter_forms::plain_form(letter), |part| push_normalized(part, &mut output));
+            push_decomposed(letter_forms::plain_form(letter), &mut output);
         }
     }
     // Decomposed syllables and vowel signs of other scripts are composed again, for the rules and for the prompts.
     if output.is_ascii() { output } else { output.nfc().collect() }
 }
 
+/// Appends the normalized form of one letter. A symbol that stands for letters, such as `™`, stays a symbol: its letters
+/// would become part of the word before it.
+fn push_decomposed(letter: char, output: &mut String) {
+    let mut has_letters = false;
+    decompose_compatible(letter, |part| has_letters |= part.is_alphabetic());
+    if has_letters && !letter.is_alphanumeric() {
+        output.push(letter);
+    } else {
+        decompose_compatible(letter, |part| push_normalized(part, output));
+    }
+}
+
 /// Appends the normalized form of one letter of a decomposition.
 fn push_normalized(letter: char, output: &mut String) {
     if letter.is_whitespace() {
         push_space(output);
-    } else {
-        // First upper case, then lower case: letters that differ only in one direction become equal.
-        let folded = letter.to_uppercase().flat_map(char::to_lowercase);
+    } else if !is_accent(letter) {
+        // Lower case, upper case, then lower case: letters that differ only in one direction become equal.
+        let folded = letter.to_lowercase().flat_map(char::to_uppercase).flat_map(char::to_lowercase);
         output.extend(folded.filter(|letter| !is_accent(*letter)).map(letter_forms::without_marks));
     }
 }
@@ -109,6 +121,10 @@ mod tests {
             check(text, &["example"]);
         }
         check("STRASSE", &["strasse"]);
+        check("STRAẞE", &["strasse"]);
+        check("exa\u{345}mple", &["example"]);
+        check("kiŀl KIĿL", &["kill kill"]);
+        check("Acme™ Corp℠ Acme№1", &["acme™ corp℠ acme№1"]);
         check("Straße ﬁn ΟΔΟΣ οδος ſo İi ıI", &["strasse fin οδοσ οδοσ so ii ii"]);
         check("Ёлка й е\u{308}лка и\u{306}", &["елка и елка и"]);
         check("Łódź Tiếng Việt Ørsted", &["lodz tieng viet orsted"]);
