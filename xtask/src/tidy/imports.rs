@@ -74,7 +74,10 @@ fn begins_path(tokens: &[Token<'_>], at: usize) -> bool {
     let before = |back: usize| at.checked_sub(back).and_then(|at| tokens.get(at));
     let is_visibility =
         before(1).is_some_and(|token| token.is_word("in")) && before(2).is_some_and(|token| token.is_mark('('));
-    is_path_separator(tokens, at + 1) && !is_visibility && !before(1).is_some_and(|token| token.is_mark(':'))
+    // One colon before a path is that of a type or a field.
+    let is_continued = [1, 2].iter().all(|back| before(*back).is_some_and(|token| token.is_mark(':')));
+    let begins = is_path_separator(tokens, at + 1) || tokens.get(at + 1).is_some_and(|token| token.is_word("as"));
+    begins && !is_visibility && !is_continued
 }
 
 fn is_path_separator(tokens: &[Token<'_>], at: usize) -> bool {
@@ -133,7 +136,7 @@ fn follow_group<'a>(
             }
             Kind::Mark(mark @ (',' | '}')) => {
                 paths.extend(line.take().map(|line| (line, entry.clone())));
-                entry.truncate(path.len());
+                entry = path.to_vec();
                 if mark == '}' {
                     return at + 1;
                 }
@@ -141,6 +144,10 @@ fn follow_group<'a>(
             // The name behind `as` is the file's own.
             Kind::Word("as") => at += 1,
             Kind::Word("self") => line = Some(token.line),
+            Kind::Word("super") => {
+                line.get_or_insert(token.line);
+                entry.pop();
+            }
             Kind::Word(word) => {
                 line.get_or_insert(token.line);
                 entry.push(word);
@@ -184,6 +191,9 @@ mod tests {
         check("fn a() { b(crate::wire::code()) }", &["1: crate::wire::code"]);
         check("macro!(\"{}\", crate::wire::CODE)", &["1: crate::wire::CODE"]);
         check("use crate::Client;", &["1: crate::Client"]);
+        check("fn a(x: crate::wire::Code, y: super::super::keys::Caller) {}", &["1: crate::wire::Code"]);
+        check("S { x: crate::wire::code() }", &["1: crate::wire::code"]);
+        check("use crate as root;", &["1: crate::"]);
     }
 
     #[test]
@@ -208,6 +218,7 @@ mod tests {
     fn parents_are_resolved() {
         check("use super::super::keys::Secret;", &["1: crate::gateway::keys::Secret"]);
         check("use super::super::super::wire::Code;", &["1: crate::wire::Code"]);
+        check("use super::{super::keys::{Caller, Secret}, Story};", &["1: crate::gateway::keys::Secret"]);
         check(
             "mod tests { use super::Story; mod deep { use super::super::super::super::keys::Secret; } }\nuse super::super::Gateway;",
             &["1: crate::gateway::keys::Secret"],
