@@ -250,12 +250,7 @@ impl JsonReader {
         JsonPosition { path: &self.path, key: &self.key, depth: self.levels.len() }
     }
 
-    fn read_text<V: JsonVisitor>(
-        &mut self,
-        rest: &[u8],
-        wanted: bool,
-        visitor: &mut V,
-    ) -> Result<usize, V::Error> {
+    fn read_text<V: JsonVisitor>(&mut self, rest: &[u8], wanted: bool, visitor: &mut V) -> Result<usize, V::Error> {
         let end = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
         if wanted && end > 0 {
             visitor.text(self.position(), &rest[..end])?;

@@ -11,8 +11,8 @@ use bytes::Bytes;
 
 use self::content::ImageToolContent;
 use super::answer_members::AnswerUsage;
-use super::image_relay::AnswerWithoutImage;
 use super::event_data::EventData;
+use super::image_relay::AnswerWithoutImage;
 use super::lexer::{AnswerSink, AnswerSyntaxError, RESPONSE_CAPTURE_LIMITS};
 use super::sse_frames::{SseFrameScanner, SseFrameSpan};
 use super::upstream_body::UpstreamActivity;

@@ -175,9 +175,8 @@ impl<S> AnswerVisitor<'_, S> {
 pub(super) fn check_base64(seen: &mut usize, base64: &[u8]) -> Result<(), AnswerSyntaxError> {
     let beginning = &base64[..base64.len().min(ALPHABET_SEEN.saturating_sub(*seen))];
     *seen = seen.saturating_add(base64.len());
-    let fine = beginning.iter().all(|byte| is_base64(*byte))
-        && base64.is_ascii()
-        && memchr2(b'\r', b'\n', base64).is_none();
+    let fine =
+        beginning.iter().all(|byte| is_base64(*byte)) && base64.is_ascii() && memchr2(b'\r', b'\n', base64).is_none();
     if fine { Ok(()) } else { Err(AnswerSyntaxError::Base64) }
 }
 

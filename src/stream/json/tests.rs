@@ -101,7 +101,10 @@ fn an_escape_of_a_wanted_text_is_decoded() {
 
 #[test]
 fn of_a_scalar_interest_an_object_is_checked_and_not_kept() {
-    check(r#"{"scalar":{"a":[1]},"x":{"scalar":[[1]]},"y":{"scalar":"s"}}"#, &["scalar={}", "x.scalar=[]", "y.scalar=\"s\""]);
+    check(
+        r#"{"scalar":{"a":[1]},"x":{"scalar":[[1]]},"y":{"scalar":"s"}}"#,
+        &["scalar={}", "x.scalar=[]", "y.scalar=\"s\""],
+    );
     assert!(read(r#"{"scalar":{"a":[1,]}}"#, 3).is_err());
 }
 
@@ -116,13 +119,15 @@ fn a_deep_value_has_no_path_and_a_large_one_is_not_kept() {
 
 #[test]
 fn the_limit_of_all_values_is_reported_once_for_each_value_beyond_it() {
-    let (mut reader, mut log) =
-        (JsonReader::new("", CaptureLimits { value: 5, total: 8 }), VisitLog::default());
+    let (mut reader, mut log) = (JsonReader::new("", CaptureLimits { value: 5, total: 8 }), VisitLog::default());
     reader.push(br#"{"type":"abc","x":{"type":"d","#, &mut log).expect("so far");
     assert!(!log.limit_exceeded);
     reader.push(br#""usage":1}}"#, &mut log).expect("an object");
     assert!(log.limit_exceeded && reader.is_done());
-    assert_eq!((log.lines, reader.captured_total()), (vec!["type=\"abc\"".into(), "x.type=\"d\"".into(), "x.usage=-".into()], 8));
+    assert_eq!(
+        (log.lines, reader.captured_total()),
+        (vec!["type=\"abc\"".into(), "x.type=\"d\"".into(), "x.usage=-".into()], 8)
+    );
 }
 
 #[test]
