@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd as _;
 #[cfg(target_os = "linux")]
 use std::time::Duration;
 
+#[cfg(unix)]
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::SockRef;
 
@@ -29,6 +30,7 @@ const DEFER_SECONDS: libc::c_int = 1;
 const DESCRIPTORS_MAX: u64 = 65_536;
 /// The number that is requested if the system refuses [`DESCRIPTORS_MAX`] although it reports no lower limit. macOS
 /// does so; this is its `OPEN_MAX`.
+#[cfg(unix)]
 const DESCRIPTORS_FALLBACK: u64 = 10_240;
 
 /// Opens a listening socket with the options that accepted connections inherit.
@@ -70,6 +72,7 @@ fn defer_accept(socket: &SockRef<'_>) -> std::io::Result<()> {
 
 /// Raises the soft limit of open file descriptors to the hard limit, but at most to [`DESCRIPTORS_MAX`], and returns
 /// the limit in force. A higher limit is not lowered.
+#[cfg(unix)]
 pub(crate) fn raise_descriptor_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let target = maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX);
@@ -83,6 +86,12 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
         }
     }
     current_limit
+}
+
+/// Returns the number of descriptors that is assumed on a system without such a limit.
+#[cfg(not(unix))]
+pub(crate) fn raise_descriptor_limit() -> u64 {
+    DESCRIPTORS_MAX
 }
 
 #[cfg(test)]
@@ -119,6 +128,7 @@ mod tests {
         assert_eq!(second, silent.local_addr().unwrap());
     }
 
+    #[cfg(unix)]
     #[test]
     fn the_descriptor_limit_is_raised_and_never_lowered() {
         let before = getrlimit(Resource::Nofile);

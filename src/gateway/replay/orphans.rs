@@ -430,7 +430,9 @@ impl RetryableJobs {
     fn drop_one_error(&self) -> bool {
         let mut index = self.index();
         let candidate = index.eviction_candidate(RetryableJobState::Remembered);
-        candidate.and_then(|job_id| index.entries.remove(&job_id)).is_some()
+        let removed = candidate.and_then(|job_id| index.entries.remove(&job_id));
+        drop(index);
+        removed.is_some()
     }
 }
 

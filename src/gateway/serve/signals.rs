@@ -72,7 +72,9 @@ impl SignalListeners {
 
     #[cfg(not(unix))]
     pub(super) async fn stop_requested(&mut self) {
-        // If the handler cannot be installed, this resolves at once, so the gateway stops.
-        let _ = tokio::signal::ctrl_c().await;
+        // If the handler cannot be installed, the system's default ends the process.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }

@@ -112,7 +112,9 @@ fn audit_event<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<Au
         AccountChange::Disable { reason } if account.disabled_at.is_none() => {
             event("account.disable").map(|event| event.with_details(json!({"reason": reason})))
         }
-        AccountChange::Enable if account.disabled_at.is_some() || account.cooldown_until.is_some() => {
+        AccountChange::Enable
+            if account.disabled_at.is_some() || account.cooldown_until.is_some() || account.ejected_until.is_some() =>
+        {
             event("account.enable")
         }
         AccountChange::ReplaceCredentials(_) => event("account.rotate"),

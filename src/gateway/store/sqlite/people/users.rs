@@ -225,7 +225,7 @@ async fn change_one(
 }
 
 fn is_same_set(first: &[String], second: &[String]) -> bool {
-    first.len() == second.len() && first.iter().all(|name| second.contains(name))
+    first.iter().all(|name| second.contains(name)) && second.iter().all(|name| first.contains(name))
 }
 
 /// Runs a statement with two parameters. A statement that needs only the user tests `$2` for NULL.

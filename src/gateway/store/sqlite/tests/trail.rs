@@ -8,7 +8,8 @@ use crate::gateway::store::sqlite::people::{UNKNOWN_USER_REFUSALS_PER_DAY, USER_
 use crate::gateway::store::testing::add_key;
 use crate::gateway::store::{
     AccountChange, AdminTokenRow, AuditContext, AuditFilter, KeyChange, KeyHash, KeyRow, KeyStore as _, LinkRedemption,
-    NewAccount, NewLink, NewSession, NewUser, PasswordHash, SecretHash, SecretRotation, UserChange, UserRole,
+    NewAccount, NewLink, NewSession, NewUser, PasswordHash, SecretHash, SecretRotation, StoredEjection, UserChange,
+    UserRole,
 };
 
 struct Trail {
@@ -210,6 +211,12 @@ async fn accounts(trail: &mut Trail, store: &SqliteStore) {
         store.change_account(context, "mine", change).await.unwrap();
         trail.expect("change_account", &[]).await;
     }
+    // Neither is an ejection; to end it by hand is one.
+    let (since, until) = ("2099-01-01T00:00:00Z".parse().unwrap(), "2100-01-01T00:00:00Z".parse().unwrap());
+    let ejection = StoredEjection { since, until, reason: "timeout".to_owned() };
+    store.change_account(context, "mine", AccountChange::SetEjection(Some(ejection))).await.unwrap();
+    trail.expect("change_account", &[]).await;
+    step!(trail, "change_account", ["account.enable"], store.change_account(context, "mine", AccountChange::Enable));
     step!(trail, "delete_account", ["account.delete"], store.delete_account(context, "mine"));
 }
 
