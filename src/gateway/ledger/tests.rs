@@ -383,7 +383,7 @@ const ROUNDS: usize = 6;
 /// Kills a process while it opens and closes records as fast as it can. Every reported event must be durable.
 #[tokio::test]
 async fn a_kill_neither_loses_nor_duplicates_records() {
-    for round in 0..6 {
+    for round in 0..ROUNDS {
         let (dir, store) = new_store().await;
         let mut child = spawn_child(module_path!(), "child_that_records_until_it_is_killed", &dir);
         let events = kill_after(&mut child, 40 + 70 * round);
