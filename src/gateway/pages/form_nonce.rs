@@ -10,14 +10,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::csrf::{FormSigningKey, random_token};
 
 /// The name of the form field with the nonce.
-pub(super) const NONCE_FIELD: &str = "once";
+pub(super) const NONCE_FIELD: &str = "nonce";
 
 /// The time for which a nonce is valid (our choice): as long as a session.
 const LIFETIME_SECONDS: i64 = 12 * 60 * 60;
 /// The maximum number of used nonces in memory (our choice). If it is reached, forms are refused until nonces expire.
 const USED_MAX: usize = 100_000;
 /// The purpose for [`FormSigningKey::sign`].
-const PURPOSE: &str = "once";
+const PURPOSE: &str = "form nonce";
 
 /// The used nonces.
 #[derive(Default)]

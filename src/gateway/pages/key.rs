@@ -35,7 +35,7 @@ struct KeyPage {
     key: types::Key,
     path: String,
     form: PageForm,
-    once: String,
+    nonce: String,
     graces: &'static [GracePeriod],
     examples: Vec<CodeExample>,
     /// True if the key is active.
@@ -73,7 +73,7 @@ fn render_page(
         page: context.layout("keys"),
         path: format!("/keys/{}", key.id),
         form: form.unwrap_or_else(current_values),
-        once: context.issue_form_nonce()?,
+        nonce: context.issue_form_nonce()?,
         graces: &GRACE_PERIODS,
         examples: examples(context.site, None),
         is_good: key.state == types::KeyState::Active,

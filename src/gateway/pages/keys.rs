@@ -35,7 +35,7 @@ struct KeysPage {
     /// True if the form for a new key is open.
     is_open: bool,
     form: PageForm,
-    once: String,
+    nonce: String,
     newer: Option<String>,
     older: Option<String>,
 }
@@ -59,7 +59,7 @@ pub(super) struct SecretPage {
 
 /// The answer to a form that is submitted a second time.
 #[derive(Template)]
-#[template(path = "again.html", config = "src/gateway/pages/askama.toml")]
+#[template(path = "repeated_form.html", config = "src/gateway/pages/askama.toml")]
 struct RepeatedFormPage {
     page: PageLayout,
     text: &'static str,
@@ -92,7 +92,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
         newer: request.query_param("before").map(|_| format!("/keys?{}", request.query.to_query_with("before", None))),
         query: request.query.clone(),
         states: &STATES,
-        once: context.issue_form_nonce()?,
+        nonce: context.issue_form_nonce()?,
         page: context.layout("keys"),
         keys,
         groups,

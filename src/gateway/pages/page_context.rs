@@ -131,9 +131,9 @@ impl<'a> PageContext<'a> {
     /// The layout of a page in this section.
     pub(super) fn layout(&self, section: &'static str) -> PageLayout {
         let mut layout = PageLayout::bare(self.texts.0, self.theme);
-        layout.here = section;
+        layout.section = section;
         layout.csrf.clone_from(&self.csrf);
-        layout.who = self.session.as_ref().and_then(|session| {
+        layout.user = self.session.as_ref().and_then(|session| {
             Some(SignedInUser { name: session.actor.user()?.name.clone(), is_admin: session.actor.is_admin() })
         });
         layout.back = self.return_path().filter(|_| !self.csrf.is_empty());

@@ -63,8 +63,8 @@ impl PageError {
         let (status, title) = self.status_and_title();
         let text = match &self {
             Self::RateLimited { seconds } => layout.count("failure.slow_text", *seconds),
-            Self::Conflict(key) => layout.of(key).to_owned(),
-            _ => layout.of(self.text_key()).to_owned(),
+            Self::Conflict(key) => layout.text(key).to_owned(),
+            _ => layout.text(self.text_key()).to_owned(),
         };
         let (link, link_label) = match &self {
             Self::InvalidLink | Self::RateLimited { .. } => ("/sign-in", "failure.to_sign_in"),

@@ -35,14 +35,14 @@ pub(super) struct PageLayout {
     pub(super) language: Language,
     pub(super) theme: Theme,
     pub(super) links: &'static AssetLinks,
-    pub(super) who: Option<SignedInUser>,
+    pub(super) user: Option<SignedInUser>,
     /// The token of the forms on this page.
     pub(super) csrf: String,
     /// The path to return to after a change of language or theme; if there is none, the page does not offer the change.
     pub(super) back: Option<String>,
     pub(super) notice: Option<PageNotice>,
     /// The section of the page: the first segment of its path.
-    pub(super) here: &'static str,
+    pub(super) section: &'static str,
 }
 
 /// One entry of the navigation.
@@ -50,7 +50,7 @@ pub(super) struct NavItem {
     pub(super) path: &'static str,
     pub(super) icon: &'static str,
     pub(super) label: &'static str,
-    pub(super) is_here: bool,
+    pub(super) is_current: bool,
     /// True if the entry is the first of those for admins.
     pub(super) begins_admin: bool,
 }
@@ -122,21 +122,21 @@ impl PageLayout {
             language,
             theme,
             links: &LINKS,
-            who: None,
+            user: None,
             csrf: String::new(),
             back: None,
             notice: None,
-            here: "",
+            section: "",
         }
     }
 
     /// The text of a key.
-    pub(super) fn of<'k>(&self, key: &'k str) -> &'k str {
+    pub(super) fn text<'k>(&self, key: &'k str) -> &'k str {
         self.texts.get(key)
     }
 
     /// The text of a key, in which a value replaces the placeholder.
-    pub(super) fn put(&self, key: &str, placeholder: &str, value: impl std::fmt::Display) -> String {
+    pub(super) fn text_with(&self, key: &str, placeholder: &str, value: impl std::fmt::Display) -> String {
         self.texts.get_with(key, placeholder, value)
     }
 
@@ -146,11 +146,11 @@ impl PageLayout {
     }
 
     pub(super) fn is_admin(&self) -> bool {
-        self.who.as_ref().is_some_and(|who| who.is_admin)
+        self.user.as_ref().is_some_and(|user| user.is_admin)
     }
 
-    pub(super) fn is_here(&self, section: &str) -> bool {
-        self.here == section
+    pub(super) fn is_in_section(&self, section: &str) -> bool {
+        self.section == section
     }
 
     /// The entries of the navigation for the signed-in user.
@@ -160,7 +160,7 @@ impl PageLayout {
             path,
             icon: section,
             label,
-            is_here: self.here == *section,
+            is_current: self.section == *section,
             begins_admin: index == NAV_FOR_ALL,
         };
         entries.iter().enumerate().map(item).collect()

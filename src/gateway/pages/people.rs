@@ -25,7 +25,7 @@ struct PeoplePage {
     search: String,
     is_open: bool,
     form: PageForm,
-    once: String,
+    nonce: String,
     newer: Option<String>,
     older: Option<String>,
 }
@@ -54,7 +54,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
             .map(|_| format!("/people?{}", request.query.to_query_with("before", None))),
         search: query.search.unwrap_or_default(),
         is_open: form.has_error(),
-        once: context.issue_form_nonce()?,
+        nonce: context.issue_form_nonce()?,
         users,
         groups,
         form,

@@ -25,7 +25,7 @@ struct PersonPage {
     stopped: Vec<types::Key>,
     path: String,
     form: PageForm,
-    once: String,
+    nonce: String,
 }
 
 /// Shows the page of a user.
@@ -53,7 +53,7 @@ async fn render_page(
         path: format!("/people/{}", user.id),
         stopped: stopped_keys(context, &user).await?,
         form: form.unwrap_or_else(current_values),
-        once: context.issue_form_nonce()?,
+        nonce: context.issue_form_nonce()?,
         groups,
         user,
     };

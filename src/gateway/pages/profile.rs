@@ -27,7 +27,7 @@ struct ProfilePage {
     tokens: Vec<types::Token>,
     /// The values and errors of the password form and the token form.
     form: PageForm,
-    once: String,
+    nonce: String,
 }
 
 /// A session as the page shows it.
@@ -65,7 +65,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
             })
             .collect(),
         tokens: context.console().list_tokens(&session.actor, &tokens).await?.data,
-        once: context.issue_form_nonce()?,
+        nonce: context.issue_form_nonce()?,
         form,
     };
     Ok(render(status, &template))

@@ -22,7 +22,7 @@ struct SignInPage {
 
 /// A page with a form for a new password: for the first set-up, an invitation or a password reset.
 #[derive(Template)]
-#[template(path = "welcome.html", config = "src/gateway/pages/askama.toml")]
+#[template(path = "set_password.html", config = "src/gateway/pages/askama.toml")]
 struct PasswordPage {
     page: PageLayout,
     form: PageForm,

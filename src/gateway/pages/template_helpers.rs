@@ -28,7 +28,7 @@ impl PageLayout {
     }
 
     /// The name with its hidden characters escaped.
-    pub(super) fn shown(&self, name: impl AsRef<str>) -> String {
+    pub(super) fn visible_name(&self, name: impl AsRef<str>) -> String {
         names::escape_hidden(name.as_ref()).into_owned()
     }
 
@@ -41,16 +41,16 @@ impl PageLayout {
         milliseconds.optional_count().map_or_else(absent_value, format::latency)
     }
 
-    pub(super) fn machine(&self, at: impl DateTimeValue) -> String {
+    pub(super) fn machine_time(&self, at: impl DateTimeValue) -> String {
         format::machine(at.date_time())
     }
 
-    pub(super) fn human(&self, at: impl DateTimeValue) -> String {
+    pub(super) fn time_to_minute(&self, at: impl DateTimeValue) -> String {
         format::human(at.date_time())
     }
 
     /// The time to the second.
-    pub(super) fn instant(&self, at: impl DateTimeValue) -> String {
+    pub(super) fn time_to_second(&self, at: impl DateTimeValue) -> String {
         format::instant(at.date_time())
     }
 
@@ -90,7 +90,7 @@ impl PageLayout {
     }
 
     /// The state of a key. It distinguishes keys that only an admin can enable.
-    pub(super) fn key_word(&self, key: &types::Key) -> &'static str {
+    pub(super) fn key_state_text(&self, key: &types::Key) -> &'static str {
         match (&key.state, &key.locked) {
             (types::KeyState::Disabled, Some(types::KeyLock::Admin)) => "state.locked",
             (types::KeyState::Disabled, Some(types::KeyLock::LeftGroup)) => "state.left_group",
@@ -191,7 +191,7 @@ impl PageLayout {
     }
 
     /// The reason why an account gets no jobs.
-    pub(super) fn account_why<'a>(&self, account: &'a types::Account) -> Option<&'a String> {
+    pub(super) fn account_reason<'a>(&self, account: &'a types::Account) -> Option<&'a String> {
         account.disabled_reason.as_ref().or(account.cooling_cause.as_ref()).or(account.problem.as_ref())
     }
 

@@ -62,8 +62,8 @@ fn no_form_of_an_administrator_does_anything_for_a_member() {
     assert!(foreign.len() >= 8, "{:?}", forms.keys());
     let before = trail(&mut ada);
     for (action, form) in foreign {
-        let once = ben.form("/keys", "/keys").value("once").to_owned();
-        let form = form.clone().with(&[("csrf", &token), ("once", &once), ("name", "forged"), ("role", "admin")]);
+        let nonce = ben.form("/keys", "/keys").value("nonce").to_owned();
+        let form = form.clone().with(&[("csrf", &token), ("nonce", &nonce), ("name", "forged"), ("role", "admin")]);
         let answer = ben.post(action, &form.fields);
         assert!([403, 404].contains(&answer.status), "{action}: {} {}", answer.status, answer.text());
     }

@@ -56,7 +56,7 @@ fn every_post_form_has_a_csrf_token() {
     for (path, html) in files("html") {
         for form in html.split("<form").skip(1).filter(|form| form.contains("method=\"post\"")) {
             let form = form.split("</form>").next().unwrap();
-            let has_token = form.contains("p::hidden(page)") || form.contains("name=\"csrf\"");
+            let has_token = form.contains("macros::csrf_field(page)") || form.contains("name=\"csrf\"");
             assert!(has_token, "{}: {form}", path.display());
         }
     }
@@ -87,7 +87,7 @@ fn hostile_names_are_escaped() {
         .unwrap();
         assert_escaped(&html, name);
         let mut page = page();
-        page.who = Some(SignedInUser { name: name.to_owned(), is_admin: true });
+        page.user = Some(SignedInUser { name: name.to_owned(), is_admin: true });
         page.csrf = name.to_owned();
         page.back = Some(format!("/keys?search={name}"));
         let html = SecretPage {
@@ -127,7 +127,7 @@ fn assert_escaped(html: &str, name: &str) {
 fn names_are_shown_with_hidden_characters_escaped_and_isolated() {
     for (path, html) in files("html") {
         for name in ["key.name", "user.name", "key.user_name", "entry.actor_name", "account.name", "group.name"] {
-            let escaped = format!("{{{{ page.shown({name}) }}}}");
+            let escaped = format!("{{{{ page.visible_name({name}) }}}}");
             let raw = format!("{{{{ {name} }}}}");
             let raw_uses = html.match_indices(&raw).map(|(index, _)| &html[..index]);
             // Only attributes, which need the exact name, may use the raw name.
@@ -135,7 +135,7 @@ fn names_are_shown_with_hidden_characters_escaped_and_isolated() {
             assert!(raw_uses.is_empty(), "{}: hidden characters of {name} are not escaped", path.display());
             for (index, _) in html.match_indices(&escaped) {
                 let before = &html[..index];
-                let is_isolated = before.ends_with("<bdi>") || before.ends_with('"') || before.ends_with("unseen\"> ");
+                let is_isolated = before.ends_with("<bdi>") || before.ends_with('"') || before.ends_with("visually-hidden\"> ");
                 let is_plain = before.ends_with("title %}") || before.ends_with("}>");
                 assert!(is_isolated || is_plain, "{}: {}", path.display(), &html[index.saturating_sub(40)..index + 20]);
             }
