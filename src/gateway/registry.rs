@@ -1,8 +1,8 @@
 //! The skills that a folder publishes: its manifest, the discovery index made from it, and the packages that it names.
 //!
-//! This module decides when the folder is checked again, and whether its content may be published: only a manifest
-//! without errors whose packages lie beside it, belong to it and are safe. It must not know HTTP; the manifest's own
-//! checks define the findings.
+//! This module decides when the folder is checked again, and whether its content may be published: the manifest must
+//! have no errors, and each package must lie beside it, belong to it and be safe. This module must not know HTTP; the
+//! module `manifest` defines the checks and their findings.
 //!
 //! A request causes the check, at most once a second and one at a time. The whole content is checked only if something
 //! in the folder has changed or could not be read. While nothing is published yet, every request waits for the running
@@ -29,12 +29,14 @@ use published_package::PublishedPackage;
 
 /// The manifest in the folder.
 const MANIFEST: &str = "skills.json";
-/// The longest manifest that is read (our choice). 10,000 skills take a tenth of it.
+/// The longest manifest that is read (our choice). A manifest of 10,000 skills has a tenth of this
+/// size.
 const MANIFEST_MAX_BYTES: u64 = 64 << 20;
-/// The shortest time between two checks. Each costs one file system call for each package.
+/// The shortest time between two checks. A check of an unchanged folder costs one file system call for each
+/// package.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A folder with a manifest.
+/// Publishes a folder with a manifest, and checks the folder again after it has changed.
 pub(crate) struct RegistryPublisher {
     folder: PathBuf,
     state: Mutex<RegistryPublisherState>,
@@ -97,12 +99,12 @@ impl RegistryPublisher {
         if let Some(check_guard) = self.acquire_check().await
             && self.is_due()
         {
-            let this = Arc::clone(self);
-            let look = move || {
-                let _alone = check_guard;
-                this.check_if_changed();
+            let publisher = Arc::clone(self);
+            let run_check = move || {
+                let _check_guard = check_guard;
+                publisher.check_if_changed();
             };
-            if let Err(error) = tokio::runtime::Handle::current().spawn_blocking(look).await {
+            if let Err(error) = tokio::runtime::Handle::current().spawn_blocking(run_check).await {
                 tracing::error!(%error, "the check of the skills folder has failed");
             }
         }
@@ -127,19 +129,19 @@ impl RegistryPublisher {
     }
 
     fn is_due(&self) -> bool {
-        self.lock().last_checked.is_none_or(|looked| looked.elapsed() >= CHECK_INTERVAL)
+        self.lock().last_checked.is_none_or(|checked_at| checked_at.elapsed() >= CHECK_INTERVAL)
     }
 
     /// Checks the folder if it has changed.
     fn check_if_changed(&self) {
         let stamps = self.lock().checked_stamps.clone();
-        let is_same = stamps.is_some_and(|seen| seen.iter().all(FileStamp::is_unchanged));
-        let outcome = if is_same { None } else { Some(self.check()) };
+        let is_unchanged = stamps.is_some_and(|stamps| stamps.iter().all(FileStamp::is_unchanged));
+        let outcome = if is_unchanged { None } else { Some(self.check()) };
         let mut state = self.lock();
         state.last_checked = Some(Instant::now());
-        let Some((seen, result)) = outcome else { return };
-        let was_read = seen.is_some();
-        state.checked_stamps = seen;
+        let Some((stamps, result)) = outcome else { return };
+        let was_read = stamps.is_some();
+        state.checked_stamps = stamps;
         match result {
             Ok(published) => {
                 tracing::info!(tag = published.manifest.tag.as_str(), "the skills are published");
@@ -150,7 +152,8 @@ impl RegistryPublisher {
         }
     }
 
-    /// Logs an error. A folder that cannot be read is tried again each time, but the same error is logged only once.
+    /// Logs an error. A folder that cannot be read completely is checked again each time, but the same error is logged
+    /// only once in a row.
     fn log_error(&self, state: &mut RegistryPublisherState, message: String, was_read: bool) {
         if was_read || state.last_error.as_ref() != Some(&message) {
             let folder = self.folder.display();
@@ -160,11 +163,12 @@ impl RegistryPublisher {
         state.last_error = Some(message);
     }
 
-    /// Reads everything. The stamps are taken first, so a file that changes meanwhile is checked again.
+    /// Reads and checks all of the content. The stamps are taken first, so a file that changes during the check is
+    /// checked again.
     fn check(&self) -> (Option<Arc<[FileStamp]>>, Result<PublishedRegistry, PublishError>) {
         let mut stamps = vec![FileStamp::from_path(self.folder.join(MANIFEST))];
         let (checkout, source) = match self.read() {
-            Ok(read) => read,
+            Ok(checkout_and_source) => checkout_and_source,
             Err(error) => return (None, Err(error)),
         };
         if let Ok(manifest) = Manifest::read(&source) {

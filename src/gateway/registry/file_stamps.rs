@@ -1,7 +1,7 @@
 //! Detects whether a folder has changed since it was checked.
 //!
-//! It compares the metadata that the system keeps for each file and folder and that an editor cannot set back. A file
-//! that could not be read counts as not checked.
+//! It compares the metadata of each file and folder. On Unix they include the time of the last change (`ctime`), which
+//! no program can set back. A file that could not be read counts as not checked.
 
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
@@ -46,13 +46,14 @@ impl FileStamp {
         read_state(&self.path) == self.state
     }
 
-    /// Opens the file and returns its length, if it is unchanged. A file that has replaced it is not opened, and one
-    /// that replaces it at that very moment is not returned.
+    /// Opens the file and returns it with its length; `None` if it has changed. The metadata are compared before and
+    /// after the file is opened, because another file can replace it between the two.
     pub(super) fn open(&self) -> Option<(File, u64)> {
-        let before = self.state.as_ref().filter(|_| self.is_unchanged())?;
+        let expected = self.state.as_ref().filter(|_| self.is_unchanged())?;
         let file = File::open(&self.path).ok()?;
         let metadata = file.metadata().ok()?;
-        (metadata.is_file() && state_from_metadata(&metadata).as_ref() == Some(before)).then_some((file, before.bytes))
+        (metadata.is_file() && state_from_metadata(&metadata).as_ref() == Some(expected))
+            .then_some((file, expected.bytes))
     }
 }
 
@@ -76,14 +77,14 @@ fn identity(_metadata: &Metadata) -> FileIdentity {
     FileIdentity::default()
 }
 
-/// Returns these paths and all of their parent folders. Paths that lead out of the folder are left out.
+/// Returns these relative paths and all of their parent folders. Leaves out absolute paths and paths with `..`.
 pub(super) fn paths_with_parents<'a>(paths: impl Iterator<Item = &'a str>) -> BTreeSet<PathBuf> {
     let is_inside = |path: &&Path| path.components().all(|part| matches!(part, Component::Normal(_)));
     let ancestors = paths.map(Path::new).filter(is_inside).flat_map(Path::ancestors);
     ancestors.filter(|path| !path.as_os_str().is_empty()).map(Path::to_owned).collect()
 }
 
-/// Files, with a note of whether each requested one could be read.
+/// The files of a repository, with a flag that is set if a requested file or folder cannot be read.
 pub(super) struct TrackedFiles<'a> {
     files: &'a dyn RepositoryFiles,
     failed: AtomicBool,

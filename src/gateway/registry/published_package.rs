@@ -1,7 +1,7 @@
 //! The packages of a published manifest.
 //!
-//! This module uses the stamp that was taken before a package was checked to decide whether the file is still the one
-//! that passed the check. It opens no other file, and none that the manifest does not name.
+//! This module decides whether a file is still the file that passed the check: it compares the file with the stamp that
+//! was taken before the check. It opens only files that the manifest names.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -29,12 +29,12 @@ pub(super) fn packages(
     let manifest = Manifest::read(source).map_err(|error| error.to_string())?;
     let stamps: HashMap<PathBuf, &FileStamp> = stamps.iter().map(|stamp| (stamp.path().to_owned(), stamp)).collect();
     let skills = manifest.registry().skills.iter();
-    let package = |skill: &crate::manifest::Skill| {
+    let to_entry = |skill: &crate::manifest::Skill| {
         let stamp = (*stamps.get(&folder.join(&skill.package))?).clone();
         let tag = EntityTag::new(&skill.sha256.to_ascii_lowercase());
         Some((skill.package.clone(), Arc::new(PublishedPackage { stamp, tag })))
     };
-    Ok(skills.filter_map(package).collect())
+    Ok(skills.filter_map(to_entry).collect())
 }
 
 // === impl PublishedPackage ===
@@ -43,7 +43,7 @@ impl PublishedPackage {
     /// Opens the file at its beginning and returns it with its length; `None` if it is no longer the file that was
     /// checked.
     pub(crate) async fn open(self: &Arc<Self>) -> Option<(File, u64)> {
-        let this = Arc::clone(self);
-        tokio::runtime::Handle::current().spawn_blocking(move || this.stamp.open()).await.ok().flatten()
+        let package = Arc::clone(self);
+        tokio::runtime::Handle::current().spawn_blocking(move || package.stamp.open()).await.ok().flatten()
     }
 }

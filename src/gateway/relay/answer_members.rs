@@ -1,7 +1,9 @@
-//! The members around the images: fills in those that the upstream left out, and resolves those that it left open.
+//! The JSON members of an answer, apart from the base64 of its images: adds members that the upstream left out, and
+//! replaces `auto` by the real value.
 //!
-//! Pure. The types that clients enforce are those of the contract: `created` in whole seconds, `background` and, in
-//! answers, `quality` never `auto`, `size` the pixels really delivered, `usage` complete and in whole numbers.
+//! Pure: no I/O and no clock. Clients enforce the types of the contract: `created` is in whole seconds, `background` is
+//! never `auto`, nor is the `quality` of an answer without events, `size` states the pixels that were delivered, and
+//! `usage` is complete, in whole numbers.
 
 use serde_json::{Map, Value, json};
 
@@ -15,15 +17,15 @@ pub(crate) struct RequestedAnswer {
     pub(crate) model: String,
     /// The prompt, the default of `revised_prompt`.
     pub(crate) prompt: String,
-    /// The most images in the answer.
+    /// The number of requested images: the answer has at most as many.
     pub(crate) count: usize,
-    /// The most intermediate images in the answer.
+    /// The number of requested intermediate images: the answer has at most as many.
     pub(crate) partials: u32,
     /// The prefix of event names, before the dot.
     pub(crate) event_prefix: &'static str,
     /// True if the caller wants events.
     pub(crate) stream: bool,
-    /// True if the answer is to be one image among others, without anything around it.
+    /// True if only an element of `data` is wanted, because it becomes part of a larger answer.
     pub(crate) is_single_element: bool,
     /// The quality, such as `low`, unless the model chooses.
     pub(crate) quality: Option<String>,
@@ -35,12 +37,13 @@ pub(crate) struct RequestedAnswer {
     pub(crate) now: i64,
 }
 
-/// The token counts of an answer, as the upstream reported them: one for each model, because each has its own price.
+/// The token counts of an answer, as the upstream reported them. They are separate for each model, because each model
+/// has its own price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnswerUsage {
-    /// The model that makes images.
+    /// The tokens of the model that makes images.
     pub(crate) image: Option<TokenCounts>,
-    /// The text model that runs the image tool, or makes a response without one.
+    /// The tokens of the text model, which runs the image tool or answers a response.
     pub(crate) host: Option<TokenCounts>,
     /// All tokens of both models.
     pub(crate) total: u64,
@@ -67,15 +70,16 @@ pub(crate) struct TokenCounts {
 
 /// The word for a quality that the model chooses.
 const AUTO: &str = "auto";
-/// The most bytes of a name or word. A longer one is ignored.
+/// The most bytes of a model name or a descriptive word (our choice). A longer text is ignored.
 const NAME_MAX: usize = 128;
 
-/// Returns every member of the answer that the document has, except `data`. The words are the upstream's own, also
-/// those of a later version; the format and the size are those of the image itself, if its head states them.
+/// Returns every documented member of an answer, except `data`. Descriptive words are passed on as the upstream sends
+/// them, even if they are unknown; format and size come from the first bytes of the first image, if those
+/// state them.
 pub(super) fn answer_members(
     requested: &RequestedAnswer,
     received: &Map<String, Value>,
-    first: Option<ImageProperties>,
+    first_image: Option<ImageProperties>,
 ) -> Map<String, Value> {
     let mut out = Map::new();
     let created =
@@ -84,49 +88,51 @@ pub(super) fn answer_members(
     out.insert("background".to_owned(), descriptive_word(received, "background").unwrap_or("opaque").into());
     let model = model_name(received, "model").unwrap_or(&requested.model);
     out.insert("model".to_owned(), model.into());
-    let format =
-        first.map(|properties| properties.format.as_str()).or_else(|| descriptive_word(received, "output_format"));
+    let format = first_image
+        .map(|properties| properties.format.as_str())
+        .or_else(|| descriptive_word(received, "output_format"));
     out.insert("output_format".to_owned(), format.unwrap_or(requested.output_format).into());
-    // A quality that neither side names is not made up.
+    // If neither side names a quality, the member is left out.
     let quality = quality(received, "quality").or(requested.quality.as_deref());
     out.extend(quality.map(|quality| ("quality".to_owned(), quality.into())));
-    let pixels = first.map(|facts| format!("{}x{}", facts.width, facts.height));
+    let pixels = first_image.map(|properties| format!("{}x{}", properties.width, properties.height));
     let size =
         pixels.or_else(|| descriptive_word(received, "size").map(str::to_owned)).or_else(|| requested.size.clone());
     out.extend(size.map(|size| ("size".to_owned(), size.into())));
-    // Unknown tokens are not made up either.
+    // The same holds for unknown token counts.
     let usage = received.get("usage").and_then(normalized_usage);
     out.extend(usage.map(|usage| ("usage".to_owned(), usage)));
     out
 }
 
-/// Returns the quality that the upstream names in this member. `auto` names none.
+/// Returns the quality that the upstream names in this member; `None` for `auto`.
 pub(super) fn quality<'a>(received: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
     descriptive_word(received, key)
 }
 
-/// Returns the name of a model if a member is one: short, and without invisible characters.
+/// Returns the value of a member if it is a model name: at most `NAME_MAX` bytes, all of them visible ASCII.
 pub(super) fn model_name<'a>(received: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
     let value = received.get(key).and_then(Value::as_str)?;
     (!value.is_empty() && value.len() <= NAME_MAX && value.bytes().all(|byte| byte.is_ascii_graphic())).then_some(value)
 }
 
-/// Returns the upstream's word about an image if a member is one, known or not. `auto` states nothing.
+/// Returns the value of a member if it is a word that describes an image, known to this version or not; `None` for
+/// `auto`.
 fn descriptive_word<'a>(received: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
     let value = received.get(key).and_then(Value::as_str)?;
     let fits = !value.trim().is_empty() && value.len() <= NAME_MAX && !value.contains(is_hidden);
     (fits && value != AUTO).then_some(value)
 }
 
-/// True for control characters, and for those that reverse a text or cannot be seen.
-fn is_hidden(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+/// True for control characters, and for characters that are invisible or change the direction of a text.
+fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Returns every member of an event that the document has, except its type and its image. The real events have neither
-/// a model nor a prompt, so none is added; one that the upstream names is passed on. The official types have no event
-/// without a quality, so an unnamed quality is `auto`, which they know.
+/// Returns every documented member of an event, except its type and its image. The events of OpenAI have neither a
+/// model nor a prompt, so these are only passed on, not added. The types of the official SDKs demand a quality in every
+/// event, so an unknown quality becomes `auto`, which they accept.
 pub(super) fn event_members(
     requested: &RequestedAnswer,
     received: &Map<String, Value>,
@@ -145,7 +151,7 @@ pub(super) fn event_members(
     out
 }
 
-/// Returns every member of an element of `data` that the document has, except the image.
+/// Returns every documented member of an element of `data`, except the image.
 pub(super) fn item_members(requested: &RequestedAnswer, received: &Map<String, Value>) -> Map<String, Value> {
     let revised = received.get("revised_prompt").and_then(Value::as_str).unwrap_or(&requested.prompt);
     Map::from_iter([("revised_prompt".to_owned(), revised.into())])
@@ -159,9 +165,10 @@ pub(super) fn normalized_usage(received: &Value) -> Option<Value> {
     Some(usage)
 }
 
-/// Adds the usage of two images, each in the form of [`normalized_usage`]: every count is added up.
-pub(super) fn add_usage(mut one: Value, other: Value) -> Value {
-    match (&mut one, other) {
+/// Adds the usage of two images, each in the form of [`normalized_usage`], count by count. Of values that are not
+/// numbers, the first stays.
+pub(super) fn add_usage(mut first: Value, second: Value) -> Value {
+    match (&mut first, second) {
         (Value::Object(sums), Value::Object(counts)) => {
             for (name, count) in counts {
                 let sum = match sums.remove(&name) {
@@ -170,17 +177,17 @@ pub(super) fn add_usage(mut one: Value, other: Value) -> Value {
                 };
                 sums.insert(name, sum);
             }
-            one
+            first
         }
         (Value::Number(sum), Value::Number(count)) => match (sum.as_u64(), count.as_u64()) {
             (Some(sum), Some(count)) => sum.saturating_add(count).into(),
             _ => (sum.as_f64().unwrap_or(0.0) + count.as_f64().unwrap_or(0.0)).into(),
         },
-        _ => one,
+        _ => first,
     }
 }
 
-/// The members that an item without an image may have.
+/// The members of an item that do not stand for an image.
 const NON_IMAGE_MEMBERS: &[&str] = &[
     "code",
     "content_filter_results",
@@ -197,12 +204,14 @@ const NON_IMAGE_MEMBERS: &[&str] = &[
     "usage",
 ];
 
-/// True if a final event without an image states a reason. One without a reason may be about an image that was made.
+/// True if a final event without an image states a reason. Without a reason, the event may belong to an image that was
+/// made.
 pub(super) fn states_reason(members: &Map<String, Value>) -> bool {
     ["error", "message", "refusal", "text"].iter().any(|key| members.get(*key).is_some_and(|value| !value.is_null()))
 }
 
-/// True if a member of an item can stand for an image that was made: anything except words and `null`.
+/// True if a member of an item can stand for an image that was made, such as a URL: any member except those of
+/// `NON_IMAGE_MEMBERS` and `null`.
 pub(super) fn is_image_substitute(key: &str, value: &Value) -> bool {
     if key == "response" {
         // A whole response, at the end of its events: only its output can hold an image.
@@ -235,24 +244,24 @@ fn parse_token_counts(value: &Value) -> Option<TokenCounts> {
     })
 }
 
-/// Adds both counts, if there are any.
-pub(crate) fn sum_usage(one: Option<AnswerUsage>, other: Option<AnswerUsage>) -> Option<AnswerUsage> {
-    combine(one, other, |one, other| AnswerUsage {
-        image: sum_tokens(one.image, other.image),
-        host: sum_tokens(one.host, other.host),
-        total: one.total.saturating_add(other.total),
+/// Adds the counts of two answers; `None` if neither has any.
+pub(crate) fn sum_usage(first: Option<AnswerUsage>, second: Option<AnswerUsage>) -> Option<AnswerUsage> {
+    combine(first, second, |first, second| AnswerUsage {
+        image: sum_tokens(first.image, second.image),
+        host: sum_tokens(first.host, second.host),
+        total: first.total.saturating_add(second.total),
     })
 }
 
 /// Adds the counts of one model.
-fn sum_tokens(one: Option<TokenCounts>, other: Option<TokenCounts>) -> Option<TokenCounts> {
-    combine(one, other, TokenCounts::plus)
+fn sum_tokens(first: Option<TokenCounts>, second: Option<TokenCounts>) -> Option<TokenCounts> {
+    combine(first, second, TokenCounts::plus)
 }
 
-fn combine<T>(one: Option<T>, other: Option<T>, both: impl FnOnce(T, T) -> T) -> Option<T> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(both(one, other)),
-        (one, other) => one.or(other),
+fn combine<T>(first: Option<T>, second: Option<T>, add: impl FnOnce(T, T) -> T) -> Option<T> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(add(first, second)),
+        (first, second) => first.or(second),
     }
 }
 
@@ -266,14 +275,14 @@ pub(super) fn usage_from_response(response: &Map<String, Value>) -> Option<Answe
     AnswerUsage::from_models(image_token_counts(response), response.get("usage").and_then(parse_token_counts))
 }
 
-/// Returns the token counts of the images of a response, as the image endpoints would report them; if the upstream does
-/// not count them apart, those of the whole response.
+/// Returns the token counts of the images of a response, in the form of the image endpoints. If the upstream does not
+/// count them separately, returns the counts of the whole response.
 pub(super) fn image_usage_for_caller(response: &Map<String, Value>) -> Option<Value> {
     image_usage(response).and_then(normalized_usage).or_else(|| {
-        let text = response.get("usage").and_then(parse_token_counts)?;
-        let all =
-            TokenCounts { input_image: 0, input_text: text.input, output_image: 0, output_text: text.output, ..text };
-        Some(all.to_json())
+        let all = response.get("usage").and_then(parse_token_counts)?;
+        let as_text =
+            TokenCounts { input_image: 0, input_text: all.input, output_image: 0, output_text: all.output, ..all };
+        Some(as_text.to_json())
     })
 }
 
@@ -285,29 +294,31 @@ fn image_usage(response: &Map<String, Value>) -> Option<&Value> {
     response.get("tool_usage")?.get("image_gen")
 }
 
-/// Decodes the complete part of a head of base64, and reads the properties of the image in it.
+/// Decodes as many complete groups of four characters as the first base64 of an image has, and reads the properties of
+/// the image from the bytes.
 pub(super) fn properties_from_base64(
     head: &[u8],
     probe: fn(&[u8]) -> Option<ImageProperties>,
 ) -> Option<ImageProperties> {
     use base64::Engine as _;
     let plain: Vec<u8> = head.iter().copied().filter(|byte| *byte != b'\\' && *byte != b'=').collect();
-    let whole = plain.len() / 4 * 4;
-    let bytes = base64::engine::general_purpose::STANDARD_NO_PAD.decode(&plain[..whole]).ok()?;
+    let complete = plain.len() / 4 * 4;
+    let bytes = base64::engine::general_purpose::STANDARD_NO_PAD.decode(&plain[..complete]).ok()?;
     probe(&bytes)
 }
 
-/// Returns whole seconds that fit the clients' types; some upstreams send a fraction.
+/// Returns a time in whole Unix seconds that fits the types of clients. Some upstreams send a fraction, which is
+/// cut off.
 fn parse_seconds(value: &Value) -> Option<i64> {
     parse_count(value).filter(|seconds| *seconds > 0).and_then(|seconds| u32::try_from(seconds).ok()).map(i64::from)
 }
 
-/// Returns a count in any spelling that is whole and not negative.
+/// Returns a count that is not negative. A count may be written as a float; its fraction is cut off.
 fn parse_count(value: &Value) -> Option<u64> {
-    /// Beyond this number a float no longer represents every integer.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
+    /// The greatest number up to which a 64-bit float represents every integer (2^53).
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     value.as_u64().or_else(|| {
-        let float = value.as_f64().filter(|float| (0.0..=EXACT).contains(float))?;
+        let float = value.as_f64().filter(|float| (0.0..=EXACT_MAX).contains(float))?;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -320,7 +331,7 @@ fn parse_count(value: &Value) -> Option<u64> {
 // === impl AnswerUsage ===
 
 impl AnswerUsage {
-    /// Joins the counts of both models, if there is one of either.
+    /// Joins the counts of both models; `None` if neither has any.
     pub(super) fn from_models(image: Option<TokenCounts>, host: Option<TokenCounts>) -> Option<Self> {
         let total = sum_tokens(image, host)?.total;
         Some(Self { image, host, total })

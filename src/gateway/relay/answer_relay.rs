@@ -1,4 +1,5 @@
-//! The relay of an answer from the upstream to the caller: written anew around its images, or passed on as it is.
+//! The relay of an answer from the upstream to the caller. An answer of images is written anew around its images; a
+//! response is passed on byte for byte.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::json_writer::AnswerSummary;
 use super::response_passthrough::ResponsePassthrough;
 use crate::image::ImageProperties;
 
-/// An answer between the upstream and the caller.
+/// An answer on its way from the upstream to the caller.
 #[derive(Debug)]
 pub(super) enum AnswerRelay {
     /// An answer of the image endpoints, written anew around its images.
@@ -24,7 +25,7 @@ pub(super) enum AnswerRelay {
 }
 
 /// Calls the method of this name on an answer that is still arriving. For a combined answer, the result is `$combined`.
-macro_rules! either {
+macro_rules! delegate {
     ($relay:expr, $name:ident($($argument:expr),*), $combined:expr) => {
         match $relay {
             AnswerRelay::Images(relay) => relay.$name($($argument),*),
@@ -42,12 +43,12 @@ impl AnswerRelay {
         if let Self::Combined(combined) = self {
             return combined.poll_step(cx);
         }
-        either!(self, poll_step(cx), Poll::Pending)
+        delegate!(self, poll_step(cx), Poll::Pending)
     }
 
     /// Reads once: returns the number of bytes, or `None` at the end of the body and on each later call.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, RelayError>> {
-        either!(self, poll_read(cx), Poll::Ready(Ok(None)))
+        delegate!(self, poll_read(cx), Poll::Ready(Ok(None)))
     }
 
     /// Moves the deadlines of the upstream by the time during which the caller did not read.
@@ -64,38 +65,38 @@ impl AnswerRelay {
         match self {
             Self::Images(relay) => relay.summary(),
             Self::Response(relay) => relay.summary(),
-            Self::Combined(course) => course.summary(),
+            Self::Combined(combined) => combined.summary(),
         }
     }
 
     /// True if the answer is proven: an image has begun, or a response has begun that cannot be refused any more.
     pub(super) fn is_proven(&self) -> bool {
-        either!(self, is_proven(), true)
+        delegate!(self, is_proven(), true)
     }
 
     /// True if everything that was requested is there.
     pub(super) fn is_complete(&self) -> bool {
-        either!(self, is_complete(), true)
+        delegate!(self, is_complete(), true)
     }
 
-    /// Returns the properties of the first image, if they are known, and true if further bytes may still state them.
+    /// Returns the properties of the first image, if they are known, and true if more bytes may still state them.
     pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
         match self {
             Self::Images(relay) => relay.first_image(),
             Self::Response(relay) => relay.first_image(),
-            Self::Combined(course) => (course.first_image(), false),
+            Self::Combined(combined) => (combined.first_image(), false),
         }
     }
 
-    /// Returns the error event that is sent if the answer breaks off. `None` if the caller gets no events: the transfer
-    /// itself then breaks off.
+    /// Returns the error event that ends a stream whose upstream broke off. `None` if the caller gets no events: its
+    /// transfer then breaks off too.
     pub(super) fn finish_with_error(&mut self, error: &str) -> Option<Bytes> {
-        either!(self, finish_with_error(error), None)
+        delegate!(self, finish_with_error(error), None)
     }
 
-    /// Returns the bytes that keep the connection open, if they may be sent here.
+    /// Returns a heartbeat for the caller, if the caller gets events and a heartbeat may be sent at this point.
     pub(super) fn heartbeat(&mut self) -> Option<Bytes> {
-        either!(self, heartbeat(), None)
+        delegate!(self, heartbeat(), None)
     }
 
     /// True if the bytes before the proof are held in memory, so that their number must be limited.
@@ -121,11 +122,11 @@ impl AnswerRelay {
 
     /// True if the caller gets events.
     pub(super) fn is_streaming(&self) -> bool {
-        either!(self, is_streaming(), false)
+        delegate!(self, is_streaming(), false)
     }
 
     /// Returns the content of a complete answer in which no image was found.
     pub(super) fn without_image(&self) -> Option<AnswerWithoutImage> {
-        either!(self, without_image(), None)
+        delegate!(self, without_image(), None)
     }
 }

@@ -1,4 +1,4 @@
-//! The body of the answer to the caller. The upstream's body is read when the caller's connection polls this one.
+//! The body of the answer to the caller. The upstream's body is read only when the caller's connection polls this body.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use crate::tables::HEARTBEAT_SECONDS;
 /// The way in which an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RelayOutcome {
-    /// The answer is complete, and the caller was there to the end.
+    /// The answer is complete, and the caller stayed to the end.
     Complete,
     /// The caller left before the end.
     CallerLeft,
@@ -28,7 +28,7 @@ pub(crate) enum RelayOutcome {
     Broken(RelayError),
 }
 
-/// Work to be done before the caller sees the end of the answer.
+/// Work that is completed before the caller sees the end of the answer.
 pub(crate) type ClosingFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Called once with the outcome of the answer.
@@ -43,7 +43,7 @@ pub(crate) struct RelayBody {
     state: RelayBodyState,
     queue: VecDeque<Bytes>,
     on_end: Option<EndCallback>,
-    /// The data of the error event that a stream gets if the answer breaks off.
+    /// The data of the error event that ends a stream whose answer breaks off.
     error: String,
     heartbeat: Pin<Box<Sleep>>,
     /// Resolves when the answer must end because the process stops.
@@ -55,7 +55,7 @@ type CutoffFuture = Pin<Box<WaitForCancellationFutureOwned>>;
 
 enum RelayBodyState {
     Relaying(AnswerRelay),
-    /// The upstream is done; the last bytes wait for the record.
+    /// The upstream has ended; the last bytes wait until the record is closed.
     Closing(ClosingFuture, Result<Bytes, RelayError>),
     Ended,
 }
@@ -65,8 +65,8 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(HEARTBEAT_SECONDS);
 // === impl RelayBody ===
 
 impl RelayBody {
-    /// Makes a body that tells `on_end` how it ended, and lets it finish before the caller sees the end. `error` is the
-    /// data of the event that a caller of events gets if the answer breaks off.
+    /// Makes a body that calls `on_end` with its outcome, and completes the returned future before the caller sees the
+    /// end. `error` is the data of the error event that ends a stream whose answer breaks off.
     pub(crate) fn new(proven: ProvenAnswer, error: String, on_end: EndCallback) -> Self {
         Self {
             state: RelayBodyState::Relaying(proven.relay),
@@ -85,32 +85,32 @@ impl RelayBody {
         self
     }
 
-    fn start_closing(&mut self, outcome: RelayOutcome, summary: AnswerSummary, last: Result<Bytes, RelayError>) {
+    fn start_closing(&mut self, outcome: RelayOutcome, summary: AnswerSummary, last_piece: Result<Bytes, RelayError>) {
         let closing: ClosingFuture = match self.on_end.take() {
             Some(on_end) => on_end(outcome, summary),
             None => Box::pin(std::future::ready(())),
         };
-        self.state = RelayBodyState::Closing(closing, last);
+        self.state = RelayBodyState::Closing(closing, last_piece);
     }
 
-    /// Notes that the caller asks for more, and extends the deadlines of the upstream by the time during which the
+    /// Records that the caller polls again, and extends the deadlines of the upstream by the time during which the
     /// caller did not read. Returns true if the caller is fast enough.
     fn note_caller_return(&mut self) -> bool {
-        let (away, is_fast_enough) = self.pace.record_return(Instant::now());
+        let (absence, is_fast_enough) = self.pace.record_return(Instant::now());
         if let RelayBodyState::Relaying(relay) = &mut self.state {
-            relay.extend_deadlines(away);
+            relay.extend_deadlines(absence);
             return is_fast_enough;
         }
         true
     }
 
-    /// Continues without the caller. If the caller of an image stream was `slow`, the stream is read to its end, which
-    /// reports the tokens.
-    fn detach_caller(&mut self, slow: bool) {
+    /// Continues without the caller. If the caller of an image stream was too slow, the stream is read to its end,
+    /// where the upstream reports the tokens.
+    fn detach_caller(&mut self, is_too_slow: bool) {
         let state = std::mem::replace(&mut self.state, RelayBodyState::Ended);
         match (state, self.on_end.take()) {
             (RelayBodyState::Relaying(relay), Some(on_end))
-                if relay.is_streaming() && !(slow && relay.is_image_answer()) =>
+                if relay.is_streaming() && !(is_too_slow && relay.is_image_answer()) =>
             {
                 let summary = relay.summary();
                 // The drop closes the connection to the upstream at once.
@@ -120,7 +120,7 @@ impl RelayBody {
             (RelayBodyState::Relaying(relay), Some(on_end)) => {
                 spawn_detached(Box::pin(read_to_end(relay, self.cutoff.take(), on_end)));
             }
-            // The upstream is done. The record is closed even though the caller has left.
+            // The upstream has ended. The record is closed even though the caller has left.
             (RelayBodyState::Closing(closing, _), _) => spawn_detached(closing),
             (RelayBodyState::Relaying(_) | RelayBodyState::Ended, _) => {}
         }
@@ -130,8 +130,9 @@ impl RelayBody {
     fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let RelayBodyState::Relaying(relay) = &mut self.state else { return Poll::Ready(()) };
         if self.cutoff.as_mut().is_some_and(|cutoff| cutoff.as_mut().poll(cx).is_ready()) {
-            let (summary, last) = (relay.summary(), relay.finish_with_error(&self.error).ok_or(RelayError::Cutoff));
-            self.start_closing(RelayOutcome::Broken(RelayError::Cutoff), summary, last);
+            let (summary, last_piece) =
+                (relay.summary(), relay.finish_with_error(&self.error).ok_or(RelayError::Cutoff));
+            self.start_closing(RelayOutcome::Broken(RelayError::Cutoff), summary, last_piece);
             return Poll::Ready(());
         }
         match relay.poll_step(cx) {
@@ -144,9 +145,9 @@ impl RelayBody {
             Poll::Ready(Ok(RelayStep::End(tail, summary))) => {
                 self.start_closing(RelayOutcome::Complete, *summary, Ok(tail));
             }
-            Poll::Ready(Err(broken)) => {
-                let (summary, last) = (relay.summary(), relay.finish_with_error(&self.error).ok_or(broken));
-                self.start_closing(RelayOutcome::Broken(broken), summary, last);
+            Poll::Ready(Err(error)) => {
+                let (summary, last_piece) = (relay.summary(), relay.finish_with_error(&self.error).ok_or(error));
+                self.start_closing(RelayOutcome::Broken(error), summary, last_piece);
             }
             Poll::Pending => {
                 ready!(self.heartbeat.as_mut().poll(cx));
@@ -179,11 +180,11 @@ impl Body for RelayBody {
             }
             match &mut this.state {
                 RelayBodyState::Relaying(_) => ready!(this.poll_upstream(cx)),
-                RelayBodyState::Closing(closing, last) => {
+                RelayBodyState::Closing(closing, last_piece) => {
                     ready!(closing.as_mut().poll(cx));
-                    let last = last.clone();
+                    let last_piece = last_piece.clone();
                     this.state = RelayBodyState::Ended;
-                    return Poll::Ready(Some(last.map(Frame::data)));
+                    return Poll::Ready(Some(last_piece.map(Frame::data)));
                 }
                 RelayBodyState::Ended => return Poll::Ready(None),
             }
@@ -209,29 +210,30 @@ async fn read_to_end(mut relay: AnswerRelay, cutoff: Option<CutoffFuture>, on_en
             None => std::future::pending().await,
         }
     };
-    let read = async {
+    let reading = async {
         loop {
             match std::future::poll_fn(|cx| relay.poll_step(cx)).await {
                 Ok(RelayStep::Pieces(_)) => {}
                 Ok(RelayStep::End(_, summary)) => break Ok(*summary),
-                Err(broken) => break Err(broken),
+                Err(error) => break Err(error),
             }
         }
     };
-    let read = tokio::select! {
-        read = read => read,
+    let result = tokio::select! {
+        result = reading => result,
         () = cutoff => Err(RelayError::Cutoff),
     };
-    let (outcome, summary) = match read {
+    let (outcome, summary) = match result {
         Ok(summary) => (RelayOutcome::CallerLeft, summary),
-        Err(broken) => (RelayOutcome::Broken(broken), relay.summary()),
+        Err(error) => (RelayOutcome::Broken(error), relay.summary()),
     };
     on_end(outcome, summary).await;
 }
 
-/// Continues work without the connection that it belonged to.
+/// Runs `work` in a task of its own, because its connection is gone.
 ///
-/// The work holds an open record, so shutdown waits for it through the ledger, and the answer's own limits bound it.
+/// The work holds an open record, so a shutdown waits for it through the ledger. The timeouts of the answer limit its
+/// duration.
 fn spawn_detached(work: ClosingFuture) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         drop(runtime.spawn(work));

@@ -1,7 +1,7 @@
-//! Combines several answers of one image each: every image is kept on disk until the last one is decided.
+//! Combines several answers of one image each. Each image is spooled to disk until all calls of the fan-out have ended.
 //!
-//! So an account is free again as soon as it has drawn, however slowly the caller reads, and the number of images is
-//! known before the answer begins. Memory is constant for images of any size.
+//! An account is therefore free again as soon as its image is complete, however slowly the caller reads, and the number
+//! of images is known before the answer begins. The memory use does not depend on the size of the images.
 
 use std::io;
 use std::pin::Pin;
@@ -21,29 +21,29 @@ use super::proof::ProvenAnswer;
 use crate::gateway::spool::{SpoolWriter, SpooledFile};
 use crate::image::{ByteSource as _, ImageProperties};
 
-/// The number of bytes of a file that are read at once.
-const READ: usize = 64 * 1024;
+/// The most bytes that are read from a file at once (our choice).
+const READ_BYTES: usize = 64 * 1024;
 
-/// One image of an answer, kept on disk.
+/// One image of an answer, spooled to disk.
 #[derive(Debug)]
 pub(crate) struct SpooledImage {
-    /// The element of `data`, as it goes out.
+    /// The element of `data`, exactly as the caller receives it.
     element: Arc<SpooledFile>,
     /// The members other than the image that the upstream sent.
     members: Map<String, Value>,
     summary: AnswerSummary,
 }
 
-/// The reason why an image was not kept, and the tokens that were charged all the same.
+/// The reason why an image was not spooled, and the tokens that were charged nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpooledImageError {
     /// Its answer broke off.
     Broken(RelayError, Option<AnswerUsage>),
-    /// Our own disk did not take it.
+    /// Writing to the gateway's disk failed.
     Disk(io::ErrorKind, Option<AnswerUsage>),
 }
 
-/// Images that are all complete, on their way to the caller.
+/// An answer of spooled images, all of them complete, on its way to the caller.
 #[derive(Debug)]
 pub(super) struct CombinedAnswer {
     requested: RequestedAnswer,
@@ -52,20 +52,20 @@ pub(super) struct CombinedAnswer {
     /// The index of the image that is being read, and the offset in its file.
     image_index: usize,
     offset: u64,
-    /// The next piece, which is read on a blocking thread.
+    /// The task on a blocking thread that reads the next piece.
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
-/// Reads an answer of one image to its end, onto the disk. It is read to its end even if the disk does not take it: the
-/// tokens come last, and they were paid for.
+/// Reads an answer of one image to its end and spools it to disk. The answer is read to its end even if the disk fails:
+/// the token counts come last, and the tokens are charged.
 pub(crate) async fn spool_image(proven: ProvenAnswer, writer: SpoolWriter) -> Result<SpooledImage, SpooledImageError> {
     let mut relay = proven.relay;
     let mut disk_error = None;
     let mut writer = Some(writer);
     loop {
         let step = std::future::poll_fn(|cx| relay.poll_step(cx)).await;
-        let step = step.map_err(|broken| match disk_error {
-            None => SpooledImageError::Broken(broken, relay.summary().usage),
+        let step = step.map_err(|relay_error| match disk_error {
+            None => SpooledImageError::Broken(relay_error, relay.summary().usage),
             Some(kind) => SpooledImageError::Disk(kind, relay.summary().usage),
         })?;
         let (pieces, summary) = match step {
@@ -87,17 +87,18 @@ pub(crate) async fn spool_image(proven: ProvenAnswer, writer: SpoolWriter) -> Re
     }
 }
 
-/// Combines these images, at least one, into one answer. `lost` was charged for images that are not among them.
+/// Combines these images, at least one, into one answer. `undelivered_usage` has the tokens of calls without an image.
 pub(crate) fn combine_images(
     images: Vec<SpooledImage>,
     requested: RequestedAnswer,
     undelivered_usage: Option<AnswerUsage>,
 ) -> ProvenAnswer {
-    let charged = images.iter().map(|image| image.summary.usage).fold(undelivered_usage, sum_usage);
-    let first_name = |name: fn(&AnswerSummary) -> Option<String>| images.iter().find_map(|image| name(&image.summary));
+    let usage = images.iter().map(|image| image.summary.usage).fold(undelivered_usage, sum_usage);
+    let first_name =
+        |get_name: fn(&AnswerSummary) -> Option<String>| images.iter().find_map(|image| get_name(&image.summary));
     let summary = AnswerSummary {
         delivered: images.iter().flat_map(|image| image.summary.delivered.iter().cloned()).collect(),
-        usage: charged,
+        usage,
         image_model: first_name(|summary| summary.image_model.clone()),
         host_model: first_name(|summary| summary.host_model.clone()),
         response_id: None,
@@ -136,32 +137,32 @@ impl CombinedAnswer {
             let file = Arc::clone(file);
             Handle::current().spawn_blocking(move || read_chunk(&file, offset))
         });
-        let read = ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other).flatten();
+        let result = ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other).flatten();
         self.reading = None;
-        let piece = match read {
+        let piece = match result {
             Ok(piece) => piece,
             Err(error) => {
                 tracing::error!(%error, "a stored image cannot be read back");
                 return Poll::Ready(Err(RelayError::SpoolUnreadable));
             }
         };
-        let before =
+        let prefix =
             (offset == 0).then(|| Bytes::from_static(if self.image_index == 0 { ANSWER_PREFIX } else { b"," }));
         self.offset += piece.len() as u64;
         if self.offset == file.len() {
             (self.image_index, self.offset) = (self.image_index + 1, 0);
         }
-        Poll::Ready(Ok(RelayStep::Pieces(before.into_iter().chain([piece]).collect())))
+        Poll::Ready(Ok(RelayStep::Pieces(prefix.into_iter().chain([piece]).collect())))
     }
 
     fn answer_suffix(&self) -> Bytes {
         let mut members = self.images.first().map(|image| image.members.clone()).unwrap_or_default();
-        let counted = self
+        let usages = self
             .images
             .iter()
             .filter_map(|image| image.members.get("usage").and_then(answer_members::normalized_usage));
         members.remove("usage");
-        members.extend(counted.reduce(answer_members::add_usage).map(|usage| ("usage".to_owned(), usage)));
+        members.extend(usages.reduce(answer_members::add_usage).map(|usage| ("usage".to_owned(), usage)));
         let mut end = Vec::new();
         write_end(&mut end, &answer_members::answer_members(&self.requested, &members, self.first_image()));
         Bytes::from(end)
@@ -178,10 +179,10 @@ impl CombinedAnswer {
 }
 
 fn read_chunk(file: &SpooledFile, offset: u64) -> io::Result<Bytes> {
-    let left = file.len() - offset;
-    let mut buffer = vec![0; usize::try_from(left).map_or(READ, |left| left.min(READ))];
+    let remaining = file.len() - offset;
+    let mut buffer = vec![0; usize::try_from(remaining).map_or(READ_BYTES, |remaining| remaining.min(READ_BYTES))];
     let count = file.read_at(offset, &mut buffer)?;
-    if count == 0 && left > 0 {
+    if count == 0 && remaining > 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     buffer.truncate(count);

@@ -1,14 +1,14 @@
-//! One image while it is relayed: the JSON members beside it, and the properties that its first bytes state.
+//! One image during its relay: the JSON members beside it, and the properties that its first bytes state.
 
 use serde_json::{Map, Value};
 
 use super::answer_members;
 use crate::image::{ImageProperties, probe};
 
-/// The most characters of base64 that are searched for size and format: a JPEG can have kilobytes of other segments
-/// before the size.
+/// The most characters of base64 that are searched for size and format (our choice): a JPEG can have kilobytes of other
+/// segments before its size.
 const HEAD_BASE64_MAX: usize = 16 * 1024;
-/// The number of characters of base64 within which most files state size and format.
+/// The number of characters of base64 in which most files state size and format.
 const HEAD_BASE64_USUAL: usize = 64;
 
 /// An element of `data` in a JSON answer, or a server-sent event.
@@ -16,13 +16,13 @@ const HEAD_BASE64_USUAL: usize = 64;
 pub(super) struct ImageItem {
     pub(super) members: Map<String, Value>,
     pub(super) properties: Option<ImageProperties>,
-    /// True if the first bytes of its image have been passed on.
+    /// True if a first piece of its image has been passed on.
     pub(super) has_begun: bool,
     /// True if its image is complete.
     pub(super) has_ended: bool,
     base64_head: Vec<u8>,
-    /// `None` if the item is an element of `data`. For an event: its name outside the data (the `event:` line), if it
-    /// has one.
+    /// `None` if the item is an element of `data`. If it is an event: `Some` with the value of the `event:` line, if
+    /// there is one.
     event_name: Option<Option<String>>,
 }
 
@@ -81,8 +81,8 @@ impl ImageItem {
         }
         let (earlier_length, remaining) = (self.base64_head.len(), HEAD_BASE64_MAX - self.base64_head.len());
         self.base64_head.extend_from_slice(&base64[..base64.len().min(remaining)]);
-        // The head is parsed at most twice here: when it has its usual length, and when no more will be kept.
-        let crossed = |mark: usize| earlier_length < mark && self.base64_head.len() >= mark;
+        // The head is parsed at most twice here: when it reaches its usual length, and when it reaches its maximum.
+        let crossed = |threshold: usize| earlier_length < threshold && self.base64_head.len() >= threshold;
         if crossed(HEAD_BASE64_USUAL) || crossed(HEAD_BASE64_MAX) {
             self.properties = answer_members::properties_from_base64(&self.base64_head, probe);
         }
@@ -98,7 +98,7 @@ impl ImageItem {
         self.base64_head = Vec::new();
     }
 
-    /// True if more bytes could still show the properties of the image.
+    /// True if more bytes may still state the properties of the image.
     pub(super) fn may_find_properties(&self) -> bool {
         self.has_begun && !self.has_ended && self.properties.is_none() && self.base64_head.len() < HEAD_BASE64_MAX
     }

@@ -10,24 +10,24 @@ use crate::gateway::relay::{AnswerTimeouts, RequestedAnswer, prove};
 use crate::gateway::upstream::ReplyBody;
 
 const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
-const PIECE: usize = 64 * 1024;
-const PIECES: usize = 100;
+const PIECE_BYTES: usize = 64 * 1024;
+const PIECE_COUNT: usize = 100;
 
-/// Returns an image with this many bytes of base64, available at once.
+/// Returns a JSON answer with one image: `PIECE_COUNT` pieces and a short end, all available at once.
 fn image() -> ReplyBody {
     let mut body = format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"#).into_bytes();
-    body.resize(PIECE * PIECES, b'A');
+    body.resize(PIECE_BYTES * PIECE_COUNT, b'A');
     body.extend_from_slice(br#""}],"usage":{"input_tokens":1,"output_tokens":2}}"#);
-    ReplyBody::Scripted(body.chunks(PIECE).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect())
+    ReplyBody::Scripted(body.chunks(PIECE_BYTES).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect())
 }
 
 type RelayOutcomeCell = Arc<Mutex<Option<(RelayOutcome, AnswerSummary)>>>;
 
 async fn relay() -> (RelayBody, RelayOutcomeCell) {
     let seconds = Duration::from_secs;
-    let limits =
+    let timeouts =
         AnswerTimeouts { idle: seconds(60), event_idle: seconds(150), deadline: Instant::now() + seconds(360) };
-    let asked = RequestedAnswer {
+    let requested = RequestedAnswer {
         model: "gpt-image-2".to_owned(),
         prompt: "a cube".to_owned(),
         count: 1,
@@ -40,48 +40,46 @@ async fn relay() -> (RelayBody, RelayOutcomeCell) {
         output_format: "png",
         now: 0,
     };
-    let told = RelayOutcomeCell::default();
-    let to = Arc::clone(&told);
-    let on_end: EndCallback = Box::new(move |ending, summary| {
-        *to.lock().unwrap() = Some((ending, summary));
+    let outcome_cell = RelayOutcomeCell::default();
+    let sender = Arc::clone(&outcome_cell);
+    let on_end: EndCallback = Box::new(move |outcome, summary| {
+        *sender.lock().unwrap() = Some((outcome, summary));
         Box::pin(std::future::ready(()))
     });
-    let proven = prove(image(), asked, limits).await.expect("an image");
-    (RelayBody::new(proven, String::new(), on_end), told)
+    let proven = prove(image(), requested, timeouts).await.expect("an image");
+    (RelayBody::new(proven, String::new(), on_end), outcome_cell)
 }
 
-/// Reads the body frame by frame with this pause between frames; returns the number of bytes and whether it was
-/// complete.
-async fn take(body: &mut RelayBody, pause: Duration) -> (usize, bool) {
-    let mut taken = 0;
+/// Reads the body with this pause after each frame; returns the number of bytes, and true if the body was complete.
+async fn read_with_pauses(body: &mut RelayBody, pause: Duration) -> (usize, bool) {
+    let mut length = 0;
     while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { return (taken, false) };
-        taken += frame.data_ref().map_or(0, Bytes::len);
+        let Ok(frame) = frame else { return (length, false) };
+        length += frame.data_ref().map_or(0, Bytes::len);
         sleep(pause).await;
     }
-    (taken, true)
+    (length, true)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_who_keeps_the_rate_gets_all_of_it_however_long_it_takes() {
-    let (mut body, told) = relay().await;
-    let begun = Instant::now();
-    let (taken, whole) = take(&mut body, Duration::from_secs(5)).await;
-    assert!(whole && taken > PIECE * PIECES, "{taken} bytes, whole: {whole}");
-    assert!(begun.elapsed() > Duration::from_secs(360), "{:?}", begun.elapsed());
-    assert_eq!(told.lock().unwrap().as_ref().map(|(ending, _)| *ending), Some(RelayOutcome::Complete));
+async fn a_caller_above_the_minimum_rate_gets_the_whole_answer() {
+    let (mut body, outcome_cell) = relay().await;
+    let start = Instant::now();
+    let (length, is_complete) = read_with_pauses(&mut body, Duration::from_secs(5)).await;
+    assert!(is_complete && length > PIECE_BYTES * PIECE_COUNT, "{length} bytes, complete: {is_complete}");
+    assert!(start.elapsed() > Duration::from_secs(360), "{:?}", start.elapsed());
+    assert_eq!(outcome_cell.lock().unwrap().as_ref().map(|(outcome, _)| *outcome), Some(RelayOutcome::Complete));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_who_is_too_slow_has_left_and_the_tokens_are_known() {
-    let (mut body, told) = relay().await;
-    let (taken, whole) = take(&mut body, Duration::from_secs(60)).await;
-    assert!(!whole && taken < PIECE * PIECES, "{taken} bytes, whole: {whole}");
-    while told.lock().unwrap().is_none() {
+async fn a_too_slow_caller_counts_as_left_and_the_tokens_are_known() {
+    let (mut body, outcome_cell) = relay().await;
+    let (length, is_complete) = read_with_pauses(&mut body, Duration::from_secs(60)).await;
+    assert!(!is_complete && length < PIECE_BYTES * PIECE_COUNT, "{length} bytes, complete: {is_complete}");
+    while outcome_cell.lock().unwrap().is_none() {
         tokio::task::yield_now().await;
     }
-    let told = told.lock().unwrap().take();
-    let (ending, summary) = told.expect("the end");
-    assert_eq!((ending, summary.delivered.len()), (RelayOutcome::CallerLeft, 1), "it is the caller who was slow");
+    let (outcome, summary) = outcome_cell.lock().unwrap().take().expect("an outcome");
+    assert_eq!((outcome, summary.delivered.len()), (RelayOutcome::CallerLeft, 1), "the upstream is not blamed");
     assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
 }
