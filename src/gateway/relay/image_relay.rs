@@ -1,4 +1,5 @@
-//! Relays one answer from the upstream to the caller: any incoming shape becomes the requested shape.
+//! Relays one answer of images from the upstream to the caller. The upstream may send a JSON answer, events, or a
+//! response; the caller gets a JSON answer or events, as requested.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -18,15 +19,16 @@ use crate::gateway::upstream::ReplyBody;
 use crate::image::ImageProperties;
 use crate::stream::json::JsonSyntaxError;
 
-/// The most base64 bytes of an image (ours: 3840x2160 pixels of 16-bit RGBA, uncompressed, are 66 MB of bytes).
+/// The most base64 bytes of an image (our choice: 3840x2160 pixels of 16-bit RGBA, uncompressed, are 66 MB, and
+/// 88 MB in base64).
 pub(super) const IMAGE_MAX: u64 = 96 * 1024 * 1024;
 
-/// The time limits of an answer, from here on.
+/// The time limits of the part of an answer that has not arrived yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerTimeouts {
     /// The longest silence between two pieces of an answer.
     pub(crate) idle: Duration,
-    /// The longest silence before the first byte and between two events, while a model draws.
+    /// The longest silence before the first byte and between two events, when the upstream's model works.
     pub(crate) event_idle: Duration,
     /// The moment at which all waiting ends.
     pub(crate) deadline: Instant,
@@ -63,19 +65,19 @@ pub(crate) struct MalformedAnswer(pub(super) AnswerSyntaxError);
 /// A complete answer in which no image was found.
 #[derive(Debug)]
 pub(crate) struct AnswerWithoutImage {
-    /// Its members, which may state the reason.
+    /// The members of the answer, which may state the reason.
     pub(crate) members: Map<String, Value>,
-    /// True if another value, such as an address, was in place of an image, which may well be made and paid for.
+    /// True if another value, such as a URL, was in place of an image: an image may have been made and charged.
     pub(crate) has_image_substitute: bool,
-    /// The tokens that were charged all the same.
+    /// The tokens that were charged nevertheless.
     pub(crate) usage: Option<AnswerUsage>,
 }
 
 /// The result of one poll of the upstream.
 pub(super) enum RelayStep {
-    /// Bytes have come; possibly none of them go out.
+    /// Bytes have arrived. The list of bytes for the caller may be empty.
     Pieces(Vec<Bytes>),
-    /// The answer is complete: its last bytes and its content.
+    /// The answer is complete: its last bytes and a summary of its content.
     End(Bytes, Box<AnswerSummary>),
 }
 
@@ -89,7 +91,7 @@ pub(super) struct ImageRelay {
     body_end: Option<Result<(), RelayError>>,
 }
 
-/// The incoming shape, known from its first byte.
+/// The form of the upstream's answer, which its first byte shows.
 #[derive(Debug)]
 enum ImageRelayInput {
     Unknown,
@@ -99,15 +101,15 @@ enum ImageRelayInput {
     Response(Box<ImageToolResponse>),
 }
 
-/// The outgoing shape.
+/// The form of the answer to the caller.
 #[derive(Debug)]
 enum ImageRelayOutput {
     Json(JsonAnswerWriter),
     Events(SseAnswerWriter),
 }
 
-/// Calls the same function of either shape.
-macro_rules! either {
+/// Calls the method of this name on the writer.
+macro_rules! delegate {
     ($output:expr, $name:ident) => {
         match $output {
             ImageRelayOutput::Json(output) => output.$name(),
@@ -120,62 +122,64 @@ macro_rules! either {
 
 impl ImageRelay {
     /// Makes a relay for an answer of the image endpoints.
-    pub(super) fn new(body: ReplyBody, requested: RequestedAnswer, limits: AnswerTimeouts) -> Self {
-        let images = u64::try_from(requested.count).unwrap_or(1) + u64::from(requested.partials);
-        Self::with_input(ImageRelayInput::Unknown, body, requested, limits, images)
+    pub(super) fn new(body: ReplyBody, requested: RequestedAnswer, timeouts: AnswerTimeouts) -> Self {
+        let max_images = u64::try_from(requested.count).unwrap_or(1) + u64::from(requested.partials);
+        Self::with_input(ImageRelayInput::Unknown, body, requested, timeouts, max_images)
     }
 
     /// Makes a relay for a response with one image.
-    pub(super) fn for_response(body: ReplyBody, requested: RequestedAnswer, limits: AnswerTimeouts) -> Self {
-        // The image comes twice, and some upstreams repeat the mask in their first and last events.
-        let images = u64::from(requested.partials) + 5;
-        Self::with_input(ImageRelayInput::Response(Box::new(ImageToolResponse::new())), body, requested, limits, images)
+    pub(super) fn for_response(body: ReplyBody, requested: RequestedAnswer, timeouts: AnswerTimeouts) -> Self {
+        // The size limit of the body allows for five copies besides the intermediate images: the image comes twice, and
+        // some upstreams repeat the mask in their first and last events.
+        let max_images = u64::from(requested.partials) + 5;
+        let input = ImageRelayInput::Response(Box::new(ImageToolResponse::new()));
+        Self::with_input(input, body, requested, timeouts, max_images)
     }
 
     fn with_input(
         input: ImageRelayInput,
         body: ReplyBody,
         requested: RequestedAnswer,
-        limits: AnswerTimeouts,
-        images: u64,
+        timeouts: AnswerTimeouts,
+        max_images: u64,
     ) -> Self {
         let output = if requested.stream {
             ImageRelayOutput::Events(SseAnswerWriter::new(requested))
         } else {
             ImageRelayOutput::Json(JsonAnswerWriter::new(requested))
         };
-        let upstream = UpstreamBodyReader::new(body, limits, images.saturating_mul(IMAGE_MAX));
+        let upstream = UpstreamBodyReader::new(body, timeouts, max_images.saturating_mul(IMAGE_MAX));
         Self { upstream, input, output, body_end: None }
     }
 
     /// Returns the next pieces for the caller.
     pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
-        let waiting = either!(&mut self.output, take_ready);
-        if !waiting.is_empty() {
-            return Poll::Ready(Ok(RelayStep::Pieces(waiting)));
+        let pieces = delegate!(&mut self.output, take_ready);
+        if !pieces.is_empty() {
+            return Poll::Ready(Ok(RelayStep::Pieces(pieces)));
         }
         if !self.is_complete() {
             match ready!(self.poll_read(cx)) {
-                Ok(Some(_)) => return Poll::Ready(Ok(RelayStep::Pieces(either!(&mut self.output, take_ready)))),
+                Ok(Some(_)) => return Poll::Ready(Ok(RelayStep::Pieces(delegate!(&mut self.output, take_ready)))),
                 Ok(None) if self.is_complete() => {}
                 Ok(None) => self.finish_body()?,
-                // Bytes after the final image cannot take it back, even in the same piece.
+                // A complete answer stays valid, even if the bytes after the final image are malformed.
                 Err(_) if self.is_complete() => {}
-                Err(broken) => return Poll::Ready(Err(broken)),
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        let waiting = either!(&mut self.output, take_ready);
-        if !waiting.is_empty() {
-            return Poll::Ready(Ok(RelayStep::Pieces(waiting)));
+        let pieces = delegate!(&mut self.output, take_ready);
+        if !pieces.is_empty() {
+            return Poll::Ready(Ok(RelayStep::Pieces(pieces)));
         }
         let summary = self.summary();
-        Poll::Ready(Ok(RelayStep::End(either!(&mut self.output, finish), Box::new(summary))))
+        Poll::Ready(Ok(RelayStep::End(delegate!(&mut self.output, finish), Box::new(summary))))
     }
 
     /// Returns the content of the answer so far.
     pub(super) fn summary(&self) -> AnswerSummary {
-        let summary = either!(&self.output, summary);
-        // The caller sees the cost of the image; the text around it was paid for as well.
+        let summary = delegate!(&self.output, summary);
+        // The caller sees only the tokens of the image. The record also has those of the text model.
         let ImageRelayInput::Response(response) = &self.input else { return summary };
         AnswerSummary { usage: response.usage(), host_model: response.host_model(), ..summary }
     }
@@ -183,37 +187,38 @@ impl ImageRelay {
     /// Returns the members other than the image that the upstream sent, for an answer that is complete.
     pub(super) fn take_members(&mut self) -> Map<String, Value> {
         match &mut self.output {
-            ImageRelayOutput::Json(rewrite) => rewrite.take_members(),
-            ImageRelayOutput::Events(events) => events.members(),
+            ImageRelayOutput::Json(writer) => writer.take_members(),
+            ImageRelayOutput::Events(writer) => writer.members(),
         }
     }
 
-    /// True if the bytes before an image are held in memory.
+    /// True if the bytes before the first image are held in memory.
     pub(super) const fn is_buffered_before_proof(&self) -> bool {
         !matches!(self.input, ImageRelayInput::Response(_))
     }
 
     pub(super) fn is_proven(&self) -> bool {
-        either!(&self.output, is_proven)
+        delegate!(&self.output, is_proven)
     }
 
-    /// Returns the properties of the first image, and true if more bytes could still show them.
+    /// Returns the properties of the first image, and true if more bytes may still state them.
     pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
-        either!(&self.output, first_image)
+        delegate!(&self.output, first_image)
     }
 
-    /// Returns the bytes that go out if the answer breaks off: an event, or none, so that the transfer itself breaks.
+    /// Returns the error event that ends a stream whose upstream broke off; `None` for a JSON answer, whose transfer
+    /// then breaks off too.
     pub(super) fn finish_with_error(&mut self, error: &str) -> Option<Bytes> {
         match &mut self.output {
             ImageRelayOutput::Json(_) => None,
-            ImageRelayOutput::Events(events) => Some(events.finish_with_error(error)),
+            ImageRelayOutput::Events(writer) => Some(writer.finish_with_error(error)),
         }
     }
 
-    /// Returns the bytes that keep the connection open, if the caller gets events and a comment may be sent here.
+    /// Returns a heartbeat, if the caller gets events and a comment may be sent at this point.
     pub(super) fn heartbeat(&self) -> Option<Bytes> {
-        let takes = matches!(&self.output, ImageRelayOutput::Events(events) if events.is_between_frames());
-        takes.then_some(Bytes::from_static(HEARTBEAT))
+        let may_send = matches!(&self.output, ImageRelayOutput::Events(writer) if writer.is_between_frames());
+        may_send.then_some(Bytes::from_static(HEARTBEAT))
     }
 
     /// True if the caller gets events.
@@ -223,55 +228,55 @@ impl ImageRelay {
 
     /// Reads one frame: returns its length, or `None` at the end of the body. Each later call returns the end again.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, RelayError>> {
-        if let Some(over) = self.body_end {
-            return Poll::Ready(over.map(|()| None));
+        if let Some(end) = self.body_end {
+            return Poll::Ready(end.map(|()| None));
         }
-        let read = ready!(self.poll_frame(cx));
-        match read {
+        let result = ready!(self.poll_frame(cx));
+        match result {
             Ok(Some(_)) => {}
             Ok(None) => self.body_end = Some(Ok(())),
-            Err(broken) => self.body_end = Some(Err(broken)),
+            Err(error) => self.body_end = Some(Err(error)),
         }
-        Poll::Ready(read)
+        Poll::Ready(result)
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, RelayError>> {
-        // A model draws before its first byte and between its events, but not within a plain answer.
+        // A model works before the first byte and between events, but not during a JSON answer.
         let activity = match &self.input {
-            ImageRelayInput::Events(sse) if sse.in_event() => UpstreamActivity::Sending,
+            ImageRelayInput::Events(reader) if reader.in_event() => UpstreamActivity::Sending,
             ImageRelayInput::Unknown | ImageRelayInput::Events(_) => UpstreamActivity::Working,
             ImageRelayInput::Json(_) => UpstreamActivity::Sending,
             ImageRelayInput::Response(response) => response.activity(),
         };
         let data = match ready!(self.upstream.poll(cx, activity)) {
             Ok(Some(data)) => data,
-            ended => {
+            end_or_error => {
                 self.finish_image();
-                return Poll::Ready(ended.map(|_| None));
+                return Poll::Ready(end_or_error.map(|_| None));
             }
         };
-        let read = self.push(&data);
-        let progressed = match &mut self.input {
-            ImageRelayInput::Events(sse) => sse.take_progress(),
-            ImageRelayInput::Response(drawn) => drawn.take_progress(),
+        let result = self.push(&data);
+        let has_progressed = match &mut self.input {
+            ImageRelayInput::Events(reader) => reader.take_progress(),
+            ImageRelayInput::Response(response) => response.take_progress(),
             ImageRelayInput::Unknown | ImageRelayInput::Json(_) => true,
         };
-        if progressed {
+        if has_progressed {
             self.upstream.note_progress();
         }
-        if read.is_err() {
+        if result.is_err() {
             self.finish_image();
         }
-        read?;
-        let failed = match (&self.input, &self.output) {
-            (ImageRelayInput::Response(drawn), _) => drawn.is_over() && !self.is_complete(),
-            (_, ImageRelayOutput::Events(events)) => events.has_failed(),
+        result?;
+        let has_failed = match (&self.input, &self.output) {
+            (ImageRelayInput::Response(response), _) => response.is_over() && !self.is_complete(),
+            (_, ImageRelayOutput::Events(writer)) => writer.has_failed(),
             (_, ImageRelayOutput::Json(_)) => false,
         };
-        Poll::Ready(if failed { Err(RelayError::UpstreamFailed) } else { Ok(Some(data.len())) })
+        Poll::Ready(if has_failed { Err(RelayError::UpstreamFailed) } else { Ok(Some(data.len())) })
     }
 
-    /// Ends the answer: a complete image counts, even if more was to follow it.
+    /// Reports a complete image of a response to the writer, even if the rest of the response is missing.
     fn finish_image(&mut self) {
         if let ImageRelayInput::Response(response) = &mut self.input {
             match &mut self.output {
@@ -285,27 +290,27 @@ impl ImageRelay {
     fn finish_body(&self) -> Result<(), RelayError> {
         match &self.input {
             ImageRelayInput::Unknown => Err(MalformedAnswer(JsonSyntaxError::Truncated.into()).into()),
-            ImageRelayInput::Json(lexer) => lexer.finish().map_err(|malformed| MalformedAnswer(malformed).into()),
+            ImageRelayInput::Json(lexer) => lexer.finish().map_err(|error| MalformedAnswer(error).into()),
             ImageRelayInput::Events(_) | ImageRelayInput::Response(_) => Err(RelayError::Incomplete),
         }
     }
 
     /// Returns the members of a complete answer without an image, which may state the reason.
     pub(super) fn without_image(&self) -> Option<AnswerWithoutImage> {
-        let is_whole = match &self.input {
+        let is_complete = match &self.input {
             ImageRelayInput::Response(response) => return response.without_image(),
             ImageRelayInput::Unknown => false,
             ImageRelayInput::Json(lexer) => lexer.finish().is_ok(),
-            // Events that end without a final image and without an error do not show if an image was made.
+            // If events end without a final image and without a reason, an image may have been made.
             ImageRelayInput::Events(_) => match &self.output {
-                ImageRelayOutput::Json(rewrite) => rewrite.has_reported_no_image(),
-                ImageRelayOutput::Events(events) => events.has_reported_no_image(),
+                ImageRelayOutput::Json(writer) => writer.has_reported_no_image(),
+                ImageRelayOutput::Events(writer) => writer.has_reported_no_image(),
             },
         };
-        is_whole.then(|| {
+        is_complete.then(|| {
             let (members, has_image_substitute) = match &self.output {
-                ImageRelayOutput::Json(rewrite) => (rewrite.members().clone(), rewrite.has_image_substitute()),
-                ImageRelayOutput::Events(events) => (events.members(), events.has_image_substitute()),
+                ImageRelayOutput::Json(writer) => (writer.members().clone(), writer.has_image_substitute()),
+                ImageRelayOutput::Events(writer) => (writer.members(), writer.has_image_substitute()),
             };
             let usage = answer_members::usage_from_answer(&members);
             AnswerWithoutImage { members, has_image_substitute, usage }
@@ -313,13 +318,14 @@ impl ImageRelay {
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        either!(&self.output, is_complete)
+        delegate!(&self.output, is_complete)
     }
 
     fn push(&mut self, data: &Bytes) -> Result<(), MalformedAnswer> {
         if let ImageRelayInput::Unknown = self.input {
             let Some(first) = data.iter().find(|byte| !byte.is_ascii_whitespace()) else { return Ok(()) };
             self.input = match first {
+                // The lexer refuses a list (`[`) and HTML (`<`), which are not answers.
                 b'{' | b'[' | b'<' => ImageRelayInput::Json(AnswerLexer::new()),
                 _ => ImageRelayInput::Events(SseAnswerReader::new()),
             };
@@ -327,11 +333,11 @@ impl ImageRelay {
         match (&mut self.input, &mut self.output) {
             (ImageRelayInput::Unknown, _) => Ok(()),
             (ImageRelayInput::Response(response), ImageRelayOutput::Json(output)) => response.push(data, output),
-            (ImageRelayInput::Response(drawn), ImageRelayOutput::Events(output)) => drawn.push(data, output),
+            (ImageRelayInput::Response(response), ImageRelayOutput::Events(output)) => response.push(data, output),
             (ImageRelayInput::Json(lexer), ImageRelayOutput::Json(output)) => lexer.push(data, output),
             (ImageRelayInput::Json(lexer), ImageRelayOutput::Events(output)) => lexer.push(data, output),
-            (ImageRelayInput::Events(sse), ImageRelayOutput::Json(output)) => sse.push(data, output),
-            (ImageRelayInput::Events(sse), ImageRelayOutput::Events(output)) => sse.push(data, output),
+            (ImageRelayInput::Events(reader), ImageRelayOutput::Json(output)) => reader.push(data, output),
+            (ImageRelayInput::Events(reader), ImageRelayOutput::Events(output)) => reader.push(data, output),
         }
         .map_err(MalformedAnswer)
     }

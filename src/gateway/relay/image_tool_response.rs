@@ -1,9 +1,9 @@
-//! Reads a response that was requested for one image: extracts the image, and evaluates the members around it.
+//! Reads a response that was requested for one image: extracts the image, and reads the members around it.
 //!
 //! The response comes as events or as one JSON object, and goes to the same [`AnswerSink`] as an answer of the image
-//! endpoints. As events it contains the image twice, in the event of its item and in the response at the end: the first
-//! one is used, the copy is skipped. The token counts come last, so the end of the image is reported only after them.
-//! An image that is complete counts even if the rest of the answer breaks off.
+//! endpoints. In events, the image comes twice: in the event of its item, and in the response at the end. The copy
+//! in the response is skipped. The token counts come last, so the end of the image is reported only after them.
+//! A complete image counts even if the rest of the answer breaks off.
 
 mod content;
 
@@ -23,11 +23,11 @@ use crate::stream::json::JsonReader;
 pub(super) struct ImageToolResponse {
     input: ImageToolInput,
     content: ImageToolContent,
-    /// True if anything but comments has come since the last call of `take_progress`.
+    /// True if data of an answer or event has arrived since the last call of `take_progress`.
     progressed: bool,
 }
 
-/// The incoming shape, known from its first byte.
+/// The form of the upstream's answer, which its first byte shows.
 #[derive(Debug)]
 enum ImageToolInput {
     Unknown,
@@ -61,12 +61,12 @@ impl ImageToolResponse {
         }
     }
 
-    /// Ends the answer. An image that is complete counts, even if the answer is not.
+    /// Ends the answer, and reports a complete image to the sink, even if the rest of the answer is missing.
     pub(super) fn finish_image(&mut self, sink: &mut impl AnswerSink) {
         self.content.finish_image(sink);
     }
 
-    /// True if the upstream has sent its final event or response, good or bad.
+    /// True if the upstream has sent its final event or its whole response, whether it succeeded or failed.
     pub(super) const fn is_over(&self) -> bool {
         self.content.is_over()
     }
@@ -80,7 +80,7 @@ impl ImageToolResponse {
         }
     }
 
-    /// True if anything but comments has come since the last call: a heartbeat is not progress.
+    /// True if data has arrived since the last call. A heartbeat is a comment and no progress.
     pub(super) fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.progressed)
     }

@@ -1,10 +1,9 @@
-//! Turns the upstream's answer into the JSON of the contract while it passes.
+//! Rewrites the upstream's answer as the JSON of the contract, piece by piece.
 //!
 //! The base64 of images is passed on unchanged. The members around it are small: they are collected and written anew
 //! after the images, with missing fields added and `auto` replaced by the real value. Images beyond the requested
 //! number are left out. Nothing is written before the first image has begun, so until then the answer can still become
-//! an error. If an upstream sends events although none were requested, the final image in them becomes the answer. This
-//! module implements the response table of the specification.
+//! an error. If an upstream sends events although none were requested, the final image in them becomes the answer.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -19,28 +18,28 @@ use crate::wire::escape_line_ends;
 /// The bytes with which an answer begins, before the first element of `data`.
 pub(super) const ANSWER_PREFIX: &[u8] = br#"{"data":["#;
 
-/// Turns the content that the lexer finds into the pieces of the answer.
+/// Writes the content that the lexer finds as the pieces of the answer.
 #[derive(Debug)]
 pub(super) struct JsonAnswerWriter {
     requested: RequestedAnswer,
-    /// Pieces that are ready to go out.
+    /// Pieces that can be sent to the caller.
     ready: Vec<Bytes>,
     /// JSON that is written before the next bytes of an image.
     pending_text: Vec<u8>,
     members: Map<String, Value>,
     item: ImageItem,
-    /// Set if the next item is an event: its name outside the data (the `event:` line), if it has one.
+    /// `Some` if the next item is an event: the value of its `event:` line, if there is one.
     next_event_name: Option<Option<String>>,
     /// True if an item had another value in place of `b64_json`, such as a URL: an image may have been made.
     has_image_substitute: bool,
     /// True if an event has stated that there is no image.
     has_reported_no_image: bool,
-    /// One element for each image that was passed on: its properties, if its first bytes stated them.
+    /// One element for each image that was passed on: the properties of the image, if its first bytes stated them.
     delivered_properties: Vec<Option<ImageProperties>>,
     is_complete: bool,
 }
 
-/// The content of an answer, for its record. Models, ids and qualities are as the upstream named them.
+/// The content of an answer, for its record. Models, ids and qualities are those that the upstream named.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnswerSummary {
     /// Each image that was passed on.
@@ -58,7 +57,7 @@ pub(crate) struct AnswerSummary {
 /// An image that was passed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeliveredImage {
-    /// Its format and size, if its first bytes stated them.
+    /// The format and size of the image, if its first bytes stated them.
     pub(crate) properties: Option<ImageProperties>,
     /// The quality that the upstream names.
     pub(crate) quality: Option<String>,
@@ -87,12 +86,12 @@ impl JsonAnswerWriter {
         !self.delivered_properties.is_empty() || self.item.has_begun
     }
 
-    /// True if all requested images were passed on, so that the rest of the upstream's answer is not needed.
+    /// True if all requested images came in events, so that the rest of the upstream's answer is not needed.
     pub(super) const fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Returns the properties of the first image, and true if more bytes could still show them.
+    /// Returns the properties of the first image, and true if more bytes may still state them.
     pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
         match self.delivered_properties.first() {
             Some(properties) => (*properties, false),
@@ -110,7 +109,7 @@ impl JsonAnswerWriter {
         self.has_reported_no_image
     }
 
-    /// Returns the pieces that can go out now.
+    /// Returns the pieces that can be sent now.
     pub(super) fn take_ready(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.ready)
     }
@@ -140,9 +139,9 @@ impl JsonAnswerWriter {
     /// Returns the content of the answer so far.
     pub(super) fn summary(&self) -> AnswerSummary {
         let quality = answer_members::quality(&self.members, "quality").map(str::to_owned);
-        let image = |properties| DeliveredImage { properties, quality: quality.clone() };
+        let to_image = |properties| DeliveredImage { properties, quality: quality.clone() };
         AnswerSummary {
-            delivered: self.delivered_properties.iter().copied().map(image).collect(),
+            delivered: self.delivered_properties.iter().copied().map(to_image).collect(),
             usage: answer_members::usage_from_answer(&self.members),
             image_model: answer_members::model_name(&self.members, "model").map(str::to_owned),
             host_model: None,
@@ -154,7 +153,7 @@ impl JsonAnswerWriter {
     /// True if the image of the current item is to be passed on: it is a final image, and within the requested number.
     fn is_relayed(&self) -> bool {
         !self.item.has_ended && self.delivered_properties.len() < self.requested.count
-            // No intermediate images were requested, so an event without a type is taken for the final image.
+            // No intermediate images were requested, so the image of an event without a type is the final image.
             && matches!(self.item.kind(), ImageItemKind::Completed | ImageItemKind::Unknown)
     }
 
@@ -162,8 +161,8 @@ impl JsonAnswerWriter {
         self.pending_text.extend_from_slice(text);
     }
 
-    /// Moves the members of an event, except `revised_prompt`, to the answer: in an answer they stand beside `data`,
-    /// and not in its elements.
+    /// Moves the members of an event, except `revised_prompt`, to the answer: in an answer they are beside `data`,
+    /// not in its elements.
     fn merge_event_members(&mut self) {
         let prompt = self.item.members.remove("revised_prompt");
         let members = std::mem::take(&mut self.item.members);
@@ -241,7 +240,7 @@ impl AnswerSink for JsonAnswerWriter {
             return;
         }
         let is_event = self.item.is_event();
-        // In a fan-out, one answer is made of several: undocumented members of an event then stay with its image.
+        // In a fan-out, one answer combines several: the undocumented members of an event then stay with its image.
         let own_members = (is_event && self.requested.is_single_element)
             .then(|| undocumented_members::from_answer(&self.item.members));
         if is_event {
@@ -253,7 +252,7 @@ impl AnswerSink for JsonAnswerWriter {
         write_members(&mut self.pending_text, &members);
         self.pending_text.push(b'}');
         self.delivered_properties.push(item.properties);
-        // An answer that is no event may have members after its last image that are needed, such as `usage`.
+        // A JSON answer may have needed members after its last image, such as `usage`.
         self.is_complete = is_event && self.delivered_properties.len() == self.requested.count;
     }
 }

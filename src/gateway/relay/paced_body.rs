@@ -1,4 +1,5 @@
-//! An answer that is read from disk: its reader must keep the minimum rate, and a stop of the process ends it.
+//! The body of an answer that is read from disk: it breaks off if its reader is slower than the minimum rate, and when
+//! the process stops.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 use super::caller_pace::CallerPace;
 use super::image_relay::RelayError;
 
-/// The time after the cutoff (our choice) for the end of an answer that is still being written: an event about the stop.
+/// The time after the cutoff in which an answer may still send its last event, which reports the stop (our choice).
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// The reason why a paced answer broke off.
 type PacedBodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A body whose reader must keep the rate that all callers must keep.
+/// A body that breaks off if its reader is slower than the minimum rate of callers ([`CallerPace`]).
 pub(crate) struct PacedBody<B> {
     /// `None` after the body was broken off.
     body: Option<B>,
@@ -40,10 +41,10 @@ impl<B> PacedBody<B> {
         Self { body: Some(body), pace: CallerPace::default(), cutoff }
     }
 
-    fn abort<T>(&mut self, broken: RelayError) -> Poll<Option<Result<T, PacedBodyError>>> {
+    fn abort<T>(&mut self, error: RelayError) -> Poll<Option<Result<T, PacedBodyError>>> {
         // The dropped body releases the job that waits for this reader.
         self.body = None;
-        Poll::Ready(Some(Err(broken.into())))
+        Poll::Ready(Some(Err(error.into())))
     }
 }
 
@@ -59,8 +60,8 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, PacedBodyError>>> {
         let this = &mut *self;
-        let (_, enough) = this.pace.record_return(Instant::now());
-        if !enough {
+        let (_, is_fast_enough) = this.pace.record_return(Instant::now());
+        if !is_fast_enough {
             tracing::warn!("a caller reads its answer too slowly and is disconnected");
             return this.abort(RelayError::CallerTooSlow);
         }
@@ -93,9 +94,9 @@ mod tests {
 
     use super::*;
 
-    const PIECE: usize = 64 * 1024;
+    const PIECE_BYTES: usize = 64 * 1024;
 
-    /// A body that is sent piece by piece.
+    /// A body whose pieces come from a channel.
     struct ChannelBody(mpsc::Receiver<Bytes>);
 
     impl Body for ChannelBody {
@@ -110,65 +111,67 @@ mod tests {
         }
     }
 
-    /// Returns a body of `pieces` pieces and of those that are sent later. It has no end as long as there is a sender.
+    /// Returns a body that begins with `pieces` pieces, and the sender of its later pieces. The body ends when the
+    /// sender is dropped.
     fn body(pieces: usize) -> (mpsc::Sender<Bytes>, ChannelBody) {
         let (sender, receiver) = mpsc::channel(128);
-        (0..pieces).for_each(|_| sender.try_send(Bytes::from(vec![0; PIECE])).unwrap());
+        (0..pieces).for_each(|_| sender.try_send(Bytes::from(vec![0; PIECE_BYTES])).unwrap());
         (sender, ChannelBody(receiver))
     }
 
-    /// Reads with this pause after each frame. Returns the number of frames, and the reason for the end.
-    async fn take(
+    /// Reads with a pause of `pause` seconds after each frame. Returns the number of frames, and the error that ended
+    /// the body.
+    async fn read_with_pauses(
         body: &mut (impl Body<Data = Bytes, Error = PacedBodyError> + Unpin),
         pause: u64,
     ) -> (usize, Option<RelayError>) {
-        let mut taken = 0;
+        let mut frames = 0;
         while let Some(frame) = body.frame().await {
-            if let Err(broken) = frame {
-                return (taken, broken.downcast_ref().copied());
+            if let Err(error) = frame {
+                return (frames, error.downcast_ref().copied());
             }
-            taken += 1;
+            frames += 1;
             sleep(Duration::from_secs(pause)).await;
         }
-        (taken, None)
+        (frames, None)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_keeps_the_least_rate_gets_all_of_it_and_who_does_not_is_cut_off() {
+    async fn only_a_reader_above_the_minimum_rate_gets_the_whole_body() {
         for (pause, expected) in [(8, (100, None)), (9, (4, Some(RelayError::CallerTooSlow)))] {
             let (sender, body) = body(100);
             drop(sender);
             let mut body = PacedBody::new(body, &CancellationToken::new());
-            assert_eq!(take(&mut body, pause).await, expected, "{pause} seconds");
+            assert_eq!(read_with_pauses(&mut body, pause).await, expected, "{pause} seconds");
             assert!(body.frame().await.is_none());
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_for_the_next_piece_is_not_held_against_the_reader() {
+    async fn waiting_for_the_next_piece_does_not_count_against_the_reader() {
         let (sender, body) = body(1);
-        let later = async {
+        let send_later = async {
             sleep(Duration::from_secs(300)).await;
-            sender.try_send(Bytes::from_static(b"the rest")).unwrap();
+            sender.try_send(Bytes::from_static(b"the last piece")).unwrap();
             drop(sender);
         };
         let mut body = PacedBody::new(body, &CancellationToken::new());
-        assert_eq!(tokio::join!(take(&mut body, 0), later).0, (2, None));
+        assert_eq!(tokio::join!(read_with_pauses(&mut body, 0), send_later).0, (2, None));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stop_ends_it_after_its_last_words() {
+    async fn a_stop_ends_the_body_after_its_last_event() {
         let (sender, body) = body(1);
         let cutoff = CancellationToken::new();
         let mut body = PacedBody::new(body, &cutoff);
         let stop = async {
             sleep(Duration::from_secs(5)).await;
             cutoff.cancel();
-            sender.try_send(Bytes::from_static(b"an event that says so")).unwrap();
+            sender.try_send(Bytes::from_static(b"an event that reports the stop")).unwrap();
         };
-        let begun = Instant::now();
-        assert_eq!(tokio::join!(take(&mut body, 0), stop).0, (2, Some(RelayError::Cutoff)));
-        assert_eq!(begun.elapsed().as_secs(), 6);
+        let start = Instant::now();
+        assert_eq!(tokio::join!(read_with_pauses(&mut body, 0), stop).0, (2, Some(RelayError::Cutoff)));
+        assert_eq!(start.elapsed().as_secs(), 6);
         assert!(body.frame().await.is_none());
         drop(sender);
     }

@@ -1,4 +1,5 @@
-//! Waits for proof: a 200 goes out only after the first bytes of an image have been seen.
+//! Reads an upstream's answer until it is proven: until the first bytes of an image, or the first output of a response,
+//! have arrived. A plain answer gets a 200 only after that.
 
 use super::answer_members::RequestedAnswer;
 use super::answer_relay::AnswerRelay;
@@ -8,23 +9,23 @@ use crate::gateway::upstream::ReplyBody;
 use crate::image::ImageProperties;
 use crate::tables::HOLD_BEFORE_PROOF_BYTES;
 
-/// The most bytes of an image that are held to find its properties: they count against the budget of all answers.
+/// The most bytes of an image that are held in memory to find its properties (our choice).
 const PROPERTIES_HOLD_BYTES: usize = 32 * 1024;
 
-/// The reason why there is no image in the answer.
+/// The reason why an answer is not proven.
 #[derive(Debug)]
 pub(crate) enum ProofError {
     /// A complete answer without an image.
     NoImage(AnswerWithoutImage),
-    /// The answer is not the promised one, or too much of it came before any image.
+    /// The answer has a syntax error or is incomplete, or too many bytes came before any image.
     Malformed,
     /// The connection broke.
     Broken,
-    /// Nothing came in time.
+    /// The upstream did not send in time.
     Timeout,
 }
 
-/// An answer with an image in it, which a [`super::RelayBody`] can deliver.
+/// A proven answer, which a [`super::RelayBody`] can deliver.
 #[derive(Debug)]
 pub(crate) struct ProvenAnswer {
     pub(super) relay: AnswerRelay,
@@ -33,13 +34,13 @@ pub(crate) struct ProvenAnswer {
 // === impl ProvenAnswer ===
 
 impl ProvenAnswer {
-    /// Returns the properties of the first image, if its head stated them.
+    /// Returns the properties of the first image, if its first bytes stated them.
     pub(crate) fn first_image(&self) -> Option<ImageProperties> {
         self.relay.first_image().0
     }
 }
 
-/// An answer in which an image is sought.
+/// An answer that is not proven yet.
 #[derive(Debug)]
 pub(crate) struct UnprovenAnswer {
     relay: AnswerRelay,
@@ -48,32 +49,34 @@ pub(crate) struct UnprovenAnswer {
 // === impl UnprovenAnswer ===
 
 impl UnprovenAnswer {
-    /// Searches an answer of images.
-    pub(crate) fn for_images(body: ReplyBody, requested: RequestedAnswer, limits: AnswerTimeouts) -> Self {
-        Self { relay: AnswerRelay::Images(Box::new(ImageRelay::new(body, requested, limits))) }
+    /// Makes an unproven answer of images.
+    pub(crate) fn for_images(body: ReplyBody, requested: RequestedAnswer, timeouts: AnswerTimeouts) -> Self {
+        Self { relay: AnswerRelay::Images(Box::new(ImageRelay::new(body, requested, timeouts))) }
     }
 
-    /// Searches a response that was requested for one image, and becomes an answer of the image endpoints.
-    pub(crate) fn for_image_tool(body: ReplyBody, requested: RequestedAnswer, limits: AnswerTimeouts) -> Self {
-        Self { relay: AnswerRelay::Images(Box::new(ImageRelay::for_response(body, requested, limits))) }
+    /// Makes an unproven answer of a response that was requested for one image and becomes an answer of the image
+    /// endpoints.
+    pub(crate) fn for_image_tool(body: ReplyBody, requested: RequestedAnswer, timeouts: AnswerTimeouts) -> Self {
+        Self { relay: AnswerRelay::Images(Box::new(ImageRelay::for_response(body, requested, timeouts))) }
     }
 
-    /// Searches a response, which can still fail with a status of its own until it has really begun.
-    pub(crate) fn for_response(body: ReplyBody, requested: RequestedResponse, limits: AnswerTimeouts) -> Self {
-        Self { relay: AnswerRelay::Response(Box::new(ResponsePassthrough::new(body, requested, limits))) }
+    /// Makes an unproven answer of a response that is passed on. Until it is proven, it can still become an error.
+    pub(crate) fn for_response(body: ReplyBody, requested: RequestedResponse, timeouts: AnswerTimeouts) -> Self {
+        Self { relay: AnswerRelay::Response(Box::new(ResponsePassthrough::new(body, requested, timeouts))) }
     }
 
-    /// Reads until an image has begun, and a little further for its properties. May be dropped and called again.
+    /// Reads until the answer is proven, and a little further for the properties of its image. The future may be
+    /// dropped and the method called again.
     pub(crate) async fn read_until_proven(&mut self) -> Result<(), ProofError> {
         read_until_proven(&mut self.relay).await
     }
 
-    /// True if an image has begun.
+    /// True if the answer is proven.
     pub(crate) fn has_begun(&self) -> bool {
         self.relay.is_proven()
     }
 
-    /// Returns the answer, once [`Self::read_until_proven`] has found an image in it.
+    /// Returns the proven answer; to be called after [`Self::read_until_proven`] has succeeded.
     pub(crate) fn into_proven(self) -> ProvenAnswer {
         ProvenAnswer { relay: self.relay }
     }
@@ -88,15 +91,15 @@ async fn read_until_proven(relay: &mut AnswerRelay) -> Result<(), ProofError> {
         if bytes_before_proof > HOLD_BEFORE_PROOF_BYTES && relay.is_buffered_before_proof() {
             return Err(ProofError::Malformed);
         }
-        let proven = relay.is_proven();
+        let is_proven = relay.is_proven();
         match std::future::poll_fn(|cx| relay.poll_read(cx)).await {
-            Ok(Some(length)) if proven => bytes_since_proof += length,
+            Ok(Some(length)) if is_proven => bytes_since_proof += length,
             Ok(Some(length)) => bytes_before_proof += length as u64,
-            // If an answer breaks off after its image has begun, the body ends it.
-            Ok(None) | Err(_) if proven => return Ok(()),
-            // A small response is proven by its end.
+            // If an answer breaks off after it was proven, the body reports the error to the caller.
+            Ok(None) | Err(_) if is_proven => return Ok(()),
+            // A small response may be proven only by its end.
             Ok(None) if relay.is_proven() => return Ok(()),
-            // Bytes after the final image, in the same piece, cannot take it back.
+            // A complete answer stays valid, even if the bytes after the final image are malformed.
             Err(_) if relay.is_complete() => return Ok(()),
             Ok(None) | Err(RelayError::UpstreamFailed) => {
                 return Err(relay.without_image().map_or(ProofError::Malformed, ProofError::NoImage));
@@ -116,32 +119,32 @@ async fn read_until_proven(relay: &mut AnswerRelay) -> Result<(), ProofError> {
 pub(super) mod testing {
     use super::*;
 
-    async fn read_proven(mut proof: UnprovenAnswer) -> Result<ProvenAnswer, ProofError> {
-        proof.read_until_proven().await?;
-        Ok(proof.into_proven())
+    async fn read_proven(mut answer: UnprovenAnswer) -> Result<ProvenAnswer, ProofError> {
+        answer.read_until_proven().await?;
+        Ok(answer.into_proven())
     }
 
     pub(crate) async fn prove(
         body: ReplyBody,
-        asked: RequestedAnswer,
-        limits: AnswerTimeouts,
+        requested: RequestedAnswer,
+        timeouts: AnswerTimeouts,
     ) -> Result<ProvenAnswer, ProofError> {
-        read_proven(UnprovenAnswer::for_images(body, asked, limits)).await
+        read_proven(UnprovenAnswer::for_images(body, requested, timeouts)).await
     }
 
     pub(crate) async fn prove_image_tool(
         body: ReplyBody,
-        asked: RequestedAnswer,
-        limits: AnswerTimeouts,
+        requested: RequestedAnswer,
+        timeouts: AnswerTimeouts,
     ) -> Result<ProvenAnswer, ProofError> {
-        read_proven(UnprovenAnswer::for_image_tool(body, asked, limits)).await
+        read_proven(UnprovenAnswer::for_image_tool(body, requested, timeouts)).await
     }
 
     pub(crate) async fn prove_response(
         body: ReplyBody,
-        told: RequestedResponse,
-        limits: AnswerTimeouts,
+        requested: RequestedResponse,
+        timeouts: AnswerTimeouts,
     ) -> Result<ProvenAnswer, ProofError> {
-        read_proven(UnprovenAnswer::for_response(body, told, limits)).await
+        read_proven(UnprovenAnswer::for_response(body, requested, timeouts)).await
     }
 }

@@ -1,9 +1,9 @@
-//! Relays a response byte for byte as the upstream sends it, while an observer reads the small values.
+//! Relays a response byte for byte as the upstream sends it, and lets an observer read the values for the record.
 //!
-//! An event goes out when it is complete, unless it is so large that it must hold an image; then its bytes go out as
-//! they come. So a break cuts no small event, and a large one can be completed. A failure that the upstream states is
-//! judged and not passed on: the caller gets the pair of events that every client understands. This module carries the
-//! failure sequence and the heartbeats of the contract for this endpoint.
+//! An event is passed on when it is complete. Only the bytes of a large event, which has an image, are passed on as
+//! they come. If the upstream breaks off, the caller has therefore no incomplete small event, and an incomplete large
+//! event can be completed. A failure that the upstream states is not passed on: the caller gets two events, `error` and
+//! `response.failed`, because some clients read only one of them.
 
 mod response_observer;
 
@@ -27,37 +27,37 @@ use crate::image::ImageProperties;
 use crate::stream::json::{JsonReader, JsonSyntaxError};
 use crate::tables::{HOLD_BEFORE_PROOF_BYTES, IMAGE_CALL_HEARTBEAT_SECONDS};
 
-/// The size above which an event holds an image.
+/// The number of bytes up to which an event is held until it is complete (our choice). A larger event has an image.
 const EVENT_HOLD: usize = 64 * 1024;
-/// The beginnings of failures that state their kind before their data.
+/// The `event:` lines of failures, for an event whose data does not state the type at its beginning.
 const FAILURE_PREFIXES: [&[u8]; 2] = [b"event: response.failed", b"event: error"];
-/// The most bytes of white space after a plain response that are passed on.
+/// The most bytes of white space after a plain response that are passed on (our choice).
 const TAIL_MAX: usize = 1024;
-/// The most images of the largest kind in a response, each of them sent twice (our choice).
+/// The size limit of a response, in images of the largest size (our choice). In events, each image comes twice.
 const IMAGES_MAX: u64 = 32;
-/// The longest time in which an agent may get only comments, from any sender.
+/// The longest time in which the caller may get only comments, from the upstream or from the gateway.
 const PROGRESS_EVENT_INTERVAL: Duration = Duration::from_secs(IMAGE_CALL_HEARTBEAT_SECONDS);
 
-/// A response between the upstream and the caller.
+/// A response on its way from the upstream to the caller.
 #[derive(Debug)]
 pub(super) struct ResponsePassthrough {
     pub(super) upstream: UpstreamBodyReader,
     input: PassthroughInput,
     observer: ResponseObserver,
-    /// The pieces that can go out.
+    /// The pieces that can be sent to the caller.
     ready: Vec<Bytes>,
     /// The number of bytes that have been held back before proof.
     held: u64,
     proven: bool,
-    /// The last bytes, which wait for the record.
+    /// The last bytes, which are sent after the record is closed.
     tail: BytesMut,
     complete: bool,
-    /// The time at which anything but comments last went out.
+    /// The time at which something other than a comment was last sent.
     last_sent_at: Instant,
     body_end: Option<Result<(), RelayError>>,
 }
 
-/// The incoming shape, known from its first byte.
+/// The form of the upstream's answer, which its first byte shows.
 #[derive(Debug)]
 enum PassthroughInput {
     Unknown,
@@ -70,11 +70,11 @@ enum PassthroughInput {
 struct PassthroughEvent {
     frames: SseFrameScanner,
     data: EventData,
-    /// Its bytes so far, while it may still be small.
+    /// The bytes of the event, while it is held until it is complete.
     text: BytesMut,
-    /// True if its bytes go out as they come.
+    /// True if the bytes of the event are passed on as they come.
     is_relayed_live: bool,
-    /// True if its bytes are dropped, because it is a failure.
+    /// True if the bytes of the event are dropped, because it is a failure.
     is_suppressed: bool,
     progressed: bool,
 }
@@ -82,9 +82,9 @@ struct PassthroughEvent {
 // === impl ResponsePassthrough ===
 
 impl ResponsePassthrough {
-    pub(super) fn new(body: ReplyBody, requested: RequestedResponse, limits: AnswerTimeouts) -> Self {
+    pub(super) fn new(body: ReplyBody, requested: RequestedResponse, timeouts: AnswerTimeouts) -> Self {
         Self {
-            upstream: UpstreamBodyReader::new(body, limits, IMAGES_MAX * IMAGE_MAX),
+            upstream: UpstreamBodyReader::new(body, timeouts, IMAGES_MAX * IMAGE_MAX),
             input: PassthroughInput::Unknown,
             observer: ResponseObserver::new(requested),
             ready: Vec::new(),
@@ -103,7 +103,7 @@ impl ResponsePassthrough {
             match ready!(self.poll_read(cx)) {
                 Ok(Some(_)) => {}
                 Ok(None) => self.complete = true,
-                Err(broken) => return Poll::Ready(Err(broken)),
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
         if self.ready.is_empty() && self.complete {
@@ -114,25 +114,25 @@ impl ResponsePassthrough {
     }
 
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, RelayError>> {
-        if let Some(over) = self.body_end {
-            return Poll::Ready(over.map(|()| None));
+        if let Some(end) = self.body_end {
+            return Poll::Ready(end.map(|()| None));
         }
         let activity = match &self.input {
             PassthroughInput::Json(_) => UpstreamActivity::Sending,
             PassthroughInput::Events(current) if current.is_relayed_live => UpstreamActivity::Sending,
             PassthroughInput::Unknown | PassthroughInput::Events(_) => UpstreamActivity::Working,
         };
-        let read = match ready!(self.upstream.poll(cx, activity)) {
+        let result = match ready!(self.upstream.poll(cx, activity)) {
             Ok(Some(data)) => self.push(&data).map(|()| Some(data.len())),
             Ok(None) => self.finish_body().map(|()| None),
-            Err(broken) => Err(broken),
+            Err(error) => Err(error),
         };
-        match read {
+        match result {
             Ok(Some(_)) => {}
             Ok(None) => self.body_end = Some(Ok(())),
-            Err(broken) => self.body_end = Some(Err(broken)),
+            Err(error) => self.body_end = Some(Err(error)),
         }
-        Poll::Ready(read)
+        Poll::Ready(result)
     }
 
     /// True if everything that was requested is there.
@@ -144,12 +144,12 @@ impl ResponsePassthrough {
         self.observer.summary()
     }
 
-    /// True if the answer has really begun: an image in it, work on it, or its end.
+    /// True if the answer is proven: an image or other output has begun, or the response is complete.
     pub(super) const fn is_proven(&self) -> bool {
         self.proven
     }
 
-    /// Returns the properties of the first image, and true if more bytes could show them: never in a stream.
+    /// Returns the properties of the first image, and true if more bytes may still state them; nothing for a stream.
     pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
         if self.is_streaming() { (None, false) } else { self.observer.first_image() }
     }
@@ -158,16 +158,17 @@ impl ResponsePassthrough {
         self.observer.is_streaming()
     }
 
-    /// Returns a comment; while an image is made also the event that agents take for a sign of life.
+    /// Returns a heartbeat: a comment, or a progress event if one is due.
     pub(super) fn heartbeat(&mut self) -> Option<Bytes> {
-        let between = matches!(&self.input, PassthroughInput::Events(current) if !current.is_relayed_live);
-        if !self.is_streaming() || !(between || matches!(self.input, PassthroughInput::Unknown)) {
+        let is_between_frames = matches!(&self.input, PassthroughInput::Events(current) if !current.is_relayed_live);
+        if !self.is_streaming() || !(is_between_frames || matches!(self.input, PassthroughInput::Unknown)) {
             return None;
         }
         Some(self.progress_event().unwrap_or(Bytes::from_static(HEARTBEAT)))
     }
 
-    /// Returns the event that repeats that an image is being made, if only comments have gone out for long.
+    /// Returns the event that reports an image in progress, if only comments were sent for a long time: agents
+    /// do not count comments as progress.
     fn progress_event(&mut self) -> Option<Bytes> {
         if self.last_sent_at.elapsed() < PROGRESS_EVENT_INTERVAL {
             return None;
@@ -177,8 +178,8 @@ impl ResponsePassthrough {
         Some(Bytes::from(event))
     }
 
-    /// Returns the bytes that go out if the answer breaks off: the end that makes a begun event an error, and the pair
-    /// of events that every client understands; nothing for a plain response, so that the transfer itself breaks.
+    /// Returns the bytes that end the stream if the answer breaks off: the rest of an event that has begun, which
+    /// becomes an error, and the two events of a failure. `None` for a plain response, whose transfer breaks off too.
     pub(super) fn finish_with_error(&mut self, error: &str) -> Option<Bytes> {
         if !self.is_streaming() {
             return None;
@@ -187,7 +188,7 @@ impl ResponsePassthrough {
         if let PassthroughInput::Events(current) = &self.input
             && current.is_relayed_live
         {
-            // Of two types in one object the last one counts, and of two names of one event too.
+            // Of two members `type` in one object, and of two `event:` lines of one event, clients use the last.
             let error = self.observer.error_event(error);
             let closing = current.data.closing_text().map(|closing| format!("{closing},{}\nevent: error", &error[1..]));
             text.push_str(&closing.unwrap_or_default());
@@ -198,7 +199,7 @@ impl ResponsePassthrough {
         Some(Bytes::from(text))
     }
 
-    /// Returns the content of an answer that failed before anything began.
+    /// Returns the content of an answer that failed before it was proven.
     pub(super) fn without_image(&self) -> Option<AnswerWithoutImage> {
         let (has_image_substitute, usage) = (self.observer.has_image(), self.observer.usage());
         self.observer.failure().map(|members| AnswerWithoutImage { members, has_image_substitute, usage })
@@ -216,7 +217,6 @@ impl ResponsePassthrough {
                     self.observer.expect_events();
                     PassthroughInput::Events(Box::new(PassthroughEvent::new()))
                 }
-                // Events that were not requested.
                 byte @ (b'e' | b'd' | b':') => {
                     tracing::warn!("the upstream answered with events although one response was requested");
                     return Err(malformed(JsonSyntaxError::Unexpected(*byte)));
@@ -231,58 +231,57 @@ impl ResponsePassthrough {
         }
     }
 
-    /// Reads a plain response: it goes out as it comes, except for its last bytes.
+    /// Reads a plain response, which is passed on as it comes, except for its last bytes.
     fn push_answer(&mut self, data: &Bytes) -> Result<(), RelayError> {
         let PassthroughInput::Json(reader) = &mut self.input else { return Ok(()) };
         self.upstream.note_progress();
         let read = reader.push(data, &mut self.observer).map_err(MalformedAnswer)?;
         // The closing brace is the first of the last bytes.
-        let out = if reader.is_done() { read.saturating_sub(1) } else { read };
+        let ready = if reader.is_done() { read.saturating_sub(1) } else { read };
         if data[read..].iter().any(|byte| !byte.is_ascii_whitespace()) {
             return Err(malformed(JsonSyntaxError::Surplus));
         }
-        let last = &data[out..];
+        let last = &data[ready..];
         self.tail.extend_from_slice(&last[..last.len().min(TAIL_MAX.saturating_sub(self.tail.len()))]);
-        // If events were requested, nothing of this goes out.
-        let wanted = !self.is_streaming();
-        if out > 0 && wanted {
-            self.queue_slice(data.slice(..out));
+        // If events were requested, nothing of a plain response is passed on.
+        let is_wanted = !self.is_streaming();
+        if ready > 0 && is_wanted {
+            self.queue_slice(data.slice(..ready));
         }
-        self.proven |= wanted && (self.observer.has_image() || self.held > HOLD_BEFORE_PROOF_BYTES);
+        self.proven |= is_wanted && (self.observer.has_image() || self.held > HOLD_BEFORE_PROOF_BYTES);
         Ok(())
     }
 
     fn push_events(&mut self, data: &Bytes) -> Result<(), RelayError> {
-        let mut at = 0;
-        // The start of the bytes of this piece that have not gone out, for an event that is passed on as it comes.
-        let mut from = 0;
-        while at < data.len() && !self.complete && self.body_end.is_none() {
+        let mut offset = 0;
+        // The offset of the bytes of this piece that are not queued yet, for an event that is passed on as it comes.
+        let mut unsent = 0;
+        while offset < data.len() && !self.complete && self.body_end.is_none() {
             let PassthroughInput::Events(current) = &mut self.input else { return Ok(()) };
-            let (length, span) = current.frames.next(&data[at..]);
-            let end = at + length;
+            let (length, span) = current.frames.next(&data[offset..]);
+            let end = offset + length;
             if span == SseFrameSpan::Data {
                 current.progressed = true;
-                current.data.push(&data[at..end], &mut self.observer).map_err(MalformedAnswer)?;
+                current.data.push(&data[offset..end], &mut self.observer).map_err(MalformedAnswer)?;
             }
             if !current.is_relayed_live && !current.is_suppressed {
-                current.text.extend_from_slice(&data[at..end]);
-                from = end;
+                current.text.extend_from_slice(&data[offset..end]);
+                unsent = end;
             }
             if current.is_suppressed {
-                from = end;
+                unsent = end;
             }
             match span {
                 SseFrameSpan::End { event } => {
-                    let rest = data.slice(from..end);
-                    self.end_frame(event, rest)?;
-                    from = end;
+                    self.end_frame(event, data.slice(unsent..end))?;
+                    unsent = end;
                 }
                 _ => self.relay_large_event(),
             }
-            at = end;
+            offset = end;
         }
-        if from < at {
-            self.queue_slice(data.slice(from..at));
+        if unsent < offset {
+            self.queue_slice(data.slice(unsent..offset));
         }
         if let PassthroughInput::Events(current) = &mut self.input {
             if current.is_relayed_live {
@@ -303,7 +302,7 @@ impl ResponsePassthrough {
         }
         let text = current.text.split().freeze();
         current.is_suppressed = match self.observer.event_kind() {
-            ResponseEventKind::Unknown => FAILURE_PREFIXES.iter().any(|name| text.starts_with(name)),
+            ResponseEventKind::Unknown => FAILURE_PREFIXES.iter().any(|prefix| text.starts_with(prefix)),
             kind => kind == ResponseEventKind::Failure,
         };
         if !current.is_suppressed {
@@ -313,18 +312,18 @@ impl ResponsePassthrough {
         }
     }
 
-    /// Ends a frame. `rest` holds the bytes of a flowing event that have not gone out.
-    fn end_frame(&mut self, event: bool, rest: Bytes) -> Result<(), RelayError> {
+    /// Ends a frame. `unsent` has the last bytes of an event that is passed on as it comes.
+    fn end_frame(&mut self, event: bool, unsent: Bytes) -> Result<(), RelayError> {
         let PassthroughInput::Events(current) = &mut self.input else { return Ok(()) };
         let is_object = current.data.finish().map_err(malformed)?;
         let kind = if is_object { self.observer.end_event() } else { ResponseEventKind::Preface };
-        let text = if current.is_relayed_live { rest } else { current.text.split().freeze() };
+        let text = if current.is_relayed_live { unsent } else { current.text.split().freeze() };
         if event || current.is_relayed_live {
             self.last_sent_at = Instant::now();
         }
         (current.is_relayed_live, current.is_suppressed) = (false, false);
         match kind {
-            // Agents would not see the failure as a status, so the stream begins in order to state it.
+            // Agents recognize this failure only in a stream, so the stream begins and states it.
             ResponseEventKind::Failure if self.observer.is_agent_recoverable() => {
                 self.proven = true;
                 self.body_end = Some(Err(RelayError::UpstreamFailed));
@@ -348,7 +347,7 @@ impl ResponsePassthrough {
         Ok(())
     }
 
-    /// Queues bytes that the relay owns, to go out now or when the answer has begun.
+    /// Queues bytes that the relay owns. They are sent now, or after the proof.
     fn queue(&mut self, bytes: Bytes) {
         if !self.proven {
             self.held += bytes.len() as u64;
@@ -377,9 +376,9 @@ impl ResponsePassthrough {
             }
             PassthroughInput::Json(reader) if !reader.is_done() => Err(malformed(JsonSyntaxError::Truncated)),
             PassthroughInput::Json(_) => {
-                let failed = self.observer.end_response();
-                // An answer that has begun is passed on to its end, and states itself that it failed.
-                if failed && !self.proven {
+                let has_failed = self.observer.end_response();
+                // A proven answer is passed on to its end; its own members state the failure.
+                if has_failed && !self.proven {
                     return Err(RelayError::UpstreamFailed);
                 }
                 if self.is_streaming() {

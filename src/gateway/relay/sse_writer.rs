@@ -1,9 +1,8 @@
-//! Turns the upstream's answer into the events of the contract while it passes.
+//! Rewrites the upstream's answer as the events of the contract, piece by piece.
 //!
-//! Each event has exactly two field lines, one line of JSON, and no end mark. At most the requested number of partial
-//! images go out, numbered from 0, and exactly one final image. Other events are not passed on: official SDKs take any
-//! event for an image. A plain JSON answer of an upstream is read too: its image becomes the final event.
-//! It carries the event table of the specification.
+//! Each event has an `event:` line and a `data:` line with JSON. No `[DONE]` ends the stream. At most the requested
+//! number of partial images is sent, numbered from 0, and exactly one final image. Other events are not passed on,
+//! because the official SDKs parse every event as an image. The image of a JSON answer becomes the final event.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -15,20 +14,20 @@ use super::lexer::AnswerSink;
 use super::undocumented_members;
 use crate::image::ImageProperties;
 
-/// A comment that keeps connections and proxies open; no client takes it for an event.
+/// A comment that keeps the connection open, also through proxies. Clients ignore comments.
 pub(crate) const HEARTBEAT: &[u8] = b": keep-alive\n\n";
 
-/// Turns the content that the lexer finds into events.
+/// Writes the content that the lexer finds as events.
 #[derive(Debug)]
 pub(super) struct SseAnswerWriter {
     requested: RequestedAnswer,
     ready: Vec<Bytes>,
     pending_text: Vec<u8>,
-    /// Members of a plain answer, which come before and after its image.
+    /// Members of a JSON answer, which come before and after its image.
     members: Map<String, Value>,
     item: ImageItem,
     next_event: Option<Option<String>>,
-    /// True if the name of the current frame has gone out before its data.
+    /// True if the `event:` line of the current frame was written before its data.
     is_named_first: bool,
     has_image_substitute: bool,
     partials_sent: u32,
@@ -86,7 +85,7 @@ impl SseAnswerWriter {
         self.error.is_some() || self.final_without_image.is_some()
     }
 
-    /// Returns the properties of the first image, and true if more bytes could still show them.
+    /// Returns the properties of the first image, and true if more bytes may still state them.
     pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
         (
             self.first_properties.or(self.item.properties),
@@ -99,7 +98,7 @@ impl SseAnswerWriter {
         self.has_image_substitute
     }
 
-    /// Returns the pieces that can go out now.
+    /// Returns the pieces that can be sent now.
     pub(super) fn take_ready(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.ready)
     }
@@ -114,7 +113,7 @@ impl SseAnswerWriter {
         let mut tail = std::mem::take(&mut self.pending_text);
         let name = self.event_name();
         let mut item = std::mem::take(&mut self.item);
-        // The members of a plain answer, except for its images, belong to its only event.
+        // The members of a JSON answer, except for its images, belong to its only event.
         item.members.extend(std::mem::take(&mut self.members));
         self.write_frame_end(&mut tail, item, &name, None);
         Bytes::from(tail)
@@ -128,25 +127,25 @@ impl SseAnswerWriter {
         };
         let quality = answer_members::quality(&self.item.members, "quality")
             .or_else(|| answer_members::quality(&self.members, "quality"));
-        let image = |properties| DeliveredImage { properties, quality: quality.map(str::to_owned) };
+        let to_image = |properties| DeliveredImage { properties, quality: quality.map(str::to_owned) };
         AnswerSummary {
-            delivered: self.final_properties.map(image).into_iter().collect(),
+            delivered: self.final_properties.map(to_image).into_iter().collect(),
             usage: self.usage.or_else(|| answer_members::usage_from_answer(&self.members)),
             image_model: name("model").map(str::to_owned),
             ..AnswerSummary::default()
         }
     }
 
-    /// Returns the bytes that go out if the answer breaks off: the frame that has begun becomes one that every client
-    /// takes for an error, and a separate frame repeats it for clients that only read the last one.
+    /// Returns the bytes that end the stream if the answer breaks off. A frame that has begun becomes an error event. A
+    /// separate error event follows for clients that read only the last event.
     pub(super) fn finish_with_error(&mut self, error: &str) -> Bytes {
-        // The end of an image may still wait for the members after it.
+        // The closing quote of an image may still wait for the members after it.
         let mut text = std::mem::take(&mut self.pending_text);
         if self.item.has_begun {
             if !self.item.has_ended {
                 text.push(b'"');
             }
-            // The members of the error, and its end: of the two types in the object the last one counts.
+            // The members of the error follow those of the image. Parsers use the last of the two members `type`.
             text.extend_from_slice(format!(",{}\nevent: error\n\n", &error[1..]).as_bytes());
         }
         text.extend_from_slice(format!("event: error\ndata: {error}\n\n").as_bytes());
@@ -172,21 +171,21 @@ impl SseAnswerWriter {
     fn start_frame(&mut self) {
         self.item.has_begun = true;
         self.begun = true;
-        // Without intermediate images, an event with an image can be of one type only.
+        // If no intermediate images were requested, an event with an image is the final event.
         self.is_named_first = self.item.kind() != ImageItemKind::Unknown || self.requested.partials == 0;
         let opening = if self.is_named_first {
             let name = self.event_name();
             format!("event: {name}\ndata: {{\"type\":\"{name}\",\"b64_json\":\"")
         } else {
-            // Its name goes out after its data, which has the same effect.
+            // The `event:` line follows the data. The order of the lines has no meaning.
             "data: {\"b64_json\":\"".to_owned()
         };
         self.pending_text.extend_from_slice(opening.as_bytes());
     }
 
     fn event_name(&self) -> String {
-        let end = if self.item.kind() == ImageItemKind::Partial { "partial_image" } else { "completed" };
-        format!("{}.{end}", self.requested.event_prefix)
+        let suffix = if self.item.kind() == ImageItemKind::Partial { "partial_image" } else { "completed" };
+        format!("{}.{suffix}", self.requested.event_prefix)
     }
 
     /// Ends the frame of the current item, whose type is now known.
@@ -234,7 +233,7 @@ impl AnswerSink for SseAnswerWriter {
     }
 
     fn item_start(&mut self) {
-        // The image of a plain answer waits for the members that come after it.
+        // Further images are ignored. The item of a JSON answer stays until the members after it have arrived.
         if self.final_properties.is_none() {
             self.item = ImageItem::new(self.next_event.take());
         }

@@ -1,4 +1,4 @@
-//! Tests of the relay with scripted answers: the bytes that go out, and the outcome.
+//! Tests of the relay with scripted answers: the bytes that the caller gets, and the outcome.
 
 mod frame_sizes;
 mod later_contract;
@@ -37,51 +37,50 @@ fn pieces(body: &str, cut: usize) -> ReplyBody {
     ReplyBody::Scripted(body.as_bytes().chunks(cut).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect())
 }
 
-fn broken(body: &str) -> ReplyBody {
+fn broken_body(body: &str) -> ReplyBody {
     ReplyBody::Scripted([Ok(Bytes::copy_from_slice(body.as_bytes())), Err(ReplyError)].into())
 }
 
 fn limits() -> AnswerTimeouts {
-    let [idle, event_idle, most] = [60, 150, 360].map(Duration::from_secs);
-    AnswerTimeouts { idle, event_idle, deadline: Instant::now() + most }
+    let [idle, event_idle, total] = [60, 150, 360].map(Duration::from_secs);
+    AnswerTimeouts { idle, event_idle, deadline: Instant::now() + total }
 }
 
 type RelayOutcomeLog = Arc<Mutex<Vec<(RelayOutcome, AnswerSummary)>>>;
 
 fn relay(proven: ProvenAnswer) -> (RelayBody, RelayOutcomeLog) {
-    let told = RelayOutcomeLog::default();
-    let to = Arc::clone(&told);
+    let outcomes = RelayOutcomeLog::default();
+    let log = Arc::clone(&outcomes);
     let body = RelayBody::new(
         proven,
         ERROR.to_owned(),
-        Box::new(move |ending, summary| {
-            to.lock().unwrap().push((ending, summary));
+        Box::new(move |outcome, summary| {
+            log.lock().unwrap().push((outcome, summary));
             Box::pin(std::future::ready(()))
         }),
     );
-    (body, told)
+    (body, outcomes)
 }
 
-async fn whole(body: &str, count: usize) -> (Value, AnswerSummary) {
-    let mut seen: Option<(Value, AnswerSummary)> = None;
+/// Returns the answer, which must be the same for every size of the body's pieces, and its summary.
+async fn relayed_json(body: &str, count: usize) -> (Value, AnswerSummary) {
+    let mut result: Option<(Value, AnswerSummary)> = None;
     for cut in [1, 3, 50, 100_000] {
         let proven = prove(pieces(body, cut), requested_answer(count), limits()).await.expect("an image");
-        let (body, told) = relay(proven);
+        let (body, outcomes) = relay(proven);
         let bytes = body.collect().await.expect("a whole answer").to_bytes();
         let answer: Value = serde_json::from_slice(&bytes).expect("JSON");
-        let (ending, summary) = told.lock().unwrap().pop().expect("told");
-        assert_eq!(ending, RelayOutcome::Complete);
-        if let Some((first, _)) = &seen {
-            assert_eq!(*first, answer, "cut into {cut}");
-        }
-        seen = Some((answer, summary));
+        let (outcome, summary) = outcomes.lock().unwrap().pop().expect("an outcome");
+        assert_eq!(outcome, RelayOutcome::Complete);
+        assert!(result.as_ref().is_none_or(|(earlier, _)| *earlier == answer), "pieces of {cut} bytes");
+        result = Some((answer, summary));
     }
-    seen.expect("several cuts")
+    result.expect("several cuts")
 }
 
 #[tokio::test]
 async fn missing_fields_are_added_and_the_image_is_untouched() {
-    let (answer, summary) = whole(
+    let (answer, summary) = relayed_json(
         &format!(
             r#"{{"created":17,"data":[{{"b64_json":"{PNG_HEAD}"}}],"usage":{{"input_tokens":1,"output_tokens":2}}}}"#
         ),
@@ -97,17 +96,17 @@ async fn missing_fields_are_added_and_the_image_is_untouched() {
                       "output_tokens": 2, "output_tokens_details": {"image_tokens": 2, "text_tokens": 0}, "total_tokens": 3},
         })
     );
-    let facts = summary.delivered[0].properties.expect("a known head");
-    assert_eq!((facts.format, facts.width, facts.height), (Format::Png, 1024, 1024));
+    let image = summary.delivered[0].properties.expect("known properties");
+    assert_eq!((image.format, image.width, image.height), (Format::Png, 1024, 1024));
     assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
 }
 
 #[tokio::test]
-async fn images_beyond_those_asked_for_and_empty_ones_are_left_out() {
+async fn surplus_and_empty_images_are_left_out() {
     let body = format!(
         r#"{{"data":[{{"b64_json":null}},{{"b64_json":"{PNG_HEAD}"}},{{"b64_json":""}},null,{{"b64_json":"{PNG_HEAD}"}},{{"b64_json":"{PNG_HEAD}"}}]}}"#
     );
-    let (answer, summary) = whole(&body, 2).await;
+    let (answer, summary) = relayed_json(&body, 2).await;
     assert_eq!(answer["data"].as_array().map(Vec::len), Some(2));
     assert_eq!(summary.delivered.len(), 2);
     assert!(answer.get("usage").is_none(), "tokens are not made up");
@@ -132,101 +131,102 @@ async fn an_answer_without_an_image_never_begins() {
             "{body}"
         );
     }
-    assert!(matches!(prove(broken(r#"{"created":1,"#), requested_answer(1), limits()).await, Err(ProofError::Broken)));
+    assert!(matches!(
+        prove(broken_body(r#"{"created":1,"#), requested_answer(1), limits()).await,
+        Err(ProofError::Broken)
+    ));
 }
 
 #[tokio::test]
-async fn too_much_before_any_image_is_given_up() {
+async fn too_many_bytes_before_any_image_are_an_error() {
     let body = format!(r#"{{"x":"{}""#, "a".repeat(600 * 1024));
     assert!(matches!(prove(pieces(&body, 4096), requested_answer(1), limits()).await, Err(ProofError::Malformed)));
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_after_it_has_begun_breaks_the_callers_too() {
+async fn a_begun_answer_that_breaks_off_breaks_off_for_the_caller() {
     for (body, is_cut) in [
-        (broken(&format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"#)), false),
+        (broken_body(&format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"#)), false),
         (pieces(&format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}]"#), 9), true),
     ] {
         let proven = prove(body, requested_answer(1), limits()).await.expect("an image");
-        let (body, told) = relay(proven);
+        let (body, outcomes) = relay(proven);
         assert!(body.collect().await.is_err(), "a cut answer must not look whole");
-        let endings: Vec<RelayOutcome> = told.lock().unwrap().iter().map(|(ending, _)| *ending).collect();
-        assert!(matches!(endings[..], [RelayOutcome::Broken(_)]), "cut {is_cut}: {endings:?}");
+        let outcomes: Vec<RelayOutcome> = outcomes.lock().unwrap().iter().map(|(outcome, _)| *outcome).collect();
+        assert!(matches!(outcomes[..], [RelayOutcome::Broken(_)]), "cut {is_cut}: {outcomes:?}");
     }
 }
 
 #[tokio::test]
 async fn the_record_is_closed_before_the_last_byte() {
-    let proven =
-        prove(pieces(&format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}]}}"#), 1000), requested_answer(1), limits())
-            .await
-            .expect("an image");
-    let (closed, closing) = tokio::sync::oneshot::channel::<()>();
+    let answer = format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}]}}"#);
+    let proven = prove(pieces(&answer, 1000), requested_answer(1), limits()).await.expect("an image");
+    let (close_sender, closing) = tokio::sync::oneshot::channel::<()>();
     let mut body =
         RelayBody::new(proven, ERROR.to_owned(), Box::new(move |_, _| Box::pin(async { drop(closing.await) })));
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     let waiting = tokio::time::timeout(Duration::from_millis(50), async {
         while let Some(frame) = body.frame().await {
-            seen.extend_from_slice(&frame.expect("a piece").into_data().expect("data"));
+            received.extend_from_slice(&frame.expect("a piece").into_data().expect("data"));
         }
     });
     assert!(waiting.await.is_err(), "the end must wait for the record");
-    assert!(!seen.ends_with(b"}"), "no last byte before the record");
-    closed.send(()).expect("the body waits");
-    let rest = body.collect().await.expect("the rest").to_bytes();
-    seen.extend_from_slice(&rest);
-    assert!(serde_json::from_slice::<Value>(&seen).is_ok());
+    assert!(!received.ends_with(b"}"), "no last byte before the record");
+    close_sender.send(()).expect("the body waits");
+    let remaining = body.collect().await.expect("the remaining bytes").to_bytes();
+    received.extend_from_slice(&remaining);
+    assert!(serde_json::from_slice::<Value>(&received).is_ok());
 }
 
 #[tokio::test]
-async fn a_caller_who_leaves_is_told_apart_and_the_tokens_are_known() {
+async fn the_tokens_are_known_even_if_the_caller_leaves() {
     let body = format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}],"usage":{{"input_tokens":1,"output_tokens":2}}}}"#);
     let proven = prove(pieces(&body, 60), requested_answer(1), limits()).await.expect("an image");
-    let (mut body, told) = relay(proven);
-    body.frame().await.expect("a piece").expect("a good one");
+    let (mut body, outcomes) = relay(proven);
+    body.frame().await.expect("a piece").expect("no error");
     drop(body);
     for _ in 0..1000 {
-        if !told.lock().unwrap().is_empty() {
+        if !outcomes.lock().unwrap().is_empty() {
             break;
         }
         tokio::task::yield_now().await;
     }
-    let told = told.lock().unwrap();
-    assert_eq!(told[0].0, RelayOutcome::CallerLeft);
-    assert_eq!(told[0].1.usage.map(|usage| usage.total), Some(3));
+    let outcomes = outcomes.lock().unwrap();
+    assert_eq!(outcomes[0].0, RelayOutcome::CallerLeft);
+    assert_eq!(outcomes[0].1.usage.map(|usage| usage.total), Some(3));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upstream_that_falls_silent_is_given_up_after_its_time() {
-    let (writer, body) = silent();
-    writer.try_send(Bytes::from(format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}{PNG_HEAD}"#))).expect("open");
+async fn an_upstream_that_falls_silent_times_out() {
+    let (sender, body) = channel_body();
+    sender.try_send(Bytes::from(format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}{PNG_HEAD}"#))).expect("open");
     let proven = prove(body, requested_answer(1), limits()).await.expect("an image");
-    let (body, _told) = relay(proven);
-    let begun = Instant::now();
+    let (body, _) = relay(proven);
+    let start = Instant::now();
     assert!(body.collect().await.is_err());
-    assert_eq!(begun.elapsed().as_secs(), 60);
-    drop(writer);
+    assert_eq!(start.elapsed().as_secs(), 60);
+    drop(sender);
 }
 
-fn silent() -> (tokio::sync::mpsc::Sender<Bytes>, ReplyBody) {
-    let (writer, reader) = tokio::sync::mpsc::channel(4);
-    (writer, ReplyBody::Channel(reader))
+fn channel_body() -> (tokio::sync::mpsc::Sender<Bytes>, ReplyBody) {
+    let (sender, receiver) = tokio::sync::mpsc::channel(4);
+    (sender, ReplyBody::Channel(receiver))
 }
 
 fn streaming(partials: u32) -> RequestedAnswer {
     RequestedAnswer { partials, stream: true, ..requested_answer(1) }
 }
 
-fn event(name: &str, rest: &str) -> String {
-    format!("event: {name}\ndata: {{\"type\":\"{name}\",\"b64_json\":\"{PNG_HEAD}\"{rest}}}\n\n")
+fn event(name: &str, members: &str) -> String {
+    format!("event: {name}\ndata: {{\"type\":\"{name}\",\"b64_json\":\"{PNG_HEAD}\"{members}}}\n\n")
 }
 
-async fn streamed(body: ReplyBody, partials: u32) -> (String, RelayOutcome, AnswerSummary) {
+async fn relayed_events(body: ReplyBody, partials: u32) -> (String, RelayOutcome, AnswerSummary) {
     let proven = prove(body, streaming(partials), limits()).await.expect("an image");
-    let (body, told) = relay(proven);
+    let (body, outcomes) = relay(proven);
     let bytes = body.collect().await.expect("a stream never breaks").to_bytes();
-    let (ending, summary) = told.lock().unwrap().pop().expect("told");
-    (String::from_utf8(bytes.to_vec()).expect("text"), ending, summary)
+    let (outcome, summary) = outcomes.lock().unwrap().pop().expect("an outcome");
+    (String::from_utf8(bytes.to_vec()).expect("text"), outcome, summary)
 }
 
 /// Returns the name and the data of every frame.
@@ -247,12 +247,12 @@ fn frames(stream: &str) -> Vec<(String, Value)> {
 const USAGE: &str = r#","usage":{"input_tokens":1,"output_tokens":2}"#;
 
 #[tokio::test]
-async fn events_pass_with_every_field_filled_in() {
+async fn events_are_passed_on_with_every_member_added() {
     let upstream = event("image_generation.partial_image", r#","partial_image_index":7"#)
         + &event("image_generation.completed", USAGE);
     for cut in [1, 5, 70, 100_000] {
-        let (stream, ending, summary) = streamed(pieces(&upstream, cut), 2).await;
-        assert_eq!(ending, RelayOutcome::Complete);
+        let (stream, outcome, summary) = relayed_events(pieces(&upstream, cut), 2).await;
+        assert_eq!(outcome, RelayOutcome::Complete);
         assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
         assert_eq!(summary.delivered.len(), 1);
         let frames = frames(&stream);
@@ -275,36 +275,36 @@ async fn events_pass_with_every_field_filled_in() {
 }
 
 #[tokio::test]
-async fn what_was_not_asked_for_is_not_passed_on() {
+async fn events_that_were_not_requested_are_not_passed_on() {
     let partial = event("image_generation.partial_image", "");
     let upstream = format!(
         ": hello\n\n{partial}{partial}{partial}data: {{\"type\":\"x.y\"}}\n\n{}{partial}{}data: [DONE]\n\n",
         event("image_generation.completed", USAGE),
         event("image_generation.completed", r#","usage":{"input_tokens":9,"output_tokens":9}"#)
     );
-    let (stream, ending, summary) = streamed(pieces(&upstream, 40), 2).await;
+    let (stream, outcome, summary) = relayed_events(pieces(&upstream, 40), 2).await;
     let names: Vec<String> = frames(&stream).into_iter().map(|(name, _)| name).collect();
     assert_eq!(
         names,
         ["image_generation.partial_image", "image_generation.partial_image", "image_generation.completed"]
     );
-    assert_eq!((ending, summary.usage.map(|usage| usage.total)), (RelayOutcome::Complete, Some(3)));
+    assert_eq!((outcome, summary.usage.map(|usage| usage.total)), (RelayOutcome::Complete, Some(3)));
 }
 
 #[tokio::test]
-async fn a_plain_answer_becomes_the_final_event_and_the_other_way_round() {
+async fn a_plain_answer_becomes_a_final_event_and_vice_versa() {
     let plain = format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}]{USAGE}}}"#);
-    let (stream, _, summary) = streamed(pieces(&plain, 30), 0).await;
-    let only = frames(&stream);
-    assert_eq!(only.len(), 1);
+    let (stream, _, summary) = relayed_events(pieces(&plain, 30), 0).await;
+    let frames = frames(&stream);
+    assert_eq!(frames.len(), 1);
     assert_eq!(
-        (only[0].1["b64_json"].as_str(), only[0].1["usage"]["total_tokens"].as_u64()),
+        (frames[0].1["b64_json"].as_str(), frames[0].1["usage"]["total_tokens"].as_u64()),
         (Some(PNG_HEAD), Some(3))
     );
     assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
 
     let events = event("image_generation.partial_image", "") + &event("image_generation.completed", USAGE);
-    let (answer, summary) = whole(&events, 1).await;
+    let (answer, summary) = relayed_json(&events, 1).await;
     assert_eq!(answer["data"], json!([{"b64_json": PNG_HEAD, "revised_prompt": "a red square"}]));
     assert_eq!((answer["usage"]["total_tokens"].as_u64(), answer["created"].as_i64()), (Some(3), Some(1_776_000_000)));
     assert_eq!(summary.delivered.len(), 1);
@@ -314,13 +314,13 @@ async fn a_plain_answer_becomes_the_final_event_and_the_other_way_round() {
 async fn a_stream_that_breaks_off_ends_with_an_error_that_every_client_sees() {
     let partial = event("image_generation.partial_image", "");
     let cut = format!("{partial}event: image_generation.completed\ndata: {{\"b64_json\":\"{PNG_HEAD}");
-    let said = format!("{partial}event: error\ndata: {{\"type\":\"error\",\"error\":{{\"message\":\"m\"}}}}\n\n");
-    // The image is complete, the part after it is not.
-    let [part, plain] = [format!("{cut}\",\"size\":"), format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}],"cre"#)];
-    let cuts = [&partial, &cut, &part, &plain].map(|text| [pieces(text, 50), broken(text)]);
-    for upstream in cuts.into_iter().flatten().chain([pieces(&said, 50)]) {
-        let (stream, ending, _) = streamed(upstream, 2).await;
-        assert!(matches!(ending, RelayOutcome::Broken(_)), "{ending:?}");
+    let failed = format!("{partial}event: error\ndata: {{\"type\":\"error\",\"error\":{{\"message\":\"m\"}}}}\n\n");
+    // The image is complete, but the members after it are not.
+    let [in_members, plain] = [format!("{cut}\",\"size\":"), format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}],"cre"#)];
+    let cuts = [&partial, &cut, &in_members, &plain].map(|text| [pieces(text, 50), broken_body(text)]);
+    for upstream in cuts.into_iter().flatten().chain([pieces(&failed, 50)]) {
+        let (stream, outcome, _) = relayed_events(upstream, 2).await;
+        assert!(matches!(outcome, RelayOutcome::Broken(_)), "{outcome:?}");
         assert!(stream.ends_with("event: error\ndata: {\"type\":\"error\",\"message\":\"m\"}\n\n"), "{stream}");
         for frame in stream.split_terminator("\n\n") {
             let data = frame.lines().find_map(|line| line.strip_prefix("data: ")).expect("data");
@@ -335,72 +335,72 @@ async fn a_stream_that_breaks_off_ends_with_an_error_that_every_client_sees() {
 async fn events_without_an_image_never_begin() {
     let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"code\":\"moderation_blocked\"}}\n\n";
     assert!(
-        matches!(prove(pieces(error, 9), streaming(0), limits()).await, Err(ProofError::NoImage(without)) if without.members.contains_key("error"))
+        matches!(prove(pieces(error, 9), streaming(0), limits()).await, Err(ProofError::NoImage(answer)) if answer.members.contains_key("error"))
     );
     let empty = "event: image_generation.completed\ndata: {\"b64_json\":null}\n\n";
     // The event states neither a failure nor a reason, so it may be about an image that was made.
-    let blank = prove(pieces(empty, 9), streaming(0), limits()).await;
-    assert!(matches!(blank, Err(ProofError::NoImage(without)) if without.has_image_substitute));
-    assert!(matches!(prove(broken(": hi\n\n"), streaming(0), limits()).await, Err(ProofError::Broken)));
+    let result = prove(pieces(empty, 9), streaming(0), limits()).await;
+    assert!(matches!(result, Err(ProofError::NoImage(answer)) if answer.has_image_substitute));
+    assert!(matches!(prove(broken_body(": hi\n\n"), streaming(0), limits()).await, Err(ProofError::Broken)));
 }
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::disallowed_methods, reason = "a test waits for it")]
-async fn a_heartbeat_of_the_upstream_is_no_image_however_long_the_image_takes() {
-    let (writer, body) = silent();
-    writer.try_send(Bytes::from_static(b": upstream\n\n")).expect("open");
-    let begun = Instant::now();
+async fn a_heartbeat_of_the_upstream_does_not_prove_an_image() {
+    let (sender, body) = channel_body();
+    sender.try_send(Bytes::from_static(b": upstream\n\n")).expect("open");
+    let start = Instant::now();
     drop(tokio::spawn(async move {
         tokio::time::sleep(Duration::from_secs(100)).await;
-        writer.try_send(Bytes::from(event("image_generation.completed", ""))).expect("open");
+        sender.try_send(Bytes::from(event("image_generation.completed", ""))).expect("open");
     }));
     let proven = prove(body, streaming(0), limits()).await.expect("an image");
-    assert_eq!(begun.elapsed().as_secs(), 100);
-    let rest = relay(proven).0.collect().await.expect("a whole stream").to_bytes();
-    assert!(rest.starts_with(b"event: image_generation.completed\n"));
+    assert_eq!(start.elapsed().as_secs(), 100);
+    let stream = relay(proven).0.collect().await.expect("a whole stream").to_bytes();
+    assert!(stream.starts_with(b"event: image_generation.completed\n"));
 }
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::disallowed_methods, reason = "a test waits for it")]
-async fn an_upstream_that_only_sends_heartbeats_is_given_up() {
-    let (writer, body) = silent();
-    writer.try_send(Bytes::from(event("image_generation.partial_image", ""))).expect("open");
+async fn an_upstream_that_only_sends_heartbeats_times_out() {
+    let (sender, body) = channel_body();
+    sender.try_send(Bytes::from(event("image_generation.partial_image", ""))).expect("open");
     let proven = prove(body, streaming(2), limits()).await.expect("an image");
-    let (body, told) = relay(proven);
-    let beats = tokio::spawn(async move {
-        while writer.send(Bytes::from_static(b": beat\n\n")).await.is_ok() {
+    let (body, outcomes) = relay(proven);
+    let heartbeats = tokio::spawn(async move {
+        while sender.send(Bytes::from_static(b": beat\n\n")).await.is_ok() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     });
-    let begun = Instant::now();
+    let start = Instant::now();
     body.collect().await.expect("a stream never breaks");
-    assert_eq!(begun.elapsed().as_secs(), 150);
-    assert_eq!(told.lock().unwrap()[0].0, RelayOutcome::Broken(RelayError::Timeout));
-    beats.abort();
+    assert_eq!(start.elapsed().as_secs(), 150);
+    assert_eq!(outcomes.lock().unwrap()[0].0, RelayOutcome::Broken(RelayError::Timeout));
+    heartbeats.abort();
 }
 
 #[tokio::test]
 async fn a_caller_of_events_who_leaves_cancels_the_upstream() {
-    let (writer, body) = silent();
-    writer.try_send(Bytes::from(event("image_generation.partial_image", ""))).expect("open");
+    let (sender, body) = channel_body();
+    sender.try_send(Bytes::from(event("image_generation.partial_image", ""))).expect("open");
     let proven = prove(body, streaming(2), limits()).await.expect("an image");
-    let (body, told) = relay(proven);
+    let (body, outcomes) = relay(proven);
     drop(body);
-    assert_eq!(told.lock().unwrap()[0].0, RelayOutcome::CallerLeft);
-    assert!(writer.is_closed(), "the upstream's body is gone");
+    assert_eq!(outcomes.lock().unwrap()[0].0, RelayOutcome::CallerLeft);
+    assert!(sender.is_closed(), "the upstream's body is gone");
 }
 
-/// Returns the message of a complete answer without an image, in the form by which it is classified.
-async fn said(body: &str, stream: bool) -> (String, bool) {
-    let asked = RequestedAnswer { stream, ..requested_answer(1) };
-    match prove(pieces(body, 9), asked, limits()).await {
-        Err(ProofError::NoImage(without)) => (Value::from(without.members).to_string(), without.has_image_substitute),
-        other => panic!("{body}: {other:?}"),
+/// Returns the members of a complete answer without an image, and true if it has an image substitute.
+async fn without_image(body: &str, stream: bool) -> (String, bool) {
+    let requested = RequestedAnswer { stream, ..requested_answer(1) };
+    match prove(pieces(body, 9), requested, limits()).await {
+        Err(ProofError::NoImage(answer)) => (Value::from(answer.members).to_string(), answer.has_image_substitute),
+        result => panic!("{body}: {result:?}"),
     }
 }
 
 #[tokio::test]
-async fn why_there_is_no_image_is_kept_whatever_it_came_in() {
+async fn the_reason_for_a_missing_image_is_kept() {
     let failed = r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"why"},"output":[]}}"#;
     let blank = r#"{"type":"image_generation.completed","b64_json":null,"text":"why"}"#;
     for body in [
@@ -410,41 +410,41 @@ async fn why_there_is_no_image_is_kept_whatever_it_came_in() {
         "event: error\ndata: {\"type\":\"error\",\"code\":\"why\",\"message\":\"m\"}\n\n".to_owned(),
     ] {
         for stream in [true, false] {
-            let (members, something) = said(&body, stream).await;
-            assert!(members.contains("why") && !something, "{body} {stream}: {members}");
+            let (members, has_substitute) = without_image(&body, stream).await;
+            assert!(members.contains("why") && !has_substitute, "{body} {stream}: {members}");
         }
     }
-    let (members, something) = said(r#"{"created":1,"data":[{"text":"why"}]}"#, false).await;
-    assert!(members.contains("why") && !something, "{members}");
+    let (members, has_substitute) = without_image(r#"{"created":1,"data":[{"text":"why"}]}"#, false).await;
+    assert!(members.contains("why") && !has_substitute, "{members}");
     // A value that may stand for an image is reported.
-    assert!(said(r#"{"data":[{"url":"https://images.example/1","text":"why"}]}"#, false).await.1);
+    assert!(without_image(r#"{"data":[{"url":"https://images.example/1","text":"why"}]}"#, false).await.1);
     let made = failed.replace("[]", r#"[{"type":"image_generation_call"}]"#);
-    assert!(said(&format!("data: {made}\n\n"), true).await.1);
-    assert!(said(&format!("data: {}\n\n", blank.replace("text", "size")), true).await.1);
+    assert!(without_image(&format!("data: {made}\n\n"), true).await.1);
+    assert!(without_image(&format!("data: {}\n\n", blank.replace("text", "size")), true).await.1);
 }
 
 #[tokio::test]
-async fn what_comes_behind_the_final_image_takes_nothing_of_it_away() {
-    let twice = event("image_generation.completed", USAGE).replace("}\n\n", "}{\"b64_json\":\"AAAA\"}\n\n");
-    let both = event("image_generation.partial_image", "") + &twice;
+async fn data_after_the_final_image_does_not_revoke_it() {
+    let malformed = event("image_generation.completed", USAGE).replace("}\n\n", "}{\"b64_json\":\"AAAA\"}\n\n");
+    let events = event("image_generation.partial_image", "") + &malformed;
     for cut in [1, 170, 100_000] {
-        let (stream, ending, summary) = streamed(pieces(&both, cut), 1).await;
-        assert_eq!((ending, summary.delivered.len()), (RelayOutcome::Complete, 1), "{cut}");
+        let (stream, outcome, summary) = relayed_events(pieces(&events, cut), 1).await;
+        assert_eq!((outcome, summary.delivered.len()), (RelayOutcome::Complete, 1), "{cut}");
         assert!(matches!(&*frames(&stream), [(_, first), (_, last)] if first["b64_json"] == last["b64_json"]), "{cut}");
     }
 }
 
 #[tokio::test]
-async fn a_blank_final_event_takes_no_image_away() {
+async fn an_empty_final_event_does_not_hide_a_later_image() {
     let blank = r#"{"type":"image_generation.completed","b64_json":""}"#;
-    let good = format!(r#"{{"type":"image_generation.completed","b64_json":"{PNG_HEAD}"}}"#);
-    let body = format!("data: {blank}\n\ndata: {good}\n\n");
+    let with_image = format!(r#"{{"type":"image_generation.completed","b64_json":"{PNG_HEAD}"}}"#);
+    let body = format!("data: {blank}\n\ndata: {with_image}\n\n");
     for stream in [true, false] {
         let proven = prove(pieces(&body, 9), RequestedAnswer { stream, ..requested_answer(1) }, limits())
             .await
             .expect("an image");
-        let (body, told) = relay(proven);
+        let (body, outcomes) = relay(proven);
         assert!(String::from_utf8_lossy(&body.collect().await.expect("whole").to_bytes()).contains(PNG_HEAD));
-        assert_eq!(told.lock().unwrap().pop().expect("told").0, RelayOutcome::Complete);
+        assert_eq!(outcomes.lock().unwrap().pop().expect("an outcome").0, RelayOutcome::Complete);
     }
 }

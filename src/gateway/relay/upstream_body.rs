@@ -1,4 +1,4 @@
-//! Reads the upstream's body under the limits of its answer.
+//! Reads the upstream's body under the timeouts, the minimum rate and the size limit of its answer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,33 +12,35 @@ use super::image_relay::{AnswerTimeouts, RelayError};
 use crate::gateway::upstream::{ReplyBody, ReplyError};
 use crate::tables::{UPSTREAM_BYTES_PER_SECOND, UPSTREAM_RATE_WINDOW_SECONDS};
 
-/// The least rate of bytes that only have to be sent, averaged over this time of waiting.
+/// The minimum rate in bytes per second of waiting, while an upstream only has to send.
 const RATE: u64 = UPSTREAM_BYTES_PER_SECOND;
+/// The time of waiting over which the rate is averaged.
 const WINDOW: Duration = Duration::from_secs(UPSTREAM_RATE_WINDOW_SECONDS);
-/// The most time that one wait counts for (our choice): the cause may have been a caller that did not come back in time.
+/// The most time that one wait counts for (our choice): the wait may have been longer because the caller did not read.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// The most bytes that are read in one turn (our choice): an upstream that always has more would occupy a worker, and with as
-/// many of them as there are workers no other task would run.
-const TURN: usize = 256 * 1024;
-/// The least number of bytes that a frame counts for, however few it has: reading it is work as well.
+/// The number of bytes after which the reader yields to other tasks (our choice). Otherwise, a few upstreams that
+/// always have more bytes could occupy all worker threads.
+const YIELD_BYTES: usize = 256 * 1024;
+/// The number of bytes that a small frame counts for towards `YIELD_BYTES` (our choice): reading a frame has a cost.
 const FRAME_MIN: usize = 4 * 1024;
 
-/// The bytes of an answer as they come.
+/// The reader of an upstream's body.
 #[derive(Debug)]
 pub(super) struct UpstreamBodyReader {
     body: ReplyBody,
     limits: AnswerTimeouts,
     timer: Pin<Box<Sleep>>,
-    /// True while the upstream is waited for. The timer runs only then: a caller that does not read is not its fault.
+    /// True while the reader waits for the upstream. Only then does the timer count: the upstream is not responsible
+    /// for a caller that does not read.
     waiting: bool,
     pace: UpstreamPace,
-    /// The number of bytes that may still come. It bounds an endless answer.
+    /// The number of bytes that may still come, which limits the size of the body.
     remaining_bytes: u64,
-    /// The number of bytes that were read since other tasks last had a turn.
+    /// The number of bytes that were read since the reader last yielded or waited.
     turn: usize,
 }
 
-/// The rate of an answer while it only has to be sent.
+/// The rate of an answer while the upstream only has to send it.
 #[derive(Clone, Copy, Debug, Default)]
 struct UpstreamPace {
     since: Option<Instant>,
@@ -49,9 +51,9 @@ struct UpstreamPace {
 /// The activity that may explain a silence of the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UpstreamActivity {
-    /// A model works: before the first byte, and between two events.
+    /// The upstream's model works: before the first byte, and between two events.
     Working,
-    /// Nothing else: the bytes are there and only have to be sent.
+    /// The answer is made, and the upstream only has to send it.
     Sending,
 }
 
@@ -69,7 +71,7 @@ impl UpstreamBodyReader {
         cx: &mut Context<'_>,
         activity: UpstreamActivity,
     ) -> Poll<Result<Option<Bytes>, RelayError>> {
-        if self.turn >= TURN {
+        if self.turn >= YIELD_BYTES {
             self.turn = 0;
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -99,7 +101,7 @@ impl UpstreamBodyReader {
         Poll::Ready(Ok(Some(data)))
     }
 
-    /// Moves the deadline by the time that the caller was away, which does not count against the upstream.
+    /// Moves the deadline by the time during which the caller did not read, which does not count against the upstream.
     pub(super) fn extend_deadline(&mut self, by: Duration) {
         self.limits.deadline += by;
         if self.waiting {
@@ -108,12 +110,12 @@ impl UpstreamBodyReader {
         }
     }
 
-    /// Notes that the upstream has shown progress; its own heartbeat does not count.
+    /// Records that the upstream made progress. Its heartbeats are no progress.
     pub(super) const fn note_progress(&mut self) {
         self.waiting = false;
     }
 
-    /// Starts the timer, unless it runs.
+    /// Starts the timer, unless it runs already.
     fn start_waiting(&mut self, activity: UpstreamActivity) {
         if std::mem::replace(&mut self.waiting, true) {
             return;
@@ -129,7 +131,7 @@ impl UpstreamBodyReader {
 // === impl UpstreamPace ===
 
 impl UpstreamPace {
-    /// Notes that there is nothing to read.
+    /// Records that there is nothing to read.
     fn note_waiting(&mut self, activity: UpstreamActivity, now: Instant) {
         match activity {
             UpstreamActivity::Working => *self = Self::default(),
@@ -137,16 +139,16 @@ impl UpstreamPace {
         }
     }
 
-    /// Notes that bytes have come. Returns true if they are fast enough.
+    /// Records that bytes have arrived. Returns true if the upstream is fast enough.
     fn record_bytes(&mut self, bytes: u64, now: Instant) -> bool {
         self.bytes += bytes;
         self.waited += self.since.take().map_or(Duration::ZERO, |since| (now - since).min(WAIT_MAX));
         if self.waited < WINDOW {
             return true;
         }
-        let enough = self.bytes >= RATE * self.waited.as_secs();
+        let is_fast_enough = self.bytes >= RATE * self.waited.as_secs();
         *self = Self::default();
-        enough
+        is_fast_enough
     }
 }
 
@@ -157,67 +159,66 @@ mod tests {
 
     use super::*;
 
-    /// Returns the seconds for which pieces of this size, each after this pause, are accepted.
-    fn taken(bytes: u64, pause: u64, silence: UpstreamActivity) -> Option<u64> {
-        let (mut pace, begun) = (UpstreamPace::default(), Instant::now());
+    /// Returns the seconds after which an upstream that sends `bytes` bytes every `pause` seconds is too slow.
+    fn seconds_until_too_slow(bytes: u64, pause: u64, activity: UpstreamActivity) -> Option<u64> {
+        let (mut pace, start) = (UpstreamPace::default(), Instant::now());
         (1..200).find_map(|count| {
-            let now = begun + Duration::from_secs(pause * count);
-            pace.note_waiting(silence, now - Duration::from_secs(pause));
+            let now = start + Duration::from_secs(pause * count);
+            pace.note_waiting(activity, now - Duration::from_secs(pause));
             (!pace.record_bytes(bytes, now)).then_some(pause * count)
         })
     }
 
-    async fn count(turns: Arc<AtomicUsize>) {
+    async fn count_runs(runs: Arc<AtomicUsize>) {
         loop {
-            turns.fetch_add(1, Ordering::Relaxed);
+            runs.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
         }
     }
 
-    /// Returns the number of turns that other tasks have while this many available pieces of one length are read.
+    /// Returns how often another task runs while `pieces` available pieces of `length` bytes are read.
     #[expect(clippy::disallowed_methods, reason = "a test counts with it")]
-    async fn turns_of_others(pieces: usize, length: usize) -> usize {
+    async fn runs_of_another_task(pieces: usize, length: usize) -> usize {
         let piece = Bytes::from(vec![b' '; length]);
         let body = ReplyBody::Scripted((0..pieces).map(|_| Ok(piece.clone())).collect());
-        let until = Instant::now() + Duration::from_secs(60);
-        let limits = AnswerTimeouts { idle: WINDOW, event_idle: WINDOW, deadline: until };
-        let mut intake = UpstreamBodyReader::new(body, limits, u64::MAX);
-        let turns = Arc::new(AtomicUsize::new(0));
-        let others = Arc::clone(&turns);
-        let counting = tokio::spawn(count(others));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let limits = AnswerTimeouts { idle: WINDOW, event_idle: WINDOW, deadline };
+        let mut reader = UpstreamBodyReader::new(body, limits, u64::MAX);
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counting = tokio::spawn(count_runs(Arc::clone(&runs)));
         let mut read = 0;
         while let Some(data) =
-            std::future::poll_fn(|cx| intake.poll(cx, UpstreamActivity::Sending)).await.expect("a body")
+            std::future::poll_fn(|cx| reader.poll(cx, UpstreamActivity::Sending)).await.expect("a body")
         {
             read += data.len();
         }
         counting.abort();
         assert_eq!(read, pieces * length);
-        turns.load(Ordering::Relaxed)
+        runs.load(Ordering::Relaxed)
     }
 
     #[tokio::test]
-    async fn an_upstream_that_always_has_more_leaves_the_others_their_turns() {
-        assert_eq!(turns_of_others(32, TURN / 4).await, 8);
-        assert_eq!(turns_of_others(8 * TURN / FRAME_MIN, 1).await, 8, "a flood of pieces of one byte");
+    async fn an_upstream_that_always_has_more_lets_other_tasks_run() {
+        assert_eq!(runs_of_another_task(32, YIELD_BYTES / 4).await, 8);
+        assert_eq!(runs_of_another_task(8 * YIELD_BYTES / FRAME_MIN, 1).await, 8, "many pieces of one byte");
     }
 
     #[test]
-    fn what_drips_is_given_up_and_what_is_only_slow_is_not() {
-        assert_eq!(taken(1024, 1, UpstreamActivity::Sending), Some(30));
-        assert_eq!(taken(RATE - 1, 1, UpstreamActivity::Sending), Some(30));
-        assert_eq!(taken(RATE, 1, UpstreamActivity::Sending), None);
-        assert_eq!(taken(1, 1, UpstreamActivity::Working), None, "a model works between two events");
+    fn only_an_upstream_below_the_minimum_rate_is_too_slow() {
+        assert_eq!(seconds_until_too_slow(1024, 1, UpstreamActivity::Sending), Some(30));
+        assert_eq!(seconds_until_too_slow(RATE - 1, 1, UpstreamActivity::Sending), Some(30));
+        assert_eq!(seconds_until_too_slow(RATE, 1, UpstreamActivity::Sending), None);
+        assert_eq!(seconds_until_too_slow(1, 1, UpstreamActivity::Working), None, "a model works between two events");
     }
 
     #[test]
-    fn a_caller_who_does_not_come_back_is_not_the_upstreams_fault() {
-        // Five pieces, each of them fetched a minute after it was there.
-        assert_eq!(taken(RATE * 5, 60, UpstreamActivity::Sending), None);
+    fn a_caller_that_does_not_read_does_not_count_against_the_upstream() {
+        // The caller fetches each piece a minute after it became available.
+        assert_eq!(seconds_until_too_slow(RATE * 5, 60, UpstreamActivity::Sending), None);
     }
 
     #[test]
-    fn without_waiting_nothing_is_too_slow() {
+    fn an_upstream_without_waits_is_never_too_slow() {
         let (mut pace, now) = (UpstreamPace::default(), Instant::now());
         assert!((0..100).all(|second| pace.record_bytes(1, now + Duration::from_secs(second))));
     }

@@ -1,4 +1,5 @@
-//! The content found in a response so far: its image, the members about it, and the members sent instead of it.
+//! The content of a response, as far as it has arrived: its image, the members that describe it, and the members that
+//! came instead of an image.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -8,13 +9,14 @@ use crate::gateway::relay::image_relay::AnswerWithoutImage;
 use crate::gateway::relay::lexer::{AnswerSink, AnswerSyntaxError, check_base64, unescaped_base64};
 use crate::stream::json::{JsonPosition, JsonVisitor, ValueInterest};
 
-/// The most items without an image that are kept: one of them states why there is none.
+/// The most items without an image that are kept (our choice): they may state why there is no image.
 const ITEMS_WITHOUT_IMAGE_MAX: usize = 16;
 /// The members of an item that are read.
 const ITEM_MEMBERS: [&str; 9] =
     ["background", "content", "error", "output_format", "quality", "revised_prompt", "size", "status", "type"];
-/// Members of items that do not concern an image. Every other member of an item may belong to a later version.
-const CALL_MEMBERS: [&str; 12] = [
+/// Members of items that do not describe an image and are never passed on. A member in neither list may be of a later
+/// API version and is passed on.
+const SKIPPED_ITEM_MEMBERS: [&str; 12] = [
     "action",
     "arguments",
     "call_id",
@@ -28,25 +30,25 @@ const CALL_MEMBERS: [&str; 12] = [
     "summary",
     "usage",
 ];
-/// The most bytes of other members that are kept for an item.
-const OTHERS_MAX: usize = 64 * 1024;
-/// The longest name of another member that is kept.
+/// The most bytes of undocumented members that are kept for an item (our choice).
+const OTHER_MEMBERS_MAX: usize = 64 * 1024;
+/// The longest name of an undocumented member that is kept (our choice).
 const OTHER_NAME_MAX: usize = 64;
 /// The members of an event that are read.
 const EVENT_MEMBERS: [&str; 9] =
     ["background", "code", "error", "message", "output_format", "param", "quality", "size", "type"];
 /// The members of the response itself that are read.
 const RESPONSE_MEMBERS: [&str; 6] = ["created_at", "error", "incomplete_details", "status", "tool_usage", "usage"];
-/// The paths of the models in the response: the text model, and that of its only tool.
+/// The paths of the models in the response: the text model, and the model of its only tool.
 const HOST_MODEL: &str = "model";
 const TOOL_MODEL: &str = "tools[].model";
-/// The members of an answer that concern an image.
+/// The members that describe an image.
 const IMAGE_MEMBERS: [&str; 5] = ["background", "output_format", "quality", "revised_prompt", "size"];
 
 /// The type of an item with an image.
-const IMAGE_CALL: &str = "image_generation_call";
-/// The prefix of the upstream's names for the fields of its tool.
-const TOOL: &str = "tools[0].";
+const IMAGE_CALL_TYPE: &str = "image_generation_call";
+/// The prefix of the fields of the image tool in the error messages of an upstream.
+const TOOL_PREFIX: &str = "tools[0].";
 /// The paths of images.
 const PARTIAL_IMAGE_PATH: &str = "partial_image_b64";
 const ITEM_IMAGE_PATH: &str = "item.result";
@@ -59,7 +61,7 @@ pub(super) struct ImageToolContent {
     event: Map<String, Value>,
     item: Map<String, Value>,
     response: Map<String, Value>,
-    /// Members of the current item that are not in any document, and their length in bytes.
+    /// Undocumented members of the current item, and their length in bytes.
     other_members: Map<String, Value>,
     other_members_bytes: usize,
     /// The number of base64 bytes of the current image that have been checked.
@@ -79,9 +81,9 @@ pub(super) struct ImageToolContent {
 enum PartialImageState {
     #[default]
     None,
-    /// The current event holds one.
+    /// The current event has an intermediate image.
     Current,
-    /// There was one, so work was done.
+    /// An earlier event had an intermediate image, so the image may have been charged.
     Past,
 }
 
@@ -92,13 +94,13 @@ enum FinalImageState {
     None,
     /// Its base64 is being read.
     Receiving,
-    /// Its base64 is complete, and perhaps its item.
+    /// Its base64 is complete. The members of its item are `Some` once the item is complete.
     Complete(Option<Map<String, Value>>),
     /// All of its members have been passed on.
     Relayed,
 }
 
-/// Reads one piece.
+/// The visitor for the values in one piece.
 pub(super) struct ImageToolVisitor<'a, S> {
     content: &'a mut ImageToolContent,
     piece: &'a Bytes,
@@ -118,7 +120,7 @@ impl ImageToolContent {
         self.is_over
     }
 
-    /// True while an image is being sent. After a whole image a model may go on with a text, and think meanwhile.
+    /// True while an image is being sent. After a complete image the model may continue with a text, with pauses.
     pub(super) const fn is_in_image(&self) -> bool {
         matches!(self.partial, PartialImageState::Current) || matches!(self.image, FinalImageState::Receiving)
     }
@@ -158,13 +160,14 @@ impl ImageToolContent {
         self.finish_image(sink);
     }
 
-    /// Ends the answer: passes on the known members of a complete image. An image that is not base64 does not count.
+    /// Ends the answer: passes on the members of a complete image, as far as they are known. An image that is not
+    /// base64 does not count.
     pub(super) fn finish_image(&mut self, sink: &mut impl AnswerSink) {
         if self.has_invalid_image {
             return;
         }
         let FinalImageState::Complete(members) = &mut self.image else { return };
-        // The item of an image may be cut off after the image.
+        // If the answer broke off after the image, its item is still open.
         let members = members.take().unwrap_or_else(|| take_item(&mut self.item, &mut self.other_members));
         self.image = FinalImageState::Relayed;
         send_members(sink, &members, |name| IMAGE_MEMBERS.contains(&name) || !ITEM_MEMBERS.contains(&name));
@@ -177,7 +180,7 @@ impl ImageToolContent {
         sink.item_end();
     }
 
-    /// Returns the content of a complete answer without an image, in the form by which failures are judged.
+    /// Returns the content of a complete answer without an image, in the form that the failure classification reads.
     pub(super) fn without_image(&self) -> Option<AnswerWithoutImage> {
         if !self.is_over {
             return None;
@@ -191,7 +194,7 @@ impl ImageToolContent {
         if let Some(failure) = &self.failure {
             members.insert("error".to_owned(), Value::Object(failure.clone()));
         }
-        let is_completed_call = |item: &Value| item["type"] == IMAGE_CALL && item["status"] == "completed";
+        let is_completed_call = |item: &Value| item["type"] == IMAGE_CALL_TYPE && item["status"] == "completed";
         let has_image_substitute =
             self.partial != PartialImageState::None || self.items_without_image.iter().any(is_completed_call);
         Some(AnswerWithoutImage { members, has_image_substitute, usage: self.usage() })
@@ -219,46 +222,48 @@ impl ImageToolContent {
         self.other_members_bytes = 0;
     }
 
-    /// True if this member, which is not in any document, is kept: only for the image that counts.
-    fn wants_other(&self, member: &str) -> bool {
+    /// True if this undocumented member is kept: only for the image that is relayed.
+    fn wants_other_member(&self, member: &str) -> bool {
         let is_open =
             matches!(self.image, FinalImageState::None | FinalImageState::Receiving | FinalImageState::Complete(None));
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        is_open && member.len() < OTHER_NAME_MAX && member.bytes().all(is_name) && !CALL_MEMBERS.contains(&member)
+        is_open && member.len() < OTHER_NAME_MAX && member.bytes().all(is_name) && !SKIPPED_ITEM_MEMBERS.contains(&member)
     }
 
-    fn store_other(&mut self, member: &str, value: Value) {
+    fn store_other_member(&mut self, member: &str, value: Value) {
         let length = member.len() + value.to_string().len();
-        if self.other_members_bytes + length <= OTHERS_MAX {
+        if self.other_members_bytes + length <= OTHER_MEMBERS_MAX {
             self.other_members_bytes += length;
             self.other_members.insert(member.to_owned(), value);
         }
     }
 
-    /// Notes a failure that the upstream states. It cannot take back an image that is already there.
+    /// Records a failure that the upstream states. An image that is already complete still counts.
     fn record_failure(&mut self, mut event: Map<String, Value>, sink: &mut impl AnswerSink) {
         self.is_over = true;
-        let stated = [event.get("error"), self.response.get("error")].into_iter().flatten().find_map(Value::as_object);
-        let mut failure = stated.cloned().unwrap_or_else(|| std::mem::take(&mut event));
-        // An error about the tool concerns the caller's field; the model of the call concerns only us and the upstream.
+        let stated_error =
+            [event.get("error"), self.response.get("error")].into_iter().flatten().find_map(Value::as_object);
+        let mut failure = stated_error.cloned().unwrap_or_else(|| std::mem::take(&mut event));
+        // An error about a field of the tool is about a field of the caller's request. The field `model` is left out:
+        // the gateway chose the model of the call.
         let param = failure.remove("param");
         let param = param.as_ref().and_then(Value::as_str).filter(|param| *param != "model");
-        let param = param.map(|param| param.strip_prefix(TOOL).unwrap_or(param));
+        let param = param.map(|param| param.strip_prefix(TOOL_PREFIX).unwrap_or(param));
         failure.extend(param.map(|param| ("param".to_owned(), param.into())));
         self.failure = Some(failure);
         self.finish_image(sink);
     }
 
-    /// True if the image of an item is wanted: only the first one, and only if its item does not state another type.
+    /// True if the image of an item is wanted: only the first image, and only if its item does not state another type.
     fn wants_image(&self) -> bool {
         let kind = self.item.get("type").and_then(Value::as_str);
-        let open = self.partial != PartialImageState::Current
+        let is_open = self.partial != PartialImageState::Current
             && matches!(self.image, FinalImageState::None | FinalImageState::Receiving);
-        open && kind.is_none_or(|kind| kind == IMAGE_CALL)
+        is_open && kind.is_none_or(|kind| kind == IMAGE_CALL_TYPE)
     }
 
-    /// True if an intermediate image is wanted: none of a later call. The final image ends only when the response ends,
-    /// and no other image may come between.
+    /// True if an intermediate image is wanted: not after the final image has begun. The final image ends only when the
+    /// response ends, and no other image may be sent before that.
     const fn wants_partial(&self) -> bool {
         matches!(self.image, FinalImageState::None)
     }
@@ -271,14 +276,14 @@ fn send_members(sink: &mut impl AnswerSink, members: &Map<String, Value>, is_sen
     }
 }
 
-/// Returns all members that were read of an item.
-fn take_item(item: &mut Map<String, Value>, others: &mut Map<String, Value>) -> Map<String, Value> {
-    let mut whole = std::mem::take(item);
-    whole.append(others);
-    whole
+/// Returns all members of an item that were read.
+fn take_item(item: &mut Map<String, Value>, other_members: &mut Map<String, Value>) -> Map<String, Value> {
+    let mut members = std::mem::take(item);
+    members.append(other_members);
+    members
 }
 
-/// Returns the name of an item's member, for an item in an event or in the response.
+/// Returns the name of the member, if the path is that of a member of an item, in an event or in the response.
 fn item_member_name(path: &str) -> Option<&str> {
     path.strip_prefix("item.").or_else(|| path.strip_prefix("response.output[]."))
 }
@@ -312,17 +317,17 @@ impl<S: AnswerSink> JsonVisitor for ImageToolVisitor<'_, S> {
     type Error = AnswerSyntaxError;
 
     fn start(&mut self, at: JsonPosition<'_>, _: u8) -> Result<ValueInterest, AnswerSyntaxError> {
-        let value = |wanted: bool| if wanted { ValueInterest::Value } else { ValueInterest::Skip };
+        let value_if = |is_wanted: bool| if is_wanted { ValueInterest::Value } else { ValueInterest::Skip };
         Ok(match at.path {
             PARTIAL_IMAGE_PATH if self.content.wants_partial() => ValueInterest::Text,
             ITEM_IMAGE_PATH | OUTPUT_IMAGE_PATH if self.content.wants_image() => ValueInterest::Text,
             path => match (item_member_name(path), path.strip_prefix("response.")) {
                 (Some(member), _) if ITEM_MEMBERS.contains(&member) => ValueInterest::Value,
-                (Some(member), _) if self.content.wants_other(member) => ValueInterest::Optional,
+                (Some(member), _) if self.content.wants_other_member(member) => ValueInterest::Optional,
                 (Some(_), _) => ValueInterest::Skip,
                 (None, Some(HOST_MODEL | TOOL_MODEL)) => ValueInterest::Value,
-                (None, Some(member)) => value(RESPONSE_MEMBERS.contains(&member)),
-                (None, None) => value(EVENT_MEMBERS.contains(&path)),
+                (None, Some(member)) => value_if(RESPONSE_MEMBERS.contains(&member)),
+                (None, None) => value_if(EVENT_MEMBERS.contains(&path)),
             },
         })
     }
@@ -331,7 +336,7 @@ impl<S: AnswerSink> JsonVisitor for ImageToolVisitor<'_, S> {
         let Some(value) = value else { return Ok(()) };
         let (members, name) = match (item_member_name(at.path), at.path.strip_prefix("response.")) {
             (Some(member), _) if !ITEM_MEMBERS.contains(&member) => {
-                self.content.store_other(member, value);
+                self.content.store_other_member(member, value);
                 return Ok(());
             }
             (Some(member), _) => (&mut self.content.item, member),

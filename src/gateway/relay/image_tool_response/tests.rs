@@ -20,9 +20,9 @@ use crate::gateway::upstream::{ReplyBody, ReplyError};
 
 const ERROR: &str = r#"{"type":"error","message":"m"}"#;
 const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
-const OTHER: &str = "iVBORw0KGgoAAAANSUhEUgAAAgAAAAIACAIAAAB7GkOt";
+const OTHER_PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAAAgAAAAIACAIAAAB7GkOt";
 
-fn asked(stream: bool) -> RequestedAnswer {
+fn requested(stream: bool) -> RequestedAnswer {
     RequestedAnswer {
         model: "gpt-image-2".to_owned(),
         prompt: "a red square".to_owned(),
@@ -38,12 +38,12 @@ fn asked(stream: bool) -> RequestedAnswer {
     }
 }
 
-fn limits() -> AnswerTimeouts {
+fn timeouts() -> AnswerTimeouts {
     let seconds = Duration::from_secs;
     AnswerTimeouts { idle: seconds(60), event_idle: seconds(150), deadline: Instant::now() + seconds(360) }
 }
 
-fn pieces(body: &str, cut: usize) -> ReplyBody {
+fn scripted_body(body: &str, cut: usize) -> ReplyBody {
     ReplyBody::Scripted(body.as_bytes().chunks(cut).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect())
 }
 
@@ -51,22 +51,22 @@ fn event(kind: &str, members: &str) -> String {
     format!("event: {kind}\ndata: {{\"type\":\"{kind}\",\"sequence_number\":1{members}}}\n\n")
 }
 
-/// Returns the event of an image, with its type after it, as some upstreams send it.
-fn done(image: &str) -> String {
+/// Returns the event of an item with an image. The type of the item comes last, as some upstreams send it.
+fn item_done(image: &str) -> String {
     let item = format!(
         r#","item":{{"id":"ig_1","quality":"high","result":"{image}","revised_prompt":"r\"p","size":"7x7","status":"completed","type":"image_generation_call"}}"#
     );
     event("response.output_item.done", &item)
 }
 
-fn partial(image: &str) -> String {
+fn partial_image(image: &str) -> String {
     event("response.image_generation_call.partial_image", &format!(r#","partial_image_b64":"{image}","quality":"low""#))
 }
 
 const USAGE: &str = r#""usage":{"input_tokens":30,"output_tokens":50,"total_tokens":80},
     "tool_usage":{"image_gen":{"input_tokens":17,"output_tokens":196,"total_tokens":213}}"#;
 
-fn completed(output: &str) -> String {
+fn response_completed(output: &str) -> String {
     let usage = USAGE.replace('\n', "");
     event(
         "response.completed",
@@ -74,55 +74,56 @@ fn completed(output: &str) -> String {
     )
 }
 
-fn item(image: &str) -> String {
+fn image_item(image: &str) -> String {
     format!(r#"{{"result":"{image}","type":"image_generation_call","status":"completed","revised_prompt":"r\"p"}}"#)
 }
 
-/// Returns the answer, which must be the same at every cut of the body, and its outcome.
-async fn told(body: &str, stream: bool) -> (String, RelayOutcome, AnswerSummary) {
-    let mut seen: Option<String> = None;
-    let mut last = None;
+/// Returns the answer, which must be the same for every size of the body's pieces, and its outcome.
+async fn relay_in_pieces(body: &str, stream: bool) -> (String, RelayOutcome, AnswerSummary) {
+    let mut first_text: Option<String> = None;
+    let mut last_result = None;
     for cut in [1, 2, 3, 7, 50, 100_000] {
-        let proven = prove_image_tool(pieces(body, cut), asked(stream), limits()).await.expect("an image");
-        let (text, ending, summary) = read(proven).await;
-        assert!(seen.as_ref().is_none_or(|seen| *seen == text), "cut into {cut}: {text}");
-        seen = Some(text.clone());
-        last = Some((text, ending, summary));
+        let proven = prove_image_tool(scripted_body(body, cut), requested(stream), timeouts()).await.expect("an image");
+        let (text, outcome, summary) = read(proven).await;
+        let expected = first_text.get_or_insert_with(|| text.clone());
+        assert_eq!(*expected, text, "pieces of {cut} bytes");
+        last_result = Some((text, outcome, summary));
     }
-    last.expect("several cuts")
+    last_result.expect("at least one size of pieces")
 }
 
 async fn read(proven: ProvenAnswer) -> (String, RelayOutcome, AnswerSummary) {
-    let told = Arc::new(Mutex::new(None));
-    let to = Arc::clone(&told);
-    let on_end = Box::new(move |ending, summary| {
-        *to.lock().unwrap() = Some((ending, summary));
+    let outcome_cell = Arc::new(Mutex::new(None));
+    let sender = Arc::clone(&outcome_cell);
+    let on_end = Box::new(move |outcome, summary| {
+        *sender.lock().unwrap() = Some((outcome, summary));
         Box::pin(std::future::ready(())) as crate::gateway::relay::ClosingFuture
     });
     let body = RelayBody::new(proven, ERROR.to_owned(), on_end);
     let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let (ending, summary) = told.lock().unwrap().take().expect("told");
-    (String::from_utf8(bytes.to_vec()).expect("text"), ending, summary)
+    let (outcome, summary) = outcome_cell.lock().unwrap().take().expect("an outcome");
+    (String::from_utf8(bytes.to_vec()).expect("text"), outcome, summary)
 }
 
 #[tokio::test]
 async fn the_image_of_a_response_becomes_an_answer_with_the_tokens_of_the_image() {
-    let story = [
+    let stream_text = [
         event("response.created", r#","response":{"created_at":99,"model":"gpt-5.5-x","output":[],"tools":[{"type":"image_generation","model":"drawer"}]}"#),
         ": comment\n\n".to_owned(),
-        partial(OTHER),
-        done(PNG_HEAD),
+        partial_image(OTHER_PNG_HEAD),
+        item_done(PNG_HEAD),
         event("response.output_text.delta", r#","delta":"Here it is.""#),
-        completed(&item(PNG_HEAD)),
+        response_completed(&image_item(PNG_HEAD)),
         "data: [DONE]\n\n".to_owned(),
     ]
     .concat();
     let usage = USAGE.replace('\n', "");
-    let plain = format!(r#"{{"id":"r","created_at":99,"output":[{{"type":"reasoning"}},{}],{usage}}}"#, item(PNG_HEAD));
-    let (named, silent) = (("drawer", Some("high"), Some("gpt-5.5-x")), ("gpt-image-2", None, None));
-    let lines = story.replace('\n', "\r\n");
-    for (body, (model, quality, host)) in [(&story, named), (&lines, named), (&plain, silent)] {
-        let (text, ending, summary) = told(body, false).await;
+    let plain =
+        format!(r#"{{"id":"r","created_at":99,"output":[{{"type":"reasoning"}},{}],{usage}}}"#, image_item(PNG_HEAD));
+    let (named, unnamed) = (("drawer", Some("high"), Some("gpt-5.5-x")), ("gpt-image-2", None, None));
+    let with_crlf = stream_text.replace('\n', "\r\n");
+    for (body, (model, quality, host)) in [(&stream_text, named), (&with_crlf, named), (&plain, unnamed)] {
+        let (text, outcome, summary) = relay_in_pieces(body, false).await;
         let mut expected = json!({"data": [{"b64_json": PNG_HEAD, "revised_prompt": "r\"p"}], "created": 99,
             "background": "opaque", "model": model, "output_format": "png",
             "size": "1024x1024", "usage": {"input_tokens": 17, "output_tokens": 196, "total_tokens": 213,
@@ -130,10 +131,10 @@ async fn the_image_of_a_response_becomes_an_answer_with_the_tokens_of_the_image(
                 "output_tokens_details": {"image_tokens": 196, "text_tokens": 0}}});
         quality.into_iter().for_each(|quality| expected["quality"] = json!(quality));
         assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), expected);
-        let counted = summary.usage.expect("tokens");
+        let usage = summary.usage.expect("tokens");
         let output = |tokens: Option<TokenCounts>| tokens.map(|tokens| tokens.output);
-        assert_eq!((ending, counted.total), (RelayOutcome::Complete, 293));
-        assert_eq!((output(counted.image), output(counted.host)), (Some(196), Some(50)));
+        assert_eq!((outcome, usage.total), (RelayOutcome::Complete, 293));
+        assert_eq!((output(usage.image), output(usage.host)), (Some(196), Some(50)));
         assert_eq!((summary.delivered.len(), summary.delivered[0].quality.as_deref()), (1, quality));
         let models = (summary.image_model.as_deref(), summary.host_model.as_deref());
         assert_eq!(models, (host.map(|_| model), host));
@@ -141,45 +142,62 @@ async fn the_image_of_a_response_becomes_an_answer_with_the_tokens_of_the_image(
 }
 
 #[tokio::test]
-async fn members_of_the_item_that_no_document_has_pass_and_those_of_other_items_do_not() {
+async fn undocumented_members_of_the_image_item_are_passed_on() {
     let large = "x".repeat(60_000);
     let later = format!(
         r#""svg":{{"n":[1]}},"complexity":"high","a":"{large}","b":"{large}","odd":NaN,"user_id":"u","result":"#
     );
     let other = event("response.output_item.done", r#","item":{"type":"reasoning","depth":9}"#);
-    let image = done(PNG_HEAD).replace(r#""result":"#, &later);
-    let copy = completed(&item(PNG_HEAD).replace(r#""result":"#, r#""complexity":"low","result":"#));
-    let in_copy_alone = completed(&item(PNG_HEAD).replace(r#""result":"#, &later));
-    for story in [[other.clone(), image, copy].concat(), [other, in_copy_alone].concat()] {
+    let image = item_done(PNG_HEAD).replace(r#""result":"#, &later);
+    let copy = response_completed(&image_item(PNG_HEAD).replace(r#""result":"#, r#""complexity":"low","result":"#));
+    let in_copy_alone = response_completed(&image_item(PNG_HEAD).replace(r#""result":"#, &later));
+    for stream_text in [[other.clone(), image, copy].concat(), [other, in_copy_alone].concat()] {
         for stream in [false, true] {
-            let (text, ending, _) = told(&story, stream).await;
+            let (text, outcome, _) = relay_in_pieces(&stream_text, stream).await;
             let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&text);
             let json: Value = serde_json::from_str(data).expect("JSON");
             assert_eq!(
-                (ending, &json["svg"], &json["complexity"]),
+                (outcome, &json["svg"], &json["complexity"]),
                 (RelayOutcome::Complete, &json!({"n": [1]}), &json!("high"))
             );
             let kept = ["a", "b", "odd", "user_id", "depth", "id", "status"].map(|name| json.get(name).is_some());
-            assert_eq!(kept, [true, false, false, false, false, false, false], "so much is kept: {stream}");
+            assert_eq!(
+                kept,
+                [true, false, false, false, false, false, false],
+                "only members of the image within the size limit are passed on; stream: {stream}"
+            );
         }
     }
 }
 
 #[tokio::test]
-async fn an_image_that_stands_only_at_the_end_is_found_there_and_only_the_first_counts() {
-    let (text, ..) = told(&completed(&format!("{},{}", item(PNG_HEAD), item(OTHER))), false).await;
-    assert!(text.contains(PNG_HEAD) && !text.contains(OTHER), "{text}");
-    let (text, _, summary) = told(&[done(PNG_HEAD), done(OTHER), completed("")].concat(), false).await;
-    assert!(text.contains(PNG_HEAD) && !text.contains(OTHER), "{text}");
+async fn the_first_image_counts_even_if_only_the_response_has_it() {
+    let (text, ..) = relay_in_pieces(
+        &response_completed(&format!("{},{}", image_item(PNG_HEAD), image_item(OTHER_PNG_HEAD))),
+        false,
+    )
+    .await;
+    assert!(text.contains(PNG_HEAD) && !text.contains(OTHER_PNG_HEAD), "{text}");
+    let (text, _, summary) =
+        relay_in_pieces(&[item_done(PNG_HEAD), item_done(OTHER_PNG_HEAD), response_completed("")].concat(), false)
+            .await;
+    assert!(text.contains(PNG_HEAD) && !text.contains(OTHER_PNG_HEAD), "{text}");
     assert_eq!(summary.delivered.len(), 1);
 }
 
 #[tokio::test]
-async fn a_stream_has_its_partial_images_and_one_final_one() {
-    let story = [partial(OTHER), partial(OTHER), partial(OTHER), done(PNG_HEAD), completed(&item(PNG_HEAD))].concat();
-    let (text, ending, _) = told(&story, true).await;
+async fn a_stream_has_the_requested_partial_images_and_one_final_image() {
+    let stream_text = [
+        partial_image(OTHER_PNG_HEAD),
+        partial_image(OTHER_PNG_HEAD),
+        partial_image(OTHER_PNG_HEAD),
+        item_done(PNG_HEAD),
+        response_completed(&image_item(PNG_HEAD)),
+    ]
+    .concat();
+    let (text, outcome, _) = relay_in_pieces(&stream_text, true).await;
     let frames: Vec<&str> = text.trim_end().split("\n\n").collect();
-    assert_eq!((frames.len(), ending), (3, RelayOutcome::Complete), "no more than were asked for: {text}");
+    assert_eq!((frames.len(), outcome), (3, RelayOutcome::Complete), "no more partial images than requested: {text}");
     for (index, frame) in frames[..2].iter().enumerate() {
         let begin =
             "event: image_generation.partial_image\ndata: {\"type\":\"image_generation.partial_image\",\"b64_json\":";
@@ -189,12 +207,20 @@ async fn a_stream_has_its_partial_images_and_one_final_one() {
 }
 
 #[tokio::test]
-async fn a_partial_image_of_a_later_call_touches_nothing() {
-    let story = [partial(OTHER), done(PNG_HEAD), partial(OTHER), partial(OTHER), completed(&item(PNG_HEAD))].concat();
+async fn a_partial_image_after_the_final_image_is_ignored() {
+    let stream_text = [
+        partial_image(OTHER_PNG_HEAD),
+        item_done(PNG_HEAD),
+        partial_image(OTHER_PNG_HEAD),
+        partial_image(OTHER_PNG_HEAD),
+        response_completed(&image_item(PNG_HEAD)),
+    ]
+    .concat();
     for count in [1, 2] {
-        let (text, ending, summary) = told(&story[partial(OTHER).len() * (2 - count)..], true).await;
+        let (text, outcome, summary) =
+            relay_in_pieces(&stream_text[partial_image(OTHER_PNG_HEAD).len() * (2 - count)..], true).await;
         let frames: Vec<&str> = text.trim_end().split("\n\n").collect();
-        assert_eq!((frames.len(), ending), (count, RelayOutcome::Complete), "{text}");
+        assert_eq!((frames.len(), outcome), (count, RelayOutcome::Complete), "{text}");
         let last = frames[count - 1].split_once("\ndata: ").expect("data").1;
         let last: Value = serde_json::from_str(last).expect("JSON");
         assert_eq!(
@@ -203,108 +229,115 @@ async fn a_partial_image_of_a_later_call_touches_nothing() {
         );
         assert_eq!((summary.delivered.len(), summary.usage.map(|usage| usage.total)), (1, Some(293)));
     }
-    let (text, ending, summary) = told(&story, false).await;
+    let (text, outcome, summary) = relay_in_pieces(&stream_text, false).await;
     let json: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!((&json["data"][0]["b64_json"], &json["usage"]["total_tokens"]), (&json!(PNG_HEAD), &json!(213)));
-    assert_eq!((ending, summary.delivered.len()), (RelayOutcome::Complete, 1));
-    // In one event with a final image it does not count either.
-    let both = done(PNG_HEAD).replacen("\"item\":", &format!("\"partial_image_b64\":\"{OTHER}\",\"item\":"), 1);
-    let (text, ..) = told(&[both, done(PNG_HEAD), completed("")].concat(), true).await;
+    assert_eq!((outcome, summary.delivered.len()), (RelayOutcome::Complete, 1));
+    // An intermediate image in the event of a final image is ignored too.
+    let with_both =
+        item_done(PNG_HEAD).replacen("\"item\":", &format!("\"partial_image_b64\":\"{OTHER_PNG_HEAD}\",\"item\":"), 1);
+    let (text, ..) = relay_in_pieces(&[with_both, item_done(PNG_HEAD), response_completed("")].concat(), true).await;
     assert!(text.trim_end().split("\n\n").all(|frame| frame.matches("b64_json").count() == 1), "{text}");
 }
 
-/// Returns a body that pauses for this number of seconds.
-fn pausing(before: String, seconds: u64, behind: String) -> ReplyBody {
+/// Returns a body that pauses for this number of seconds between two parts.
+fn body_with_pause(first_part: String, seconds: u64, second_part: String) -> ReplyBody {
     let (sender, body) = tokio::sync::mpsc::channel(4);
-    let told = async move {
-        sender.send(before.into()).await.expect("somebody reads");
+    let sending = async move {
+        sender.send(first_part.into()).await.expect("the body is read");
         tokio::time::sleep(Duration::from_secs(seconds)).await;
-        let _ = sender.send(behind.into()).await;
+        let _ = sender.send(second_part.into()).await;
     };
-    drop(tokio::runtime::Handle::current().spawn(told));
+    drop(tokio::runtime::Handle::current().spawn(sending));
     ReplyBody::Channel(body)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_text_behind_the_image_may_take_its_time_and_the_image_may_not() {
-    let whole = [done(PNG_HEAD), completed("")].concat();
-    let (half, end) = (done("").len() / 2 + 40, done(PNG_HEAD).len());
+async fn silence_may_be_longer_after_an_image_than_within_it() {
+    let full_text = [item_done(PNG_HEAD), response_completed("")].concat();
+    let (in_image, image_end) = (item_done("").len() / 2 + 40, item_done(PNG_HEAD).len());
     for (cut, seconds, expected) in [
-        (end, 100, (RelayOutcome::Complete, Some(293))),
-        (end - 1, 100, (RelayOutcome::Complete, Some(293))),
-        (end, 151, (RelayOutcome::Complete, None)),
-        (half, 59, (RelayOutcome::Complete, Some(293))),
-        (half, 61, (RelayOutcome::Broken(RelayError::Timeout), None)),
+        (image_end, 100, (RelayOutcome::Complete, Some(293))),
+        (image_end - 1, 100, (RelayOutcome::Complete, Some(293))),
+        (image_end, 151, (RelayOutcome::Complete, None)),
+        (in_image, 59, (RelayOutcome::Complete, Some(293))),
+        (in_image, 61, (RelayOutcome::Broken(RelayError::Timeout), None)),
     ] {
-        let body = pausing(whole[..cut].to_owned(), seconds, whole[cut..].to_owned());
-        let (_, ending, summary) = read(prove_image_tool(body, asked(false), limits()).await.expect("an image")).await;
-        assert_eq!((ending, summary.usage.map(|usage| usage.total)), expected, "{seconds} s behind {cut} bytes");
+        let body = body_with_pause(full_text[..cut].to_owned(), seconds, full_text[cut..].to_owned());
+        let (_, outcome, summary) =
+            read(prove_image_tool(body, requested(false), timeouts()).await.expect("an image")).await;
+        assert_eq!((outcome, summary.usage.map(|usage| usage.total)), expected, "{seconds} s after {cut} bytes");
     }
 }
 
 #[tokio::test]
-async fn white_space_behind_the_data_of_an_event_is_nothing() {
-    let story = [event("response.created", ""), partial(OTHER), done(PNG_HEAD), completed("")].concat();
+async fn only_white_space_may_follow_the_data_of_an_event() {
+    let stream_text =
+        [event("response.created", ""), partial_image(OTHER_PNG_HEAD), item_done(PNG_HEAD), response_completed("")]
+            .concat();
     for white in ["}  \n\n", "}\t\n\n", "} \ndata:  \ndata:\n\n"] {
-        let (text, ending, summary) = told(&story.replace("}\n\n", white), false).await;
+        let (text, outcome, summary) = relay_in_pieces(&stream_text.replace("}\n\n", white), false).await;
         let json: Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!((ending, &json["data"][0]["b64_json"]), (RelayOutcome::Complete, &json!(PNG_HEAD)), "{white:?}");
+        assert_eq!((outcome, &json["data"][0]["b64_json"]), (RelayOutcome::Complete, &json!(PNG_HEAD)), "{white:?}");
         assert_eq!(summary.usage.map(|usage| usage.total), Some(293), "{white:?}");
     }
     for surplus in ["} x\n\n", "}{}\n\n", "} \ndata: {}\n\n"] {
-        let body = pieces(&story.replace("}\n\n", surplus), 5);
-        let found = prove_image_tool(body, asked(false), limits()).await;
+        let body = scripted_body(&stream_text.replace("}\n\n", surplus), 5);
+        let found = prove_image_tool(body, requested(false), timeouts()).await;
         assert!(matches!(found, Err(ProofError::Malformed)), "{surplus:?}: {found:?}");
     }
 }
 
 #[tokio::test]
-async fn what_breaks_behind_a_whole_image_takes_nothing_back() {
+async fn a_failure_after_a_complete_image_does_not_revoke_it() {
     let failed = event("response.failed", r#","response":{"error":{"code":"server_error","message":"m"}}"#);
-    for behind in ["", ": comment\n\n", failed.as_str(), "data: {\"type\":]}\n\n", &completed("")[..40]] {
-        let (text, ending, _) = told(&format!("{}{behind}", done(PNG_HEAD)), false).await;
+    for suffix in ["", ": comment\n\n", failed.as_str(), "data: {\"type\":]}\n\n", &response_completed("")[..40]] {
+        let (text, outcome, _) = relay_in_pieces(&format!("{}{suffix}", item_done(PNG_HEAD)), false).await;
         let json: Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!((ending, &json["data"][0]["b64_json"]), (RelayOutcome::Complete, &json!(PNG_HEAD)), "{behind}");
-        assert_eq!(json["usage"], Value::Null, "{behind}");
+        assert_eq!((outcome, &json["data"][0]["b64_json"]), (RelayOutcome::Complete, &json!(PNG_HEAD)), "{suffix}");
+        assert_eq!(json["usage"], Value::Null, "{suffix}");
     }
 }
 
 #[tokio::test]
-async fn a_slash_may_be_escaped_and_nothing_else_is_an_image() {
-    let (text, ..) = told(&[done(r"iVBORw0KGgo\/AAAA"), completed("")].concat(), false).await;
+async fn base64_may_contain_an_escaped_slash_and_nothing_else() {
+    let (text, ..) = relay_in_pieces(&[item_done(r"iVBORw0KGgo\/AAAA"), response_completed("")].concat(), false).await;
     assert!(text.contains(r#""b64_json":"iVBORw0KGgo/AAAA""#), "{text}");
     for image in ["https://a.example/1.png?x", r"iVBO\u0020", "iVBO Rw0K", "iVBO\\nRw0K"] {
         for cut in [1, 100_000] {
-            let story = [done(image), completed("")].concat();
-            let body = pieces(&story, cut);
-            let found = match prove_image_tool(body, asked(false), limits()).await {
+            let stream_text = [item_done(image), response_completed("")].concat();
+            let body = scripted_body(&stream_text, cut);
+            let found = match prove_image_tool(body, requested(false), timeouts()).await {
                 Ok(proven) => read(proven).await.1,
                 Err(ProofError::Malformed) => continue,
-                Err(other) => panic!("{image}: {other:?}"),
+                Err(error) => panic!("{image}: {error:?}"),
             };
             assert!(matches!(found, RelayOutcome::Broken(_)), "{image}: {found:?}");
         }
     }
-    let foreign =
-        done("QUJD").replace("\"id\":\"ig_1\"", "\"type\":\"mcp_call\"").replace("image_generation_call", "mcp_call");
-    let found = prove_image_tool(pieces(&[foreign, completed("")].concat(), 9), asked(false), limits()).await;
-    assert!(matches!(found, Err(ProofError::NoImage(_))), "another item's result is no image");
+    let tool_call = item_done("QUJD")
+        .replace("\"id\":\"ig_1\"", "\"type\":\"mcp_call\"")
+        .replace("image_generation_call", "mcp_call");
+    let found =
+        prove_image_tool(scripted_body(&[tool_call, response_completed("")].concat(), 9), requested(false), timeouts())
+            .await;
+    assert!(matches!(found, Err(ProofError::NoImage(_))), "the result of another item is not an image");
 }
 
-/// Returns the content of a whole response without an image.
-async fn without_image(story: &str, cut: usize) -> AnswerWithoutImage {
-    match prove_image_tool(pieces(story, cut), asked(false), limits()).await {
-        Err(ProofError::NoImage(without)) => without,
-        other => panic!("{story}: it says why, but {other:?}"),
+/// Returns the content of a complete response without an image.
+async fn without_image(stream_text: &str, cut: usize) -> AnswerWithoutImage {
+    match prove_image_tool(scripted_body(stream_text, cut), requested(false), timeouts()).await {
+        Err(ProofError::NoImage(answer)) => answer,
+        result => panic!("{stream_text}: {result:?} instead of an answer without an image"),
     }
 }
 
 #[tokio::test]
-async fn a_response_without_an_image_says_why() {
+async fn a_response_without_an_image_states_the_reason() {
     let refusal = r#"{"type":"message","content":[{"type":"refusal","refusal":"I can't."}]}"#;
     let parameter = r#","error":{"code":"invalid_value","param":"tools[0].size","message":"m"}"#;
-    for (story, pointer, expected) in [
-        (completed(refusal), "/output/0/content/0/refusal", json!("I can't.")),
+    for (stream_text, pointer, expected) in [
+        (response_completed(refusal), "/output/0/content/0/refusal", json!("I can't.")),
         (event("error", parameter), "/error/param", json!("size")),
         (event("error", r#","error":{"param":"model","message":"m"}"#), "/error/param", Value::Null),
         (event("response.failed", r#","response":{"error":{"code":"c"}}"#), "/error/code", json!("c")),
@@ -316,80 +349,83 @@ async fn a_response_without_an_image_says_why() {
         (r#"{"error":{"code":"c"}}"#.to_owned(), "/error/code", json!("c")),
     ] {
         for cut in [1, 5, 100_000] {
-            let without = without_image(&story, cut).await;
-            let said = Value::Object(without.members);
-            assert_eq!(said.pointer(pointer).cloned().unwrap_or_default(), expected, "{said}");
-            assert!(!without.has_image_substitute, "{said}");
+            let answer = without_image(&stream_text, cut).await;
+            let members = Value::Object(answer.members);
+            assert_eq!(members.pointer(pointer).cloned().unwrap_or_default(), expected, "{members}");
+            assert!(!answer.has_image_substitute, "{members}");
         }
     }
-    let story = [partial(OTHER), completed("")].concat();
-    let without = without_image(&story, 9).await;
+    let stream_text = [partial_image(OTHER_PNG_HEAD), response_completed("")].concat();
+    let answer = without_image(&stream_text, 9).await;
     assert!(
-        without.has_image_substitute && without.usage.is_some_and(|usage| usage.total == 293),
-        "work was done and paid"
+        answer.has_image_substitute && answer.usage.is_some_and(|usage| usage.total == 293),
+        "the intermediate image was charged"
     );
-    for (story, broken) in
-        [("", false), (": comment\n\n", false), (&completed("")[..30], false), ("data: {}\n\n", true)]
+    for (stream_text, is_broken) in
+        [("", false), (": comment\n\n", false), (&response_completed("")[..30], false), ("data: {}\n\n", true)]
     {
-        let mut body = pieces(story, 100);
-        if let (true, ReplyBody::Scripted(pieces)) = (broken, &mut body) {
+        let mut body = scripted_body(stream_text, 100);
+        if let (true, ReplyBody::Scripted(pieces)) = (is_broken, &mut body) {
             pieces.push_back(Err(ReplyError));
         }
-        let found = prove_image_tool(body, asked(false), limits()).await;
+        let found = prove_image_tool(body, requested(false), timeouts()).await;
         let as_expected =
-            matches!((&found, broken), (Err(ProofError::Malformed), false) | (Err(ProofError::Broken), true));
-        assert!(as_expected, "{story}: {found:?}");
+            matches!((&found, is_broken), (Err(ProofError::Malformed), false) | (Err(ProofError::Broken), true));
+        assert!(as_expected, "{stream_text}: {found:?}");
     }
 }
 
 #[tokio::test]
-async fn an_image_that_the_disk_does_not_take_is_counted_all_the_same() {
+async fn an_image_that_cannot_be_spooled_has_its_tokens_counted() {
     let folder = TempDir::new().expect("a folder");
     let spool = Spool::new(folder.path()).expect("a spool");
     let long = format!("{PNG_HEAD}{}", "A".repeat(200_000));
-    for (behind, expected) in [(completed(""), Some(293)), (String::new(), None)] {
-        let body = pieces(&[done(&long), behind].concat(), 4096);
-        let proven = prove_image_tool(body, RequestedAnswer { is_single_element: true, ..asked(false) }, limits())
-            .await
-            .expect("an image");
-        let unkept = spool_image(proven, spool.begin_full().expect("a place")).await.expect_err("not kept");
-        let SpooledImageError::Disk(_, usage) = unkept else { panic!("{unkept:?}") };
+    for (end, expected) in [(response_completed(""), Some(293)), (String::new(), None)] {
+        let body = scripted_body(&[item_done(&long), end].concat(), 4096);
+        let proven =
+            prove_image_tool(body, RequestedAnswer { is_single_element: true, ..requested(false) }, timeouts())
+                .await
+                .expect("an image");
+        let error = spool_image(proven, spool.begin_full().expect("a writer")).await.expect_err("the disk is full");
+        let SpooledImageError::Disk(_, usage) = error else { panic!("{error:?}") };
         assert_eq!(usage.map(|usage| usage.total), expected);
     }
 }
 
 #[tokio::test]
-async fn several_kept_images_are_one_answer() {
+async fn several_spooled_images_become_one_answer() {
     let folder = TempDir::new().expect("a folder");
     let spool = Spool::new(folder.path()).expect("a spool");
     let long = format!("{PNG_HEAD}{}", "A".repeat(200_000));
     let mut images = Vec::new();
-    for image in [long.as_str(), OTHER] {
-        let part = RequestedAnswer { is_single_element: true, ..asked(false) };
+    for image in [long.as_str(), OTHER_PNG_HEAD] {
+        let element = RequestedAnswer { is_single_element: true, ..requested(false) };
         let later = format!(r#""frame_index":{},"quality":"#, images.len());
-        let usage = completed("").replace(r#""total_tokens":213"#, r#""svg_tokens":7,"total_tokens":213"#);
-        let body = pieces(&[done(image).replace(r#""quality":"#, &later), usage].concat(), 4096);
-        let proven = prove_image_tool(body, part, limits()).await.expect("an image");
-        images.push(spool_image(proven, spool.create_writer_blocking().expect("a place")).await.expect("kept"));
+        let usage = response_completed("").replace(r#""total_tokens":213"#, r#""svg_tokens":7,"total_tokens":213"#);
+        let body = scripted_body(&[item_done(image).replace(r#""quality":"#, &later), usage].concat(), 4096);
+        let proven = prove_image_tool(body, element, timeouts()).await.expect("an image");
+        images.push(
+            spool_image(proven, spool.create_writer_blocking().expect("a writer")).await.expect("a spooled image"),
+        );
     }
-    let answer = RequestedAnswer { count: 2, ..asked(false) };
-    let lost = AnswerUsage::from_models(
+    let answer = RequestedAnswer { count: 2, ..requested(false) };
+    let undelivered_usage = AnswerUsage::from_models(
         Some(TokenCounts { input: 5, input_text: 5, total: 5, ..TokenCounts::default() }),
         None,
     );
-    let before = disk_accesses();
-    let (text, ending, summary) = read(combine_images(images, answer, lost)).await;
-    assert_eq!(disk_accesses(), before, "no file is read on a thread of the runtime");
+    let accesses = disk_accesses();
+    let (text, outcome, summary) = read(combine_images(images, answer, undelivered_usage)).await;
+    assert_eq!(disk_accesses(), accesses, "no file is read on a thread of the runtime");
     let json: Value = serde_json::from_str(&text).expect("JSON");
     let found: Vec<&Value> = json["data"].as_array().expect("images").iter().map(|image| &image["b64_json"]).collect();
-    assert!(found == [&json!(long), &json!(OTHER)], "the images, in their order");
+    assert!(found == [&json!(long), &json!(OTHER_PNG_HEAD)], "the images are in their order");
     assert_eq!(
         (&json["usage"]["total_tokens"], &json["quality"], &json["created"]),
         (&json!(426), &json!("high"), &json!(99))
     );
     assert_eq!((&json["data"][1]["revised_prompt"], &json["usage"]["svg_tokens"]), (&json!("r\"p"), &json!(14)));
-    let told = [&json["data"][0]["frame_index"], &json["data"][1]["frame_index"], &json["frame_index"]];
-    assert_eq!(told, [&json!(0), &json!(1), &Value::Null], "what is said of an image stands with it");
-    assert_eq!((ending, summary.delivered.len()), (RelayOutcome::Complete, 2));
-    assert_eq!(summary.usage.map(|usage| usage.total), Some(2 * 293 + 5), "what failed was charged too");
+    let indexes = [&json["data"][0]["frame_index"], &json["data"][1]["frame_index"], &json["frame_index"]];
+    assert_eq!(indexes, [&json!(0), &json!(1), &Value::Null], "undocumented members stay with their image");
+    assert_eq!((outcome, summary.delivered.len()), (RelayOutcome::Complete, 2));
+    assert_eq!(summary.usage.map(|usage| usage.total), Some(2 * 293 + 5), "the calls without an image are charged too");
 }

@@ -3,7 +3,7 @@ use super::*;
 /// The most bytes of a member that is kept.
 const CAPTURED: usize = 128 * 1024;
 
-/// Writes down each call.
+/// Records each call as a line.
 #[derive(Default, Debug, PartialEq)]
 struct LexerEventLog {
     lines: Vec<String>,
@@ -41,12 +41,12 @@ impl AnswerSink for LexerEventLog {
 
 fn read(body: &str, cut: usize) -> Result<Vec<String>, AnswerSyntaxError> {
     let mut lexer = AnswerLexer::new();
-    let mut notes = LexerEventLog::default();
+    let mut log = LexerEventLog::default();
     for piece in body.as_bytes().chunks(cut) {
-        lexer.push(&Bytes::copy_from_slice(piece), &mut notes)?;
+        lexer.push(&Bytes::copy_from_slice(piece), &mut log)?;
     }
     lexer.finish()?;
-    Ok(notes.lines)
+    Ok(log.lines)
 }
 
 #[track_caller]
@@ -59,7 +59,7 @@ fn check(body: &str, expected: Result<&[&str], AnswerSyntaxError>) {
 }
 
 #[test]
-fn the_usual_answer_is_taken_apart() {
+fn a_usual_answer_is_split_into_its_members() {
     check(
         r#"{"created":1776000000,"data":[{"b64_json":"iVBORw0=","revised_prompt":"a \"red\" } square"}],"usage":{"a":[1,{"b":"}"}]},"x":true}"#,
         Ok(&[
@@ -75,7 +75,7 @@ fn the_usual_answer_is_taken_apart() {
 }
 
 #[test]
-fn order_space_and_several_images_do_not_matter() {
+fn order_white_space_and_number_of_images_do_not_matter() {
     check(
         " { \"usage\" : null ,\n\"data\" : [ { \"b64_json\" : \"AA==\" } , {\"b64_json\":\"BB\\/=\" , \"n\" : -1.5e3 }\t]\r\n} \n",
         Ok(&["usage=null", "item", "image AA==", "end", "item", "image BB/=", "item.n=-1500.0", "end"]),
@@ -94,7 +94,7 @@ fn answers_without_an_image_are_read_to_their_end() {
 }
 
 #[test]
-fn what_is_not_that_json_is_refused() {
+fn other_json_and_invalid_json_are_refused() {
     check("<html>", Err(AnswerSyntaxError::Json(JsonSyntaxError::NotAnObject)));
     check("[]", Err(AnswerSyntaxError::Json(JsonSyntaxError::NotAnObject)));
     check("", Err(AnswerSyntaxError::Json(JsonSyntaxError::Truncated)));
@@ -108,19 +108,16 @@ fn what_is_not_that_json_is_refused() {
     for key in ["data", "error", "type", "usage"] {
         for value in ["nul", "01", r#"{"b":]}"#, r#"{"b":NaN}"#] {
             check(&format!(r#"{{"{key}":{value}}}"#), Err(AnswerSyntaxError::Json(JsonSyntaxError::Value)));
-            check(
-                &format!(r#"{{"data":[{{"{key}":{value}}}]}}"#),
-                Err(AnswerSyntaxError::Json(JsonSyntaxError::Value)),
-            );
+            check(&format!(r#"{{"data":[{{"{key}":{value}}}]}}"#), Err(AnswerSyntaxError::Json(JsonSyntaxError::Value)));
         }
     }
     check(r#"{"data":[nul]}"#, Err(AnswerSyntaxError::Json(JsonSyntaxError::Value)));
 }
 
 #[test]
-fn a_member_too_large_to_hold_is_dropped_and_the_rest_kept() {
+fn a_member_that_is_too_large_is_dropped_and_others_stay() {
     let big = "x".repeat(CAPTURED - 20);
-    for (value, dropped) in [
+    for (value, is_dropped) in [
         (format!(r#""{big}\"""#), false),
         (format!(r#""{big}\"0123456789abcdefghi""#), true),
         (format!(r#"{{"k":["{big}\"",{{"}}":1}}]}}"#), false),
@@ -128,7 +125,7 @@ fn a_member_too_large_to_hold_is_dropped_and_the_rest_kept() {
     ] {
         let body = format!(r#"{{"big":{value},"small":1}}"#);
         let mut expected = vec![format!("big={value}"), "small=1".to_owned()];
-        if dropped {
+        if is_dropped {
             expected.remove(0);
         }
         for cut in [1, 7, 4096, CAPTURED * 2] {
@@ -139,7 +136,7 @@ fn a_member_too_large_to_hold_is_dropped_and_the_rest_kept() {
 }
 
 #[test]
-fn a_member_that_cannot_be_held_costs_no_image() {
+fn an_invalid_member_does_not_lose_the_image() {
     let deep = format!("{}{}", "[".repeat(4000), "]".repeat(4000));
     for value in [
         "1e999",
@@ -158,26 +155,26 @@ fn a_member_that_cannot_be_held_costs_no_image() {
 }
 
 #[test]
-fn every_verdict_agrees_with_serde_json_on_mutated_bodies() {
-    let good = r#"{"created":17,"data":[{"b64_json":"iVBO","revised_prompt":"p"}],"usage":{"n":[1,2]}}"#;
+fn the_lexer_agrees_with_serde_json_on_mutated_bodies() {
+    let valid = r#"{"created":17,"data":[{"b64_json":"iVBO","revised_prompt":"p"}],"usage":{"n":[1,2]}}"#;
     let mut seed = 7_u64;
     for _ in 0..20_000 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let mut body = good.as_bytes().to_vec();
-        let at = usize::try_from(seed >> 33).unwrap() % body.len();
-        body[at] = b"{}[],:\"\\ 0a"[usize::try_from(seed >> 20 & 0xff).unwrap() % 11];
+        let mut body = valid.as_bytes().to_vec();
+        let position = usize::try_from(seed >> 33).unwrap() % body.len();
+        body[position] = b"{}[],:\"\\ 0a"[usize::try_from(seed >> 20 & 0xff).unwrap() % 11];
         let body = String::from_utf8(body).unwrap();
-        // The values of members that decide nothing may be anything.
-        let decides = !["17", r#""p""#]
+        // The values of `created` and `revised_prompt` may be invalid.
+        let must_be_json = !["17", r#""p""#]
             .iter()
-            .any(|value| good.find(value).is_some_and(|from| (from..from + value.len()).contains(&at)));
+            .any(|value| valid.find(value).is_some_and(|from| (from..from + value.len()).contains(&position)));
         if read(&body, 5).is_ok() {
             let is_json = serde_json::from_str::<Value>(&body).is_ok();
-            assert!(is_json || !decides, "accepted what is no JSON: {body}");
+            assert!(is_json || !must_be_json, "accepted although not JSON: {body}");
         } else if let Ok(object) = serde_json::from_str::<serde_json::Map<String, Value>>(&body) {
             // The body is JSON, but the value in place of the image is not an image.
-            let image = object["data"][0]["b64_json"].as_str().expect("else it is accepted");
-            assert!(image.bytes().any(|byte| b"{}[],: ".contains(&byte)), "refused what is JSON: {body}");
+            let image = object["data"][0]["b64_json"].as_str().expect("a body without an image is accepted");
+            assert!(image.bytes().any(|byte| b"{}[],: ".contains(&byte)), "refused although JSON: {body}");
         }
     }
 }

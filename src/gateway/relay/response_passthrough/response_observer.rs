@@ -1,4 +1,4 @@
-//! Observes a response while it passes, for the small values of the record and of the caller's headers.
+//! Reads, from a response that is passed on, the values for its record and for the events that the gateway adds.
 
 use serde_json::{Map, Value, json};
 
@@ -11,15 +11,15 @@ use crate::image::ImageProperties;
 use crate::stream::json::{JsonPosition, JsonVisitor, ValueInterest};
 use crate::wire::escape_line_ends;
 
-/// The most image calls that are tracked at once; beyond that, only the heartbeat suffers.
+/// The most image calls that are tracked at once (our choice). For further calls, no progress events are sent.
 const CALLS_MAX: usize = 64;
-/// The most images that are recorded one by one.
+/// The most images that are recorded (our choice).
 const IMAGES_MAX: usize = 256;
 
-/// The longest id that is recorded.
+/// The most bytes of a response id that is recorded (our choice).
 const ID_MAX: usize = 256;
 
-/// The code for a conversation that is too long for the model.
+/// The error code for a conversation that is too long for the model.
 const CONTEXT_TOO_LONG: &str = "context_length_exceeded";
 
 /// The values that have been observed so far.
@@ -40,19 +40,19 @@ pub(super) struct ResponseObserver {
     delivered: Vec<DeliveredImage>,
     /// True if the item of the last image is not complete, and may still name its quality.
     is_item_open: bool,
-    /// True if an image has begun, perhaps a partial one.
+    /// True if an image has begun, even an intermediate image.
     begun: bool,
     /// The image calls in progress: the output index and the id of each.
     image_calls: Vec<(Value, Value)>,
-    /// The sequence number of our next event.
+    /// The sequence number of the next event that the gateway adds.
     next_sequence_number: u64,
     failure: Option<Map<String, Value>>,
 }
 
-/// The facts about a response that are known before any of it has come.
+/// The parts of the request that the relay needs, and the time.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestedResponse {
-    /// The model, verbatim.
+    /// The model, exactly as requested.
     pub(crate) model: String,
     /// True if the caller wants events.
     pub(crate) stream: bool,
@@ -60,12 +60,12 @@ pub(crate) struct RequestedResponse {
     pub(crate) now: i64,
 }
 
-/// The meaning of an event for the answer as a whole.
+/// The kind of an event, by what it shows about the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponseEventKind {
-    /// No work has been done yet.
+    /// The model has not begun to work.
     Preface,
-    /// Part of the answer.
+    /// The model works: output, or progress of it.
     Work,
     /// The answer is complete.
     End,
@@ -101,12 +101,12 @@ impl ResponseObserver {
         self.requested.stream
     }
 
-    /// Notes that the response comes in events.
+    /// Records that the response comes in events.
     pub(super) const fn expect_events(&mut self) {
         self.is_event_stream = true;
     }
 
-    /// Returns the meaning of the current event, as far as it has been read.
+    /// Returns the kind of the current event, as far as it has been read.
     pub(super) fn event_kind(&self) -> ResponseEventKind {
         match self.event.get("type").and_then(Value::as_str) {
             None if self.event.get("error").is_some_and(Value::is_object) => ResponseEventKind::Failure,
@@ -129,18 +129,18 @@ impl ResponseObserver {
             self.next_sequence_number = self.next_sequence_number.max(number.saturating_add(1));
         }
         if kind == ResponseEventKind::Failure {
-            let stated = event.get("error").or_else(|| self.response.get("error")).and_then(Value::as_object);
-            // Some upstreams state it in the event itself.
-            self.failure = Some(stated.cloned().unwrap_or(event));
+            let stated_error = event.get("error").or_else(|| self.response.get("error")).and_then(Value::as_object);
+            // Some upstreams state the error in the members of the event itself.
+            self.failure = Some(stated_error.cloned().unwrap_or(event));
             return kind;
         }
         let is_call = event.get("item.type").and_then(Value::as_str) == Some("image_generation_call");
         let output_index = event.get("output_index").filter(|_| is_call);
         match (event.get("type").and_then(Value::as_str), output_index, event.get("item.id")) {
-            (Some("response.output_item.added"), Some(place), Some(id)) if self.image_calls.len() < CALLS_MAX => {
-                self.image_calls.push((place.clone(), id.clone()));
+            (Some("response.output_item.added"), Some(index), Some(id)) if self.image_calls.len() < CALLS_MAX => {
+                self.image_calls.push((index.clone(), id.clone()));
             }
-            (Some("response.output_item.done"), Some(place), _) => self.image_calls.retain(|(other, _)| other != place),
+            (Some("response.output_item.done"), Some(index), _) => self.image_calls.retain(|(open, _)| open != index),
             _ => {}
         }
         kind
@@ -149,19 +149,19 @@ impl ResponseObserver {
     /// Ends a plain response. Returns true if it states that it failed.
     pub(super) fn end_response(&mut self) -> bool {
         let error = self.response.get("error").and_then(Value::as_object).cloned();
-        let failed = self.response.get("status").and_then(Value::as_str) == Some("failed");
-        if failed || error.is_some() {
+        let has_failed = self.response.get("status").and_then(Value::as_str) == Some("failed");
+        if has_failed || error.is_some() {
             self.failure = Some(error.unwrap_or_default());
         }
         self.failure.is_some()
     }
 
-    /// True if an image has begun, perhaps a partial one.
+    /// True if an image has begun, even an intermediate image.
     pub(super) const fn has_image(&self) -> bool {
         self.begun
     }
 
-    /// Returns the properties of the first image, and true if more bytes could still show them.
+    /// Returns the properties of the first image, and true if more bytes may still state them.
     pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
         match self.delivered.first() {
             Some(image) => (image.properties, false),
@@ -180,7 +180,7 @@ impl ResponseObserver {
         }
     }
 
-    /// Ends an item: if it is an image, it has stated its quality by now, if at all.
+    /// Ends an item. `quality` is that of its image, if the item has an image and states its quality.
     fn end_item(&mut self, quality: Option<&str>) {
         if std::mem::take(&mut self.is_item_open)
             && let Some(image) = self.delivered.last_mut()
@@ -194,7 +194,8 @@ impl ResponseObserver {
         answer_members::usage_from_response(&self.response)
     }
 
-    /// Returns the members that the upstream sent instead of an answer, in the form by which failures are judged.
+    /// Returns the members that the upstream sent instead of an answer, in the form that the failure classification
+    /// reads.
     pub(super) fn failure(&self) -> Option<Map<String, Value>> {
         let failure = self.failure.clone()?;
         let mut members = Map::from_iter([("error".to_owned(), Value::Object(failure))]);
@@ -204,7 +205,7 @@ impl ResponseObserver {
         Some(members)
     }
 
-    /// Returns the event that shows that an image is still being made, if one is.
+    /// Returns the event that reports an image in progress, if there is one.
     pub(super) fn generating_event(&mut self) -> Option<String> {
         let (output_index, id) = self.image_calls.last()?;
         let kind = "response.image_generation_call.generating";
@@ -213,23 +214,23 @@ impl ResponseObserver {
         Some(format!("event: {kind}\ndata: {}\n\n", escape_line_ends(event.to_string())))
     }
 
-    /// Returns the data of the event that every client takes for an error: `error` with its place in the stream.
+    /// Returns the data of the event `error`: the error with its sequence number.
     pub(super) fn error_event(&mut self, error: &str) -> String {
         let number = self.next_sequence_number;
         self.next_sequence_number += 1;
         match error.strip_prefix(r#"{"type":"error","#) {
-            Some(rest) => format!(r#"{{"type":"error","sequence_number":{number},{rest}"#),
+            Some(members) => format!(r#"{{"type":"error","sequence_number":{number},{members}"#),
             None => error.to_owned(),
         }
     }
 
-    /// Returns the data of the event that ends a response, the only one that agents read.
+    /// Returns the data of the event `response.failed`, the only failure event that agents read.
     pub(super) fn failed_event(&mut self, error: &str) -> String {
         let message =
             serde_json::from_str::<Value>(error).ok().and_then(|mut error| error.get_mut("message").map(Value::take));
-        let known = |name: &str, otherwise: Value| self.response.get(name).cloned().unwrap_or(otherwise);
+        let member_or = |name: &str, default: Value| self.response.get(name).cloned().unwrap_or(default);
         let response = json!({
-            "id": known("id", "resp_0".into()), "object": "response", "created_at": known("created_at", self.requested.now.into()),
+            "id": member_or("id", "resp_0".into()), "object": "response", "created_at": member_or("created_at", self.requested.now.into()),
             "status": "failed", "error": {"code": self.failure_code(), "message": message},
             "incomplete_details": null, "instructions": null, "metadata": {}, "model": self.requested.model,
             "output": [], "parallel_tool_calls": true, "temperature": null, "tool_choice": "auto", "tools": [],
@@ -242,21 +243,21 @@ impl ResponseObserver {
         )
     }
 
-    /// True if only the agent can resolve the failure, by a code that it knows: it shortens the conversation.
+    /// True if the agent can resolve the failure, because it knows the code: it shortens the conversation.
     pub(super) fn is_agent_recoverable(&self) -> bool {
         self.failure_code() == CONTEXT_TOO_LONG
     }
 
-    /// Returns the code by which an agent decides how to go on. Of the upstream's own codes, only those that do not
-    /// concern its account are passed on.
+    /// Returns the code by which an agent decides how to continue. The upstream's own codes are passed on only if they
+    /// do not concern its account.
     fn failure_code(&self) -> &'static str {
-        let word = |key: &str| self.failure.as_ref().and_then(|failure| failure.get(key)).and_then(Value::as_str);
-        let code = word("code").or_else(|| word("type")).unwrap_or_default();
+        let text = |key: &str| self.failure.as_ref().and_then(|failure| failure.get(key)).and_then(Value::as_str);
+        let code = text("code").or_else(|| text("type")).unwrap_or_default();
         match code {
             CONTEXT_TOO_LONG => CONTEXT_TOO_LONG,
             "server_is_overloaded" => "server_is_overloaded",
             "rate_limit_exceeded" | "rate_limit_error" => "rate_limit_exceeded",
-            // Agents stop at this code; at any other they would send refused content again.
+            // Agents stop at this code. After any other code they would send the refused content again.
             _ if self.failure.as_ref().is_some_and(is_refusal) => "invalid_prompt",
             _ => "server_error",
         }

@@ -1,4 +1,4 @@
-//! Tests of passed responses with scripted answers: the bytes that go out, and the outcome.
+//! Tests of the passthrough with scripted responses: the bytes that the caller gets, and the outcome.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::gateway::upstream::ReplyError;
 const ERROR: &str = r#"{"type":"error","code":"upstream_error","message":"m","error":{"message":"m"}}"#;
 const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
 
-fn told(stream: bool) -> RequestedResponse {
+fn requested(stream: bool) -> RequestedResponse {
     RequestedResponse { model: "gpt-5.5".to_owned(), stream, now: 17 }
 }
 
@@ -31,7 +31,7 @@ fn pieces(body: &str, cut: usize) -> ReplyBody {
     ReplyBody::Scripted(body.as_bytes().chunks(cut).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect())
 }
 
-fn broken(body: &str, cut: usize) -> ReplyBody {
+fn broken_body(body: &str, cut: usize) -> ReplyBody {
     let pieces = body.as_bytes().chunks(cut).map(|piece| Ok(Bytes::copy_from_slice(piece)));
     ReplyBody::Scripted(pieces.chain([Err(ReplyError)]).collect())
 }
@@ -39,31 +39,31 @@ fn broken(body: &str, cut: usize) -> ReplyBody {
 type RelayOutcomes = Arc<Mutex<Vec<(RelayOutcome, AnswerSummary)>>>;
 
 fn relay(proven: ProvenAnswer) -> (RelayBody, RelayOutcomes) {
-    let ends = RelayOutcomes::default();
-    let to = Arc::clone(&ends);
-    let on_end = move |ending, summary| -> crate::gateway::relay::ClosingFuture {
-        to.lock().unwrap().push((ending, summary));
+    let outcomes = RelayOutcomes::default();
+    let log = Arc::clone(&outcomes);
+    let on_end = move |outcome, summary| -> crate::gateway::relay::ClosingFuture {
+        log.lock().unwrap().push((outcome, summary));
         Box::pin(std::future::ready(()))
     };
-    (RelayBody::new(proven, ERROR.to_owned(), Box::new(on_end)), ends)
+    (RelayBody::new(proven, ERROR.to_owned(), Box::new(on_end)), outcomes)
 }
 
 /// Returns the bytes that the caller gets, and the outcome.
-async fn out(body: ReplyBody, stream: bool) -> (Option<String>, RelayOutcome, AnswerSummary) {
-    let proven = prove_response(body, told(stream), limits()).await.expect("an answer");
-    let (body, ends) = relay(proven);
+async fn relay_to_end(body: ReplyBody, stream: bool) -> (Option<String>, RelayOutcome, AnswerSummary) {
+    let proven = prove_response(body, requested(stream), limits()).await.expect("an answer");
+    let (body, outcomes) = relay(proven);
     let text = body.collect().await.ok().map(|body| String::from_utf8(body.to_bytes().to_vec()).expect("text"));
-    let (ending, summary) = ends.lock().unwrap().pop().expect("told");
-    (text, ending, summary)
+    let (outcome, summary) = outcomes.lock().unwrap().pop().expect("an outcome");
+    (text, outcome, summary)
 }
 
-async fn refused(body: ReplyBody, stream: bool) -> ProofError {
-    prove_response(body, told(stream), limits()).await.expect_err("no answer")
+async fn proof_error(body: ReplyBody, stream: bool) -> ProofError {
+    prove_response(body, requested(stream), limits()).await.expect_err("an unproven answer")
 }
 
-fn response(status: &str, more: &Value) -> Value {
+fn response(status: &str, members: &Value) -> Value {
     let mut response = json!({"id": "resp_1", "object": "response", "created_at": 5, "status": status, "output": []});
-    response.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
+    response.as_object_mut().expect("an object").extend(members.as_object().cloned().expect("an object"));
     response
 }
 
@@ -82,8 +82,8 @@ fn base64(length: usize) -> String {
     format!("{PNG_HEAD}{}", "A".repeat(length / 4 * 4))
 }
 
-/// Returns the events of one image; `length` is that of its base64.
-fn story(length: usize) -> [String; 7] {
+/// Returns the events of a response with one image, whose base64 has this length.
+fn image_events(length: usize) -> [String; 7] {
     let call = |status: &str| json!({"id": "ig_1", "type": "image_generation_call", "status": status});
     let mut done = call("completed");
     done["result"] = base64(length).into();
@@ -107,31 +107,31 @@ fn story(length: usize) -> [String; 7] {
 }
 
 #[tokio::test]
-async fn a_plain_response_passes_byte_for_byte_whatever_is_in_it() {
+async fn a_plain_response_is_passed_on_byte_for_byte() {
     let image = json!({"type": "image_generation_call", "id": "ig_1", "result": base64(400_000)});
-    let mut more = usage();
-    more["output"] = json!([image]);
-    let spaced = format!(" \n{}\r\n ", serde_json::to_string_pretty(&response("completed", &more)).expect("JSON"));
+    let mut members = usage();
+    members["output"] = json!([image]);
+    let spaced = format!(" \n{}\r\n ", serde_json::to_string_pretty(&response("completed", &members)).expect("JSON"));
     let text =
         response("completed", &json!({"output": [{"type": "message"}], "x": [1.50, {"y": "\u{1F980}"}]})).to_string();
     for body in [spaced.as_str(), text.as_str(), "{}"] {
         for cut in [1, 7, 4096, 16_383, 16_384, 16_385, 1 << 20] {
-            let (found, ending, _) = out(pieces(body, cut), false).await;
-            assert_eq!((found.as_deref(), ending), (Some(body), RelayOutcome::Complete), "cut into {cut}");
+            let (found, outcome, _) = relay_to_end(pieces(body, cut), false).await;
+            assert_eq!((found.as_deref(), outcome), (Some(body), RelayOutcome::Complete), "cut into {cut}");
         }
     }
-    let (_, _, summary) = out(pieces(&spaced, 4096), false).await;
-    let facts = summary.delivered[0].properties.expect("a known head");
-    assert_eq!((facts.width, facts.height, summary.delivered.len()), (1024, 1024, 1));
+    let (_, _, summary) = relay_to_end(pieces(&spaced, 4096), false).await;
+    let image = summary.delivered[0].properties.expect("known properties");
+    assert_eq!((image.width, image.height, summary.delivered.len()), (1024, 1024, 1));
 }
 
 #[tokio::test]
-async fn tokens_of_the_text_and_of_its_images_are_apart() {
-    let (_, _, summary) = out(pieces(&response("completed", &usage()).to_string(), 50), false).await;
-    let found = summary.usage.expect("tokens");
-    let (image, host) = (found.image.expect("tokens of the image"), found.host.expect("tokens of the text"));
+async fn tokens_of_text_and_images_are_separate() {
+    let (_, _, summary) = relay_to_end(pieces(&response("completed", &usage()).to_string(), 50), false).await;
+    let usage = summary.usage.expect("tokens");
+    let (image, host) = (usage.image.expect("tokens of the image"), usage.host.expect("tokens of the text"));
     assert_eq!((image.input, image.input_text, image.input_image, image.output), (17, 12, 5, 196));
-    assert_eq!((host.input, host.output, host.total, found.total), (30, 50, 80, 293));
+    assert_eq!((host.input, host.output, host.total, usage.total), (30, 50, 80, 293));
 }
 
 #[tokio::test]
@@ -141,11 +141,12 @@ async fn the_models_and_the_quality_of_each_image_are_known() {
         json!([image("low".into()), {"type": "message", "quality": "none"}, image("auto".into())]),
         json!([{"type": "function", "model": "no"}, {"model": "drawer", "type": "image_generation"}, {"type": "mcp", "model": "no"}]),
     );
-    let whole = response("completed", &json!({"output": output, "tools": tools, "model": "gpt-5.5-x"}));
-    let done = |at: usize| frame("response.output_item.done", json!({"output_index": at, "item": output[at]}));
-    let story = [done(0), done(1), done(2), frame("response.completed", json!({ "response": whole }))].concat();
-    for (body, stream) in [(whole.to_string(), false), (story, true)] {
-        let (_, _, summary) = out(pieces(&body, 50), stream).await;
+    let full_response = response("completed", &json!({"output": output, "tools": tools, "model": "gpt-5.5-x"}));
+    let done = |index: usize| frame("response.output_item.done", json!({"output_index": index, "item": output[index]}));
+    let events =
+        [done(0), done(1), done(2), frame("response.completed", json!({ "response": full_response }))].concat();
+    for (body, stream) in [(full_response.to_string(), false), (events, true)] {
+        let (_, _, summary) = relay_to_end(pieces(&body, 50), stream).await;
         let qualities: Vec<_> = summary.delivered.iter().map(|image| image.quality.as_deref()).collect();
         assert_eq!(qualities, [Some("low"), None], "{stream}");
         let models = (summary.image_model.as_deref(), summary.host_model.as_deref());
@@ -154,13 +155,13 @@ async fn the_models_and_the_quality_of_each_image_are_known() {
 }
 
 #[tokio::test]
-async fn events_pass_byte_for_byte_and_their_images_are_counted_once() {
+async fn events_are_passed_on_byte_for_byte_and_images_counted_once() {
     for length in [400, 400_000] {
-        let body = story(length).concat();
+        let body = image_events(length).concat();
         for cut in [1, 7, 4096, 16_383, 16_384, 16_385, 1 << 20] {
-            let (found, ending, summary) = out(pieces(&body, cut), true).await;
+            let (found, outcome, summary) = relay_to_end(pieces(&body, cut), true).await;
             assert!(
-                found.as_deref() == Some(body.as_str()) && ending == RelayOutcome::Complete,
+                found.as_deref() == Some(body.as_str()) && outcome == RelayOutcome::Complete,
                 "{length} cut into {cut}"
             );
             assert_eq!(summary.delivered.len(), 1, "{length} cut into {cut}");
@@ -170,20 +171,20 @@ async fn events_pass_byte_for_byte_and_their_images_are_counted_once() {
 }
 
 #[tokio::test]
-async fn events_in_any_spelling_pass_as_they_are() {
-    let body = story(400).concat().replace('\n', "\r\n").replace("event: ", "id: 7\r\nevent:");
-    let (found, ending, _) = out(pieces(&body, 5), true).await;
+async fn events_with_other_line_ends_are_passed_on_unchanged() {
+    let body = image_events(400).concat().replace('\n', "\r\n").replace("event: ", "id: 7\r\nevent:");
+    let (found, outcome, _) = relay_to_end(pieces(&body, 5), true).await;
     let found = found.expect("a whole answer");
-    // The very last line feed may be missing: the event ends at its carriage return.
-    assert!(body.strip_prefix(&found).is_some_and(|rest| rest.is_empty() || rest == "\n"), "{found:?}");
-    assert_eq!(ending, RelayOutcome::Complete);
+    // The last line feed may be missing, because the event ends at the carriage return before it.
+    assert!(body.strip_prefix(&found).is_some_and(|missing| missing.is_empty() || missing == "\n"), "{found:?}");
+    assert_eq!(outcome, RelayOutcome::Complete);
 }
 
-/// Returns the text before the last two events, which must be the pair, and the data of both.
+/// Returns the text before the last two events, which must be `error` and `response.failed`, and the data of both.
 #[track_caller]
-fn pair(text: &str) -> (String, Value, Value) {
+fn split_failure(text: &str) -> (String, Value, Value) {
     let frames: Vec<&str> = text.split_terminator("\n\n").collect();
-    let [before @ .., error, failed] = frames.as_slice() else { panic!("no pair: {text:.300}") };
+    let [before @ .., error, failed] = frames.as_slice() else { panic!("fewer than two events: {text:.300}") };
     let data = |frame: &str, name: &str| -> Value {
         let data = frame.strip_prefix(&format!("event: {name}\ndata: ")).expect(name);
         serde_json::from_str(data).expect("JSON")
@@ -192,16 +193,16 @@ fn pair(text: &str) -> (String, Value, Value) {
 }
 
 #[tokio::test]
-async fn a_break_between_events_or_within_a_small_one_ends_with_the_pair_and_nothing_half() {
-    let story = story(400);
-    let whole = story.concat();
-    let begun = story[..3].concat();
-    // From the first event that shows work, at every byte.
-    for end in begun.len()..whole.len() - 1 {
-        for body in [broken(&whole[..end], 64), pieces(&whole[..end], 64)] {
-            let (text, ending, _) = out(body, true).await;
-            let (before, error, failed) = pair(text.as_deref().expect("a clean end"));
-            assert!(matches!(ending, RelayOutcome::Broken(_)) && whole.starts_with(&before), "at {end}: {before}");
+async fn a_break_ends_the_stream_with_two_failure_events() {
+    let events = image_events(400);
+    let text = events.concat();
+    let before_work = events[..3].concat();
+    // The answer breaks off at every byte after the first event that shows work.
+    for end in before_work.len()..text.len() - 1 {
+        for body in [broken_body(&text[..end], 64), pieces(&text[..end], 64)] {
+            let (found, outcome, _) = relay_to_end(body, true).await;
+            let (before, error, failed) = split_failure(found.as_deref().expect("a clean end"));
+            assert!(matches!(outcome, RelayOutcome::Broken(_)) && text.starts_with(&before), "at {end}: {before}");
             assert_eq!(error["error"]["message"], "m");
             assert!(error["sequence_number"].as_u64() >= Some(3));
             assert_eq!(failed["sequence_number"].as_u64(), error["sequence_number"].as_u64().map(|number| number + 1));
@@ -215,27 +216,26 @@ async fn a_break_between_events_or_within_a_small_one_ends_with_the_pair_and_not
 }
 
 #[tokio::test]
-async fn a_break_within_a_large_image_makes_an_error_of_the_event_that_had_begun() {
-    let story = story(400_000);
+async fn a_break_within_a_large_event_makes_it_an_error() {
+    let events = image_events(400_000);
     for index in [5, 6] {
-        let body = format!("{}{}", story[..index].concat(), &story[index][..200_000]);
-        let (text, ending, _) = out(broken(&body, 4096), true).await;
-        let (before, _, _) = pair(text.as_deref().expect("a clean end"));
-        assert!(matches!(ending, RelayOutcome::Broken(_)));
+        let body = format!("{}{}", events[..index].concat(), &events[index][..200_000]);
+        let (text, outcome, _) = relay_to_end(broken_body(&body, 4096), true).await;
+        let (before, _, _) = split_failure(text.as_deref().expect("a clean end"));
+        assert!(matches!(outcome, RelayOutcome::Broken(_)));
         let last = before.trim_end().rsplit("\n\n").next().expect("an event");
         let lines: Vec<&str> = last.lines().collect();
         assert_eq!(lines[2], "event: error");
-        let event: Value =
-            serde_json::from_str(lines[1].strip_prefix("data: ").expect("data")).expect("JSON all the same");
+        let event: Value = serde_json::from_str(lines[1].strip_prefix("data: ").expect("data")).expect("JSON");
         assert_eq!((&event["type"], &event["error"]["message"]), (&json!("error"), &json!("m")));
     }
 }
 
 #[tokio::test]
-async fn a_failure_that_the_upstream_states_becomes_the_pair_in_our_own_words() {
-    let begun = story(400)[..3].concat();
+async fn a_stated_failure_becomes_failure_events_of_the_gateway() {
+    let preface = image_events(400)[..3].concat();
     let account = json!({"code": "insufficient_quota", "message": "org-canary has no money"});
-    for (said, code) in [
+    for (event, code) in [
         (frame("error", json!({"sequence_number": 3, "code": "server_error", "message": "canary"})), "server_error"),
         (frame("error", json!({"sequence_number": 3, "error": account})), "server_error"),
         (frame("response.failed", json!({"response": response("failed", &json!({"error": account}))})), "server_error"),
@@ -255,18 +255,18 @@ async fn a_failure_that_the_upstream_states_becomes_the_pair_in_our_own_words() 
             "server_error",
         ),
     ] {
-        let (text, ending, _) = out(pieces(&format!("{begun}{said}"), 300), true).await;
+        let (text, outcome, _) = relay_to_end(pieces(&format!("{preface}{event}"), 300), true).await;
         let text = text.expect("a clean end");
-        let (before, _, failed) = pair(&text);
-        assert_eq!((before, ending), (begun.clone(), RelayOutcome::Broken(RelayError::UpstreamFailed)));
-        assert_eq!(failed["response"]["error"]["code"], code, "{said:.200}");
+        let (before, _, failed) = split_failure(&text);
+        assert_eq!((before, outcome), (preface.clone(), RelayOutcome::Broken(RelayError::UpstreamFailed)));
+        assert_eq!(failed["response"]["error"]["code"], code, "{event:.200}");
         assert!(!text.contains("canary"), "{text}");
     }
 }
 
 #[tokio::test]
-async fn what_fails_before_anything_was_done_is_no_answer() {
-    let preface = story(400)[..2].concat();
+async fn a_failure_before_the_proof_is_no_answer() {
+    let preface = image_events(400)[..2].concat();
     let failed =
         frame("response.failed", json!({"response": response("failed", &json!({"error": {"code": "server_error"}}))}));
     for (body, stream) in [
@@ -276,9 +276,9 @@ async fn what_fails_before_anything_was_done_is_no_answer() {
         (response("failed", &json!({"error": {"code": "server_error"}})).to_string(), false),
         (json!({"error": {"code": "server_error"}}).to_string(), false),
     ] {
-        match refused(pieces(&body, 50), stream).await {
-            ProofError::NoImage(without) => assert_eq!(without.members["error"]["code"], "server_error", "{body}"),
-            other => panic!("{body}: {other:?}"),
+        match proof_error(pieces(&body, 50), stream).await {
+            ProofError::NoImage(answer) => assert_eq!(answer.members["error"]["code"], "server_error", "{body}"),
+            error => panic!("{body}: {error:?}"),
         }
     }
     for (body, stream) in [
@@ -293,59 +293,59 @@ async fn what_fails_before_anything_was_done_is_no_answer() {
         ("{} x", false),
         ("data: {\n\n", true),
     ] {
-        assert!(matches!(refused(pieces(body, 3), stream).await, ProofError::Malformed), "{body}");
+        assert!(matches!(proof_error(pieces(body, 3), stream).await, ProofError::Malformed), "{body}");
     }
-    assert!(matches!(refused(broken(&preface, 9), true).await, ProofError::Broken));
-    assert!(matches!(refused(broken("{", 9), false).await, ProofError::Broken));
+    assert!(matches!(proof_error(broken_body(&preface, 9), true).await, ProofError::Broken));
+    assert!(matches!(proof_error(broken_body("{", 9), false).await, ProofError::Broken));
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_too_long_is_told_to_the_agent_in_its_own_word() {
-    let preface = story(400)[..2].concat();
+async fn a_too_long_conversation_is_reported_with_the_agents_own_code() {
+    let preface = image_events(400)[..2].concat();
     let error = json!({"code": "context_length_exceeded", "message": "canary"});
     let failed = frame("response.failed", json!({"response": response("failed", &json!({ "error": error }))}));
     let failed = failed.replace("resp_1", "resp_\u{2028}1");
     for cut in [7, 4096] {
-        let (text, ending, _) = out(pieces(&format!("{preface}{failed}"), cut), true).await;
+        let (text, outcome, _) = relay_to_end(pieces(&format!("{preface}{failed}"), cut), true).await;
         let text = text.expect("a clean end");
-        let (before, _, failed) = pair(&text);
-        assert_eq!((before.as_str(), ending), (preface.as_str(), RelayOutcome::Broken(RelayError::UpstreamFailed)));
+        let (before, _, failed) = split_failure(&text);
+        assert_eq!((before.as_str(), outcome), (preface.as_str(), RelayOutcome::Broken(RelayError::UpstreamFailed)));
         assert_eq!(failed["response"]["error"]["code"], "context_length_exceeded");
         assert_eq!(failed["response"]["id"], "resp_\u{2028}1");
-        assert!(!text[before.len()..].contains('\u{2028}'), "what Unicode takes for a line end: {text}");
+        assert!(!text[before.len()..].contains('\u{2028}'), "an unescaped line end of Unicode: {text}");
     }
 }
 
 #[tokio::test]
-async fn a_plain_response_that_breaks_after_it_has_begun_breaks_the_callers_too() {
+async fn a_begun_plain_response_that_breaks_off_breaks_off_for_the_caller() {
     let image = json!({"type": "image_generation_call", "result": base64(400_000)});
     let body = response("completed", &json!({ "output": [image] })).to_string();
-    for body in [broken(&body[..300_000], 4096), pieces(&body[..300_000], 4096)] {
-        let (text, ending, _) = out(body, false).await;
-        assert!(text.is_none() && matches!(ending, RelayOutcome::Broken(_)));
+    for body in [broken_body(&body[..300_000], 4096), pieces(&body[..300_000], 4096)] {
+        let (text, outcome, _) = relay_to_end(body, false).await;
+        assert!(text.is_none() && matches!(outcome, RelayOutcome::Broken(_)));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_image_call_shows_a_sign_of_life_that_agents_take_for_one() {
-    let story = story(400).map(|text| text.replace("ig_1", "ig_\u{2028}1"));
+async fn an_open_image_call_gets_progress_events() {
+    let events = image_events(400).map(|text| text.replace("ig_1", "ig_\u{2028}1"));
     let (sender, pieces) = tokio::sync::mpsc::channel(16);
-    for text in &story[..4] {
+    for text in &events[..4] {
         sender.send(Bytes::from(text.clone())).await.expect("a reader");
     }
-    let proven = prove_response(ReplyBody::Channel(pieces), told(true), limits()).await.expect("work");
+    let proven = prove_response(ReplyBody::Channel(pieces), requested(true), limits()).await.expect("work");
     let (mut body, _) = relay(proven);
-    let mut said = String::new();
-    while !said.contains("\"sequence_number\":5") {
+    let mut received = String::new();
+    while !received.contains("\"sequence_number\":5") {
         let frame = body.frame().await.expect("more").expect("no error");
-        said.push_str(std::str::from_utf8(frame.data_ref().expect("data")).expect("text"));
+        received.push_str(std::str::from_utf8(frame.data_ref().expect("data")).expect("text"));
     }
-    let silence = said.strip_prefix(&story[..4].concat()).expect("the upstream's events first");
-    let (comment, sign) = (": keep-alive\n\n", "event: response.image_generation_call.generating\ndata: ");
+    let silence = received.strip_prefix(&events[..4].concat()).expect("the upstream's events first");
+    let (comment, progress) = (": keep-alive\n\n", "event: response.image_generation_call.generating\ndata: ");
     assert_eq!(silence.matches(comment).count(), 6, "{silence}");
-    assert!(silence.starts_with(&format!("{comment}{comment}{comment}{sign}")), "{silence}");
-    assert!(!silence.contains('\u{2028}'), "what Unicode takes for a line end: {silence}");
-    let data = silence.split(sign).nth(1).and_then(|rest| rest.lines().next()).expect("data");
+    assert!(silence.starts_with(&format!("{comment}{comment}{comment}{progress}")), "{silence}");
+    assert!(!silence.contains('\u{2028}'), "an unescaped line end of Unicode: {silence}");
+    let data = silence.split(progress).nth(1).and_then(|after| after.lines().next()).expect("data");
     let event: Value = serde_json::from_str(data).expect("JSON");
     assert_eq!(
         (&event["item_id"], &event["output_index"], &event["sequence_number"]),
@@ -354,50 +354,54 @@ async fn an_open_image_call_shows_a_sign_of_life_that_agents_take_for_one() {
 }
 
 #[tokio::test]
-async fn a_plain_response_never_gets_into_a_stream_of_events_that_has_begun() {
+async fn a_plain_response_is_never_written_into_a_begun_stream() {
     let call = json!({"type": "image_generation_call", "result": base64(2_000_000)});
-    let mut more = usage();
-    more["output"] = json!([call]);
-    // The state when it is polled after the first heartbeat has gone out.
-    let mut pass =
-        ResponsePassthrough::new(pieces(&response("completed", &more).to_string(), 10_000), told(true), limits());
+    let mut members = usage();
+    members["output"] = json!([call]);
+    // `poll_step` is called without a proof, as after the first heartbeat of an early stream.
+    let mut passthrough = ResponsePassthrough::new(
+        pieces(&response("completed", &members).to_string(), 10_000),
+        requested(true),
+        limits(),
+    );
     loop {
-        match std::future::poll_fn(|cx| pass.poll_step(cx)).await {
+        match std::future::poll_fn(|cx| passthrough.poll_step(cx)).await {
             Ok(RelayStep::Pieces(pieces)) => assert!(pieces.is_empty(), "{pieces:?}"),
-            Ok(RelayStep::End(..)) => panic!("it ended as if all were well"),
-            Err(broken) => break assert!(matches!(broken, RelayError::Malformed(_)), "{broken:?}"),
+            Ok(RelayStep::End(..)) => panic!("the stream ended without an error"),
+            Err(error) => break assert!(matches!(error, RelayError::Malformed(_)), "{error:?}"),
         }
     }
-    assert!(pass.summary().usage.is_some(), "it was paid for");
-    let end = pass.finish_with_error(ERROR).expect("an end");
-    pair(std::str::from_utf8(&end).expect("text"));
+    assert!(passthrough.summary().usage.is_some(), "the tokens were charged");
+    let end = passthrough.finish_with_error(ERROR).expect("an end");
+    split_failure(std::str::from_utf8(&end).expect("text"));
 }
 
-/// Bytes that upstreams or their proxies send to keep a connection open are not events, and move no agent's timer.
+/// Comments that upstreams or their proxies send to keep a connection open do not reset an agent's timer.
 #[tokio::test(start_paused = true)]
-async fn comments_of_the_upstream_do_not_stand_for_the_sign_of_life() {
-    let story = story(400);
+async fn comments_of_the_upstream_do_not_replace_progress_events() {
+    let events = image_events(400);
     let (sender, pieces) = tokio::sync::mpsc::channel(16);
-    for text in &story[..4] {
+    for text in &events[..4] {
         sender.send(Bytes::from(text.clone())).await.expect("a reader");
     }
-    let (mut body, _) = relay(prove_response(ReplyBody::Channel(pieces), told(true), limits()).await.expect("work"));
-    let busy = async move {
+    let (mut body, _) =
+        relay(prove_response(ReplyBody::Channel(pieces), requested(true), limits()).await.expect("work"));
+    let send_comments = async move {
         while sender.send(Bytes::from_static(b": busy\n\n")).await.is_ok() {
             tokio::time::sleep(Duration::from_secs(10)).await;
         }
     };
-    let hear = async move {
-        let mut said = String::new();
-        while !said.contains("\"sequence_number\":5") {
+    let read = async move {
+        let mut received = String::new();
+        while !received.contains("\"sequence_number\":5") {
             let frame = body.frame().await.expect("more").expect("no error");
-            said.push_str(std::str::from_utf8(frame.data_ref().expect("data")).expect("text"));
+            received.push_str(std::str::from_utf8(frame.data_ref().expect("data")).expect("text"));
         }
-        said
+        received
     };
-    let ((), said) = tokio::join!(busy, hear);
-    let silence = said.strip_prefix(&story[..4].concat()).expect("the upstream's events first");
-    let sign = "event: response.image_generation_call.generating\ndata: ";
-    let comments: Vec<usize> = silence.split(sign).map(|part| part.matches(": busy\n\n").count()).collect();
+    let ((), received) = tokio::join!(send_comments, read);
+    let silence = received.strip_prefix(&events[..4].concat()).expect("the upstream's events first");
+    let progress = "event: response.image_generation_call.generating\ndata: ";
+    let comments: Vec<usize> = silence.split(progress).map(|part| part.matches(": busy\n\n").count()).collect();
     assert_eq!(comments, [7, 6, 0], "{silence}");
 }

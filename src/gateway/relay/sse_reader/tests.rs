@@ -35,17 +35,17 @@ impl AnswerSink for SseEventLog {
 #[track_caller]
 fn check(stream: &str, expected: Result<&[&str], AnswerSyntaxError>) {
     for cut in [1, 2, 3, 7, 4096] {
-        let mut sse = SseAnswerReader::new();
-        let mut notes = SseEventLog::default();
+        let mut reader = SseAnswerReader::new();
+        let mut log = SseEventLog::default();
         let mut pieces = stream.as_bytes().chunks(cut).map(Bytes::copy_from_slice);
-        let found = pieces.try_for_each(|piece| sse.push(&piece, &mut notes)).and_then(|()| sse.finish());
-        let lines: Vec<&str> = notes.lines.iter().map(String::as_str).collect();
-        assert_eq!(found.map(|()| lines.as_slice()), expected, "cut into {cut}: {stream:?}");
+        let result = pieces.try_for_each(|piece| reader.push(&piece, &mut log)).and_then(|()| reader.finish());
+        let lines: Vec<&str> = log.lines.iter().map(String::as_str).collect();
+        assert_eq!(result.map(|()| lines.as_slice()), expected, "cut into {cut}: {stream:?}");
     }
 }
 
 #[test]
-fn every_line_end_and_every_spelling_is_read() {
+fn every_line_end_and_spacing_is_read() {
     let expected: &[&str] = &["event a.b", "image AA==", "n=1", "end"];
     for end in ["\n", "\r\n", "\r"] {
         for space in ["", " "] {
@@ -59,7 +59,7 @@ fn every_line_end_and_every_spelling_is_read() {
 }
 
 #[test]
-fn what_is_no_object_and_other_fields_are_passed_over() {
+fn data_without_an_object_and_other_fields_are_skipped() {
     check("data: [DONE]\n\nid: 7\nretry: 10\ndata\ndata:\n\n: comment\n\n", Ok(&[]));
     check(
         "data: {\"a\":1}\n\ndata: [DONE]\n\ndata: {\"a\":2}\n\n",
@@ -68,7 +68,7 @@ fn what_is_no_object_and_other_fields_are_passed_over() {
 }
 
 #[test]
-fn an_event_cut_in_the_middle_is_no_event() {
+fn an_incomplete_event_is_an_error() {
     check("data: {\"b64_json\":\"AAAA\n\n", Err(AnswerSyntaxError::Json(JsonSyntaxError::Truncated)));
     check("data: {\"b64_json\":\"AAAA", Err(AnswerSyntaxError::Json(JsonSyntaxError::Truncated)));
     check("data: {\"a\":1}{\n\n", Err(AnswerSyntaxError::Json(JsonSyntaxError::Surplus)));
@@ -76,11 +76,11 @@ fn an_event_cut_in_the_middle_is_no_event() {
 
 #[test]
 fn a_heartbeat_is_no_progress() {
-    let mut sse = SseAnswerReader::new();
-    let mut notes = SseEventLog::default();
-    sse.push(&Bytes::from_static(b": keep-alive\n\nevent: x\n"), &mut notes).unwrap();
-    assert!(!sse.take_progress());
-    sse.push(&Bytes::from_static(b"data: {}"), &mut notes).unwrap();
-    assert!(sse.take_progress());
-    assert!(!sse.take_progress());
+    let mut reader = SseAnswerReader::new();
+    let mut log = SseEventLog::default();
+    reader.push(&Bytes::from_static(b": keep-alive\n\nevent: x\n"), &mut log).unwrap();
+    assert!(!reader.take_progress());
+    reader.push(&Bytes::from_static(b"data: {}"), &mut log).unwrap();
+    assert!(reader.take_progress());
+    assert!(!reader.take_progress());
 }
