@@ -1,64 +1,61 @@
-//! Gives a caller again an answer that was already paid for.
+//! Replays answers that were already paid for, so that a repeated request is not charged again.
 //!
-//! The module decides which requests are repeats of each other, which of them runs the job and which follow it, which
-//! answers are stored, and for how long. It must not know how a job is run, what an image is, or how an answer becomes
-//! HTTP.
+//! The module decides which requests are repeats of each other, which of them runs the job and which only read its
+//! answer, which answers are stored, and for how long. It must not know how a job is run, what an image is, or how an
+//! answer becomes HTTP.
 //!
-//! It implements the header `Idempotency-Key`, and the adoption of orphans that the money rules demand. A repeat never
-//! pays as long as the gateway can know that something was, or may have been, paid for. If the first job ended without
-//! cost, a repeat runs a new job.
+//! It implements the header `Idempotency-Key`, and the adoption of orphans that the money rules demand. A repeat runs
+//! no new job as long as the gateway knows that the first job was charged, or may have been. If the first job ended
+//! without cost, a repeat runs a new job.
 //!
 //! # Requests with an idempotency key
 //!
 //! [`AnswerReplay::claim_or_follow`] claims the combination of API key, operation and idempotency key in the store. The
-//! claim is durable before anything is spent. The request that wins gets a [`claim_guard::ClaimGuard`] and runs the
-//! job; all others follow. The answer is written down once, as it comes, and every reader, including the first caller,
-//! reads it at its own pace. Readers see the end when the answer is durable.
+//! claim is durable before anything is spent. The request that gets the claim has a [`claim_guard::ClaimGuard`] and
+//! runs the job; all others read its answer. The answer is stored once, while it arrives, and every reader, including
+//! the first caller, reads it at its own pace. Readers see the end when the answer is durable.
 //!
-//! | State of the job | A repeat gets |
-//! |---|---|
-//! | it is running | the same answer, as it comes |
-//! | it ended with an answer, a refusal, or a failure that may be paid for | the same again, also after a restart |
-//! | it ended without cost | a job of its own |
-//! | its process died; its answer broke off, had no space, or was dropped | [`ClaimOutcome::AnswerLost`] |
-//! | any, but the key came with another request | [`ClaimOutcome::Conflict`] |
+//! | State of the job | A repeat gets | |---|---| | it is running | the same answer, while it arrives | | it ended with
+//! an answer, a refusal, or a failure that may have been charged | the same again, also after a restart | | it ended
+//! without cost | a job of its own | | its process died; its answer broke off, had no disk space, or was evicted |
+//! [`ClaimOutcome::AnswerLost`] | | any, but the request with this key was a different one | [`ClaimOutcome::Conflict`]
+//! |
 //!
 //! # Requests without an idempotency key
 //!
 //! The official SDKs mark their own retries, and their first request already shows that they do.
 //! [`AnswerReplay::register_job`] registers each plain job under a hash of its request. If the client marks its
-//! retries, the answer is written down from the beginning, and its own caller reads it from there like the others.
-//! Otherwise it is written down only if the caller leaves before the answer, or if an equal request arrives in the
-//! meantime. Codex does not mark the retries of its image tool, but names the turn of its conversation: the same call
-//! in the same turn is a retry. Streams without an idempotency key are not registered: they end when their caller
-//! leaves.
+//! retries, the answer is stored from the beginning, and its own caller is one of its readers. Otherwise the answer is
+//! stored only if the caller leaves before the answer, or if an equal request arrives before it. Codex does not mark
+//! the retries of its image tool, but its requests name the turn of the conversation: an equal request in the same turn
+//! is a retry. Streams without an idempotency key are not registered: they end when their caller leaves.
 //!
 //! | State of the job to which a retry belongs | The retry gets ([`AnswerReplay::find_earlier_answer`]) |
 //! |---|---|
 //! | its caller has left, before or during the answer | the answer, in flight or finished |
-//! | its caller is still there | after a second the same answer, in parallel with the caller |
-//! | it ended with a refusal or with a failure that may have been paid for | the same error |
-//! | its answer broke off or was dropped; its process died before the answer was complete | "outcome unknown" |
+//! | its caller still waits | after a second the same answer, in parallel with the caller |
+//! | it ended with a refusal or with a failure that may have been charged | the same error |
+//! | its answer broke off or was evicted; its process died before the answer was complete | "outcome unknown" |
 //! | its caller, or a retry, has all of the answer; it ended without cost | a job of its own |
 //!
-//! The caller of a plain request whose answer does not begin before the answer deadline is told to come back, and the
-//! job continues. The next equal request, even if it is not marked as a retry, gets that answer
+//! If the answer of a plain request does not begin before the answer deadline, its caller gets [`Error::InProgress`],
+//! and the job continues. The next equal request, even if it is not marked as a retry, gets that answer
 //! ([`AnswerReplay::find_answer_in_progress`]).
 //!
-//! Retries are spread over equal jobs: as long as there are no more retries than jobs, no two of them get the same job.
+//! Retries are spread over equal jobs: as long as there are no more retries than jobs, no two retries get the same job.
 //! The answer of an orphan is stored like an answer with an idempotency key, so it survives a restart. A job that was
 //! running when a process died is found by the fingerprint in its record. An answer that was being delivered then is
-//! found by the name of its unfinished file. Both are keyed hashes.
+//! found by the fingerprint in the name of its unfinished file. A fingerprint is a keyed hash of the request.
 //!
 //! # Storage
 //!
 //! Each answer is a file of frames, encrypted with a key of its own. The key of a finished answer is stored in its
 //! database row, encrypted with the master key, so a file reveals nothing without the database and the master key. The
 //! name of a file contains the id of its API key, so a start reads the folder and no rows. Answers with and without an
-//! idempotency key each have a limit on their disk space. Beyond it, the oldest answer of the API key that holds the
-//! most is dropped. The same happens if an answer would take the free space that is reserved for the database and for
-//! uploads. A full disk stops no answer: its bytes are passed on to the readers that already follow it, at the pace of
-//! the slowest, and are lost to later repeats.
+//! idempotency key each have a limit on their disk space. Beyond it, the oldest answer of the API key with the most
+//! bytes is evicted. The same happens if an answer would take the free space that is reserved for the database and for
+//! uploads. If the disk is full, the bytes of an answer are still passed on to its present readers, at the pace of the
+//! slowest, but later repeats cannot get them.
 //!
 //! # Use by the request flow
 //!
@@ -72,17 +69,17 @@
 //!     }
 //!     ClaimOutcome::Follow(reader) => reader,
 //!     ClaimOutcome::Conflict => return Err(/* 400 */),
-//!     ClaimOutcome::AnswerLost => return Err(/* 502, not to be sent again */),
+//!     ClaimOutcome::AnswerLost => return Err(/* 502, must not be retried */),
 //! };
 //! let head = reader.head().await?; // and the reader is the body
 //!
-//! // Without one:
+//! // Without an idempotency key:
 //! if may_be_retry && let Some(reader) = replay.find_earlier_answer(&caller, &task, fingerprint).await? {
 //!     return /* as above */;
 //! }
 //! let (receiver, sender) = replay.register_job(&caller, task, registration);
 //! spawn(async move { sender.complete(run(task).await).await });
-//! receiver.answer(until).await // if this is dropped before it is ready, the job is an orphan
+//! receiver.answer(deadline).await // if this future is dropped before it is ready, the job is an orphan
 //! ```
 
 mod adoption;
@@ -133,13 +130,14 @@ use pending_work::PendingWork;
 
 /// The folder of the files, in the data directory.
 const FOLDER: &str = "replays";
-/// Orphans may use the disk space for stored answers, divided by this number.
+/// The share of orphans in the disk space for stored answers: one part in this many (our choice).
 const ORPHAN_SHARE_DIVISOR: u64 = 4;
 /// The longest time that a plain job can take.
 const LONGEST_JOB: Duration = config::LONGEST_IMAGE_DEADLINE;
-/// The time for which a retry waits for a record in state `running` whose job this process does not know, and the pause
-/// between two reads of it.
+/// The longest time that a retry waits for the end of a record in state `running` whose job this process does not know
+/// (our choice).
 const RUNNING_WAIT_MAX: Duration = Duration::from_secs(1);
+/// The pause between two reads of such a record.
 const RUNNING_PAUSE: Duration = Duration::from_millis(50);
 /// The pause between two sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -174,15 +172,15 @@ pub(crate) enum ReplayError {
 }
 
 impl AnswerReplay {
-    /// Takes over the files that an earlier process of this node has left in the data directory, and starts the
-    /// periodic sweeps. `free` is the free space of that directory.
+    /// Takes over the files of an earlier process of this node in the data directory, and starts the periodic
+    /// sweeps. `free` is the free space of that directory.
     ///
-    /// Must be called within a tokio runtime, by the only process that serves from this directory.
+    /// Must be called within a tokio runtime, by the only process that uses this directory.
     ///
     /// # Errors
     ///
     /// Returns an error if the store or the folder cannot be used.
-    #[expect(clippy::too_many_arguments, reason = "what it reads, what it writes through, and whose it is")]
+    #[expect(clippy::too_many_arguments, reason = "each argument is a separate dependency")]
     pub(crate) async fn open(
         settings: &config::ReplayConfig,
         free: FreeSpace,
@@ -206,12 +204,13 @@ impl AnswerReplay {
             .then(|| RetryableJobs::new(window, Arc::clone(&shared_answers), orphan_bytes, pending.clone()));
         shared_answers.take_over_leftovers().await?;
         let work = sweep(Arc::downgrade(&shared_answers), orphans.as_ref().map(Arc::downgrade));
-        // The task ends when this is dropped.
+        // The task has weak references only, so it ends after the answers are dropped.
         drop(tokio::runtime::Handle::current().spawn(work));
         Ok(Self { pending, idempotent_answers: shared_answers, orphans, orphan_window: settings.orphan_window })
     }
 
-    /// Decides how a request with an idempotency key continues. Of several concurrent requests, one gets the claim.
+    /// Decides how a request with an idempotency key continues. Of several concurrent requests, exactly one gets the
+    /// claim.
     ///
     /// # Errors
     ///
@@ -230,8 +229,8 @@ impl AnswerReplay {
         self.idempotent_answers.claim_or_follow(caller.key(), scope, digest, request_id).await
     }
 
-    /// Returns the keyed hash by which a retry of this plain request is recognized after a restart; `None` if no retry
-    /// is expected and the hash would need files to be read.
+    /// Returns the keyed hash by which a retry of this plain request is recognized after a restart. `None` if the
+    /// client does not mark retries and files would have to be read for the hash.
     pub(crate) async fn fingerprint(
         &self,
         caller: &Caller,
@@ -253,7 +252,7 @@ impl AnswerReplay {
     }
 
     /// Registers a plain job without an idempotency key, and returns the caller's side and the job's side of it. If the
-    /// caller's client says that it marks its own retries, the answer is written down while the caller reads it.
+    /// client marks its retries, the answer is stored while the caller reads it.
     pub(crate) fn register_job<M: RecordableAnswer>(
         &self,
         caller: &Caller,
@@ -266,8 +265,8 @@ impl AnswerReplay {
         }))
     }
 
-    /// Returns the answer of the earlier request that a client's own retry repeats, from a job of this process or of an
-    /// earlier one; `None` if the retry must run a job of its own.
+    /// Returns the answer of the earlier request that a retry repeats, from a job of this process or of an earlier
+    /// process; `None` if the retry must run a job of its own.
     ///
     /// # Errors
     ///
@@ -281,7 +280,7 @@ impl AnswerReplay {
         if self.orphans.is_none() {
             return Ok(None);
         }
-        let until = Instant::now() + RUNNING_WAIT_MAX;
+        let deadline = Instant::now() + RUNNING_WAIT_MAX;
         loop {
             let adopted = self.adopt_job(caller, task.clone()).await;
             let Some(fingerprint) = fingerprint.filter(|_| adopted.is_none()) else { return Ok(adopted) };
@@ -292,13 +291,13 @@ impl AnswerReplay {
             match self.idempotent_answers.find_earlier_try(&fingerprint, since).await? {
                 EarlierTry::None => return Ok(None),
                 // The record may be about to be closed.
-                EarlierTry::Running if Instant::now() < until => tokio::time::sleep(RUNNING_PAUSE).await,
+                EarlierTry::Running if Instant::now() < deadline => tokio::time::sleep(RUNNING_PAUSE).await,
                 EarlierTry::Running | EarlierTry::Unknown => return Ok(Some(RetryableJobs::unknown_outcome())),
             }
         }
     }
 
-    /// Returns the answer of a job of this process whose caller was told to come back, for the next equal request.
+    /// Returns, for the next equal request, the answer of a job of this process whose caller got [`Error::InProgress`].
     pub(crate) async fn find_answer_in_progress(&self, caller: &Caller, task: &SharedTask) -> Option<AnswerReader> {
         adoption::find_answer_in_progress(self.orphans.as_ref()?, caller, task).await
     }
@@ -308,8 +307,8 @@ impl AnswerReplay {
         adoption::adopt_job(self.orphans.as_ref()?, caller, &task.into()).await
     }
 
-    /// Remembers a failure that no [`AnswerSender`] has seen, such as a body that broke off after its answer had begun.
-    /// Failures that cost nothing are not remembered.
+    /// Remembers a failure that was not sent through an [`AnswerSender`], such as a body that broke off after its
+    /// answer had begun. Failures that cost nothing are not remembered.
     pub(crate) async fn remember(&self, caller: &Caller, task: impl Into<SharedTask>, error: &Error) {
         if let Some(orphans) = &self.orphans
             && answer_head::is_final(error)
@@ -318,8 +317,8 @@ impl AnswerReplay {
         }
     }
 
-    /// Waits until every claim is settled or given back, and every answer that must be stored is written down. The wait
-    /// has no limit of its own.
+    /// Waits until every claim is completed or released, and every answer that must be stored is stored. The caller
+    /// limits the wait.
     pub(crate) async fn drain(&self) {
         self.pending.wait_until_none().await;
     }
@@ -328,11 +327,11 @@ impl AnswerReplay {
 async fn sweep(idempotent_answers: Weak<IdempotentAnswers>, orphans: Option<Weak<RetryableJobs>>) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
-        let Some(keyed) = idempotent_answers.upgrade() else { return };
+        let Some(idempotent_answers) = idempotent_answers.upgrade() else { return };
         if let Some(orphans) = orphans.as_ref().and_then(Weak::upgrade) {
             orphans.sweep();
         }
-        if let Err(error) = keyed.sweep().await {
+        if let Err(error) = idempotent_answers.sweep().await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "expired answers could not be deleted; retrying in a minute"

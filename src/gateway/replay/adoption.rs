@@ -11,19 +11,19 @@ use super::orphans::{RetryCandidate, RetryableJobState, RetryableJobs};
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::SharedTask;
 
-/// The time for which a retry watches a job whose caller is still there before it joins: the retry may arrive before
-/// the gateway notices that the caller left, and an orphan is not shared with a caller.
+/// The time for which a retry waits before it reads the answer of a job whose caller is still connected (our choice):
+/// the gateway may notice only later that the caller has left, and then the job is an orphan for the retry alone.
 const CALLER_GRACE_PERIOD: Duration = Duration::from_secs(1);
 
-/// Follows an orphan of the same request, else a job that still has its caller, else a remembered end; `None` if the
-/// retry must run anew.
+/// Returns a reader of an orphan of the same request, or else of a job that still has its caller, or else a remembered
+/// error; `None` if the retry must run a job of its own.
 pub(super) async fn adopt_job(
     orphans: &Arc<RetryableJobs>,
     caller: &Caller,
     task: &SharedTask,
 ) -> Option<AnswerReader> {
     let mut changes = orphans.changes();
-    let until = Instant::now() + CALLER_GRACE_PERIOD;
+    let grace_end = Instant::now() + CALLER_GRACE_PERIOD;
     let (mut request_digest, mut hold) = (None, None);
     orphans.sweep();
     loop {
@@ -33,35 +33,35 @@ pub(super) async fn adopt_job(
         // jobs.
         matching.sort_by_key(|candidate| (candidate.retries, candidate.job_id.1));
         let in_state = |state| matching.iter().filter(move |candidate| candidate.state == state);
-        if let Some(follower) =
+        if let Some(reader) =
             in_state(RetryableJobState::Orphan).find_map(|candidate| orphans.follow_job(candidate.job_id))
         {
-            return Some(follower);
+            return Some(reader);
         }
-        let over = Instant::now() >= until;
-        if over
-            && let Some(follower) =
+        let is_grace_over = Instant::now() >= grace_end;
+        if is_grace_over
+            && let Some(reader) =
                 in_state(RetryableJobState::Attended).find_map(|candidate| orphans.follow_job(candidate.job_id))
         {
-            return Some(follower);
+            return Some(reader);
         }
-        if over || in_state(RetryableJobState::Attended).next().is_none() {
+        if is_grace_over || in_state(RetryableJobState::Attended).next().is_none() {
             let remembered = in_state(RetryableJobState::Remembered)
                 .find_map(|candidate| orphans.remembered_answer(candidate.job_id));
-            // The job runs but cannot be followed, because parts of its answer are no longer available.
-            let lost = over && in_state(RetryableJobState::Attended).next().is_some();
-            return remembered.or_else(|| lost.then(RetryableJobs::unknown_outcome));
+            // The job still runs, but parts of its answer are no longer available to new readers.
+            let is_lost = is_grace_over && in_state(RetryableJobState::Attended).next().is_some();
+            return remembered.or_else(|| is_lost.then(RetryableJobs::unknown_outcome));
         }
-        // The hold keeps the job until the end of the grace, even if others read it to its end meanwhile.
+        // The hold keeps the job until the grace period is over, even if other readers finish before that.
         hold =
             hold.or_else(|| in_state(RetryableJobState::Attended).find_map(|candidate| orphans.hold(candidate.job_id)));
-        // The next pass of the loop finds out whether the job changed or the grace is over.
-        let _ = timeout_at(until, changes.changed()).await;
+        // The next pass of the loop checks both conditions: a changed job, and the end of the grace period.
+        let _ = timeout_at(grace_end, changes.changed()).await;
     }
 }
 
-/// Follows a job whose caller was told to come back and has not done so, or returns its remembered end. The request
-/// need not be marked as a retry.
+/// Returns a reader of a job whose caller got the error `InProgress` and has not repeated its request yet, or the
+/// remembered error of such a job. The request need not be marked as a retry.
 pub(super) async fn find_answer_in_progress(
     orphans: &Arc<RetryableJobs>,
     caller: &Caller,
@@ -73,7 +73,8 @@ pub(super) async fn find_answer_in_progress(
     matching.iter().find_map(|candidate| orphans.follow_awaited_job(candidate.job_id))
 }
 
-/// Returns the candidates that are the same request. Files are read only if everything else is equal, and only once.
+/// Returns the candidates that are the same request. The files of the task are read only if there is a candidate, and
+/// only once: `request_digest` keeps the digest.
 async fn matching_candidates(
     candidates: Vec<RetryCandidate>,
     task: &SharedTask,
@@ -81,8 +82,8 @@ async fn matching_candidates(
 ) -> Vec<RetryCandidate> {
     let mut matching = Vec::new();
     for candidate in candidates {
-        let wanted = match request_digest {
-            Some(wanted) => *wanted,
+        let expected = match request_digest {
+            Some(expected) => *expected,
             None => match digest(task).await {
                 Ok(digest) => *request_digest.insert(digest),
                 Err(error) => {
@@ -91,8 +92,8 @@ async fn matching_candidates(
                 }
             },
         };
-        // An unreadable file is logged when its task is released.
-        if candidate.identity.digest().await.is_ok_and(|digest| digest == wanted) {
+        // The error of an unreadable file is logged when its task is released.
+        if candidate.identity.digest().await.is_ok_and(|digest| digest == expected) {
             matching.push(candidate);
         }
     }

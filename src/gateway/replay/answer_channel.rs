@@ -1,4 +1,4 @@
-//! The channel between a plain job and its caller, who may leave before the answer is complete.
+//! The channel between a plain job and its caller, which may leave before the answer is complete.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -15,8 +15,8 @@ use crate::error::Error;
 /// The caller's side. If it is dropped before the answer, the job is an orphan.
 pub(crate) struct AnswerReceiver<M: RecordableAnswer>(AnswerChannel<M>);
 
-/// The job's side. Dropping it without a result is an internal error, which a retry gets too: something may have been
-/// paid for.
+/// The job's side. If it is dropped without a result, the caller and its retries get an internal error, because the job
+/// may have been charged.
 pub(crate) struct AnswerSender<M: RecordableAnswer> {
     channel: AnswerChannel<M>,
     _pending: Option<PendingGuard>,
@@ -24,15 +24,15 @@ pub(crate) struct AnswerSender<M: RecordableAnswer> {
 
 /// The result that the caller gets.
 pub(crate) enum AnswerSource<M> {
-    /// The output of the job itself, if no other request reads it.
+    /// The output of the job itself. No other request reads it.
     Direct(M),
-    /// A reader of the written answer, if others may ask for it again.
+    /// A reader of the stored answer, which other requests may read too.
     Stored(AnswerReader),
 }
 
 struct AnswerChannel<M: RecordableAnswer> {
     state: Arc<Mutex<AnswerChannelState<M>>>,
-    /// Notified when the caller has left before the answer.
+    /// Notified when the caller leaves before the answer.
     caller_left: Arc<Notify>,
     job: Option<RetryableJobHandle>,
 }
@@ -47,7 +47,7 @@ pub(super) struct RetryableJobHandle {
 enum AnswerChannelState<M> {
     Empty(Option<Waker>),
     Ready(Result<M, Error>),
-    /// The answer is written down, for other requests too.
+    /// The answer is stored, for other requests too.
     Stored(AnswerReader),
     /// The caller has the answer, or has left.
     Closed,
@@ -56,9 +56,9 @@ enum AnswerChannelState<M> {
 pub(super) fn channel<M: RecordableAnswer>(job: Option<RetryableJobHandle>) -> (AnswerReceiver<M>, AnswerSender<M>) {
     let state = Arc::new(Mutex::new(AnswerChannelState::Empty(None)));
     let caller_left = Arc::new(Notify::new());
-    let _pending = job.as_ref().map(|registered| registered.orphans.begin_work());
-    let waiting = AnswerChannel { state: Arc::clone(&state), caller_left: Arc::clone(&caller_left), job: job.clone() };
-    (AnswerReceiver(waiting), AnswerSender { channel: AnswerChannel { state, caller_left, job }, _pending })
+    let _pending = job.as_ref().map(|handle| handle.orphans.begin_work());
+    let receiver = AnswerChannel { state: Arc::clone(&state), caller_left: Arc::clone(&caller_left), job: job.clone() };
+    (AnswerReceiver(receiver), AnswerSender { channel: AnswerChannel { state, caller_left, job }, _pending })
 }
 
 // === impl AnswerChannel ===
@@ -68,10 +68,10 @@ impl<M: RecordableAnswer> AnswerChannel<M> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the result to the caller. Returns it if it must be written down, because the caller has left or others
+    /// Gives the result to the caller. Returns the answer if it must be stored, because the caller has left or others
     /// read it too.
     fn deliver(&self, result: Result<M, Error>) -> Option<M> {
-        // This comes before the caller gets the error, because a retry may arrive before the next lines run.
+        // The job is closed before the caller gets the error, because the caller may retry at once.
         if let (Some(RetryableJobHandle { orphans, job_id }), Err(error)) = (&self.job, &result) {
             orphans.fail_job(*job_id, error);
         }
@@ -81,51 +81,51 @@ impl<M: RecordableAnswer> AnswerChannel<M> {
         // The caller becomes a reader before anything is written: if the disk is full, the bytes wait for the readers
         // that exist.
         let caller_reader = match (&self.job, &result) {
-            (Some(RetryableJobHandle { orphans, job_id: place }), Ok(_)) => orphans.reader_for_caller(*place),
+            (Some(RetryableJobHandle { orphans, job_id }), Ok(_)) => orphans.reader_for_caller(*job_id),
             (Some(_), Err(_)) | (None, _) => None,
         };
-        let (next, shared) = match caller_reader {
-            Some(follower) => (AnswerChannelState::Stored(follower), result.ok()),
+        let (next_state, answer_to_store) = match caller_reader {
+            Some(reader) => (AnswerChannelState::Stored(reader), result.ok()),
             None => (AnswerChannelState::Ready(result), None),
         };
-        *state = next;
+        *state = next_state;
         drop(state);
         waker.into_iter().for_each(Waker::wake);
-        shared
+        answer_to_store
     }
 }
 
 // === impl AnswerReceiver ===
 
 impl<M: RecordableAnswer> AnswerReceiver<M> {
-    /// Waits for the answer of the job. If there is none at `until`, and the job is registered, the caller is told to
-    /// come back.
+    /// Waits for the answer of the job. If the job is registered and has no answer at `deadline`, the caller gets
+    /// [`Error::InProgress`].
     ///
     /// # Errors
     ///
     /// Returns the error that the job ended with, or [`Error::InProgress`].
-    pub(crate) async fn answer(mut self, until: Instant) -> Result<AnswerSource<M>, Error> {
-        let delivered = std::future::poll_fn(|cx| self.poll(cx));
-        let given = match &self.0.job {
-            Some(RetryableJobHandle { orphans, job_id }) => timeout_at(until, delivered).await.unwrap_or_else(|_| {
+    pub(crate) async fn answer(mut self, deadline: Instant) -> Result<AnswerSource<M>, Error> {
+        let answer = std::future::poll_fn(|cx| self.poll(cx));
+        let source = match &self.0.job {
+            Some(RetryableJobHandle { orphans, job_id }) => timeout_at(deadline, answer).await.unwrap_or_else(|_| {
                 orphans.note_retry_expected(*job_id);
                 Err(Error::InProgress)
             }),
             // No retry could find an unregistered job.
-            None => delivered.await,
+            None => answer.await,
         }?;
         let job = self.0.job.take();
-        if let (AnswerSource::Direct(_), Some(RetryableJobHandle { orphans, job_id: place })) = (&given, job) {
-            orphans.note_delivered(place);
+        if let (AnswerSource::Direct(_), Some(RetryableJobHandle { orphans, job_id })) = (&source, job) {
+            orphans.note_delivered(job_id);
         }
-        Ok(given)
+        Ok(source)
     }
 
     fn poll(&self, cx: &Context<'_>) -> Poll<Result<AnswerSource<M>, Error>> {
         let mut state = self.0.state();
         match std::mem::replace(&mut *state, AnswerChannelState::Closed) {
             AnswerChannelState::Ready(result) => Poll::Ready(result.map(AnswerSource::Direct)),
-            AnswerChannelState::Stored(follower) => Poll::Ready(Ok(AnswerSource::Stored(follower))),
+            AnswerChannelState::Stored(reader) => Poll::Ready(Ok(AnswerSource::Stored(reader))),
             AnswerChannelState::Empty(_) => {
                 *state = AnswerChannelState::Empty(Some(cx.waker().clone()));
                 Poll::Pending
@@ -138,26 +138,26 @@ impl<M: RecordableAnswer> AnswerReceiver<M> {
 impl<M: RecordableAnswer> Drop for AnswerReceiver<M> {
     fn drop(&mut self) {
         let job = self.0.job.take();
-        let previous = {
+        let previous_state = {
             let mut state = self.0.state();
-            let left = std::mem::replace(&mut *state, AnswerChannelState::Closed);
-            // This runs under the lock, so that the job, when its answer is ready, finds the slot closed and the caller
-            // gone. A follower reports by itself that it leaves.
+            let previous = std::mem::replace(&mut *state, AnswerChannelState::Closed);
+            // The lock is held, so that the job sees the closed channel and the missing caller together. A reader of
+            // the stored answer reports by itself when it leaves.
             if let (
                 AnswerChannelState::Empty(_) | AnswerChannelState::Ready(_),
                 Some(RetryableJobHandle { orphans, job_id }),
-            ) = (&left, &job)
+            ) = (&previous, &job)
             {
                 orphans.note_reader_left(*job_id, None);
             }
-            left
+            previous
         };
-        match (previous, job) {
+        match (previous_state, job) {
             (AnswerChannelState::Empty(_), _) => self.0.caller_left.notify_one(),
-            (AnswerChannelState::Ready(Ok(made)), Some(RetryableJobHandle { orphans, job_id: place })) => {
+            (AnswerChannelState::Ready(Ok(answer)), Some(RetryableJobHandle { orphans, job_id })) => {
                 let pending = orphans.begin_work();
                 spawn_detached(async move {
-                    orphans.record_answer(place, made).await;
+                    orphans.record_answer(job_id, answer).await;
                     drop(pending);
                 });
             }
@@ -166,7 +166,7 @@ impl<M: RecordableAnswer> Drop for AnswerReceiver<M> {
     }
 }
 
-/// Lets work continue without its caller. Without a runtime the process is ending, and so is the work.
+/// Runs `work` in a task of its own. Without a runtime the process is ending, and the work is dropped.
 fn spawn_detached(work: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         drop(runtime.spawn(work));
@@ -176,8 +176,8 @@ fn spawn_detached(work: impl Future<Output = ()> + Send + 'static) {
 // === impl AnswerSender ===
 
 impl<M: RecordableAnswer> AnswerSender<M> {
-    /// Resolves when the caller has left and no retry has taken its place; after that no retry can. May be used only as
-    /// long as nothing was spent.
+    /// Resolves when the caller has left and no retry reads the answer. The job is then removed, so no retry can find
+    /// it. May be used only before anything was spent.
     pub(crate) async fn abandoned(&self) {
         self.channel.caller_left.notified().await;
         if let Some(RetryableJobHandle { orphans, job_id }) = &self.channel.job
@@ -187,7 +187,7 @@ impl<M: RecordableAnswer> AnswerSender<M> {
         }
     }
 
-    /// Returns true if a caller waits for the answer, or was told to come back for it.
+    /// True if a caller waits for the answer, or got [`Error::InProgress`].
     pub(crate) fn is_wanted(&self) -> bool {
         match &self.channel.job {
             Some(RetryableJobHandle { orphans, job_id }) => orphans.is_wanted(*job_id),
@@ -195,13 +195,13 @@ impl<M: RecordableAnswer> AnswerSender<M> {
         }
     }
 
-    /// Completes the job. If its caller has left or others want the answer too, this writes all of it down, so it must
-    /// be awaited in a task that no caller can drop.
+    /// Completes the job. If its caller has left or others want the answer too, this method stores all of it, so it
+    /// must be awaited in a task that no caller can drop.
     pub(crate) async fn complete(mut self, result: Result<M, Error>) {
-        let unread_output = self.channel.deliver(result);
+        let answer_to_store = self.channel.deliver(result);
         let Some(RetryableJobHandle { orphans, job_id }) = self.channel.job.take() else { return };
-        match unread_output {
-            Some(made) => orphans.record_answer(job_id, made).await,
+        match answer_to_store {
+            Some(answer) => orphans.record_answer(job_id, answer).await,
             None => orphans.release_task(job_id).await,
         }
     }
@@ -219,8 +219,8 @@ impl<M> AnswerSource<M> {
     /// Returns the output of the job, if no other request reads it.
     pub(super) fn into_direct(self) -> M {
         match self {
-            Self::Direct(made) => made,
-            Self::Stored(_) => panic!("it is written down"),
+            Self::Direct(answer) => answer,
+            Self::Stored(_) => panic!("the answer is stored"),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The folder of kept answers: its size, the order of eviction, and the files that an earlier process has left.
+//! The folder of stored answers: its size, the order of eviction, and the files of an earlier process.
 //!
-//! The name of a file contains the API key of the answer, its extension shows whether the answer is complete, and its
-//! time is the age of the answer. Therefore a start reads the folder and not the database, which may have a row for
-//! every request of a day.
+//! The name of a file contains the id of the answer's API key, its extension shows whether the answer is complete, and
+//! its modification time is the time of the answer. Therefore a start reads only the folder, and not the database,
+//! which may have a row for every request of a day.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -23,7 +23,7 @@ use crate::gateway::store::{KeyId, Timestamp};
 
 /// The extension of a file that is being written.
 pub(super) const PARTIAL_EXTENSION: &str = "part";
-/// The extension of an empty file for an answer that was being delivered when the process died.
+/// The extension of an emptied file, whose answer was being delivered when the process died.
 const LOST_EXTENSION: &str = "lost";
 
 /// The kinds of answers that a file can hold.
@@ -31,11 +31,11 @@ const LOST_EXTENSION: &str = "lost";
 pub(super) enum AnswerFileKind {
     /// The answer for an idempotency key.
     Answer,
-    /// The answer of a plain job, which its caller may ask for again.
+    /// The answer of a plain job, which a retry may ask for.
     Orphan,
 }
 
-/// The times for which answers are kept if only their files are known.
+/// The times for which the answers of an earlier process are kept, by kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RetentionWindows {
     pub(super) answers: Duration,
@@ -56,8 +56,7 @@ struct AnswerFolderState {
     next: u64,
     /// The answers of each API key, by its id.
     owners: HashMap<String, KeyAnswers>,
-    /// The fingerprints of answers that an earlier process was delivering when it died, and the time until which they
-    /// matter.
+    /// The fingerprints of answers that an earlier process was delivering when it died, and when these entries expire.
     lost: HashMap<String, Timestamp>,
 }
 
@@ -72,11 +71,11 @@ struct KeyAnswers {
 struct AnswerFile {
     file: String,
     expires_at: Timestamp,
-    /// `None` for an answer without a byte.
+    /// `None` for an empty answer.
     reservation: Option<DiskReservation>,
 }
 
-/// A file that an earlier process has left.
+/// A file of an earlier process.
 struct LeftoverFile {
     modified_at: SystemTime,
     file: String,
@@ -84,7 +83,7 @@ struct LeftoverFile {
     length: u64,
 }
 
-/// The meaning of a file's name.
+/// The content of a file, as its name states it.
 enum StoredFile {
     /// The file holds a complete answer.
     Complete(AnswerFileKind),
@@ -112,7 +111,7 @@ impl AnswerFolder {
         Ok(Arc::new(Self { folder, budget: DiskBudget::new(max_bytes), free, windows, state: Mutex::default() }))
     }
 
-    /// Takes over the files that an earlier process has left, and removes all others.
+    /// Takes over the files of an earlier process, and removes all others.
     ///
     /// # Errors
     ///
@@ -134,8 +133,8 @@ impl AnswerFolder {
                 None => remove(&entry.path()),
             }
         }
-        leftovers.sort_unstable_by_key(|left| left.modified_at);
-        leftovers.into_iter().for_each(|left| self.take_over_leftover(left, now));
+        leftovers.sort_unstable_by_key(|leftover| leftover.modified_at);
+        leftovers.into_iter().for_each(|leftover| self.take_over_leftover(leftover, now));
         Ok(())
     }
 
@@ -151,17 +150,17 @@ impl AnswerFolder {
             return remove(&path);
         }
         match contents {
-            // The row has the details of the answer. A file without a row is never requested, and expires.
+            // The row in the store has the key of the file. A file without a row is never read, and expires.
             StoredFile::Complete(_) => match reserve_written(self, length) {
-                Ok(reserved) => self.add_finished(file, expires_at, Some(reserved)),
+                Ok(reservation) => self.add_finished(file, expires_at, Some(reservation)),
                 Err(_) => remove(&path),
             },
             StoredFile::Lost(fingerprint) => {
-                // The file itself is the record of the loss, so that it also survives another kill.
-                let lost = path.with_extension(LOST_EXTENSION);
-                let emptied =
-                    fs::rename(&path, &lost).and_then(|()| File::options().write(true).open(&lost)?.set_len(0));
-                if let Err(error) = emptied {
+                // The emptied file shows the loss to later processes too.
+                let lost_path = path.with_extension(LOST_EXTENSION);
+                let result = fs::rename(&path, &lost_path)
+                    .and_then(|()| File::options().write(true).open(&lost_path)?.set_len(0));
+                if let Err(error) = result {
                     tracing::warn!(%error, "the file of an interrupted answer could not be emptied");
                 }
                 self.state().lost.insert(fingerprint, expires_at);
@@ -171,7 +170,7 @@ impl AnswerFolder {
 
     /// True if an earlier process was delivering the answer with this fingerprint when it died.
     pub(super) fn has_lost_answer(&self, fingerprint: &ReplayDigest, now: Timestamp) -> bool {
-        self.state().lost.get(&hex(fingerprint)).is_some_and(|until| *until > now)
+        self.state().lost.get(&hex(fingerprint)).is_some_and(|expires_at| *expires_at > now)
     }
 
     fn state(&self) -> MutexGuard<'_, AnswerFolderState> {
@@ -193,7 +192,7 @@ impl AnswerFolder {
         run_with_timeout(&self.free, create).await
     }
 
-    /// Creates a file without a name, for an answer that no retry could find after a restart.
+    /// Creates a file without a name, for an answer that is not needed after a restart.
     ///
     /// # Errors
     ///
@@ -203,8 +202,8 @@ impl AnswerFolder {
         run_with_timeout(&self.free, move || SealedFile::create_nameless(&folder)).await
     }
 
-    /// Creates a file for an answer of this API key, and returns its final name, the file and its key. The name for an
-    /// orphan contains the fingerprint of its request. Blocks: not for async code.
+    /// Creates a file for an answer of this API key, and returns its final name, the file and its encryption key. The
+    /// name for an orphan contains the fingerprint of its request. Blocks, so async code must not call it.
     ///
     /// # Errors
     ///
@@ -223,7 +222,7 @@ impl AnswerFolder {
         Ok((file, frames, key))
     }
 
-    /// Removes a finished file, even if it is not counted here.
+    /// Removes a finished file, whether it is in the index or not.
     pub(super) fn remove(&self, file: &str) {
         {
             let mut state = self.state();
@@ -248,11 +247,11 @@ impl AnswerFolder {
 
     /// Returns the path of a file; the name from the database must not contain a folder.
     fn path(&self, file: &str) -> io::Result<PathBuf> {
-        let plain = Path::new(file).file_name().is_some_and(|name| name == file);
-        plain.then(|| self.folder.join(file)).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+        let is_plain_name = Path::new(file).file_name().is_some_and(|name| name == file);
+        is_plain_name.then(|| self.folder.join(file)).ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 
-    /// Adds a finished answer, which is the newest.
+    /// Adds a finished answer as the newest.
     pub(super) fn add_finished(&self, file: String, expires_at: Timestamp, reservation: Option<DiskReservation>) {
         let mut state = self.state();
         state.next += 1;
@@ -262,21 +261,21 @@ impl AnswerFolder {
         key_answers.answers.insert(number, AnswerFile { file, expires_at, reservation });
     }
 
-    /// Removes files that are too old. Blocks: not for async code.
+    /// Removes expired files. Blocks, so async code must not call it.
     pub(super) fn remove_expired(&self, now: Timestamp) {
-        let mut old = Vec::new();
+        let mut expired = Vec::new();
         {
             let mut state = self.state();
             for key_answers in state.owners.values_mut() {
-                old.extend(
-                    key_answers.answers.extract_if(.., |_, answer| answer.expires_at <= now).map(|(_, old)| old),
+                expired.extend(
+                    key_answers.answers.extract_if(.., |_, answer| answer.expires_at <= now).map(|(_, answer)| answer),
                 );
                 key_answers.recount_bytes();
             }
-            state.owners.retain(|_, owned| !owned.answers.is_empty());
-            state.lost.retain(|_, until| *until > now);
+            state.owners.retain(|_, key_answers| !key_answers.answers.is_empty());
+            state.lost.retain(|_, expires_at| *expires_at > now);
         }
-        old.iter().for_each(|old| remove(&self.folder.join(&old.file)));
+        expired.iter().for_each(|answer| remove(&self.folder.join(&answer.file)));
     }
 }
 
@@ -297,15 +296,15 @@ impl AnswerFileKind {
 // === impl StoredFile ===
 
 impl StoredFile {
-    /// Returns the meaning of a file of this name; `None` if the file is of no use.
+    /// Returns the content of a file of this name; `None` if the file is useless and must be removed.
     fn from_file_name(file: &str) -> Option<Self> {
-        let (name, end) = file.rsplit_once('.')?;
-        if let Some(kind) = AnswerFileKind::ALL.into_iter().find(|kind| kind.as_str() == end) {
+        let (name, extension) = file.rsplit_once('.')?;
+        if let Some(kind) = AnswerFileKind::ALL.into_iter().find(|kind| kind.as_str() == extension) {
             return Some(Self::Complete(kind));
         }
-        let name = if end == PARTIAL_EXTENSION { name.strip_suffix(".orphan")? } else { name };
+        let name = if extension == PARTIAL_EXTENSION { name.strip_suffix(".orphan")? } else { name };
         let fingerprint = name.split('-').nth(1)?;
-        [PARTIAL_EXTENSION, LOST_EXTENSION].contains(&end).then(|| Self::Lost(fingerprint.to_owned()))
+        [PARTIAL_EXTENSION, LOST_EXTENSION].contains(&extension).then(|| Self::Lost(fingerprint.to_owned()))
     }
 }
 
@@ -327,7 +326,7 @@ impl EvictableStorage for AnswerFolder {
         &self.free
     }
 
-    /// Drops the oldest answer of the API key that holds the most bytes.
+    /// Evicts the oldest answer of the API key with the most bytes.
     fn evict(&self) -> bool {
         let evicted = self.state().evict();
         if let Some(answer) = &evicted {
@@ -342,19 +341,19 @@ impl EvictableStorage for AnswerFolder {
 impl AnswerFolderState {
     fn evict(&mut self) -> Option<AnswerFile> {
         let oldest = |key_answers: &KeyAnswers| key_answers.answers.keys().next().copied();
-        let most = self.owners.iter().max_by_key(|(_, owned)| (owned.bytes, Reverse(oldest(owned))));
-        let owner = most.map(|(owner, _)| owner.clone())?;
-        let owned = self.owners.get_mut(&owner)?;
-        let (_, answer) = owned.answers.pop_first()?;
-        owned.bytes -= answer.reservation.as_ref().map_or(0, DiskReservation::bytes);
-        if owned.answers.is_empty() {
+        let largest = self.owners.iter().max_by_key(|(_, answers)| (answers.bytes, Reverse(oldest(answers))));
+        let owner = largest.map(|(owner, _)| owner.clone())?;
+        let key_answers = self.owners.get_mut(&owner)?;
+        let (_, answer) = key_answers.answers.pop_first()?;
+        key_answers.bytes -= answer.reservation.as_ref().map_or(0, DiskReservation::bytes);
+        if key_answers.answers.is_empty() {
             self.owners.remove(&owner);
         }
         Some(answer)
     }
 }
 
-/// Returns the id of the API key in a file name. Older versions wrote no id; their files count as those of one owner.
+/// Returns the id of the API key in a file name. Older versions wrote no id; all of their files count for one owner.
 fn key_id_from_file_name(file: &str) -> &str {
     file.split_once('-').map_or("", |(owner, _)| owner)
 }

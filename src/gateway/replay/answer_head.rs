@@ -16,21 +16,21 @@ pub(crate) struct AnswerHead {
     pub(crate) status: u16,
     /// The media type of the body.
     pub(crate) content_type: String,
-    /// The headers that belong to this answer and not to its connection, in lower case.
+    /// The headers of the answer, without those of its connection. The names are in lower case.
     pub(crate) headers: BTreeMap<String, String>,
 }
 
-/// An answer that can be written down, made by the request flow.
+/// An answer of the request flow that can be stored.
 pub(crate) trait RecordableAnswer: Send + 'static {
     /// The body, which may still be incomplete.
     type Body: http_body::Body<Data = Bytes, Error: std::fmt::Display + Send> + Send + Unpin + 'static;
 
-    /// Splits the answer into its two parts.
+    /// Splits the answer into its head and its body.
     fn into_parts(self) -> (AnswerHead, Self::Body);
 }
 
-/// True if a repeat must get this error again: something may have been paid for, or the refusal is permanent. After any
-/// other error nothing was done, so a repeat runs anew.
+/// True if a repeat must get this error again: the job may have been charged, or the refusal is permanent. Any other
+/// error cost nothing, so a repeat runs a new job.
 pub(super) fn is_final(error: &Error) -> bool {
     match error {
         Error::Upstream(
@@ -80,7 +80,7 @@ mod tests {
     use crate::error::UsageReset;
 
     #[test]
-    fn an_error_that_is_to_be_sent_again_is_never_kept() {
+    fn an_error_that_may_be_retried_is_not_final() {
         for fault in [
             UpstreamFault::Refused,
             UpstreamFault::NoImage,
@@ -95,12 +95,12 @@ mod tests {
         {
             assert!(error.should_retry() && !is_final(&error), "{error:?}");
         }
-        assert!(!is_final(&Error::UsageLimit(UsageReset::default())), "the window opens again");
+        assert!(!is_final(&Error::UsageLimit(UsageReset::default())), "the usage limit is reset");
         assert!(is_final(&Error::Internal));
     }
 
     #[test]
-    fn an_error_keeps_its_advice() {
+    fn a_stored_error_keeps_its_retry_headers() {
         let (head, body) = error_answer(&Error::RateLimited { retry_after: 7 });
         assert_eq!((head.status, head.headers["retry-after"].as_str()), (429, "7"));
         assert_eq!(head.headers["x-should-retry"], "true");

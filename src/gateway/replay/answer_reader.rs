@@ -1,4 +1,4 @@
-//! Reads an answer that is being written, or that is complete.
+//! Reads a stored answer, complete or not.
 
 use std::io;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::answer_head::AnswerHead;
 use super::stored_answer::{AnswerChunk, StoredAnswer};
 
-/// The answer will not come, or will not be complete.
+/// The answer has no head, or is not complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stored answer is incomplete")]
 pub(crate) struct AnswerReaderError;
@@ -22,13 +22,13 @@ pub(crate) struct AnswerReader {
     answer: Arc<StoredAnswer>,
     reader_id: u64,
     ended: bool,
-    /// A frame that is being read on a thread that may block, and the number of its bytes that were delivered before.
+    /// A frame that is being read on a blocking thread, and the number of its first bytes that were already delivered.
     reading: Option<(JoinHandle<io::Result<Vec<u8>>>, usize)>,
-    /// Called at the end with true if everything was read.
+    /// Called when the reader is dropped.
     on_leave: Option<LeaveCallback>,
 }
 
-/// Called with true if everything was read.
+/// Called with true if the reader has read all of the answer.
 pub(super) type LeaveCallback = Box<dyn FnOnce(bool) + Send + Sync>;
 
 // === impl AnswerReader ===
@@ -65,7 +65,7 @@ impl AnswerReader {
     ///
     /// # Errors
     ///
-    /// Returns an error if the outcome of the job will never be known: it may have been paid for.
+    /// Returns an error if the job ended without a head, so that its outcome is unknown: it may have been charged.
     pub(crate) async fn head(&self) -> Result<AnswerHead, AnswerReaderError> {
         std::future::poll_fn(|cx| self.answer.poll_head(cx, self.reader_id)).await.ok_or(AnswerReaderError)
     }
@@ -110,10 +110,10 @@ impl Body for AnswerReader {
         self.ended
     }
 
-    /// The size is exact if the answer is complete, so that it has a length on the wire.
+    /// The size is exact if the answer is complete, so that the response has a `content-length`.
     fn size_hint(&self) -> SizeHint {
         match self.answer.remaining_bytes(self.reader_id) {
-            Some(left) => SizeHint::with_exact(left),
+            Some(remaining) => SizeHint::with_exact(remaining),
             None => SizeHint::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! Writes an answer down as it arrives.
+//! Stores an answer while it arrives.
 
 use std::io;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use super::disk_budget::{EvictableStorage, reserve, run_with_timeout};
 use super::sealed_file::SealedFile;
 use super::stored_answer::{StoredAnswer, StoredAnswerEnd};
 
-/// Writes one stored answer. If it is dropped before [`AnswerRecorder::mark_complete`], the answer counts as broken
-/// off.
+/// The writer of one stored answer. If it is dropped before [`AnswerRecorder::mark_complete`], the answer counts as
+/// broken off.
 pub(super) struct AnswerRecorder {
     answer: Arc<StoredAnswer>,
     output: Option<RecorderFile>,
@@ -29,21 +29,21 @@ struct RecorderFile {
 // === impl AnswerRecorder ===
 
 impl AnswerRecorder {
-    /// Begins an answer. Without a file its bytes are passed on to the current readers, and are not kept.
+    /// Begins an answer. Without a file, its bytes are passed on to the present readers and are not stored.
     pub(super) fn begin(
         answer: Arc<StoredAnswer>,
         head: AnswerHead,
-        frames: io::Result<SealedFile>,
+        file: io::Result<SealedFile>,
         storage: Arc<dyn EvictableStorage>,
     ) -> Self {
-        let frames = frames
+        let file = file
             .inspect_err(|error| tracing::error!(%error, "no file could be created for an answer: it is not stored"));
-        let frames = frames.ok().map(Arc::new);
-        answer.begin(head, frames.clone());
-        Self { answer, output: frames.map(|frames| RecorderFile { frames, storage, next_frame: 0 }) }
+        let file = file.ok().map(Arc::new);
+        answer.begin(head, file.clone());
+        Self { answer, output: file.map(|frames| RecorderFile { frames, storage, next_frame: 0 }) }
     }
 
-    /// Writes a complete body; returns an error if the body broke off.
+    /// Writes a body to its end. Returns an error if the body breaks off.
     pub(super) async fn record_body<B>(&mut self, mut body: B) -> Result<(), B::Error>
     where
         B: Body<Data = Bytes> + Unpin,
@@ -58,22 +58,23 @@ impl AnswerRecorder {
 
     async fn write(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let (rest, full) = self.answer.append(bytes);
-            bytes = rest;
-            if full && !self.write_tail().await {
+            let (remaining, is_full) = self.answer.append(bytes);
+            bytes = remaining;
+            if is_full && !self.write_tail().await {
                 self.answer.discard_tail_when_read().await;
             }
         }
     }
 
-    /// Writes the frame in memory to the file. After one failure nothing more is kept: later frames would follow a gap.
+    /// Writes the frame in memory to the file. Returns false if the answer has no file. After one failure nothing more
+    /// is written, because later frames would follow a gap.
     async fn write_tail(&mut self) -> bool {
         let Some(output) = &mut self.output else { return false };
         match output.write_tail(&self.answer).await {
             Ok(()) => true,
             Err(error) => {
-                // The file remains until its last holder drops it. If the process is killed before that, the name of
-                // the file shows the next process that the answer is lost.
+                // The file remains until its last reference is dropped. If the process is killed before that, the name
+                // of the file shows the next process that the answer is lost.
                 tracing::warn!(%error, "an answer is not stored: there is no space on disk");
                 self.output = None;
                 false
@@ -88,7 +89,7 @@ impl AnswerRecorder {
         self.output.as_ref().map(|output| Arc::clone(&output.frames))
     }
 
-    /// Lets readers see the end.
+    /// Marks the answer as complete: its readers then see the end.
     pub(super) fn mark_complete(mut self) {
         self.answer.end(StoredAnswerEnd::Complete);
         self.output = None;
@@ -97,7 +98,7 @@ impl AnswerRecorder {
 
 impl Drop for AnswerRecorder {
     fn drop(&mut self) {
-        // After a complete end this has no effect.
+        // This has no effect after `mark_complete`.
         self.answer.end(StoredAnswerEnd::Broken);
         if let Some(output) = &self.output {
             output.frames.spawn_unlink();
@@ -108,7 +109,7 @@ impl Drop for AnswerRecorder {
 // === impl RecorderFile ===
 
 impl RecorderFile {
-    /// Encrypts and writes the frame on a thread that may block, so that a stalled disk delays no other task.
+    /// Encrypts and writes the frame in memory on a blocking thread, so that a stalled disk delays no other task.
     async fn write_tail(&mut self, answer: &StoredAnswer) -> io::Result<()> {
         let frame = answer.tail();
         if frame.is_empty() {
@@ -117,12 +118,12 @@ impl RecorderFile {
         let (storage, frames, number) = (Arc::clone(&self.storage), Arc::clone(&self.frames), self.next_frame);
         let write = move || {
             // Reserving space may remove older files, which may block too.
-            let reserved = reserve(&*storage, frame.len() as u64)?;
-            frames.write(number, frame).map(|()| reserved)
+            let reservation = reserve(&*storage, frame.len() as u64)?;
+            frames.write(number, frame).map(|()| reservation)
         };
-        let reserved = run_with_timeout(self.storage.free(), write).await?;
+        let reservation = run_with_timeout(self.storage.free(), write).await?;
         self.next_frame += 1;
-        answer.note_tail_written(reserved);
+        answer.note_tail_written(reservation);
         Ok(())
     }
 }

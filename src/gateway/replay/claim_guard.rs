@@ -1,4 +1,4 @@
-//! The duty to report the outcome of a job, so that its idempotency key has one answer.
+//! The guard of a claim: it reports the outcome of the job, so that an idempotency key has exactly one answer.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,21 +22,21 @@ use crate::error::Error;
 use crate::gateway::ledger::{LedgerError, OPEN_TIMEOUT};
 use crate::gateway::store::{ReplayClaim, ReplayWrite, RowWriteOutcome};
 
-/// The longest wait for an answer that another node makes: longer than any job may take.
+/// The longest wait for an answer of another node (our choice): longer than the longest image deadline.
 const OTHER_NODE_WAIT_MAX: Duration = Duration::from_secs(330);
-/// The pause between two reads of another node's claim.
+/// The pause between two reads of another node's claim (our choice).
 const OTHER_NODE_PAUSE: Duration = Duration::from_millis(250);
-/// The longest time that the end of an answer waits for the disk and the store. After that the end is sent, and the
-/// answer is not kept.
+/// The longest time that the end of an answer waits for the disk and the store (our choice). After that the end is
+/// sent, and the answer is not stored.
 pub(super) const STORAGE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The guard of the request that runs the job of an idempotency key. If it is dropped without a result, the answer is
-/// lost: the job may have been paid for, so a repeat must not pay again.
+/// lost: the job may have been charged, so a repeat must not run it again.
 pub(crate) struct ClaimGuard {
     idempotent_answers: Arc<IdempotentAnswers>,
     live: Arc<LiveClaim>,
     row: ReplayClaim,
-    /// Keeps the store open until the claim is settled or given back.
+    /// Keeps the store open until the claim is completed or released.
     _pending: PendingGuard,
 }
 
@@ -48,20 +48,20 @@ impl ClaimGuard {
         Self { idempotent_answers, live, row, _pending }
     }
 
-    /// Makes the claim, or finds out who has it, and replies with the outcome. A claim that no request receives is
-    /// given back.
+    /// Makes the claim, or reads the existing claim, and sends the outcome to `reply`. A claim whose request no longer
+    /// waits is released.
     pub(super) async fn acquire(self, reply: oneshot::Sender<Result<ClaimHandover, ReplayError>>) {
-        let until = Instant::now() + OTHER_NODE_WAIT_MAX;
+        let deadline = Instant::now() + OTHER_NODE_WAIT_MAX;
         let outcome = loop {
             let mut claim = pin!(self.write_claim());
-            let Ok(written) = timeout(OPEN_TIMEOUT, &mut claim).await else {
+            let Ok(write_result) = timeout(OPEN_TIMEOUT, &mut claim).await else {
                 drop(reply.send(Err(LedgerError::Overloaded.into())));
-                // The write may still succeed, and nothing was spent for it.
+                // The write may still succeed. The request got an error, so the claim is released then.
                 return self.release_late_claim(claim.await).await;
             };
-            let stored_claim = match written {
+            let stored_claim = match write_result {
                 Ok(RowWriteOutcome::Done) => break Ok(ClaimOutcome::Claimed(self)),
-                Ok(RowWriteOutcome::AlreadyClaimed(taken)) => taken,
+                Ok(RowWriteOutcome::AlreadyClaimed(existing)) => existing,
                 // The owner of the claim is unknown, so the job does not run.
                 Ok(RowWriteOutcome::NoEffect) => break Ok(ClaimOutcome::AnswerLost),
                 Err(error) => break Err(error.into()),
@@ -71,7 +71,7 @@ impl ClaimGuard {
             {
                 break Ok(outcome);
             }
-            if Instant::now() >= until || reply.is_closed() {
+            if Instant::now() >= deadline || reply.is_closed() {
                 break Ok(ClaimOutcome::AnswerLost);
             }
             sleep(OTHER_NODE_PAUSE).await;
@@ -90,20 +90,20 @@ impl ClaimGuard {
         async move { ledger.write_replay(claim).await }
     }
 
-    /// Notes that the guard was received: later requests follow.
+    /// Records that the request received the guard: later requests then read its answer.
     pub(super) fn mark_held(&self) {
         self.live.mark_held();
     }
 
-    /// Returns a reader of the answer, also for the holder of the guard.
+    /// Returns a reader of the answer. The request that runs the job reads it in this way too.
     pub(crate) fn answer_reader(&self) -> AnswerReader {
         AnswerReader::new(&self.live.answer)
     }
 
-    /// Reports the outcome of the job. An answer with an image, an end that may have been paid for and a refusal are
-    /// kept. After any other end, which cost nothing, a repeat runs anew.
+    /// Reports the outcome of the job. An answer, a refusal and an error that may have been charged are stored. After
+    /// any other error, which cost nothing, a repeat runs a new job.
     ///
-    /// Reads the body to its end, independently of the followers. Must be awaited in a task that no caller can drop.
+    /// Reads the body to its end, independently of the readers. Must be awaited in a task that no caller can drop.
     pub(crate) async fn record<M: RecordableAnswer>(self, result: Result<M, Error>) {
         match result {
             Ok(answer) => {
@@ -115,7 +115,7 @@ impl ClaimGuard {
                 self.store_answer(head, Full::new(body)).await;
             }
             Err(error) => {
-                // The claim is removed before the error is sent: a caller who repeats at once must find no claim.
+                // The claim is removed before the error is sent: a caller that repeats at once must find no claim.
                 self.idempotent_answers.release_claim(&self.row).await;
                 self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
                 let (head, body) = error_answer(&error);
@@ -124,7 +124,7 @@ impl ClaimGuard {
         }
     }
 
-    /// Gives the claim back: the guard was not received, so nothing was spent.
+    /// Releases the claim of a guard that no request received, so nothing was spent.
     pub(super) async fn release(self) {
         self.idempotent_answers.release_claim(&self.row).await;
     }
@@ -144,9 +144,9 @@ impl ClaimGuard {
             self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
             return;
         }
-        if let (Some(named), Some(frames)) = (pending_file, recorder.finish_file().await) {
-            let settled = timeout(STORAGE_WAIT_MAX, self.commit_answer(named, &frames)).await;
-            if let Err(error) = settled.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
+        if let (Some(pending_file), Some(frames)) = (pending_file, recorder.finish_file().await) {
+            let result = timeout(STORAGE_WAIT_MAX, self.commit_answer(pending_file, &frames)).await;
+            if let Err(error) = result.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
                 tracing::error!(error = &*error as &dyn std::error::Error, "an answer is not stored");
                 frames.spawn_unlink();
             }
@@ -165,7 +165,7 @@ impl ClaimGuard {
 
 impl Drop for ClaimGuard {
     fn drop(&mut self) {
-        // After a complete end neither has an effect.
+        // Both calls have no effect if the outcome was reported.
         self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
         self.live.answer.end(StoredAnswerEnd::Broken);
     }

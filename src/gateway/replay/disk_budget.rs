@@ -1,5 +1,5 @@
-//! Disk space for kept answers: its bound, the free space that is reserved for other data, and the eviction when either
-//! limit is reached.
+//! The disk space for stored answers: its limit, the free space that is reserved for other data, and the eviction of
+//! answers when either limit is reached.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::claim_guard::STORAGE_WAIT_MAX;
 use crate::gateway::spool::FreeSpace;
 
-/// Files are counted in blocks of the disk, so that many small files are bounded too.
+/// The assumed size of a disk block in bytes. Files count in whole blocks, so that many small files are limited too.
 const BLOCK: u64 = 4096;
 
 /// A bounded number of bytes on disk.
@@ -20,9 +20,9 @@ pub(super) struct DiskBudget {
     used: AtomicU64,
 }
 
-/// A holder of files that can drop some of them to make space for a new one.
+/// A collection of files that can evict some of them to make space for a new file.
 pub(super) trait EvictableStorage: Send + Sync {
-    /// Returns the budget of the files.
+    /// Returns the disk budget of the files.
     fn budget(&self) -> &Arc<DiskBudget>;
 
     /// Returns the free space of the file system.
@@ -32,14 +32,14 @@ pub(super) trait EvictableStorage: Send + Sync {
     fn evict(&self) -> bool;
 }
 
-/// Bytes that are reserved until this is dropped.
+/// Reserved bytes, which are released when this is dropped.
 #[derive(Debug)]
 pub(super) struct DiskReservation {
     budget: Arc<DiskBudget>,
     bytes: u64,
 }
 
-/// Runs work for an answer in progress, on a thread that may block: a stalled disk delays the answer by at most
+/// Runs work for an answer in progress on a blocking thread. A stalled disk delays the answer by at most
 /// [`STORAGE_WAIT_MAX`].
 ///
 /// # Errors
@@ -49,28 +49,28 @@ pub(super) async fn run_with_timeout<T: Send + 'static>(
     free: &FreeSpace,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    let worked = timeout(STORAGE_WAIT_MAX, free.run_blocking(work)).await;
-    worked.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the disk is too slow")))
+    let result = timeout(STORAGE_WAIT_MAX, free.run_blocking(work)).await;
+    result.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the disk is too slow")))
 }
 
-/// Reserves space for bytes that are to be written. Blocks: not for async code.
+/// Reserves space for bytes that are to be written. Blocks, so async code must not call it.
 ///
 /// # Errors
 ///
-/// Returns an error if no answer is left to evict, or if the disk lacks more than all answers hold.
+/// Returns an error if no answer is left to evict, or if the eviction of all answers would not free enough space.
 pub(super) fn reserve(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<DiskReservation> {
     let (missing, budget) = (storage.free().missing_for_stored_answer(bytes), storage.budget());
-    let full =
+    let storage_full =
         || io::Error::new(io::ErrorKind::StorageFull, "the remaining disk space is not available to stored answers");
     let used_before = budget.used();
-    // If all answers together would not help, none is evicted in vain.
+    // If the eviction of all answers would not free enough space, none is evicted.
     if missing > used_before {
-        return Err(full());
+        return Err(storage_full());
     }
-    // Evicted bytes are counted here: the disk may return them later.
+    // The budget is counted, and not the free space of the disk, which may grow only later.
     while used_before.saturating_sub(budget.used()) < missing {
         if !storage.evict() {
-            return Err(full());
+            return Err(storage_full());
         }
     }
     reserve_written(storage, bytes)
@@ -116,7 +116,7 @@ impl DiskReservation {
         self.bytes
     }
 
-    /// Merges another reservation into this one.
+    /// Adds the bytes of another reservation to this one.
     pub(super) fn merge(&mut self, mut other: Self) {
         self.bytes += std::mem::take(&mut other.bytes);
     }
@@ -132,10 +132,15 @@ impl Drop for DiskReservation {
 mod tests {
     use super::*;
 
+    /// Storage whose files are only their reservations.
     struct EvictableFiles(Arc<DiskBudget>, std::sync::Mutex<Vec<DiskReservation>>, FreeSpace);
 
-    fn evictable(budget: &Arc<DiskBudget>, floor: u64) -> EvictableFiles {
-        EvictableFiles(Arc::clone(budget), std::sync::Mutex::default(), FreeSpace::new(std::env::temp_dir(), floor))
+    fn evictable(budget: &Arc<DiskBudget>, reserved_bytes: u64) -> EvictableFiles {
+        EvictableFiles(
+            Arc::clone(budget),
+            std::sync::Mutex::default(),
+            FreeSpace::new(std::env::temp_dir(), reserved_bytes),
+        )
     }
 
     impl EvictableStorage for EvictableFiles {
@@ -153,16 +158,16 @@ mod tests {
     }
 
     #[test]
-    fn room_is_made_as_long_as_something_can_go() {
+    fn files_are_evicted_as_long_as_there_are_any() {
         let budget = DiskBudget::new(3 * BLOCK);
-        let shelf = evictable(&budget, 0);
-        let mut first = reserve(&shelf, BLOCK).unwrap();
-        first.merge(reserve(&shelf, 1).unwrap());
-        shelf.1.lock().unwrap().push(first);
-        assert_eq!(budget.used(), 2 * BLOCK, "whole blocks");
-        let second = reserve(&shelf, BLOCK + 1).unwrap();
-        assert!(shelf.1.lock().unwrap().is_empty(), "the first had to go");
-        assert!(reserve(&shelf, BLOCK + 1).is_err());
+        let files = evictable(&budget, 0);
+        let mut first = reserve(&files, BLOCK).unwrap();
+        first.merge(reserve(&files, 1).unwrap());
+        files.1.lock().unwrap().push(first);
+        assert_eq!(budget.used(), 2 * BLOCK, "sizes count in whole blocks");
+        let second = reserve(&files, BLOCK + 1).unwrap();
+        assert!(files.1.lock().unwrap().is_empty(), "the first file was evicted");
+        assert!(reserve(&files, BLOCK + 1).is_err());
         assert_eq!(budget.used(), 2 * BLOCK);
         drop(second);
         assert_eq!(budget.used(), 0);
@@ -170,16 +175,16 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn where_all_of_it_would_not_help_the_disk_none_of_it_goes() {
+    fn nothing_is_evicted_if_it_would_not_free_enough_space() {
         let budget = DiskBudget::new(u64::MAX);
-        let shelf = evictable(&budget, u64::MAX / 4);
-        let kept = reserve_written(&shelf, BLOCK).unwrap();
-        shelf.1.lock().unwrap().push(kept);
-        assert_eq!(reserve(&shelf, 1).unwrap_err().kind(), io::ErrorKind::StorageFull);
-        assert_eq!(shelf.1.lock().unwrap().len(), 1);
-        // Kept answers hold the bytes that the disk lacks: exactly as many are evicted.
-        shelf.1.lock().unwrap().push(reserve_written(&shelf, u64::MAX / 2).unwrap());
-        reserve(&shelf, 1).unwrap();
-        assert_eq!((shelf.1.lock().unwrap().len(), budget.used()), (1, BLOCK));
+        let files = evictable(&budget, u64::MAX / 4);
+        let reservation = reserve_written(&files, BLOCK).unwrap();
+        files.1.lock().unwrap().push(reservation);
+        assert_eq!(reserve(&files, 1).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(files.1.lock().unwrap().len(), 1);
+        // The second file has the bytes that the disk lacks: only this file is evicted.
+        files.1.lock().unwrap().push(reserve_written(&files, u64::MAX / 2).unwrap());
+        reserve(&files, 1).unwrap();
+        assert_eq!((files.1.lock().unwrap().len(), budget.used()), (1, BLOCK));
     }
 }

@@ -1,5 +1,5 @@
-//! Answers that outlive the process, for idempotency keys and for orphans. Their bytes are in a file, their row is in
-//! the store.
+//! Stored answers that survive a restart, for idempotency keys and for orphans. Their bytes are in a file, and their
+//! row is in the store.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::gateway::store::{
 /// The reason why an answer is not stored.
 pub(super) type AnswerStorageError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A file that is being written, with the contents of its row.
+/// A file that is being written, with the content of its future row.
 pub(super) struct PendingFile {
     /// The name of the file when it is complete.
     pub(super) file: String,
@@ -30,19 +30,19 @@ pub(super) struct PendingFile {
 /// The state of an earlier try of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlierTry {
-    /// There is none, or another try cannot pay for the same answer twice.
+    /// There is no earlier try, or a new try cannot be charged for the same answer twice.
     None,
-    /// It runs, or its record has not been closed yet.
+    /// The earlier try runs, or its record has not been closed yet.
     Running,
-    /// It may have been paid for, and its outcome is unknown.
+    /// The earlier try may have been charged, and its outcome is unknown.
     Unknown,
 }
 
-/// The most records of one request that are read.
+/// The most records of one request that are read (our choice).
 const EQUAL_RECORDS_MAX: u32 = 64;
 
 impl IdempotentAnswers {
-    /// Makes an answer durable, first its bytes, then its row.
+    /// Makes an answer durable: first its bytes, then its row.
     pub(super) async fn commit_answer(
         &self,
         row: &ReplayClaim,
@@ -50,8 +50,8 @@ impl IdempotentAnswers {
         frames: &Arc<SealedFile>,
         size: u64,
     ) -> Result<(), AnswerStorageError> {
-        let finished = Arc::clone(frames);
-        self.folder.free().run_blocking(move || finished.finish()).await?;
+        let file_to_finish = Arc::clone(frames);
+        self.folder.free().run_blocking(move || file_to_finish.finish()).await?;
         let PendingFile { file, key, head } = answer;
         let done = StoredAnswerRow {
             status: head.status,
@@ -64,7 +64,9 @@ impl IdempotentAnswers {
         let finish = ReplayWrite::Finish { scope: row.scope, request_id: row.request_id.clone(), done };
         match self.ledger.write_replay(finish).await? {
             RowWriteOutcome::Done => Ok(()),
-            RowWriteOutcome::NoEffect | RowWriteOutcome::AlreadyClaimed(_) => Err("its claim had already ended".into()),
+            RowWriteOutcome::NoEffect | RowWriteOutcome::AlreadyClaimed(_) => {
+                Err("the claim of the answer had already ended".into())
+            }
         }
     }
 
@@ -75,13 +77,13 @@ impl IdempotentAnswers {
         since: Timestamp,
     ) -> Result<EarlierTry, ReplayError> {
         let states = self.store.states_by_fingerprint(fingerprint, since, EQUAL_RECORDS_MAX).await?;
-        // The newest try cost nothing, so its retry may run, whatever happened to earlier tries.
+        // The newest try cost nothing, so its retry may run, regardless of earlier tries.
         if matches!(states.first(), Some(JobState::Failed | JobState::Refused)) {
             return Ok(EarlierTry::None);
         }
-        let unknown =
+        let is_unknown =
             states.contains(&JobState::Interrupted) || self.folder.has_lost_answer(fingerprint, Timestamp::now());
-        Ok(match (unknown, states.contains(&JobState::Running)) {
+        Ok(match (is_unknown, states.contains(&JobState::Running)) {
             (true, _) => EarlierTry::Unknown,
             (false, true) => EarlierTry::Running,
             (false, false) => EarlierTry::None,
@@ -105,7 +107,7 @@ impl IdempotentAnswers {
         }
     }
 
-    /// Makes the answer of an orphan durable. If several orphans answer the same request, the first one is kept;
+    /// Makes the answer of an orphan durable. If several orphans have answers to the same request, the first is stored;
     /// returns false for the others.
     pub(super) async fn commit_orphan(
         &self,
@@ -120,27 +122,26 @@ impl IdempotentAnswers {
         }
     }
 
-    /// Returns the answer that an orphan of an earlier process has left for this request, or the error "outcome
+    /// Returns the stored answer of an orphan to this request, also of an earlier process, or the error "outcome
     /// unknown" if that answer is lost.
     pub(super) async fn find_orphan(
         self: &Arc<Self>,
         fingerprint: &ReplayDigest,
     ) -> Result<Option<AnswerReader>, ReplayError> {
         let now = Timestamp::now();
-        // This check comes before the read of the store: the read may return a row that is removed before the read
-        // ends.
+        // The set is checked before and after the read of the store: the row may be removed during the read.
         if self.orphans_in_removal().contains(fingerprint) {
             return Ok(None);
         }
-        let found = self.store.find_replay(fingerprint).await?;
-        let found =
-            found.filter(|found| found.claim.expires_at > now && !self.orphans_in_removal().contains(fingerprint));
-        let Some(found) = found else { return Ok(None) };
-        let ReplayState::Stored(done) = found.state else { return Ok(Some(RetryableJobs::unknown_outcome())) };
+        let replay = self.store.find_replay(fingerprint).await?;
+        let replay =
+            replay.filter(|replay| replay.claim.expires_at > now && !self.orphans_in_removal().contains(fingerprint));
+        let Some(replay) = replay else { return Ok(None) };
+        let ReplayState::Stored(done) = replay.state else { return Ok(Some(RetryableJobs::unknown_outcome())) };
         let Some(answer) = self.load_answer(fingerprint, &done).await else {
             return Ok(Some(RetryableJobs::unknown_outcome()));
         };
-        let (idempotent_answers, row, file) = (Arc::clone(self), found.claim, done.file);
+        let (idempotent_answers, row, file) = (Arc::clone(self), replay.claim, done.file);
         let on_leave = move |has_read_all: bool| {
             if has_read_all {
                 idempotent_answers.remove_orphan(row.scope, row.request_id, &file);
@@ -149,13 +150,13 @@ impl IdempotentAnswers {
         Ok(Some(AnswerReader::with_leave_callback(&Arc::new(answer), Box::new(on_leave))))
     }
 
-    /// Removes an orphan after a retry has read all of its answer: no other retry gets it from now on.
+    /// Removes an orphan after a retry has read all of its answer. No other retry gets the answer.
     pub(super) fn remove_orphan(self: &Arc<Self>, scope: ReplayDigest, request_id: RequestId, file: &str) {
         self.folder.remove(file);
-        // Retries in this process see this at once; the store is updated as soon as it can be written.
+        // Retries in this process see the removal at once. The row in the store is removed later, by a task.
         self.orphans_in_removal().insert(scope);
         let (idempotent_answers, pending) = (Arc::clone(self), self.begin_work());
-        let forget = async move {
+        let remove_row = async move {
             if idempotent_answers
                 .release_claim(&idempotent_answers.orphan_row(scope, request_id, Timestamp::now()))
                 .await
@@ -165,11 +166,11 @@ impl IdempotentAnswers {
             drop(pending);
         };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            drop(runtime.spawn(forget));
+            drop(runtime.spawn(remove_row));
         }
     }
 
-    /// Returns the answer of a row, read from its file; `None` if the file is gone.
+    /// Opens the file of a row and returns its answer; `None` if the file is missing or cannot be opened.
     pub(super) async fn load_answer(&self, scope: &ReplayDigest, done: &StoredAnswerRow) -> Option<StoredAnswer> {
         let headers = serde_json::from_str(&done.headers).ok()?;
         let head = AnswerHead { status: done.status, content_type: done.content_type.clone(), headers };

@@ -1,5 +1,5 @@
-//! Identifies equal requests by operation, fields, the contents of every file, and the turn of an agent if the request
-//! names one.
+//! Identifies equal requests by their operation, their fields, the contents of their files, and the turn of the agent's
+//! conversation, if the request names one.
 
 use std::hash::BuildHasher as _;
 use std::io;
@@ -14,20 +14,20 @@ use crate::gateway::rules::{Job, SharedTask};
 use crate::gateway::spool::SpooledBytes;
 use crate::image::ByteSource;
 
-/// A hash of a whole request.
+/// A SHA-256 hash of a whole request.
 pub(super) type ReplayDigest = [u8; 32];
 
-/// The number of bytes of a file that are read at once.
-const PIECE: usize = 256 * 1024;
+/// The most bytes that are read from a file at once (our choice).
+const PIECE_BYTES: usize = 256 * 1024;
 
-/// The digest of a task, computed on first use; until then the task is kept.
+/// The digest of a task, which is computed on first use. Until then the task is kept.
 pub(super) struct RequestIdentity {
     task: Mutex<Option<SharedTask>>,
     digest: OnceCell<ReplayDigest>,
 }
 
-/// Returns the SHA-256 of operation, fields and files, or of the body of a request for a response. Files are read on a
-/// thread that may block.
+/// Returns the SHA-256 of the operation, the turn, and the fields and files, or the body of a request for a response.
+/// Files are read on a blocking thread.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub(super) async fn digest(task: &SharedTask) -> io::Result<ReplayDigest> {
     tokio::task::spawn_blocking(move || digest_blocking(&task)).await.map_err(io::Error::other)?
 }
 
-/// True if the digest needs no file to be read.
+/// True if no file must be read for the digest.
 pub(super) fn is_in_memory(task: &SharedTask) -> bool {
     match task {
         SharedTask::Images(job) => job.edit_input().is_none(),
@@ -71,16 +71,16 @@ fn update_with_images(context: &mut Context, job: &Job) -> io::Result<()> {
         update_with_part(context, name.as_bytes());
         update_with_part(context, value.to_string().as_bytes());
     }
-    if let Some(material) = job.edit_input() {
-        context.update(&(material.images.len() as u64).to_be_bytes());
-        for upload in material.images.iter().chain(&material.mask) {
+    if let Some(input) = job.edit_input() {
+        context.update(&(input.images.len() as u64).to_be_bytes());
+        for upload in input.images.iter().chain(&input.mask) {
             update_with_file(context, &*upload.file)?;
         }
     }
     Ok(())
 }
 
-/// Adds a part with its length, so that no two lists of parts give the same bytes.
+/// Adds a part with its length before it, so that different lists of parts never give the same bytes.
 fn update_with_part(context: &mut Context, bytes: &[u8]) {
     context.update(&(bytes.len() as u64).to_be_bytes());
     context.update(bytes);
@@ -89,14 +89,14 @@ fn update_with_part(context: &mut Context, bytes: &[u8]) {
 fn update_with_file(context: &mut Context, file: &dyn ByteSource) -> io::Result<()> {
     let length = file.len();
     context.update(&length.to_be_bytes());
-    let mut piece = vec![0; PIECE.min(usize::try_from(length).unwrap_or(PIECE))];
-    let mut at = 0;
-    while at < length {
-        match file.read_at(at, &mut piece)? {
+    let mut piece = vec![0; PIECE_BYTES.min(usize::try_from(length).unwrap_or(PIECE_BYTES))];
+    let mut offset = 0;
+    while offset < length {
+        match file.read_at(offset, &mut piece)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => {
                 context.update(&piece[..count]);
-                at += count as u64;
+                offset += count as u64;
             }
         }
     }
@@ -109,8 +109,8 @@ fn digest_from_hash(hash: &[u8]) -> ReplayDigest {
     digest
 }
 
-/// Returns the scope of an idempotency key, with its API key and operation: two API keys with the same string do not
-/// conflict.
+/// Returns the scope of an idempotency key: a hash of the key, its API key and the operation. Equal idempotency keys of
+/// two API keys do not conflict.
 pub(super) fn scope(caller: &Caller, operation: &str, idempotency_key: &str) -> ReplayDigest {
     let mut context = Context::new(&SHA256);
     for text in ["imagate replay scope v1", caller.key().as_str(), operation, idempotency_key] {
@@ -119,24 +119,25 @@ pub(super) fn scope(caller: &Caller, operation: &str, idempotency_key: &str) -> 
     digest_from_hash(context.finish().as_ref())
 }
 
-/// Returns the stored form of a digest. It is keyed with the caller's own random string, so that a stolen database
-/// cannot be searched for guessed prompts.
+/// Returns the stored form of a digest. It is keyed with the idempotency key, which is not stored, so that a stolen
+/// database cannot be searched for guessed prompts.
 pub(super) fn keyed_digest(digest: &ReplayDigest, idempotency_key: &str) -> ReplayDigest {
     let key = hmac::Key::new(hmac::HMAC_SHA256, idempotency_key.as_bytes());
     digest_from_hash(hmac::sign(&key, digest).as_ref())
 }
 
-/// Returns a cheap hash that is equal if the digest is: requests with different hashes need not read files.
+/// Returns a hash that needs no file and is equal if the digest is: if two requests have different cheap hashes, their
+/// files need not be read.
 pub(super) fn cheap_hash(hasher: &std::hash::RandomState, task: &SharedTask) -> u64 {
-    let known = (task.operation_id(), task.turn());
+    let common = (task.operation_id(), task.turn());
     match task {
         SharedTask::Images(job) => {
-            let lengths: Vec<u64> = job.edit_input().map_or_else(Vec::new, |material| {
-                material.images.iter().chain(&material.mask).map(|upload| upload.file.len()).collect()
+            let lengths: Vec<u64> = job.edit_input().map_or_else(Vec::new, |input| {
+                input.images.iter().chain(&input.mask).map(|upload| upload.file.len()).collect()
             });
-            hasher.hash_one((known, job.upstream_fields(), lengths))
+            hasher.hash_one((common, job.upstream_fields(), lengths))
         }
-        SharedTask::Response(job) => hasher.hash_one((known, job.model(), job.body().len())),
+        SharedTask::Response(job) => hasher.hash_one((common, job.model(), job.body().len())),
     }
 }
 
@@ -147,7 +148,7 @@ impl RequestIdentity {
         Self { task: Mutex::new(Some(task)), digest: OnceCell::new() }
     }
 
-    /// Returns the digest. After the first call the task is dropped, and its files with it.
+    /// Returns the digest. The first call drops the task, and with it the files.
     ///
     /// # Errors
     ///
@@ -170,37 +171,37 @@ mod tests {
     use super::*;
     use crate::gateway::rules::check_generation;
 
-    async fn of(body: &str) -> ReplayDigest {
+    async fn digest_of(body: &str) -> ReplayDigest {
         digest(&check_generation(body.as_bytes(), Utc::now()).unwrap().into()).await.unwrap()
     }
 
     #[tokio::test]
-    async fn the_order_of_fields_means_nothing_and_each_of_them_does() {
-        let one = of(r#"{"model":"gpt-image-2","prompt":"red","n":2,"user":null}"#).await;
-        assert_eq!(one, of(r#"{"n":2.0,"prompt":"red","model":"gpt-image-2"}"#).await);
-        assert_ne!(one, of(r#"{"n":1,"prompt":"red","model":"gpt-image-2"}"#).await);
-        assert_ne!(one, of(r#"{"n":2,"prompt":"red ","model":"gpt-image-2"}"#).await);
-        assert_ne!(one, of(r#"{"n":2,"prompt":"red","model":"gpt-image-2","user":"u"}"#).await);
+    async fn the_digest_depends_on_each_field_but_not_on_their_order() {
+        let first = digest_of(r#"{"model":"gpt-image-2","prompt":"red","n":2,"user":null}"#).await;
+        assert_eq!(first, digest_of(r#"{"n":2.0,"prompt":"red","model":"gpt-image-2"}"#).await);
+        assert_ne!(first, digest_of(r#"{"n":1,"prompt":"red","model":"gpt-image-2"}"#).await);
+        assert_ne!(first, digest_of(r#"{"n":2,"prompt":"red ","model":"gpt-image-2"}"#).await);
+        assert_ne!(first, digest_of(r#"{"n":2,"prompt":"red","model":"gpt-image-2","user":"u"}"#).await);
     }
 
     #[tokio::test]
-    async fn the_same_request_in_another_turn_of_an_agent_is_another_one() {
+    async fn the_digest_depends_on_the_turn_of_the_conversation() {
         let job = |turn: Option<&str>| {
             let job = check_generation(br#"{"model":"gpt-image-2","prompt":"red"}"#, Utc::now()).unwrap();
             SharedTask::from(job.with_turn(turn.map(str::to_owned)))
         };
         let hasher = std::hash::RandomState::new();
-        for (one, other, same) in
+        for (first, second, is_equal) in
             [(Some("a"), Some("a"), true), (Some("a"), Some("b"), false), (Some("a"), None, false)]
         {
-            let (one, other) = (job(one), job(other));
-            assert_eq!(digest(&one).await.unwrap() == digest(&other).await.unwrap(), same);
-            assert_eq!(cheap_hash(&hasher, &one) == cheap_hash(&hasher, &other), same);
+            let (first, second) = (job(first), job(second));
+            assert_eq!(digest(&first).await.unwrap() == digest(&second).await.unwrap(), is_equal);
+            assert_eq!(cheap_hash(&hasher, &first) == cheap_hash(&hasher, &second), is_equal);
         }
     }
 
     #[test]
-    fn what_is_stored_depends_on_the_callers_own_string() {
+    fn the_stored_digest_depends_on_the_idempotency_key() {
         assert_ne!(keyed_digest(&[1; 32], "a"), keyed_digest(&[1; 32], "b"));
         assert_ne!(keyed_digest(&[1; 32], "a"), keyed_digest(&[2; 32], "a"));
     }

@@ -1,9 +1,9 @@
 //! One answer for one idempotency key.
 //!
-//! The first request holds the [`ClaimGuard`] and runs the job; later requests read its answer. The row in the store is
+//! The first request has the [`ClaimGuard`] and runs the job; later requests read its answer. The row in the store is
 //! the claim, and is durable before anything is spent. The map in memory has the claims of jobs that this process runs.
-//! If a row of this node is in the state `Running` and not in the map, its process died, or its answer was not stored:
-//! the answer is lost, and the job is not run again as long as the row exists.
+//! If a row of this node is in state `Running` but has no entry in the map, its process died, or its answer was not
+//! stored: the answer is lost, and the job is not run again as long as the row exists.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -27,9 +27,9 @@ use crate::gateway::store::{
     Vault,
 };
 
-/// The maximum number of expired rows that are deleted at once.
+/// The most expired rows that are deleted at once (our choice).
 const SWEEP_BATCH_SIZE: u32 = 500;
-/// The pause after that, in which other tasks use the store.
+/// The pause after each batch, in which other tasks use the store (our choice).
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
 /// The answers and claims of all idempotency keys.
@@ -42,8 +42,8 @@ pub(super) struct IdempotentAnswers {
     pub(super) node: NodeId,
     retention_window: Duration,
     live_claims: Mutex<HashMap<ReplayDigest, Arc<LiveClaim>>>,
-    /// Rows to delete that the store could not delete yet: claims for which nothing was spent, and orphans that were
-    /// read.
+    /// Rows that the store failed to delete: claims for which nothing was spent, and orphans that were read. The next
+    /// sweep tries again.
     unreleased_claims: Mutex<Vec<(ReplayDigest, RequestId)>>,
     /// Orphans that a retry has read to the end, and whose rows are not deleted yet. No other retry gets them.
     orphans_in_removal: Mutex<HashSet<ReplayDigest>>,
@@ -67,7 +67,7 @@ enum ClaimPhase {
     Querying,
     /// This process has the claim.
     Held,
-    /// The claim belonged to another process, or is over.
+    /// The claim belongs to another request in the store, or has ended.
     Ended,
 }
 
@@ -77,7 +77,7 @@ pub(crate) enum ClaimOutcome {
     Claimed(ClaimGuard),
     /// The answer is complete or in progress.
     Follow(AnswerReader),
-    /// The key was used for another request.
+    /// The key was used for a different request.
     Conflict,
     /// The job ran, or may have run, and its answer is lost. The gateway must not run it again, because that could be
     /// charged twice.
@@ -90,14 +90,14 @@ enum ClaimLookup {
     Existing(Arc<LiveClaim>),
 }
 
-/// A claim outcome that is sent to its request. If the request no longer waits, this is dropped and gives the claim
-/// back, because nothing was spent for it.
+/// A claim outcome that is sent to its request. If the request no longer waits, the value is dropped, which releases
+/// the claim, because nothing was spent for it.
 pub(super) struct ClaimHandover(Option<ClaimOutcome>);
 
 // === impl IdempotentAnswers ===
 
 impl IdempotentAnswers {
-    #[expect(clippy::too_many_arguments, reason = "what it reads, what it writes through, and whose it is")]
+    #[expect(clippy::too_many_arguments, reason = "each argument is a separate dependency")]
     pub(super) fn new(
         store: Arc<dyn Store>,
         ledger: Ledger,
@@ -122,7 +122,7 @@ impl IdempotentAnswers {
         }
     }
 
-    /// Counts its unfinished work with `pending`, which others share, and not with a counter of its own.
+    /// Counts unfinished work in `pending`, which others share, instead of in a counter of its own.
     pub(super) fn with_pending_work(self, pending: PendingWork) -> Self {
         Self { pending, ..self }
     }
@@ -131,15 +131,15 @@ impl IdempotentAnswers {
         self.pending.begin()
     }
 
-    /// Takes over the files that an earlier process of this node has left.
+    /// Takes over the files of an earlier process of this node.
     pub(super) async fn take_over_leftovers(&self) -> Result<(), ReplayError> {
         let folder = Arc::clone(&self.folder);
         let result = tokio::task::spawn_blocking(move || folder.take_over_leftovers(Timestamp::now())).await;
         result.map_err(|_| ReplayError::Stopped)?.map_err(ReplayError::Folder)
     }
 
-    /// Claims the idempotency key of `scope` for this request, or finds out who has the claim. Waits if an earlier
-    /// request is just making its claim.
+    /// Claims the idempotency key of `scope` for this request, or reads the existing claim. Waits while an earlier
+    /// request makes its claim.
     pub(super) async fn claim_or_follow(
         self: &Arc<Self>,
         owner: &KeyId,
@@ -164,7 +164,7 @@ impl IdempotentAnswers {
                     return Ok(ClaimOutcome::Follow(AnswerReader::new(&live.answer)));
                 }
                 true => return Ok(ClaimOutcome::Conflict),
-                // The claim has ended in the meantime: the loop looks it up anew.
+                // The claim has ended in the meantime: the next pass looks it up again.
                 false => {}
             }
         }
@@ -188,8 +188,8 @@ impl IdempotentAnswers {
         }
     }
 
-    /// Makes the claim in the store. This runs in its own task, so that the claim is given back if the caller leaves in
-    /// the meantime.
+    /// Makes the claim in the store, in a task of its own, so that the claim is released if the caller leaves during
+    /// the write.
     async fn request_claim(
         self: &Arc<Self>,
         live: Arc<LiveClaim>,
@@ -203,9 +203,9 @@ impl IdempotentAnswers {
         let (created_at, expires_at) = (now.into(), expires_at.into());
         let row = ReplayClaim { scope, digest: live.request_digest, request_id, node, created_at, expires_at };
         let guard = ClaimGuard::new(Arc::clone(self), live, row);
-        let (reply, answer) = oneshot::channel();
+        let (reply, receiver) = oneshot::channel();
         tokio::runtime::Handle::current().spawn(guard.acquire(reply));
-        let mut handover = answer.await.map_err(|_| ReplayError::Stopped)??;
+        let mut handover = receiver.await.map_err(|_| ReplayError::Stopped)??;
         let outcome = handover.0.take().ok_or(ReplayError::Stopped)?;
         if let ClaimOutcome::Claimed(guard) = &outcome {
             guard.mark_held();
@@ -213,7 +213,7 @@ impl IdempotentAnswers {
         Ok(outcome)
     }
 
-    /// Removes the claim from memory, whatever its outcome. From now on, requests find its state in the store.
+    /// Removes the claim from memory. After that, requests find its state in the store.
     pub(super) fn end_live_claim(&self, scope: &ReplayDigest, live: &Arc<LiveClaim>) {
         {
             let mut map = self.live_claims();
@@ -255,8 +255,8 @@ impl IdempotentAnswers {
 
     /// Deletes the row of a claim. Returns true if that succeeds; otherwise the next sweep tries again.
     pub(super) async fn release_claim(&self, row: &ReplayClaim) -> bool {
-        let released = self.write_release(row.scope, row.request_id.clone()).await;
-        if let Err(error) = &released {
+        let result = self.write_release(row.scope, row.request_id.clone()).await;
+        if let Err(error) = &result {
             tracing::warn!(
                 error = error as &dyn std::error::Error,
                 "the claim of a failed request could not be released; it will be retried"
@@ -264,7 +264,7 @@ impl IdempotentAnswers {
             let mut unreleased_claims = self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner);
             unreleased_claims.push((row.scope, row.request_id.clone()));
         }
-        released.is_ok()
+        result.is_ok()
     }
 
     async fn write_release(&self, scope: ReplayDigest, request_id: RequestId) -> Result<(), LedgerError> {
@@ -316,7 +316,7 @@ pub(super) fn sealing_context(scope: &ReplayDigest, size: u64) -> String {
 // === impl LiveClaim ===
 
 impl LiveClaim {
-    /// Notes that this process has the claim, and that the request has received its guard.
+    /// Records that this process has the claim, and that the request has received its guard.
     pub(super) fn mark_held(&self) {
         self.phase.send_replace(ClaimPhase::Held);
     }

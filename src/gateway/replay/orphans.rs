@@ -1,9 +1,9 @@
-//! Plain jobs that a client's own retry may request again, and ends that must not be paid for again.
+//! Plain jobs whose answers a retry may get, and errors that retries must get again instead of a new, charged job.
 //!
 //! A registered job is attended while its caller waits for its answer or a reader reads it. If the last of them leaves
-//! without the complete answer, the job is an orphan: its answer is written down, and retries follow it. A retry that
-//! reads to the end removes the orphan; one that leaves earlier leaves an orphan again. A retry that arrives while
-//! others are reading follows as an additional reader. A remembered end is given to every retry.
+//! without the complete answer, the job is an orphan: its answer is stored, and retries read it. A retry that reads to
+//! the end removes the orphan. If it leaves earlier, the job is an orphan again. A retry that arrives while others read
+//! is an additional reader. A job that ended with a final error is remembered: every retry gets that error.
 
 mod index;
 mod job_readers;
@@ -37,10 +37,10 @@ pub(crate) use index::JobRegistration;
 use index::{DeliveryMode, RemovedAnswer, RetryableJobEntry, RetryableJobIndex};
 pub(super) use index::{RetryCandidate, RetryableJobId, RetryableJobState};
 
-/// The most finished orphans that are kept; beyond it the oldest one is dropped, of the API key whose orphans hold the
-/// most bytes.
+/// The most finished orphans that are kept (our choice). Beyond it, the oldest orphan of the API key with the most
+/// bytes is dropped.
 const MAX_FINISHED: usize = 64;
-/// The most ends that are remembered; beyond it the oldest one is dropped, of the API key that has the most.
+/// The most remembered errors (our choice). Beyond it, the oldest error of the API key with the most errors is dropped.
 const MAX_REMEMBERED: usize = 4096;
 
 /// Every job of this process that a retry may ask for.
@@ -51,16 +51,16 @@ pub(super) struct RetryableJobs {
     pending: PendingWork,
     hasher: RandomState,
     index: Mutex<RetryableJobIndex>,
-    /// Notified when a job can be adopted that could not be adopted before, and when one is gone.
+    /// Notified when the state of a job changes, and when a job is removed.
     changed: watch::Sender<()>,
 }
 
-/// The way in which a follower leaves.
+/// The way in which a reader leaves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AnswerReaderExit {
-    /// True if it has read all of the answer.
+    /// True if the reader has read all of the answer.
     pub(super) has_read_all: bool,
-    /// True if it was a retry, and not the caller for whom the job was begun.
+    /// True if the reader was a retry, and not the caller that began the job.
     pub(super) is_retry: bool,
 }
 
@@ -93,7 +93,7 @@ impl RetryableJobs {
         self.pending.begin()
     }
 
-    /// Registers a job whose caller waits for it. If the client marks its retries, the answer is written down from the
+    /// Registers a job whose caller waits for it. If the client marks its retries, the answer is stored from the
     /// beginning.
     pub(super) fn register(&self, caller: &Caller, task: SharedTask, registration: JobRegistration) -> RetryableJobId {
         let mode = if registration.marks_retries { DeliveryMode::Stored } else { DeliveryMode::CallerOnly };
@@ -113,8 +113,8 @@ impl RetryableJobs {
         job_id
     }
 
-    /// Decides which request gets the finished answer. If others want it too, or may want it, the own caller follows it
-    /// like them. Otherwise it goes to the caller as it comes (`None`), and no other request can have it.
+    /// Decides who gets the answer. If other requests read it, or may read it later, returns a reader for the caller.
+    /// Otherwise (`None`) the caller gets the answer directly, and no other request can have it.
     pub(super) fn reader_for_caller(self: &Arc<Self>, job_id: RetryableJobId) -> Option<AnswerReader> {
         let answer = {
             let mut index = self.index();
@@ -127,12 +127,12 @@ impl RetryableJobs {
         Some(self.answer_reader(&answer, job_id, false))
     }
 
-    /// Notes that the caller has received the answer: no other request gets it.
+    /// Records that the caller has received the answer: no other request gets it.
     pub(super) fn note_delivered(&self, job_id: RetryableJobId) {
         let entry = {
             let mut index = self.index();
-            let given = index.entries.get(&job_id).is_some_and(|entry| entry.mode == DeliveryMode::Direct);
-            given.then(|| index.entries.remove(&job_id))
+            let is_direct = index.entries.get(&job_id).is_some_and(|entry| entry.mode == DeliveryMode::Direct);
+            is_direct.then(|| index.entries.remove(&job_id))
         };
         drop(entry);
         self.changed.send_replace(());
@@ -153,85 +153,85 @@ impl RetryableJobs {
         )
     }
 
-    /// Notes that a follower leaves, or the own caller before there was anything to follow.
+    /// Records that a reader leaves, or (`None`) the caller before it had a reader.
     pub(super) fn note_reader_left(self: &Arc<Self>, job_id: RetryableJobId, exit: Option<AnswerReaderExit>) {
-        let (removed, unstored) = {
+        let (removed, is_unstored) = {
             let mut index = self.index();
             let Some(entry) = index.entries.get_mut(&job_id) else { return };
             let AnswerReaderExit { has_read_all, is_retry } =
                 exit.unwrap_or(AnswerReaderExit { has_read_all: false, is_retry: false });
             entry.readers = entry.readers.saturating_sub(1);
             entry.retries = entry.retries.saturating_sub(usize::from(is_retry));
-            // A retry that reads the complete answer settles one that an earlier reader left incomplete. The own caller
-            // does not: a proxy alone may hold its connection open.
+            // A complete read by a retry makes up for an earlier incomplete read. A complete read by the caller does
+            // not: only a proxy may have read it, after the client had left.
             entry.is_undelivered = !has_read_all || (entry.is_undelivered && !is_retry);
             if matches!(entry.mode, DeliveryMode::CallerOnly | DeliveryMode::Direct) {
                 entry.mode = DeliveryMode::Stored;
             }
-            let over = entry.is_over();
-            // An answer that was passed on without being kept cannot be read by new followers.
-            let lost = entry.readers == 0 && entry.mode == DeliveryMode::Stored && entry.answer.has_gap();
-            let unstored = entry.is_unstored();
-            let gone = match (over, lost) {
+            let is_over = entry.is_over();
+            // An answer with a gap cannot be read by new readers.
+            let is_lost = entry.readers == 0 && entry.mode == DeliveryMode::Stored && entry.answer.has_gap();
+            let is_unstored = entry.is_unstored();
+            let removed = match (is_over, is_lost) {
                 (true, _) => index.entries.remove(&job_id).map(RetryableJobEntry::into_removed),
                 (false, true) => Some(entry.drop_answer()),
                 (false, false) => None,
             };
-            (gone.map(|gone| (over, gone)), unstored)
+            (removed.map(|removed| (is_over, removed)), is_unstored)
         };
         match removed {
             Some((true, RemovedAnswer { stored: Some(file), registration, .. })) => {
                 self.remove_stored_orphan(registration, &file);
             }
-            Some((_, gone)) => self.remove_files(gone),
-            None if unstored => self.spawn_make_durable(job_id),
+            Some((_, removed)) => self.remove_files(removed),
+            None if is_unstored => self.spawn_make_durable(job_id),
             None => {}
         }
         self.changed.send_replace(());
         self.enforce_limits();
     }
 
-    /// Notes that the caller is about to be told to come back, so the job continues without it.
+    /// Records that the caller gets [`Error::InProgress`], so the job continues without it.
     pub(super) fn note_retry_expected(&self, job_id: RetryableJobId) {
         if let Some(entry) = self.index().entries.get_mut(&job_id) {
             entry.retry_expected = true;
         }
     }
 
-    /// Removes an orphan for which nothing was spent, as if it had never existed, unless a retry follows it. Returns
-    /// true if it was removed.
+    /// Removes an orphan for which nothing was spent, unless a retry reads it or is expected. Returns true if it was
+    /// removed.
     pub(super) fn remove_if_unwanted(&self, job_id: RetryableJobId) -> bool {
         let removed = self.index().remove_unwanted(job_id);
-        let given_up = removed.is_some();
+        let was_removed = removed.is_some();
         drop(removed);
         self.changed.send_replace(());
-        given_up
+        was_removed
     }
 
-    /// Returns true if a caller waits for the answer of the job, or was told to come back for it.
+    /// True if a caller waits for the answer of the job, or got [`Error::InProgress`].
     pub(super) fn is_wanted(&self, job_id: RetryableJobId) -> bool {
         self.index().entries.get(&job_id).is_some_and(RetryableJobEntry::is_wanted)
     }
 
-    /// Returns the jobs that may have the same request: the same key and the same cheap hash.
+    /// Returns the jobs that may be the same request: jobs with the same API key and the same cheap hash.
     pub(super) fn candidates(&self, caller: &Caller, task: &SharedTask) -> Vec<RetryCandidate> {
         let cheap_hash = cheap_hash(&self.hasher, task);
         let index = self.index();
         let entries = index.entries.range((cheap_hash, 0)..=(cheap_hash, u64::MAX));
-        let candidate = |job_id: &RetryableJobId, entry: &RetryableJobEntry| {
+        let to_candidate = |job_id: &RetryableJobId, entry: &RetryableJobEntry| {
             let (identity, retries) = (Arc::clone(&entry.identity), entry.retries);
             let (state, retry_expected) = (entry.state()?, entry.retry_expected);
             Some(RetryCandidate { job_id: *job_id, identity, state, retries, retry_expected })
         };
         let of_key = entries.filter(|(_, entry)| entry.key == *caller.key());
-        of_key.filter_map(|(place, entry)| candidate(place, entry)).collect()
+        of_key.filter_map(|(job_id, entry)| to_candidate(job_id, entry)).collect()
     }
 
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Remembers an end for every retry.
+    /// Remembers an error, which every retry gets.
     pub(super) async fn remember(&self, caller: &Caller, task: SharedTask, error: &Error) {
         let (head, body) = error_answer(error);
         let answer = Arc::new(StoredAnswer::from_bytes(head, body));
@@ -240,8 +240,8 @@ impl RetryableJobs {
         self.release_task(job_id).await;
     }
 
-    /// Closes a failed job. An end that may have been paid for is remembered; after any other end the job is removed as
-    /// if it had never existed. Followers get the error, or see the answer break off.
+    /// Closes a failed job. An error that may have been charged is remembered; after any other error the job is
+    /// removed. Readers get the error, or see the answer break off.
     pub(super) fn fail_job(&self, job_id: RetryableJobId, error: &Error) {
         let (head, body) = error_answer(error);
         let previous_answer = {
@@ -255,14 +255,14 @@ impl RetryableJobs {
                 index.entries.remove(&job_id).map(|entry| entry.answer)
             }
         };
-        if let Some(before) = previous_answer {
-            before.set_complete(head, body);
-            before.end(StoredAnswerEnd::Broken);
+        if let Some(previous) = previous_answer {
+            previous.set_complete(head, body);
+            previous.end(StoredAnswerEnd::Broken);
         }
         self.changed.send_replace(());
     }
 
-    /// Writes down the answer of a job.
+    /// Stores the answer of a job.
     pub(super) async fn record_answer<M: RecordableAnswer>(self: &Arc<Self>, job_id: RetryableJobId, output: M) {
         let storage = Arc::clone(self) as Arc<dyn EvictableStorage>;
         self.write(job_id, output, storage).await;
@@ -296,9 +296,9 @@ impl RetryableJobs {
         job_id: RetryableJobId,
         head: &AnswerHead,
     ) -> Option<(Arc<StoredAnswer>, io::Result<SealedFile>)> {
-        let known =
+        let parts =
             |entry: &RetryableJobEntry| (Arc::clone(&entry.answer), entry.key.clone(), entry.registration.fingerprint);
-        let (answer, owner, fingerprint) = self.index().entries.get(&job_id).map(known)?;
+        let (answer, owner, fingerprint) = self.index().entries.get(&job_id).map(parts)?;
         let folder = &self.idempotent_answers.folder;
         let frames = match fingerprint {
             None => folder.create_nameless_file().await,
@@ -312,7 +312,7 @@ impl RetryableJobs {
         Some((answer, frames))
     }
 
-    /// Notes that an answer is complete. If it was not kept and has no follower, it is lost.
+    /// Records that an answer is complete. If it has a gap and no reader, it is lost.
     fn note_complete(&self, job_id: RetryableJobId) {
         let removed = {
             let mut index = self.index();
@@ -320,41 +320,41 @@ impl RetryableJobs {
             entry.ended = Some(Instant::now());
             (entry.readers == 0 && entry.answer.has_gap()).then(|| entry.drop_answer())
         };
-        removed.into_iter().for_each(|gone| self.remove_files(gone));
+        removed.into_iter().for_each(|removed| self.remove_files(removed));
     }
 
-    /// Makes the answer of an orphan durable. If that fails, it is kept in this process only.
+    /// Makes the answer of an orphan durable. If that fails, the answer is lost with this process.
     async fn make_durable(self: &Arc<Self>, job_id: RetryableJobId) {
         let Some((registration, answer, stored_answer)) = self.index().take_unstored(job_id) else { return };
         let (Some(fingerprint), Some(frames)) = (registration.fingerprint, stored_answer.frames()) else { return };
         let expires_at = Timestamp::now() + self.window;
         let row = self.idempotent_answers.orphan_row(fingerprint, registration.request_id.as_str().into(), expires_at);
         let file = answer.file.clone();
-        let stored = timeout(
+        let result = timeout(
             STORAGE_WAIT_MAX,
             self.idempotent_answers.commit_orphan(&row, answer, &frames, stored_answer.length()),
         )
         .await;
-        match stored.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
+        match result.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
             Ok(true) => self.note_stored(job_id, registration, file),
             Ok(false) => {
                 tracing::warn!("an orphan is kept in memory only: another orphan of the same request is stored");
             }
             Err(error) => {
                 tracing::warn!(error = &*error as &dyn std::error::Error, "an orphan is kept in memory only");
-                // The claim, or even the file, may exist nevertheless. Neither may outlive the entry.
+                // The claim, or even the file, may exist nevertheless. Both are removed together with the entry.
                 frames.discard();
                 self.note_stored(job_id, registration, file);
             }
         }
     }
 
-    /// Notes the file that must be removed when the job is over. If it is over already, the file is removed now.
+    /// Records the file that must be removed when the job is over. If it is over already, removes the file now.
     fn note_stored(&self, job_id: RetryableJobId, registration: JobRegistration, file: String) {
         let mode = self.index().note_stored(job_id, &file);
         match mode {
             Some(DeliveryMode::Stored) => {}
-            // The answer was dropped: the row shows this after a restart.
+            // The answer was dropped. The row without a file shows the loss after a restart.
             Some(_) => self.idempotent_answers.folder.remove(&file),
             // A retry has read the answer in the meantime.
             None => self.remove_stored_orphan(registration, &file),
@@ -378,33 +378,33 @@ impl RetryableJobs {
         }
     }
 
-    /// Removes the file of a dropped answer. Its row or an empty file remains, to show after a restart that it is lost.
+    /// Removes the file of a dropped answer. Its row or an empty file remains, to show the loss after a restart.
     fn remove_files(&self, removed: RemovedAnswer) {
         removed.loss_marker.iter().for_each(SealedFile::spawn_truncate);
         removed.stored.into_iter().for_each(|file| self.idempotent_answers.folder.remove(&file));
     }
 
-    /// Releases the files of a job that is over and kept: their digest is enough.
+    /// Releases the files of a job that has ended and stays in the index: only their digest is needed.
     pub(super) async fn release_task(&self, job_id: RetryableJobId) {
-        let over = |entry: &RetryableJobEntry| entry.ended.map(|_| Arc::clone(&entry.identity));
-        let Some(identity) = self.index().entries.get(&job_id).and_then(over) else { return };
+        let ended_identity = |entry: &RetryableJobEntry| entry.ended.map(|_| Arc::clone(&entry.identity));
+        let Some(identity) = self.index().entries.get(&job_id).and_then(ended_identity) else { return };
         if let Err(error) = identity.digest().await {
-            tracing::error!(%error, "the files of a job cannot be read, so a retry will not be recognised");
+            tracing::error!(%error, "the files of a job cannot be read, so a retry will not be recognized");
             let entry = self.index().entries.remove(&job_id);
             drop(entry);
         }
         self.enforce_limits();
     }
 
-    /// Removes jobs that are too old.
+    /// Removes jobs that ended longer ago than the orphan window.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
-        let old = |entry: &RetryableJobEntry| {
+        let is_expired = |entry: &RetryableJobEntry| {
             let is_read = entry.readers > 0 && entry.mode != DeliveryMode::Remembered;
             !is_read && entry.ended.is_some_and(|ended| now.saturating_duration_since(ended) > self.window)
         };
-        // Their files are removed after the lock is released.
-        let removed: Vec<_> = self.index().entries.extract_if(.., |_, entry| old(entry)).collect();
+        // The lock is released before the files are removed.
+        let removed: Vec<_> = self.index().entries.extract_if(.., |_, entry| is_expired(entry)).collect();
         removed.into_iter().for_each(|(_, entry)| self.remove_files(entry.into_removed()));
     }
 
@@ -418,7 +418,7 @@ impl RetryableJobs {
         index.entries.values().filter(|entry| entry.ended.is_some() && entry.state() == Some(state)).count() > max
     }
 
-    /// Drops the answer of one orphan; its end is remembered, so that no retry pays for it again.
+    /// Drops the answer of one orphan and remembers its loss, so that no retry is charged again.
     fn drop_one_orphan(&self) -> bool {
         let mut index = self.index();
         let candidate = index.eviction_candidate(RetryableJobState::Orphan);
@@ -445,7 +445,7 @@ impl EvictableStorage for RetryableJobs {
         self.idempotent_answers.folder.free()
     }
 
-    /// Evicts an orphan, which has no reader.
+    /// Evicts an orphan. Orphans have no readers.
     fn evict(&self) -> bool {
         self.drop_one_orphan()
     }

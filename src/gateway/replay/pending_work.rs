@@ -1,4 +1,4 @@
-//! Counts the work that must be over before the store is closed: claims to settle or give back, and answers to write.
+//! Counts the work that must end before the store is closed: claims to complete or release, and answers to store.
 
 use tokio::sync::watch;
 
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 #[derive(Clone)]
 pub(super) struct PendingWork(watch::Sender<usize>);
 
-/// One unfinished piece of work; dropping it ends it.
+/// The guard of one unfinished piece of work. The work counts as finished when the guard is dropped.
 pub(super) struct PendingGuard(watch::Sender<usize>);
 
 // === impl PendingWork ===
@@ -21,9 +21,9 @@ impl PendingWork {
         PendingGuard(self.0.clone())
     }
 
-    /// Resolves when no work is unfinished. The caller limits the wait.
+    /// Resolves when all work is finished. The caller limits the wait.
     pub(super) async fn wait_until_none(&self) {
-        // The sender lives in `self`, so this cannot fail.
+        // `self` owns the sender, so the wait cannot fail.
         let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
     }
 }

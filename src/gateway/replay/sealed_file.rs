@@ -1,7 +1,8 @@
-//! A file of sealed frames: written frame by frame, readable at any position, unreadable without its key.
+//! A file of sealed (encrypted and authenticated) frames. It is written frame by frame, and can be read from any frame,
+//! but not without its key.
 //!
-//! Each file has a key of its own, which is never used for another file, so the number of a frame is its nonce. A frame
-//! that was changed, moved or truncated cannot be opened.
+//! Each file has a key of its own, which is never used for another file, so the number of a frame can be its nonce. A
+//! frame that was changed, moved or truncated cannot be opened.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -17,7 +18,7 @@ use crate::gateway::spool::{blocking_io, positioned_io};
 
 /// The length of a frame before it is sealed, in bytes. Only the last frame may be shorter.
 pub(super) const FRAME_BYTES: usize = 64 * 1024;
-/// The bytes that sealing adds to a frame.
+/// The bytes that sealing adds to a frame: the AES-GCM tag.
 const TAG_BYTES: usize = 16;
 /// The distance from the beginning of one sealed frame to the next.
 const SEALED_FRAME_BYTES: u64 = (FRAME_BYTES + TAG_BYTES) as u64;
@@ -27,16 +28,16 @@ const FRAME_ASSOCIATED_DATA: &[u8] = b"imagate replay frame v1";
 /// The key of one file.
 pub(super) struct FileKey([u8; 32]);
 
-/// A file in frames.
+/// A file of sealed frames.
 pub(super) struct SealedFile {
     /// `None` only while it is being dropped.
     file: Option<File>,
     key: LessSafeKey,
-    /// `None` if the file has no name; it is removed with its last reader.
+    /// `None` if the file has no name: the system removes it when it is closed.
     path: Option<PathBuf>,
-    /// True if the file has its final name; before that its name marks it as incomplete.
+    /// True if the file has its final name. Before that, its extension marks it as incomplete.
     is_finished: AtomicBool,
-    /// True if the file is to be removed when the last reference to this is dropped, even if it has its final name.
+    /// True if the file is removed when this value is dropped, even if it has its final name.
     is_discarded: AtomicBool,
 }
 
@@ -146,8 +147,8 @@ impl SealedFile {
                 Err(error) => return Err(error),
             }
         }
-        let opened = self.key.open_in_place(nonce(number), Aad::from(FRAME_ASSOCIATED_DATA), &mut frame);
-        let length = opened.map_err(|_| invalid_data("a frame was changed after it was written"))?.len();
+        let plaintext = self.key.open_in_place(nonce(number), Aad::from(FRAME_ASSOCIATED_DATA), &mut frame);
+        let length = plaintext.map_err(|_| invalid_data("a frame was changed after it was written"))?.len();
         frame.truncate(length);
         Ok(frame)
     }
@@ -163,7 +164,7 @@ impl SealedFile {
         self.file()?.sync_data()?;
         if let Some(path) = &self.path {
             std::fs::rename(partial_path(path), path)?;
-            // Either this call sees that the file was discarded, or the discarding call sees its final name.
+            // Either this call sees that the file was discarded, or the call that discards it sees its final name.
             self.is_finished.store(true, Ordering::SeqCst);
             if self.is_discarded() {
                 remove(path);
@@ -179,7 +180,7 @@ impl SealedFile {
         Ok(())
     }
 
-    /// Marks the file for removal when the last reference is dropped, whether it has its final name by then or not.
+    /// Marks the file for removal when this value is dropped, even if it has its final name.
     pub(super) fn discard(&self) {
         self.is_discarded.store(true, Ordering::SeqCst);
     }
@@ -188,7 +189,7 @@ impl SealedFile {
         self.is_discarded.load(Ordering::SeqCst)
     }
 
-    /// Removes the file's name on another thread, without waiting for it. Current readers can read on.
+    /// Removes the file's name on another thread, without waiting for it. Present readers can still read the file.
     pub(super) fn spawn_unlink(&self) {
         self.discard();
         if let Some(path) = self.current_path() {
@@ -196,7 +197,7 @@ impl SealedFile {
         }
     }
 
-    /// Empties the file on another thread, without waiting for it. The name remains as long as this is referenced.
+    /// Empties the file on another thread, without waiting for it. The name remains until this value is dropped.
     pub(super) fn spawn_truncate(self: &Arc<Self>) {
         let sealed_file = Arc::clone(self);
         blocking_io::spawn_detached(move || {
@@ -220,7 +221,7 @@ impl SealedFile {
 
 impl Drop for SealedFile {
     fn drop(&mut self) {
-        // The store has no row for a file that was not finished, so nothing would ever read it.
+        // The store has no row for an unfinished file, so it would never be read.
         let must_remove = !self.is_finished.load(Ordering::SeqCst) || self.is_discarded();
         let path_to_remove = self.current_path().filter(|_| must_remove);
         let file = self.file.take();
@@ -259,8 +260,8 @@ fn nonce(number: u64) -> Nonce {
     Nonce::assume_unique_for_key(bytes)
 }
 
-fn invalid_data(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
+fn invalid_data(message: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
 #[cfg(test)]
@@ -268,36 +269,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_has_the_length_that_is_foretold() {
+    fn a_finished_file_has_the_computed_length() {
         let dir = tempfile::tempdir().unwrap();
         let (frames, key) = SealedFile::create(dir.path().join("a")).unwrap();
         frames.write(0, vec![7; FRAME_BYTES]).unwrap();
         frames.write(1, vec![8; 3]).unwrap();
         let size = FRAME_BYTES as u64 + 3;
-        assert!(SealedFile::open(dir.path().join("a"), &key, size).is_err(), "it is not whole yet");
+        assert!(SealedFile::open(dir.path().join("a"), &key, size).is_err(), "the file is not finished");
         frames.finish().unwrap();
-        let again = SealedFile::open(dir.path().join("a"), &key, size).unwrap();
-        assert_eq!(again.read(1, 3).unwrap(), [8; 3]);
-        assert_eq!(again.read(0, FRAME_BYTES).unwrap(), vec![7; FRAME_BYTES]);
+        let reopened = SealedFile::open(dir.path().join("a"), &key, size).unwrap();
+        assert_eq!(reopened.read(1, 3).unwrap(), [8; 3]);
+        assert_eq!(reopened.read(0, FRAME_BYTES).unwrap(), vec![7; FRAME_BYTES]);
         assert!(SealedFile::open(dir.path().join("a"), &key, size + 1).is_err());
     }
 
     #[test]
-    fn a_file_that_is_removed_while_it_gets_its_name_is_gone() {
+    fn a_file_that_is_removed_during_its_rename_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let (path, aside) = (dir.path().join("a"), dir.path().join("aside"));
         let (frames, _) = SealedFile::create(path.clone()).unwrap();
-        // The removal looks for a file that has just been renamed.
+        // The file is moved away during the removal, as if it were just being renamed.
         std::fs::rename(partial_path(&path), &aside).unwrap();
         frames.spawn_unlink();
         std::fs::rename(&aside, partial_path(&path)).unwrap();
-        assert!(frames.finish().is_err(), "nobody may count on it");
+        assert!(frames.finish().is_err(), "a removed file cannot be finished");
         drop(frames);
         assert!(!path.exists());
     }
 
     #[test]
-    fn a_file_that_was_discarded_goes_with_its_last_holder() {
+    fn a_discarded_file_is_removed_when_it_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         let (frames, _) = SealedFile::create(path.clone()).unwrap();
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_it_can_be_read_without_the_key() {
+    fn a_file_cannot_be_read_without_its_key() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         let (frames, _) = SealedFile::create(path.clone()).unwrap();
@@ -317,23 +318,23 @@ mod tests {
         frames.finish().unwrap();
         let bytes = std::fs::read(&path).unwrap();
         assert!(!bytes.windows(6).any(|window| window == b"canary"));
-        let (_, other) = SealedFile::create(dir.path().join("b")).unwrap();
-        assert!(SealedFile::open(path, &other, 18).unwrap().read(0, 18).is_err());
+        let (_, other_key) = SealedFile::create(dir.path().join("b")).unwrap();
+        assert!(SealedFile::open(path, &other_key, 18).unwrap().read(0, 18).is_err());
     }
 
     #[test]
-    fn a_frame_that_was_changed_or_moved_does_not_open() {
+    fn a_changed_or_moved_frame_cannot_be_opened() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         let (frames, key) = SealedFile::create(path.clone()).unwrap();
         frames.write(0, vec![1; FRAME_BYTES]).unwrap();
         frames.write(1, vec![2; FRAME_BYTES]).unwrap();
         frames.finish().unwrap();
-        let (one, two) = (std::fs::read(&path).unwrap(), FRAME_BYTES + TAG_BYTES);
+        let (original, second_frame) = (std::fs::read(&path).unwrap(), FRAME_BYTES + TAG_BYTES);
         let open = || SealedFile::open(path.clone(), &key, 2 * FRAME_BYTES as u64).unwrap();
-        std::fs::write(&path, [&one[two..], &one[..two]].concat()).unwrap();
+        std::fs::write(&path, [&original[second_frame..], &original[..second_frame]].concat()).unwrap();
         assert!(open().read(0, FRAME_BYTES).is_err());
-        let mut changed = one.clone();
+        let mut changed = original.clone();
         changed[5] ^= 1;
         std::fs::write(&path, changed).unwrap();
         assert!(open().read(0, FRAME_BYTES).is_err());
@@ -342,7 +343,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn only_its_owner_can_read_it() {
+    fn only_its_owner_can_read_a_file() {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");

@@ -1,8 +1,8 @@
 //! One answer, written once and read by any number of readers, each at its own pace.
 //!
-//! Complete frames are in a file; an incomplete frame is in memory, once for all readers. If the disk is full, or the
-//! answer has no space, each frame is passed on from memory instead: the next one begins when all readers have this
-//! one. A follower thus gets the answer that was paid for, whatever the disk does; only a later repeat does not.
+//! Complete frames are in a file. The incomplete last frame, the tail, is in memory, once for all readers. If the disk
+//! is full, or the answer has no disk space, each frame is passed on from memory instead: the next frame begins when
+//! all readers have read the current frame. Present readers then still get the whole answer; a later repeat does not.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,8 @@ use super::answer_head::AnswerHead;
 use super::disk_budget::DiskReservation;
 use super::sealed_file::{FRAME_BYTES, SealedFile};
 
-/// The longest wait for a reader if frames are passed on from memory; a slower reader is cut off.
+/// The longest wait for the readers of one frame if frames are passed on from memory (our choice). A slower reader is
+/// cut off.
 const READER_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// An answer that is being written, or that is complete.
@@ -35,17 +36,18 @@ pub(super) enum StoredAnswerEnd {
 struct StoredAnswerState {
     head: Option<AnswerHead>,
     frames: Option<Arc<SealedFile>>,
-    /// The number of bytes in the file: complete frames, until the end.
+    /// The number of bytes in the file. Until the end of the answer, the file has only complete frames.
     bytes_in_file: u64,
+    /// The frame in memory.
     tail: Vec<u8>,
-    /// The offset at which the tail begins. It may be greater than `kept`: the bytes in between were passed on from
-    /// memory.
+    /// The offset of the tail in the answer. If it is greater than `bytes_in_file`, the bytes between the two were only
+    /// passed on from memory: the answer has a gap.
     tail_offset: u64,
     end: Option<StoredAnswerEnd>,
     readers: HashMap<u64, ReaderPosition>,
     next_reader_id: u64,
     writer: Option<Waker>,
-    /// The reserved disk space, as long as the answer has a holder.
+    /// The reserved disk space, until the folder takes it over.
     reservation: Option<DiskReservation>,
 }
 
@@ -60,11 +62,11 @@ struct ReaderPosition {
 pub(super) enum AnswerChunk {
     /// Bytes from memory.
     Bytes(Bytes),
-    /// A frame of the file, of this length.
+    /// The frame with this number, to be read from the file: `length` bytes, of which the reader has the first `skip`.
     Frame { frames: Arc<SealedFile>, number: u64, length: usize, skip: usize },
     /// The end of a complete answer.
     End,
-    /// The rest of the answer is lost.
+    /// The remaining answer is lost.
     Lost,
 }
 
@@ -94,7 +96,7 @@ impl StoredAnswer {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets a small, complete answer in memory, unless one was begun already.
+    /// Sets a small, complete answer in memory, unless the answer has already begun or ended.
     pub(super) fn set_complete(&self, head: AnswerHead, bytes: Bytes) {
         let mut state = self.state();
         if state.head.is_none() && state.end.is_none() {
@@ -105,6 +107,7 @@ impl StoredAnswer {
         }
     }
 
+    /// Sets the head and the file, if there is one.
     pub(super) fn begin(&self, head: AnswerHead, frames: Option<Arc<SealedFile>>) {
         let mut state = self.state();
         state.head = Some(head);
@@ -137,30 +140,30 @@ impl StoredAnswer {
     /// Returns the number of bytes that the reader has not read yet, if the answer is complete.
     pub(super) fn remaining_bytes(&self, reader_id: u64) -> Option<u64> {
         let state = self.state();
-        let at = state.readers.get(&reader_id)?.offset;
-        (state.end == Some(StoredAnswerEnd::Complete)).then(|| state.length().saturating_sub(at))
+        let offset = state.readers.get(&reader_id)?.offset;
+        (state.end == Some(StoredAnswerEnd::Complete)).then(|| state.length().saturating_sub(offset))
     }
 
-    /// Appends as many bytes as the frame can hold, and returns the rest, and true if the frame is full.
+    /// Appends as many bytes as fit into the tail. Returns the remaining bytes, and true if the tail is a full frame.
     pub(super) fn append<'a>(&self, bytes: &'a [u8]) -> (&'a [u8], bool) {
         let mut state = self.state();
-        let (now, later) = bytes.split_at(bytes.len().min(FRAME_BYTES.saturating_sub(state.tail.len())));
-        state.tail.extend_from_slice(now);
+        let (fitting, remaining) = bytes.split_at(bytes.len().min(FRAME_BYTES.saturating_sub(state.tail.len())));
+        state.tail.extend_from_slice(fitting);
         state.wake_readers();
-        (later, state.tail.len() >= FRAME_BYTES)
+        (remaining, state.tail.len() >= FRAME_BYTES)
     }
 
-    /// Returns the frame in memory, for the file.
+    /// Returns a copy of the tail, to be written to the file.
     pub(super) fn tail(&self) -> Vec<u8> {
         let state = self.state();
-        // The capacity includes the seal.
+        // The extra capacity is for the tag that sealing adds.
         let mut frame = Vec::with_capacity(state.tail.len() + 64);
         frame.extend_from_slice(&state.tail);
         frame
     }
 
-    /// Notes that the frame in memory is in the file too. An incomplete last frame stays in memory, because some
-    /// readers may not have read it.
+    /// Records that the tail was written to the file. A full frame is removed from memory. An incomplete last frame
+    /// stays there too.
     pub(super) fn note_tail_written(&self, reservation: DiskReservation) {
         let mut state = self.state();
         match &mut state.reservation {
@@ -174,12 +177,12 @@ impl StoredAnswer {
         }
     }
 
-    /// Returns the reserved disk space to the new holder of the file.
+    /// Takes the reserved disk space, for the folder that manages the file from now on.
     pub(super) fn take_reservation(&self) -> Option<DiskReservation> {
         self.state().reservation.take()
     }
 
-    /// Drops the frame in memory when all readers have it.
+    /// Drops the tail when all readers have read it, or after `READER_WAIT_MAX`.
     pub(super) async fn discard_tail_when_read(&self) {
         let all_readers = std::future::poll_fn(|cx| self.poll_all_readers(cx));
         if tokio::time::timeout(READER_WAIT_MAX, all_readers).await.is_err() {
@@ -192,23 +195,23 @@ impl StoredAnswer {
 
     fn poll_all_readers(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.state();
-        let (gap, length) = (state.has_gap(), state.length());
-        // A reader before the gap can never get past it.
-        let cut_off = |at: u64| gap && at < state.tail_offset;
-        if state.readers.values().all(|seat| seat.offset >= length || cut_off(seat.offset)) {
+        let (has_gap, length) = (state.has_gap(), state.length());
+        // A reader before the gap can never read beyond it.
+        let is_cut_off = |offset: u64| has_gap && offset < state.tail_offset;
+        if state.readers.values().all(|reader| reader.offset >= length || is_cut_off(reader.offset)) {
             return Poll::Ready(());
         }
         state.writer = Some(cx.waker().clone());
         Poll::Pending
     }
 
-    /// Adds a reader at the beginning.
+    /// Adds a reader at the beginning of the answer, and returns its id.
     pub(super) fn add_reader(&self) -> u64 {
         let mut state = self.state();
-        let number = state.next_reader_id;
+        let reader_id = state.next_reader_id;
         state.next_reader_id += 1;
-        state.readers.insert(number, ReaderPosition::default());
-        number
+        state.readers.insert(reader_id, ReaderPosition::default());
+        reader_id
     }
 
     /// Removes a reader.
@@ -218,7 +221,7 @@ impl StoredAnswer {
         state.wake_writer();
     }
 
-    /// Returns the head, when it is there.
+    /// Returns the head, as soon as it is known; `None` if the answer ended without a head.
     pub(super) fn poll_head(&self, cx: &Context<'_>, reader_id: u64) -> Poll<Option<AnswerHead>> {
         let mut state = self.state();
         match (&state.head, state.end) {
@@ -228,21 +231,23 @@ impl StoredAnswer {
         }
     }
 
-    /// Returns the next bytes, when they are there.
+    /// Returns the next bytes for the reader, as soon as there are any.
     pub(super) fn poll_next(&self, cx: &Context<'_>, reader_id: u64) -> Poll<AnswerChunk> {
         let mut state = self.state();
-        let at = state.readers.get(&reader_id).map_or(0, |seat| seat.offset);
-        if at < state.bytes_in_file.min(state.tail_offset) {
+        let offset = state.readers.get(&reader_id).map_or(0, |reader| reader.offset);
+        if offset < state.bytes_in_file.min(state.tail_offset) {
             let Some(frames) = state.frames.clone() else { return Poll::Ready(AnswerChunk::Lost) };
-            let (number, frame) = (at / FRAME_BYTES as u64, FRAME_BYTES as u64);
-            let length = usize::try_from((state.bytes_in_file - number * frame).min(frame)).unwrap_or(FRAME_BYTES);
-            let skip = usize::try_from(at % frame).unwrap_or_default();
+            let frame_bytes = FRAME_BYTES as u64;
+            let number = offset / frame_bytes;
+            let length = (state.bytes_in_file - number * frame_bytes).min(frame_bytes);
+            let length = usize::try_from(length).unwrap_or(FRAME_BYTES);
+            let skip = usize::try_from(offset % frame_bytes).unwrap_or_default();
             return Poll::Ready(AnswerChunk::Frame { frames, number, length, skip });
         }
-        let Some(into) = at.checked_sub(state.tail_offset) else { return Poll::Ready(AnswerChunk::Lost) };
-        let left = usize::try_from(into).ok().and_then(|into| state.tail.get(into..)).unwrap_or_default();
-        if !left.is_empty() {
-            let bytes = Bytes::copy_from_slice(left);
+        let Some(position) = offset.checked_sub(state.tail_offset) else { return Poll::Ready(AnswerChunk::Lost) };
+        let unread = usize::try_from(position).ok().and_then(|position| state.tail.get(position..)).unwrap_or_default();
+        if !unread.is_empty() {
+            let bytes = Bytes::copy_from_slice(unread);
             state.advance(reader_id, bytes.len());
             return Poll::Ready(AnswerChunk::Bytes(bytes));
         }
@@ -253,7 +258,7 @@ impl StoredAnswer {
         }
     }
 
-    /// Notes that the reader has read this number of bytes from the file.
+    /// Records that the reader has read this number of bytes from the file.
     pub(super) fn advance(&self, reader_id: u64, by: usize) {
         self.state().advance(reader_id, by);
     }
@@ -270,22 +275,22 @@ impl StoredAnswerState {
         self.tail_offset + self.tail.len() as u64
     }
 
-    fn advance(&mut self, seat: u64, by: usize) {
-        if let Some(seat) = self.readers.get_mut(&seat) {
-            seat.offset += by as u64;
+    fn advance(&mut self, reader_id: u64, by: usize) {
+        if let Some(reader) = self.readers.get_mut(&reader_id) {
+            reader.offset += by as u64;
         }
         self.wake_writer();
     }
 
     fn wait_reader<T>(&mut self, cx: &Context<'_>, reader_id: u64) -> Poll<T> {
-        if let Some(seat) = self.readers.get_mut(&reader_id) {
-            seat.waker = Some(cx.waker().clone());
+        if let Some(reader) = self.readers.get_mut(&reader_id) {
+            reader.waker = Some(cx.waker().clone());
         }
         Poll::Pending
     }
 
     fn wake_readers(&mut self) {
-        self.readers.values_mut().filter_map(|seat| seat.waker.take()).for_each(Waker::wake);
+        self.readers.values_mut().filter_map(|reader| reader.waker.take()).for_each(Waker::wake);
     }
 
     fn wake_writer(&mut self) {

@@ -1,4 +1,4 @@
-//! The index of the jobs that a retry may ask for.
+//! The index of the jobs whose answers a retry may get.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +14,7 @@ use crate::gateway::replay::sealed_file::SealedFile;
 use crate::gateway::replay::stored_answer::StoredAnswer;
 use crate::gateway::store::KeyId;
 
-/// A cheap hash of the request, and a number that grows with each job.
+/// The id of a job: the cheap hash of its request, and a number that grows with each job.
 pub(in super::super) type RetryableJobId = (u64, u64);
 
 #[derive(Default)]
@@ -28,57 +28,57 @@ pub(in super::super) struct RetryableJobEntry {
     pub(in super::super) registration: JobRegistration,
     pub(in super::super) identity: Arc<RequestIdentity>,
     pub(in super::super) answer: Arc<StoredAnswer>,
-    /// The number of readers: the own caller and retries.
+    /// The number of readers: the caller of the job, and retries.
     pub(in super::super) readers: usize,
     /// The number of retries among the readers.
     pub(in super::super) retries: usize,
-    /// The number of retries that wait for an orphan, and follow this job if there is none.
+    /// The number of waiting retries that will read this job if no orphan appears.
     pub(in super::super) holds: usize,
     /// True if a reader has left without the complete answer, and no retry has read it since.
     pub(in super::super) is_undelivered: bool,
-    /// True if its caller was told to come back for the answer.
+    /// True if the caller got [`Error::InProgress`], so that a repeat of the request is expected.
     pub(in super::super) retry_expected: bool,
     pub(in super::super) mode: DeliveryMode,
     /// The file of an answer that is not durable yet.
     pub(in super::super) unfinished: Option<PendingFile>,
     /// The name of the file of a durable answer.
     pub(in super::super) stored: Option<String>,
-    /// The emptied file of an answer that is lost. After a kill its name shows the loss.
+    /// The emptied file of a lost answer. After a kill, its name shows the loss.
     pub(in super::super) loss_marker: Option<Arc<SealedFile>>,
-    /// The time at which the job was over. A job in flight does not expire: its own deadlines bound it.
+    /// The time at which the job ended. A running job does not expire: its own deadlines limit it.
     pub(in super::super) ended: Option<Instant>,
 }
 
-/// The facts about a job that are known when it is registered.
+/// The properties of a job that are known when it is registered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobRegistration {
     /// The id of the request.
     pub(crate) request_id: String,
-    /// True if the client marks its retries, so this request may come back.
+    /// True if the client marks its retries, so that this request may be repeated.
     pub(crate) marks_retries: bool,
     /// The keyed hash by which a retry of this request is recognized after a restart.
     pub(crate) fingerprint: Option<ReplayDigest>,
 }
 
-/// The parts of a dropped answer: its reserved disk space, and the file that would otherwise outlive it.
+/// The resources of a dropped answer: its reserved disk space, and its file, which the receiver must remove.
 pub(in super::super) struct RemovedAnswer {
     pub(in super::super) _answer: Arc<StoredAnswer>,
     pub(in super::super) stored: Option<String>,
     pub(in super::super) registration: JobRegistration,
-    /// The file to be emptied.
+    /// The file that the receiver must empty.
     pub(in super::super) loss_marker: Option<Arc<SealedFile>>,
 }
 
 /// The way in which the answer of a job is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum DeliveryMode {
-    /// Only the own caller wants the answer so far, and would get it as it comes.
+    /// So far, only the caller of the job waits for the answer.
     CallerOnly,
-    /// The own caller gets the answer as it comes, so no other request can have it.
+    /// The caller of the job gets the answer directly, so no other request can have it.
     Direct,
-    /// The answer is written down for all requests that want it.
+    /// The answer is stored for all requests that want it.
     Stored,
-    /// The job has an end that every retry gets again.
+    /// The job ended with an error that every retry gets again.
     Remembered,
 }
 
@@ -87,9 +87,9 @@ pub(in super::super) enum DeliveryMode {
 pub(in super::super) enum RetryableJobState {
     /// A caller waits for the answer, or a reader reads it.
     Attended,
-    /// The answer has no reader, and a reader has left without it.
+    /// The answer has no reader, and no request has received all of it.
     Orphan,
-    /// The job has an end that every retry gets again.
+    /// The job ended with an error that every retry gets again.
     Remembered,
 }
 
@@ -98,16 +98,16 @@ pub(in super::super) struct RetryCandidate {
     pub(in super::super) job_id: RetryableJobId,
     pub(in super::super) identity: Arc<RequestIdentity>,
     pub(in super::super) state: RetryableJobState,
-    /// The number of retries that follow it already.
+    /// The number of retries that read the job already.
     pub(in super::super) retries: usize,
-    /// True if its caller was told to come back for the answer.
+    /// True if the caller got [`Error::InProgress`], so that a repeat of the request is expected.
     pub(in super::super) retry_expected: bool,
 }
 
 // === impl RetryableJobIndex ===
 
 impl RetryableJobIndex {
-    /// Returns the answer to be made durable, if the job is a finished orphan.
+    /// Takes the answer that must be made durable, if the job is a finished orphan that is not durable yet.
     pub(in super::super) fn take_unstored(
         &mut self,
         job_id: RetryableJobId,
@@ -123,7 +123,8 @@ impl RetryableJobIndex {
         self.entries.remove(&job_id)
     }
 
-    /// Notes the file of a durable answer, unless the answer was dropped. Returns `None` if the job is over.
+    /// Records the file of a durable answer, unless the answer was dropped. Returns the mode of the job; `None` if the
+    /// job was removed.
     pub(in super::super) fn note_stored(&mut self, job_id: RetryableJobId, file: &str) -> Option<DeliveryMode> {
         let entry = self.entries.get_mut(&job_id)?;
         if entry.mode == DeliveryMode::Stored {
@@ -132,7 +133,8 @@ impl RetryableJobIndex {
         Some(entry.mode)
     }
 
-    /// Returns the oldest finished job of the API key that has the most bytes of answers, or the most remembered ends.
+    /// Returns the oldest finished job in this state, of the API key with the most bytes of answers, or with the most
+    /// remembered errors.
     pub(in super::super) fn eviction_candidate(&self, state: RetryableJobState) -> Option<RetryableJobId> {
         let mut keys: HashMap<&KeyId, (u64, (Instant, RetryableJobId))> = HashMap::new();
         for (job_id, entry) in &self.entries {
@@ -144,8 +146,8 @@ impl RetryableJobIndex {
                 *oldest = (ended, *job_id);
             }
         }
-        let largest = keys.into_values().max_by_key(|(sum, (ended, place))| (*sum, Reverse((*ended, place.1))));
-        largest.map(|(_, (_, place))| place)
+        let largest = keys.into_values().max_by_key(|(sum, (ended, job_id))| (*sum, Reverse((*ended, job_id.1))));
+        largest.map(|(_, (_, job_id))| job_id)
     }
 }
 
@@ -158,13 +160,13 @@ impl RetryableJobEntry {
         mode: DeliveryMode,
         answer: Arc<StoredAnswer>,
     ) -> Self {
-        let over = mode == DeliveryMode::Remembered;
+        let has_ended = mode == DeliveryMode::Remembered;
         Self {
             key: key.clone(),
             registration: JobRegistration::default(),
             identity: Arc::new(identity),
             answer,
-            readers: usize::from(!over),
+            readers: usize::from(!has_ended),
             retries: 0,
             holds: 0,
             is_undelivered: false,
@@ -173,11 +175,11 @@ impl RetryableJobEntry {
             unfinished: None,
             stored: None,
             loss_marker: None,
-            ended: over.then(Instant::now),
+            ended: has_ended.then(Instant::now),
         }
     }
 
-    /// Returns the state for a retry; `None` if it cannot have the answer.
+    /// Returns the state of the job for a retry; `None` if no retry can have the answer.
     pub(in super::super) fn state(&self) -> Option<RetryableJobState> {
         match self.mode {
             DeliveryMode::Remembered => Some(RetryableJobState::Remembered),
@@ -187,8 +189,8 @@ impl RetryableJobEntry {
         }
     }
 
-    /// Turns the job into a remembered end: its answer is no longer available, and no retry may pay for it again.
-    /// Returns the resources that it held.
+    /// Replaces the answer by the remembered error "outcome unknown", so that no retry is charged again. Returns the
+    /// resources of the answer.
     pub(in super::super) fn drop_answer(&mut self) -> RemovedAnswer {
         self.mode = DeliveryMode::Remembered;
         let (answer, stored) = (std::mem::replace(&mut self.answer, unknown_outcome()), self.stored.take());
@@ -205,24 +207,24 @@ impl RetryableJobEntry {
         RemovedAnswer { _answer: self.answer, stored: self.stored, registration: self.registration, loss_marker: None }
     }
 
-    /// True if a caller waits for the answer, reads it, or was told to come back for it.
+    /// True if a caller waits for the answer, reads it, or got [`Error::InProgress`].
     pub(in super::super) fn is_wanted(&self) -> bool {
         self.holds > 0 || self.retry_expected || self.state() != Some(RetryableJobState::Orphan)
     }
 
-    /// True if all requests for the answer have received it.
+    /// True if all requests for the answer have received all of it.
     pub(in super::super) fn is_over(&self) -> bool {
         self.readers == 0 && self.holds == 0 && !self.is_undelivered && self.mode != DeliveryMode::Remembered
     }
 
-    /// True if it is a finished orphan that is not durable.
+    /// True if the job is a finished orphan that is not durable yet.
     pub(in super::super) fn is_unstored(&self) -> bool {
-        let orphan = self.is_undelivered && self.state() == Some(RetryableJobState::Orphan);
-        orphan && self.ended.is_some() && self.unfinished.is_some() && !self.answer.has_gap()
+        let is_orphan = self.is_undelivered && self.state() == Some(RetryableJobState::Orphan);
+        is_orphan && self.ended.is_some() && self.unfinished.is_some() && !self.answer.has_gap()
     }
 }
 
-/// Returns the error for an answer that is lost.
+/// Returns the error "outcome unknown", as the answer of a job whose answer is lost.
 pub(in super::super) fn unknown_outcome() -> Arc<StoredAnswer> {
     let (head, body) = error_answer(&Error::Upstream(UpstreamFault::Unknown));
     Arc::new(StoredAnswer::from_bytes(head, body))

@@ -1,4 +1,4 @@
-//! Follows a job that runs or waits, or returns the remembered end of one.
+//! Readers of registered jobs, and of remembered errors.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use super::{AnswerReader, RetryableJobs};
 // === impl RetryableJobs ===
 
 impl RetryableJobs {
-    /// Follows the job for a retry, if that is still possible. The job is an orphan again if the last of its followers
-    /// leaves before the end.
+    /// Returns a reader of the job for a retry, if a new reader can still have the whole answer. If the last reader
+    /// leaves before the end, the job is an orphan again.
     pub(in super::super) fn follow_job(self: &Arc<Self>, job_id: RetryableJobId) -> Option<AnswerReader> {
         self.follow_if(job_id, |entry| {
             matches!(entry.state(), Some(RetryableJobState::Attended | RetryableJobState::Orphan))
         })
     }
 
-    /// Follows an orphan whose caller was told to come back, or returns its remembered end. Of several concurrent
-    /// requests, one gets it.
+    /// Returns a reader of an orphan whose caller got [`Error::InProgress`](crate::error::Error::InProgress), or of its
+    /// remembered error. Of several concurrent requests, exactly one gets a reader.
     pub(in super::super) fn follow_awaited_job(self: &Arc<Self>, job_id: RetryableJobId) -> Option<AnswerReader> {
         self.follow_if(job_id, |entry| entry.retry_expected && entry.state() == Some(RetryableJobState::Orphan))
             .or_else(|| self.remembered_answer_if(job_id, |entry| entry.retry_expected))
@@ -26,11 +26,11 @@ impl RetryableJobs {
     fn follow_if(
         self: &Arc<Self>,
         job_id: RetryableJobId,
-        allowed: impl FnOnce(&RetryableJobEntry) -> bool,
+        is_allowed: impl FnOnce(&RetryableJobEntry) -> bool,
     ) -> Option<AnswerReader> {
         let answer = {
             let mut index = self.index();
-            let entry = index.entries.get_mut(&job_id).filter(|entry| allowed(entry) && !entry.answer.has_gap())?;
+            let entry = index.entries.get_mut(&job_id).filter(|entry| is_allowed(entry) && !entry.answer.has_gap())?;
             entry.mode = DeliveryMode::Stored;
             entry.readers += 1;
             entry.retries += 1;
@@ -40,26 +40,25 @@ impl RetryableJobs {
         Some(self.answer_reader(&answer, job_id, true))
     }
 
-    /// Returns the error for a retry that cannot get the answer of a job which was, or may have been, paid for.
+    /// Returns the error for a retry that cannot get the answer of a job that was, or may have been, charged.
     pub(in super::super) fn unknown_outcome() -> AnswerReader {
         AnswerReader::new(&unknown_outcome())
     }
 
-    /// Returns a remembered end, if it still exists.
+    /// Returns the remembered error of a job, if it still exists.
     pub(in super::super) fn remembered_answer(&self, job_id: RetryableJobId) -> Option<AnswerReader> {
         self.remembered_answer_if(job_id, |_| true)
     }
 
-    /// Returns a remembered end. The caller who was told to come back counts as returned, whichever request reads the
-    /// end.
+    /// Returns the remembered error of a job. After that, the job no longer expects a repeat of its request.
     fn remembered_answer_if(
         &self,
         job_id: RetryableJobId,
-        allowed: impl FnOnce(&RetryableJobEntry) -> bool,
+        is_allowed: impl FnOnce(&RetryableJobEntry) -> bool,
     ) -> Option<AnswerReader> {
         let mut index = self.index();
         let entry = index.entries.get_mut(&job_id)?;
-        if entry.mode != DeliveryMode::Remembered || !allowed(entry) {
+        if entry.mode != DeliveryMode::Remembered || !is_allowed(entry) {
             return None;
         }
         entry.retry_expected = false;

@@ -1,19 +1,19 @@
-//! Keeps a job that still has a reader for a retry that first waits for an orphan.
+//! Keeps an attended job in the index for a retry that first waits for an orphan.
 
 use std::sync::Arc;
 
 use super::RetryableJobs;
 use super::index::{DeliveryMode, RemovedAnswer, RetryableJobEntry, RetryableJobId, RetryableJobState};
 
-/// A job that is kept for a retry until this is dropped.
+/// A job that is kept for a retry until this value is dropped.
 pub(in super::super) struct OrphanHold {
     orphans: Arc<RetryableJobs>,
     job_id: RetryableJobId,
 }
 
 impl RetryableJobs {
-    /// Keeps an attended job that a retry may follow a little later, even if others read it to its end before that.
-    /// Returns `None` if the job is not attended, or if a part of its answer is lost.
+    /// Keeps an attended job for a retry that may read it a little later, even if others read it to its end before
+    /// that. Returns `None` if the job is not attended, or if a part of its answer is lost.
     pub(in super::super) fn hold(self: &Arc<Self>, job_id: RetryableJobId) -> Option<OrphanHold> {
         let mut index = self.index();
         let entry = index.entries.get_mut(&job_id)?;
