@@ -1,4 +1,4 @@
-//! Replays with a real store and real files, with answers that a test controls.
+//! Tests of replays with a real store and real files. The tests control the answers.
 
 mod commits;
 mod expected_retry;
@@ -28,8 +28,8 @@ use crate::gateway::spool::{EditForm, ImageUpload, Spool};
 use crate::gateway::store::SqliteStore;
 use crate::gateway::store::testing::{StoreDouble, new_store};
 
-/// Answers come in pieces of this size.
-const PIECE: usize = 10_000;
+/// The number of bytes in which answers are sent.
+const PIECE_BYTES: usize = 10_000;
 const MIB: u64 = 1024 * 1024;
 
 /// Returns an answer deadline that no test reaches.
@@ -68,7 +68,7 @@ impl ReplayFixture {
         Self { dir, store, double, ledger, settings, ada, bob }
     }
 
-    /// Opens the replays. A second one, opened while the first still exists, finds the state after a kill.
+    /// Opens the replays. A second value that is opened while the first still exists finds the state after a kill.
     async fn open(&self) -> AnswerReplay {
         self.open_as(NodeId::only()).await
     }
@@ -83,8 +83,8 @@ impl ReplayFixture {
         FreeSpace::new(self.dir.path().to_owned(), 0)
     }
 
-    async fn until(&self, ready: impl Fn(&Self) -> bool) {
-        while !ready(self) {
+    async fn wait_until(&self, condition: impl Fn(&Self) -> bool) {
+        while !condition(self) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -95,8 +95,8 @@ impl ReplayFixture {
         entries.map(|entry| (entry.path(), entry.metadata().unwrap().len())).collect()
     }
 
-    /// Waits until no file is left: files are removed on threads of their own.
-    async fn cleared(&self) {
+    /// Waits until no file is left. Files are removed on other threads.
+    async fn wait_until_no_files(&self) {
         wait_until_empty(&self.dir.path().join(FOLDER)).await;
     }
 
@@ -117,14 +117,14 @@ impl ReplayFixture {
 }
 
 async fn wait_until_empty(folder: &Path) {
-    let left = || std::fs::read_dir(folder).unwrap().count();
+    let file_count = || std::fs::read_dir(folder).unwrap().count();
     for _ in 0..1000 {
-        if left() == 0 {
+        if file_count() == 0 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(left(), 0);
+    assert_eq!(file_count(), 0);
 }
 
 fn job(prompt: &str) -> Arc<Job> {
@@ -137,37 +137,37 @@ fn head() -> AnswerHead {
     AnswerHead { status: 200, content_type: "application/json".to_owned(), headers }
 }
 
-/// Returns bytes of which no two frames are equal.
+/// Returns bytes whose frames are all different.
 fn bytes(length: usize) -> Vec<u8> {
-    (0..length).map(|at| u8::try_from((at ^ (at / 251)) % 256).unwrap()).collect()
+    (0..length).map(|index| u8::try_from((index ^ (index / 251)) % 256).unwrap()).collect()
 }
 
-/// An answer whose body comes from a test.
+/// An answer whose body a test sends.
 struct ChannelAnswer(mpsc::Receiver<Result<Bytes, &'static str>>);
 
-type Feed = mpsc::Sender<Result<Bytes, &'static str>>;
+type BodySender = mpsc::Sender<Result<Bytes, &'static str>>;
 
 impl ChannelAnswer {
-    fn new() -> (Feed, Self) {
-        let (feed, body) = mpsc::channel(4096);
-        (feed, Self(body))
+    fn new() -> (BodySender, Self) {
+        let (body_sender, body) = mpsc::channel(4096);
+        (body_sender, Self(body))
     }
 
-    /// The complete body at once.
+    /// Returns an answer whose complete body is available at once.
     fn complete(bytes: &[u8]) -> Self {
-        let (feed, made) = Self::new();
-        for piece in bytes.chunks(PIECE) {
-            feed.try_send(Ok(Bytes::copy_from_slice(piece))).unwrap();
+        let (body_sender, answer) = Self::new();
+        for piece in bytes.chunks(PIECE_BYTES) {
+            body_sender.try_send(Ok(Bytes::copy_from_slice(piece))).unwrap();
         }
-        made
+        answer
     }
 
-    /// A part of the body, and then an error.
+    /// Returns an answer whose body breaks off after these bytes.
     fn broken(bytes: &[u8]) -> Self {
-        let (feed, made) = Self::new();
-        feed.try_send(Ok(Bytes::copy_from_slice(bytes))).unwrap();
-        feed.try_send(Err("it broke off")).unwrap();
-        made
+        let (body_sender, answer) = Self::new();
+        body_sender.try_send(Ok(Bytes::copy_from_slice(bytes))).unwrap();
+        body_sender.try_send(Err("the body broke off")).unwrap();
+        answer
     }
 }
 
@@ -188,22 +188,22 @@ impl Body for ChannelAnswer {
     }
 }
 
-async fn read(follower: AnswerReader) -> Result<Vec<u8>, AnswerReaderError> {
-    follower.collect().await.map(|collected| collected.to_bytes().to_vec())
+async fn read(reader: AnswerReader) -> Result<Vec<u8>, AnswerReaderError> {
+    reader.collect().await.map(|collected| collected.to_bytes().to_vec())
 }
 
 /// Reads the next bytes, up to this number.
-async fn read_some(follower: &mut AnswerReader, length: usize) -> Vec<u8> {
+async fn read_some(reader: &mut AnswerReader, length: usize) -> Vec<u8> {
     let mut read = Vec::new();
     while read.len() < length {
-        read.extend_from_slice(&follower.frame().await.unwrap().unwrap().into_data().unwrap());
+        read.extend_from_slice(&reader.frame().await.unwrap().unwrap().into_data().unwrap());
     }
     read
 }
 
 /// Returns the `reason` of an error as its caller reads it.
-async fn reason(follower: AnswerReader) -> String {
-    assert_eq!(follower.head().await.unwrap().status, 502);
-    let body: Value = serde_json::from_slice(&read(follower).await.unwrap()).unwrap();
+async fn reason(reader: AnswerReader) -> String {
+    assert_eq!(reader.head().await.unwrap().status, 502);
+    let body: Value = serde_json::from_slice(&read(reader).await.unwrap()).unwrap();
     body["error"]["reason"].as_str().unwrap().to_owned()
 }

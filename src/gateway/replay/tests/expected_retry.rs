@@ -1,81 +1,87 @@
-//! Jobs whose callers were told to come back for the answer.
+//! Tests of jobs whose callers got `Error::InProgress`.
 
 use super::*;
 
-/// Returns a job in flight whose caller was told to come back.
+/// Returns a running job whose caller got `Error::InProgress`.
 async fn job_with_expected_retry(
     replay: &AnswerReplay,
     caller: &Caller,
     job: &Arc<Job>,
 ) -> AnswerSender<ChannelAnswer> {
-    let (waiting, promise) = replay.register_job(caller, job, JobRegistration::default());
-    assert_eq!(waiting.answer(Instant::now()).await.err(), Some(Error::InProgress));
-    promise
+    let (receiver, sender) = replay.register_job(caller, job, JobRegistration::default());
+    assert_eq!(receiver.answer(Instant::now()).await.err(), Some(Error::InProgress));
+    sender
 }
 
 #[tokio::test]
-async fn who_was_told_to_come_back_gets_the_answer_once_without_saying_that_it_is_a_retry() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
+async fn a_repeat_after_in_progress_gets_the_answer_once() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
     let task = SharedTask::from(&job);
-    assert!(replay.find_answer_in_progress(&house.ada, &task).await.is_none());
-    drop(replay.register_job::<ChannelAnswer>(&house.ada, &job, JobRegistration::default()));
-    assert!(replay.find_answer_in_progress(&house.ada, &task).await.is_none(), "nobody told this one to come back");
-    let promise = job_with_expected_retry(&replay, &house.ada, &job).await;
-    assert!(replay.find_answer_in_progress(&house.bob, &task).await.is_none());
-    let early = replay.find_answer_in_progress(&house.ada, &task).await.expect("the job, in flight");
-    assert!(replay.find_answer_in_progress(&house.ada, &task).await.is_none(), "another request is another job");
+    assert!(replay.find_answer_in_progress(&fixture.ada, &task).await.is_none());
+    drop(replay.register_job::<ChannelAnswer>(&fixture.ada, &job, JobRegistration::default()));
+    assert!(replay.find_answer_in_progress(&fixture.ada, &task).await.is_none(), "its caller left without the error");
+    let sender = job_with_expected_retry(&replay, &fixture.ada, &job).await;
+    assert!(replay.find_answer_in_progress(&fixture.bob, &task).await.is_none());
+    let early = replay.find_answer_in_progress(&fixture.ada, &task).await.expect("the running job");
+    assert!(
+        replay.find_answer_in_progress(&fixture.ada, &task).await.is_none(),
+        "a second repeat runs a job of its own"
+    );
     drop(early);
-    // Two requests that have both seen the job before one of them follows it.
+    // Two requests find the job before either of them reads it.
     let orphans = replay.orphans.as_ref().expect("orphans");
-    let expected = orphans.candidates(&house.ada, &task).into_iter().find(|candidate| candidate.retry_expected);
-    let place = expected.expect("the job").job_id;
-    let (one, other) = (orphans.follow_awaited_job(place), orphans.follow_awaited_job(place));
-    assert!(one.is_some() && other.is_none(), "of two requests at once one is the retry");
-    drop(one);
-    promise.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
-    let follower = replay.find_answer_in_progress(&house.ada, &task).await.expect("the answer");
-    assert_eq!(follower.collect().await.unwrap().to_bytes(), "an image");
-    assert!(replay.find_answer_in_progress(&house.ada, &task).await.is_none(), "it was delivered");
+    let expected = orphans.candidates(&fixture.ada, &task).into_iter().find(|candidate| candidate.retry_expected);
+    let job_id = expected.expect("the job").job_id;
+    let (first, second) = (orphans.follow_awaited_job(job_id), orphans.follow_awaited_job(job_id));
+    assert!(first.is_some() && second.is_none(), "only one of two requests gets a reader");
+    drop(first);
+    sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
+    let reader = replay.find_answer_in_progress(&fixture.ada, &task).await.expect("the answer");
+    assert_eq!(reader.collect().await.unwrap().to_bytes(), "an image");
+    assert!(replay.find_answer_in_progress(&fixture.ada, &task).await.is_none(), "the answer was delivered");
 }
 
 #[tokio::test]
-async fn a_job_whose_caller_was_told_to_come_back_is_not_abandoned() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
-    let promise = job_with_expected_retry(&replay, &house.ada, &job).await;
+async fn a_job_with_an_expected_retry_is_not_abandoned() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    let sender = job_with_expected_retry(&replay, &fixture.ada, &job).await;
     tokio::time::pause();
-    tokio::time::timeout(Duration::from_secs(3600), promise.abandoned()).await.unwrap_err();
+    tokio::time::timeout(Duration::from_secs(3600), sender.abandoned()).await.unwrap_err();
 }
 
 #[tokio::test]
-async fn a_job_is_wanted_as_long_as_somebody_waits_or_was_told_to_come_back() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
-    let (waiting, promise) = replay.register_job::<ChannelAnswer>(&house.ada, &job, JobRegistration::default());
-    assert!(promise.is_wanted());
-    drop(waiting);
-    assert!(!promise.is_wanted(), "its caller has left");
-    let retry = replay.adopt_job(&house.ada, &job).await.expect("the job, in flight");
-    assert!(promise.is_wanted(), "a retry waits for it");
+async fn a_job_is_wanted_while_a_caller_waits_or_is_expected() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    let (receiver, sender) = replay.register_job::<ChannelAnswer>(&fixture.ada, &job, JobRegistration::default());
+    assert!(sender.is_wanted());
+    drop(receiver);
+    assert!(!sender.is_wanted(), "its caller has left");
+    let retry = replay.adopt_job(&fixture.ada, &job).await.expect("the running job");
+    assert!(sender.is_wanted(), "a retry waits for it");
     drop(retry);
-    assert!(!promise.is_wanted());
-    drop(promise);
-    let other = super::job("blue");
-    assert!(job_with_expected_retry(&replay, &house.ada, &other).await.is_wanted());
+    assert!(!sender.is_wanted());
+    drop(sender);
+    let other_job = super::job("blue");
+    assert!(job_with_expected_retry(&replay, &fixture.ada, &other_job).await.is_wanted());
 }
 
 #[tokio::test]
-async fn who_was_told_to_come_back_reads_once_that_it_may_have_been_paid_for() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
+async fn a_repeat_after_in_progress_gets_a_final_error_once() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
     let task = SharedTask::from(&job);
-    job_with_expected_retry(&replay, &house.ada, &job)
+    job_with_expected_retry(&replay, &fixture.ada, &job)
         .await
         .complete(Err(Error::Upstream(UpstreamFault::Timeout)))
         .await;
-    assert_eq!(reason(replay.find_answer_in_progress(&house.ada, &task).await.expect("the end")).await, "timeout");
-    assert!(replay.find_answer_in_progress(&house.ada, &task).await.is_none());
-    job_with_expected_retry(&replay, &house.ada, &job).await.complete(Err(Error::Unavailable)).await;
-    assert!(replay.find_answer_in_progress(&house.ada, &task).await.is_none(), "nothing was spent");
+    assert_eq!(
+        reason(replay.find_answer_in_progress(&fixture.ada, &task).await.expect("the remembered error")).await,
+        "timeout"
+    );
+    assert!(replay.find_answer_in_progress(&fixture.ada, &task).await.is_none());
+    job_with_expected_retry(&replay, &fixture.ada, &job).await.complete(Err(Error::Unavailable)).await;
+    assert!(replay.find_answer_in_progress(&fixture.ada, &task).await.is_none(), "nothing was spent");
 }

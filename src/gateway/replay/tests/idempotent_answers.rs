@@ -1,4 +1,4 @@
-//! One answer for one idempotency key.
+//! Tests of idempotency keys: one answer for each key.
 
 use super::super::disk_budget::EvictableStorage as _;
 use super::*;
@@ -8,27 +8,27 @@ use crate::gateway::store::StoreError;
 
 pub(super) const KEY: &str = "3f1c-a-key-of-a-caller";
 
-async fn enter(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> ClaimOutcome {
+async fn request_claim(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> ClaimOutcome {
     replay.claim_or_follow(caller, job, KEY, "req_1").await.unwrap()
 }
 
-async fn ticket(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> ClaimGuard {
-    match enter(replay, caller, job).await {
-        ClaimOutcome::Claimed(ticket) => ticket,
-        other => panic!("{}", word(&other)),
+async fn claim(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> ClaimGuard {
+    match request_claim(replay, caller, job).await {
+        ClaimOutcome::Claimed(guard) => guard,
+        outcome => panic!("{}", outcome_name(&outcome)),
     }
 }
 
-async fn follower(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> AnswerReader {
-    match enter(replay, caller, job).await {
-        ClaimOutcome::Follow(follower) => follower,
-        other => panic!("{}", word(&other)),
+async fn follow(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> AnswerReader {
+    match request_claim(replay, caller, job).await {
+        ClaimOutcome::Follow(reader) => reader,
+        outcome => panic!("{}", outcome_name(&outcome)),
     }
 }
 
-pub(super) fn word(entrance: &ClaimOutcome) -> &'static str {
-    match entrance {
-        ClaimOutcome::Claimed(_) => "fresh",
+pub(super) fn outcome_name(outcome: &ClaimOutcome) -> &'static str {
+    match outcome {
+        ClaimOutcome::Claimed(_) => "claimed",
         ClaimOutcome::Follow(_) => "follow",
         ClaimOutcome::Conflict => "conflict",
         ClaimOutcome::AnswerLost => "lost",
@@ -36,107 +36,107 @@ pub(super) fn word(entrance: &ClaimOutcome) -> &'static str {
 }
 
 pub(super) async fn check(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>, expected: &str) {
-    assert_eq!(word(&enter(replay, caller, job).await), expected);
+    assert_eq!(outcome_name(&request_claim(replay, caller, job).await), expected);
 }
 
 pub(super) fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
     tokio::runtime::Handle::current().spawn(work)
 }
 
-/// Runs a request. Returns 1 if it ran the job and 0 if not, and the reader of its answer.
-async fn run(entrance: ClaimOutcome, answer: &[u8]) -> (u32, AnswerReader) {
-    match entrance {
-        ClaimOutcome::Claimed(ticket) => {
-            let follower = ticket.answer_reader();
-            ticket.record(Ok(ChannelAnswer::complete(answer))).await;
-            (1, follower)
+/// Continues a request. Returns 1 if it ran the job and 0 if not, and the reader of its answer.
+async fn run(outcome: ClaimOutcome, answer: &[u8]) -> (u32, AnswerReader) {
+    match outcome {
+        ClaimOutcome::Claimed(guard) => {
+            let reader = guard.answer_reader();
+            guard.record(Ok(ChannelAnswer::complete(answer))).await;
+            (1, reader)
         }
-        ClaimOutcome::Follow(follower) => (0, follower),
-        other @ (ClaimOutcome::Conflict | ClaimOutcome::AnswerLost) => panic!("{}", word(&other)),
+        ClaimOutcome::Follow(reader) => (0, reader),
+        outcome @ (ClaimOutcome::Conflict | ClaimOutcome::AnswerLost) => panic!("{}", outcome_name(&outcome)),
     }
 }
 
-fn trouble() -> StoreError {
+fn store_error() -> StoreError {
     StoreError::Busy
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_twenty_at_once_one_runs_and_all_get_the_same() {
-    let house = ReplayFixture::new().await;
-    let (replay, job, answer) = (Arc::new(house.open().await), job("red"), bytes(200_000));
+async fn of_twenty_concurrent_requests_one_runs_and_all_get_its_answer() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job, answer) = (Arc::new(fixture.open().await), job("red"), bytes(200_000));
     let mut callers = tokio::task::JoinSet::new();
     for number in 0..20 {
-        let (replay, job, ada, answer) = (Arc::clone(&replay), Arc::clone(&job), house.ada.clone(), answer.clone());
+        let (replay, job, ada, answer) = (Arc::clone(&replay), Arc::clone(&job), fixture.ada.clone(), answer.clone());
         callers.spawn(async move {
-            let entrance = replay.claim_or_follow(&ada, &job, KEY, &format!("req_{number}")).await.unwrap();
-            let (fresh, follower) = run(entrance, &answer).await;
-            (fresh, follower.head().await.unwrap(), read(follower).await.unwrap())
+            let outcome = replay.claim_or_follow(&ada, &job, KEY, &format!("req_{number}")).await.unwrap();
+            let (ran, reader) = run(outcome, &answer).await;
+            (ran, reader.head().await.unwrap(), read(reader).await.unwrap())
         });
     }
-    let all = callers.join_all().await;
-    assert_eq!(all.iter().map(|(fresh, ..)| fresh).sum::<u32>(), 1);
-    assert!(all.iter().all(|(_, head, read)| *head == super::head() && *read == answer));
-    assert_eq!(read(follower(&replay, &house.ada, &job).await).await.unwrap(), answer);
+    let results = callers.join_all().await;
+    assert_eq!(results.iter().map(|(ran, ..)| ran).sum::<u32>(), 1);
+    assert!(results.iter().all(|(_, head, read)| *head == super::head() && *read == answer));
+    assert_eq!(read(follow(&replay, &fixture.ada, &job).await).await.unwrap(), answer);
 }
 
 #[tokio::test]
-async fn a_key_belongs_to_its_api_key_and_to_one_request() {
-    let house = ReplayFixture::new().await;
-    let replay = house.open().await;
-    let first = ticket(&replay, &house.ada, &job("red")).await;
-    check(&replay, &house.ada, &job("blue"), "conflict").await;
-    check(&replay, &house.bob, &job("blue"), "fresh").await;
+async fn an_idempotency_key_belongs_to_one_api_key_and_one_request() {
+    let fixture = ReplayFixture::new().await;
+    let replay = fixture.open().await;
+    let first = claim(&replay, &fixture.ada, &job("red")).await;
+    check(&replay, &fixture.ada, &job("blue"), "conflict").await;
+    check(&replay, &fixture.bob, &job("blue"), "claimed").await;
     first.record(Ok(ChannelAnswer::complete(b"red"))).await;
-    check(&replay, &house.ada, &job("blue"), "conflict").await;
-    check(&replay, &house.ada, &job("red"), "follow").await;
-    // Another operation makes another key.
-    let edit = ticket(&replay, &house.ada, &house.edit(1)).await;
-    check(&replay, &house.ada, &house.edit(2), "conflict").await;
-    check(&replay, &house.ada, &house.edit(1), "follow").await;
+    check(&replay, &fixture.ada, &job("blue"), "conflict").await;
+    check(&replay, &fixture.ada, &job("red"), "follow").await;
+    // The same key with another operation is independent.
+    let edit = claim(&replay, &fixture.ada, &fixture.edit(1)).await;
+    check(&replay, &fixture.ada, &fixture.edit(2), "conflict").await;
+    check(&replay, &fixture.ada, &fixture.edit(1), "follow").await;
     drop(edit);
 }
 
 #[tokio::test]
 async fn an_answer_survives_a_restart_with_its_head() {
-    let house = ReplayFixture::new().await;
+    let fixture = ReplayFixture::new().await;
     let (job, answer) = (job("red"), bytes(150_000));
-    ticket(&house.open().await, &house.ada, &job).await.record(Ok(ChannelAnswer::complete(&answer))).await;
-    let again = follower(&house.open().await, &house.ada, &job).await;
-    assert_eq!(again.head().await.unwrap(), head());
-    assert_eq!(again.size_hint().exact(), Some(150_000));
-    assert_eq!(read(again).await.unwrap(), answer);
+    claim(&fixture.open().await, &fixture.ada, &job).await.record(Ok(ChannelAnswer::complete(&answer))).await;
+    let reader = follow(&fixture.open().await, &fixture.ada, &job).await;
+    assert_eq!(reader.head().await.unwrap(), head());
+    assert_eq!(reader.size_hint().exact(), Some(150_000));
+    assert_eq!(read(reader).await.unwrap(), answer);
 }
 
 #[tokio::test]
-async fn what_was_running_when_the_process_died_is_lost_and_its_file_goes() {
-    let house = ReplayFixture::new().await;
-    let (first, job) = (house.open().await, job("red"));
-    let (feed, made) = ChannelAnswer::new();
-    let held = ticket(&first, &house.ada, &job).await;
-    let mut reader = held.answer_reader();
-    let running = spawn(held.record(Ok(made)));
-    feed.send(Ok(bytes(100_000).into())).await.unwrap();
+async fn an_answer_in_progress_is_lost_when_the_process_dies() {
+    let fixture = ReplayFixture::new().await;
+    let (first, job) = (fixture.open().await, job("red"));
+    let (body_sender, output) = ChannelAnswer::new();
+    let guard = claim(&first, &fixture.ada, &job).await;
+    let mut reader = guard.answer_reader();
+    let running = spawn(guard.record(Ok(output)));
+    body_sender.send(Ok(bytes(100_000).into())).await.unwrap();
     read_some(&mut reader, 100_000).await;
-    assert_eq!(house.files().len(), 1);
-    // A second process starts, and the first has dropped nothing in order.
-    let second = house.open().await;
-    assert_eq!(house.files(), []);
-    check(&second, &house.ada, &job, "lost").await;
-    check(&second, &house.ada, &super::job("blue"), "conflict").await;
+    assert_eq!(fixture.files().len(), 1);
+    // A second process starts. The first has not cleaned up.
+    let second = fixture.open().await;
+    assert_eq!(fixture.files(), []);
+    check(&second, &fixture.ada, &job, "lost").await;
+    check(&second, &fixture.ada, &super::job("blue"), "conflict").await;
     running.abort();
 }
 
 #[tokio::test]
-async fn leftovers_go_and_nobody_else_can_read_the_rest() {
-    let house = ReplayFixture::new().await;
-    let replay = house.open().await;
+async fn leftovers_are_removed_and_stored_answers_are_encrypted() {
+    let fixture = ReplayFixture::new().await;
+    let replay = fixture.open().await;
     let job = job("a canary in a prompt");
-    ticket(&replay, &house.ada, &job).await.record(Ok(ChannelAnswer::complete(b"a canary in a body"))).await;
-    std::fs::write(house.dir.path().join(FOLDER).join("left-over"), b"x").unwrap();
+    claim(&replay, &fixture.ada, &job).await.record(Ok(ChannelAnswer::complete(b"a canary in a body"))).await;
+    std::fs::write(fixture.dir.path().join(FOLDER).join("left-over"), b"x").unwrap();
     drop(replay);
-    let replay = house.open().await;
-    let [(path, _)] = house.files().try_into().unwrap();
-    for path in [&path, &house.dir.path().join("imagate.db"), &house.dir.path().join("imagate.db-wal")] {
+    let replay = fixture.open().await;
+    let [(path, _)] = fixture.files().try_into().unwrap();
+    for path in [&path, &fixture.dir.path().join("imagate.db"), &fixture.dir.path().join("imagate.db-wal")] {
         let bytes = std::fs::read(path).unwrap_or_default();
         for canary in [&b"canary"[..], KEY.as_bytes()] {
             assert!(!bytes.windows(canary.len()).any(|window| window == canary), "{}", path.display());
@@ -148,285 +148,290 @@ async fn leftovers_go_and_nobody_else_can_read_the_rest() {
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
     }
-    check(&replay, &house.ada, &job, "follow").await;
+    check(&replay, &fixture.ada, &job, "follow").await;
 }
 
 #[tokio::test]
-async fn a_file_that_was_changed_never_ends_well_and_one_cut_short_is_lost() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
-    ticket(&replay, &house.ada, &job).await.record(Ok(ChannelAnswer::complete(&bytes(100_000)))).await;
-    let [(path, length)] = house.files().try_into().unwrap();
-    let good = std::fs::read(&path).unwrap();
-    let mut changed = good.clone();
+async fn a_changed_file_is_an_error_and_a_truncated_file_is_lost() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    claim(&replay, &fixture.ada, &job).await.record(Ok(ChannelAnswer::complete(&bytes(100_000)))).await;
+    let [(path, length)] = fixture.files().try_into().unwrap();
+    let original = std::fs::read(&path).unwrap();
+    let mut changed = original.clone();
     changed[90_000] ^= 1;
     std::fs::write(&path, changed).unwrap();
-    assert_eq!(read(follower(&replay, &house.ada, &job).await).await, Err(AnswerReaderError));
-    std::fs::write(&path, &good[..usize::try_from(length).unwrap() - 1]).unwrap();
-    check(&replay, &house.ada, &job, "lost").await;
-    std::fs::write(&path, good).unwrap();
-    check(&replay, &house.ada, &job, "follow").await;
+    assert_eq!(read(follow(&replay, &fixture.ada, &job).await).await, Err(AnswerReaderError));
+    std::fs::write(&path, &original[..usize::try_from(length).unwrap() - 1]).unwrap();
+    check(&replay, &fixture.ada, &job, "lost").await;
+    std::fs::write(&path, original).unwrap();
+    check(&replay, &fixture.ada, &job, "follow").await;
 }
 
 #[tokio::test]
-async fn a_refusal_is_an_answer_to_stay_and_an_end_that_cost_nothing_is_not() {
-    let house = ReplayFixture::new().await;
-    let (replay, refused, busy) = (house.open().await, job("red"), job("blue"));
-    ticket(&replay, &house.ada, &refused)
+async fn a_refusal_is_stored_and_an_error_without_cost_is_not() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, refused, busy) = (fixture.open().await, job("red"), job("blue"));
+    claim(&replay, &fixture.ada, &refused)
         .await
         .record::<ChannelAnswer>(Err(Error::Upstream(UpstreamFault::Refused)))
         .await;
-    assert_eq!(reason(follower(&replay, &house.ada, &refused).await).await, "content_refused");
-    assert_eq!(reason(follower(&house.open().await, &house.ada, &refused).await).await, "content_refused");
+    assert_eq!(reason(follow(&replay, &fixture.ada, &refused).await).await, "content_refused");
+    assert_eq!(reason(follow(&fixture.open().await, &fixture.ada, &refused).await).await, "content_refused");
 
-    let first = ticket(&replay, &house.bob, &busy).await;
-    let joined = follower(&replay, &house.bob, &busy).await;
+    let first = claim(&replay, &fixture.bob, &busy).await;
+    let joined = follow(&replay, &fixture.bob, &busy).await;
     first.record::<ChannelAnswer>(Err(Error::Unavailable)).await;
     let head = joined.head().await.unwrap();
     assert_eq!((head.status, head.headers["x-should-retry"].as_str()), (503, "true"));
-    check(&replay, &house.bob, &busy, "fresh").await;
+    check(&replay, &fixture.bob, &busy, "claimed").await;
 }
 
 #[tokio::test]
-async fn a_ticket_dropped_and_a_body_broken_off_are_lost() {
-    let house = ReplayFixture::new().await;
-    let (replay, dropped, broken) = (house.open().await, job("red"), job("blue"));
-    let first = ticket(&replay, &house.ada, &dropped).await;
-    let joined = follower(&replay, &house.ada, &dropped).await;
+async fn a_dropped_guard_and_a_broken_body_lose_the_answer() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, dropped, broken) = (fixture.open().await, job("red"), job("blue"));
+    let first = claim(&replay, &fixture.ada, &dropped).await;
+    let joined = follow(&replay, &fixture.ada, &dropped).await;
     drop(first);
     assert_eq!(joined.head().await, Err(AnswerReaderError));
-    check(&replay, &house.ada, &dropped, "lost").await;
+    check(&replay, &fixture.ada, &dropped, "lost").await;
 
-    let first = ticket(&replay, &house.bob, &broken).await;
+    let first = claim(&replay, &fixture.bob, &broken).await;
     let reader = first.answer_reader();
     first.record(Ok(ChannelAnswer::broken(&bytes(100_000)))).await;
     assert_eq!(read(reader).await, Err(AnswerReaderError));
-    check(&replay, &house.bob, &broken, "lost").await;
-    house.cleared().await;
+    check(&replay, &fixture.bob, &broken, "lost").await;
+    fixture.wait_until_no_files().await;
 }
 
 #[tokio::test]
-async fn the_oldest_answers_go_when_there_is_no_more_room() {
-    let mut house = ReplayFixture::new().await;
-    (house.settings.orphans, house.settings.max_bytes) = (false, 700_000);
-    let replay = house.open().await;
+async fn the_oldest_answers_are_evicted_when_the_space_is_used_up() {
+    let mut fixture = ReplayFixture::new().await;
+    (fixture.settings.orphans, fixture.settings.max_bytes) = (false, 700_000);
+    let replay = fixture.open().await;
     let answer = bytes(200_000);
     for number in 0..5 {
         let job = job(&number.to_string());
-        let ClaimOutcome::Claimed(ticket) =
-            replay.claim_or_follow(&house.ada, &job, &number.to_string(), "req_1").await.unwrap()
+        let ClaimOutcome::Claimed(guard) =
+            replay.claim_or_follow(&fixture.ada, &job, &number.to_string(), "req_1").await.unwrap()
         else {
-            panic!("not fresh")
+            panic!("no claim")
         };
-        ticket.record(Ok(ChannelAnswer::complete(&answer))).await;
-        assert!(house.files().iter().map(|(_, length)| length).sum::<u64>() <= house.settings.max_bytes);
+        guard.record(Ok(ChannelAnswer::complete(&answer))).await;
+        assert!(fixture.files().iter().map(|(_, length)| length).sum::<u64>() <= fixture.settings.max_bytes);
     }
-    for replay in [replay, house.open().await] {
+    for replay in [replay, fixture.open().await] {
         for (number, expected) in ["lost", "lost", "follow", "follow", "follow"].into_iter().enumerate() {
             let number = number.to_string();
-            let entrance = replay.claim_or_follow(&house.ada, &job(&number), &number, "req_1").await.unwrap();
-            assert_eq!(word(&entrance), expected, "{number}");
+            let outcome = replay.claim_or_follow(&fixture.ada, &job(&number), &number, "req_1").await.unwrap();
+            assert_eq!(outcome_name(&outcome), expected, "{number}");
         }
     }
-    // A smaller bound applies from the next start on.
-    house.settings.max_bytes = 300_000;
-    let replay = house.open().await;
-    assert_eq!((house.files().len(), replay.idempotent_answers.folder.budget().used() > 200_000), (1, true));
+    // A smaller limit applies after the next start.
+    fixture.settings.max_bytes = 300_000;
+    let replay = fixture.open().await;
+    assert_eq!((fixture.files().len(), replay.idempotent_answers.folder.budget().used() > 200_000), (1, true));
 }
 
 #[tokio::test]
-async fn who_has_most_answers_makes_room_for_others() {
-    let mut house = ReplayFixture::new().await;
-    (house.settings.orphans, house.settings.max_bytes) = (false, 700_000);
-    let replay = house.open().await;
+async fn answers_of_the_api_key_with_most_bytes_are_evicted_first() {
+    let mut fixture = ReplayFixture::new().await;
+    (fixture.settings.orphans, fixture.settings.max_bytes) = (false, 700_000);
+    let replay = fixture.open().await;
     let enter = async |replay: &AnswerReplay, caller: &Caller, key: &str| {
         replay.claim_or_follow(caller, &job("red"), key, "req_1").await.unwrap()
     };
-    let keep = async |caller: &Caller, key: &str| {
-        let ClaimOutcome::Claimed(ticket) = enter(&replay, caller, key).await else { panic!("not fresh") };
-        ticket.record(Ok(ChannelAnswer::complete(&bytes(200_000)))).await;
+    let store_answer = async |caller: &Caller, key: &str| {
+        let ClaimOutcome::Claimed(guard) = request_claim(&replay, caller, key).await else { panic!("no claim") };
+        guard.record(Ok(ChannelAnswer::complete(&bytes(200_000)))).await;
     };
-    keep(&house.bob, "of bob").await;
+    store_answer(&fixture.bob, "of bob").await;
     for number in 0..6 {
-        keep(&house.ada, &number.to_string()).await;
+        store_answer(&fixture.ada, &number.to_string()).await;
     }
-    for replay in [&replay, &house.open().await] {
-        assert_eq!(word(&enter(replay, &house.bob, "of bob").await), "follow");
+    for replay in [&replay, &fixture.open().await] {
+        assert_eq!(outcome_name(&request_claim(replay, &fixture.bob, "of bob").await), "follow");
         for (number, expected) in ["lost", "lost", "lost", "lost", "follow", "follow"].into_iter().enumerate() {
-            assert_eq!(word(&enter(replay, &house.ada, &number.to_string()).await), expected, "{number}");
+            assert_eq!(
+                outcome_name(&request_claim(replay, &fixture.ada, &number.to_string()).await),
+                expected,
+                "{number}"
+            );
         }
     }
 }
 
 #[tokio::test]
-async fn a_start_reads_no_claims_and_a_sweep_clears_all_that_are_over() {
-    let house = ReplayFixture::new().await;
+async fn a_start_reads_no_claims_and_a_sweep_removes_expired_ones() {
+    let fixture = ReplayFixture::new().await;
     let (job, answer) = (job("red"), bytes(100_000));
-    ticket(&house.open().await, &house.ada, &job).await.record(Ok(ChannelAnswer::complete(&answer))).await;
-    crate::gateway::store::testing::expired_replays(&house.dir, 20_000).await;
-    // The store does not answer: the start finds everything that it needs in the folder.
-    house.double.set_failure(Some(trouble));
-    let replay = house.open().await;
-    house.double.set_failure(None);
+    claim(&fixture.open().await, &fixture.ada, &job).await.record(Ok(ChannelAnswer::complete(&answer))).await;
+    crate::gateway::store::testing::expired_replays(&fixture.dir, 20_000).await;
+    // The store fails: the start reads only the folder.
+    fixture.double.set_failure(Some(store_error));
+    let replay = fixture.open().await;
+    fixture.double.set_failure(None);
     replay.idempotent_answers.sweep().await.unwrap();
-    assert_eq!(house.store.list_replays().await.unwrap().len(), 1, "the one that is not over");
-    assert_eq!(read(follower(&replay, &house.ada, &job).await).await.unwrap(), answer);
+    assert_eq!(fixture.store.list_replays().await.unwrap().len(), 1, "only the claim that has not expired is left");
+    assert_eq!(read(follow(&replay, &fixture.ada, &job).await).await.unwrap(), answer);
 }
 
 #[tokio::test]
-async fn an_answer_larger_than_all_room_is_given_once_and_never_paid_twice() {
-    let mut house = ReplayFixture::new().await;
-    (house.settings.orphans, house.settings.max_bytes) = (false, 300_000);
-    let (replay, job, answer) = (house.open().await, job("red"), bytes(1_000_000));
-    let first = ticket(&replay, &house.ada, &job).await;
-    let (one, other) = (first.answer_reader(), follower(&replay, &house.ada, &job).await);
+async fn an_answer_beyond_the_disk_space_is_passed_on_once() {
+    let mut fixture = ReplayFixture::new().await;
+    (fixture.settings.orphans, fixture.settings.max_bytes) = (false, 300_000);
+    let (replay, job, answer) = (fixture.open().await, job("red"), bytes(1_000_000));
+    let first = claim(&replay, &fixture.ada, &job).await;
+    let (first_reader, second_reader) = (first.answer_reader(), follow(&replay, &fixture.ada, &job).await);
     let recording = spawn(first.record(Ok(ChannelAnswer::complete(&answer))));
-    let (one, other) = tokio::join!(read(one), read(other));
+    let (first_result, second_result) = tokio::join!(read(first_reader), read(second_reader));
     recording.await.unwrap();
-    assert_eq!((one.unwrap(), other.unwrap()), (answer.clone(), answer));
+    assert_eq!((first_result.unwrap(), second_result.unwrap()), (answer.clone(), answer));
     assert_eq!(replay.idempotent_answers.folder.budget().used(), 0);
-    house.cleared().await;
-    check(&replay, &house.ada, &job, "lost").await;
+    fixture.wait_until_no_files().await;
+    check(&replay, &fixture.ada, &job, "lost").await;
 }
 
 #[tokio::test]
-async fn who_comes_when_something_is_gone_already_is_told_at_once() {
-    let mut house = ReplayFixture::new().await;
-    (house.settings.orphans, house.settings.max_bytes) = (false, 100_000);
-    let (replay, job) = (house.open().await, job("red"));
-    let (feed, made) = ChannelAnswer::new();
-    let first = ticket(&replay, &house.ada, &job).await;
+async fn a_repeat_after_a_gap_gets_answer_lost_at_once() {
+    let mut fixture = ReplayFixture::new().await;
+    (fixture.settings.orphans, fixture.settings.max_bytes) = (false, 100_000);
+    let (replay, job) = (fixture.open().await, job("red"));
+    let (body_sender, output) = ChannelAnswer::new();
+    let first = claim(&replay, &fixture.ada, &job).await;
     let mut reader = first.answer_reader();
-    let recording = spawn(first.record(Ok(made)));
-    check(&replay, &house.ada, &job, "follow").await;
+    let recording = spawn(first.record(Ok(output)));
+    check(&replay, &fixture.ada, &job, "follow").await;
     for _ in 0..5 {
-        feed.send(Ok(bytes(100_000).into())).await.unwrap();
+        body_sender.send(Ok(bytes(100_000).into())).await.unwrap();
         read_some(&mut reader, 100_000).await;
     }
-    check(&replay, &house.ada, &job, "lost").await;
-    drop(feed);
+    check(&replay, &fixture.ada, &job, "lost").await;
+    drop(body_sender);
     recording.await.unwrap();
     assert!(reader.frame().await.is_none());
 }
 
 #[tokio::test]
-async fn without_a_disk_the_first_caller_still_gets_its_image() {
-    let house = ReplayFixture::new().await;
-    let (replay, job, answer) = (house.open().await, job("red"), bytes(500_000));
-    std::fs::remove_dir_all(house.dir.path().join(FOLDER)).unwrap();
-    let first = ticket(&replay, &house.ada, &job).await;
+async fn without_a_folder_the_first_caller_still_gets_its_answer() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job, answer) = (fixture.open().await, job("red"), bytes(500_000));
+    std::fs::remove_dir_all(fixture.dir.path().join(FOLDER)).unwrap();
+    let first = claim(&replay, &fixture.ada, &job).await;
     let reader = first.answer_reader();
     let recording = spawn(first.record(Ok(ChannelAnswer::complete(&answer))));
     assert_eq!(read(reader).await.unwrap(), answer);
     recording.await.unwrap();
-    check(&replay, &house.ada, &job, "lost").await;
+    check(&replay, &fixture.ada, &job, "lost").await;
 }
 
 #[tokio::test]
-async fn trouble_with_the_store_costs_nothing_before_and_no_image_after() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
-    house.double.set_failure(Some(trouble));
+async fn a_store_failure_costs_nothing_before_and_no_answer_after() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    fixture.double.set_failure(Some(store_error));
     assert!(matches!(
-        replay.claim_or_follow(&house.ada, &job, KEY, "req_1").await,
+        replay.claim_or_follow(&fixture.ada, &job, KEY, "req_1").await,
         Err(ReplayError::Ledger(LedgerError::Store(_)))
     ));
-    house.double.set_failure(None);
-    let first = ticket(&replay, &house.ada, &job).await;
+    fixture.double.set_failure(None);
+    let first = claim(&replay, &fixture.ada, &job).await;
     let reader = first.answer_reader();
-    house.double.set_failure(Some(trouble));
+    fixture.double.set_failure(Some(store_error));
     first.record(Ok(ChannelAnswer::complete(b"an image"))).await;
     assert_eq!(read(reader).await.unwrap(), b"an image");
-    house.double.set_failure(None);
-    check(&replay, &house.ada, &job, "lost").await;
-    house.cleared().await;
+    fixture.double.set_failure(None);
+    check(&replay, &fixture.ada, &job, "lost").await;
+    fixture.wait_until_no_files().await;
 }
 
 #[tokio::test]
-async fn a_claim_that_cost_nothing_is_given_back_when_the_store_is_well_again() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
-    let first = ticket(&replay, &house.ada, &job).await;
-    house.double.set_failure(Some(trouble));
+async fn a_claim_without_cost_is_released_when_the_store_recovers() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    let first = claim(&replay, &fixture.ada, &job).await;
+    fixture.double.set_failure(Some(store_error));
     first.record::<ChannelAnswer>(Err(Error::Unavailable)).await;
     assert!(replay.idempotent_answers.sweep().await.is_err());
-    house.double.set_failure(None);
-    check(&replay, &house.ada, &job, "lost").await;
+    fixture.double.set_failure(None);
+    check(&replay, &fixture.ada, &job, "lost").await;
     replay.idempotent_answers.sweep().await.unwrap();
-    check(&replay, &house.ada, &job, "fresh").await;
+    check(&replay, &fixture.ada, &job, "claimed").await;
 }
 
 #[tokio::test]
-async fn a_caller_who_leaves_while_the_store_is_asked_leaves_nothing_behind() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
-    for turns in 0..20 {
+async fn a_caller_that_leaves_during_its_claim_leaves_no_claim() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    for yields in 0..20 {
         // One poll sends the claim. The caller then leaves, before or after the claim is written.
-        let mut asking = Box::pin(replay.claim_or_follow(&house.ada, &job, KEY, "req_1"));
-        let pending = std::future::poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await;
-        assert!(pending);
-        while turns % 2 == 1 && house.store.list_replays().await.unwrap().is_empty() {}
-        for _ in 0..turns {
+        let mut claiming = Box::pin(replay.claim_or_follow(&fixture.ada, &job, KEY, "req_1"));
+        let is_pending = std::future::poll_fn(|cx| Poll::Ready(claiming.as_mut().poll(cx).is_pending())).await;
+        assert!(is_pending);
+        while yields % 2 == 1 && fixture.store.list_replays().await.unwrap().is_empty() {}
+        for _ in 0..yields {
             tokio::task::yield_now().await;
         }
-        drop(asking);
-        // The claim is given back in the background; the last round leaves this to the next request.
-        while turns < 19 && !replay.idempotent_answers.live_claims().is_empty() {
+        drop(claiming);
+        // The claim is released in the background. The last pass does not wait for that: the next request does.
+        while yields < 19 && !replay.idempotent_answers.live_claims().is_empty() {
             tokio::task::yield_now().await;
         }
     }
-    check(&replay, &house.ada, &job, "fresh").await;
+    check(&replay, &fixture.ada, &job, "claimed").await;
 }
 
 #[tokio::test]
-async fn after_its_time_a_key_is_new_and_the_answer_is_gone() {
-    let mut house = ReplayFixture::new().await;
-    house.settings.idempotency_window = Duration::ZERO;
-    let (replay, job) = (house.open().await, job("red"));
-    ticket(&replay, &house.ada, &job).await.record(Ok(ChannelAnswer::complete(b"old"))).await;
-    assert_eq!(house.files().len(), 1);
-    let second = ticket(&replay, &house.ada, &job).await;
+async fn an_expired_idempotency_key_can_be_claimed_again() {
+    let mut fixture = ReplayFixture::new().await;
+    fixture.settings.idempotency_window = Duration::ZERO;
+    let (replay, job) = (fixture.open().await, job("red"));
+    claim(&replay, &fixture.ada, &job).await.record(Ok(ChannelAnswer::complete(b"old"))).await;
+    assert_eq!(fixture.files().len(), 1);
+    let second = claim(&replay, &fixture.ada, &job).await;
     replay.idempotent_answers.sweep().await.unwrap();
-    assert_eq!(house.files(), []);
-    assert_eq!(house.store.list_replays().await.unwrap().len(), 1, "a claim that lives is left alone");
+    assert_eq!(fixture.files(), []);
+    assert_eq!(fixture.store.list_replays().await.unwrap().len(), 1, "a live claim is not removed");
     drop(second);
     replay.idempotent_answers.sweep().await.unwrap();
-    assert_eq!(house.store.list_replays().await.unwrap(), []);
+    assert_eq!(fixture.store.list_replays().await.unwrap(), []);
 }
 
 #[tokio::test]
-async fn a_claim_of_another_node_is_watched_until_there_is_an_answer_or_none() {
-    let house = ReplayFixture::new().await;
-    let (here, job) = (Arc::new(house.open().await), job("red"));
-    let there = house.open_as(NodeId::from("other")).await;
-    let first = ticket(&there, &house.ada, &job).await;
-    let watching = {
-        let (here, ada, job) = (Arc::clone(&here), house.ada.clone(), Arc::clone(&job));
-        spawn(async move { word(&enter(&here, &ada, &job).await) })
+async fn a_claim_of_another_node_is_read_until_it_has_an_answer() {
+    let fixture = ReplayFixture::new().await;
+    let (this_node, job) = (Arc::new(fixture.open().await), job("red"));
+    let other_node = fixture.open_as(NodeId::from("other")).await;
+    let first = claim(&other_node, &fixture.ada, &job).await;
+    let waiting = {
+        let (this_node, ada, job) = (Arc::clone(&this_node), fixture.ada.clone(), Arc::clone(&job));
+        spawn(async move { outcome_name(&request_claim(&this_node, &ada, &job).await) })
     };
     first.record(Ok(ChannelAnswer::complete(b"an image"))).await;
-    assert_eq!(watching.await.unwrap(), "follow");
+    assert_eq!(waiting.await.unwrap(), "follow");
 }
 
 #[tokio::test]
-async fn no_file_is_touched_on_a_thread_of_the_runtime() {
-    let house = ReplayFixture::new().await;
-    let (replay, before, answer) = (house.open().await, disk_accesses(), bytes(150_000));
-    // Answers that are kept and read, read again, broken off, and dropped.
+async fn the_disk_is_not_accessed_on_runtime_threads() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, accesses, answer) = (fixture.open().await, disk_accesses(), bytes(150_000));
+    // Answers that are stored, read again, and broken off.
     let job = job("red");
-    ticket(&replay, &house.ada, &job).await.record(Ok(ChannelAnswer::complete(&answer))).await;
-    assert_eq!(read(follower(&replay, &house.ada, &job).await).await.unwrap(), answer);
-    ticket(&replay, &house.bob, &job).await.record(Ok(ChannelAnswer::broken(&answer))).await;
-    // Orphans without a name and with one, which retries remove.
+    claim(&replay, &fixture.ada, &job).await.record(Ok(ChannelAnswer::complete(&answer))).await;
+    assert_eq!(read(follow(&replay, &fixture.ada, &job).await).await.unwrap(), answer);
+    claim(&replay, &fixture.bob, &job).await.record(Ok(ChannelAnswer::broken(&answer))).await;
+    // Orphans whose files have no name or a name. A retry removes each.
     for fingerprint in [None, Some([7; 32])] {
-        let expected = JobRegistration { request_id: "req_2".to_owned(), fingerprint, ..JobRegistration::default() };
-        let (waiting, promise) = replay.register_job(&house.ada, &job, expected);
-        drop(waiting);
-        promise.complete(Ok(ChannelAnswer::complete(&answer))).await;
-        assert_eq!(read(replay.adopt_job(&house.ada, &job).await.unwrap()).await.unwrap(), answer);
+        let registration =
+            JobRegistration { request_id: "req_2".to_owned(), fingerprint, ..JobRegistration::default() };
+        let (receiver, sender) = replay.register_job(&fixture.ada, &job, registration);
+        drop(receiver);
+        sender.complete(Ok(ChannelAnswer::complete(&answer))).await;
+        assert_eq!(read(replay.adopt_job(&fixture.ada, &job).await.unwrap()).await.unwrap(), answer);
     }
     replay.idempotent_answers.sweep().await.unwrap();
     replay.drain().await;
     drop(replay);
-    assert_eq!(disk_accesses(), before);
+    assert_eq!(disk_accesses(), accesses);
 }

@@ -1,409 +1,412 @@
-//! Jobs whose callers have left, and the retries that come back for them.
+//! Tests of jobs whose callers have left, and of the retries that get their answers.
 
 use super::*;
 
-/// Returns a request of a client that marks its retries.
-fn marked() -> JobRegistration {
+/// Returns the registration of a client that marks its retries.
+fn marked_retries() -> JobRegistration {
     JobRegistration { marks_retries: true, ..JobRegistration::default() }
 }
 
-/// Returns a job in flight whose caller has left.
-fn left(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> AnswerSender<ChannelAnswer> {
-    let (waiting, promise) = replay.register_job(caller, job, JobRegistration::default());
-    drop(waiting);
-    promise
+/// Returns a running job whose caller has left.
+fn orphan(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> AnswerSender<ChannelAnswer> {
+    let (receiver, sender) = replay.register_job(caller, job, JobRegistration::default());
+    drop(receiver);
+    sender
 }
 
-async fn remembered(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> String {
-    reason(replay.adopt_job(caller, job).await.expect("a remembered end")).await
-}
-
-#[tokio::test]
-async fn a_caller_who_stays_gets_the_answer_itself_and_a_retry_after_it_runs_anew() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
-    let (waiting, promise) = replay.register_job(&house.ada, &job, JobRegistration::default());
-    promise.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
-    let made = waiting.answer(far_deadline()).await.unwrap().into_direct();
-    assert_eq!(made.collect().await.unwrap().to_bytes(), "an image");
-    assert!(replay.adopt_job(&house.ada, &job).await.is_none());
+async fn remembered_reason(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> String {
+    reason(replay.adopt_job(caller, job).await.expect("a remembered error")).await
 }
 
 #[tokio::test]
-async fn an_orphan_in_flight_goes_to_every_retry_that_comes_meanwhile() {
-    let house = ReplayFixture::new().await;
-    let (replay, job, answer) = (Arc::new(house.open().await), job("red"), bytes(200_000));
-    let promise = left(&replay, &house.ada, &job);
+async fn a_retry_after_a_delivered_answer_runs_a_new_job() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    let (receiver, sender) = replay.register_job(&fixture.ada, &job, JobRegistration::default());
+    sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
+    let answer = receiver.answer(far_deadline()).await.unwrap().into_direct();
+    assert_eq!(answer.collect().await.unwrap().to_bytes(), "an image");
+    assert!(replay.adopt_job(&fixture.ada, &job).await.is_none());
+}
+
+#[tokio::test]
+async fn a_running_orphan_is_read_by_every_concurrent_retry() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job, answer) = (Arc::new(fixture.open().await), job("red"), bytes(200_000));
+    let sender = orphan(&replay, &fixture.ada, &job);
     tokio::time::pause();
     let mut retries = tokio::task::JoinSet::new();
     for _ in 0..10 {
-        let (replay, ada, job) = (Arc::clone(&replay), house.ada.clone(), super::job("red"));
+        let (replay, ada, job) = (Arc::clone(&replay), fixture.ada.clone(), super::job("red"));
         retries.spawn(async move { replay.adopt_job(&ada, &job).await });
     }
     let adopted: Vec<AnswerReader> = retries.join_all().await.into_iter().flatten().collect();
     assert_eq!(adopted.len(), 10);
-    promise.complete(Ok(ChannelAnswer::complete(&answer))).await;
-    for follower in adopted {
-        assert_eq!(follower.head().await.unwrap(), head());
-        assert_eq!(read(follower).await.unwrap(), answer);
+    sender.complete(Ok(ChannelAnswer::complete(&answer))).await;
+    for reader in adopted {
+        assert_eq!(reader.head().await.unwrap(), head());
+        assert_eq!(read(reader).await.unwrap(), answer);
     }
-    assert!(replay.adopt_job(&house.ada, &job).await.is_none(), "it was taken");
+    assert!(replay.adopt_job(&fixture.ada, &job).await.is_none(), "the answer was delivered");
 }
 
 #[tokio::test]
-async fn each_of_several_jobs_gets_a_retry_before_any_gets_two() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
+async fn retries_are_spread_over_equal_jobs() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
     tokio::time::pause();
-    let waits: Vec<_> = (0..3).map(|_| replay.register_job::<ChannelAnswer>(&house.ada, &job, marked())).collect();
-    let mut followers = Vec::new();
+    let jobs: Vec<_> =
+        (0..3).map(|_| replay.register_job::<ChannelAnswer>(&fixture.ada, &job, marked_retries())).collect();
+    let mut readers = Vec::new();
     for _ in 0..3 {
-        followers.push(replay.adopt_job(&house.ada, &job).await.unwrap());
+        readers.push(replay.adopt_job(&fixture.ada, &job).await.unwrap());
     }
-    for (number, (waiting, promise)) in waits.into_iter().enumerate() {
-        drop(waiting);
-        promise.complete(Ok(ChannelAnswer::complete(number.to_string().as_bytes()))).await;
+    for (number, (receiver, sender)) in jobs.into_iter().enumerate() {
+        drop(receiver);
+        sender.complete(Ok(ChannelAnswer::complete(number.to_string().as_bytes()))).await;
     }
     let mut read_all = Vec::new();
-    for follower in followers {
-        read_all.push(read(follower).await.unwrap());
+    for reader in readers {
+        read_all.push(read(reader).await.unwrap());
     }
     assert_eq!(read_all, [b"0", b"1", b"2"]);
-    assert!(replay.adopt_job(&house.ada, &job).await.is_none());
+    assert!(replay.adopt_job(&fixture.ada, &job).await.is_none());
 }
 
 #[tokio::test]
-async fn who_leaves_within_the_body_leaves_all_of_it_to_a_retry() {
-    let house = ReplayFixture::new().await;
-    let (replay, job, answer) = (house.open().await, job("red"), bytes(200_000));
-    let (waiting, promise) = replay.register_job(&house.ada, &job, marked());
-    promise.complete(Ok(ChannelAnswer::complete(&answer))).await;
-    let AnswerSource::Stored(mut own) = waiting.answer(far_deadline()).await.unwrap() else {
-        panic!("nobody writes it down")
+async fn a_retry_gets_the_whole_answer_that_its_caller_left() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job, answer) = (fixture.open().await, job("red"), bytes(200_000));
+    let (receiver, sender) = replay.register_job(&fixture.ada, &job, marked_retries());
+    sender.complete(Ok(ChannelAnswer::complete(&answer))).await;
+    let AnswerSource::Stored(mut own) = receiver.answer(far_deadline()).await.unwrap() else {
+        panic!("the answer is not stored")
     };
     read_some(&mut own, 100_000).await;
     drop(own);
-    assert_eq!(read(replay.adopt_job(&house.ada, &job).await.unwrap()).await.unwrap(), answer);
-    assert!(replay.adopt_job(&house.ada, &job).await.is_none());
+    assert_eq!(read(replay.adopt_job(&fixture.ada, &job).await.unwrap()).await.unwrap(), answer);
+    assert!(replay.adopt_job(&fixture.ada, &job).await.is_none());
 }
 
 #[tokio::test]
-async fn what_only_a_proxy_has_read_is_still_owed_to_a_retry_that_left() {
-    let house = ReplayFixture::new().await;
-    let (replay, job, answer) = (house.open().await, job("red"), bytes(200_000));
+async fn a_complete_read_by_the_caller_does_not_remove_an_orphan() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job, answer) = (fixture.open().await, job("red"), bytes(200_000));
     tokio::time::pause();
-    let (waiting, promise) = replay.register_job(&house.ada, &job, marked());
-    promise.complete(Ok(ChannelAnswer::complete(&answer))).await;
-    let AnswerSource::Stored(own) = waiting.answer(far_deadline()).await.unwrap() else {
-        panic!("nobody writes it down")
+    let (receiver, sender) = replay.register_job(&fixture.ada, &job, marked_retries());
+    sender.complete(Ok(ChannelAnswer::complete(&answer))).await;
+    let AnswerSource::Stored(own) = receiver.answer(far_deadline()).await.unwrap() else {
+        panic!("the answer is not stored")
     };
-    drop(replay.adopt_job(&house.ada, &job).await.unwrap());
+    drop(replay.adopt_job(&fixture.ada, &job).await.unwrap());
     assert_eq!(read(own).await.unwrap(), answer);
-    assert_eq!(read(replay.adopt_job(&house.ada, &job).await.unwrap()).await.unwrap(), answer);
-    assert!(replay.adopt_job(&house.ada, &job).await.is_none());
+    assert_eq!(read(replay.adopt_job(&fixture.ada, &job).await.unwrap()).await.unwrap(), answer);
+    assert!(replay.adopt_job(&fixture.ada, &job).await.is_none());
 }
 
 #[tokio::test]
-async fn what_has_no_room_on_disk_reaches_its_own_caller() {
-    let mut house = ReplayFixture::new().await;
-    house.settings.max_bytes = 400_000;
-    let (replay, job, answer) = (house.open().await, job("red"), bytes(500_000));
-    let (waiting, promise) = replay.register_job(&house.ada, &job, marked());
+async fn an_answer_without_disk_space_reaches_its_caller() {
+    let mut fixture = ReplayFixture::new().await;
+    fixture.settings.max_bytes = 400_000;
+    let (replay, job, answer) = (fixture.open().await, job("red"), bytes(500_000));
+    let (receiver, sender) = replay.register_job(&fixture.ada, &job, marked_retries());
     let reading = async {
-        read(match waiting.answer(far_deadline()).await.unwrap() {
+        read(match receiver.answer(far_deadline()).await.unwrap() {
             AnswerSource::Stored(own) => own,
-            AnswerSource::Direct(_) => panic!("nobody writes it down"),
+            AnswerSource::Direct(_) => panic!("the answer is not stored"),
         })
         .await
     };
-    let (read, ()) = tokio::join!(reading, promise.complete(Ok(ChannelAnswer::complete(&answer))));
+    let (read, ()) = tokio::join!(reading, sender.complete(Ok(ChannelAnswer::complete(&answer))));
     assert_eq!(read.unwrap(), answer);
 }
 
 #[tokio::test]
-async fn an_orphan_that_a_retry_has_is_none_any_more() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
-    let promise = left(&replay, &house.ada, &job);
+async fn a_retry_that_reads_an_orphan_is_counted() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    let sender = orphan(&replay, &fixture.ada, &job);
     let orphans = replay.orphans.as_ref().unwrap();
-    let place = orphans.candidates(&house.ada, &(&job).into())[0].job_id;
-    let one = orphans.follow_job(place);
-    assert!(one.is_some() && orphans.candidates(&house.ada, &(&job).into())[0].retries == 1);
-    drop(promise);
+    let job_id = orphans.candidates(&fixture.ada, &(&job).into())[0].job_id;
+    let reader = orphans.follow_job(job_id);
+    assert!(reader.is_some() && orphans.candidates(&fixture.ada, &(&job).into())[0].retries == 1);
+    drop(sender);
 }
 
 #[tokio::test]
-async fn an_adopter_who_leaves_leaves_an_orphan_again() {
-    let house = ReplayFixture::new().await;
-    let (replay, job, answer) = (house.open().await, job("red"), bytes(200_000));
-    let promise = left(&replay, &house.ada, &job);
-    drop(replay.adopt_job(&house.ada, &job).await.unwrap());
-    let mut second = replay.adopt_job(&house.ada, &job).await.unwrap();
-    promise.complete(Ok(ChannelAnswer::complete(&answer))).await;
+async fn a_retry_that_leaves_makes_the_job_an_orphan_again() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job, answer) = (fixture.open().await, job("red"), bytes(200_000));
+    let sender = orphan(&replay, &fixture.ada, &job);
+    drop(replay.adopt_job(&fixture.ada, &job).await.unwrap());
+    let mut second = replay.adopt_job(&fixture.ada, &job).await.unwrap();
+    sender.complete(Ok(ChannelAnswer::complete(&answer))).await;
     read_some(&mut second, 100_000).await;
     drop(second);
-    let third = replay.adopt_job(&house.ada, &job).await.unwrap();
+    let third = replay.adopt_job(&fixture.ada, &job).await.unwrap();
     assert_eq!(read(third).await.unwrap(), answer, "from the beginning");
-    assert!(replay.adopt_job(&house.ada, &job).await.is_none());
+    assert!(replay.adopt_job(&fixture.ada, &job).await.is_none());
 }
 
 #[tokio::test]
-async fn a_late_orphan_waits_for_its_window_and_no_longer() {
-    let house = ReplayFixture::new().await;
-    let replay = house.open().await;
+async fn an_orphan_expires_after_its_window() {
+    let fixture = ReplayFixture::new().await;
+    let replay = fixture.open().await;
     tokio::time::pause();
-    for (wait, kept) in [(299, true), (301, false)] {
-        let job = job(&wait.to_string());
-        left(&replay, &house.ada, &job).complete(Ok(ChannelAnswer::complete(b"an image"))).await;
-        tokio::time::advance(Duration::from_secs(wait)).await;
-        assert_eq!(replay.adopt_job(&house.ada, &job).await.is_some(), kept, "{wait}");
+    for (seconds, is_kept) in [(299, true), (301, false)] {
+        let job = job(&seconds.to_string());
+        orphan(&replay, &fixture.ada, &job).complete(Ok(ChannelAnswer::complete(b"an image"))).await;
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        assert_eq!(replay.adopt_job(&fixture.ada, &job).await.is_some(), is_kept, "{seconds} s");
     }
-    assert_eq!(house.files(), [], "its file has no name");
+    assert_eq!(fixture.files(), [], "its file has no name");
 }
 
 #[tokio::test]
-async fn a_caller_who_leaves_with_the_answer_on_its_way_leaves_an_orphan() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
-    let (waiting, promise) = replay.register_job(&house.ada, &job, JobRegistration::default());
-    promise.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
-    drop(waiting);
-    let follower = replay.adopt_job(&house.ada, &job).await.unwrap();
-    assert_eq!(read(follower).await.unwrap(), b"an image");
+async fn a_caller_that_leaves_before_it_takes_the_answer_leaves_an_orphan() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    let (receiver, sender) = replay.register_job(&fixture.ada, &job, JobRegistration::default());
+    sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
+    drop(receiver);
+    let reader = replay.adopt_job(&fixture.ada, &job).await.unwrap();
+    assert_eq!(read(reader).await.unwrap(), b"an image");
 }
 
 #[tokio::test]
-async fn nobody_gets_what_another_key_or_another_request_made() {
-    let house = ReplayFixture::new().await;
-    let replay = house.open().await;
-    let promises = [left(&replay, &house.ada, &job("red")), left(&replay, &house.ada, &house.edit(1))];
+async fn only_an_equal_request_of_the_same_api_key_gets_an_orphan() {
+    let fixture = ReplayFixture::new().await;
+    let replay = fixture.open().await;
+    let senders = [orphan(&replay, &fixture.ada, &job("red")), orphan(&replay, &fixture.ada, &fixture.edit(1))];
     tokio::time::pause();
-    assert!(replay.adopt_job(&house.bob, &job("red")).await.is_none());
-    assert!(replay.adopt_job(&house.ada, &job("blue")).await.is_none());
-    assert!(replay.adopt_job(&house.bob, &house.edit(1)).await.is_none());
+    assert!(replay.adopt_job(&fixture.bob, &job("red")).await.is_none());
+    assert!(replay.adopt_job(&fixture.ada, &job("blue")).await.is_none());
+    assert!(replay.adopt_job(&fixture.bob, &fixture.edit(1)).await.is_none());
     // An image as long as the first, but different.
-    assert!(replay.adopt_job(&house.ada, &house.edit(2)).await.is_none());
-    assert!(replay.adopt_job(&house.ada, &house.edit(1)).await.is_some());
-    assert!(replay.adopt_job(&house.ada, &job("red")).await.is_some());
-    drop(promises);
+    assert!(replay.adopt_job(&fixture.ada, &fixture.edit(2)).await.is_none());
+    assert!(replay.adopt_job(&fixture.ada, &fixture.edit(1)).await.is_some());
+    assert!(replay.adopt_job(&fixture.ada, &job("red")).await.is_some());
+    drop(senders);
 }
 
 #[tokio::test]
-async fn a_retry_quicker_than_the_news_waits_for_it_a_little() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
-    let (waiting, promise) = replay.register_job::<ChannelAnswer>(&house.ada, &job, JobRegistration::default());
+async fn a_retry_waits_for_the_caller_to_leave() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    let (receiver, sender) = replay.register_job::<ChannelAnswer>(&fixture.ada, &job, JobRegistration::default());
     tokio::time::pause();
-    let begun = Instant::now();
-    drop(replay.adopt_job(&house.ada, &job).await.unwrap());
-    assert!(begun.elapsed() >= Duration::from_secs(1), "its own caller waits for it");
-    let begun = Instant::now();
+    let start = Instant::now();
+    drop(replay.adopt_job(&fixture.ada, &job).await.unwrap());
+    assert!(start.elapsed() >= Duration::from_secs(1), "the caller still waits");
+    let start = Instant::now();
     let leaving = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        drop(waiting);
+        drop(receiver);
     };
-    let (adopted, ()) = tokio::join!(replay.adopt_job(&house.ada, &job), leaving);
+    let (adopted, ()) = tokio::join!(replay.adopt_job(&fixture.ada, &job), leaving);
     assert!(adopted.is_some());
-    assert!(begun.elapsed() < Duration::from_secs(1), "and no longer than needed");
-    drop(promise);
+    assert!(start.elapsed() < Duration::from_secs(1), "the retry does not wait for the whole grace period");
+    drop(sender);
 }
 
 #[tokio::test]
-async fn an_end_that_may_have_been_paid_for_is_given_to_every_retry() {
-    let house = ReplayFixture::new().await;
-    let replay = house.open().await;
+async fn every_retry_gets_an_error_that_may_have_been_charged() {
+    let fixture = ReplayFixture::new().await;
+    let replay = fixture.open().await;
     tokio::time::pause();
-    let (attended, orphaned, adopted, told) = (job("a"), job("b"), job("c"), job("d"));
-    let (waiting, promise) = replay.register_job::<ChannelAnswer>(&house.ada, &attended, JobRegistration::default());
-    promise.complete(Err(Error::Upstream(UpstreamFault::Timeout))).await;
-    assert_eq!(waiting.answer(far_deadline()).await.err(), Some(Error::Upstream(UpstreamFault::Timeout)));
-    left(&replay, &house.ada, &orphaned).complete(Err(Error::Upstream(UpstreamFault::Timeout))).await;
-    let promise = left(&replay, &house.ada, &adopted);
-    let follower = replay.adopt_job(&house.ada, &adopted).await.unwrap();
-    promise.complete(Err(Error::Upstream(UpstreamFault::Timeout))).await;
-    assert_eq!(reason(follower).await, "timeout");
-    replay.remember(&house.ada, &told, &Error::Upstream(UpstreamFault::Timeout)).await;
-    for job in [&attended, &orphaned, &adopted, &told] {
+    let (attended, orphaned, adopted, remembered) = (job("a"), job("b"), job("c"), job("d"));
+    let (receiver, sender) = replay.register_job::<ChannelAnswer>(&fixture.ada, &attended, JobRegistration::default());
+    sender.complete(Err(Error::Upstream(UpstreamFault::Timeout))).await;
+    assert_eq!(receiver.answer(far_deadline()).await.err(), Some(Error::Upstream(UpstreamFault::Timeout)));
+    orphan(&replay, &fixture.ada, &orphaned).complete(Err(Error::Upstream(UpstreamFault::Timeout))).await;
+    let sender = orphan(&replay, &fixture.ada, &adopted);
+    let reader = replay.adopt_job(&fixture.ada, &adopted).await.unwrap();
+    sender.complete(Err(Error::Upstream(UpstreamFault::Timeout))).await;
+    assert_eq!(reason(reader).await, "timeout");
+    replay.remember(&fixture.ada, &remembered, &Error::Upstream(UpstreamFault::Timeout)).await;
+    for job in [&attended, &orphaned, &adopted, &remembered] {
         for _ in 0..3 {
-            assert_eq!(remembered(&replay, &house.ada, job).await, "timeout");
+            assert_eq!(remembered_reason(&replay, &fixture.ada, job).await, "timeout");
         }
-        assert!(replay.adopt_job(&house.bob, job).await.is_none());
+        assert!(replay.adopt_job(&fixture.bob, job).await.is_none());
     }
     tokio::time::advance(Duration::from_secs(301)).await;
-    assert!(replay.adopt_job(&house.ada, &told).await.is_none());
+    assert!(replay.adopt_job(&fixture.ada, &remembered).await.is_none());
 }
 
 #[tokio::test]
-async fn an_end_that_cost_nothing_is_not_remembered() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
-    let promise = left(&replay, &house.ada, &job);
-    let follower = replay.adopt_job(&house.ada, &job).await.unwrap();
-    promise.complete(Err(Error::Unavailable)).await;
-    assert_eq!(follower.head().await.unwrap().status, 503, "who waits is told");
-    replay.remember(&house.ada, &job, &Error::RateLimited { retry_after: 1 }).await;
-    let (waiting, promise) = replay.register_job::<ChannelAnswer>(&house.ada, &job, JobRegistration::default());
-    promise.complete(Err(Error::Unavailable)).await;
-    assert_eq!(waiting.answer(far_deadline()).await.err(), Some(Error::Unavailable));
-    assert!(replay.adopt_job(&house.ada, &job).await.is_none());
+async fn an_error_that_cost_nothing_is_not_remembered() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    let sender = orphan(&replay, &fixture.ada, &job);
+    let reader = replay.adopt_job(&fixture.ada, &job).await.unwrap();
+    sender.complete(Err(Error::Unavailable)).await;
+    assert_eq!(reader.head().await.unwrap().status, 503, "a present reader gets the error");
+    replay.remember(&fixture.ada, &job, &Error::RateLimited { retry_after: 1 }).await;
+    let (receiver, sender) = replay.register_job::<ChannelAnswer>(&fixture.ada, &job, JobRegistration::default());
+    sender.complete(Err(Error::Unavailable)).await;
+    assert_eq!(receiver.answer(far_deadline()).await.err(), Some(Error::Unavailable));
+    assert!(replay.adopt_job(&fixture.ada, &job).await.is_none());
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_seen_and_remembered() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
-    let promise = left(&replay, &house.ada, &job);
-    let follower = replay.adopt_job(&house.ada, &job).await.unwrap();
-    promise.complete(Ok(ChannelAnswer::broken(&bytes(70_000)))).await;
-    assert_eq!(read(follower).await, Err(AnswerReaderError));
-    assert_eq!(remembered(&replay, &house.ada, &job).await, "network");
+async fn a_body_that_breaks_off_is_remembered_as_an_error() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    let sender = orphan(&replay, &fixture.ada, &job);
+    let reader = replay.adopt_job(&fixture.ada, &job).await.unwrap();
+    sender.complete(Ok(ChannelAnswer::broken(&bytes(70_000)))).await;
+    assert_eq!(read(reader).await, Err(AnswerReaderError));
+    assert_eq!(remembered_reason(&replay, &fixture.ada, &job).await, "network");
 }
 
 #[tokio::test]
-async fn a_job_that_ends_without_a_word_is_a_fault_of_ours_for_all() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
-    let (waiting, promise) = replay.register_job::<ChannelAnswer>(&house.ada, &job, JobRegistration::default());
-    drop(promise);
-    assert_eq!(waiting.answer(far_deadline()).await.err(), Some(Error::Internal));
-    assert_eq!(replay.adopt_job(&house.ada, &job).await.unwrap().head().await.unwrap().status, 500);
+async fn a_job_that_is_dropped_ends_with_an_internal_error() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    let (receiver, sender) = replay.register_job::<ChannelAnswer>(&fixture.ada, &job, JobRegistration::default());
+    drop(sender);
+    assert_eq!(receiver.answer(far_deadline()).await.err(), Some(Error::Internal));
+    assert_eq!(replay.adopt_job(&fixture.ada, &job).await.unwrap().head().await.unwrap().status, 500);
 }
 
 #[tokio::test]
-async fn an_orphan_is_preferred_to_an_older_end() {
-    let house = ReplayFixture::new().await;
-    let (replay, job) = (house.open().await, job("red"));
-    replay.remember(&house.ada, &job, &Error::Upstream(UpstreamFault::Refused)).await;
-    left(&replay, &house.ada, &job).complete(Ok(ChannelAnswer::complete(b"an image"))).await;
-    assert_eq!(read(replay.adopt_job(&house.ada, &job).await.unwrap()).await.unwrap(), b"an image");
-    assert_eq!(remembered(&replay, &house.ada, &job).await, "content_refused");
+async fn an_orphan_is_preferred_to_an_older_error() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    replay.remember(&fixture.ada, &job, &Error::Upstream(UpstreamFault::Refused)).await;
+    orphan(&replay, &fixture.ada, &job).complete(Ok(ChannelAnswer::complete(b"an image"))).await;
+    assert_eq!(read(replay.adopt_job(&fixture.ada, &job).await.unwrap()).await.unwrap(), b"an image");
+    assert_eq!(remembered_reason(&replay, &fixture.ada, &job).await, "content_refused");
 }
 
 /// Returns true if the answer of an orphan is still there; otherwise a retry must get the error that it is lost.
-async fn kept(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> bool {
-    let follower = replay.adopt_job(caller, job).await.expect("an orphan or an end");
-    if follower.head().await.unwrap().status == 200 {
-        return read(follower).await.is_ok();
+async fn is_stored(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> bool {
+    let reader = replay.adopt_job(caller, job).await.expect("an orphan or an error");
+    if reader.head().await.unwrap().status == 200 {
+        return read(reader).await.is_ok();
     }
-    assert_eq!(reason(follower).await, "outcome_unknown");
+    assert_eq!(reason(reader).await, "outcome_unknown");
     false
 }
 
 #[tokio::test]
-async fn orphans_have_bounds_and_the_oldest_goes_first() {
-    let mut house = ReplayFixture::new().await;
-    house.settings.max_bytes = 4 * 300_000;
-    let replay = house.open().await;
+async fn beyond_their_limits_the_oldest_orphans_are_evicted() {
+    let mut fixture = ReplayFixture::new().await;
+    fixture.settings.max_bytes = 4 * 300_000;
+    let replay = fixture.open().await;
     for number in 0..4 {
-        left(&replay, &house.ada, &job(&number.to_string()))
+        orphan(&replay, &fixture.ada, &job(&number.to_string()))
             .complete(Ok(ChannelAnswer::complete(&bytes(100_000))))
             .await;
     }
-    // At most three fit into the quarter that orphans have; in complete blocks, two.
+    // Orphans may use a quarter of the space, which has room for two answers in whole blocks.
     let mut found = Vec::new();
     for number in 0..4 {
-        found.push(kept(&replay, &house.ada, &job(&number.to_string())).await);
+        found.push(is_stored(&replay, &fixture.ada, &job(&number.to_string())).await);
     }
     assert_eq!(found, [false, false, true, true]);
 
-    house.settings.max_bytes = 64 * MIB;
-    let replay = house.open().await;
+    fixture.settings.max_bytes = 64 * MIB;
+    let replay = fixture.open().await;
     for number in 0..70 {
-        left(&replay, &house.ada, &job(&number.to_string())).complete(Ok(ChannelAnswer::complete(b"an image"))).await;
+        orphan(&replay, &fixture.ada, &job(&number.to_string()))
+            .complete(Ok(ChannelAnswer::complete(b"an image")))
+            .await;
     }
     let mut found = 0;
     for number in 0..70 {
-        found += u32::from(kept(&replay, &house.ada, &job(&number.to_string())).await);
+        found += u32::from(is_stored(&replay, &fixture.ada, &job(&number.to_string())).await);
     }
     assert_eq!(found, 64);
 }
 
 #[tokio::test]
-async fn who_has_most_orphans_makes_room_for_others() {
-    let mut house = ReplayFixture::new().await;
-    house.settings.max_bytes = 4 * 300_000;
-    let replay = house.open().await;
-    left(&replay, &house.bob, &job("first of all")).complete(Ok(ChannelAnswer::complete(&bytes(50_000)))).await;
+async fn orphans_of_the_api_key_with_most_bytes_are_evicted_first() {
+    let mut fixture = ReplayFixture::new().await;
+    fixture.settings.max_bytes = 4 * 300_000;
+    let replay = fixture.open().await;
+    orphan(&replay, &fixture.bob, &job("first of all")).complete(Ok(ChannelAnswer::complete(&bytes(50_000)))).await;
     for number in 0..8 {
-        left(&replay, &house.ada, &job(&number.to_string()))
+        orphan(&replay, &fixture.ada, &job(&number.to_string()))
             .complete(Ok(ChannelAnswer::complete(&bytes(100_000))))
             .await;
     }
-    assert!(kept(&replay, &house.bob, &job("first of all")).await);
-    assert!(kept(&replay, &house.ada, &job("7")).await);
-    assert!(!kept(&replay, &house.ada, &job("0")).await);
+    assert!(is_stored(&replay, &fixture.bob, &job("first of all")).await);
+    assert!(is_stored(&replay, &fixture.ada, &job("7")).await);
+    assert!(!is_stored(&replay, &fixture.ada, &job("0")).await);
 }
 
 #[tokio::test]
-async fn memory_of_ends_has_a_bound() {
-    let house = ReplayFixture::new().await;
-    let replay = house.open().await;
-    let (first, other) = (job("first"), job("other"));
-    replay.remember(&house.ada, &first, &Error::Upstream(UpstreamFault::Refused)).await;
+async fn the_number_of_remembered_errors_is_limited() {
+    let fixture = ReplayFixture::new().await;
+    let replay = fixture.open().await;
+    let (first, second) = (job("first"), job("second"));
+    replay.remember(&fixture.ada, &first, &Error::Upstream(UpstreamFault::Refused)).await;
     for number in 0..4096 {
         if number % 512 == 0 || number == 4095 {
-            assert!(replay.adopt_job(&house.ada, &first).await.is_some(), "{number}");
+            assert!(replay.adopt_job(&fixture.ada, &first).await.is_some(), "{number}");
         }
-        replay.remember(&house.ada, &other, &Error::Upstream(UpstreamFault::Refused)).await;
+        replay.remember(&fixture.ada, &second, &Error::Upstream(UpstreamFault::Refused)).await;
     }
-    assert!(replay.adopt_job(&house.ada, &first).await.is_none());
-    // The answers of one API key do not displace those of another.
-    replay.remember(&house.bob, &first, &Error::Upstream(UpstreamFault::Refused)).await;
+    assert!(replay.adopt_job(&fixture.ada, &first).await.is_none());
+    // The errors of one API key do not displace those of another.
+    replay.remember(&fixture.bob, &first, &Error::Upstream(UpstreamFault::Refused)).await;
     for _ in 0..100 {
-        replay.remember(&house.ada, &other, &Error::Upstream(UpstreamFault::Refused)).await;
+        replay.remember(&fixture.ada, &second, &Error::Upstream(UpstreamFault::Refused)).await;
     }
-    assert!(replay.adopt_job(&house.bob, &first).await.is_some());
+    assert!(replay.adopt_job(&fixture.bob, &first).await.is_some());
 }
 
 #[tokio::test]
-async fn what_is_over_keeps_no_files_of_the_job() {
-    let house = ReplayFixture::new().await;
-    let (replay, kept, told) = (house.open().await, house.edit(1), house.edit(2));
-    left(&replay, &house.ada, &kept).complete(Ok(ChannelAnswer::complete(b"an image"))).await;
-    replay.remember(&house.ada, &told, &Error::Upstream(UpstreamFault::Refused)).await;
-    assert_eq!((Arc::strong_count(&kept), Arc::strong_count(&told)), (1, 1));
-    assert!(replay.adopt_job(&house.ada, &house.edit(1)).await.is_some());
-    assert_eq!(remembered(&replay, &house.ada, &house.edit(2)).await, "content_refused");
+async fn a_finished_job_holds_no_files_of_its_request() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, finished, failed) = (fixture.open().await, fixture.edit(1), fixture.edit(2));
+    orphan(&replay, &fixture.ada, &finished).complete(Ok(ChannelAnswer::complete(b"an image"))).await;
+    replay.remember(&fixture.ada, &failed, &Error::Upstream(UpstreamFault::Refused)).await;
+    assert_eq!((Arc::strong_count(&finished), Arc::strong_count(&failed)), (1, 1));
+    assert!(replay.adopt_job(&fixture.ada, &fixture.edit(1)).await.is_some());
+    assert_eq!(remembered_reason(&replay, &fixture.ada, &fixture.edit(2)).await, "content_refused");
 }
 
 #[tokio::test]
-async fn an_orphan_with_no_room_reaches_who_follows_and_nobody_after() {
-    let mut house = ReplayFixture::new().await;
-    house.settings.max_bytes = 400_000;
-    let (replay, job, answer) = (house.open().await, job("red"), bytes(500_000));
-    let promise = left(&replay, &house.ada, &job);
-    let follower = replay.adopt_job(&house.ada, &job).await.unwrap();
-    let (read, ()) = tokio::join!(read(follower), promise.complete(Ok(ChannelAnswer::complete(&answer))));
+async fn an_orphan_without_disk_space_reaches_present_readers_only() {
+    let mut fixture = ReplayFixture::new().await;
+    fixture.settings.max_bytes = 400_000;
+    let (replay, job, answer) = (fixture.open().await, job("red"), bytes(500_000));
+    let sender = orphan(&replay, &fixture.ada, &job);
+    let reader = replay.adopt_job(&fixture.ada, &job).await.unwrap();
+    let (read, ()) = tokio::join!(read(reader), sender.complete(Ok(ChannelAnswer::complete(&answer))));
     assert_eq!(read.unwrap(), answer);
-    assert!(replay.adopt_job(&house.ada, &job).await.is_none());
+    assert!(replay.adopt_job(&fixture.ada, &job).await.is_none());
 }
 
-/// Returns a request whose retry is recognized after a restart.
-fn recognized(fingerprint: ReplayDigest) -> JobRegistration {
+/// Returns the registration of a request whose retry is recognized after a restart.
+fn with_fingerprint(fingerprint: ReplayDigest) -> JobRegistration {
     let (request_id, fingerprint) = ("req_1".to_owned(), Some(fingerprint));
     JobRegistration { request_id, marks_retries: true, fingerprint }
 }
 
 #[tokio::test]
-async fn an_answer_with_no_room_is_known_to_be_lost_after_a_kill() {
-    let mut house = ReplayFixture::new().await;
-    house.settings.max_bytes = 400_000;
-    let replay = house.open().await;
+async fn an_answer_without_disk_space_is_known_as_lost_after_a_kill() {
+    let mut fixture = ReplayFixture::new().await;
+    fixture.settings.max_bytes = 400_000;
+    let replay = fixture.open().await;
     let since = Timestamp::now() - Duration::from_secs(60);
-    // The first job has no waiting caller; the caller of the second leaves after a part of the answer.
-    let (waiting, promise) = replay.register_job(&house.ada, &job("red"), recognized([1; 32]));
-    drop(waiting);
-    promise.complete(Ok(ChannelAnswer::complete(&bytes(500_000)))).await;
-    let (waiting, promise) = replay.register_job(&house.ada, &job("blue"), recognized([2; 32]));
+    // The caller of the first job has left. The caller of the second leaves after a part of the answer.
+    let (receiver, sender) = replay.register_job(&fixture.ada, &job("red"), with_fingerprint([1; 32]));
+    drop(receiver);
+    sender.complete(Ok(ChannelAnswer::complete(&bytes(500_000)))).await;
+    let (receiver, sender) = replay.register_job(&fixture.ada, &job("blue"), with_fingerprint([2; 32]));
     let leaving = async {
-        let AnswerSource::Stored(mut own) = waiting.answer(far_deadline()).await.unwrap() else {
-            panic!("nobody writes it down")
+        let AnswerSource::Stored(mut own) = receiver.answer(far_deadline()).await.unwrap() else {
+            panic!("the answer is not stored")
         };
         read_some(&mut own, 200_000).await;
     };
-    tokio::join!(leaving, promise.complete(Ok(ChannelAnswer::complete(&bytes(500_000)))));
-    house.until(|house| house.files().iter().all(|(_, length)| *length == 0)).await;
-    let killed = house.open().await;
+    tokio::join!(leaving, sender.complete(Ok(ChannelAnswer::complete(&bytes(500_000)))));
+    fixture.wait_until(|fixture| fixture.files().iter().all(|(_, length)| *length == 0)).await;
+    let killed = fixture.open().await;
     for fingerprint in [[1; 32], [2; 32]] {
         assert_eq!(
             killed.idempotent_answers.find_earlier_try(&fingerprint, since).await.unwrap(),
@@ -414,32 +417,32 @@ async fn an_answer_with_no_room_is_known_to_be_lost_after_a_kill() {
 }
 
 #[tokio::test]
-async fn the_file_of_an_answer_with_no_room_goes_when_all_of_it_was_read() {
-    let mut house = ReplayFixture::new().await;
-    house.settings.max_bytes = 400_000;
-    let (replay, answer) = (house.open().await, bytes(500_000));
-    let (waiting, promise) = replay.register_job(&house.ada, &job("red"), recognized([1; 32]));
+async fn the_file_of_an_answer_without_disk_space_is_removed_after_its_read() {
+    let mut fixture = ReplayFixture::new().await;
+    fixture.settings.max_bytes = 400_000;
+    let (replay, answer) = (fixture.open().await, bytes(500_000));
+    let (receiver, sender) = replay.register_job(&fixture.ada, &job("red"), with_fingerprint([1; 32]));
     let reading = async {
-        let AnswerSource::Stored(own) = waiting.answer(far_deadline()).await.unwrap() else {
-            panic!("nobody writes it down")
+        let AnswerSource::Stored(own) = receiver.answer(far_deadline()).await.unwrap() else {
+            panic!("the answer is not stored")
         };
         read(own).await
     };
-    let (read, ()) = tokio::join!(reading, promise.complete(Ok(ChannelAnswer::complete(&answer))));
+    let (read, ()) = tokio::join!(reading, sender.complete(Ok(ChannelAnswer::complete(&answer))));
     assert_eq!(read.unwrap(), answer);
-    house.cleared().await;
+    fixture.wait_until_no_files().await;
 }
 
 #[tokio::test]
-async fn an_operator_can_switch_it_off() {
-    let mut house = ReplayFixture::new().await;
-    house.settings.orphans = false;
-    let (replay, job) = (house.open().await, job("red"));
-    left(&replay, &house.ada, &job).complete(Ok(ChannelAnswer::complete(b"an image"))).await;
-    replay.remember(&house.ada, &job, &Error::Upstream(UpstreamFault::Refused)).await;
-    assert!(replay.adopt_job(&house.ada, &job).await.is_none());
-    let (waiting, promise) = replay.register_job(&house.ada, &job, JobRegistration::default());
-    promise.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
-    assert!(waiting.answer(far_deadline()).await.is_ok());
+async fn an_operator_can_disable_the_adoption_of_orphans() {
+    let mut fixture = ReplayFixture::new().await;
+    fixture.settings.orphans = false;
+    let (replay, job) = (fixture.open().await, job("red"));
+    orphan(&replay, &fixture.ada, &job).complete(Ok(ChannelAnswer::complete(b"an image"))).await;
+    replay.remember(&fixture.ada, &job, &Error::Upstream(UpstreamFault::Refused)).await;
+    assert!(replay.adopt_job(&fixture.ada, &job).await.is_none());
+    let (receiver, sender) = replay.register_job(&fixture.ada, &job, JobRegistration::default());
+    sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
+    assert!(receiver.answer(far_deadline()).await.is_ok());
     replay.drain().await;
 }

@@ -1,4 +1,4 @@
-//! Readers of one answer, each at its own pace.
+//! Tests of the readers of one answer, each at its own pace.
 
 use super::super::answer_folder::AnswerFolder;
 use super::super::answer_head::error_answer;
@@ -7,51 +7,51 @@ use super::super::disk_budget::{DiskBudget, EvictableStorage};
 use super::super::stored_answer::StoredAnswer;
 use super::*;
 
-fn shelf(max_bytes: u64) -> (TempDir, Arc<AnswerFolder>) {
+fn answer_folder(max_bytes: u64) -> (TempDir, Arc<AnswerFolder>) {
     let dir = TempDir::new().unwrap();
-    let shelf = AnswerFolder::open(
+    let folder = AnswerFolder::open(
         FreeSpace::new(dir.path().to_owned(), 0),
         max_bytes,
         RetentionWindows { answers: Duration::from_secs(86_400), orphans: Duration::from_secs(300) },
     )
     .unwrap();
-    (dir, shelf)
+    (dir, folder)
 }
 
-fn recorder(shelf: &Arc<AnswerFolder>, tape: &Arc<StoredAnswer>) -> AnswerRecorder {
-    let frames = shelf.create_file_blocking(&"key_1".into(), None).map(|(_, frames, _)| frames);
-    AnswerRecorder::begin(Arc::clone(tape), head(), frames, Arc::clone(shelf) as _)
+fn recorder(folder: &Arc<AnswerFolder>, answer: &Arc<StoredAnswer>) -> AnswerRecorder {
+    let frames = folder.create_file_blocking(&"key_1".into(), None).map(|(_, frames, _)| frames);
+    AnswerRecorder::begin(Arc::clone(answer), head(), frames, Arc::clone(folder) as _)
 }
 
 #[tokio::test]
-async fn a_fast_reader_has_each_piece_at_once_and_a_slow_one_finds_all_of_it() {
-    let (_dir, shelf) = shelf(MIB);
-    let (tape, all) = (Arc::<StoredAnswer>::default(), bytes(300_000));
-    let (mut fast, slow) = (AnswerReader::new(&tape), AnswerReader::new(&tape));
-    let mut recorder = recorder(&shelf, &tape);
-    let mut seen = Vec::new();
+async fn fast_slow_and_late_readers_get_the_whole_answer() {
+    let (_dir, folder) = answer_folder(MIB);
+    let (answer, all) = (Arc::<StoredAnswer>::default(), bytes(300_000));
+    let (mut fast, slow) = (AnswerReader::new(&answer), AnswerReader::new(&answer));
+    let mut recorder = recorder(&folder, &answer);
+    let mut received = Vec::new();
     for piece in all.chunks(777) {
         recorder.record_body(ChannelAnswer::complete(piece)).await.unwrap();
-        seen.extend(read_some(&mut fast, piece.len()).await);
+        received.extend(read_some(&mut fast, piece.len()).await);
     }
-    assert_eq!(seen, all);
-    let late = AnswerReader::new(&tape);
-    let mut half = AnswerReader::new(&tape);
-    assert_eq!(read_some(&mut half, 100_000).await, all[..131_072], "whole frames from the file");
+    assert_eq!(received, all);
+    let late = AnswerReader::new(&answer);
+    let mut partial = AnswerReader::new(&answer);
+    assert_eq!(read_some(&mut partial, 100_000).await, all[..131_072], "complete frames from the file");
     recorder.finish_file().await.unwrap();
     recorder.mark_complete();
     assert!(fast.frame().await.is_none());
     assert_eq!(read(slow).await.unwrap(), all);
-    assert_eq!(read(half).await.unwrap(), all[131_072..]);
+    assert_eq!(read(partial).await.unwrap(), all[131_072..]);
     assert_eq!((late.size_hint().exact(), read(late).await.unwrap()), (Some(300_000), all));
 }
 
 #[tokio::test]
-async fn nobody_sees_the_end_before_it_is_said() {
-    let (_dir, shelf) = shelf(MIB);
-    let tape = Arc::<StoredAnswer>::default();
-    let mut reader = AnswerReader::new(&tape);
-    let mut recorder = recorder(&shelf, &tape);
+async fn readers_see_the_end_only_after_mark_complete() {
+    let (_dir, folder) = answer_folder(MIB);
+    let answer = Arc::<StoredAnswer>::default();
+    let mut reader = AnswerReader::new(&answer);
+    let mut recorder = recorder(&folder, &answer);
     recorder.record_body(ChannelAnswer::complete(b"all of it")).await.unwrap();
     recorder.finish_file().await.unwrap();
     assert_eq!(read_some(&mut reader, 9).await, b"all of it");
@@ -61,11 +61,11 @@ async fn nobody_sees_the_end_before_it_is_said() {
 }
 
 #[tokio::test]
-async fn a_recorder_that_is_dropped_has_broken_off() {
-    let (dir, shelf) = shelf(MIB);
-    let tape = Arc::<StoredAnswer>::default();
-    let reader = AnswerReader::new(&tape);
-    let mut recorder = recorder(&shelf, &tape);
+async fn a_dropped_recorder_breaks_the_answer_off() {
+    let (dir, folder) = answer_folder(MIB);
+    let answer = Arc::<StoredAnswer>::default();
+    let reader = AnswerReader::new(&answer);
+    let mut recorder = recorder(&folder, &answer);
     recorder.record_body(ChannelAnswer::complete(&bytes(70_000))).await.unwrap();
     drop(recorder);
     assert_eq!(read(reader).await, Err(AnswerReaderError));
@@ -73,13 +73,13 @@ async fn a_recorder_that_is_dropped_has_broken_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn from_hand_to_hand_the_slowest_sets_the_pace_but_not_for_ever() {
-    let (_dir, shelf) = shelf(100_000);
-    let (tape, all) = (Arc::<StoredAnswer>::default(), bytes(500_000));
-    let (reader, mut stuck) = (AnswerReader::new(&tape), AnswerReader::new(&tape));
-    let mut recorder = recorder(&shelf, &tape);
-    let begun = Instant::now();
-    let (written, read_all) = tokio::join!(
+async fn without_disk_space_a_slow_reader_is_waited_for_once() {
+    let (_dir, folder) = answer_folder(100_000);
+    let (answer, all) = (Arc::<StoredAnswer>::default(), bytes(500_000));
+    let (reader, mut slow) = (AnswerReader::new(&answer), AnswerReader::new(&answer));
+    let mut recorder = recorder(&folder, &answer);
+    let start = Instant::now();
+    let (has_file, read_all) = tokio::join!(
         async {
             recorder.record_body(ChannelAnswer::complete(&all)).await.unwrap();
             let file = recorder.finish_file().await;
@@ -88,28 +88,28 @@ async fn from_hand_to_hand_the_slowest_sets_the_pace_but_not_for_ever() {
         },
         read(reader)
     );
-    assert!(!written, "it does not fit");
+    assert!(!has_file, "the answer has no disk space");
     assert_eq!(read_all.unwrap(), all);
-    assert!(begun.elapsed() >= Duration::from_secs(60), "the stuck one was waited for");
-    assert!(begun.elapsed() < Duration::from_secs(120), "once, not for each frame");
-    // Bytes that were written to the file before can still be read; the gap after them is never hidden.
-    assert_eq!(read_some(&mut stuck, 65_536).await, all[..65_536]);
-    assert!(stuck.frame().await.unwrap().is_err());
+    assert!(start.elapsed() >= Duration::from_secs(60), "the writer waited for the slow reader");
+    assert!(start.elapsed() < Duration::from_secs(120), "the writer waited once, not for each frame");
+    // The slow reader can still read the bytes in the file, and gets an error at the gap after them.
+    assert_eq!(read_some(&mut slow, 65_536).await, all[..65_536]);
+    assert!(slow.frame().await.unwrap().is_err());
 }
 
 #[tokio::test]
-async fn a_reader_who_leaves_holds_nobody_back() {
-    let (_dir, shelf) = shelf(0);
-    let (tape, all) = (Arc::<StoredAnswer>::default(), bytes(500_000));
-    let (reader, stuck) = (AnswerReader::new(&tape), AnswerReader::new(&tape));
-    let mut recorder = recorder(&shelf, &tape);
+async fn a_reader_that_leaves_does_not_delay_others() {
+    let (_dir, folder) = answer_folder(0);
+    let (answer, all) = (Arc::<StoredAnswer>::default(), bytes(500_000));
+    let (reader, slow) = (AnswerReader::new(&answer), AnswerReader::new(&answer));
+    let mut recorder = recorder(&folder, &answer);
     let writing = async {
         recorder.record_body(ChannelAnswer::complete(&all)).await.unwrap();
         recorder.mark_complete();
     };
     let leaving = async {
         tokio::task::yield_now().await;
-        drop(stuck);
+        drop(slow);
     };
     let (_, read_all, ()) = tokio::join!(writing, read(reader), leaving);
     assert_eq!(read_all.unwrap(), all);
@@ -118,33 +118,33 @@ async fn a_reader_who_leaves_holds_nobody_back() {
 #[tokio::test]
 async fn a_small_answer_needs_no_file() {
     let (head, body) = error_answer(&Error::Upstream(UpstreamFault::Timeout));
-    let tape = Arc::new(StoredAnswer::from_bytes(head, body));
-    assert_eq!(reason(AnswerReader::new(&tape)).await, "timeout");
-    assert_eq!(reason(AnswerReader::new(&tape)).await, "timeout", "as often as asked");
+    let answer = Arc::new(StoredAnswer::from_bytes(head, body));
+    assert_eq!(reason(AnswerReader::new(&answer)).await, "timeout");
+    assert_eq!(reason(AnswerReader::new(&answer)).await, "timeout", "every reader gets the answer");
 }
 
 #[tokio::test]
-async fn a_disk_that_has_no_thread_free_is_not_waited_for_for_ever() {
-    let (_dir, shelf) = shelf(MIB);
-    let stalled = shelf.free().stall().await;
+async fn creating_a_file_on_a_stalled_disk_times_out() {
+    let (_dir, folder) = answer_folder(MIB);
+    let stalled = folder.free().stall().await;
     tokio::time::pause();
     for fingerprint in [None, Some([7; 32])] {
-        let begun = shelf.create_file(&"key_1".into(), fingerprint).await;
-        assert_eq!(begun.err().map(|error| error.kind()), Some(io::ErrorKind::TimedOut));
+        let result = folder.create_file(&"key_1".into(), fingerprint).await;
+        assert_eq!(result.err().map(|error| error.kind()), Some(io::ErrorKind::TimedOut));
     }
-    assert_eq!(shelf.create_nameless_file().await.err().map(|error| error.kind()), Some(io::ErrorKind::TimedOut));
+    assert_eq!(folder.create_nameless_file().await.err().map(|error| error.kind()), Some(io::ErrorKind::TimedOut));
     drop(stalled);
-    assert!(shelf.create_nameless_file().await.is_ok());
+    assert!(folder.create_nameless_file().await.is_ok());
 }
 
-/// Disk space on a disk that stalls until the test is over.
-struct StalledRoom {
+/// Storage whose eviction stalls until the test ends.
+struct StalledStorage {
     budget: Arc<DiskBudget>,
     free: FreeSpace,
     stalled: std::sync::Mutex<std::sync::mpsc::Receiver<()>>,
 }
 
-impl EvictableStorage for StalledRoom {
+impl EvictableStorage for StalledStorage {
     fn budget(&self) -> &Arc<DiskBudget> {
         &self.budget
     }
@@ -159,15 +159,15 @@ impl EvictableStorage for StalledRoom {
 }
 
 #[tokio::test]
-async fn a_disk_that_stalls_in_the_middle_of_an_answer_does_not_keep_it_from_its_reader() {
-    let (dir, shelf) = shelf(MIB);
-    let (tape, all) = (Arc::<StoredAnswer>::default(), bytes(200_000));
-    let (disk, stalled) = std::sync::mpsc::channel();
+async fn a_disk_that_stalls_does_not_keep_an_answer_from_its_reader() {
+    let (dir, folder) = answer_folder(MIB);
+    let (answer, all) = (Arc::<StoredAnswer>::default(), bytes(200_000));
+    let (stall, stalled) = std::sync::mpsc::channel();
     let (budget, free) = (DiskBudget::new(0), FreeSpace::new(dir.path().to_owned(), 0));
-    let room = StalledRoom { budget, free, stalled: std::sync::Mutex::new(stalled) };
-    let frames = shelf.create_file_blocking(&"key_1".into(), None).map(|(_, frames, _)| frames);
-    let mut recorder = AnswerRecorder::begin(Arc::clone(&tape), head(), frames, Arc::new(room));
-    let reader = AnswerReader::new(&tape);
+    let storage = StalledStorage { budget, free, stalled: std::sync::Mutex::new(stalled) };
+    let frames = folder.create_file_blocking(&"key_1".into(), None).map(|(_, frames, _)| frames);
+    let mut recorder = AnswerRecorder::begin(Arc::clone(&answer), head(), frames, Arc::new(storage));
+    let reader = AnswerReader::new(&answer);
     let reading = tokio::runtime::Handle::current().spawn(read(reader));
     let body = ChannelAnswer::complete(&all);
     let recording = tokio::runtime::Handle::current().spawn(async move {
@@ -182,8 +182,8 @@ async fn a_disk_that_stalls_in_the_middle_of_an_answer_does_not_keep_it_from_its
         tokio::task::yield_now().await;
     }
     let is_read = reading.is_finished();
-    drop(disk);
-    assert!(is_read, "it waits for the disk");
+    drop(stall);
+    assert!(is_read, "the reader does not wait for the disk");
     recording.await.unwrap();
     assert_eq!(reading.await.unwrap().unwrap(), all);
 }
