@@ -1,7 +1,7 @@
 //! Removes rows when their retention period is over.
 //!
 //! This module decides the interval, and the share of the database's time that the removal may take. It does not know
-//! the layout of the rows, and it removes nothing for which no period is set.
+//! the layout of the rows. Rows of a kind without a retention period stay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,26 +13,27 @@ use tokio::time::{Instant, interval_at, sleep};
 use super::config::RetentionPeriods;
 use super::store::{RetentionClass, Store, StoreError, Timestamp};
 
-/// The delay after the start, and then the interval (our choice). At the start other work is more urgent.
+/// The delay of the first removal (our choice). At the start other work is more urgent.
 const FIRST_RUN_DELAY: Duration = Duration::from_secs(10);
+/// The interval between two removals (our choice).
 const RUN_INTERVAL: Duration = Duration::from_secs(600);
 
-/// The number of rows in one transaction. It takes a few milliseconds; no record waits longer.
+/// The most rows that one transaction removes (our choice). It takes a few milliseconds, for which a record may wait.
 const BATCH_ROWS: u32 = 200;
 
-/// After each step the task pauses for this many times the duration of the step, and at least for the shortest pause
-/// (our choice), so that others can use the database.
+/// After each transaction the task pauses for this many times the duration of the transaction, and at least for
+/// `MIN_PAUSE` (our choice), so that others can use the database.
 const PAUSE_FACTOR: u32 = 4;
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 
-/// The task that removes old rows. It ends when this is dropped.
+/// The task that removes expired rows. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct RetentionTask(Option<AbortHandle>);
 
 // === impl RetentionTask ===
 
 impl RetentionTask {
-    /// Starts the task, if any period is set.
+    /// Starts the task, if at least one period is set.
     pub(crate) fn start(store: Arc<dyn Store>, retention: RetentionPeriods) -> Self {
         if retention == RetentionPeriods::default() {
             return Self(None);
@@ -68,14 +69,14 @@ async fn remove_expired_rows(store: &dyn Store, retention: RetentionPeriods, now
         (RetentionClass::Audit, retention.audit),
         (RetentionClass::UsageDays, retention.usage),
     ];
-    for (kept, period) in periods {
+    for (class, period) in periods {
         let Some(period) = period else { continue };
-        match remove_expired_of_class(store, kept, now - period).await {
+        match remove_expired_of_class(store, class, now - period).await {
             Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, ?kept, "expired rows were deleted"),
+            Ok(removed) => tracing::info!(removed, ?class, "expired rows were deleted"),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, ?kept, "expired rows could not be deleted; it will be retried");
+                tracing::warn!(error, ?class, "expired rows could not be deleted; it will be retried");
             }
         }
     }
@@ -88,13 +89,13 @@ async fn remove_expired_of_class(
 ) -> Result<u64, StoreError> {
     let mut removed = 0;
     loop {
-        let begun = Instant::now();
+        let start = Instant::now();
         let batch = store.remove_expired_rows(class, before, BATCH_ROWS).await?;
         removed += batch;
         if batch < u64::from(BATCH_ROWS) {
             return Ok(removed);
         }
-        sleep((begun.elapsed() * PAUSE_FACTOR).max(MIN_PAUSE)).await;
+        sleep((start.elapsed() * PAUSE_FACTOR).max(MIN_PAUSE)).await;
     }
 }
 
@@ -109,12 +110,12 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(86_400);
 
-    fn at(text: &str) -> Timestamp {
+    fn timestamp(text: &str) -> Timestamp {
         text.parse().unwrap()
     }
 
-    fn begun(id: &str, moment: Timestamp) -> Record {
-        Record { created_at: moment, ..running_record(id) }
+    fn record(id: &str, created_at: Timestamp) -> Record {
+        Record { created_at, ..running_record(id) }
     }
 
     async fn store_records(store: &dyn Store, records: &[Record]) {
@@ -132,13 +133,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_kind_goes_after_its_own_period_and_not_a_moment_earlier() {
+    async fn each_kind_of_rows_is_removed_after_its_own_period() {
         let (_dir, store) = new_store().await;
-        let now = at("2026-11-22T12:00:00Z");
-        let old = [begun("older", now - 31 * DAY), begun("just older", now - 30 * DAY - Duration::from_millis(1))];
+        let now = timestamp("2026-11-22T12:00:00Z");
+        let old = [record("older", now - 31 * DAY), record("just older", now - 30 * DAY - Duration::from_millis(1))];
         store_records(&*store, &old).await;
-        store_records(&*store, &[begun("kept", now - 30 * DAY), begun("new", now)]).await;
-        let running = begun("running", now - 90 * DAY);
+        store_records(&*store, &[record("kept", now - 30 * DAY), record("new", now)]).await;
+        let running = record("running", now - 90 * DAY);
         store.write_rows(&NodeId::only(), &[RowWrite::Open(&running)]).await.unwrap();
         let days = async || {
             let filter = UsageFilter { since: Some(UtcDay::from(now).minus(365)), ..UsageFilter::default() };
@@ -158,11 +159,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_trail_goes_with_its_own_period_only() {
+    async fn the_audit_trail_is_removed_after_its_own_period_only() {
         let (_dir, store) = new_store().await;
-        let now = at("2026-11-22T12:00:00Z");
-        for (name, moment) in [("old", now - 400 * DAY), ("young", now - 10 * DAY)] {
-            store.ensure_user(&AuditContext { at: moment, ..AuditContext::command() }, name).await.unwrap();
+        let now = timestamp("2026-11-22T12:00:00Z");
+        for (name, at) in [("old", now - 400 * DAY), ("young", now - 10 * DAY)] {
+            store.ensure_user(&AuditContext { at, ..AuditContext::command() }, name).await.unwrap();
         }
         let filter = AuditFilter { action: Some("user.create".to_owned()), limit: 10, ..AuditFilter::default() };
         let names = async || -> Vec<_> {
@@ -181,10 +182,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_backlog_goes_step_by_step() {
+    async fn a_large_backlog_is_removed_in_batches() {
         let (_dir, store) = new_store().await;
-        let now = at("2026-11-22T12:00:00Z");
-        let many: Vec<_> = (0..2 * BATCH_ROWS + 1).map(|id| begun(&format!("r{id}"), now - 31 * DAY)).collect();
+        let now = timestamp("2026-11-22T12:00:00Z");
+        let many: Vec<_> = (0..2 * BATCH_ROWS + 1).map(|id| record(&format!("r{id}"), now - 31 * DAY)).collect();
         store_records(&*store, &many).await;
         assert_eq!(
             store.remove_expired_rows(RetentionClass::Records, now - 30 * DAY, BATCH_ROWS).await.unwrap(),

@@ -1,9 +1,9 @@
-//! Turns a request into a `Job`, or into a rejection that names the parameter at fault.
+//! Turns a request into a `Job` or `ResponseJob`, or into a rejection that names the invalid parameter.
 //!
-//! Pure: no clock, no socket, no store. The limits of each field are in the API document and reach this module as a
-//! table ([`fields`]); the abilities of each image model are another table, to which the operator may add ([`models`]);
-//! the rules on combinations of fields are code ([`image`], [`response`]). A refused request has cost nothing upstream.
-//! This module carries the size rules, the tables of request fields, and the incompatible combinations.
+//! It has no clock, socket or store; it reads only the spooled body and uploads. The limits of each field come from the
+//! API document, as a table ([`fields`]). The capabilities of each image model are another table, to which the operator
+//! may add models ([`models`]). The rules on combinations of fields are code ([`image`], [`response`]). A rejected
+//! request has cost nothing upstream.
 
 mod fields;
 mod image;
@@ -31,25 +31,25 @@ impl ImageModels {
     ///
     /// # Errors
     ///
-    /// Returns the first broken rule, with the parameter at fault.
+    /// Returns the first broken rule, with the invalid parameter.
     pub(crate) fn check_generation(&self, body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
         image::check_generation(self, body, received)
     }
 
-    /// Checks an edit request. Its images were read when they came; here they are checked.
+    /// Checks an edit request. The headers of its images were read during the upload; this method checks them.
     ///
     /// # Errors
     ///
-    /// Returns the first broken rule, with the parameter at fault, spelled as the caller spelled it.
+    /// Returns the first broken rule, with the name of the invalid parameter as the caller spelled it.
     pub(crate) fn check_edit(&self, form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
         image::check_edit(self, form, received)
     }
 
-    /// Checks a request for a response. Of its headers, those that an upstream needs are kept.
+    /// Checks a request for a response. The job keeps only those of the headers that are forwarded.
     ///
     /// # Errors
     ///
-    /// Returns the first broken rule, with its parameter, or an error if the body cannot be read back from disk.
+    /// Returns the first broken rule, with the invalid parameter, or an error if the body cannot be read from disk.
     pub(crate) fn check_response(
         &self,
         body: SpooledBytes,

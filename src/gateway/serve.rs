@@ -29,7 +29,7 @@ pub(crate) use signals::SignalListeners;
 use signals::SignalRequest;
 use startup_message::StartupMessage;
 
-/// A change of a group must be in force within a second.
+/// The interval of the refresh of groups (our choice): a change of a group must be in force within a second.
 const GROUP_REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The reason why the gateway does not serve.
@@ -53,19 +53,19 @@ pub(crate) enum ServeError {
     /// The groups cannot be brought into force.
     #[error(transparent)]
     Groups(#[from] GroupRefreshError),
-    /// The admin token has the form of a key or of a user's admin token, so one could be mistaken for the other.
+    /// The admin token has the form of an API key or of a user's admin token, and could be mistaken for such a key.
     #[error(transparent)]
     AdminToken(#[from] AdminTokenError),
     /// The folder for uploads cannot be used.
     #[error("the folder for uploads cannot be used")]
     Spool(#[source] std::io::Error),
-    /// The address cannot be listened on.
+    /// The gateway cannot listen on the address.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The listen address means nothing on this machine.
+    /// The listen address cannot be resolved on this machine.
     #[error("cannot resolve the address `{0}` to listen on")]
     Address(String),
-    /// Reading or writing failed.
+    /// A read or write failed.
     #[error("{doing}")]
     Io {
         /// The step that failed.
@@ -76,14 +76,15 @@ pub(crate) enum ServeError {
     },
 }
 
-/// Serves until the process is asked to stop, then lets running requests finish within the drain timeout.
+/// Serves until the process gets a stop signal, then lets running requests finish within the drain timeout.
 ///
 /// # Errors
 ///
-/// Returns an error if the gateway cannot start. Once it listens it no longer fails, not even if standard output does.
+/// Returns an error if the gateway cannot start. After it has started, it returns no error, even if standard output
+/// cannot be written.
 pub(crate) async fn serve(
     mut config: Config,
-    read: ConfigReader,
+    config_reader: ConfigReader,
     mut signals: SignalListeners,
     out: impl Write + Send + 'static,
 ) -> Result<(), ServeError> {
@@ -100,26 +101,26 @@ pub(crate) async fn serve(
     let metrics_server = start_metrics_server(&config, &current).await?;
     let connections = Arc::clone(gateway.connections());
     let server = front::start(endpoints::api_description, current.clone(), listen, connections).await?;
-    if let Some(measuring) = &metrics_server {
-        tracing::info!(address = %measuring.address(), "metrics are served");
+    if let Some(metrics_server) = &metrics_server {
+        tracing::info!(address = %metrics_server.address(), "metrics are served");
     }
     let startup_message = StartupMessage::prepare(&config, &store, &gateway).await?;
     let mut printing_startup = pin!(print(out, startup_message.text(&config, server.address())));
-    let mut printed = false;
-    let mut reloader = ConfigReloader::new(read, Arc::clone(&store), current, config);
+    let mut is_printed = false;
+    let mut reloader = ConfigReloader::new(config_reader, Arc::clone(&store), current, config);
     let mut refresh_ticks = group_refresh_ticks();
     let mut reloads = 0;
     lock.publish_status(reloads, &Ok(String::new()));
     loop {
         tokio::select! {
-            result = &mut printing_startup, if !printed => {
+            result = &mut printing_startup, if !is_printed => {
                 if let Err(error) = result {
                     tracing::warn!(%error, "standard output cannot be written: the address and the first key are not shown");
                 }
-                printed = true;
+                is_printed = true;
             }
             _ = refresh_ticks.tick() => reloader.refresh_groups_for(Vec::new()).await,
-            Some(waiting) = changes.next() => reloader.refresh_groups_for(waiting).await,
+            Some(requests) = changes.next() => reloader.refresh_groups_for(requests).await,
             request = signals.next() => match request {
                 SignalRequest::Stop => break,
                 SignalRequest::Reload => {
@@ -130,20 +131,20 @@ pub(crate) async fn serve(
             },
         }
     }
-    // No task refreshes the groups any more.
+    // From here on, changes of groups are not brought into force any more.
     drop(changes);
     let config = reloader.current_config();
     shutdown::drain_and_stop(&gateway, async |time_limit| server.stop(time_limit).await, &mut signals, &config).await;
-    let end = async {
-        if let Some(measuring) = metrics_server {
-            // Last of all, so that the shutdown can be observed; its answers take no time.
-            measuring.stop(SHORT_SHUTDOWN_TIMEOUT).await;
+    let final_work = async {
+        if let Some(metrics_server) = metrics_server {
+            // The metrics are served until now, so that the shutdown can be observed.
+            metrics_server.stop(SHORT_SHUTDOWN_TIMEOUT).await;
         }
         gateway.keys().stop().await;
         gateway.retention().stop();
         store.close().await;
     };
-    shutdown::run_final_work(STORE_CLOSE_TIMEOUT, end, signals.stop_requested()).await;
+    shutdown::run_final_work(STORE_CLOSE_TIMEOUT, final_work, signals.stop_requested()).await;
     Ok(())
 }
 
@@ -154,7 +155,7 @@ async fn start_metrics_server(config: &Config, current: &CurrentGateway) -> Resu
     Ok(Some(front::start(endpoints::measuring, current.clone(), listen, connections).await?))
 }
 
-/// The times at which the groups of the store are refreshed.
+/// Returns the times at which the groups of the store are refreshed.
 fn group_refresh_ticks() -> Interval {
     let mut ticks = interval(GROUP_REFRESH_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -162,12 +163,12 @@ fn group_refresh_ticks() -> Interval {
 }
 
 async fn resolve_address(listen: &ListenAddress) -> Result<SocketAddr, ServeError> {
-    let unknown = || ServeError::Address(listen.to_string());
-    let mut found = tokio::net::lookup_host((listen.host(), listen.port())).await.map_err(|_| unknown())?;
-    found.next().ok_or_else(unknown)
+    let unresolved = || ServeError::Address(listen.to_string());
+    let mut addresses = tokio::net::lookup_host((listen.host(), listen.port())).await.map_err(|_| unresolved())?;
+    addresses.next().ok_or_else(unresolved)
 }
 
-/// Prints on a thread of its own, because printing blocks for ever if standard output is not read.
+/// Prints on a blocking thread, because a write blocks indefinitely if standard output is not read.
 async fn print(mut out: impl Write + Send + 'static, text: String) -> std::io::Result<()> {
     let print = move || out.write_all(text.as_bytes()).and_then(|()| out.flush());
     tokio::task::spawn_blocking(print).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))

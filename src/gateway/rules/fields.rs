@@ -1,4 +1,4 @@
-//! Checks the fields of a request one at a time, by the table that `build.rs` makes of the document.
+//! Checks each field of a request against the table that `build.rs` generates from the API document.
 
 use chrono::{DateTime, NaiveDate};
 use serde_json::{Map, Value};
@@ -7,7 +7,7 @@ use crate::error::{Rejection, RejectionReason};
 use crate::image::SizeRequest;
 use crate::tables::{Field, FieldKind};
 
-/// The values that a field may have if they differ from those of the table: not every model can do everything.
+/// The values that a field may have for one model, if they differ from those of the table.
 #[derive(Clone, Debug)]
 pub(super) enum FieldRestriction<'a> {
     /// One of these words.
@@ -18,12 +18,12 @@ pub(super) enum FieldRestriction<'a> {
     AtMost(i64),
 }
 
-/// Reads a body as a JSON object. Of duplicate keys the last one wins.
+/// Parses a body as a JSON object. Of duplicate keys, the last counts.
 pub(crate) fn parse_object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
     let value: Value = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
     match value {
         Value::Object(object) => Ok(object),
-        other => Err(not_object(type_name(&other))),
+        value => Err(not_object(type_name(&value))),
     }
 }
 
@@ -40,11 +40,11 @@ pub(super) fn not_object(found: &str) -> Rejection {
     )
 }
 
-/// Checks every field against the table, and normalizes the rest: `null` becomes absence, and whole numbers get their
-/// shortest spelling.
+/// Checks every field against the table, and normalizes the values: nullable fields with the value `null` are removed,
+/// and whole numbers become integers.
 ///
-/// Such a body has no image fields: they have been read already. `place` is the prefix of the field names in the words
-/// of the caller: empty, or such as `tools[0].`.
+/// The body has no image fields, because those were read separately. `prefix` is the path of the object in the request,
+/// as rejections name it: empty, or such as `tools[0].`.
 pub(crate) fn check(prefix: &str, table: &'static [Field], body: &mut Map<String, Value>) -> Result<(), Rejection> {
     check_restricted(prefix, table, |_| None, body)
 }
@@ -84,7 +84,7 @@ pub(super) fn missing_parameter(name: String) -> Rejection {
     Rejection::new(name, RejectionReason::MissingParameter, message)
 }
 
-/// Rejects a parameter with another JSON type.
+/// Rejects a parameter of the wrong JSON type.
 pub(super) fn wrong_type(name: &str, expected: &str, found: &str) -> Rejection {
     let message = format!("Invalid type for '{name}': expected {expected}, but got {found} instead.");
     Rejection::new(name, RejectionReason::InvalidType, message)
@@ -121,14 +121,14 @@ fn check_kind(name: &str, kind: FieldKind, value: &mut Value) -> Result<(), Reje
 
 fn check_texts(name: &str, value: &Value) -> Result<(), Rejection> {
     let items = value.as_array().ok_or_else(|| wrong_type(name, "an array", type_name(value)))?;
-    let wrong = items.iter().enumerate().find(|(_, item)| !item.is_string());
-    wrong.map_or(Ok(()), |(at, item)| Err(wrong_type(&format!("{name}[{at}]"), "a string", type_name(item))))
+    let invalid = items.iter().enumerate().find(|(_, item)| !item.is_string());
+    invalid.map_or(Ok(()), |(index, item)| Err(wrong_type(&format!("{name}[{index}]"), "a string", type_name(item))))
 }
 
 fn check_text_map(name: &str, value: &Value) -> Result<(), Rejection> {
     let members = value.as_object().ok_or_else(|| wrong_type(name, "an object", type_name(value)))?;
-    let wrong = members.iter().find(|(_, member)| !member.is_string());
-    wrong.map_or(Ok(()), |(key, member)| Err(wrong_type(&format!("{name}.{key}"), "a string", type_name(member))))
+    let invalid = members.iter().find(|(_, member)| !member.is_string());
+    invalid.map_or(Ok(()), |(key, member)| Err(wrong_type(&format!("{name}.{key}"), "a string", type_name(member))))
 }
 
 fn check_moment(name: &str, value: &Value) -> Result<(), Rejection> {
@@ -151,7 +151,7 @@ fn check_day(name: &str, value: &Value) -> Result<(), Rejection> {
 fn check_text(name: &str, value: &Value, min: u64, max: u64) -> Result<(), Rejection> {
     let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", type_name(value)))?;
     let length = text.chars().count() as u64;
-    // White space alone says nothing: if a text is needed, it counts as empty.
+    // If a text is required, white space alone counts as an empty text.
     if length < min || (min > 0 && text.trim().is_empty()) {
         let message = format!(
             "Invalid '{name}': empty string. Expected a string with at least {min} character that is not white space."
@@ -185,18 +185,18 @@ fn check_integer(name: &str, value: &mut Value, min: i64, max: i64) -> Result<()
     Ok(())
 }
 
-/// Reads a whole number in any of JSON's spellings: `2`, `2.0`, `2e0`.
+/// Parses a whole number in any JSON notation: `2`, `2.0`, `2e0`.
 fn parse_whole_number(value: &Value) -> Option<i64> {
-    /// Beyond this number a float no longer represents every integer.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
+    /// The greatest number up to which a 64-bit float represents every integer (2^53).
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     let number = value.as_number()?;
     number.as_i64().or_else(|| {
         let float = number.as_f64().filter(|float| float.fract() == 0.0)?;
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "clamped to what an i64 holds; far outside every bound either way"
+            reason = "clamped to the range of an i64, which is far wider than every limit"
         )]
-        Some(float.clamp(-EXACT, EXACT) as i64)
+        Some(float.clamp(-EXACT_MAX, EXACT_MAX) as i64)
     })
 }
 
@@ -217,7 +217,7 @@ fn check_size(name: &str, value: &Value) -> Result<(), Rejection> {
     })
 }
 
-/// Checks a size. One that breaks a rule is rejected by that rule; of the others, only these are available.
+/// Checks that a size is one of `sizes`. A size that breaks a general rule is rejected by that rule.
 fn check_available_size(name: &str, value: &Value, sizes: &[&str]) -> Result<(), Rejection> {
     check_size(name, value)?;
     let text = value.as_str().unwrap_or_default();
@@ -242,8 +242,8 @@ pub(super) fn type_name(value: &Value) -> &'static str {
 
 /// Cuts a value to a length that fits into a message.
 pub(super) fn clip(text: &str) -> String {
-    const MOST: usize = 60;
-    let mut short: String = text.chars().take(MOST).collect();
+    const MAX_CHARS: usize = 60;
+    let mut short: String = text.chars().take(MAX_CHARS).collect();
     if short.len() < text.len() {
         short.push('…');
     }
@@ -254,8 +254,8 @@ pub(super) fn clip(text: &str) -> String {
 pub(super) fn join_words(words: &[&str]) -> String {
     match words {
         [] => String::new(),
-        [one] => format!("'{one}'"),
-        [one, two] => format!("'{one}' and '{two}'"),
+        [word] => format!("'{word}'"),
+        [first, second] => format!("'{first}' and '{second}'"),
         [first @ .., last] => {
             format!("{}, and '{last}'", first.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(", "))
         }

@@ -1,4 +1,4 @@
-//! Checks a request for images: its fields by the table, then their combinations, then its input images.
+//! Checks a request for images: its fields against the table, then their combinations, then its input images.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::gateway::spool::{EditForm, ImageUpload};
 use crate::image::{ImageFileError, ImageHeader};
 use crate::tables::{Field, IMAGE_EDIT_FIELDS, IMAGE_GENERATION_FIELDS};
 
-/// Fields that the gateway understands and the upstream does not need.
+/// Fields that only the gateway reads. They are not sent upstream.
 const GATEWAY_FIELDS: &[&str] = &["response_format", "safety_identifier"];
 /// Fields that have a meaning only in a stream.
 const STREAM_FIELDS: &[&str] = &["partial_images", "stream"];
@@ -27,7 +27,7 @@ pub(super) fn check_generation(models: &ImageModels, body: &[u8], received: Date
     Ok(Job::new(model, &object, upstream_fields(&object), received, None))
 }
 
-/// Checks an edit request. Its images were read when they came; here they are checked.
+/// Checks an edit request. The headers of its images were read during the upload; this function checks them.
 pub(super) fn check_edit(models: &ImageModels, form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
     let mut object = form.fields;
     let model = check_field_rules(models, IMAGE_EDIT_FIELDS, &mut object)?;
@@ -36,7 +36,8 @@ pub(super) fn check_edit(models: &ImageModels, form: EditForm, received: DateTim
     Ok(Job::new(model, &object, upstream_fields(&object), received, Some(input)))
 }
 
-/// Applies every rule on fields, alone and together. An edit and a generation differ only in the images.
+/// Applies every rule on single fields and their combinations, and returns the model. The rules for edits and
+/// generations differ only in the table.
 fn check_field_rules(
     models: &ImageModels,
     table: &'static [Field],
@@ -51,7 +52,8 @@ fn check_field_rules(
     Ok(model)
 }
 
-/// Checks the input images: each must be an image; a mask must fit the first one and mark the region to change.
+/// Checks the input images: each must be an image, and a mask must have the format and size of the first image and an
+/// alpha channel.
 fn check_input_images(images: &[ImageUpload], mask: Option<&ImageUpload>) -> Result<(), Error> {
     let first = images.first().ok_or_else(|| {
         Rejection::new("image", RejectionReason::MissingParameter, "Missing required parameter: 'image'.")
@@ -60,21 +62,21 @@ fn check_input_images(images: &[ImageUpload], mask: Option<&ImageUpload>) -> Res
         image_header(image)?;
     }
     let Some(mask) = mask else { return Ok(()) };
-    let (reference, found) = (image_header(first)?.properties, image_header(mask)?);
+    let (reference, mask_header) = (image_header(first)?.properties, image_header(mask)?);
     let refuse =
         |message: String| Err(Rejection::new(mask.param.clone(), RejectionReason::InvalidValue, message).into());
-    if found.properties.format != reference.format {
-        let (mask, image) = (found.properties.format, reference.format);
+    if mask_header.properties.format != reference.format {
+        let (mask, image) = (mask_header.properties.format, reference.format);
         return refuse(format!("Invalid mask: it must have the format of the first image, {image}, but it is {mask}."));
     }
-    if (found.properties.width, found.properties.height) != (reference.width, reference.height) {
-        let (width, height) = (found.properties.width, found.properties.height);
-        let (wide, high) = (reference.width, reference.height);
+    if (mask_header.properties.width, mask_header.properties.height) != (reference.width, reference.height) {
+        let expected = format!("{}x{}", reference.width, reference.height);
+        let found = format!("{}x{}", mask_header.properties.width, mask_header.properties.height);
         return refuse(format!(
-            "Invalid mask: it must have the size of the first image, {wide}x{high}, but it is {width}x{height}."
+            "Invalid mask: it must have the size of the first image, {expected}, but it is {found}."
         ));
     }
-    if !found.has_alpha {
+    if !mask_header.has_alpha {
         return refuse(
             "Invalid mask: it must have an alpha channel; its transparent region is the region to change.".to_owned(),
         );
@@ -83,21 +85,20 @@ fn check_input_images(images: &[ImageUpload], mask: Option<&ImageUpload>) -> Res
 }
 
 fn image_header(upload: &ImageUpload) -> Result<ImageHeader, Error> {
-    upload.header.map_err(|flaw| match flaw {
-        // Our own disk failed, which says nothing about the image.
+    upload.header.map_err(|error| match error {
+        // The gateway's disk failed, which does not make the image invalid.
         ImageFileError::Unreadable(kind) => {
             tracing::error!(%kind, "an upload could not be read back from the spool");
             Error::Unavailable
         }
-        flaw => {
-            Rejection::new(upload.param.clone(), RejectionReason::InvalidValue, format!("Invalid image: {flaw}")).into()
-        }
+        error => Rejection::new(upload.param.clone(), RejectionReason::InvalidValue, format!("Invalid image: {error}"))
+            .into(),
     })
 }
 
-/// Removes `input_fidelity`, which must be omitted; `null` and an empty text are ways to omit it.
+/// Removes `input_fidelity`, which must be omitted. The values `null` and "" count as omitted.
 pub(super) fn remove_input_fidelity(
-    place: &str,
+    prefix: &str,
     model: &ImageModelSpec,
     object: &mut Map<String, Value>,
 ) -> Result<(), Rejection> {
@@ -106,35 +107,36 @@ pub(super) fn remove_input_fidelity(
         Some(Value::String(text)) if text.is_empty() => Ok(()),
         Some(_) => {
             let message = format!("The model '{}' does not support the 'input_fidelity' parameter.", model.name);
-            Err(Rejection::new(format!("{place}input_fidelity"), RejectionReason::InvalidValue, message))
+            Err(Rejection::new(format!("{prefix}input_fidelity"), RejectionReason::InvalidValue, message))
         }
     }
 }
 
-/// Rejects a transparent background. It is requested so often that it has a message of its own.
+/// Rejects a transparent background, unless the model supports it. It is requested often, so it has a message of its
+/// own.
 pub(super) fn check_transparency(
-    place: &str,
+    prefix: &str,
     model: &ImageModelSpec,
     object: &Map<String, Value>,
 ) -> Result<(), Rejection> {
-    let asked = object.get("background").and_then(Value::as_str) == Some(TRANSPARENT);
-    if !asked || model.backgrounds.iter().any(|word| word == TRANSPARENT) {
+    let is_transparent = object.get("background").and_then(Value::as_str) == Some(TRANSPARENT);
+    if !is_transparent || model.backgrounds.iter().any(|word| word == TRANSPARENT) {
         return Ok(());
     }
     let message = format!(
         "Transparent background is not supported for this model. Supported values are: {}.",
         models::background_list(model)
     );
-    Err(Rejection::new(format!("{place}background"), RejectionReason::InvalidValue, message))
+    Err(Rejection::new(format!("{prefix}background"), RejectionReason::InvalidValue, message))
 }
 
-/// Rejects fields that are allowed alone but not together with streaming, or not without it.
+/// Rejects several images in a stream, and intermediate images without a stream.
 fn check_stream_combinations(object: &Map<String, Value>) -> Result<(), Rejection> {
     let number = |name: &str| object.get(name).and_then(Value::as_i64);
-    let stream = object.get("stream") == Some(&Value::Bool(true));
-    let (param, message) = if stream && number("n").unwrap_or(1) > 1 {
+    let is_stream = object.get("stream") == Some(&Value::Bool(true));
+    let (param, message) = if is_stream && number("n").unwrap_or(1) > 1 {
         ("n", "Streaming is only supported with n=1.")
-    } else if number("partial_images").unwrap_or(0) > 0 && !stream {
+    } else if number("partial_images").unwrap_or(0) > 0 && !is_stream {
         ("partial_images", "Partial images are only supported with 'stream' set to true.")
     } else {
         return Ok(());
@@ -142,9 +144,10 @@ fn check_stream_combinations(object: &Map<String, Value>) -> Result<(), Rejectio
     Err(Rejection::new(param, RejectionReason::InvalidValue, message))
 }
 
-/// Rejects fields that do not fit the format: PNG has no lossy compression, and JPEG no transparency.
+/// Rejects fields that the model or the format does not support: PNG has no lossy compression, and JPEG has no
+/// transparency.
 pub(super) fn check_format_combinations(
-    place: &str,
+    prefix: &str,
     model: &ImageModelSpec,
     object: &Map<String, Value>,
 ) -> Result<(), Rejection> {
@@ -161,18 +164,20 @@ pub(super) fn check_format_combinations(
     } else {
         return Ok(());
     };
-    Err(Rejection::new(format!("{place}{param}"), RejectionReason::InvalidValue, message))
+    Err(Rejection::new(format!("{prefix}{param}"), RejectionReason::InvalidValue, message))
 }
 
-/// Returns the fields that go upstream: the caller's own, checked, without those that only the gateway understands.
+/// Returns the fields that are sent upstream: the checked fields of the caller, without those that only the gateway
+/// reads.
 fn upstream_fields(object: &Map<String, Value>) -> Map<String, Value> {
     let mut forward = object.clone();
-    let successor = forward.get("safety_identifier").cloned();
-    let stream = forward.get("stream") == Some(&Value::Bool(true));
+    // `safety_identifier` has replaced `user` in the API; upstreams may know only `user`.
+    let safety_identifier = forward.get("safety_identifier").cloned();
+    let is_stream = forward.get("stream") == Some(&Value::Bool(true));
     forward.retain(|name, _| {
-        !GATEWAY_FIELDS.contains(&name.as_str()) && (stream || !STREAM_FIELDS.contains(&name.as_str()))
+        !GATEWAY_FIELDS.contains(&name.as_str()) && (is_stream || !STREAM_FIELDS.contains(&name.as_str()))
     });
-    if let Some(identifier) = successor {
+    if let Some(identifier) = safety_identifier {
         forward.insert("user".to_owned(), identifier);
     }
     forward
@@ -184,7 +189,7 @@ mod tests {
     use crate::gateway::rules::check_generation;
     use serde_json::json;
 
-    fn with(patch: Value) -> Value {
+    fn body_with(patch: Value) -> Value {
         let mut base = json!({"model": "gpt-image-2", "prompt": "red"});
         for (key, value) in patch.as_object().expect("an object") {
             base[key] = value.clone();
@@ -193,8 +198,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(patch: Value, param: &str, reason: RejectionReason) {
-        let body = with(patch).to_string();
+    fn check_refused(patch: Value, param: &str, reason: RejectionReason) {
+        let body = body_with(patch).to_string();
         let rejection = check_generation(body.as_bytes(), Utc::now()).expect_err(&body);
         assert_eq!(
             (rejection.param.as_deref(), rejection.reason),
@@ -205,50 +210,50 @@ mod tests {
     }
 
     #[track_caller]
-    fn accepted(patch: Value) -> Job {
-        let body = with(patch).to_string();
+    fn check_accepted(patch: Value) -> Job {
+        let body = body_with(patch).to_string();
         check_generation(body.as_bytes(), Utc::now()).unwrap_or_else(|rejection| panic!("{body}: {rejection:?}"))
     }
 
     #[test]
-    fn every_field_at_its_bounds_is_accepted() {
-        accepted(json!({}));
-        accepted(
+    fn every_field_at_its_limits_is_accepted() {
+        check_accepted(json!({}));
+        check_accepted(
             json!({"n": 10, "size": "3840x2160", "quality": "high", "output_format": "webp", "output_compression": 0, "background": "opaque", "moderation": "low", "user": "u"}),
         );
-        accepted(json!({"n": 1.0, "output_compression": 1e2, "stream": true, "partial_images": 3}));
-        accepted(json!({"response_format": "b64_json", "input_fidelity": null, "safety_identifier": "s"}));
-        accepted(
+        check_accepted(json!({"n": 1.0, "output_compression": 1e2, "stream": true, "partial_images": 3}));
+        check_accepted(json!({"response_format": "b64_json", "input_fidelity": null, "safety_identifier": "s"}));
+        check_accepted(
             json!({"n": null, "size": null, "quality": null, "stream": null, "partial_images": null, "user": null}),
         );
     }
 
     #[test]
-    fn each_field_beyond_its_bounds_is_named() {
-        refused(json!({"n": 0}), "n", RejectionReason::IntegerBelowMin);
-        refused(json!({"n": 11}), "n", RejectionReason::IntegerAboveMax);
-        refused(json!({"n": "2"}), "n", RejectionReason::InvalidType);
-        refused(json!({"n": 2.5}), "n", RejectionReason::InvalidType);
-        refused(json!({"n": true}), "n", RejectionReason::InvalidType);
-        refused(json!({"n": 1e300}), "n", RejectionReason::IntegerAboveMax);
-        refused(json!({"quality": "hd"}), "quality", RejectionReason::InvalidValue);
-        refused(json!({"size": "1000x1000"}), "size", RejectionReason::InvalidValue);
-        refused(json!({"prompt": " \n"}), "prompt", RejectionReason::StringBelowMin);
-        refused(json!({"prompt": "x".repeat(32_001)}), "prompt", RejectionReason::StringAboveMax);
-        refused(json!({"model": null}), "model", RejectionReason::InvalidType);
-        refused(json!({"model": "dall-e-3"}), "model", RejectionReason::InvalidValue);
-        refused(json!({"style": "vivid"}), "style", RejectionReason::UnknownParameter);
-        refused(json!({"response_format": "url"}), "response_format", RejectionReason::InvalidValue);
-        refused(json!({"background": "transparent"}), "background", RejectionReason::InvalidValue);
-        refused(json!({"input_fidelity": "high"}), "input_fidelity", RejectionReason::InvalidValue);
+    fn a_rejection_names_the_field_beyond_its_limits() {
+        check_refused(json!({"n": 0}), "n", RejectionReason::IntegerBelowMin);
+        check_refused(json!({"n": 11}), "n", RejectionReason::IntegerAboveMax);
+        check_refused(json!({"n": "2"}), "n", RejectionReason::InvalidType);
+        check_refused(json!({"n": 2.5}), "n", RejectionReason::InvalidType);
+        check_refused(json!({"n": true}), "n", RejectionReason::InvalidType);
+        check_refused(json!({"n": 1e300}), "n", RejectionReason::IntegerAboveMax);
+        check_refused(json!({"quality": "hd"}), "quality", RejectionReason::InvalidValue);
+        check_refused(json!({"size": "1000x1000"}), "size", RejectionReason::InvalidValue);
+        check_refused(json!({"prompt": " \n"}), "prompt", RejectionReason::StringBelowMin);
+        check_refused(json!({"prompt": "x".repeat(32_001)}), "prompt", RejectionReason::StringAboveMax);
+        check_refused(json!({"model": null}), "model", RejectionReason::InvalidType);
+        check_refused(json!({"model": "dall-e-3"}), "model", RejectionReason::InvalidValue);
+        check_refused(json!({"style": "vivid"}), "style", RejectionReason::UnknownParameter);
+        check_refused(json!({"response_format": "url"}), "response_format", RejectionReason::InvalidValue);
+        check_refused(json!({"background": "transparent"}), "background", RejectionReason::InvalidValue);
+        check_refused(json!({"input_fidelity": "high"}), "input_fidelity", RejectionReason::InvalidValue);
     }
 
     #[test]
-    fn incompatible_fields_are_named() {
-        refused(json!({"stream": true, "n": 2}), "n", RejectionReason::InvalidValue);
-        refused(json!({"partial_images": 1}), "partial_images", RejectionReason::InvalidValue);
-        refused(json!({"output_compression": 99}), "output_compression", RejectionReason::InvalidValue);
-        refused(
+    fn a_rejection_names_the_incompatible_field() {
+        check_refused(json!({"stream": true, "n": 2}), "n", RejectionReason::InvalidValue);
+        check_refused(json!({"partial_images": 1}), "partial_images", RejectionReason::InvalidValue);
+        check_refused(json!({"output_compression": 99}), "output_compression", RejectionReason::InvalidValue);
+        check_refused(
             json!({"output_compression": 99, "output_format": "png"}),
             "output_compression",
             RejectionReason::InvalidValue,
@@ -256,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_and_what_is_no_object_is_refused() {
+    fn a_missing_prompt_and_a_body_without_an_object_are_refused() {
         let rejection = check_generation(br#"{"model":"gpt-image-2"}"#, Utc::now()).expect_err("no prompt");
         assert_eq!(
             (rejection.param.as_deref(), rejection.reason),
@@ -269,15 +274,15 @@ mod tests {
     }
 
     #[test]
-    fn the_newer_name_of_the_end_user_wins() {
-        let job = accepted(json!({"user": "u", "safety_identifier": "s"}));
+    fn safety_identifier_has_precedence_over_user() {
+        let job = check_accepted(json!({"user": "u", "safety_identifier": "s"}));
         assert_eq!((job.end_user(), &job.upstream_fields()["user"]), (Some("s"), &json!("s")));
-        assert_eq!(accepted(json!({"user": "u", "safety_identifier": null})).end_user(), Some("u"));
+        assert_eq!(check_accepted(json!({"user": "u", "safety_identifier": null})).end_user(), Some("u"));
     }
 
     #[test]
-    fn the_upstream_sees_the_callers_fields_and_none_of_ours() {
-        let job = accepted(
+    fn the_upstream_gets_no_fields_of_the_gateway() {
+        let job = check_accepted(
             json!({"n": 2.0, "size": "auto", "response_format": "b64_json", "safety_identifier": "s", "quality": null}),
         );
         let forward = Value::Object(job.upstream_fields().clone());

@@ -42,7 +42,7 @@ pub(crate) struct EditInput {
 // === impl Job ===
 
 impl Job {
-    /// Makes a job from an object that passed the rules of `model`, and from the fields that go upstream.
+    /// Makes a job from an object that passed the rules of `model`, and from the fields that are sent upstream.
     pub(super) fn new(
         model_spec: Arc<ImageModelSpec>,
         object: &Map<String, Value>,
@@ -72,53 +72,54 @@ impl Job {
         }
     }
 
-    /// Returns the same job at another size and quality, if the model allows both.
+    /// Returns a copy of the job with another size and quality, if the model supports both.
     pub(crate) fn with_size_and_quality(&self, size: Size, quality: &str) -> Option<Self> {
         if !models::allows(&self.model_spec, &size.to_string(), quality) {
             return None;
         }
-        let mut lowered = self.clone();
-        lowered.size = SizeRequest::from(size);
-        lowered.quality = Some(quality.to_owned());
-        lowered.upstream_fields.insert("size".to_owned(), Value::String(size.to_string()));
-        lowered.upstream_fields.insert("quality".to_owned(), Value::String(quality.to_owned()));
-        Some(lowered)
+        let mut changed = self.clone();
+        changed.size = SizeRequest::from(size);
+        changed.quality = Some(quality.to_owned());
+        changed.upstream_fields.insert("size".to_owned(), Value::String(size.to_string()));
+        changed.upstream_fields.insert("quality".to_owned(), Value::String(quality.to_owned()));
+        Some(changed)
     }
 
-    /// Returns the same job for one image, as a part of this job.
+    /// Returns a copy of the job for one image, as one call of a fan-out.
     pub(crate) fn for_single_image(&self) -> Self {
-        let mut alone = self.clone();
-        alone.count = 1;
-        alone.upstream_fields.remove("n");
-        alone
+        let mut single = self.clone();
+        single.count = 1;
+        single.upstream_fields.remove("n");
+        single
     }
 
-    /// Returns the same job as a part of this turn of an agent.
+    /// Sets the turn of the agent's conversation that the job is part of.
     pub(crate) fn with_turn(self, turn: Option<String>) -> Self {
         Self { turn, ..self }
     }
 
-    /// Returns the turn of an agent that the job is a part of. The same request in another turn is another request.
+    /// Returns the turn of the agent's conversation that the job is part of. Equal requests of different turns are
+    /// different requests.
     pub(crate) fn turn(&self) -> Option<&str> {
         self.turn.as_deref()
     }
 
-    /// Returns the operation id in the document.
+    /// Returns the operation id in the API document.
     pub(crate) const fn operation_id(&self) -> &'static str {
         if self.edit_input.is_some() { "edit_image" } else { "create_image" }
     }
 
-    /// Returns the prefix of its event names, before the dot.
+    /// Returns the prefix of the job's event names, before the dot.
     pub(crate) const fn event_prefix(&self) -> &'static str {
         if self.edit_input.is_some() { "image_edit" } else { "image_generation" }
     }
 
-    /// Returns the model id, verbatim.
+    /// Returns the model id, exactly as requested.
     pub(crate) fn model(&self) -> &str {
         &self.model
     }
 
-    /// Returns the prompt. It goes upstream and into the answer, never into a log or a record.
+    /// Returns the prompt. It is sent upstream and returned in the answer, but never written to a log or a record.
     pub(crate) fn prompt(&self) -> &str {
         &self.prompt
     }
@@ -133,7 +134,7 @@ impl Job {
         self.size
     }
 
-    /// True if the job takes one of the few slots for large images.
+    /// True if the job needs one of the slots for large images.
     pub(crate) fn is_large(&self) -> bool {
         self.size.exact().is_some_and(Size::is_large)
     }
@@ -148,7 +149,7 @@ impl Job {
         self.format
     }
 
-    /// Returns the quality of the compression, 0 to 100; 100 keeps the most of the picture.
+    /// Returns the compression level, 0 to 100; at 100 the image has its best quality.
     pub(crate) const fn compression(&self) -> u8 {
         self.compression
     }
@@ -163,17 +164,17 @@ impl Job {
         self.partial_images
     }
 
-    /// Returns the caller's own name for the end user of the request.
+    /// Returns the caller's identifier of its end user, if the request has one.
     pub(crate) fn end_user(&self) -> Option<&str> {
         self.end_user.as_deref()
     }
 
-    /// Returns the time at which the request came.
+    /// Returns the time at which the request arrived.
     pub(crate) const fn received_at(&self) -> DateTime<Utc> {
         self.received_at
     }
 
-    /// Returns the fields that go upstream.
+    /// Returns the fields that are sent upstream.
     pub(crate) const fn upstream_fields(&self) -> &Map<String, Value> {
         &self.upstream_fields
     }

@@ -14,8 +14,8 @@ pub(crate) struct ImageModels(Arc<[Arc<ImageModelSpec>]>);
 impl ImageModels {
     /// Makes the list of the models of the document, and of the added ones.
     pub(crate) fn new(added: &[ImageModelSpec]) -> Self {
-        let all = ImageModelSpec::documented().chain(added.iter().cloned());
-        Self(all.map(Arc::new).collect())
+        let models = ImageModelSpec::documented().chain(added.iter().cloned());
+        Self(models.map(Arc::new).collect())
     }
 
     /// True if an image model has this id.
@@ -23,10 +23,11 @@ impl ImageModels {
         self.0.iter().any(|model| model.id == id)
     }
 
-    /// Returns the model with this id. The first model stands for an absent id, and for an unknown one until refused.
+    /// Returns the model with this id. If the id is absent or unknown, returns the default model; a later check rejects
+    /// an unknown id.
     pub(super) fn model_or_default(&self, id: Option<&str>) -> Arc<ImageModelSpec> {
-        let named = self.0.iter().find(|model| Some(model.id.as_str()) == id);
-        named.cloned().unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()))
+        let found = self.0.iter().find(|model| Some(model.id.as_str()) == id);
+        found.cloned().unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()))
     }
 
     /// Returns the restriction on a field for this model, if it differs from the table of the document.
@@ -61,10 +62,10 @@ pub(super) fn background_list(model: &ImageModelSpec) -> String {
     join_words(&model.backgrounds.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// True if the model can make this size and quality.
+/// True if the model supports this size and quality.
 pub(super) fn allows(model: &ImageModelSpec, size: &str, quality: &str) -> bool {
-    let makes = model.sizes.as_ref().is_none_or(|sizes| sizes.iter().any(|known| known == size));
-    makes && model.qualities.iter().any(|known| known == quality)
+    let supports_size = model.sizes.as_ref().is_none_or(|sizes| sizes.iter().any(|supported| supported == size));
+    supports_size && model.qualities.iter().any(|supported| supported == quality)
 }
 
 #[cfg(test)]
@@ -79,7 +80,7 @@ mod tests {
     use crate::gateway::rules::Job;
     use crate::image::Size;
 
-    fn sketch() -> ImageModelSpec {
+    fn sketch_model() -> ImageModelSpec {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         ImageModelSpec {
             id: "sketch-1".to_owned(),
@@ -94,7 +95,7 @@ mod tests {
         }
     }
 
-    fn with(model: &str, patch: &Value) -> Value {
+    fn body_with(model: &str, patch: &Value) -> Value {
         let mut body = json!({"model": model, "prompt": "red"});
         for (name, value) in patch.as_object().expect("an object") {
             body[name] = value.clone();
@@ -102,13 +103,13 @@ mod tests {
         body
     }
 
-    fn asked(model: &str, patch: &Value) -> Result<Job, Rejection> {
-        ImageModels::new(&[sketch()]).check_generation(with(model, patch).to_string().as_bytes(), Utc::now())
+    fn check_job(model: &str, patch: &Value) -> Result<Job, Rejection> {
+        ImageModels::new(&[sketch_model()]).check_generation(body_with(model, patch).to_string().as_bytes(), Utc::now())
     }
 
     #[track_caller]
-    fn refused(patch: Value, param: &str, reason: RejectionReason, message: &str) {
-        let rejection = asked("sketch-1", &patch).expect_err("breaks a rule");
+    fn check_refused(patch: Value, param: &str, reason: RejectionReason, message: &str) {
+        let rejection = check_job("sketch-1", &patch).expect_err("breaks a rule");
         let expected = Rejection::new(param, reason, message);
         assert_eq!(rejection, expected, "{patch}");
         // The image tool of a response has the same rules, but no field `n`.
@@ -121,48 +122,48 @@ mod tests {
             tool.remove("stream");
         }
         let body = json!({"model": "gpt-5.5", "input": "a", "tools": [tool]}).to_string();
-        let answer =
-            ImageModels::new(&[sketch()]).check_response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now());
-        let rejection = answer.expect_err("breaks a rule");
+        let result =
+            ImageModels::new(&[sketch_model()]).check_response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now());
+        let rejection = result.expect_err("breaks a rule");
         assert_eq!(rejection, Rejection::new(format!("tools[0].{param}"), reason, message).into(), "as a tool");
     }
 
     #[test]
-    fn a_model_can_be_asked_for_what_its_row_holds() {
-        let most = json!({"size": "1024x1024", "quality": "draft", "background": "transparent", "n": 2,
+    fn a_model_accepts_the_values_of_its_spec() {
+        let patch = json!({"size": "1024x1024", "quality": "draft", "background": "transparent", "n": 2,
             "output_compression": 100});
-        let job = asked("sketch-1", &most).expect("within the rules");
+        let job = check_job("sketch-1", &patch).expect("within the rules");
         assert_eq!((job.model(), job.quality(), job.count()), ("sketch-1", Some("draft"), 2));
-        assert!(asked("sketch-1", &json!({"stream": true, "partial_images": 1})).is_ok());
-        assert!(asked("sketch-1", &json!({})).is_ok());
+        assert!(check_job("sketch-1", &json!({"stream": true, "partial_images": 1})).is_ok());
+        assert!(check_job("sketch-1", &json!({})).is_ok());
     }
 
     #[test]
-    fn a_model_is_held_to_its_own_row() {
+    fn a_model_refuses_values_that_are_not_in_its_spec() {
         let value = RejectionReason::InvalidValue;
-        let say = "Invalid size '1536x1024'. Supported values are: 'auto', '1024x1024', and '3840x2160'.";
-        refused(json!({"size": "1536x1024"}), "size", value, say);
-        let say = "Invalid size '1000x1000'. Width and height must both be divisible by 16.";
-        refused(json!({"size": "1000x1000"}), "size", value, say);
-        let say = "Invalid value: 'low'. Supported values are: 'draft' and 'high'.";
-        refused(json!({"quality": "low"}), "quality", value, say);
-        let say = "Invalid value: 'webp'. Supported values are: 'png' and 'jpeg'.";
-        refused(json!({"output_format": "webp"}), "output_format", value, say);
-        let say = "Invalid value: 'opaque'. Supported values are: 'auto' and 'transparent'.";
-        refused(json!({"background": "opaque"}), "background", value, say);
-        let say = "Invalid 'n': integer above maximum value. Expected a value <= 2, but got 3 instead.";
-        refused(json!({"n": 3}), "n", RejectionReason::IntegerAboveMax, say);
-        let say = "The model 'sketch-1' does not support compression below 100.";
-        refused(json!({"output_format": "jpeg", "output_compression": 80}), "output_compression", value, say);
-        let say = "The model 'sketch-1' does not support the 'input_fidelity' parameter.";
-        refused(json!({"input_fidelity": "high"}), "input_fidelity", value, say);
-        let say = "Transparent background is only supported with 'output_format' 'png' or 'webp'.";
-        refused(json!({"background": "transparent", "output_format": "jpeg"}), "background", value, say);
+        let message = "Invalid size '1536x1024'. Supported values are: 'auto', '1024x1024', and '3840x2160'.";
+        check_refused(json!({"size": "1536x1024"}), "size", value, message);
+        let message = "Invalid size '1000x1000'. Width and height must both be divisible by 16.";
+        check_refused(json!({"size": "1000x1000"}), "size", value, message);
+        let message = "Invalid value: 'low'. Supported values are: 'draft' and 'high'.";
+        check_refused(json!({"quality": "low"}), "quality", value, message);
+        let message = "Invalid value: 'webp'. Supported values are: 'png' and 'jpeg'.";
+        check_refused(json!({"output_format": "webp"}), "output_format", value, message);
+        let message = "Invalid value: 'opaque'. Supported values are: 'auto' and 'transparent'.";
+        check_refused(json!({"background": "opaque"}), "background", value, message);
+        let message = "Invalid 'n': integer above maximum value. Expected a value <= 2, but got 3 instead.";
+        check_refused(json!({"n": 3}), "n", RejectionReason::IntegerAboveMax, message);
+        let message = "The model 'sketch-1' does not support compression below 100.";
+        check_refused(json!({"output_format": "jpeg", "output_compression": 80}), "output_compression", value, message);
+        let message = "The model 'sketch-1' does not support the 'input_fidelity' parameter.";
+        check_refused(json!({"input_fidelity": "high"}), "input_fidelity", value, message);
+        let message = "Transparent background is only supported with 'output_format' 'png' or 'webp'.";
+        check_refused(json!({"background": "transparent", "output_format": "jpeg"}), "background", value, message);
     }
 
     #[test]
-    fn intermediate_images_are_held_to_the_row_too() {
-        let rejection = asked("sketch-1", &json!({"stream": true, "partial_images": 2})).expect_err("one at most");
+    fn the_spec_limits_intermediate_images_too() {
+        let rejection = check_job("sketch-1", &json!({"stream": true, "partial_images": 2})).expect_err("one at most");
         assert_eq!(
             (rejection.param.as_deref(), rejection.reason),
             (Some("partial_images"), Some(RejectionReason::IntegerAboveMax))
@@ -170,30 +171,32 @@ mod tests {
     }
 
     #[test]
-    fn the_models_of_the_document_keep_their_rules_beside_an_added_one() {
-        let rejection = asked("gpt-image-2", &json!({"background": "transparent"})).expect_err("not for this model");
-        let say = "Transparent background is not supported for this model. Supported values are: 'auto' and 'opaque'.";
-        assert_eq!(rejection, Rejection::new("background", RejectionReason::InvalidValue, say));
-        let rejection = asked("gpt-image-2-2026-04-21", &json!({"input_fidelity": "low"})).expect_err("never");
+    fn an_added_model_does_not_change_the_documented_models() {
+        let rejection =
+            check_job("gpt-image-2", &json!({"background": "transparent"})).expect_err("not for this model");
+        let message =
+            "Transparent background is not supported for this model. Supported values are: 'auto' and 'opaque'.";
+        assert_eq!(rejection, Rejection::new("background", RejectionReason::InvalidValue, message));
+        let rejection = check_job("gpt-image-2-2026-04-21", &json!({"input_fidelity": "low"})).expect_err("never");
         assert_eq!(rejection.message, "The model 'gpt-image-2' does not support the 'input_fidelity' parameter.");
-        let rejection = asked("sketch-2", &json!({})).expect_err("unknown");
-        let say =
+        let rejection = check_job("sketch-2", &json!({})).expect_err("unknown");
+        let message =
             "Invalid value: 'sketch-2'. Supported values are: 'gpt-image-2', 'gpt-image-2-2026-04-21', and 'sketch-1'.";
-        assert_eq!(rejection, Rejection::new("model", RejectionReason::InvalidValue, say));
-        assert!(asked("gpt-image-2", &json!({"size": "1536x1024", "quality": "low", "n": 10})).is_ok());
+        assert_eq!(rejection, Rejection::new("model", RejectionReason::InvalidValue, message));
+        assert!(check_job("gpt-image-2", &json!({"size": "1536x1024", "quality": "low", "n": 10})).is_ok());
     }
 
     #[test]
-    fn an_added_model_holds_no_conversation() {
+    fn an_added_image_model_cannot_answer_responses() {
         let body = json!({"model": "sketch-1", "input": "a"}).to_string();
-        let answer =
-            ImageModels::new(&[sketch()]).check_response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now());
-        assert_eq!(answer.expect_err("it draws").param(), Some("model"));
+        let result =
+            ImageModels::new(&[sketch_model()]).check_response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now());
+        assert_eq!(result.expect_err("an image model").param(), Some("model"));
     }
 
     #[test]
-    fn a_lesser_image_is_one_that_the_model_makes() {
-        let job = asked("sketch-1", &json!({"size": "3840x2160", "quality": "high"})).expect("within the rules");
+    fn a_fallback_must_be_supported_by_the_model() {
+        let job = check_job("sketch-1", &json!({"size": "3840x2160", "quality": "high"})).expect("within the rules");
         let size = Size::new(1024, 1024).expect("a legal size");
         assert!(job.with_size_and_quality(size, "draft").is_some());
         assert!(job.with_size_and_quality(size, "medium").is_none());

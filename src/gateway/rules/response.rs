@@ -1,9 +1,8 @@
-//! Checks a request for a response: a task for a text model that may draw.
+//! Checks a request for a response: a task for a text model that may use the image tool.
 //!
-//! Only the members that the document lists are read. Of the tools, those that draw are checked by the very rules of
-//! the image endpoints. Everything else is open: the bytes that came go upstream, and stay in place until then, on disk
-//! if there are many of them. They are walked over and never held in memory. This module carries the rules on the main
-//! model and on the image tool.
+//! Only the members that the API document lists are read. Image tools are checked by the rules of the image endpoints.
+//! Everything else is not checked: the body is sent upstream byte for byte. A large body stays on disk and is parsed in
+//! place, never held in memory as a whole.
 
 mod agent;
 mod body_members;
@@ -27,8 +26,9 @@ use super::{ImageModels, fields};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::spool::SpooledBytes;
 
-/// The prefix of models that draw and hold no conversation. The models that the operator has added do the same.
-const IMAGE_MODELS: &str = "gpt-image-";
+/// The prefix of the ids of image models, which cannot answer responses. Models that the operator has added cannot
+/// either.
+const IMAGE_MODEL_PREFIX: &str = "gpt-image-";
 /// The members of a request that are read.
 const MEMBERS: &[&str] = &[
     "model",
@@ -45,8 +45,8 @@ const MEMBERS: &[&str] = &[
     "user",
     "safety_identifier",
 ];
-/// The optional fields that are read, and the types that they must have; `null` stands for an absent value.
-const OPTIONAL: [(&str, JsonType); 8] = [
+/// The optional members whose types are checked. `null` counts as absent.
+const OPTIONAL_MEMBERS: [(&str, JsonType); 8] = [
     ("instructions", JsonType::Text),
     ("stream", JsonType::Boolean),
     ("store", JsonType::Boolean),
@@ -57,41 +57,41 @@ const OPTIONAL: [(&str, JsonType); 8] = [
     ("safety_identifier", JsonType::Text),
 ];
 
-/// Checks a request for a response. Of its headers, those that an upstream needs are kept.
+/// Checks a request for a response. The job keeps only those of the headers that are forwarded.
 ///
 /// # Errors
 ///
-/// Returns the first broken rule, with the parameter at fault, or an error if the body cannot be read back from disk.
+/// Returns the first broken rule, with the invalid parameter, or an error if the body cannot be read from disk.
 pub(super) fn check_response(
     models: &ImageModels,
     body: SpooledBytes,
     headers: &HeaderMap,
     received: DateTime<Utc>,
 ) -> Result<ResponseJob, Error> {
-    let (known, begin) = body_members::read_members(&body, MEMBERS)?;
+    let (known, object_start) = body_members::read_members(&body, MEMBERS)?;
     let model = check_model(models, &known)?;
     let input = check_input(&body, &known)?;
-    for (name, expected) in OPTIONAL {
+    for (name, expected) in OPTIONAL_MEMBERS {
         check_optional(&known, name, expected)?;
     }
     refuse_background(&known)?;
-    let previous = previous_response_id(&known)?;
+    let previous_response_id = previous_response_id(&known)?;
     let tools = check_tools(models, &body, &known)?;
     let text = |name: &str| known.get(name).and_then(BodyMember::parsed::<String>);
-    let member = known.get("tool_choice").and_then(BodyMember::raw);
+    let tool_choice = known.get("tool_choice").and_then(BodyMember::raw);
     Ok(ResponseJob {
         model,
         is_stream: known.get("stream").and_then(BodyMember::parsed).unwrap_or(false),
         end_user: text("safety_identifier").or_else(|| text("user")),
         received_at: received,
         tools,
-        layout: BodyLayout { object_start: begin, input, tools: known.get("tools").map(|tools| tools.span) },
-        tool_choice: member.map(<[u8]>::to_vec),
+        layout: BodyLayout { object_start, input, tools: known.get("tools").map(|tools| tools.span) },
+        tool_choice: tool_choice.map(<[u8]>::to_vec),
         headers: forwarded_headers::select_forwarded(headers),
         is_agent: agent::is_official(headers),
         has_stored_prompt: known.get("prompt").is_some_and(|prompt| prompt.json_type() != JsonType::Null),
         is_tool_injected: false,
-        previous_response_id: previous,
+        previous_response_id,
         only_account: None,
         turn: None,
         body_pieces: vec![body.clone()],
@@ -109,7 +109,7 @@ fn check_model(models: &ImageModels, known: &KnownMembers) -> Result<String, Rej
         let message = "Invalid 'model': empty string. Expected the name of a text or agent model.";
         return Err(Rejection::new("model", RejectionReason::StringBelowMin, message));
     }
-    if model.starts_with(IMAGE_MODELS) || models.contains(&model) {
+    if model.starts_with(IMAGE_MODEL_PREFIX) || models.contains(&model) {
         let message = format!(
             "Invalid value: '{}'. Image models are not allowed here: name a text or agent model, and the image model in \
              the 'image_generation' tool.",
@@ -120,20 +120,22 @@ fn check_model(models: &ImageModels, known: &KnownMembers) -> Result<String, Rej
     Ok(model)
 }
 
-/// Checks the input: a text, or a conversation of objects. The upstream checks the content of these objects.
+/// Checks the input, which is a string or an array of objects, and returns its span. The upstream checks the objects.
 fn check_input(body: &SpooledBytes, known: &KnownMembers) -> Result<ValueSpan, Error> {
-    let part = known.get("input").ok_or_else(|| fields::missing_parameter("input".to_owned()))?.span;
-    match part.json_type {
+    let input = known.get("input").ok_or_else(|| fields::missing_parameter("input".to_owned()))?.span;
+    match input.json_type {
         JsonType::Text => {}
         JsonType::Array => {
-            JsonWalker::over_span(body, part).visit_array(&mut |walk, index| match walk.skip_value()?.json_type {
-                JsonType::Object => Ok(()),
-                other => Err(fields::wrong_type(&format!("input[{index}]"), "an object", other.as_str()).into()),
-            })?;
+            JsonWalker::over_span(body, input).visit_array(
+                &mut |walker, index| match walker.skip_value()?.json_type {
+                    JsonType::Object => Ok(()),
+                    found => Err(fields::wrong_type(&format!("input[{index}]"), "an object", found.as_str()).into()),
+                },
+            )?;
         }
-        other => return Err(fields::wrong_type("input", "a string or an array", other.as_str()).into()),
+        found => return Err(fields::wrong_type("input", "a string or an array", found.as_str()).into()),
     }
-    Ok(part)
+    Ok(input)
 }
 
 fn check_optional(known: &KnownMembers, name: &str, expected: JsonType) -> Result<(), Rejection> {
@@ -144,7 +146,7 @@ fn check_optional(known: &KnownMembers, name: &str, expected: JsonType) -> Resul
     }
 }
 
-/// Rejects a response in the background: no record would hold its tokens, and no caller could fetch it.
+/// Rejects a response in the background: the gateway could not record its tokens, and the caller could not fetch it.
 fn refuse_background(known: &KnownMembers) -> Result<(), Rejection> {
     if known.get("background").and_then(BodyMember::parsed) == Some(true) {
         let message = "Invalid value: 'background' cannot be true: this API does not run responses in the background. Use 'stream' or wait for the plain response.";
@@ -162,17 +164,17 @@ fn previous_response_id(known: &KnownMembers) -> Result<Option<String>, Rejectio
     }
 }
 
-/// Checks the tools: every tool has a type, and those that draw follow the image rules.
+/// Checks the tools: every tool must have a type, and image tools must follow the image rules.
 fn check_tools(models: &ImageModels, body: &SpooledBytes, known: &KnownMembers) -> Result<ToolSummary, Error> {
     let mut tools = ToolSummary::default();
-    let Some(part) = known.get("tools").map(|member| member.span) else { return Ok(tools) };
-    match part.json_type {
+    let Some(span) = known.get("tools").map(|member| member.span) else { return Ok(tools) };
+    match span.json_type {
         JsonType::Null => {}
-        JsonType::Array => JsonWalker::over_span(body, part).visit_array(&mut |walk, index| {
+        JsonType::Array => JsonWalker::over_span(body, span).visit_array(&mut |walker, index| {
             tools.count();
-            tool::check_tool(models, &format!("tools[{index}]"), body, walk, &mut tools)
+            tool::check_tool(models, &format!("tools[{index}]"), body, walker, &mut tools)
         })?,
-        other => return Err(fields::wrong_type("tools", "an array", other.as_str()).into()),
+        found => return Err(fields::wrong_type("tools", "an array", found.as_str()).into()),
     }
     Ok(tools)
 }

@@ -1,4 +1,4 @@
-//! The task of an attempt: a job of images or a response job.
+//! The task of an attempt: a job for images or a response job.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) enum SharedTask {
 // === impl TaskRef ===
 
 impl TaskRef<'_> {
-    /// True if the job takes one of the few slots for large images.
+    /// True if the job needs one of the slots for large images.
     pub(crate) fn is_large(self) -> bool {
         match self {
             Self::Images(job) => job.is_large(),
@@ -58,7 +58,7 @@ impl<'a> From<&'a SharedTask> for TaskRef<'a> {
 // === impl SharedTask ===
 
 impl SharedTask {
-    /// Returns the operation id in the document.
+    /// Returns the operation id in the API document.
     pub(crate) fn operation_id(&self) -> &'static str {
         match self {
             Self::Images(job) => job.operation_id(),
@@ -82,7 +82,7 @@ impl SharedTask {
         }
     }
 
-    /// Returns the caller's name for its own user, if the request has one.
+    /// Returns the caller's identifier of its end user, if the request has one.
     pub(crate) fn end_user(&self) -> Option<&str> {
         match self {
             Self::Images(job) => job.end_user(),
@@ -95,7 +95,8 @@ impl SharedTask {
         matches!(self, Self::Response(job) if job.is_tool_injected())
     }
 
-    /// Returns the turn of an agent that the job is a part of. The same request in another turn is another request.
+    /// Returns the turn of the agent's conversation that the job is part of. Equal requests of different turns are
+    /// different requests.
     pub(crate) fn turn(&self) -> Option<&str> {
         match self {
             Self::Images(job) => job.turn(),

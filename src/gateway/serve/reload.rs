@@ -1,7 +1,7 @@
 //! Reads the configuration again while the gateway runs.
 //!
-//! Everything is checked before anything is changed. Accounts are matched by name; every request that begins afterwards
-//! gets the new settings, and running requests keep theirs.
+//! Everything is checked before anything is changed. Accounts are matched by name. Requests that begin after the reload
+//! get the new settings, and running requests keep the former settings.
 //! **Invariant:** a configuration that cannot be used changes nothing, and every problem with it is logged.
 
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::gateway::store::{AuditContext, PeopleStore as _, SqliteStore, Store a
 /// Reads the configuration from the same sources as the start.
 pub(crate) type ConfigReader = Arc<dyn Fn() -> Result<Config, Vec<ConfigProblem>> + Send + Sync>;
 
-/// A refresh of the groups is given up after this time (our choice), because a stop may wait for it.
+/// The longest time that a refresh of the groups may take (our choice), because a stop may wait for it.
 const GROUP_REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The inputs of a reload, and the configuration in force.
+/// The sources of a reload, and the configuration in force.
 pub(super) struct ConfigReloader {
     pub(super) reader: ConfigReader,
     pub(super) store: Arc<SqliteStore>,
@@ -31,7 +31,7 @@ pub(super) struct ConfigReloader {
     pub(super) config: Config,
     /// The names and settings of the groups of the store that are in force.
     groups: Vec<(String, String)>,
-    /// True if the last refresh succeeded: a failure is logged once.
+    /// True if the last refresh succeeded. Only the first of several failures in a row is logged.
     last_refresh_succeeded: bool,
 }
 
@@ -55,29 +55,30 @@ impl ConfigReloader {
         Self { reader, store, current, config, groups: Vec::new(), last_refresh_succeeded: true }
     }
 
-    /// The configuration in force, with the groups of the store.
+    /// Returns the configuration in force, with the groups of the store.
     pub(super) fn current_config(&self) -> Arc<Config> {
         Arc::clone(self.current.get().config())
     }
 
-    /// Refreshes the groups of the store, and tells those who wait for it. One that has left is told nothing.
-    pub(super) async fn refresh_groups_for(&mut self, waiting: Vec<GroupRefreshRequest>) {
+    /// Refreshes the groups of the store, and sends each request true if the groups are in force.
+    pub(super) async fn refresh_groups_for(&mut self, requests: Vec<GroupRefreshRequest>) {
         let is_in_force = self.refresh_groups().await;
-        for requester in waiting {
-            let _ = requester.send(is_in_force);
+        for request in requests {
+            // The requester may no longer wait.
+            let _ = request.send(is_in_force);
         }
     }
 
-    /// Takes over the settings of the groups in the store if they have changed. Returns true if they are in force.
+    /// Applies the settings of the groups in the store if they have changed. Returns true if they are in force.
     async fn refresh_groups(&mut self) -> bool {
-        let refreshed = self.try_refresh_groups().await;
-        if let Err(error) = &refreshed
+        let result = self.try_refresh_groups().await;
+        if let Err(error) = &result
             && self.last_refresh_succeeded
         {
             let problems = error.problems();
             tracing::error!(?problems, "the groups could not be read from the store; the known ones stay as they are");
         }
-        self.last_refresh_succeeded = refreshed.is_ok();
+        self.last_refresh_succeeded = result.is_ok();
         self.last_refresh_succeeded
     }
 
@@ -93,7 +94,8 @@ impl ConfigReloader {
         Ok(())
     }
 
-    /// Takes over the current configuration. Returns a text that says what has changed, or why nothing has.
+    /// Reads and applies the configuration. Returns a text with the changes, or with the reasons why nothing was
+    /// changed.
     pub(super) async fn reload(&mut self) -> Result<String, String> {
         match self.try_reload().await {
             Ok(difference) => {
@@ -103,8 +105,8 @@ impl ConfigReloader {
                 }
                 Ok(difference.to_string())
             }
-            Err(refused) => {
-                let problems = refused.problems();
+            Err(error) => {
+                let problems = error.problems();
                 for problem in &problems {
                     tracing::error!(%problem, "the new settings cannot be used; the former ones stay in effect");
                 }
@@ -114,10 +116,10 @@ impl ConfigReloader {
     }
 
     async fn try_reload(&mut self) -> Result<ConfigDifference, ReloadError> {
-        let read = Arc::clone(&self.reader);
-        let read = tokio::task::spawn_blocking(move || read()).await;
+        let reader = Arc::clone(&self.reader);
+        let result = tokio::task::spawn_blocking(move || reader()).await;
         let mut config =
-            read.map_err(|error| read_error(std::io::Error::other(error)))?.map_err(ReloadError::InvalidConfig)?;
+            result.map_err(|error| read_error(std::io::Error::other(error)))?.map_err(ReloadError::InvalidConfig)?;
         // An installation that has produced real images must not fall back to the simulator.
         if !self.config.accounts.iter().any(|account| account.implicit) {
             config.accounts.retain(|account| !account.implicit);

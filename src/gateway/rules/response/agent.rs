@@ -1,28 +1,28 @@
-//! Identifies the sender of a request as far as the handling depends on it: a coding agent, and its conversation.
+//! Recognizes requests of official coding agents, and finds the id of the conversation.
 
 use http::HeaderMap;
 use http::header::USER_AGENT;
 
-/// The beginning of the names that the official agents give themselves, in upper or lower case.
-const FAMILY: &[u8] = b"codex";
-/// The header in which an agent names its program of the family.
+/// The beginning of the names of the official agents, compared without case.
+const AGENT_NAME_PREFIX: &[u8] = b"codex";
+/// The header in which an agent names itself.
 const ORIGINATOR: &str = "originator";
-/// The headers that name a conversation, newer spelling first.
-const SESSION: [&str; 2] = ["session-id", "session_id"];
+/// The headers with the id of the conversation, the newer name first.
+const SESSION_HEADERS: [&str; 2] = ["session-id", "session_id"];
 
 /// True if an official coding agent sends this request.
 pub(super) fn is_official(headers: &HeaderMap) -> bool {
     let names = [headers.get(ORIGINATOR), headers.get(USER_AGENT)];
     names.into_iter().flatten().any(|name| {
-        let start = name.as_bytes().get(..FAMILY.len());
-        start.is_some_and(|start| start.eq_ignore_ascii_case(FAMILY))
+        let prefix = name.as_bytes().get(..AGENT_NAME_PREFIX.len());
+        prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(AGENT_NAME_PREFIX))
     })
 }
 
-/// Returns the name of the conversation.
+/// Returns the id of the conversation.
 pub(super) fn conversation(headers: &HeaderMap) -> Option<&[u8]> {
-    let named = SESSION.into_iter().filter_map(|name| headers.get(name)).map(http::HeaderValue::as_bytes);
-    named.into_iter().find(|session| !session.is_empty())
+    let sessions = SESSION_HEADERS.into_iter().filter_map(|name| headers.get(name)).map(http::HeaderValue::as_bytes);
+    sessions.into_iter().find(|session| !session.is_empty())
 }
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn official_agents_say_who_they_are_in_one_of_two_places() {
+    fn official_agents_are_recognized_by_either_of_two_headers() {
         for official in [
             ("originator", "codex_exec"),
             ("originator", "Codex Desktop"),
@@ -43,14 +43,16 @@ mod tests {
         ] {
             assert!(is_official(&headers(&[official])), "{official:?}");
         }
-        for other in [("originator", "my_codex"), ("user-agent", "OpenAI/Python 2.0"), ("x-codex-window-id", "codex")] {
-            assert!(!is_official(&headers(&[other])), "{other:?}");
+        for unofficial in
+            [("originator", "my_codex"), ("user-agent", "OpenAI/Python 2.0"), ("x-codex-window-id", "codex")]
+        {
+            assert!(!is_official(&headers(&[unofficial])), "{unofficial:?}");
         }
         assert!(is_official(&headers(&[("originator", "mine"), ("user-agent", "codex_exec/0.169.0")])));
     }
 
     #[test]
-    fn a_conversation_has_its_name_in_either_spelling() {
+    fn the_conversation_id_is_found_under_either_header_name() {
         assert_eq!(conversation(&headers(&[("session_id", "old")])), Some(&b"old"[..]));
         assert_eq!(conversation(&headers(&[("session_id", "old"), ("session-id", "new")])), Some(&b"new"[..]));
         assert_eq!(conversation(&headers(&[("session_id", "old"), ("session-id", "")])), Some(&b"old"[..]));

@@ -1,5 +1,5 @@
-//! Reads the relevant members of the body of a response request without parsing all of it: it may be 64 MiB of replayed
-//! images.
+//! Reads the relevant members of the body of a response request in place: the body may contain 64 MiB of images of
+//! earlier turns.
 
 use std::collections::BTreeMap;
 
@@ -10,30 +10,30 @@ use crate::error::Error;
 use crate::gateway::rules::fields;
 use crate::gateway::spool::SpooledBytes;
 
-/// A value at its position in the body.
+/// The position and type of a value in the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ValueSpan {
-    /// The offset of its first byte.
+    /// The offset of the first byte of the value.
     pub(super) start: u64,
-    /// The offset after its last byte.
+    /// The offset after the last byte of the value.
     pub(super) end: u64,
     /// The type of the value.
     pub(super) json_type: JsonType,
 }
 
-/// A member that is read.
+/// A member of the body that is read.
 #[derive(Clone, Debug)]
 pub(super) struct BodyMember {
     pub(super) span: ValueSpan,
-    /// Its text as it stands in the body, unless it is large.
+    /// The bytes of the value in the body, unless it is large.
     raw: Option<Vec<u8>>,
 }
 
-/// The members of an object that are read. Of duplicates the last one counts.
+/// The members of an object that are read. Of duplicate members, the last counts.
 #[derive(Debug, Default)]
 pub(super) struct KnownMembers {
     members: BTreeMap<&'static str, BodyMember>,
-    /// The name of the first other member.
+    /// The name of the first member that is not read.
     other: Option<String>,
 }
 
@@ -49,30 +49,33 @@ pub(super) enum JsonType {
     Object,
 }
 
-/// Reads all of a request. Returns these members, and the offset at which the object begins.
+/// Reads the whole body. Returns the members with these names, and the offset at which the object begins.
 pub(super) fn read_members(body: &SpooledBytes, names: &'static [&'static str]) -> Result<(KnownMembers, u64), Error> {
-    let mut walk = JsonWalker::new(body);
-    if walk.peek()? != Some(b'{') {
-        let part = walk.skip_value()?;
-        walk.finish()?;
-        return Err(fields::not_object(part.json_type.as_str()).into());
+    let mut walker = JsonWalker::new(body);
+    if walker.peek()? != Some(b'{') {
+        let span = walker.skip_value()?;
+        walker.finish()?;
+        return Err(fields::not_object(span.json_type.as_str()).into());
     }
-    let begin = walk.offset();
-    let known = object_members(&mut walk, names)?;
-    walk.finish()?;
-    Ok((known, begin))
+    let object_start = walker.offset();
+    let known = object_members(&mut walker, names)?;
+    walker.finish()?;
+    Ok((known, object_start))
 }
 
-/// Reads these members of the next object.
-pub(super) fn object_members(walk: &mut JsonWalker<'_>, names: &'static [&'static str]) -> Result<KnownMembers, Error> {
+/// Reads the members with these names of the next object.
+pub(super) fn object_members(
+    walker: &mut JsonWalker<'_>,
+    names: &'static [&'static str],
+) -> Result<KnownMembers, Error> {
     let mut known = KnownMembers::default();
-    walk.visit_object(&mut |walk, name| {
-        let Some(name) = names.iter().find(|known| **known == name) else {
+    walker.visit_object(&mut |walker, name| {
+        let Some(name) = names.iter().find(|candidate| **candidate == name) else {
             known.other.get_or_insert_with(|| name.to_owned());
-            return walk.skip_value().map(drop);
+            return walker.skip_value().map(drop);
         };
-        let (part, raw) = walk.capture_value()?;
-        known.members.insert(name, BodyMember { span: part, raw });
+        let (span, raw) = walker.capture_value()?;
+        known.members.insert(name, BodyMember { span, raw });
         Ok(())
     })?;
     Ok(known)
@@ -85,7 +88,7 @@ impl KnownMembers {
         self.members.get(name)
     }
 
-    /// Returns the name of the first other member.
+    /// Returns the name of the first member that is not read.
     pub(super) fn other(&self) -> Option<&str> {
         self.other.as_deref()
     }
@@ -102,12 +105,12 @@ impl BodyMember {
         self.span.json_type
     }
 
-    /// Returns the text of the member as it stands in the body, unless it is large.
+    /// Returns the bytes of the value in the body, unless it is large.
     pub(super) fn raw(&self) -> Option<&[u8]> {
         self.raw.as_deref()
     }
 
-    /// Returns the value of the member, if it is small and of that type.
+    /// Returns the parsed value of the member, if it is small and of type `T`.
     pub(super) fn parsed<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(self.raw()?).ok()
     }
@@ -116,7 +119,7 @@ impl BodyMember {
 // === impl JsonType ===
 
 impl JsonType {
-    /// Returns the name of the type, in the words of the rejections.
+    /// Returns the name of the type, as rejections state it.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Null => "null",

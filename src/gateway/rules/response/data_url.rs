@@ -13,11 +13,11 @@ use crate::error::Error;
 use crate::gateway::spool::SpooledBytes;
 use crate::image::{Base64Decoder, ByteSource, DataUrlError, starts_with};
 
-/// The most characters of the prefix, which ends at the comma.
+/// The most characters of the prefix before the comma (our choice).
 const HEAD_MAX: usize = 256;
-/// The least number of base64 characters between two known positions.
+/// The least number of base64 characters between two known positions (our choice).
 const POSITION_INTERVAL: u64 = 4 * 1024;
-/// The number of bytes that are decoded at once: whole groups of three, and as much base64 as is read at once.
+/// The number of bytes that are decoded at once: a multiple of three, whose base64 has the size of a walker's piece.
 const WINDOW: u64 = 48 * 1024;
 
 /// An image in a request body, readable at any offset.
@@ -25,19 +25,19 @@ const WINDOW: u64 = 48 * 1024;
 pub(super) struct DataUrl<'a> {
     body: &'a SpooledBytes,
     span: ValueSpan,
-    /// Known positions in the base64: the number of base64 characters before each one, and its offset in the body. JSON
-    /// escapes make the distances differ.
+    /// Known positions in the base64: the number of base64 characters before each position, and its offset in the body.
+    /// Because of JSON escapes, the offset cannot be computed.
     positions: Vec<(u64, u64)>,
     length: u64,
-    /// The offset of the bytes that were decoded last, and these bytes: a check of an image makes many small reads, one
-    /// after the other.
+    /// The bytes that were decoded last, with their offset in the image: a check of an image makes many small reads in
+    /// sequence.
     window: RefCell<(u64, Vec<u8>)>,
 }
 
 /// Checks a data URL piece by piece.
 #[derive(Default)]
 struct DataUrlReader {
-    /// The text before the comma, until all of it has come.
+    /// The text before the comma.
     head: String,
     is_in_data: bool,
     /// The number of characters after the comma.
@@ -51,22 +51,23 @@ struct DataUrlReader {
 // === impl DataUrl ===
 
 impl<'a> DataUrl<'a> {
-    /// Reads the text once, and checks it. The inner error is a fault of the data URL; the outer one is a failure to
+    /// Reads the text once, and checks it. The inner error is a fault of the data URL; the outer error is a failure to
     /// read the body.
     pub(super) fn read(body: &'a SpooledBytes, url: ValueSpan) -> Result<Result<Self, DataUrlError>, Error> {
-        let mut walk = JsonWalker::between(body, url.start + 1, url.end);
+        let mut walker = JsonWalker::between(body, url.start + 1, url.end);
         let (mut reader, mut positions) = (DataUrlReader::default(), Vec::new());
-        while walk.visit_text_piece(&mut |text| reader.push(text))? {
+        while walker.visit_text_piece(&mut |text| reader.push(text))? {
             if let Some(fault) = reader.fault {
                 return Ok(Err(fault));
             }
-            let next = positions.last().map_or(0, |(characters, _)| characters + POSITION_INTERVAL);
-            if !reader.is_in_data || (reader.characters < next && !positions.is_empty()) {
+            let next_position = positions.last().map_or(0, |(characters, _)| characters + POSITION_INTERVAL);
+            if !reader.is_in_data || (reader.characters < next_position && !positions.is_empty()) {
                 continue;
             }
-            // The first position is that of the first character after the comma, in the middle of the piece just read.
+            // The first position is that of the first character after the comma, which may be within the piece just
+            // read.
             let data_in_piece = if positions.is_empty() { reader.characters } else { 0 };
-            positions.push((reader.characters - data_in_piece, walk.offset() - data_in_piece));
+            positions.push((reader.characters - data_in_piece, walker.offset() - data_in_piece));
         }
         let window = RefCell::new((0, Vec::new()));
         Ok(reader.finish().map(|length| Self { body, span: url, positions, length, window }))
@@ -79,43 +80,45 @@ impl ByteSource for DataUrl<'_> {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let begin = offset / WINDOW * WINDOW;
+        let start = offset / WINDOW * WINDOW;
         let mut window = self.window.borrow_mut();
-        if window.0 != begin || window.1.is_empty() {
-            *window = (begin, self.decode(begin)?);
+        if window.0 != start || window.1.is_empty() {
+            *window = (start, self.decode(start)?);
         }
-        let skipped = usize::try_from(offset - begin).unwrap_or(usize::MAX);
-        let found = window.1.get(skipped..).unwrap_or_default();
-        let count = found.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&found[..count]);
+        let skipped = usize::try_from(offset - start).unwrap_or(usize::MAX);
+        let available = window.1.get(skipped..).unwrap_or_default();
+        let count = available.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&available[..count]);
         Ok(count)
     }
 }
 
 impl DataUrl<'_> {
-    /// Decodes the window that begins at this offset. It is shorter only at the end.
-    fn decode(&self, begin: u64) -> io::Result<Vec<u8>> {
+    /// Decodes the window that begins at this offset. Only the last window is shorter.
+    fn decode(&self, start: u64) -> io::Result<Vec<u8>> {
         let wanted = usize::try_from(WINDOW / 3 * 4).unwrap_or(usize::MAX);
-        let text = self.characters(begin / 3 * 4, wanted)?;
+        let text = self.characters(start / 3 * 4, wanted)?;
         STANDARD.decode(text).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    /// Returns at most `wanted` characters of the base64, beginning with number `first`; fewer at its end.
+    /// Returns `wanted` characters of the base64, beginning with number `first`; fewer at the end of the base64.
     fn characters(&self, first: u64, wanted: usize) -> io::Result<Vec<u8>> {
-        let known = self.positions.partition_point(|(characters, _)| *characters <= first);
-        let Some((mut before, place)) = known.checked_sub(1).map(|index| self.positions[index]) else {
+        let later_position = self.positions.partition_point(|(characters, _)| *characters <= first);
+        let Some((mut characters_before, offset)) = later_position.checked_sub(1).map(|index| self.positions[index])
+        else {
             return Ok(Vec::new());
         };
-        let mut walk = JsonWalker::between(self.body, place, self.span.end);
+        let mut walker = JsonWalker::between(self.body, offset, self.span.end);
         let mut found = Vec::with_capacity(wanted);
         loop {
-            let has_more = walk.visit_text_piece(&mut |text| {
-                let skipped = usize::try_from(first.saturating_sub(before)).unwrap_or(usize::MAX).min(text.len());
-                let rest = &text.as_bytes()[skipped..];
-                found.extend_from_slice(&rest[..rest.len().min(wanted - found.len())]);
-                before += text.len() as u64;
+            let has_more = walker.visit_text_piece(&mut |text| {
+                let skipped =
+                    usize::try_from(first.saturating_sub(characters_before)).unwrap_or(usize::MAX).min(text.len());
+                let new_text = &text.as_bytes()[skipped..];
+                found.extend_from_slice(&new_text[..new_text.len().min(wanted - found.len())]);
+                characters_before += text.len() as u64;
             });
-            // The disk failed; the cause has been logged.
+            // The disk failed. The walker has logged the cause.
             if !has_more.map_err(|_| io::Error::other("the body could not be read back"))? || found.len() == wanted {
                 return Ok(found);
             }
@@ -134,14 +137,14 @@ impl DataUrlReader {
         }
     }
 
-    /// Keeps the characters before the comma, and returns those after it.
-    fn strip_head<'t>(&mut self, text: &'t str) -> Option<&'t str> {
+    /// Collects the characters before the comma, and returns those after the comma.
+    fn strip_head<'text>(&mut self, text: &'text str) -> Option<&'text str> {
         if self.is_in_data {
             return Some(text);
         }
         let (head, data) = text.split_once(',').map_or((text, None), |(head, data)| (head, Some(data)));
-        let room = HEAD_MAX.saturating_sub(self.head.len());
-        self.head.push_str(&head[..head.floor_char_boundary(room)]);
+        let remaining = HEAD_MAX.saturating_sub(self.head.len());
+        self.head.push_str(&head[..head.floor_char_boundary(remaining)]);
         if data.is_none() && self.head.len() < HEAD_MAX {
             return None;
         }
@@ -175,9 +178,9 @@ mod tests {
     use super::*;
     use crate::gateway::rules::response::body_members;
 
-    /// Returns a file of this length.
+    /// Returns pseudo-random bytes of this length.
     fn file(length: u32) -> Vec<u8> {
-        (0..length).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+        (0..length).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
     }
 
     fn read(url: &str) -> Result<Vec<u8>, DataUrlError> {
@@ -192,7 +195,7 @@ mod tests {
                 return Ok(all);
             }
             all.extend_from_slice(&buffer[..count]);
-            assert!(all.len() as u64 <= image.len(), "more than there is");
+            assert!(all.len() as u64 <= image.len(), "more bytes than the length states");
         }
     }
 
@@ -208,11 +211,11 @@ mod tests {
     }
 
     #[test]
-    fn the_error_states_why_a_text_is_no_data_url() {
+    fn the_error_states_why_a_data_url_is_invalid() {
         let message = |url: &str| read(url).map(|_| ()).expect_err(url).to_string();
         assert!(message("https:\\/\\/example.com/mask.png").contains("remote"));
-        for other in ["", "mask.png", "data:image/png,AAAA", &"x".repeat(1000)] {
-            assert!(message(other).contains("expected a base64 data URL"), "{other}");
+        for text in ["", "mask.png", "data:image/png,AAAA", &"x".repeat(1000)] {
+            assert!(message(text).contains("expected a base64 data URL"), "{text}");
         }
         for damaged in ["A", "AAA", "AA==AAAA", "AA=A", "AAAA AAAA", "AA-_", "AB=="] {
             assert!(message(&format!("data:;base64,{damaged}")).contains("not valid base64"), "{damaged}");

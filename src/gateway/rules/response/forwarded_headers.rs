@@ -1,11 +1,11 @@
-//! Selects the headers of an agent that go upstream.
+//! Selects the headers of an agent that are forwarded to the upstream.
 //!
-//! Upstreams tell conversations apart by them, and cache by that. Every header that is not named here stays, above all
-//! the caller's key, its cookies, and the account or organization that it believes to be using.
+//! Upstreams identify conversations by these headers, and use them for their caches. No other header is forwarded,
+//! especially not the caller's API key and cookies, nor the account or organization that the client names.
 
 use http::HeaderMap;
 
-/// The headers that are passed on.
+/// The names of the headers that are forwarded.
 const NAMES: &[&str] = &[
     "conversation_id",
     "openai-beta",
@@ -16,20 +16,22 @@ const NAMES: &[&str] = &[
     "version",
     "x-client-request-id",
 ];
+/// Headers with this prefix are forwarded too.
 const PREFIX: &str = "x-codex-";
-/// The most bytes of a value. A longer one does not name a conversation.
+/// The most bytes of a header value (our choice). A header with a longer value is not forwarded.
 const VALUE_MAX: usize = 8 * 1024;
-/// The most bytes of all of them together, so that no caller can make a head that upstreams refuse.
+/// The most bytes of all forwarded headers together (our choice), so that no caller can cause a request head that
+/// upstreams refuse as too large.
 const ALL_MAX: usize = 16 * 1024;
 
-/// Returns the headers that go upstream, once each.
+/// Returns the headers that are forwarded, each name once.
 pub(super) fn select_forwarded(headers: &HeaderMap) -> HeaderMap {
     let mut selected = HeaderMap::new();
     let mut length = 0;
     for (name, value) in headers {
-        let known = NAMES.contains(&name.as_str()) || name.as_str().starts_with(PREFIX);
+        let is_forwarded = NAMES.contains(&name.as_str()) || name.as_str().starts_with(PREFIX);
         let size = name.as_str().len() + value.len();
-        if known && value.len() <= VALUE_MAX && length + size <= ALL_MAX && !selected.contains_key(name) {
+        if is_forwarded && value.len() <= VALUE_MAX && length + size <= ALL_MAX && !selected.contains_key(name) {
             length += size;
             selected.insert(name.clone(), value.clone());
         }
@@ -42,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_tells_a_conversation_apart_goes_upstream() {
+    fn only_headers_that_identify_a_conversation_are_forwarded() {
         let mut headers = HeaderMap::new();
         for name in [
             "authorization",

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::gateway::spool::SpooledBytes;
 use crate::image::{ByteSource as _, Format, SizeRequest};
 
-/// The tool that is injected if an agent brings none. Agents save its images as PNG files.
+/// The tool that is injected if the request of an agent has no image tool. Agents save its images as PNG files.
 const INJECTED_TOOL: &str = r#"{"type":"image_generation","output_format":"png"}"#;
 
 /// A request for a response that passed every rule. Only the module `rules` makes one.
@@ -24,20 +24,20 @@ pub(crate) struct ResponseJob {
     pub(super) received_at: DateTime<Utc>,
     pub(super) tools: ToolSummary,
     pub(super) layout: BodyLayout,
-    /// The choice of tools as the body states it, unless it is large.
+    /// The bytes of `tool_choice` in the body, unless they are many.
     pub(super) tool_choice: Option<Vec<u8>>,
     pub(super) headers: HeaderMap,
     pub(super) is_agent: bool,
     pub(super) has_stored_prompt: bool,
     pub(super) is_tool_injected: bool,
-    /// The id of the response that this one continues.
+    /// The id of the response that this job continues.
     pub(super) previous_response_id: Option<String>,
     /// The only account that can serve the job, if no other can.
     pub(super) only_account: Option<String>,
     pub(super) turn: Option<String>,
-    /// The pieces of the body that goes upstream; without an injected tool there is one.
+    /// The pieces of the body that is sent upstream: one piece, unless a tool was injected.
     pub(super) body_pieces: Vec<SpooledBytes>,
-    /// The body as it came.
+    /// The body, as the caller sent it.
     pub(super) body: SpooledBytes,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct ToolSummary {
     has_large: bool,
     partial_images: u32,
     count: usize,
-    /// True if the agent brings its own tool for images.
+    /// True if the request has the agent's own tool for images.
     has_own_image_tool: bool,
     /// The first tool of each type that the upstream runs.
     hosted: Vec<HostedTool>,
@@ -66,13 +66,13 @@ pub(super) struct ToolSummary {
 /// A tool that the upstream runs: it may cost extra, and reach data of the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostedTool {
-    /// The path of its type in the request.
+    /// The path of the tool's type in the request.
     pub(crate) path: String,
-    /// Its type.
+    /// The type of the tool.
     pub(crate) kind: String,
 }
 
-/// The most types that are noted: one more than a group can allow.
+/// The most types of hosted tools that are recorded: one more than a group can allow.
 const HOSTED_MAX: usize = 65;
 
 /// The options of one image tool.
@@ -84,7 +84,7 @@ pub(crate) struct ImageTool {
     pub(crate) quality: Option<String>,
     /// The file format.
     pub(crate) format: Format,
-    /// The quality of the compression, 0 to 100; 100 keeps the most of the picture.
+    /// The compression level, 0 to 100; at 100 the image has its best quality.
     pub(crate) compression: u8,
     /// The number of intermediate images.
     pub(crate) partial_images: u32,
@@ -104,14 +104,14 @@ impl ToolSummary {
         self.count += 1;
     }
 
-    /// Notes that the upstream runs a tool of this type.
-    pub(super) fn note_hosted(&mut self, place: &str, kind: &str) {
+    /// Records a hosted tool of this type. `path` is the path of the type in the request.
+    pub(super) fn note_hosted(&mut self, path: &str, kind: &str) {
         if self.hosted.len() < HOSTED_MAX && self.hosted.iter().all(|tool| tool.kind != kind) {
-            self.hosted.push(HostedTool { path: place.to_owned(), kind: kind.to_owned() });
+            self.hosted.push(HostedTool { path: path.to_owned(), kind: kind.to_owned() });
         }
     }
 
-    /// Notes that one of the tools is the agent's own tool for images.
+    /// Records that one of the tools is the agent's own tool for images.
     pub(super) const fn note_own(&mut self) {
         self.has_own_image_tool = true;
     }
@@ -120,7 +120,7 @@ impl ToolSummary {
 // === impl ResponseJob ===
 
 impl ResponseJob {
-    /// Returns the text or agent model, verbatim.
+    /// Returns the text or agent model, exactly as requested.
     pub(crate) fn model(&self) -> &str {
         &self.model
     }
@@ -130,12 +130,12 @@ impl ResponseJob {
         self.is_stream
     }
 
-    /// Returns the caller's own name for the end user of the request.
+    /// Returns the caller's identifier of its end user, if the request has one.
     pub(crate) fn end_user(&self) -> Option<&str> {
         self.end_user.as_deref()
     }
 
-    /// Returns the time at which the request came.
+    /// Returns the time at which the request arrived.
     pub(crate) const fn received_at(&self) -> DateTime<Utc> {
         self.received_at
     }
@@ -145,18 +145,18 @@ impl ResponseJob {
         self.tools.first.as_ref()
     }
 
-    /// True if the job takes one of the few slots for large images.
+    /// True if the job needs one of the slots for large images.
     pub(crate) const fn is_large(&self) -> bool {
         self.tools.has_large
     }
 
-    /// Returns the tools that the caller asks the upstream to run, from the list and from the choice; one of each type.
+    /// Returns the tools that the upstream runs, from `tools` (one of each type) and from `tool_choice`.
     pub(crate) fn hosted_tools(&self) -> Vec<HostedTool> {
         let chosen = self.tool_choice.as_deref().map(tool::hosted_tools_of_choice).unwrap_or_default();
         self.tools.hosted.iter().cloned().chain(chosen).collect()
     }
 
-    /// True if the request names a prompt that is kept at the upstream and may bring tools of its own.
+    /// True if the request names a prompt that the upstream stores. Such a prompt may have tools of its own.
     pub(crate) const fn has_stored_prompt(&self) -> bool {
         self.has_stored_prompt
     }
@@ -166,7 +166,7 @@ impl ResponseJob {
         self.tool_choice.as_deref() == Some(br#""none""#)
     }
 
-    /// Returns the last text of the user. It never goes into a log or a record.
+    /// Returns the last text of the user. It is never written to a log or a record.
     ///
     /// # Errors
     ///
@@ -175,8 +175,8 @@ impl ResponseJob {
         request_text::last_user_text(&self.body, self.layout.input)
     }
 
-    /// Passes every text of the request to `enough`, in windows that overlap, until it returns true. No text goes into
-    /// a log or a record.
+    /// Passes every text of the request to `is_enough`, in windows that overlap, until it returns true. No text is
+    /// written to a log or a record.
     ///
     /// # Errors
     ///
@@ -185,49 +185,49 @@ impl ResponseJob {
         request_text::visit_texts(&self.body, &mut is_enough)
     }
 
-    /// Returns the tools as they stand in the body, unless they have more than `most` bytes.
-    pub(crate) fn listed_tools(&self, most: usize) -> Option<Vec<u8>> {
-        let part = self.layout.tools?;
-        let length = usize::try_from(part.end - part.start).ok().filter(|length| *length <= most)?;
-        let mut listed = vec![0; length];
-        let read = self.body.read_at(part.start, &mut listed).ok()?;
-        (read == length).then_some(listed)
+    /// Returns the bytes of `tools` in the body, unless they are more than `max_bytes`.
+    pub(crate) fn listed_tools(&self, max_bytes: usize) -> Option<Vec<u8>> {
+        let span = self.layout.tools?;
+        let length = usize::try_from(span.end - span.start).ok().filter(|length| *length <= max_bytes)?;
+        let mut bytes = vec![0; length];
+        let count = self.body.read_at(span.start, &mut bytes).ok()?;
+        (count == length).then_some(bytes)
     }
 
-    /// Returns the choice of tools as it stands in the body, unless it is large.
+    /// Returns the bytes of `tool_choice` in the body, unless they are many.
     pub(crate) fn tool_choice(&self) -> Option<&[u8]> {
         self.tool_choice.as_deref()
     }
 
-    /// True if a coding agent sends the request that could draw if it had the tool.
+    /// True if the request comes from a coding agent, has no image tool, and does not forbid tools.
     pub(crate) fn may_inject_image_tool(&self) -> bool {
         self.is_agent && self.tools.first.is_none() && !self.tools.has_own_image_tool && !self.forbids_tools()
     }
 
-    /// Returns the same job with an image tool added to its list, and with every other byte as it came.
+    /// Adds an image tool to the tools of the body. Every other byte of the body stays the same.
     pub(crate) fn with_image_tool(mut self) -> Self {
-        let (body, whole) = (&self.body, self.body.len());
-        let (at, behind, inserted) = match self.layout.tools {
+        let (body, length) = (&self.body, self.body.len());
+        let (start, end, inserted) = match self.layout.tools {
             // After the last tool, before the bracket.
-            Some(part) if part.json_type == JsonType::Array => {
+            Some(span) if span.json_type == JsonType::Array => {
                 let comma = if self.tools.count > 0 { "," } else { "" };
-                (part.end - 1, part.end - 1, format!("{comma}{INJECTED_TOOL}"))
+                (span.end - 1, span.end - 1, format!("{comma}{INJECTED_TOOL}"))
             }
-            // In place of a `null`.
-            Some(part) => (part.start, part.end, format!("[{INJECTED_TOOL}]")),
-            // Before all other members: there are some, because some are required.
+            // Instead of `null`.
+            Some(span) => (span.start, span.end, format!("[{INJECTED_TOOL}]")),
+            // Before all other members. The comma is correct, because the body has required members.
             None => {
                 (self.layout.object_start + 1, self.layout.object_start + 1, format!(r#""tools":[{INJECTED_TOOL}],"#))
             }
         };
         self.body_pieces =
-            vec![body.slice(0, at), SpooledBytes::from(Bytes::from(inserted)), body.slice(behind, whole)];
+            vec![body.slice(0, start), SpooledBytes::from(Bytes::from(inserted)), body.slice(end, length)];
         self.tools.add(ImageTool::default());
         self.is_tool_injected = true;
         self
     }
 
-    /// Returns the same job as it came, without the injected tool.
+    /// Returns a copy of the job without the injected tool.
     pub(crate) fn without_injected_tool(&self) -> Self {
         let mut job = self.clone();
         if job.is_tool_injected {
@@ -238,12 +238,12 @@ impl ResponseJob {
         job
     }
 
-    /// Returns the same job as a part of this turn of an agent.
+    /// Sets the turn of the agent's conversation that the job is part of.
     pub(crate) fn with_turn(self, turn: Option<String>) -> Self {
         Self { turn, ..self }
     }
 
-    /// Returns the turn of an agent that this job is a part of.
+    /// Returns the turn of the agent's conversation that the job is part of.
     pub(crate) fn turn(&self) -> Option<&str> {
         self.turn.as_deref()
     }
@@ -253,12 +253,12 @@ impl ResponseJob {
         &self.body
     }
 
-    /// Returns the id of the response that this one continues.
+    /// Returns the id of the response that this job continues.
     pub(crate) fn previous_response_id(&self) -> Option<&str> {
         self.previous_response_id.as_deref()
     }
 
-    /// Returns the same job for this account alone.
+    /// Restricts the job to this account.
     pub(crate) fn for_account(self, account: String) -> Self {
         Self { only_account: Some(account), ..self }
     }
@@ -273,24 +273,25 @@ impl ResponseJob {
         self.is_tool_injected
     }
 
-    /// Returns the headers that go upstream.
+    /// Returns the headers that are forwarded to the upstream.
     pub(crate) const fn headers(&self) -> &HeaderMap {
         &self.headers
     }
 
-    /// Returns the name of the conversation, if the agent states it.
+    /// Returns the id of the conversation, if the agent states it.
     pub(crate) fn session(&self) -> Option<&[u8]> {
         agent::conversation(&self.headers)
     }
 
-    /// Returns the body that goes upstream, in pieces: byte for byte as it came, except for an injected tool.
+    /// Returns the pieces of the body that is sent upstream: the caller's bytes, and the injected tool, if there is
+    /// one.
     pub(crate) fn body_pieces(&self) -> &[SpooledBytes] {
         &self.body_pieces
     }
 }
 
 impl fmt::Debug for ResponseJob {
-    /// Omits the body, which is a conversation of megabytes.
+    /// Omits the body, which may be large and contains the conversation.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseJob")
             .field("model", &self.model)

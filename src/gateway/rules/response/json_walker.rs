@@ -1,7 +1,7 @@
-//! Walks through a JSON body in place, in memory or on disk: forwards, piece by piece, and holding next to nothing.
+//! Parses a JSON body in place, in memory or on disk: forwards, piece by piece, and with constant memory.
 //!
-//! Every byte is read strictly, texts and numbers too, and no deeper than common parsers go: so the body that goes
-//! upstream is JSON for every parser there. This module decides nothing about the content.
+//! All of the syntax is checked strictly, including strings and numbers, and the depth is limited as in common parsers.
+//! A body that is accepted here is therefore valid JSON for every upstream. This module does not judge the content.
 
 use bytes::{Buf as _, BytesMut};
 use memchr::memchr2;
@@ -11,31 +11,32 @@ use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::spool::SpooledBytes;
 use crate::image::ByteSource as _;
 
-/// The number of bytes that are read at once.
-const PIECE: usize = 64 * 1024;
-/// The greatest depth, as for `serde_json`.
+/// The most bytes that are read at once (our choice).
+const PIECE_BYTES: usize = 64 * 1024;
+/// The greatest depth of nested objects and arrays, the same as in `serde_json`.
 const DEPTH_MAX: usize = 127;
-/// The largest value that is kept as text.
+/// The most bytes of a value that [`JsonWalker::capture_value`] returns (our choice).
 const CAPTURE_MAX: usize = 64 * 1024;
 
-/// A walk. It has one position, and only moves forwards.
+/// A parser with one position in the body, which only moves forwards.
 #[derive(Debug)]
 pub(super) struct JsonWalker<'a> {
     body: &'a SpooledBytes,
-    /// Bytes that have been read and not walked over.
+    /// Bytes that were read from the body and not parsed yet.
     buffer: BytesMut,
     /// The offset up to which the body has been read.
     read_to: u64,
-    /// The offset at which the walk ends.
+    /// The offset at which the parser stops.
     end: u64,
     depth: usize,
-    /// Bytes that have been walked over since the capture began, as long as they are few.
+    /// The bytes that were parsed since the capture began; `None` if there is no capture, or if the value is too large.
     captured: Option<Vec<u8>>,
 }
 
-/// Handles a member or an element, which has a name or a number. The walk is before its value, and the visitor must
-/// move it over the value.
+/// Handles a member of an object, with its name. The walker is before the value of the member, and the visitor must
+/// move it past the value.
 type MemberVisitor<'s, 'a> = &'s mut dyn FnMut(&mut JsonWalker<'a>, &str) -> Result<(), Error>;
+/// Handles an element of an array, with its index, in the same way.
 type ElementVisitor<'s, 'a> = &'s mut dyn FnMut(&mut JsonWalker<'a>, usize) -> Result<(), Error>;
 
 // === impl JsonWalker ===
@@ -45,16 +46,17 @@ impl<'a> JsonWalker<'a> {
         Self::between(body, 0, body.len())
     }
 
-    /// Walks through one value of the body.
-    pub(super) fn over_span(body: &'a SpooledBytes, part: ValueSpan) -> Self {
-        Self::between(body, part.start, part.end)
+    /// Makes a walker for one value of the body.
+    pub(super) fn over_span(body: &'a SpooledBytes, span: ValueSpan) -> Self {
+        Self::between(body, span.start, span.end)
     }
 
-    pub(super) fn between(body: &'a SpooledBytes, from: u64, end: u64) -> Self {
-        Self { body, buffer: BytesMut::new(), read_to: from, end, depth: 0, captured: None }
+    /// Makes a walker for the bytes from `start` to `end`.
+    pub(super) fn between(body: &'a SpooledBytes, start: u64, end: u64) -> Self {
+        Self { body, buffer: BytesMut::new(), read_to: start, end, depth: 0, captured: None }
     }
 
-    /// Returns the offset of the walk.
+    /// Returns the position of the walker in the body.
     pub(super) fn offset(&self) -> u64 {
         self.read_to - self.buffer.len() as u64
     }
@@ -70,17 +72,17 @@ impl<'a> JsonWalker<'a> {
         }
     }
 
-    /// Walks over a value of any type.
+    /// Skips the next value, of any type, and returns its span.
     pub(super) fn skip_value(&mut self) -> Result<ValueSpan, Error> {
         let first = self.peek_required()?;
-        let from = self.offset();
-        let shape = match first {
+        let start = self.offset();
+        let json_type = match first {
             b'{' => {
-                self.visit_object(&mut |walk, _| walk.skip_value().map(drop))?;
+                self.visit_object(&mut |walker, _| walker.skip_value().map(drop))?;
                 JsonType::Object
             }
             b'[' => {
-                self.visit_array(&mut |walk, _| walk.skip_value().map(drop))?;
+                self.visit_array(&mut |walker, _| walker.skip_value().map(drop))?;
                 JsonType::Array
             }
             b'"' => {
@@ -93,47 +95,47 @@ impl<'a> JsonWalker<'a> {
             b'-' | b'0'..=b'9' => self.skip_number()?,
             _ => return Err(self.malformed("a value was expected")),
         };
-        Ok(ValueSpan { start: from, end: self.offset(), json_type: shape })
+        Ok(ValueSpan { start, end: self.offset(), json_type })
     }
 
-    /// Walks over a value like [`Self::skip_value`], and returns its text as well if that is small.
+    /// Skips a value like [`Self::skip_value`], and also returns its bytes if they are at most `CAPTURE_MAX`.
     pub(super) fn capture_value(&mut self) -> Result<(ValueSpan, Option<Vec<u8>>), Error> {
         self.peek_required()?;
         self.captured = Some(Vec::new());
-        let part = self.skip_value()?;
-        Ok((part, self.captured.take()))
+        let span = self.skip_value()?;
+        Ok((span, self.captured.take()))
     }
 
-    /// Walks through an object, which must come next. Long names are cut.
+    /// Visits the members of an object, which must come next. Long names are cut.
     pub(super) fn visit_object(&mut self, member: MemberVisitor<'_, 'a>) -> Result<(), Error> {
         self.open_bracket(b'{')?;
         let mut name = String::new();
-        let mut more = self.peek_required()? != b'}';
-        while more {
+        let mut has_next = self.peek_required()? != b'}';
+        while has_next {
             name.clear();
             self.visit_text(&mut |text| append_name(&mut name, text))?;
             self.expect_colon()?;
             member(self, &name)?;
-            more = self.has_next(b'}')?;
+            has_next = self.has_next(b'}')?;
         }
         self.close_bracket();
         Ok(())
     }
 
-    /// Walks through an array, which must come next.
+    /// Visits the elements of an array, which must come next.
     pub(super) fn visit_array(&mut self, element: ElementVisitor<'_, 'a>) -> Result<(), Error> {
         self.open_bracket(b'[')?;
-        let (mut index, mut more) = (0, self.peek_required()? != b']');
-        while more {
+        let (mut index, mut has_next) = (0, self.peek_required()? != b']');
+        while has_next {
             element(self, index)?;
             index += 1;
-            more = self.has_next(b']')?;
+            has_next = self.has_next(b']')?;
         }
         self.close_bracket();
         Ok(())
     }
 
-    /// Walks over a text, which must come next, and passes it on piece by piece.
+    /// Reads a string, which must come next, and passes its decoded text to `visit` piece by piece.
     pub(super) fn visit_text(&mut self, visit: &mut dyn FnMut(&str)) -> Result<(), Error> {
         if self.peek_required()? != b'"' {
             return Err(self.malformed("a string was expected"));
@@ -143,14 +145,14 @@ impl<'a> JsonWalker<'a> {
         Ok(())
     }
 
-    /// Walks over a piece of a text: a literal stretch or one escape. Returns true if the text goes on.
+    /// Reads a piece of a string: plain characters or one escape. Returns true if the string continues.
     pub(super) fn visit_text_piece(&mut self, visit: &mut dyn FnMut(&str)) -> Result<bool, Error> {
         self.fill_at_least(1)?;
         let end = memchr2(b'"', b'\\', &self.buffer);
         let plain = &self.buffer[..end.unwrap_or(self.buffer.len())];
-        let known = match std::str::from_utf8(plain) {
+        let text = match std::str::from_utf8(plain) {
             Ok(text) => text,
-            // The rest of a character is still to come.
+            // The piece ends within a character.
             Err(error) if end.is_none() && error.error_len().is_none() => {
                 let valid = error.valid_up_to();
                 if valid == 0 {
@@ -162,12 +164,12 @@ impl<'a> JsonWalker<'a> {
             }
             Err(_) => return Err(self.malformed("a string is not UTF-8")),
         };
-        if has_control(known.as_bytes()) {
+        if has_control(text.as_bytes()) {
             return Err(self.malformed("a string contains a control character"));
         }
-        let length = known.len();
+        let length = text.len();
         if length > 0 {
-            visit(known);
+            visit(text);
             self.advance(length);
             return Ok(true);
         }
@@ -178,7 +180,7 @@ impl<'a> JsonWalker<'a> {
         self.visit_escape(visit).map(|()| true)
     }
 
-    /// Fails unless only white space is left.
+    /// Returns an error unless only white space is left.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         match self.peek()? {
             None => Ok(()),
@@ -188,7 +190,7 @@ impl<'a> JsonWalker<'a> {
 
     fn visit_escape(&mut self, visit: &mut dyn FnMut(&str)) -> Result<(), Error> {
         self.fill_at_least(2)?;
-        let plain = match self.buffer[1] {
+        let character = match self.buffer[1] {
             byte @ (b'"' | b'\\' | b'/') => char::from(byte),
             b'b' => '\u{8}',
             b'f' => '\u{c}',
@@ -198,16 +200,16 @@ impl<'a> JsonWalker<'a> {
             b'u' => return self.visit_unicode_escape(visit),
             _ => return Err(self.malformed("it has an invalid escape sequence")),
         };
-        visit(plain.encode_utf8(&mut [0; 4]));
+        visit(character.encode_utf8(&mut [0; 4]));
         self.advance(2);
         Ok(())
     }
 
-    /// Reads `\u0061`, or two such escapes for one character.
+    /// Reads an escape such as `\u0061`, or two such escapes for one character.
     fn visit_unicode_escape(&mut self, visit: &mut dyn FnMut(&str)) -> Result<(), Error> {
         self.fill_at_least(6)?;
         let high = self.utf16_unit(0)?;
-        let (length, plain) = if (0xd800..0xdc00).contains(&high) {
+        let (length, character) = if (0xd800..0xdc00).contains(&high) {
             self.fill_at_least(12)?;
             let low = if self.buffer[6..8] == *b"\\u" { self.utf16_unit(6)? } else { 0 };
             let low = low.checked_sub(0xdc00).filter(|low| *low < 0x400);
@@ -215,31 +217,31 @@ impl<'a> JsonWalker<'a> {
         } else {
             (6, char::from_u32(high))
         };
-        let plain = plain.ok_or_else(|| self.malformed("a surrogate is escaped without its pair"))?;
-        visit(plain.encode_utf8(&mut [0; 4]));
+        let character = character.ok_or_else(|| self.malformed("a surrogate is escaped without its pair"))?;
+        visit(character.encode_utf8(&mut [0; 4]));
         self.advance(length);
         Ok(())
     }
 
-    /// Returns the number of the escape that begins at this position.
-    fn utf16_unit(&self, at: usize) -> Result<u32, Error> {
-        self.buffer[at + 2..at + 6].iter().try_fold(0, |unit, byte| match char::from(*byte).to_digit(16) {
+    /// Returns the UTF-16 unit of the escape that begins at this offset of the buffer.
+    fn utf16_unit(&self, offset: usize) -> Result<u32, Error> {
+        self.buffer[offset + 2..offset + 6].iter().try_fold(0, |unit, byte| match char::from(*byte).to_digit(16) {
             Some(digit) => Ok(unit << 4 | digit),
             None => Err(self.malformed("it has an invalid escape sequence")),
         })
     }
 
-    fn expect_literal(&mut self, word: &[u8], shape: JsonType) -> Result<JsonType, Error> {
+    fn expect_literal(&mut self, word: &[u8], json_type: JsonType) -> Result<JsonType, Error> {
         self.fill_at_least(word.len())?;
         if !self.buffer.starts_with(word) {
             return Err(self.malformed("a value was expected"));
         }
         self.advance(word.len());
-        Ok(shape)
+        Ok(json_type)
     }
 
     fn skip_number(&mut self) -> Result<JsonType, Error> {
-        let mut shape = JsonType::Integer;
+        let mut json_type = JsonType::Integer;
         if self.next_is(b"-")? {
             self.advance(1);
         }
@@ -250,25 +252,25 @@ impl<'a> JsonWalker<'a> {
         }
         if self.next_is(b".")? {
             self.advance(1);
-            shape = JsonType::Decimal;
+            json_type = JsonType::Decimal;
             self.require_digits()?;
         }
         if self.next_is(b"eE")? {
             self.advance(1);
-            shape = JsonType::Decimal;
+            json_type = JsonType::Decimal;
             if self.next_is(b"+-")? {
                 self.advance(1);
             }
             self.require_digits()?;
         }
-        Ok(shape)
+        Ok(json_type)
     }
 
     fn require_digits(&mut self) -> Result<(), Error> {
         if self.skip_digits()?.0 == 0 { Err(self.malformed("a digit was expected")) } else { Ok(()) }
     }
 
-    /// Returns the number of digits that follow, and the first of them.
+    /// Skips the next digits. Returns their number, and the first digit.
     fn skip_digits(&mut self) -> Result<(usize, u8), Error> {
         let (mut count, mut first) = (0, 0);
         while self.next_is(b"0123456789")? {
@@ -312,7 +314,7 @@ impl<'a> JsonWalker<'a> {
         self.advance(1);
     }
 
-    /// Returns true if another member or element follows, false before the end, which is not passed.
+    /// Skips a comma and returns true, or returns false if the closing bracket `end` follows, which is not skipped.
     fn has_next(&mut self, end: u8) -> Result<bool, Error> {
         match self.peek_required()? {
             b',' => {
@@ -331,7 +333,7 @@ impl<'a> JsonWalker<'a> {
         }
     }
 
-    /// Makes sure that at least this many bytes are available.
+    /// Fills the buffer until it has at least this many bytes.
     fn fill_at_least(&mut self, count: usize) -> Result<(), Error> {
         while self.buffer.len() < count {
             if !self.fill()? {
@@ -341,7 +343,7 @@ impl<'a> JsonWalker<'a> {
         Ok(())
     }
 
-    /// Walks over bytes that are available.
+    /// Moves the position over bytes of the buffer.
     fn advance(&mut self, count: usize) {
         if let Some(captured) = &mut self.captured {
             if captured.len() + count <= CAPTURE_MAX {
@@ -353,51 +355,53 @@ impl<'a> JsonWalker<'a> {
         self.buffer.advance(count);
     }
 
-    /// Reads more bytes; returns true if there were any.
+    /// Reads more bytes into the buffer. Returns false at the end.
     fn fill(&mut self) -> Result<bool, Error> {
-        let held = self.buffer.len();
-        let count = usize::try_from(self.end - self.read_to).map_or(PIECE, |left| left.min(PIECE));
+        let buffered = self.buffer.len();
+        let count =
+            usize::try_from(self.end - self.read_to).map_or(PIECE_BYTES, |remaining| remaining.min(PIECE_BYTES));
         if count == 0 {
             return Ok(false);
         }
-        // The last piece has the full size too, so that one allocation is used again and again.
-        self.buffer.reserve(if self.buffer.capacity() == 0 { count } else { PIECE });
-        self.buffer.resize(held + count, 0);
-        let read = self.body.read_at(self.read_to, &mut self.buffer[held..]).map_err(|error| unreadable(&error))?;
+        // After the first piece, space for a full piece is reserved, even for the last, so that the allocation is
+        // reused.
+        self.buffer.reserve(if self.buffer.capacity() == 0 { count } else { PIECE_BYTES });
+        self.buffer.resize(buffered + count, 0);
+        let read = self.body.read_at(self.read_to, &mut self.buffer[buffered..]).map_err(|error| unreadable(&error))?;
         if read == 0 {
             return Err(unreadable(&std::io::ErrorKind::UnexpectedEof.into()));
         }
-        self.buffer.truncate(held + read);
+        self.buffer.truncate(buffered + read);
         self.read_to += read as u64;
         Ok(true)
     }
 
-    fn malformed(&self, what: &str) -> Error {
-        let message = format!("The request body is not valid JSON: {what}, at byte {}.", self.offset());
+    fn malformed(&self, problem: &str) -> Error {
+        let message = format!("The request body is not valid JSON: {problem}, at byte {}.", self.offset());
         Rejection::for_body(RejectionReason::InvalidJson, message).into()
     }
 }
 
-/// The longest name that is kept. No member that is read has a longer one.
+/// The most bytes of a member name that are kept (our choice). No member that is read has a longer name.
 const NAME_MAX: usize = 256;
 
 fn append_name(name: &mut String, text: &str) {
-    let room = NAME_MAX.saturating_sub(name.len());
-    name.push_str(&text[..text.floor_char_boundary(room)]);
+    let remaining = NAME_MAX.saturating_sub(name.len());
+    name.push_str(&text[..text.floor_char_boundary(remaining)]);
 }
 
-/// True if one of the bytes is below 0x20. Checks sixteen at a time, because every byte of megabytes is checked.
+/// True if one of the bytes is below 0x20. Checks sixteen bytes at a time, because bodies may have megabytes.
 fn has_control(bytes: &[u8]) -> bool {
     const ONES: u128 = u128::MAX / 0xff;
-    let (chunks, rest) = bytes.as_chunks::<16>();
-    let below = |chunk: &[u8; 16]| {
+    let (chunks, remainder) = bytes.as_chunks::<16>();
+    let chunk_has_control = |chunk: &[u8; 16]| {
         let word = u128::from_ne_bytes(*chunk);
         word.wrapping_sub(ONES * 0x20) & !word & (ONES * 0x80) != 0
     };
-    chunks.iter().any(below) || rest.iter().any(|byte| *byte < 0x20)
+    chunks.iter().any(chunk_has_control) || remainder.iter().any(|byte| *byte < 0x20)
 }
 
-/// Maps a read error: the request is not at fault, because the disk does not give back its bytes.
+/// Logs and maps a read error. The disk failed, so the request is not rejected as invalid.
 fn unreadable(error: &std::io::Error) -> Error {
     tracing::error!(%error, "a request body could not be read back from the spool");
     Error::Unavailable

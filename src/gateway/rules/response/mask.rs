@@ -1,6 +1,6 @@
 //! The mask of an image tool: an image with an alpha channel, given as a data URL.
 //!
-//! The image that it must fit is in the conversation or at the upstream, so format and size are not compared here.
+//! The image that the mask belongs to is in the conversation or at the upstream, so format and size are not compared.
 
 use super::body_members::{self, JsonType, ValueSpan};
 use super::data_url::DataUrl;
@@ -13,21 +13,21 @@ use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
 const MEMBERS: &[&str] = &["file_id", "image_url"];
 
-/// Checks a mask; `place` is its name in the words of the caller.
-pub(super) fn check_mask(place: &str, body: &SpooledBytes, part: ValueSpan) -> Result<(), Error> {
-    match part.json_type {
+/// Checks a mask. `path` is the path of the mask in the request.
+pub(super) fn check_mask(path: &str, body: &SpooledBytes, span: ValueSpan) -> Result<(), Error> {
+    match span.json_type {
         JsonType::Null => return Ok(()),
         JsonType::Object => {}
-        other => return Err(fields::wrong_type(place, "an object", other.as_str()).into()),
+        found => return Err(fields::wrong_type(path, "an object", found.as_str()).into()),
     }
-    let known = body_members::object_members(&mut JsonWalker::over_span(body, part), MEMBERS)?;
-    if let Some(other) = known.other() {
-        return Err(fields::unknown_parameter(format!("{place}.{other}")).into());
+    let known = body_members::object_members(&mut JsonWalker::over_span(body, span), MEMBERS)?;
+    if let Some(unknown) = known.other() {
+        return Err(fields::unknown_parameter(format!("{path}.{unknown}")).into());
     }
     if let Some(id) = known.get("file_id") {
-        check_file_id(&format!("{place}.file_id"), id.json_type())?;
+        check_file_id(&format!("{path}.file_id"), id.json_type())?;
     }
-    let name = format!("{place}.image_url");
+    let name = format!("{path}.image_url");
     let url = known.get("image_url").ok_or_else(|| fields::missing_parameter(name.clone()))?;
     match url.json_type() {
         JsonType::Null => Err(fields::missing_parameter(name).into()),
@@ -35,15 +35,15 @@ pub(super) fn check_mask(place: &str, body: &SpooledBytes, part: ValueSpan) -> R
             None => Ok(()),
             Some(problem) => Err(invalid(&name, &problem).into()),
         },
-        other => Err(fields::wrong_type(&name, "a string", other.as_str()).into()),
+        found => Err(fields::wrong_type(&name, "a string", found.as_str()).into()),
     }
 }
 
-fn check_file_id(name: &str, shape: JsonType) -> Result<(), Rejection> {
-    match shape {
+fn check_file_id(name: &str, json_type: JsonType) -> Result<(), Rejection> {
+    match json_type {
         JsonType::Null => Ok(()),
         JsonType::Text => Err(invalid(name, "this API does not store files. Send the image as a base64 data URL.")),
-        other => Err(fields::wrong_type(name, "a string", other.as_str())),
+        found => Err(fields::wrong_type(name, "a string", found.as_str())),
     }
 }
 
@@ -59,15 +59,15 @@ fn image_problem(body: &SpooledBytes, url: ValueSpan) -> Result<Option<String>, 
     header_problem(inspect(&file))
 }
 
-/// Returns the problem that the first bytes of the image show, if there is one.
-fn header_problem(found: Result<ImageHeader, ImageFileError>) -> Result<Option<String>, Error> {
-    match found {
-        // Our own disk failed, which says nothing about the image.
+/// Returns the problem that the header of the image shows, if there is one.
+fn header_problem(header: Result<ImageHeader, ImageFileError>) -> Result<Option<String>, Error> {
+    match header {
+        // The gateway's disk failed, which does not make the image invalid.
         Err(ImageFileError::Unreadable(kind)) => {
             tracing::error!(%kind, "a mask could not be read back");
             Err(Error::Unavailable)
         }
-        Err(flaw) => Ok(Some(flaw.to_string())),
+        Err(error) => Ok(Some(error.to_string())),
         Ok(header) if header.has_alpha => Ok(None),
         Ok(_) => Ok(Some("it must have an alpha channel; its transparent region is the region to change.".to_owned())),
     }
@@ -82,9 +82,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_that_fails_is_not_the_callers_fault() {
-        let unreadable = header_problem(Err(ImageFileError::Unreadable(std::io::ErrorKind::Other)));
-        assert_eq!(unreadable, Err(Error::Unavailable));
+    fn a_failing_disk_does_not_make_a_mask_invalid() {
+        let result = header_problem(Err(ImageFileError::Unreadable(std::io::ErrorKind::Other)));
+        assert_eq!(result, Err(Error::Unavailable));
         assert!(matches!(header_problem(Err(ImageFileError::Unknown)), Ok(Some(_))));
     }
 }

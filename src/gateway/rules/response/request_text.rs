@@ -1,35 +1,38 @@
-//! Extracts the texts of a request: all of them, and the last one of the user, in every form that clients write.
+//! Extracts the texts of a request: all texts, or the last text of the user, in every form that clients send.
 //!
-//! Input without a text here may still mean something to the model, so the only error is a disk that fails.
+//! Input without a text may still be meaningful to the model, so it is no error. The only error is a failing disk.
 
 use super::body_members::{self, BodyMember, JsonType, ValueSpan};
 use super::json_walker::JsonWalker;
 use crate::error::Error;
 use crate::gateway::spool::SpooledBytes;
 
-/// The most bytes of a user's text that are kept: as many as a prompt may have characters.
+/// The most bytes of a user's text that are kept (our choice): the most characters of a prompt.
 const USER_TEXT_MAX: usize = 32_000;
-/// The bytes of a window, and the bytes that are repeated in the next one, so that nothing is cut in two.
+/// The number of bytes after which a window is passed on (our choice).
 const WINDOW: usize = 256 * 1024;
+/// The number of bytes that are repeated in the next window (our choice), so that shorter expressions are never cut.
 const WINDOW_OVERLAP: usize = 32 * 1024;
-/// The greatest depth: items hold parts, and parts hold texts.
+/// The greatest depth at which texts are searched (our choice): items have parts, and parts have texts.
 const DEPTH_MAX: u32 = 6;
-/// The members of a request, and of the values in it, that hold texts.
-const REQUEST: &[&str] = &["input", "instructions"];
-const TEXTS: &[&str] = &["arguments", "content", "input", "output", "revised_prompt", "summary", "text"];
-/// The members of an item and of its parts that are read.
-const ITEM: &[&str] = &["role", "content"];
-const PART: &[&str] = &["text"];
+/// The members of a request that contain texts.
+const REQUEST_MEMBERS: &[&str] = &["input", "instructions"];
+/// The members of the values in a request that contain texts.
+const TEXT_MEMBERS: &[&str] = &["arguments", "content", "input", "output", "revised_prompt", "summary", "text"];
+/// The members of an item that are read for the user's text.
+const ITEM_MEMBERS: &[&str] = &["role", "content"];
+/// The members of a part of an item that are read for the user's text.
+const PART_MEMBERS: &[&str] = &["text"];
 
-/// Returns the last text of the user in the input, or the input itself if it is a text.
+/// Returns the last text of the user in the input, or the input itself if it is a string.
 pub(super) fn last_user_text(body: &SpooledBytes, input: ValueSpan) -> Result<String, Error> {
-    let mut walk = JsonWalker::over_span(body, input);
+    let mut walker = JsonWalker::over_span(body, input);
     match input.json_type {
-        JsonType::Text => read_text(&mut walk),
+        JsonType::Text => read_text(&mut walker),
         JsonType::Array => {
             let mut last = String::new();
-            walk.visit_array(&mut |walk, _| {
-                if let Some(text) = user_text(body, walk)?.filter(|said| !said.trim().is_empty()) {
+            walker.visit_array(&mut |walker, _| {
+                if let Some(text) = user_text(body, walker)?.filter(|text| !text.trim().is_empty()) {
                     last = text;
                 }
                 Ok(())
@@ -40,13 +43,18 @@ pub(super) fn last_user_text(body: &SpooledBytes, input: ValueSpan) -> Result<St
     }
 }
 
-/// Passes every text in a body to `enough`, one to a line: the input of every role, and the instructions of the model.
-/// Images and names are not texts. The texts come in windows that overlap, until one of them is enough.
+/// Passes every text in a body to `is_enough`, each on a line of its own: the input of every role, and the
+/// instructions. Images and names are not texts. The texts come in windows that overlap, until `is_enough` returns
+/// true.
 pub(super) fn visit_texts(body: &SpooledBytes, is_enough: &mut dyn FnMut(&str) -> bool) -> Result<(), Error> {
     let mut window = TextWindow { text: String::new(), has_new_text: false, is_done: false, is_enough };
-    let mut walk = JsonWalker::new(body);
-    walk.visit_object(&mut |walk, name| {
-        if REQUEST.contains(&name) { collect(walk, &mut window, DEPTH_MAX) } else { walk.skip_value().map(drop) }
+    let mut walker = JsonWalker::new(body);
+    walker.visit_object(&mut |walker, name| {
+        if REQUEST_MEMBERS.contains(&name) {
+            collect(walker, &mut window, DEPTH_MAX)
+        } else {
+            walker.skip_value().map(drop)
+        }
     })?;
     window.flush();
     Ok(())
@@ -55,7 +63,7 @@ pub(super) fn visit_texts(body: &SpooledBytes, is_enough: &mut dyn FnMut(&str) -
 /// The texts that have been collected and not yet passed on.
 struct TextWindow<'e> {
     text: String,
-    /// True if there is more than the repeated text.
+    /// True if the window has more than the text that is repeated from the last window.
     has_new_text: bool,
     is_done: bool,
     is_enough: &'e mut dyn FnMut(&str) -> bool,
@@ -72,8 +80,8 @@ impl TextWindow<'_> {
         self.has_new_text = true;
         if self.text.len() > WINDOW {
             self.flush();
-            let kept = self.text.floor_char_boundary(self.text.len() - WINDOW_OVERLAP);
-            self.text.drain(..kept);
+            let overlap_start = self.text.floor_char_boundary(self.text.len() - WINDOW_OVERLAP);
+            self.text.drain(..overlap_start);
         }
     }
 
@@ -84,66 +92,71 @@ impl TextWindow<'_> {
     }
 }
 
-/// Collects the texts of the next value: the value itself, or those of its elements, or of the members that hold texts.
-fn collect(walk: &mut JsonWalker<'_>, window: &mut TextWindow<'_>, depth: u32) -> Result<(), Error> {
-    match walk.peek()? {
+/// Collects the texts of the next value: a string itself, the texts of the elements of an array, or those of the
+/// `TEXT_MEMBERS` of an object.
+fn collect(walker: &mut JsonWalker<'_>, window: &mut TextWindow<'_>, depth: u32) -> Result<(), Error> {
+    match walker.peek()? {
         Some(b'"') => {
-            walk.visit_text(&mut |text| window.push(text))?;
+            walker.visit_text(&mut |text| window.push(text))?;
             window.push("\n");
             Ok(())
         }
-        Some(b'{') if depth > 0 => walk.visit_object(&mut |walk, name| {
-            if TEXTS.contains(&name) { collect(walk, window, depth - 1) } else { walk.skip_value().map(drop) }
+        Some(b'{') if depth > 0 => walker.visit_object(&mut |walker, name| {
+            if TEXT_MEMBERS.contains(&name) {
+                collect(walker, window, depth - 1)
+            } else {
+                walker.skip_value().map(drop)
+            }
         }),
-        Some(b'[') if depth > 0 => walk.visit_array(&mut |walk, _| collect(walk, window, depth - 1)),
+        Some(b'[') if depth > 0 => walker.visit_array(&mut |walker, _| collect(walker, window, depth - 1)),
         // Any other value has no texts.
-        _ => walk.skip_value().map(drop),
+        _ => walker.skip_value().map(drop),
     }
 }
 
-/// Returns the user's text in the next item; `None` if the item is not the user's.
-fn user_text(body: &SpooledBytes, walk: &mut JsonWalker<'_>) -> Result<Option<String>, Error> {
-    if walk.peek()? != Some(b'{') {
-        return walk.skip_value().map(|_| None);
+/// Returns the user's text in the next item; `None` if the item has none or another role.
+fn user_text(body: &SpooledBytes, walker: &mut JsonWalker<'_>) -> Result<Option<String>, Error> {
+    if walker.peek()? != Some(b'{') {
+        return walker.skip_value().map(|_| None);
     }
-    let known = body_members::object_members(walk, ITEM)?;
+    let known = body_members::object_members(walker, ITEM_MEMBERS)?;
     if known.get("role").and_then(BodyMember::parsed::<String>).as_deref() != Some("user") {
         return Ok(None);
     }
     let Some(content) = known.get("content") else { return Ok(None) };
-    let mut walk = JsonWalker::over_span(body, content.span);
+    let mut walker = JsonWalker::over_span(body, content.span);
     match content.json_type() {
-        JsonType::Text => read_text(&mut walk).map(Some),
+        JsonType::Text => read_text(&mut walker).map(Some),
         JsonType::Array => {
-            let mut all = String::new();
-            walk.visit_array(&mut |walk, _| append_part(body, walk, &mut all))?;
-            Ok(Some(all))
+            let mut text = String::new();
+            walker.visit_array(&mut |walker, _| append_part(body, walker, &mut text))?;
+            Ok(Some(text))
         }
         _ => Ok(None),
     }
 }
 
-/// Adds the text of the next part on a line of its own.
-fn append_part(body: &SpooledBytes, walk: &mut JsonWalker<'_>, all: &mut String) -> Result<(), Error> {
-    if walk.peek()? != Some(b'{') {
-        return walk.skip_value().map(drop);
+/// Adds the text of the next part to `collected`, on a line of its own.
+fn append_part(body: &SpooledBytes, walker: &mut JsonWalker<'_>, collected: &mut String) -> Result<(), Error> {
+    if walker.peek()? != Some(b'{') {
+        return walker.skip_value().map(drop);
     }
-    let known = body_members::object_members(walk, PART)?;
+    let known = body_members::object_members(walker, PART_MEMBERS)?;
     if let Some(text) = known.get("text").filter(|text| text.json_type() == JsonType::Text) {
-        append(all, if all.is_empty() { "" } else { "\n" });
-        JsonWalker::over_span(body, text.span).visit_text(&mut |text| append(all, text))?;
+        append(collected, if collected.is_empty() { "" } else { "\n" });
+        JsonWalker::over_span(body, text.span).visit_text(&mut |text| append(collected, text))?;
     }
     Ok(())
 }
 
-/// Returns the next text, up to the limit.
-fn read_text(walk: &mut JsonWalker<'_>) -> Result<String, Error> {
-    let mut all = String::new();
-    walk.visit_text(&mut |text| append(&mut all, text))?;
-    Ok(all)
+/// Returns the next string, cut at `USER_TEXT_MAX`.
+fn read_text(walker: &mut JsonWalker<'_>) -> Result<String, Error> {
+    let mut collected = String::new();
+    walker.visit_text(&mut |text| append(&mut collected, text))?;
+    Ok(collected)
 }
 
-fn append(all: &mut String, text: &str) {
-    let room = USER_TEXT_MAX.saturating_sub(all.len());
-    all.push_str(&text[..text.floor_char_boundary(room)]);
+fn append(collected: &mut String, text: &str) {
+    let remaining = USER_TEXT_MAX.saturating_sub(collected.len());
+    collected.push_str(&text[..text.floor_char_boundary(remaining)]);
 }

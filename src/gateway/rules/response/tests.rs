@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::image::{ByteSource as _, Format};
 
-fn with(patch: &Value) -> Value {
+fn body_with(patch: &Value) -> Value {
     let mut base = json!({"model": "gpt-5.5", "input": "Draw a red square."});
     for (key, value) in patch.as_object().expect("an object") {
         base[key] = value.clone();
@@ -12,23 +12,23 @@ fn with(patch: &Value) -> Value {
     base
 }
 
-/// Checks a body in memory and on disk, with the same result.
-fn judge(body: impl Into<Bytes>) -> Result<ResponseJob, Rejection> {
+/// Checks a body in memory and on disk. The result must be the same.
+fn check_body(body: impl Into<Bytes>) -> Result<ResponseJob, Rejection> {
     let body = body.into();
-    let (held, spooled) = (judge_kept(body.clone().into()), judge_kept(SpooledBytes::on_disk(&body)));
-    assert_eq!(held.as_ref().err(), spooled.as_ref().err());
-    spooled
+    let (in_memory, on_disk) = (check_spooled(body.clone().into()), check_spooled(SpooledBytes::on_disk(&body)));
+    assert_eq!(in_memory.as_ref().err(), on_disk.as_ref().err());
+    on_disk
 }
 
-fn judge_kept(body: SpooledBytes) -> Result<ResponseJob, Rejection> {
+fn check_spooled(body: SpooledBytes) -> Result<ResponseJob, Rejection> {
     crate::gateway::rules::check_response(body, &HeaderMap::new(), Utc::now()).map_err(|error| match error {
         Error::Invalid(rejection) => rejection,
-        other => panic!("{other:?}"),
+        error => panic!("{error:?}"),
     })
 }
 
-/// Returns the bytes that go upstream.
-fn sent(job: &ResponseJob) -> Vec<u8> {
+/// Returns the bytes that are sent upstream.
+fn upstream_body(job: &ResponseJob) -> Vec<u8> {
     let mut all = Vec::new();
     for piece in job.body_pieces() {
         let mut bytes = vec![0; usize::try_from(piece.len()).expect("a length")];
@@ -50,36 +50,36 @@ fn texts(job: &ResponseJob) -> String {
 }
 
 #[track_caller]
-fn refused(patch: &Value, param: &str, reason: RejectionReason) {
-    let body = with(patch).to_string();
-    let rejection = judge(body.clone()).expect_err(&body);
+fn check_refused(patch: &Value, param: &str, reason: RejectionReason) {
+    let body = body_with(patch).to_string();
+    let rejection = check_body(body.clone()).expect_err(&body);
     let found = (rejection.param.as_deref(), rejection.reason);
     assert_eq!(found, (Some(param), Some(reason)), "{body}: {}", rejection.message);
 }
 
 #[track_caller]
-fn accepted(patch: &Value) -> ResponseJob {
-    let body = with(patch).to_string();
-    judge(body.clone()).unwrap_or_else(|rejection| panic!("{body}: {rejection:?}"))
+fn check_accepted(patch: &Value) -> ResponseJob {
+    let body = body_with(patch).to_string();
+    check_body(body.clone()).unwrap_or_else(|rejection| panic!("{body}: {rejection:?}"))
 }
 
-/// Checks one tool, second in its list, which must be refused.
+/// Checks an image tool, the second of two tools, which must be refused.
 #[track_caller]
-fn tool_refused(fields: &Value, field: &str, reason: RejectionReason) {
+fn check_tool_refused(fields: &Value, field: &str, reason: RejectionReason) {
     let mut tool = json!({"type": "image_generation"});
     tool.as_object_mut().expect("an object").extend(fields.as_object().cloned().expect("an object"));
-    refused(&json!({"tools": [{"type": "function", "name": "f"}, tool]}), &format!("tools[1].{field}"), reason);
+    check_refused(&json!({"tools": [{"type": "function", "name": "f"}, tool]}), &format!("tools[1].{field}"), reason);
 }
 
 #[test]
-fn the_body_that_goes_upstream_is_the_body_that_came_to_the_byte() {
+fn the_body_is_sent_upstream_byte_for_byte() {
     let body = "\r\n{ \"model\" :\"gpt-5.5\",\"x\":1e2 , \"input\":[ ],\"input\":\"\\u0061\\/\",\"z\":{\"b\":1,\"a\":2.50} }\n";
-    assert_eq!(sent(&judge(body).expect("a job")), body.as_bytes());
+    assert_eq!(upstream_body(&check_body(body).expect("a job")), body.as_bytes());
 }
 
 #[test]
-fn what_the_document_does_not_list_passes_unjudged() {
-    let job = accepted(&json!({
+fn undocumented_members_are_not_checked() {
+    let job = check_accepted(&json!({
         "stream": true, "store": false, "reasoning": {"effort": "high"}, "metadata": {"n": 11}, "n": 99, "size": "1x1",
         "include": ["reasoning.encrypted_content"], "tool_choice": {"type": "image_generation"}, "background": false,
         "instructions": null, "previous_response_id": null, "tools": [
@@ -92,38 +92,38 @@ fn what_the_document_does_not_list_passes_unjudged() {
         {"type": "item_reference", "id": "ig_1"}, {"type": "function_call_output", "output": [{"type": "input_image"}]},
         {"role": "user", "content": "go on", "internal_chat_message_metadata_passthrough": {"a": [1]}}, {},
     ]});
-    assert_eq!(accepted(&replayed).prompt(), Ok("go on".to_owned()));
+    assert_eq!(check_accepted(&replayed).prompt(), Ok("go on".to_owned()));
 }
 
 #[test]
-fn an_image_model_is_no_main_model() {
+fn an_image_model_cannot_be_the_main_model() {
     for model in ["gpt-image-2", "gpt-image-2-2026-04-21", "gpt-image-"] {
-        refused(&json!({"model": model}), "model", RejectionReason::InvalidValue);
+        check_refused(&json!({"model": model}), "model", RejectionReason::InvalidValue);
     }
-    refused(&json!({"model": ""}), "model", RejectionReason::StringBelowMin);
-    refused(&json!({"model": null}), "model", RejectionReason::InvalidType);
-    refused(&json!({"model": 5}), "model", RejectionReason::InvalidType);
-    assert_eq!(accepted(&json!({"model": "GPT-image-2"})).model(), "GPT-image-2");
+    check_refused(&json!({"model": ""}), "model", RejectionReason::StringBelowMin);
+    check_refused(&json!({"model": null}), "model", RejectionReason::InvalidType);
+    check_refused(&json!({"model": 5}), "model", RejectionReason::InvalidType);
+    assert_eq!(check_accepted(&json!({"model": "GPT-image-2"})).model(), "GPT-image-2");
 }
 
 #[test]
-fn what_is_listed_must_be_what_the_document_says() {
-    refused(&json!({"input": null}), "input", RejectionReason::InvalidType);
-    refused(&json!({"input": {}}), "input", RejectionReason::InvalidType);
-    refused(&json!({"input": [{}, "x"]}), "input[1]", RejectionReason::InvalidType);
-    refused(&json!({"tools": {}}), "tools", RejectionReason::InvalidType);
-    refused(&json!({"tools": [1]}), "tools[0]", RejectionReason::InvalidType);
-    refused(&json!({"tools": [{}]}), "tools[0].type", RejectionReason::MissingParameter);
-    refused(&json!({"tools": [{"type": null}]}), "tools[0].type", RejectionReason::InvalidType);
-    refused(&json!({"background": true}), "background", RejectionReason::InvalidValue);
+fn documented_members_must_have_their_types() {
+    check_refused(&json!({"input": null}), "input", RejectionReason::InvalidType);
+    check_refused(&json!({"input": {}}), "input", RejectionReason::InvalidType);
+    check_refused(&json!({"input": [{}, "x"]}), "input[1]", RejectionReason::InvalidType);
+    check_refused(&json!({"tools": {}}), "tools", RejectionReason::InvalidType);
+    check_refused(&json!({"tools": [1]}), "tools[0]", RejectionReason::InvalidType);
+    check_refused(&json!({"tools": [{}]}), "tools[0].type", RejectionReason::MissingParameter);
+    check_refused(&json!({"tools": [{"type": null}]}), "tools[0].type", RejectionReason::InvalidType);
+    check_refused(&json!({"background": true}), "background", RejectionReason::InvalidValue);
     for field in ["stream", "store", "parallel_tool_calls", "background"] {
-        refused(&json!({field: "true"}), field, RejectionReason::InvalidType);
+        check_refused(&json!({field: "true"}), field, RejectionReason::InvalidType);
     }
     for field in ["instructions", "previous_response_id", "user", "safety_identifier"] {
-        refused(&json!({field: 1}), field, RejectionReason::InvalidType);
+        check_refused(&json!({field: 1}), field, RejectionReason::InvalidType);
     }
     for (body, param) in [(json!({"input": "x"}), "model"), (json!({"model": "m"}), "input")] {
-        let rejection = judge(body.to_string()).expect_err("a field is missing");
+        let rejection = check_body(body.to_string()).expect_err("a field is missing");
         assert_eq!(
             (rejection.param.as_deref(), rejection.reason),
             (Some(param), Some(RejectionReason::MissingParameter))
@@ -133,26 +133,26 @@ fn what_is_listed_must_be_what_the_document_says() {
 
 #[test]
 fn every_field_of_an_image_tool_has_the_rules_of_the_image_endpoints() {
-    tool_refused(&json!({"size": "1000x1000"}), "size", RejectionReason::InvalidValue);
-    tool_refused(&json!({"size": 5}), "size", RejectionReason::InvalidType);
-    tool_refused(&json!({"quality": "hd"}), "quality", RejectionReason::InvalidValue);
-    tool_refused(&json!({"output_format": "gif"}), "output_format", RejectionReason::InvalidValue);
-    tool_refused(&json!({"output_compression": 101}), "output_compression", RejectionReason::IntegerAboveMax);
-    tool_refused(&json!({"output_compression": 99}), "output_compression", RejectionReason::InvalidValue);
-    tool_refused(&json!({"output_compression": [1]}), "output_compression", RejectionReason::InvalidType);
-    tool_refused(&json!({"background": "transparent"}), "background", RejectionReason::InvalidValue);
-    tool_refused(&json!({"moderation": "off"}), "moderation", RejectionReason::InvalidValue);
-    tool_refused(&json!({"partial_images": 4}), "partial_images", RejectionReason::IntegerAboveMax);
-    tool_refused(&json!({"input_fidelity": "high"}), "input_fidelity", RejectionReason::InvalidValue);
-    tool_refused(&json!({"model": "gpt-image-1"}), "model", RejectionReason::InvalidValue);
-    tool_refused(&json!({"action": "draw"}), "action", RejectionReason::InvalidValue);
-    tool_refused(&json!({"n": 1}), "n", RejectionReason::UnknownParameter);
-    tool_refused(&json!({"style": null}), "style", RejectionReason::UnknownParameter);
+    check_tool_refused(&json!({"size": "1000x1000"}), "size", RejectionReason::InvalidValue);
+    check_tool_refused(&json!({"size": 5}), "size", RejectionReason::InvalidType);
+    check_tool_refused(&json!({"quality": "hd"}), "quality", RejectionReason::InvalidValue);
+    check_tool_refused(&json!({"output_format": "gif"}), "output_format", RejectionReason::InvalidValue);
+    check_tool_refused(&json!({"output_compression": 101}), "output_compression", RejectionReason::IntegerAboveMax);
+    check_tool_refused(&json!({"output_compression": 99}), "output_compression", RejectionReason::InvalidValue);
+    check_tool_refused(&json!({"output_compression": [1]}), "output_compression", RejectionReason::InvalidType);
+    check_tool_refused(&json!({"background": "transparent"}), "background", RejectionReason::InvalidValue);
+    check_tool_refused(&json!({"moderation": "off"}), "moderation", RejectionReason::InvalidValue);
+    check_tool_refused(&json!({"partial_images": 4}), "partial_images", RejectionReason::IntegerAboveMax);
+    check_tool_refused(&json!({"input_fidelity": "high"}), "input_fidelity", RejectionReason::InvalidValue);
+    check_tool_refused(&json!({"model": "gpt-image-1"}), "model", RejectionReason::InvalidValue);
+    check_tool_refused(&json!({"action": "draw"}), "action", RejectionReason::InvalidValue);
+    check_tool_refused(&json!({"n": 1}), "n", RejectionReason::UnknownParameter);
+    check_tool_refused(&json!({"style": null}), "style", RejectionReason::UnknownParameter);
 }
 
 #[test]
-fn what_clients_set_without_thinking_passes() {
-    let job = accepted(&json!({"user": "u", "safety_identifier": "s", "tools": [
+fn common_values_of_clients_are_accepted() {
+    let job = check_accepted(&json!({"user": "u", "safety_identifier": "s", "tools": [
         {"type": "web_search"},
         {"type": "image_generation", "action": "auto", "background": "auto", "moderation": "auto", "output_compression": 100,
          "output_format": "png", "partial_images": 3, "quality": "low", "size": "3840x2160", "input_fidelity": null,
@@ -167,40 +167,41 @@ fn what_clients_set_without_thinking_passes() {
 }
 
 #[test]
-fn a_mask_is_an_image_with_an_alpha_channel_in_the_request_itself() {
+fn a_mask_is_a_data_url_of_an_image_with_an_alpha_channel() {
     let url = |file: &[u8]| {
         use base64::Engine as _;
         format!("data:image/png;base64,{}", base64::engine::general_purpose::STANDARD.encode(file))
     };
     let mask = |mask: Value| json!({ "input_image_mask": mask });
     let (alpha, opaque) = (png(true), png(false));
-    accepted(&json!({"tools": [{"type": "image_generation", "input_image_mask": {"image_url": url(&alpha)}}]}));
+    check_accepted(&json!({"tools": [{"type": "image_generation", "input_image_mask": {"image_url": url(&alpha)}}]}));
     let name = "input_image_mask.image_url";
-    for bad in [&url(&opaque), &url(&alpha)[..60], "https://example.com/mask.png", "data:image/png,abc", "mask.png"] {
-        tool_refused(&mask(json!({ "image_url": bad })), name, RejectionReason::InvalidValue);
+    for invalid in [&url(&opaque), &url(&alpha)[..60], "https://example.com/mask.png", "data:image/png,abc", "mask.png"]
+    {
+        check_tool_refused(&mask(json!({ "image_url": invalid })), name, RejectionReason::InvalidValue);
     }
-    tool_refused(&mask(json!({})), name, RejectionReason::MissingParameter);
-    tool_refused(&mask(json!({"image_url": 1})), name, RejectionReason::InvalidType);
-    tool_refused(&mask(json!({"file_id": "file-1"})), "input_image_mask.file_id", RejectionReason::InvalidValue);
-    tool_refused(
+    check_tool_refused(&mask(json!({})), name, RejectionReason::MissingParameter);
+    check_tool_refused(&mask(json!({"image_url": 1})), name, RejectionReason::InvalidType);
+    check_tool_refused(&mask(json!({"file_id": "file-1"})), "input_image_mask.file_id", RejectionReason::InvalidValue);
+    check_tool_refused(
         &mask(json!({"image_url": url(&alpha), "x": 1})),
         "input_image_mask.x",
         RejectionReason::UnknownParameter,
     );
-    tool_refused(&mask(json!("data:")), "input_image_mask", RejectionReason::InvalidType);
+    check_tool_refused(&mask(json!("data:")), "input_image_mask", RejectionReason::InvalidType);
 }
 
-fn png(alpha: bool) -> Vec<u8> {
+fn png(has_alpha: bool) -> Vec<u8> {
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, 16, 16);
-    encoder.set_color(if alpha { png::ColorType::Rgba } else { png::ColorType::Rgb });
-    let pixels = vec![0; 16 * 16 * if alpha { 4 } else { 3 }];
+    encoder.set_color(if has_alpha { png::ColorType::Rgba } else { png::ColorType::Rgb });
+    let pixels = vec![0; 16 * 16 * if has_alpha { 4 } else { 3 }];
     encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels)).expect("a file");
     file
 }
 
 #[test]
-fn what_is_no_json_object_is_refused_as_a_whole() {
+fn a_body_that_is_no_json_object_is_refused() {
     let (open, close) = ("[".repeat(200), "]".repeat(200));
     let deep = [
         format!(r#"{{"model":"m","input":"x","y":{open}{close}}}"#),
@@ -208,10 +209,10 @@ fn what_is_no_json_object_is_refused_as_a_whole() {
         format!(r#"{{"model":"m","input":[{{"y":{open}{close}}}]}}"#),
         "[".repeat(5_000_000),
     ];
-    let bad =
+    let invalid =
         ["", "null", "[]", "1", "{", r#"{"model":"m","input":"x"} x"#, r#"{"model":"m","input":"x","y":"\ud800"}"#];
-    for body in deep.iter().map(String::as_str).chain(bad) {
-        let rejection = judge(body.to_owned()).expect_err("no request");
+    for body in deep.iter().map(String::as_str).chain(invalid) {
+        let rejection = check_body(body.to_owned()).expect_err("no request");
         assert_eq!(
             (rejection.param, rejection.reason),
             (None, Some(RejectionReason::InvalidJson)),
@@ -219,43 +220,46 @@ fn what_is_no_json_object_is_refused_as_a_whole() {
             rejection.message
         );
     }
-    assert!(judge(&b"{\"model\":\"m\",\"input\":\"x\",\"y\":\"\xff\"}"[..]).is_err());
+    assert!(check_body(&b"{\"model\":\"m\",\"input\":\"x\",\"y\":\"\xff\"}"[..]).is_err());
 }
 
 #[test]
-fn the_last_words_of_the_user_are_found_in_every_form() {
-    let said = |input: Value| accepted(&json!({ "input": input })).prompt().expect("readable");
-    assert_eq!(said(json!("a cat")), "a cat");
+fn the_last_text_of_the_user_is_found_in_every_form() {
+    let prompt_of = |input: Value| check_accepted(&json!({ "input": input })).prompt().expect("readable");
+    assert_eq!(prompt_of(json!("a cat")), "a cat");
     let parts = json!([{"type": "input_text", "text": "a dog"}, {"type": "input_image"}, {"type": "input_text", "text": "red"}]);
-    assert_eq!(said(json!([{"role": "user", "content": parts}, {"role": "assistant", "content": "no"}])), "a dog\nred");
+    assert_eq!(
+        prompt_of(json!([{"role": "user", "content": parts}, {"role": "assistant", "content": "no"}])),
+        "a dog\nred"
+    );
     let turns = json!([{"role": "developer", "content": "d"}, {"role": "user", "content": "1"}, {"role": "user", "content": "2"}]);
-    assert_eq!(said(turns), "2");
-    assert_eq!(said(json!([])), "");
+    assert_eq!(prompt_of(turns), "2");
+    assert_eq!(prompt_of(json!([])), "");
 }
 
 #[test]
-fn nothing_that_is_said_is_hidden_from_the_filter() {
-    let job = accepted(&json!({"instructions": "one", "input": [
+fn every_text_is_visited() {
+    let job = check_accepted(&json!({"instructions": "one", "input": [
         {"role": "developer", "content": "two"}, {"role": "user", "content": [{"type": "input_text", "text": "three"}]},
         {"type": "function_call_output", "output": [{"type": "input_text", "text": "four"}]},
         {"type": "function_call_output", "output": "five"}, {"type": "image_generation_call", "result": "AAAA", "revised_prompt": "six"},
         {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,BBBB"}]},
     ]}));
-    let said = texts(&job);
-    let mut lines: Vec<&str> = said.lines().collect();
+    let all_texts = texts(&job);
+    let mut lines: Vec<&str> = all_texts.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["five", "four", "one", "six", "three", "two"]);
-    assert_eq!(texts(&accepted(&json!({"input": "plain"}))), "plain\n");
+    assert_eq!(texts(&check_accepted(&json!({"input": "plain"}))), "plain\n");
 }
 
 #[test]
-fn a_long_conversation_is_heard_in_windows_that_cut_nothing_in_two() {
+fn a_long_conversation_is_visited_in_overlapping_windows() {
     let filler = "lorem ipsum ".repeat(50_000);
     let items: Vec<Value> = ["one zeppelin", &filler, "two zeppelins", &filler, "three"]
         .iter()
         .map(|text| json!({"role": "user", "content": text}))
         .collect();
-    let job = accepted(&json!({ "input": items }));
+    let job = check_accepted(&json!({ "input": items }));
     let (mut windows, mut longest) = (0, 0);
     for needle in ["one zeppelin\nlorem", "ipsum \ntwo zeppelins\nlorem", "ipsum \nthree\n"] {
         let mut found = false;
@@ -271,24 +275,24 @@ fn a_long_conversation_is_heard_in_windows_that_cut_nothing_in_two() {
 }
 
 #[test]
-fn a_tool_is_put_in_only_for_an_agent_that_has_none() {
+fn a_tool_is_injected_only_for_an_agent_without_one() {
     let agent = HeaderMap::from_iter([("originator".parse().expect("a name"), "codex_exec".parse().expect("a value"))]);
     let job = |body: &Value, headers: &HeaderMap| {
         crate::gateway::rules::check_response(SpooledBytes::on_disk(body.to_string().as_bytes()), headers, Utc::now())
-            .expect("a legal request")
+            .expect("a valid request")
     };
-    let plain = with(&json!({"tools": [{"type": "function", "name": "image_gen"}]}));
+    let plain = body_with(&json!({"tools": [{"type": "function", "name": "image_gen"}]}));
     assert!(job(&plain, &agent).may_inject_image_tool() && !job(&plain, &HeaderMap::new()).may_inject_image_tool());
     for tools in [json!([{"type": "image_generation"}]), json!([{"type": "namespace", "name": "image_gen"}])] {
-        assert!(!job(&with(&json!({ "tools": tools })), &agent).may_inject_image_tool());
+        assert!(!job(&body_with(&json!({ "tools": tools })), &agent).may_inject_image_tool());
     }
-    assert!(!job(&with(&json!({"tool_choice": "none"})), &agent).may_inject_image_tool());
-    let given = job(&plain, &agent).with_image_tool();
+    assert!(!job(&body_with(&json!({"tool_choice": "none"})), &agent).may_inject_image_tool());
+    let injected = job(&plain, &agent).with_image_tool();
     let mut expected = plain.clone();
     expected["tools"].as_array_mut().expect("a list").push(json!({"type": "image_generation", "output_format": "png"}));
-    assert_eq!(serde_json::from_slice::<Value>(&sent(&given)).expect("JSON"), expected);
-    assert!(given.is_tool_injected() && given.image_tool().is_some_and(|tool| tool.format == Format::Png));
-    let again = given.without_injected_tool();
-    assert!(sent(&again) == plain.to_string().as_bytes(), "as it came, to the byte");
-    assert!(!again.is_tool_injected() && again.image_tool().is_none());
+    assert_eq!(serde_json::from_slice::<Value>(&upstream_body(&injected)).expect("JSON"), expected);
+    assert!(injected.is_tool_injected() && injected.image_tool().is_some_and(|tool| tool.format == Format::Png));
+    let restored = injected.without_injected_tool();
+    assert!(upstream_body(&restored) == plain.to_string().as_bytes(), "the original body");
+    assert!(!restored.is_tool_injected() && restored.image_tool().is_none());
 }

@@ -1,4 +1,4 @@
-//! Checks one tool. A tool that draws is checked like a request for images; every other tool passes.
+//! Checks one tool. An image tool is checked like a request for images. Of every other tool, only the type is checked.
 
 use serde_json::{Map, Value};
 
@@ -14,12 +14,12 @@ use crate::tables::IMAGE_TOOL_FIELDS;
 
 const IMAGE_TOOL_TYPE: &str = "image_generation";
 const MASK: &str = "input_image_mask";
-/// The one tool of an agent's own that makes images.
+/// The type and the name of an agent's own tool for images.
 const IMAGE_NAMESPACE: (&str, &str) = ("namespace", "image_gen");
 const NAME: &str = "name";
-/// Types of tools that the caller runs itself: the upstream only tells it how to call them.
+/// Types of tools that the caller runs itself: the upstream only requests their calls.
 const RUN_BY_CALLER: [&str; 3] = ["function", "custom", IMAGE_NAMESPACE.0];
-/// The members that are read: those in the table of the document, and the name that an agent gives its own tool.
+/// The members that are read: those in the table of the API document, and the name, for an agent's own tool.
 const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 1] = {
     let mut names = [NAME; IMAGE_TOOL_FIELDS.len() + 1];
     let mut index = 0;
@@ -30,20 +30,20 @@ const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 1] = {
     names
 };
 
-/// Checks the next tool, and notes its options if it draws.
+/// Checks the next tool, and records its options in `tools` if it is an image tool. `path` is its path in the request.
 pub(super) fn check_tool(
     models: &ImageModels,
-    place: &str,
+    path: &str,
     body: &SpooledBytes,
-    walk: &mut JsonWalker<'_>,
+    walker: &mut JsonWalker<'_>,
     tools: &mut ToolSummary,
 ) -> Result<(), Error> {
-    if walk.peek()? != Some(b'{') {
-        return Err(fields::wrong_type(place, "an object", walk.skip_value()?.json_type.as_str()).into());
+    if walker.peek()? != Some(b'{') {
+        return Err(fields::wrong_type(path, "an object", walker.skip_value()?.json_type.as_str()).into());
     }
-    let from = walk.offset();
-    let known = body_members::object_members(walk, &MEMBERS)?;
-    let name = || format!("{place}.type");
+    let start = walker.offset();
+    let known = body_members::object_members(walker, &MEMBERS)?;
+    let name = || format!("{path}.type");
     let kind = known.get("type").ok_or_else(|| fields::missing_parameter(name()))?;
     if kind.json_type() != JsonType::Text {
         return Err(fields::wrong_type(&name(), "a string", kind.json_type().as_str()).into());
@@ -53,10 +53,10 @@ pub(super) fn check_tool(
         tools.note_hosted(&name(), &kind);
     }
     if kind == IMAGE_NAMESPACE.0 {
-        note_namespace_tools(place, body, (from, walk.offset()), tools)?;
+        note_namespace_tools(path, body, (start, walker.offset()), tools)?;
     }
     if kind == IMAGE_TOOL_TYPE {
-        tools.add(check_image_tool(models, &format!("{place}."), body, &known)?);
+        tools.add(check_image_tool(models, &format!("{path}."), body, &known)?);
     } else if kind == IMAGE_NAMESPACE.0
         && known.get(NAME).and_then(BodyMember::parsed::<String>).as_deref() == Some(IMAGE_NAMESPACE.1)
     {
@@ -65,21 +65,21 @@ pub(super) fn check_tool(
     Ok(())
 }
 
-/// Notes the types of the tools in a namespace.
+/// Records the types of the hosted tools in a namespace.
 fn note_namespace_tools(
-    place: &str,
+    path: &str,
     body: &SpooledBytes,
-    (from, to): (u64, u64),
+    (start, end): (u64, u64),
     tools: &mut ToolSummary,
 ) -> Result<(), Error> {
-    let known = body_members::object_members(&mut JsonWalker::between(body, from, to), &["tools"])?;
+    let known = body_members::object_members(&mut JsonWalker::between(body, start, end), &["tools"])?;
     let Some(inner) = known.get("tools").filter(|inner| inner.json_type() == JsonType::Array) else { return Ok(()) };
-    JsonWalker::over_span(body, inner.span).visit_array(&mut |walk, index| {
-        if walk.peek()? != Some(b'{') {
-            return walk.skip_value().map(drop);
+    JsonWalker::over_span(body, inner.span).visit_array(&mut |walker, index| {
+        if walker.peek()? != Some(b'{') {
+            return walker.skip_value().map(drop);
         }
-        let kind = body_members::object_members(walk, &["type"])?.get("type").and_then(BodyMember::parsed::<String>);
-        let name = format!("{place}.tools[{index}].type");
+        let kind = body_members::object_members(walker, &["type"])?.get("type").and_then(BodyMember::parsed::<String>);
+        let name = format!("{path}.tools[{index}].type");
         kind.filter(|kind| !RUN_BY_CALLER.contains(&kind.as_str()))
             .iter()
             .for_each(|kind| tools.note_hosted(&name, kind));
@@ -87,42 +87,42 @@ fn note_namespace_tools(
     })
 }
 
-/// Types of a choice that are not types of tools.
-const CHOICES: [&str; 1] = ["allowed_tools"];
+/// Types of a `tool_choice` that are not types of tools.
+const CHOICE_TYPES: [&str; 1] = ["allowed_tools"];
 
-/// Returns the hosted tools that a choice names.
+/// Returns the hosted tools that a `tool_choice` names.
 pub(super) fn hosted_tools_of_choice(choice: &[u8]) -> Vec<HostedTool> {
     let choice: Value = serde_json::from_slice(choice).unwrap_or_default();
-    let own = ("tool_choice.type".to_owned(), choice.get("type"));
+    let chosen = ("tool_choice.type".to_owned(), choice.get("type"));
     let listed = choice.get("tools").and_then(Value::as_array).into_iter().flatten().enumerate();
     let listed = listed.map(|(index, tool)| (format!("tool_choice.tools[{index}].type"), tool.get("type")));
-    let named = std::iter::once(own).chain(listed).filter_map(|(place, kind)| Some((place, kind?.as_str()?)));
-    let hosted = named.filter(|(_, kind)| !RUN_BY_CALLER.contains(kind) && !CHOICES.contains(kind));
-    hosted.map(|(place, kind)| HostedTool { path: place, kind: kind.to_owned() }).collect()
+    let named = std::iter::once(chosen).chain(listed).filter_map(|(path, kind)| Some((path, kind?.as_str()?)));
+    let hosted = named.filter(|(_, kind)| !RUN_BY_CALLER.contains(kind) && !CHOICE_TYPES.contains(kind));
+    hosted.map(|(path, kind)| HostedTool { path, kind: kind.to_owned() }).collect()
 }
 
 fn check_image_tool(
     models: &ImageModels,
-    place: &str,
+    prefix: &str,
     body: &SpooledBytes,
     known: &KnownMembers,
 ) -> Result<ImageTool, Error> {
-    let mut found = Map::new();
+    let mut options = Map::new();
     for (name, member) in known.iter().filter(|(name, _)| *name != MASK) {
-        found.insert(name.to_owned(), scalar(&format!("{place}{name}"), member)?);
+        options.insert(name.to_owned(), scalar(&format!("{prefix}{name}"), member)?);
     }
-    let model = models.model_or_default(found.get("model").and_then(Value::as_str));
-    image::remove_input_fidelity(place, &model, &mut found)?;
-    image::check_transparency(place, &model, &found)?;
-    if let Some(other) = known.other() {
-        return Err(fields::unknown_parameter(format!("{place}{other}")).into());
+    let model = models.model_or_default(options.get("model").and_then(Value::as_str));
+    image::remove_input_fidelity(prefix, &model, &mut options)?;
+    image::check_transparency(prefix, &model, &options)?;
+    if let Some(unknown) = known.other() {
+        return Err(fields::unknown_parameter(format!("{prefix}{unknown}")).into());
     }
-    fields::check_restricted(place, IMAGE_TOOL_FIELDS, |field| models.restriction(&model, field), &mut found)?;
-    image::check_format_combinations(place, &model, &found)?;
-    let text = |key: &str| found.get(key).and_then(Value::as_str);
-    let number = |key: &str| found.get(key).and_then(Value::as_i64);
-    known.get(MASK).map_or(Ok(()), |mask| mask::check_mask(&format!("{place}{MASK}"), body, mask.span))?;
-    // The table has checked all values against their limits.
+    fields::check_restricted(prefix, IMAGE_TOOL_FIELDS, |field| models.restriction(&model, field), &mut options)?;
+    image::check_format_combinations(prefix, &model, &options)?;
+    let text = |key: &str| options.get(key).and_then(Value::as_str);
+    let number = |key: &str| options.get(key).and_then(Value::as_i64);
+    known.get(MASK).map_or(Ok(()), |mask| mask::check_mask(&format!("{prefix}{MASK}"), body, mask.span))?;
+    // The check against the table has limited all values, so the conversions cannot fail.
     Ok(ImageTool {
         size: text("size").and_then(|size| size.parse::<SizeRequest>().ok()).unwrap_or_default(),
         quality: text("quality").map(str::to_owned),
@@ -141,7 +141,7 @@ fn scalar(name: &str, member: &BodyMember) -> Result<Value, Error> {
     }
 }
 
-/// Rejects a value that is longer than any valid one.
+/// Rejects a value that is longer than any valid value.
 pub(super) fn too_long(name: &str) -> Rejection {
     Rejection::new(name, RejectionReason::StringAboveMax, format!("Invalid '{name}': the value is too long."))
 }

@@ -1,36 +1,40 @@
-//! Compares the walk with `serde_json`: both must accept the same texts, at every cut of a body into pieces.
+//! Compares the walker with `serde_json`: both must accept the same texts, wherever a body is cut into pieces.
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use super::*;
 
-/// Returns a body in which these bytes lie across the end of the first piece, `before` of them before it.
-fn across(text: &[u8], before: usize) -> SpooledBytes {
-    let mut body = vec![b' '; PIECE - before.min(PIECE)];
+/// Returns a body in which `before` bytes of the text are at the end of the first piece, and the others in the next.
+fn body_across_pieces(text: &[u8], before: usize) -> SpooledBytes {
+    let mut body = vec![b' '; PIECE_BYTES - before.min(PIECE_BYTES)];
     body.extend_from_slice(text);
     SpooledBytes::from(Bytes::from(body))
 }
 
-fn walked(body: &SpooledBytes) -> Result<JsonType, Error> {
-    let mut walk = JsonWalker::new(body);
-    let part = walk.skip_value()?;
-    walk.finish()?;
-    assert_eq!((part.end, walk.peek()?), (part.end.min(body.len()), None));
-    Ok(part.json_type)
+fn skip_whole_body(body: &SpooledBytes) -> Result<JsonType, Error> {
+    let mut walker = JsonWalker::new(body);
+    let span = walker.skip_value()?;
+    walker.finish()?;
+    assert_eq!((span.end, walker.peek()?), (span.end.min(body.len()), None));
+    Ok(span.json_type)
 }
 
-/// Checks that the result is that of `serde_json`, at every cut of the text.
+/// Checks that the walker accepts the text if `serde_json` does, wherever the text is cut.
 #[track_caller]
-fn agrees(text: &[u8]) {
-    let judged = serde_json::from_slice::<Value>(text).is_ok();
+fn check_like_serde_json(text: &[u8]) {
+    let is_valid = serde_json::from_slice::<Value>(text).is_ok();
     for before in (0..=text.len().min(40)).chain([text.len()]) {
-        let shown = String::from_utf8_lossy(&text[..text.len().min(80)]).into_owned();
-        assert_eq!(walked(&across(text, before)).is_ok(), judged, "{before} bytes before the cut: {shown}");
+        let excerpt = String::from_utf8_lossy(&text[..text.len().min(80)]).into_owned();
+        assert_eq!(
+            skip_whole_body(&body_across_pieces(text, before)).is_ok(),
+            is_valid,
+            "{before} bytes before the cut: {excerpt}"
+        );
     }
 }
 
-/// Valid JSON, and texts that are nearly JSON.
+/// Valid JSON, and texts that are almost JSON.
 const TEXTS: &[&str] = &[
     "{}",
     "[]",
@@ -108,7 +112,7 @@ const TEXTS: &[&str] = &[
     "\u{feff}1",
     "\u{a0}1",
 ];
-/// Texts in UTF-8, and some that are not.
+/// Texts in UTF-8, and texts that are not UTF-8.
 const BYTES: &[&[u8]] = &[
     b"\"\xff\"",
     b"\"\xc3\"",
@@ -121,35 +125,35 @@ const BYTES: &[&[u8]] = &[
 ];
 
 #[test]
-fn what_is_json_is_walked_over_and_nothing_else_is() {
+fn the_walker_accepts_the_same_texts_as_serde_json() {
     for text in TEXTS {
-        agrees(text.as_bytes());
+        check_like_serde_json(text.as_bytes());
     }
     for bytes in BYTES {
-        agrees(bytes);
+        check_like_serde_json(bytes);
     }
 }
 
 #[test]
-fn it_goes_as_deep_as_others_and_no_deeper() {
+fn the_depth_limit_is_that_of_serde_json() {
     for depth in [100, 126, 127, 128, 129, 1000] {
-        agrees(format!("{}{}", "[".repeat(depth), "]".repeat(depth)).as_bytes());
-        agrees(format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)).as_bytes());
+        check_like_serde_json(format!("{}{}", "[".repeat(depth), "]".repeat(depth)).as_bytes());
+        check_like_serde_json(format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)).as_bytes());
     }
-    assert!(walked(&SpooledBytes::from(Bytes::from(vec![b'['; 5_000_000]))).is_err());
+    assert!(skip_whole_body(&SpooledBytes::from(Bytes::from(vec![b'['; 5_000_000]))).is_err());
 }
 
 #[test]
-fn a_control_character_is_found_wherever_it_stands() {
+fn a_control_character_is_found_at_every_position() {
     for length in [1, 15, 16, 17, 33, 200] {
-        for at in 0..length {
-            for (byte, legal) in [(0x00, false), (0x1f, false), (0x20, true), (0x7f, true)] {
+        for index in 0..length {
+            for (byte, is_legal) in [(0x00, false), (0x1f, false), (0x20, true), (0x7f, true)] {
                 let mut text = vec![b'x'; length + 2];
-                (text[0], text[length + 1], text[1 + at]) = (b'"', b'"', byte);
+                (text[0], text[length + 1], text[1 + index]) = (b'"', b'"', byte);
                 assert_eq!(
-                    walked(&SpooledBytes::from(Bytes::from(text))).is_ok(),
-                    legal,
-                    "{byte:#04x} at {at} of {length}"
+                    skip_whole_body(&SpooledBytes::from(Bytes::from(text))).is_ok(),
+                    is_legal,
+                    "{byte:#04x} at {index} of {length}"
                 );
             }
         }
@@ -158,54 +162,58 @@ fn a_control_character_is_found_wherever_it_stands() {
 }
 
 #[test]
-fn a_text_is_heard_as_it_is_meant_across_every_cut() {
+fn a_string_is_decoded_wherever_it_is_cut() {
     let text = r#""caf\u00e9 \uD83E\uDD80 \/ \"x\" \\ é🦀""#;
     for before in 0..=text.len() {
-        let (body, mut heard) = (across(text.as_bytes(), before), String::new());
-        let mut walk = JsonWalker::new(&body);
-        walk.visit_text(&mut |piece| heard.push_str(piece)).expect("legal");
-        assert_eq!(heard, "café 🦀 / \"x\" \\ é🦀", "{before} bytes before the cut");
+        let (body, mut decoded) = (body_across_pieces(text.as_bytes(), before), String::new());
+        let mut walker = JsonWalker::new(&body);
+        walker.visit_text(&mut |piece| decoded.push_str(piece)).expect("valid JSON");
+        assert_eq!(decoded, "café 🦀 / \"x\" \\ é🦀", "{before} bytes before the cut");
     }
 }
 
 #[test]
-fn members_are_kept_as_text_only_while_they_are_small() {
+fn only_small_members_are_captured() {
     let long = "x".repeat(CAPTURE_MAX);
     let text = format!(r#"{{"small":[1, 2],"large":"{long}","sm\u0061ll" : {{"b":1}} }}"#);
     let body = SpooledBytes::from(Bytes::from(text));
-    let (known, begin) =
-        crate::gateway::rules::response::body_members::read_members(&body, &["small", "large"]).expect("legal");
+    let (known, object_start) =
+        crate::gateway::rules::response::body_members::read_members(&body, &["small", "large"]).expect("valid JSON");
     let (small, large) = (known.get("small").expect("a member"), known.get("large").expect("a member"));
-    assert_eq!((begin, small.raw(), large.raw()), (0, Some(&br#"{"b":1}"#[..]), None), "of duplicates the last");
+    assert_eq!(
+        (object_start, small.raw(), large.raw()),
+        (0, Some(&br#"{"b":1}"#[..]), None),
+        "the last duplicate counts"
+    );
     assert_eq!((small.json_type(), large.json_type()), (JsonType::Object, JsonType::Text));
     assert_eq!(large.span.end - large.span.start, CAPTURE_MAX as u64 + 2);
 }
 
 #[test]
-fn ten_thousand_damaged_bodies_get_the_same_verdict_as_from_serde_json() {
-    const WHOLE: &str =
+fn the_walker_agrees_with_serde_json_on_10000_mutated_bodies() {
+    const VALID: &str =
         r#"{"a":[1, -2.5e3 , true,null,{"b":"c\n\u00e9\ud83e\udd80d"}],"e":{"f":[ [],{} ]} ,"g":"h\"i"}"#;
     const BYTES: &[u8] = b"{}[]\",:\\ \tutfne0-.x\x00\x1f\x80\xc3\xa9\xff/";
     let mut seed = 0x1234_5678_9abc_def0_u64;
-    let mut random = |below: usize| {
+    let mut random = |limit: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(seed >> 33).expect("a number") % below
+        usize::try_from(seed >> 33).expect("a number") % limit
     };
-    let mut good = 0;
+    let mut valid_count = 0;
     for _ in 0..10_000 {
-        let mut text = WHOLE.as_bytes().to_vec();
+        let mut text = VALID.as_bytes().to_vec();
         for _ in 0..=random(2) {
-            let (at, byte) = (random(text.len()), BYTES[random(BYTES.len())]);
+            let (index, byte) = (random(text.len()), BYTES[random(BYTES.len())]);
             match random(3) {
-                0 => text[at] = byte,
-                1 => text.insert(at, byte),
-                _ => drop(text.remove(at)),
+                0 => text[index] = byte,
+                1 => text.insert(index, byte),
+                _ => drop(text.remove(index)),
             }
         }
-        let judged = serde_json::from_slice::<Value>(&text).is_ok();
-        good += u32::from(judged);
-        let found = walked(&SpooledBytes::from(Bytes::from(text.clone())));
-        assert_eq!(found.is_ok(), judged, "{}", String::from_utf8_lossy(&text));
+        let is_valid = serde_json::from_slice::<Value>(&text).is_ok();
+        valid_count += u32::from(is_valid);
+        let result = skip_whole_body(&SpooledBytes::from(Bytes::from(text.clone())));
+        assert_eq!(result.is_ok(), is_valid, "{}", String::from_utf8_lossy(&text));
     }
-    assert!((500..9_500).contains(&good), "{good} of them were whole");
+    assert!((500..9_500).contains(&valid_count), "{valid_count} bodies were valid");
 }
