@@ -137,11 +137,11 @@ impl IdempotentAnswers {
         let replay =
             replay.filter(|replay| replay.claim.expires_at > now && !self.orphans_in_removal().contains(fingerprint));
         let Some(replay) = replay else { return Ok(None) };
-        let ReplayState::Stored(done) = replay.state else { return Ok(Some(RetryableJobs::unknown_outcome())) };
-        let Some(answer) = self.load_answer(fingerprint, &done).await else {
+        let ReplayState::Stored(answer_row) = replay.state else { return Ok(Some(RetryableJobs::unknown_outcome())) };
+        let Some(answer) = self.load_answer(fingerprint, &answer_row).await else {
             return Ok(Some(RetryableJobs::unknown_outcome()));
         };
-        let (idempotent_answers, row, file) = (Arc::clone(self), replay.claim, done.file);
+        let (idempotent_answers, row, file) = (Arc::clone(self), replay.claim, answer_row.file);
         let on_leave = move |has_read_all: bool| {
             if has_read_all {
                 idempotent_answers.remove_orphan(row.scope, row.request_id, &file);
@@ -171,12 +171,12 @@ impl IdempotentAnswers {
     }
 
     /// Opens the file of a row and returns its answer; `None` if the file is missing or cannot be opened.
-    pub(super) async fn load_answer(&self, scope: &ReplayDigest, done: &StoredAnswerRow) -> Option<StoredAnswer> {
-        let headers = serde_json::from_str(&done.headers).ok()?;
-        let head = AnswerHead { status: done.status, content_type: done.content_type.clone(), headers };
+    pub(super) async fn load_answer(&self, scope: &ReplayDigest, row: &StoredAnswerRow) -> Option<StoredAnswer> {
+        let headers = serde_json::from_str(&row.headers).ok()?;
+        let head = AnswerHead { status: row.status, content_type: row.content_type.clone(), headers };
         let key =
-            self.vault.open(&sealing_context(scope, done.size), &done.sealed_key).ok().and_then(FileKey::from_bytes)?;
-        let frames = self.folder.reopen(&done.file, key, done.size).await.ok()?;
-        Some(StoredAnswer::from_file(head, frames, done.size))
+            self.vault.open(&sealing_context(scope, row.size), &row.sealed_key).ok().and_then(FileKey::from_bytes)?;
+        let frames = self.folder.reopen(&row.file, key, row.size).await.ok()?;
+        Some(StoredAnswer::from_file(head, frames, row.size))
     }
 }

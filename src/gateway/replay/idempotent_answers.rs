@@ -238,13 +238,13 @@ impl IdempotentAnswers {
             return Some(ClaimOutcome::Conflict);
         }
         match &stored_claim.state {
-            ReplayState::Stored(done) => Some(self.reopen(&stored_claim.claim.scope, done).await),
+            ReplayState::Stored(row) => Some(self.reopen(&stored_claim.claim.scope, row).await),
             ReplayState::Running => (stored_claim.claim.node == self.node).then_some(ClaimOutcome::AnswerLost),
         }
     }
 
-    async fn reopen(&self, scope: &ReplayDigest, done: &StoredAnswerRow) -> ClaimOutcome {
-        let answer = self.load_answer(scope, done).await;
+    async fn reopen(&self, scope: &ReplayDigest, row: &StoredAnswerRow) -> ClaimOutcome {
+        let answer = self.load_answer(scope, row).await;
         answer.map_or(ClaimOutcome::AnswerLost, |answer| ClaimOutcome::Follow(AnswerReader::new(&Arc::new(answer))))
     }
 
