@@ -1,4 +1,4 @@
-//! Tests of images in scripted responses: the bytes that go out, and the outcome.
+//! Tests of images in scripted responses: the bytes that the caller gets, and the outcome.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

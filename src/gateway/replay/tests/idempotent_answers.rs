@@ -61,7 +61,7 @@ fn store_error() -> StoreError {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_twenty_concurrent_requests_one_runs_and_all_get_its_answer() {
+async fn twenty_concurrent_requests_run_one_job() {
     let fixture = ReplayFixture::new().await;
     let (replay, job, answer) = (Arc::new(fixture.open().await), job("red"), bytes(200_000));
     let mut callers = tokio::task::JoinSet::new();
