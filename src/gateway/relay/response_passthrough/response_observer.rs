@@ -230,7 +230,8 @@ impl ResponseObserver {
             serde_json::from_str::<Value>(error).ok().and_then(|mut error| error.get_mut("message").map(Value::take));
         let member_or = |name: &str, default: Value| self.response.get(name).cloned().unwrap_or(default);
         let response = json!({
-            "id": member_or("id", "resp_0".into()), "object": "response", "created_at": member_or("created_at", self.requested.now.into()),
+            "id": member_or("id", "resp_0".into()), "object": "response",
+            "created_at": member_or("created_at", self.requested.now.into()),
             "status": "failed", "error": {"code": self.failure_code(), "message": message},
             "incomplete_details": null, "instructions": null, "metadata": {}, "model": self.requested.model,
             "output": [], "parallel_tool_calls": true, "temperature": null, "tool_choice": "auto", "tools": [],
