@@ -177,7 +177,7 @@ mod tests {
         let sealed = SEALED.as_bytes().chunks(2);
         let sealed: Vec<_> =
             sealed.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect();
-        assert_eq!(vault(1).open("context", &sealed).unwrap(), b"secret");
+        assert_eq!(vault(1).open("place", &sealed).unwrap(), b"secret");
     }
 
     const SEALED: &str = "01000102030405060708090a0bc8c3f654458a6d3fcb5f66757a3e034066525c66eb9c";

@@ -135,7 +135,8 @@ fn names_are_shown_with_hidden_characters_escaped_and_isolated() {
             assert!(raw_uses.is_empty(), "{}: hidden characters of {name} are not escaped", path.display());
             for (index, _) in html.match_indices(&escaped) {
                 let before = &html[..index];
-                let is_isolated = before.ends_with("<bdi>") || before.ends_with('"') || before.ends_with("visually-hidden\"> ");
+                let is_isolated =
+                    before.ends_with("<bdi>") || before.ends_with('"') || before.ends_with("visually-hidden\"> ");
                 let is_plain = before.ends_with("title %}") || before.ends_with("}>");
                 assert!(is_isolated || is_plain, "{}: {}", path.display(), &html[index.saturating_sub(40)..index + 20]);
             }

@@ -227,7 +227,10 @@ impl ImageToolContent {
         let is_open =
             matches!(self.image, FinalImageState::None | FinalImageState::Receiving | FinalImageState::Complete(None));
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        is_open && member.len() < OTHER_NAME_MAX && member.bytes().all(is_name) && !SKIPPED_ITEM_MEMBERS.contains(&member)
+        is_open
+            && member.len() < OTHER_NAME_MAX
+            && member.bytes().all(is_name)
+            && !SKIPPED_ITEM_MEMBERS.contains(&member)
     }
 
     fn store_other_member(&mut self, member: &str, value: Value) {

@@ -108,7 +108,10 @@ fn other_json_and_invalid_json_are_refused() {
     for key in ["data", "error", "type", "usage"] {
         for value in ["nul", "01", r#"{"b":]}"#, r#"{"b":NaN}"#] {
             check(&format!(r#"{{"{key}":{value}}}"#), Err(AnswerSyntaxError::Json(JsonSyntaxError::Value)));
-            check(&format!(r#"{{"data":[{{"{key}":{value}}}]}}"#), Err(AnswerSyntaxError::Json(JsonSyntaxError::Value)));
+            check(
+                &format!(r#"{{"data":[{{"{key}":{value}}}]}}"#),
+                Err(AnswerSyntaxError::Json(JsonSyntaxError::Value)),
+            );
         }
     }
     check(r#"{"data":[nul]}"#, Err(AnswerSyntaxError::Json(JsonSyntaxError::Value)));

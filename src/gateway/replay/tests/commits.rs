@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::super::answer_folder::PARTIAL_EXTENSION;
-use super::idempotent_answers::{KEY, check, spawn, word};
+use super::idempotent_answers::{KEY, check, outcome_name, spawn};
 use super::*;
 use crate::gateway::store::ReplayWrite;
 use crate::gateway::store::testing::POISON;

@@ -239,11 +239,11 @@ async fn answers_of_the_api_key_with_most_bytes_are_evicted_first() {
     let mut fixture = ReplayFixture::new().await;
     (fixture.settings.orphans, fixture.settings.max_bytes) = (false, 700_000);
     let replay = fixture.open().await;
-    let enter = async |replay: &AnswerReplay, caller: &Caller, key: &str| {
+    let claim_key = async |replay: &AnswerReplay, caller: &Caller, key: &str| {
         replay.claim_or_follow(caller, &job("red"), key, "req_1").await.unwrap()
     };
     let store_answer = async |caller: &Caller, key: &str| {
-        let ClaimOutcome::Claimed(guard) = request_claim(&replay, caller, key).await else { panic!("no claim") };
+        let ClaimOutcome::Claimed(guard) = claim_key(&replay, caller, key).await else { panic!("no claim") };
         guard.record(Ok(ChannelAnswer::complete(&bytes(200_000)))).await;
     };
     store_answer(&fixture.bob, "of bob").await;
@@ -251,13 +251,9 @@ async fn answers_of_the_api_key_with_most_bytes_are_evicted_first() {
         store_answer(&fixture.ada, &number.to_string()).await;
     }
     for replay in [&replay, &fixture.open().await] {
-        assert_eq!(outcome_name(&request_claim(replay, &fixture.bob, "of bob").await), "follow");
+        assert_eq!(outcome_name(&claim_key(replay, &fixture.bob, "of bob").await), "follow");
         for (number, expected) in ["lost", "lost", "lost", "lost", "follow", "follow"].into_iter().enumerate() {
-            assert_eq!(
-                outcome_name(&request_claim(replay, &fixture.ada, &number.to_string()).await),
-                expected,
-                "{number}"
-            );
+            assert_eq!(outcome_name(&claim_key(replay, &fixture.ada, &number.to_string()).await), expected, "{number}");
         }
     }
 }
