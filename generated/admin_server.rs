@@ -71,7 +71,7 @@ pub struct ListAuditQuery {
     /// Only entries about the object with this id or name.
     pub target: Option<String>,
 }
-impl front::Parameters for ListAuditQuery {
+impl front::QueryParameters for ListAuditQuery {
     const TABLE: &'static [crate::tables::Field] = crate::tables::LIST_AUDIT_PARAMETERS;
 }
 impl schemars::JsonSchema for ListAuditQuery {
@@ -161,7 +161,7 @@ pub struct ListKeysQuery {
     /// Only the keys of this user, by id or name.
     pub user: Option<String>,
 }
-impl front::Parameters for ListKeysQuery {
+impl front::QueryParameters for ListKeysQuery {
     const TABLE: &'static [crate::tables::Field] = crate::tables::LIST_KEYS_PARAMETERS;
 }
 impl schemars::JsonSchema for ListKeysQuery {
@@ -276,7 +276,7 @@ pub struct ListRecordsQuery {
     /// Only records of the user with this id or name.
     pub user: Option<String>,
 }
-impl front::Parameters for ListRecordsQuery {
+impl front::QueryParameters for ListRecordsQuery {
     const TABLE: &'static [crate::tables::Field] = crate::tables::LIST_RECORDS_PARAMETERS;
 }
 impl schemars::JsonSchema for ListRecordsQuery {
@@ -318,7 +318,7 @@ pub struct ListTokensQuery {
     /// Only the tokens of this user, by id or name.
     pub user: Option<String>,
 }
-impl front::Parameters for ListTokensQuery {
+impl front::QueryParameters for ListTokensQuery {
     const TABLE: &'static [crate::tables::Field] = crate::tables::LIST_TOKENS_PARAMETERS;
 }
 impl schemars::JsonSchema for ListTokensQuery {
@@ -370,7 +370,7 @@ pub struct RetrieveUsageQuery {
     /// Only counts of the user with this id or name.
     pub user: Option<String>,
 }
-impl front::Parameters for RetrieveUsageQuery {
+impl front::QueryParameters for RetrieveUsageQuery {
     const TABLE: &'static [crate::tables::Field] = crate::tables::RETRIEVE_USAGE_PARAMETERS;
 }
 impl schemars::JsonSchema for RetrieveUsageQuery {
@@ -399,7 +399,7 @@ pub struct ListUsersQuery {
     /// Only users whose name contains this text, regardless of case.
     pub search: Option<String>,
 }
-impl front::Parameters for ListUsersQuery {
+impl front::QueryParameters for ListUsersQuery {
     const TABLE: &'static [crate::tables::Field] = crate::tables::LIST_USERS_PARAMETERS;
 }
 impl schemars::JsonSchema for ListUsersQuery {
@@ -506,7 +506,10 @@ pub trait AdminApi {
     }]
     async fn list_accounts(
         rqctx: dropshot::RequestContext<Self::Context>,
-    ) -> Result<front::Reply<types::AccountList>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::AccountList>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Add an account to the store.
     ///
     /// The fields are those of `[[accounts]]` in the settings file, with one difference: a secret is sent as plain text instead of the name of a variable or file. It is encrypted before it is stored.
@@ -521,7 +524,10 @@ pub trait AdminApi {
     async fn create_account(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::NewAccount>,
-    ) -> Result<front::Reply<types::Account>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::Account>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Look up one account.
     ///
     /// An unknown name is a 404 with code `account_not_found`. For admins.
@@ -532,8 +538,11 @@ pub trait AdminApi {
     }]
     async fn retrieve_account(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<RetrieveAccountPath>>,
-    ) -> Result<front::Reply<types::Account>, front::ApiError<types::ErrorResponse>>;
+        path: front::ExtractorResult<dropshot::Path<RetrieveAccountPath>>,
+    ) -> Result<
+        front::TypedResponse<types::Account>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Disable an account, or enable it again.
     ///
     /// A disabled account gets no new requests; running ones are finished. Enabling it also ends a cooldown. Both are also possible for accounts of the settings file, and persist across restarts.
@@ -547,9 +556,12 @@ pub trait AdminApi {
     }]
     async fn update_account(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<UpdateAccountPath>>,
+        path: front::ExtractorResult<dropshot::Path<UpdateAccountPath>>,
         body: front::JsonBody<types::AccountChange>,
-    ) -> Result<front::Reply<types::Account>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::Account>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Delete an account of the store.
     ///
     /// Its credentials and its token are deleted, its records stay. An account of the settings file is a 409 with code `account_read_only`: remove it from the file, or disable it. For admins.
@@ -560,9 +572,9 @@ pub trait AdminApi {
     }]
     async fn delete_account(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<DeleteAccountPath>>,
+        path: front::ExtractorResult<dropshot::Path<DeleteAccountPath>>,
     ) -> Result<
-        front::Reply<types::DeletedAccount>,
+        front::TypedResponse<types::DeletedAccount>,
         front::ApiError<types::ErrorResponse>,
     >;
     /// List the audit trail.
@@ -576,7 +588,10 @@ pub trait AdminApi {
     async fn list_audit(
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<ListAuditQuery>,
-    ) -> Result<front::Reply<types::AuditList>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::AuditList>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// List the groups.
     ///
     /// Sorted by name. A member sees the groups in which they may have keys.
@@ -587,7 +602,10 @@ pub trait AdminApi {
     }]
     async fn list_groups(
         rqctx: dropshot::RequestContext<Self::Context>,
-    ) -> Result<front::Reply<types::GroupList>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::GroupList>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Add a group.
     ///
     /// A policy that cannot be used is a 400 that names the field, such as `policy.filter.words[0]`. For admins.
@@ -600,7 +618,10 @@ pub trait AdminApi {
     async fn create_group(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::NewGroup>,
-    ) -> Result<front::Reply<types::Group>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::Group>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Look up one group.
     ///
     /// An unknown name is a 404 with code `group_not_found`. For admins.
@@ -611,8 +632,11 @@ pub trait AdminApi {
     }]
     async fn retrieve_group(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<RetrieveGroupPath>>,
-    ) -> Result<front::Reply<types::Group>, front::ApiError<types::ErrorResponse>>;
+        path: front::ExtractorResult<dropshot::Path<RetrieveGroupPath>>,
+    ) -> Result<
+        front::TypedResponse<types::Group>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Change the policy of a group.
     ///
     /// The new policy replaces the former one. When the answer arrives, it applies to all new requests; a 503 means that it is stored but does not apply yet. A policy that cannot be used changes nothing, and is a 400 that names the field, such as `policy.filter.words[0]`.
@@ -626,9 +650,12 @@ pub trait AdminApi {
     }]
     async fn update_group(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<UpdateGroupPath>>,
+        path: front::ExtractorResult<dropshot::Path<UpdateGroupPath>>,
         body: front::JsonBody<types::GroupUpdate>,
-    ) -> Result<front::Reply<types::Group>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::Group>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Delete a group.
     ///
     /// A group of the settings file is a 409 with code `group_read_only`. The group `default`, or a group that has keys, is a 409 with code `group_in_use`. For admins.
@@ -639,9 +666,9 @@ pub trait AdminApi {
     }]
     async fn delete_group(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<DeleteGroupPath>>,
+        path: front::ExtractorResult<dropshot::Path<DeleteGroupPath>>,
     ) -> Result<
-        front::Reply<types::DeletedGroup>,
+        front::TypedResponse<types::DeletedGroup>,
         front::ApiError<types::ErrorResponse>,
     >;
     /// List the keys.
@@ -655,7 +682,10 @@ pub trait AdminApi {
     async fn list_keys(
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<ListKeysQuery>,
-    ) -> Result<front::Reply<types::KeyList>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::KeyList>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Create a key.
     ///
     /// This answer is the only one that holds the secret. Members make keys only for themselves and in their own groups. A member who has as many keys as the setting `max_keys_per_member` allows, or has deleted ten times as many within a day, gets a 409 with code `key_limit_reached`; an admin can make another key for the member.
@@ -668,7 +698,10 @@ pub trait AdminApi {
     async fn create_key(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::NewKey>,
-    ) -> Result<front::Reply<types::CreatedKey>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::CreatedKey>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Look up one key.
     ///
     /// An unknown key is a 404 with code `key_not_found`.
@@ -679,8 +712,8 @@ pub trait AdminApi {
     }]
     async fn retrieve_key(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<RetrieveKeyPath>>,
-    ) -> Result<front::Reply<types::Key>, front::ApiError<types::ErrorResponse>>;
+        path: front::ExtractorResult<dropshot::Path<RetrieveKeyPath>>,
+    ) -> Result<front::TypedResponse<types::Key>, front::ApiError<types::ErrorResponse>>;
     /// Rename, disable or enable a key, or change its expiry.
     ///
     /// Fields that are left out stay as they are. A disabled key is refused within a second. Several changes are made together or not at all.
@@ -694,9 +727,9 @@ pub trait AdminApi {
     }]
     async fn update_key(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<UpdateKeyPath>>,
+        path: front::ExtractorResult<dropshot::Path<UpdateKeyPath>>,
         body: front::JsonBody<types::KeyUpdate>,
-    ) -> Result<front::Reply<types::Key>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<front::TypedResponse<types::Key>, front::ApiError<types::ErrorResponse>>;
     /// Delete a key.
     ///
     /// The key is refused from then on and no longer listed. Its records stay. This cannot be undone.
@@ -707,8 +740,11 @@ pub trait AdminApi {
     }]
     async fn delete_key(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<DeleteKeyPath>>,
-    ) -> Result<front::Reply<types::DeletedKey>, front::ApiError<types::ErrorResponse>>;
+        path: front::ExtractorResult<dropshot::Path<DeleteKeyPath>>,
+    ) -> Result<
+        front::TypedResponse<types::DeletedKey>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Replace the secret of a key.
     ///
     /// Id, name, usage and settings stay. The previous secret is accepted until `previous_until`, so that callers can be switched one by one; the secret of an earlier rotation is refused at once. This answer is the only one that holds the new secret. A member cannot rotate a key with `locked`: that is a 403.
@@ -720,9 +756,12 @@ pub trait AdminApi {
     }]
     async fn rotate_key(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<RotateKeyPath>>,
+        path: front::ExtractorResult<dropshot::Path<RotateKeyPath>>,
         body: front::JsonBody<types::KeyRotation>,
-    ) -> Result<front::Reply<types::CreatedKey>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::CreatedKey>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Show the user of the token.
     ///
     /// The user that the token belongs to, with the current role. The token of the settings has no user.
@@ -733,7 +772,7 @@ pub trait AdminApi {
     }]
     async fn retrieve_me(
         rqctx: dropshot::RequestContext<Self::Context>,
-    ) -> Result<front::Reply<types::Me>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<front::TypedResponse<types::Me>, front::ApiError<types::ErrorResponse>>;
     /// List the records of requests.
     ///
     /// Newest first. A member sees the records of their own keys, without the accounts that served them.
@@ -745,7 +784,10 @@ pub trait AdminApi {
     async fn list_records(
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<ListRecordsQuery>,
-    ) -> Result<front::Reply<types::RecordList>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::RecordList>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Look up one record.
     ///
     /// An unknown record is a 404 with code `record_not_found`.
@@ -756,8 +798,11 @@ pub trait AdminApi {
     }]
     async fn retrieve_record(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<RetrieveRecordPath>>,
-    ) -> Result<front::Reply<types::Record>, front::ApiError<types::ErrorResponse>>;
+        path: front::ExtractorResult<dropshot::Path<RetrieveRecordPath>>,
+    ) -> Result<
+        front::TypedResponse<types::Record>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// List the admin tokens.
     ///
     /// Newest first, without deleted ones and without secrets. A member sees only their own.
@@ -769,7 +814,10 @@ pub trait AdminApi {
     async fn list_tokens(
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<ListTokensQuery>,
-    ) -> Result<front::Reply<types::TokenList>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::TokenList>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Create an admin token.
     ///
     /// It can do what its user can do, with the role that the user has at that moment. This answer is the only one that holds the secret.
@@ -783,7 +831,7 @@ pub trait AdminApi {
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::NewToken>,
     ) -> Result<
-        front::Reply<types::CreatedToken>,
+        front::TypedResponse<types::CreatedToken>,
         front::ApiError<types::ErrorResponse>,
     >;
     /// Delete an admin token.
@@ -796,9 +844,9 @@ pub trait AdminApi {
     }]
     async fn delete_token(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<DeleteTokenPath>>,
+        path: front::ExtractorResult<dropshot::Path<DeleteTokenPath>>,
     ) -> Result<
-        front::Reply<types::DeletedToken>,
+        front::TypedResponse<types::DeletedToken>,
         front::ApiError<types::ErrorResponse>,
     >;
     /// Count by day and by key.
@@ -812,7 +860,10 @@ pub trait AdminApi {
     async fn retrieve_usage(
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<RetrieveUsageQuery>,
-    ) -> Result<front::Reply<types::Usage>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::Usage>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// List the users.
     ///
     /// Newest first. For admins.
@@ -824,7 +875,10 @@ pub trait AdminApi {
     async fn list_users(
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<ListUsersQuery>,
-    ) -> Result<front::Reply<types::UserList>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::UserList>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Invite a user.
     ///
     /// The user has no password yet. Anyone who has the link in the answer can set one, once and within 72 hours. No other answer contains the link. For admins.
@@ -837,7 +891,10 @@ pub trait AdminApi {
     async fn create_user(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::NewUser>,
-    ) -> Result<front::Reply<types::CreatedUser>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::CreatedUser>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Look up one user.
     ///
     /// A member can only look up themselves. An unknown user is a 404 with code `user_not_found`.
@@ -848,8 +905,11 @@ pub trait AdminApi {
     }]
     async fn retrieve_user(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<RetrieveUserPath>>,
-    ) -> Result<front::Reply<types::User>, front::ApiError<types::ErrorResponse>>;
+        path: front::ExtractorResult<dropshot::Path<RetrieveUserPath>>,
+    ) -> Result<
+        front::TypedResponse<types::User>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Change role or groups of a user, disable or enable one.
     ///
     /// Fields that are left out stay as they are. Users are never deleted, because records name them: a disabled user cannot sign in, is signed out everywhere, and the user's keys and tokens are refused. A user who is taken out of a group keeps no key in it: those keys are disabled with `locked` set to `left_group`, the answer names them in `stopped_keys`, and joining again does not enable them. The last admin who can sign in cannot be made a member or disabled: that is a 409 with code `last_admin`. For admins.
@@ -861,9 +921,12 @@ pub trait AdminApi {
     }]
     async fn update_user(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<UpdateUserPath>>,
+        path: front::ExtractorResult<dropshot::Path<UpdateUserPath>>,
         body: front::JsonBody<types::UserUpdate>,
-    ) -> Result<front::Reply<types::User>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::User>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Make a link for a new password.
     ///
     /// Anyone who has the link can set a password, once and within 24 hours. No other answer contains the link. The previous password stays valid until then, and earlier links become invalid. For admins.
@@ -874,8 +937,11 @@ pub trait AdminApi {
     }]
     async fn reset_user(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<ResetUserPath>>,
-    ) -> Result<front::Reply<types::OneTimeLink>, front::ApiError<types::ErrorResponse>>;
+        path: front::ExtractorResult<dropshot::Path<ResetUserPath>>,
+    ) -> Result<
+        front::TypedResponse<types::OneTimeLink>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Sign a user out everywhere.
     ///
     /// Every session in a browser ends. Tokens and keys stay as they are. For admins.
@@ -886,8 +952,11 @@ pub trait AdminApi {
     }]
     async fn sign_out_user(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<SignOutUserPath>>,
-    ) -> Result<front::Reply<types::User>, front::ApiError<types::ErrorResponse>>;
+        path: front::ExtractorResult<dropshot::Path<SignOutUserPath>>,
+    ) -> Result<
+        front::TypedResponse<types::User>,
+        front::ApiError<types::ErrorResponse>,
+    >;
 }
 /// Adds every operation to what is served, so that one server can serve several documents.
 pub fn register<Served: AdminApi>(

@@ -38,7 +38,7 @@ pub trait GatewayApi {
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::EditBody,
     ) -> Result<
-        front::Reply<types::ImagesResponse>,
+        front::TypedResponse<types::ImagesResponse>,
         front::ApiError<types::ErrorResponse>,
     >;
     /// Make images from a prompt.
@@ -60,7 +60,7 @@ pub trait GatewayApi {
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::ImageGenerationRequest>,
     ) -> Result<
-        front::Reply<types::ImagesResponse>,
+        front::TypedResponse<types::ImagesResponse>,
         front::ApiError<types::ErrorResponse>,
     >;
     /// List the models.
@@ -75,7 +75,10 @@ pub trait GatewayApi {
     }]
     async fn list_models(
         rqctx: dropshot::RequestContext<Self::Context>,
-    ) -> Result<front::Reply<types::ModelList>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::ModelList>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Look up one model.
     ///
     /// The image models are known as well, even if the list does not contain them. An unknown name is a 404 with code `model_not_found`.
@@ -86,8 +89,11 @@ pub trait GatewayApi {
     }]
     async fn retrieve_model(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<RetrieveModelPath>>,
-    ) -> Result<front::Reply<types::Model>, front::ApiError<types::ErrorResponse>>;
+        path: front::ExtractorResult<dropshot::Path<RetrieveModelPath>>,
+    ) -> Result<
+        front::TypedResponse<types::Model>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Run a task that may draw with the image tool.
     ///
     /// For agents. `model` is a text or agent model, never an image model; list an `image_generation` tool in `tools` to get images.
@@ -106,7 +112,10 @@ pub trait GatewayApi {
     async fn create_response(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::ResponseRequest>,
-    ) -> Result<front::Reply<types::Response>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::Response>,
+        front::ApiError<types::ErrorResponse>,
+    >;
 }
 /// Adds every operation to what is served, so that one server can serve several documents.
 pub fn register<Served: GatewayApi>(

@@ -169,7 +169,7 @@ impl Gateway {
         let metrics = Arc::new(Metrics::new());
         let ledger = Ledger::start(Arc::clone(&rows), node.clone(), Arc::clone(&metrics)).await?;
         let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;
-        spool.watch();
+        spool.start_space_checks();
         let (free, answers) = (spool.free_space(config.data_dir.clone()), Arc::clone(&rows));
         let replay = AnswerReplay::open(&config.replay, free, answers, ledger.clone(), vault.clone(), node).await?;
         let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());

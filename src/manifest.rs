@@ -35,7 +35,9 @@ mod threads;
 mod web;
 
 pub use build::{BuildError, BuildInput, BuildOutput, BuildProblem, RepositoryFields, build};
-pub use check::{CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides, can_be_asked, check, is_public, verify};
+pub use check::{
+    CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides, check, is_public, may_be_requested, verify,
+};
 pub use diff::{ManifestChange, ManifestDifference, SkillDifference, VersionBump, diff};
 pub use discovery::{DiscoveryError, discovery};
 pub use document::{Manifest, ManifestReadError};

@@ -95,7 +95,13 @@ impl GroupCommand {
                 }
                 GroupAction::Create { name, policy } => {
                     let policy = policy.map(|file| read_checked_policy(config, &name, &file)).transpose()?;
-                    print_change(config, people.make_group(&audit, &name, policy.as_deref()).await, &name, "made", json)
+                    print_change(
+                        config,
+                        people.create_group(&audit, &name, policy.as_deref()).await,
+                        &name,
+                        "made",
+                        json,
+                    )
                 }
                 GroupAction::Change { name, policy } => {
                     let policy = read_checked_policy(config, &name, &policy)?;
@@ -183,7 +189,8 @@ fn print_change(
 }
 
 fn group_details(config: &Config, group: Known) -> GroupDetails {
-    let (policy, problem) = manage::written_policy(config, &group.row, group.of_file, PolicyEnvironment::OtherProcess);
+    let (policy, problem) =
+        manage::configured_policy(config, &group.row, group.is_in_file, PolicyEnvironment::OtherProcess);
     GroupDetails { group, policy, problem }
 }
 
@@ -205,7 +212,7 @@ fn table_row(GroupDetails { group, policy, problem }: &GroupDetails) -> [String;
 }
 
 const fn source_name(group: &Known) -> &'static str {
-    if group.of_file { "file" } else { "store" }
+    if group.is_in_file { "file" } else { "store" }
 }
 
 fn group_failure(error: IdentityError, name: &str) -> CommandFailure {

@@ -86,7 +86,7 @@ async fn create(
     json: bool,
 ) -> Result<(), CommandFailure> {
     let user = people.find_user(user).await.map_err(|error| token_failure(error, &format!("user {user}")))?;
-    let (token, secret) = people.make_token(&AuditContext::command(), &user, name, expires).await?;
+    let (token, secret) = people.create_token(&AuditContext::command(), &user, name, expires).await?;
     if json {
         return Ok(print_json(&TokenJson { secret: Some(secret.expose()), ..to_json(&token) })?);
     }

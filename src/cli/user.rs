@@ -125,7 +125,7 @@ impl UserAction {
                 return print_link(people.invite(&audit, &name, role, &group).await, &name, config, json);
             }
             Self::Reset { name } => {
-                return print_link(people.make_reset_link(&audit, &name).await, &name, config, json);
+                return print_link(people.create_reset_link(&audit, &name).await, &name, config, json);
             }
             Self::Groups { name, group } => return change_groups(people, &audit, &name, group, json).await,
             Self::Disable { name } => (name, UserChange::Disable, "disabled"),

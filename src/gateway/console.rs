@@ -109,7 +109,7 @@ impl Console {
         let actor = if self.token.as_ref().is_some_and(|token| token.matches(presented)) {
             Some(Actor::from_settings())
         } else {
-            self.people.admit_token(presented).await.map_err(from_identity_error(ErrorSubject::Token, ""))?
+            self.people.authenticate_token(presented).await.map_err(from_identity_error(ErrorSubject::Token, ""))?
         };
         Ok(actor.ok_or(Error::InvalidKey)?.with_address(address))
     }

@@ -17,8 +17,8 @@ use http::{HeaderName, Version};
 
 use super::flow::{self, GatewayAnswerBody, RequestOptions};
 use super::front::{
-    ApiError, Captured, EditBody, HandlerResponse, JsonBody, Reply, ResponseKind, UnreadBody, run_handler,
-    spool_response,
+    ApiError, EditBody, ExtractorResult, HandlerResponse, JsonBody, ResponseKind, TypedResponse, UnreadBody,
+    run_handler, spool_response,
 };
 use super::keys::Caller;
 use super::relay::PacedBody;
@@ -28,7 +28,7 @@ use crate::wire::admin::server as admin_server;
 use crate::wire::server::{self, GatewayApi, RetrieveModelPath};
 use crate::wire::types;
 use admin::AdminEndpoints;
-pub(crate) use health::metrics_api_description as measuring;
+pub(crate) use health::metrics_api_description;
 
 /// The type that implements the generated trait of the public API. It has no values.
 pub(crate) enum GatewayEndpoints {}
@@ -66,7 +66,7 @@ impl GatewayApi for GatewayEndpoints {
     async fn create_image(
         context: ApiContext,
         body: JsonBody<types::ImageGenerationRequest>,
-    ) -> Result<Reply<types::ImagesResponse>, ApiError> {
+    ) -> Result<TypedResponse<types::ImagesResponse>, ApiError> {
         let unread = body.unread();
         Ok(run_handler(&context, unread, async {
             let gateway = context.context().get();
@@ -80,7 +80,7 @@ impl GatewayApi for GatewayEndpoints {
         .await)
     }
 
-    async fn edit_image(context: ApiContext, body: EditBody) -> Result<Reply<types::ImagesResponse>, ApiError> {
+    async fn edit_image(context: ApiContext, body: EditBody) -> Result<TypedResponse<types::ImagesResponse>, ApiError> {
         let unread = body.unread();
         Ok(run_handler(&context, unread, async {
             let gateway = context.context().get();
@@ -98,7 +98,7 @@ impl GatewayApi for GatewayEndpoints {
     async fn create_response(
         context: ApiContext,
         body: JsonBody<types::ResponseRequest>,
-    ) -> Result<Reply<types::Response>, ApiError> {
+    ) -> Result<TypedResponse<types::Response>, ApiError> {
         let unread = body.unread();
         Ok(run_handler(&context, unread, async {
             let gateway = context.context().get();
@@ -113,7 +113,7 @@ impl GatewayApi for GatewayEndpoints {
         .await)
     }
 
-    async fn list_models(context: ApiContext) -> Result<Reply<types::ModelList>, ApiError> {
+    async fn list_models(context: ApiContext) -> Result<TypedResponse<types::ModelList>, ApiError> {
         Ok(run_handler(&context, UnreadBody::default(), async {
             let gateway = context.context().get();
             let caller = admit(&gateway, &context).await?;
@@ -124,8 +124,8 @@ impl GatewayApi for GatewayEndpoints {
 
     async fn retrieve_model(
         context: ApiContext,
-        path: Captured<Path<RetrieveModelPath>>,
-    ) -> Result<Reply<types::Model>, ApiError> {
+        path: ExtractorResult<Path<RetrieveModelPath>>,
+    ) -> Result<TypedResponse<types::Model>, ApiError> {
         Ok(run_handler(&context, UnreadBody::default(), async {
             let gateway = context.context().get();
             let caller = admit(&gateway, &context).await?;

@@ -35,7 +35,7 @@ pub(crate) use request_options::RequestOptions;
 pub(crate) use response_creation::create_response;
 
 use super::Gateway;
-use super::keys::{AdmissionError, Caller};
+use super::keys::{AuthenticationError, Caller};
 use crate::error::Error;
 
 /// Turns the API key of a request into a `Caller`.
@@ -45,9 +45,9 @@ use crate::error::Error;
 /// Returns 401 for every invalid key, and 503 if the store cannot be read or if the settings of the group are not in
 /// force yet.
 pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Result<Caller, Error> {
-    let caller = gateway.keys().admit(authorization).await.map_err(|error| match error {
-        AdmissionError::Invalid => Error::InvalidKey,
-        AdmissionError::Unavailable(error) => {
+    let caller = gateway.keys().authenticate(authorization).await.map_err(|error| match error {
+        AuthenticationError::Invalid => Error::InvalidKey,
+        AuthenticationError::Unavailable(error) => {
             tracing::error!(error = &error as &dyn std::error::Error, "the store could not check a key");
             Error::Unavailable
         }

@@ -29,15 +29,17 @@ mod unread_body;
 
 pub(crate) use api_error::ApiError;
 pub(crate) use body::JsonBody;
-pub(crate) use captured::Captured;
+pub(crate) use captured::ExtractorResult;
 pub(crate) use connections::ConnectionTable;
 pub(crate) use dispatch::not_found;
 pub use error_samples::served_errors;
 pub(crate) use form::EditBody;
 pub(crate) use form_body::FormBody;
 pub(crate) use listener::raise_descriptor_limit;
-pub(crate) use query::{Parameters, Query, check_query};
-pub(crate) use response::{HandlerResponse, Reply, ResponseCounter, ResponseKind, run_handler, run_page_handler};
+pub(crate) use query::{Query, QueryParameters, check_query};
+pub(crate) use response::{
+    HandlerResponse, ResponseCounter, ResponseKind, TypedResponse, run_handler, run_page_handler,
+};
 pub(crate) use server::{HttpServer, ServerError, start};
 pub(crate) use spooled_response::spool_response;
 pub(crate) use unread_body::UnreadBody;

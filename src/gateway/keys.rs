@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(crate) use error::{AdmissionError, KeyError};
+pub(crate) use error::{AuthenticationError, KeyError};
 pub(crate) use pepper::Pepper;
 pub(crate) use secret::{BearerSecret, BearerSecretKind};
 
@@ -151,16 +151,16 @@ impl ApiKeys {
     /// # Errors
     /// [`AdmissionError::Invalid`] for everything that is not a valid key; [`AdmissionError::Unavailable`] if the key
     /// could not be checked.
-    pub(crate) async fn admit(&self, authorization: Option<&[u8]>) -> Result<Caller, AdmissionError> {
+    pub(crate) async fn authenticate(&self, authorization: Option<&[u8]>) -> Result<Caller, AuthenticationError> {
         let secret =
             authorization.and_then(bearer_token).and_then(|text| BearerSecret::parse(BearerSecretKind::Key, text));
         let Some(secret) = secret else { return Err(self.refuse_unknown()) };
         let now = Timestamp::now();
         let found = self.cache.find(&secret.public_id(), |entry| self.matches_secret(&secret, entry, now)).await;
-        let Some(entry) = found.map_err(AdmissionError::Unavailable)? else { return Err(self.refuse_unknown()) };
+        let Some(entry) = found.map_err(AuthenticationError::Unavailable)? else { return Err(self.refuse_unknown()) };
         if !is_valid(&entry, now) {
             self.refusals.count_entry(&entry);
-            return Err(AdmissionError::Invalid);
+            return Err(AuthenticationError::Invalid);
         }
         self.note_use(&entry.id);
         let KeyCacheEntry { id, user, group_name, .. } = &*entry;
@@ -172,9 +172,9 @@ impl ApiKeys {
         })
     }
 
-    fn refuse_unknown(&self) -> AdmissionError {
+    fn refuse_unknown(&self) -> AuthenticationError {
         self.refusals.count_unknown();
-        AdmissionError::Invalid
+        AuthenticationError::Invalid
     }
 
     /// Returns true if the secret is the current or the former secret of the key. Takes the same time in each case.

@@ -108,7 +108,7 @@ pub(crate) enum LedgerError {
 /// The only access to the table of records for the rest of the gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
-    outbox: mpsc::UnboundedSender<LedgerMessage>,
+    message_sender: mpsc::UnboundedSender<LedgerMessage>,
     intent_permits: Arc<Semaphore>,
     unsettled_records: watch::Sender<usize>,
     metrics: Arc<Metrics>,
@@ -136,7 +136,7 @@ impl Ledger {
         let health = Arc::<WriteHealth>::default();
         tokio::runtime::Handle::current().spawn(LedgerWriter::new(store, node, inbox, Arc::clone(&health)).run());
         let intent_permits = Arc::new(Semaphore::new(MAX_WAITING_INTENTS));
-        Ok(Self { outbox, intent_permits, unsettled_records: watch::Sender::new(0), metrics, health })
+        Ok(Self { message_sender: outbox, intent_permits, unsettled_records: watch::Sender::new(0), metrics, health })
     }
 
     #[cfg(test)]
@@ -153,7 +153,7 @@ impl Ledger {
         let permit = Arc::clone(&self.intent_permits).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?;
         let state = OpenRecordState::new(
             running_record(draft),
-            self.outbox.clone(),
+            self.message_sender.clone(),
             self.unsettled_records.clone(),
             Arc::clone(&self.metrics),
         );
@@ -161,7 +161,9 @@ impl Ledger {
         let (reply, result) = oneshot::channel();
         // If this future is dropped from here on, the writer skips the intent, or closes the record that it has
         // written.
-        self.outbox.send(LedgerMessage::Open { intent, reply, _room: permit }).map_err(|_| LedgerError::Stopped)?;
+        self.message_sender
+            .send(LedgerMessage::Open { intent, reply, _permit: permit })
+            .map_err(|_| LedgerError::Stopped)?;
         let opened = match tokio::time::timeout(OPEN_TIMEOUT, result).await {
             Ok(Ok(opened)) => opened,
             Ok(Err(_)) => Err(LedgerError::Stopped),
@@ -184,8 +186,8 @@ impl Ledger {
             ReplayWrite::Finish { .. } | ReplayWrite::Remove { .. } => None,
         };
         let (reply, result) = oneshot::channel();
-        let message = LedgerMessage::Replay { write: Box::new(write), reply, _room: permit };
-        self.outbox.send(message).map_err(|_| LedgerError::Stopped)?;
+        let message = LedgerMessage::Replay { write: Box::new(write), reply, _permit: permit };
+        self.message_sender.send(message).map_err(|_| LedgerError::Stopped)?;
         result.await.unwrap_or(Err(LedgerError::Stopped))
     }
 

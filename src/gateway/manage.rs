@@ -17,7 +17,7 @@ pub(crate) use super::accounts::{AccountAvailability, AccountExplanation};
 pub(crate) use account_changes::{AccountDraft, add, change, delete, rotate};
 pub(crate) use account_status::AccountStatus;
 pub(crate) use first_key::{disable_first_key, first_key_expiry, is_billable, record_first_key, was_first_key_issued};
-pub(crate) use group_policy::{PolicyEnvironment, check_policy, policy_in_force, with_store_groups, written_policy};
+pub(crate) use group_policy::{PolicyEnvironment, check_policy, configured_policy, policy_in_force, with_store_groups};
 pub(crate) use inspection::{ProbeOutcome, explain, probe};
 
 use super::accounts::account_of_row;
@@ -34,7 +34,7 @@ pub(crate) struct ManagedAccount {
     /// The unique name.
     pub(crate) name: String,
     /// The place where the account is defined.
-    pub(crate) source: AccountOrigin,
+    pub(crate) origin: AccountOrigin,
     /// The settings, or the reason why they cannot be used.
     pub(crate) account: Result<config::AccountConfig, String>,
     /// The account's row in the store; `None` before the first start with an account of the file.
@@ -106,13 +106,13 @@ pub(crate) async fn list(config: &Config, store: &SqliteStore) -> Result<Vec<Man
     let file_accounts = config.accounts.iter().filter(|account| !account.implicit || has_no_store_accounts);
     let file_accounts = file_accounts.map(|account| ManagedAccount {
         name: account.name.clone(),
-        source: AccountOrigin::File,
+        origin: AccountOrigin::File,
         account: Ok(account.clone()),
         row: rows.iter().find(|row| row.name == account.name).cloned(),
     });
     let store_accounts = store_rows.into_iter().map(|row| ManagedAccount {
         name: row.name.clone(),
-        source: AccountOrigin::Store,
+        origin: AccountOrigin::Store,
         account: account_of_row(&row, store.vault()),
         row: Some(row),
     });
@@ -124,7 +124,7 @@ pub(crate) async fn list(config: &Config, store: &SqliteStore) -> Result<Vec<Man
 /// # Errors
 ///
 /// Returns an error if the store cannot be read.
-pub(crate) async fn names_in_store(store: &SqliteStore) -> Result<Vec<String>, StoreError> {
+pub(crate) async fn store_account_names(store: &SqliteStore) -> Result<Vec<String>, StoreError> {
     let rows = store.list_accounts().await?;
     Ok(rows.into_iter().filter(|row| row.source == STORE_SOURCE).map(|row| row.name).collect())
 }
@@ -134,7 +134,7 @@ pub(crate) async fn names_in_store(store: &SqliteStore) -> Result<Vec<String>, S
 /// # Errors
 ///
 /// Returns an error if the store cannot be read.
-pub(crate) async fn has_billable_in_store(store: &SqliteStore) -> Result<bool, StoreError> {
+pub(crate) async fn has_billable_store_account(store: &SqliteStore) -> Result<bool, StoreError> {
     let simulator = config::UpstreamConfig::Simulator.kind();
     Ok(store.list_accounts().await?.iter().any(|row| row.source == STORE_SOURCE && row.kind != simulator))
 }

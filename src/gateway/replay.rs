@@ -122,7 +122,7 @@ use crate::gateway::spool::FreeSpace;
 use crate::gateway::store::{NodeId, Store, StoreError, Timestamp, Vault};
 use answer_channel::RetryableJobHandle;
 use answer_folder::{AnswerFolder, RetentionWindows};
-use durable_answers::EarlierTry;
+use durable_answers::EarlierRequest;
 use fingerprint::ReplayDigest;
 use idempotent_answers::IdempotentAnswers;
 use orphans::RetryableJobs;
@@ -288,11 +288,11 @@ impl AnswerReplay {
                 return Ok(Some(stored));
             }
             let since = Timestamp::now() - (self.orphan_window + LONGEST_JOB);
-            match self.idempotent_answers.find_earlier_try(&fingerprint, since).await? {
-                EarlierTry::None => return Ok(None),
+            match self.idempotent_answers.find_earlier_request(&fingerprint, since).await? {
+                EarlierRequest::None => return Ok(None),
                 // The record may be about to be closed.
-                EarlierTry::Running if Instant::now() < deadline => tokio::time::sleep(RUNNING_PAUSE).await,
-                EarlierTry::Running | EarlierTry::Unknown => return Ok(Some(RetryableJobs::unknown_outcome())),
+                EarlierRequest::Running if Instant::now() < deadline => tokio::time::sleep(RUNNING_PAUSE).await,
+                EarlierRequest::Running | EarlierRequest::Unknown => return Ok(Some(RetryableJobs::unknown_outcome())),
             }
         }
     }

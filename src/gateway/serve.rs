@@ -91,7 +91,7 @@ pub(crate) async fn serve(
     let store = open_store(&config).await?;
     let lock = store.lock_for_serving()?;
     manage::remove_implicit_simulator(&mut config, &store).await?;
-    if config.accounts.iter().any(manage::is_billable) || manage::has_billable_in_store(&store).await? {
+    if config.accounts.iter().any(manage::is_billable) || manage::has_billable_store_account(&store).await? {
         manage::disable_first_key(&config, &store, &AuditContext::system()).await?;
     }
     let (group_refresh, mut changes) = group_refresh_channel();
@@ -152,7 +152,7 @@ pub(crate) async fn serve(
 async fn start_metrics_server(config: &Config, current: &CurrentGateway) -> Result<Option<HttpServer>, ServeError> {
     let Some(listen) = &config.metrics_listen else { return Ok(None) };
     let (listen, connections) = (resolve_address(listen).await?, ConnectionTable::for_metrics());
-    Ok(Some(front::start(endpoints::measuring, current.clone(), listen, connections).await?))
+    Ok(Some(front::start(endpoints::metrics_api_description, current.clone(), listen, connections).await?))
 }
 
 /// Returns the times at which the groups of the store are refreshed.

@@ -307,12 +307,12 @@ impl Spool {
     }
 
     /// Creates a spool on a disk whose entire free space is reserved for the database.
-    pub(crate) fn on_short_disk(data_dir: &Path) -> io::Result<Self> {
+    pub(crate) fn without_free_space(data_dir: &Path) -> io::Result<Self> {
         Self::open_in(data_dir, &UploadLimits { min_free: u64::MAX, ..UploadLimits::DEFAULT })
     }
 
     /// Returns a writer that accepts no bytes.
-    pub(crate) fn begin_full(&self) -> io::Result<SpoolWriter> {
+    pub(crate) fn failing_writer(&self) -> io::Result<SpoolWriter> {
         let named = tempfile::NamedTempFile::new_in(&self.pool.folder)?;
         Ok(self.writer(AnonymousFile { file: File::open(named.path())?, extent: 0 }))
     }

@@ -40,11 +40,11 @@ pub struct BuildInput<'a> {
     /// The folder for packages.
     pub packages: String,
     /// The known fields of the repository.
-    pub facts: RepositoryFields,
+    pub repository: RepositoryFields,
     /// The time that is written into a changed manifest and its changed entries.
     pub now: DateTime<Utc>,
     /// The modification time of all files in packages.
-    pub stamp: ZipTimestamp,
+    pub timestamp: ZipTimestamp,
     /// True if content may change under the same version, for versions that have not been published yet.
     pub overwrite: bool,
 }
@@ -122,7 +122,7 @@ pub fn build(input: &BuildInput<'_>) -> Result<BuildOutput, BuildError> {
     let previous = read_previous(input).map_err(|problem| BuildError(vec![problem]))?;
     let mut built = BuildOutput::default();
     let mut problems = Vec::new();
-    let repository = repository::repository_node(&input.facts, previous.as_ref(), &mut problems);
+    let repository = repository::repository_node(&input.repository, previous.as_ref(), &mut problems);
     let apis = apis::build_api_references(input, previous.as_ref(), &mut problems);
     let mut skills = Vec::new();
     let mut names = Vec::new();

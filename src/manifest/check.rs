@@ -20,7 +20,7 @@ pub(super) use fields::nearest;
 pub(super) use names::parse_lenient_version;
 pub use options::{CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides};
 pub(super) use shape::problem as shape_problem;
-pub use urls::{can_be_asked, is_public};
+pub use urls::{is_public, may_be_requested};
 
 use super::finding::{CheckReport, FindingCollector};
 use super::located::LocatedNode;

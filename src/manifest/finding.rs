@@ -70,7 +70,7 @@ pub struct FindingCollector {
 pub struct CheckReport {
     sources: Vec<SourceFile>,
     findings: Vec<Finding>,
-    asked: Vec<(&'static Rule, FindingLevel)>,
+    checked_rules: Vec<(&'static Rule, FindingLevel)>,
 }
 
 // === impl FindingLevel ===
@@ -265,7 +265,7 @@ impl FindingCollector {
         findings.retain(|finding| finding.level != FindingLevel::Off);
         let position = |finding: &Finding| finding.span.as_ref().map(|span| (span.file, span.start));
         findings.sort_by(|a, b| (position(a), a.rule.id, &a.pointer).cmp(&(position(b), b.rule.id, &b.pointer)));
-        CheckReport { sources, findings, asked: checked_rules }
+        CheckReport { sources, findings, checked_rules }
     }
 }
 
@@ -292,8 +292,8 @@ impl CheckReport {
 
     /// Returns the rules that were checked, with the level of each.
     #[must_use]
-    pub fn asked(&self) -> &[(&'static Rule, FindingLevel)] {
-        &self.asked
+    pub fn checked_rules(&self) -> &[(&'static Rule, FindingLevel)] {
+        &self.checked_rules
     }
 
     /// Returns the start and end of a span as line and column.

@@ -8,7 +8,7 @@ use super::package::Sha256Sum;
 /// allowed, limits the number of concurrent requests to each host, and reads no more than each request asks for.
 pub trait WebFetcher: Sync {
     /// Requests each address once, and returns the answers in the order of the requests.
-    fn ask(&self, questions: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>>;
+    fn fetch(&self, questions: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>>;
 }
 
 /// An address, and the part of its answer that is needed.
@@ -17,7 +17,7 @@ pub struct FetchRequest {
     /// An absolute https address.
     pub address: String,
     /// The part of the answer that is needed.
-    pub want: FetchScope,
+    pub scope: FetchScope,
 }
 
 /// The part of an answer that is needed.

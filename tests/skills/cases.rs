@@ -30,7 +30,7 @@ struct Answers {
 }
 
 impl WebFetcher for Answers {
-    fn ask(&self, questions: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>> {
+    fn fetch(&self, questions: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>> {
         questions.iter().map(|question| self.answer(question)).collect()
     }
 }
@@ -54,7 +54,7 @@ impl Answers {
             (Some(path), _) => self.files.read(&path, u64::MAX).expect("a file").expect("a file"),
             (None, text) => text.unwrap_or_default().into_bytes(),
         };
-        let body = match question.want {
+        let body = match question.scope {
             _ if status != 200 => FetchBody::Unread,
             FetchScope::Status => FetchBody::Unread,
             FetchScope::Sum { .. } => FetchBody::Sum { size: bytes.len() as u64, sum: Sha256Sum::of(&bytes) },

@@ -1,7 +1,7 @@
 //! The server trait: one dropshot endpoint for each operation of the document.
 //!
 //! No public generator goes from a document to a dropshot trait, so this one is ours.
-//! It writes names only (`front::JsonBody`, `front::Reply`), and what they do is written by hand in the front room.
+//! It writes names only (`front::JsonBody`, `front::TypedResponse`), and what they do is written by hand in the front room.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use proc_macro2::{Ident, Span, TokenStream};
@@ -55,7 +55,7 @@ fn endpoint(document: &Document, operation: &Operation<'_>) -> Result<TokenStrea
     let name = ident(operation.id);
     let path = operation.parameters("path").next().map(|_| {
         let path = struct_name(operation, "Path");
-        quote! { path: front::Captured<dropshot::Path<#path>>, }
+        quote! { path: front::ExtractorResult<dropshot::Path<#path>>, }
     });
     let query = operation.parameters("query").next().map(|_| {
         let query = struct_name(operation, "Query");
@@ -67,7 +67,7 @@ fn endpoint(document: &Document, operation: &Operation<'_>) -> Result<TokenStrea
         #(#docs)*
         #attribute
         async fn #name(rqctx: dropshot::RequestContext<Self::Context>, #path #query #body)
-            -> Result<front::Reply<types::#answer>, front::ApiError<types::ErrorResponse>>;
+            -> Result<front::TypedResponse<types::#answer>, front::ApiError<types::ErrorResponse>>;
     })
 }
 
@@ -176,7 +176,7 @@ fn query_struct(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
         #[serde(deny_unknown_fields)]
         pub struct #name { #(#fields),* }
 
-        impl front::Parameters for #name {
+        impl front::QueryParameters for #name {
             const TABLE: &'static [crate::tables::Field] = crate::tables::#table;
         }
 
@@ -286,9 +286,9 @@ mod tests {
     }]
     async fn feed_pet(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::Captured<dropshot::Path<FeedPetPath>>,
+        path: front::ExtractorResult<dropshot::Path<FeedPetPath>>,
         body: front::JsonBody<types::Food>,
-    ) -> Result<front::Reply<types::Pet>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<front::TypedResponse<types::Pet>, front::ApiError<types::ErrorResponse>>;
 "##;
 
     #[test]

@@ -42,7 +42,7 @@ pub(super) fn to_json(managed: &ManagedAccount) -> AccountJson<'_> {
     AccountJson {
         id: row.map(|row| &row.id),
         name: &managed.name,
-        source: managed.source.as_str(),
+        source: managed.origin.as_str(),
         kind: kind(managed),
         protocol: protocol(managed),
         base_url: account.and_then(base_url),
@@ -65,7 +65,7 @@ pub(super) fn table_row(managed: &ManagedAccount) -> [String; 10] {
     [
         managed.name.clone(),
         cell(kind(managed)),
-        managed.source.as_str().to_owned(),
+        managed.origin.as_str().to_owned(),
         cell(account.map(|account| account.tier.as_str())),
         cell(account.map(|account| account.groups.join(","))),
         cell(account.map(|account| account.priority)),

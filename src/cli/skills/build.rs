@@ -74,14 +74,14 @@ impl BuildCommand {
             skills: without_slash(&self.skills),
             apis: without_slash(&self.apis),
             packages: without_slash(&self.packages),
-            facts: RepositoryFields {
+            repository: RepositoryFields {
                 name: self.repository.clone(),
                 git_url: self.git_url.clone(),
                 raw_base_url: self.raw_base_url.clone(),
                 branch: self.branch.clone(),
             },
             now,
-            stamp: self.source_date_epoch.map_or_else(ZipTimestamp::default, ZipTimestamp::from_epoch),
+            timestamp: self.source_date_epoch.map_or_else(ZipTimestamp::default, ZipTimestamp::from_epoch),
             overwrite: self.overwrite,
         };
         let built = build(&input)?;

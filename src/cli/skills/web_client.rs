@@ -22,7 +22,7 @@ use tokio_rustls::rustls;
 
 use crate::manifest::package::Sha256Hasher;
 use crate::manifest::{
-    FetchBody, FetchError, FetchRequest, FetchResponse, FetchScope, WebFetcher, can_be_asked, is_public,
+    FetchBody, FetchError, FetchRequest, FetchResponse, FetchScope, WebFetcher, is_public, may_be_requested,
 };
 
 /// The time limit for a whole answer.
@@ -60,11 +60,11 @@ impl HostPolicy {
     }
 
     fn check_address(self, url: &Url) -> Result<(), AddressRefusal> {
-        if can_be_asked(url, self == Self::Any) {
+        if may_be_requested(url, self == Self::Any) {
             Ok(())
         } else if url.scheme() != "https" {
             Err(AddressRefusal("only https is asked"))
-        } else if can_be_asked(url, true) {
+        } else if may_be_requested(url, true) {
             Err(PRIVATE_HOST)
         } else {
             Err(AddressRefusal("a URL with credentials is not requested"))
@@ -147,7 +147,7 @@ impl WebClient {
 type NumberedReply = (usize, Result<FetchResponse, FetchError>);
 
 impl WebFetcher for WebClient {
-    fn ask(&self, questions: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>> {
+    fn fetch(&self, questions: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>> {
         let mut asked = self.runtime.block_on(async { self.send_all(questions).join_all().await });
         asked.sort_unstable_by_key(|(number, _)| *number);
         asked.into_iter().map(|(_, reply)| reply).collect()
@@ -162,7 +162,7 @@ impl WebClient {
         for (number, question) in questions.iter().enumerate() {
             let url = Url::parse(&question.address).ok();
             let permits = limits.acquire(url.as_ref().and_then(Url::host_str).unwrap_or_default());
-            let (client, hosts, want) = (self.client.clone(), self.hosts, question.want);
+            let (client, hosts, want) = (self.client.clone(), self.hosts, question.scope);
             running.spawn(async move {
                 let _places = permits.await;
                 (number, fetch(&client, url, want, hosts).await)
@@ -319,8 +319,8 @@ mod tests {
     #[test]
     fn whoever_asks_learns_what_is_not_asked() {
         let online = WebClient::new(HostPolicy::Public).unwrap();
-        let of = |address: &str| FetchRequest { address: address.to_owned(), want: FetchScope::Status };
-        let replies = online.ask(&[of("https://127.0.0.1:9/"), of("http://example.com/"), of("nothing")]);
+        let of = |address: &str| FetchRequest { address: address.to_owned(), scope: FetchScope::Status };
+        let replies = online.fetch(&[of("https://127.0.0.1:9/"), of("http://example.com/"), of("nothing")]);
         assert!(replies.iter().all(|reply| matches!(reply, Err(FetchError::Forbidden(_)))), "{replies:?}");
     }
 }

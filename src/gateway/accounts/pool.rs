@@ -27,7 +27,7 @@ use super::{AccountFeedback, LeaseRefusal};
 use crate::gateway::config::UpstreamProtocol;
 use crate::gateway::store::{StoredEjection, Timestamp};
 #[cfg(test)]
-use lease_decision::VERDICTS;
+use lease_decision::LEASE_DECISIONS;
 use lease_decision::{LeaseDecision, lease_decision};
 
 /// The most requests that may wait, in all and of one user (our choice).

@@ -95,13 +95,13 @@ pub(super) mod fake {
 
     /// A host environment that a test defines completely.
     #[derive(Clone, Debug, Default)]
-    pub(in super::super) struct Fake {
+    pub(in super::super) struct FakeEnvironment {
         variables: BTreeMap<String, String>,
         files: BTreeMap<PathBuf, String>,
         platform: Option<Platform>,
     }
 
-    impl Fake {
+    impl FakeEnvironment {
         pub(in super::super) fn variable(mut self, name: &str, value: &str) -> Self {
             self.variables.insert(name.to_owned(), value.to_owned());
             self
@@ -118,7 +118,7 @@ pub(super) mod fake {
         }
     }
 
-    impl HostEnvironment for Fake {
+    impl HostEnvironment for FakeEnvironment {
         fn variable(&self, name: &str) -> Option<OsString> {
             self.variables.get(name).filter(|value| !value.is_empty()).map(OsString::from)
         }
@@ -135,26 +135,26 @@ pub(super) mod fake {
 
 #[cfg(test)]
 mod tests {
-    use super::fake::Fake;
+    use super::fake::FakeEnvironment;
     use super::*;
 
     #[track_caller]
-    fn check(fake: &Fake, expected: Option<&str>) {
+    fn check(fake: &FakeEnvironment, expected: Option<&str>) {
         assert_eq!(default_data_dir(fake), expected.map(PathBuf::from));
     }
 
     #[test]
     #[cfg(unix)]
     fn the_default_data_folder_follows_the_platform() {
-        let home = Fake::default().variable("HOME", "/h/ada");
+        let home = FakeEnvironment::default().variable("HOME", "/h/ada");
         check(&home, Some("/h/ada/.local/share/imagate"));
         check(&home.clone().variable("XDG_DATA_HOME", "/data"), Some("/data/imagate"));
         check(&home.clone().variable("XDG_DATA_HOME", "data"), Some("/h/ada/.local/share/imagate"));
         check(&home.platform(Platform::MacOs), Some("/h/ada/Library/Application Support/imagate"));
         check(
-            &Fake::default().platform(Platform::Windows).variable("LOCALAPPDATA", "/appdata"),
+            &FakeEnvironment::default().platform(Platform::Windows).variable("LOCALAPPDATA", "/appdata"),
             Some("/appdata/imagate"),
         );
-        check(&Fake::default(), None);
+        check(&FakeEnvironment::default(), None);
     }
 }

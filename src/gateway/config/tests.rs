@@ -6,7 +6,7 @@ mod groups;
 mod models;
 mod tokens;
 
-use super::host_environment::fake::Fake;
+use super::host_environment::fake::FakeEnvironment;
 use super::*;
 
 const FILE: &str = "etc/config.toml";
@@ -45,11 +45,14 @@ name = "team"
 delivery = "fail"
 "#;
 
-fn test_host() -> Fake {
-    Fake::default().variable("HOME", "/h/ada").variable("OPENAI_API_KEY", "sk-upstream").file("etc/key.txt", "hidden\n")
+fn test_host() -> FakeEnvironment {
+    FakeEnvironment::default()
+        .variable("HOME", "/h/ada")
+        .variable("OPENAI_API_KEY", "sk-upstream")
+        .file("etc/key.txt", "hidden\n")
 }
 
-fn load_from(host: Fake, text: &str) -> Result<Config, Vec<ConfigProblem>> {
+fn load_from(host: FakeEnvironment, text: &str) -> Result<Config, Vec<ConfigProblem>> {
     let overrides = ConfigOverrides { config: Some(PathBuf::from(FILE)), ..ConfigOverrides::default() };
     load(overrides, &host.file(FILE, text))
 }
@@ -179,8 +182,9 @@ fn retention_is_at_least_a_day_and_unlimited_by_default() {
 
 #[test]
 fn problems_outside_the_file_name_their_source() {
-    let host =
-        Fake::default().variable("IMAGATE_LISTEN", "8080").variable("IMAGATE_DATABASE_URL", "postgres://u:p@h/d");
+    let host = FakeEnvironment::default()
+        .variable("IMAGATE_LISTEN", "8080")
+        .variable("IMAGATE_DATABASE_URL", "postgres://u:p@h/d");
     let problems = load(ConfigOverrides { listen: None, ..ConfigOverrides::default() }, &host).unwrap_err();
     let printed: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(

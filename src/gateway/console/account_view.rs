@@ -35,7 +35,7 @@ fn from_row(managed: &ManagedAccount, row: &AccountRow) -> Result<types::Account
     Ok(types::Account {
         id: row.id.to_string(),
         name: managed.name.clone(),
-        source: match managed.source {
+        source: match managed.origin {
             AccountOrigin::File => types::AccountSource::File,
             AccountOrigin::Store => types::AccountSource::Store,
         },

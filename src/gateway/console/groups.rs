@@ -80,7 +80,7 @@ impl Console {
             Some(policy) => Some(self.check_policy(name, policy).await?),
             None => None,
         };
-        let created = self.people.make_group(&actor.audit_context(), name, policy.as_deref()).await;
+        let created = self.people.create_group(&actor.audit_context(), name, policy.as_deref()).await;
         let created_group = created.map_err(from_identity_error(ErrorSubject::Group, name))?;
         // Requests of a group with a policy are refused until the group is in force.
         self.group_refresh.refresh().await;
@@ -162,11 +162,11 @@ impl Console {
 
     /// Returns a group as the API shows it. Members see neither the policy nor the number of keys.
     async fn to_wire_group(&self, group: KeyGroup, actor: &Actor) -> Result<types::Group, Error> {
-        let KeyGroup { row, of_file } = group;
+        let KeyGroup { row, is_in_file: of_file } = group;
         let (policy, problem) = if actor.is_admin() {
             let row_copy = row.clone();
             let read_policy = move |config: &Config, environment: PolicyEnvironment<'_>| {
-                manage::written_policy(config, &row_copy, of_file, environment)
+                manage::configured_policy(config, &row_copy, of_file, environment)
             };
             let (policy, problem) = match manage::policy_in_force(&self.config, &row) {
                 Some(in_force) => in_force,

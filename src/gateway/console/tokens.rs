@@ -40,7 +40,7 @@ impl Console {
         let new: types::NewToken = read_body(NEW_TOKEN_FIELDS, body)?;
         let user = self.user_for(actor, new.user.as_deref()).await?;
         let created =
-            self.people.make_token(&actor.audit_context(), &user, &new.name, to_timestamp(new.expires_at)).await;
+            self.people.create_token(&actor.audit_context(), &user, &new.name, to_timestamp(new.expires_at)).await;
         let (token, secret) = created.map_err(from_identity_error(ErrorSubject::Token, ""))?;
         Ok(types::CreatedToken {
             token: to_wire_token(token),

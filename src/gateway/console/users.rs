@@ -101,7 +101,7 @@ impl Console {
         require_admin(actor)?;
         let (_, link) = self
             .people
-            .make_reset_link(&actor.audit_context(), handle)
+            .create_reset_link(&actor.audit_context(), handle)
             .await
             .map_err(from_identity_error(ErrorSubject::User, handle))?;
         Ok(self.to_wire_link(&link))

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::gateway::CurrentGateway;
 use crate::gateway::console::Console;
 use crate::gateway::front::{
-    ApiError, Captured, HandlerResponse, JsonBody, Query, Reply, UnreadBody, check_query, run_handler,
+    ApiError, ExtractorResult, HandlerResponse, JsonBody, Query, TypedResponse, UnreadBody, check_query, run_handler,
 };
 use crate::gateway::people::Actor;
 use crate::wire::admin::server::{
@@ -38,14 +38,14 @@ impl AdminApi for AdminEndpoints {
     async fn list_keys(
         context: AdminContext,
         query: Query<ListKeysQuery>,
-    ) -> Result<Reply<types::KeyList>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.list_keys(&actor, &query.get()?).await }).await
+    ) -> Result<TypedResponse<types::KeyList>, AdminApiError> {
+        run_operation(&context, |console, actor| async move { console.list_keys(&actor, &query.parse()?).await }).await
     }
 
     async fn create_key(
         context: AdminContext,
         body: JsonBody<types::NewKey>,
-    ) -> Result<Reply<types::CreatedKey>, AdminApiError> {
+    ) -> Result<TypedResponse<types::CreatedKey>, AdminApiError> {
         run_operation_with_body(&context, body, |console, actor, body| async move {
             console.create_key(&actor, &body).await
         })
@@ -54,8 +54,8 @@ impl AdminApi for AdminEndpoints {
 
     async fn retrieve_key(
         context: AdminContext,
-        path: Captured<Path<RetrieveKeyPath>>,
-    ) -> Result<Reply<types::Key>, AdminApiError> {
+        path: ExtractorResult<Path<RetrieveKeyPath>>,
+    ) -> Result<TypedResponse<types::Key>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.retrieve_key(&actor, &path.into_value()?.into_inner().id).await
         })
@@ -64,9 +64,9 @@ impl AdminApi for AdminEndpoints {
 
     async fn update_key(
         context: AdminContext,
-        path: Captured<Path<UpdateKeyPath>>,
+        path: ExtractorResult<Path<UpdateKeyPath>>,
         body: JsonBody<types::KeyUpdate>,
-    ) -> Result<Reply<types::Key>, AdminApiError> {
+    ) -> Result<TypedResponse<types::Key>, AdminApiError> {
         run_operation_with_body(&context, body, |console, actor, body| async move {
             console.update_key(&actor, &path.into_value()?.into_inner().id, &body).await
         })
@@ -75,8 +75,8 @@ impl AdminApi for AdminEndpoints {
 
     async fn delete_key(
         context: AdminContext,
-        path: Captured<Path<DeleteKeyPath>>,
-    ) -> Result<Reply<types::DeletedKey>, AdminApiError> {
+        path: ExtractorResult<Path<DeleteKeyPath>>,
+    ) -> Result<TypedResponse<types::DeletedKey>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.delete_key(&actor, &path.into_value()?.into_inner().id).await
         })
@@ -85,9 +85,9 @@ impl AdminApi for AdminEndpoints {
 
     async fn rotate_key(
         context: AdminContext,
-        path: Captured<Path<RotateKeyPath>>,
+        path: ExtractorResult<Path<RotateKeyPath>>,
         body: JsonBody<types::KeyRotation>,
-    ) -> Result<Reply<types::CreatedKey>, AdminApiError> {
+    ) -> Result<TypedResponse<types::CreatedKey>, AdminApiError> {
         run_operation_with_body(&context, body, |console, actor, body| async move {
             console.rotate_key(&actor, &path.into_value()?.into_inner().id, &body).await
         })
@@ -97,14 +97,14 @@ impl AdminApi for AdminEndpoints {
     async fn list_users(
         context: AdminContext,
         query: Query<ListUsersQuery>,
-    ) -> Result<Reply<types::UserList>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.list_users(&actor, &query.get()?).await }).await
+    ) -> Result<TypedResponse<types::UserList>, AdminApiError> {
+        run_operation(&context, |console, actor| async move { console.list_users(&actor, &query.parse()?).await }).await
     }
 
     async fn create_user(
         context: AdminContext,
         body: JsonBody<types::NewUser>,
-    ) -> Result<Reply<types::CreatedUser>, AdminApiError> {
+    ) -> Result<TypedResponse<types::CreatedUser>, AdminApiError> {
         run_operation_with_body(&context, body, |console, actor, body| async move {
             console.create_user(&actor, &body).await
         })
@@ -113,8 +113,8 @@ impl AdminApi for AdminEndpoints {
 
     async fn retrieve_user(
         context: AdminContext,
-        path: Captured<Path<RetrieveUserPath>>,
-    ) -> Result<Reply<types::User>, AdminApiError> {
+        path: ExtractorResult<Path<RetrieveUserPath>>,
+    ) -> Result<TypedResponse<types::User>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.retrieve_user(&actor, &path.into_value()?.into_inner().id).await
         })
@@ -123,9 +123,9 @@ impl AdminApi for AdminEndpoints {
 
     async fn update_user(
         context: AdminContext,
-        path: Captured<Path<UpdateUserPath>>,
+        path: ExtractorResult<Path<UpdateUserPath>>,
         body: JsonBody<types::UserUpdate>,
-    ) -> Result<Reply<types::User>, AdminApiError> {
+    ) -> Result<TypedResponse<types::User>, AdminApiError> {
         run_operation_with_body(&context, body, |console, actor, body| async move {
             console.update_user(&actor, &path.into_value()?.into_inner().id, &body).await
         })
@@ -134,8 +134,8 @@ impl AdminApi for AdminEndpoints {
 
     async fn reset_user(
         context: AdminContext,
-        path: Captured<Path<ResetUserPath>>,
-    ) -> Result<Reply<types::OneTimeLink>, AdminApiError> {
+        path: ExtractorResult<Path<ResetUserPath>>,
+    ) -> Result<TypedResponse<types::OneTimeLink>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.reset_user(&actor, &path.into_value()?.into_inner().id).await
         })
@@ -144,29 +144,30 @@ impl AdminApi for AdminEndpoints {
 
     async fn sign_out_user(
         context: AdminContext,
-        path: Captured<Path<SignOutUserPath>>,
-    ) -> Result<Reply<types::User>, AdminApiError> {
+        path: ExtractorResult<Path<SignOutUserPath>>,
+    ) -> Result<TypedResponse<types::User>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.sign_out_user(&actor, &path.into_value()?.into_inner().id).await
         })
         .await
     }
 
-    async fn retrieve_me(context: AdminContext) -> Result<Reply<types::Me>, AdminApiError> {
+    async fn retrieve_me(context: AdminContext) -> Result<TypedResponse<types::Me>, AdminApiError> {
         run_operation(&context, |console, actor| async move { console.retrieve_me(&actor).await }).await
     }
 
     async fn list_tokens(
         context: AdminContext,
         query: Query<ListTokensQuery>,
-    ) -> Result<Reply<types::TokenList>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.list_tokens(&actor, &query.get()?).await }).await
+    ) -> Result<TypedResponse<types::TokenList>, AdminApiError> {
+        run_operation(&context, |console, actor| async move { console.list_tokens(&actor, &query.parse()?).await })
+            .await
     }
 
     async fn create_token(
         context: AdminContext,
         body: JsonBody<types::NewToken>,
-    ) -> Result<Reply<types::CreatedToken>, AdminApiError> {
+    ) -> Result<TypedResponse<types::CreatedToken>, AdminApiError> {
         run_operation_with_body(&context, body, |console, actor, body| async move {
             console.create_token(&actor, &body).await
         })
@@ -175,22 +176,22 @@ impl AdminApi for AdminEndpoints {
 
     async fn delete_token(
         context: AdminContext,
-        path: Captured<Path<DeleteTokenPath>>,
-    ) -> Result<Reply<types::DeletedToken>, AdminApiError> {
+        path: ExtractorResult<Path<DeleteTokenPath>>,
+    ) -> Result<TypedResponse<types::DeletedToken>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.delete_token(&actor, &path.into_value()?.into_inner().id).await
         })
         .await
     }
 
-    async fn list_groups(context: AdminContext) -> Result<Reply<types::GroupList>, AdminApiError> {
+    async fn list_groups(context: AdminContext) -> Result<TypedResponse<types::GroupList>, AdminApiError> {
         run_operation(&context, |console, actor| async move { console.list_groups(&actor).await }).await
     }
 
     async fn create_group(
         context: AdminContext,
         body: JsonBody<types::NewGroup>,
-    ) -> Result<Reply<types::Group>, AdminApiError> {
+    ) -> Result<TypedResponse<types::Group>, AdminApiError> {
         run_operation_with_body(&context, body, |console, actor, body| async move {
             console.create_group(&actor, &body).await
         })
@@ -199,8 +200,8 @@ impl AdminApi for AdminEndpoints {
 
     async fn retrieve_group(
         context: AdminContext,
-        path: Captured<Path<RetrieveGroupPath>>,
-    ) -> Result<Reply<types::Group>, AdminApiError> {
+        path: ExtractorResult<Path<RetrieveGroupPath>>,
+    ) -> Result<TypedResponse<types::Group>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.retrieve_group(&actor, &path.into_value()?.into_inner().name).await
         })
@@ -209,9 +210,9 @@ impl AdminApi for AdminEndpoints {
 
     async fn update_group(
         context: AdminContext,
-        path: Captured<Path<UpdateGroupPath>>,
+        path: ExtractorResult<Path<UpdateGroupPath>>,
         body: JsonBody<types::GroupUpdate>,
-    ) -> Result<Reply<types::Group>, AdminApiError> {
+    ) -> Result<TypedResponse<types::Group>, AdminApiError> {
         run_operation_with_body(&context, body, |console, actor, body| async move {
             console.update_group(&actor, &path.into_value()?.into_inner().name, &body).await
         })
@@ -220,8 +221,8 @@ impl AdminApi for AdminEndpoints {
 
     async fn delete_group(
         context: AdminContext,
-        path: Captured<Path<DeleteGroupPath>>,
-    ) -> Result<Reply<types::DeletedGroup>, AdminApiError> {
+        path: ExtractorResult<Path<DeleteGroupPath>>,
+    ) -> Result<TypedResponse<types::DeletedGroup>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.delete_group(&actor, &path.into_value()?.into_inner().name).await
         })
@@ -231,14 +232,15 @@ impl AdminApi for AdminEndpoints {
     async fn list_records(
         context: AdminContext,
         query: Query<ListRecordsQuery>,
-    ) -> Result<Reply<types::RecordList>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.list_records(&actor, &query.get()?).await }).await
+    ) -> Result<TypedResponse<types::RecordList>, AdminApiError> {
+        run_operation(&context, |console, actor| async move { console.list_records(&actor, &query.parse()?).await })
+            .await
     }
 
     async fn retrieve_record(
         context: AdminContext,
-        path: Captured<Path<RetrieveRecordPath>>,
-    ) -> Result<Reply<types::Record>, AdminApiError> {
+        path: ExtractorResult<Path<RetrieveRecordPath>>,
+    ) -> Result<TypedResponse<types::Record>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.retrieve_record(&actor, &path.into_value()?.into_inner().request_id).await
         })
@@ -248,26 +250,26 @@ impl AdminApi for AdminEndpoints {
     async fn retrieve_usage(
         context: AdminContext,
         query: Query<RetrieveUsageQuery>,
-    ) -> Result<Reply<types::Usage>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.retrieve_usage(&actor, &query.get()?).await })
+    ) -> Result<TypedResponse<types::Usage>, AdminApiError> {
+        run_operation(&context, |console, actor| async move { console.retrieve_usage(&actor, &query.parse()?).await })
             .await
     }
 
     async fn list_audit(
         context: AdminContext,
         query: Query<ListAuditQuery>,
-    ) -> Result<Reply<types::AuditList>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.list_audit(&actor, &query.get()?).await }).await
+    ) -> Result<TypedResponse<types::AuditList>, AdminApiError> {
+        run_operation(&context, |console, actor| async move { console.list_audit(&actor, &query.parse()?).await }).await
     }
 
-    async fn list_accounts(context: AdminContext) -> Result<Reply<types::AccountList>, AdminApiError> {
+    async fn list_accounts(context: AdminContext) -> Result<TypedResponse<types::AccountList>, AdminApiError> {
         run_operation(&context, |console, actor| async move { console.list_accounts(&actor).await }).await
     }
 
     async fn create_account(
         context: AdminContext,
         body: JsonBody<types::NewAccount>,
-    ) -> Result<Reply<types::Account>, AdminApiError> {
+    ) -> Result<TypedResponse<types::Account>, AdminApiError> {
         run_operation_with_body(&context, body, |console, actor, body| async move {
             console.create_account(&actor, &body).await
         })
@@ -276,8 +278,8 @@ impl AdminApi for AdminEndpoints {
 
     async fn retrieve_account(
         context: AdminContext,
-        path: Captured<Path<RetrieveAccountPath>>,
-    ) -> Result<Reply<types::Account>, AdminApiError> {
+        path: ExtractorResult<Path<RetrieveAccountPath>>,
+    ) -> Result<TypedResponse<types::Account>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.retrieve_account(&actor, &path.into_value()?.into_inner().name).await
         })
@@ -286,9 +288,9 @@ impl AdminApi for AdminEndpoints {
 
     async fn update_account(
         context: AdminContext,
-        path: Captured<Path<UpdateAccountPath>>,
+        path: ExtractorResult<Path<UpdateAccountPath>>,
         body: JsonBody<types::AccountChange>,
-    ) -> Result<Reply<types::Account>, AdminApiError> {
+    ) -> Result<TypedResponse<types::Account>, AdminApiError> {
         run_operation_with_body(&context, body, |console, actor, body| async move {
             console.update_account(&actor, &path.into_value()?.into_inner().name, &body).await
         })
@@ -297,8 +299,8 @@ impl AdminApi for AdminEndpoints {
 
     async fn delete_account(
         context: AdminContext,
-        path: Captured<Path<DeleteAccountPath>>,
-    ) -> Result<Reply<types::DeletedAccount>, AdminApiError> {
+        path: ExtractorResult<Path<DeleteAccountPath>>,
+    ) -> Result<TypedResponse<types::DeletedAccount>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.delete_account(&actor, &path.into_value()?.into_inner().name).await
         })
@@ -310,7 +312,7 @@ impl AdminApi for AdminEndpoints {
 async fn run_operation<T: Serialize, F: Future<Output = Result<T, Error>>>(
     context: &AdminContext,
     operation: impl FnOnce(Arc<Console>, Actor) -> F,
-) -> Result<Reply<T>, AdminApiError> {
+) -> Result<TypedResponse<T>, AdminApiError> {
     let reply = run_handler(context, UnreadBody::default(), async {
         let gateway = context.context().get();
         let console = Arc::clone(gateway.console());
@@ -325,7 +327,7 @@ async fn run_operation_with_body<T: Serialize, B: DeserializeOwned, F: Future<Ou
     context: &AdminContext,
     body: JsonBody<B>,
     operation: impl FnOnce(Arc<Console>, Actor, Bytes) -> F,
-) -> Result<Reply<T>, AdminApiError> {
+) -> Result<TypedResponse<T>, AdminApiError> {
     let reply = run_handler(context, body.unread(), async {
         let gateway = context.context().get();
         let console = Arc::clone(gateway.console());

@@ -58,7 +58,7 @@ async fn call_until_image(
     deadlines: &AttemptDeadlines,
 ) -> Result<ProvenCall, FailedCall> {
     let AttemptDeadlines { max_silence, complete_by: end, .. } = *deadlines;
-    let mut give_up_signal = pin!(context.call_given_up(deadlines, fan_out));
+    let mut give_up_signal = pin!(context.until_call_is_given_up(deadlines, fan_out));
     let reply = tokio::select! {
         biased;
         reply = context.gateway.upstream().send(lease, task, end.min(Instant::now() + max_silence)) => reply?,
@@ -83,7 +83,7 @@ async fn call_until_image(
     };
     // `give_up_signal` limits the wait for an image to begin. It does not limit the wait for the next bytes of an image
     // that has begun, which state its size and format.
-    if matches!(proof_result, Err(ProofError::Timeout)) && proof.has_begun() {
+    if matches!(proof_result, Err(ProofError::Timeout)) && proof.is_proven() {
         proof_result = proof.read_until_proven().await;
     }
     let failed_call = match proof_result {

@@ -61,7 +61,7 @@ pub(super) async fn run(
 ) -> Result<JobSuccess, JobFailure> {
     let request_deadlines =
         AttemptDeadlines::new(original_task, context.gateway.deadlines(context.caller.group_name()).image);
-    let mut abandoned = pin!(context.abandoned());
+    let mut abandoned = pin!(context.until_abandoned());
     let (mut fallback_job, mut job_without_tool): (Option<Job>, Option<ResponseJob>) = (None, None);
     let mut history = AttemptHistory::default();
     let shared_record = SharedRecord::new(record);

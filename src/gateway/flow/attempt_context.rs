@@ -28,7 +28,7 @@ pub(super) struct AttemptContext<'a> {
 
 impl AttemptContext<'_> {
     /// Resolves when the image is no longer wanted.
-    pub(super) async fn abandoned(&self) {
+    pub(super) async fn until_abandoned(&self) {
         match self.answer_sender {
             Some(sender) => sender.abandoned().await,
             None => pending().await,
@@ -53,7 +53,7 @@ impl AttemptContext<'_> {
 
     /// Resolves when a call that begins now is given up in favour of a smaller image: the call has used up its share of
     /// the time, and a smaller image may follow. Otherwise the call keeps all of the time, because it may be paid for.
-    pub(super) fn call_given_up(
+    pub(super) fn until_call_is_given_up(
         &self,
         deadlines: &AttemptDeadlines,
         fan_out: Option<&FanOutProgress>,

@@ -325,7 +325,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> ExclusiveExtracto
         context: &RequestContext<C>,
         request: hyper::Request<Body>,
     ) -> Result<Self, HttpError> {
-        let (request, unread) = UnreadBody::capture_from(request);
+        let (request, unread) = UnreadBody::wrap_request(request);
         Ok(Self { request, unread, max_bytes: context.request_body_max_bytes(), described: PhantomData })
     }
 

@@ -9,11 +9,11 @@ use dropshot::{
 use crate::error::{Error, Rejection, RejectionReason};
 
 /// The result of the extractor `E`. The extraction itself never fails; the handler reads the result when it wants to.
-pub(crate) struct Captured<E>(Result<E, HttpError>);
+pub(crate) struct ExtractorResult<E>(Result<E, HttpError>);
 
 // === impl Captured ===
 
-impl<E> Captured<E> {
+impl<E> ExtractorResult<E> {
     /// Returns the extracted value.
     ///
     /// # Errors
@@ -25,7 +25,7 @@ impl<E> Captured<E> {
 }
 
 #[async_trait]
-impl<E: SharedExtractor> SharedExtractor for Captured<E> {
+impl<E: SharedExtractor> SharedExtractor for ExtractorResult<E> {
     async fn from_request<Context: ServerContext>(context: &RequestContext<Context>) -> Result<Self, HttpError> {
         Ok(Self(E::from_request(context).await))
     }

@@ -48,9 +48,9 @@ pub(crate) struct ConnectionTable {
     exempt_proxies: TrustedProxies,
     metrics: ConnectionMetrics,
     epoch: Instant,
-    open: Mutex<ConnectionTableState>,
+    state: Mutex<ConnectionTableState>,
     /// Notified each time a connection is closed.
-    closed: Notify,
+    close_notify: Notify,
     shortage: Mutex<ShortageCounts>,
 }
 
@@ -60,7 +60,7 @@ struct ConnectionTableState {
     /// The number of connections of each address, without those marked for eviction.
     count_by_address: HashMap<IpAddr, usize>,
     /// The number of connections that are marked for eviction and still open.
-    leaving_count: usize,
+    evicted_count: usize,
     last_id: u64,
     is_stopping: bool,
 }
@@ -81,7 +81,7 @@ pub(super) struct ClientConnection {
     address: IpAddr,
     is_exempt: bool,
     pub(super) activity: ConnectionActivity,
-    is_leaving: AtomicBool,
+    is_evicted: AtomicBool,
     is_stopping: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
@@ -147,8 +147,8 @@ impl ConnectionTable {
             exempt_proxies,
             metrics,
             epoch: Instant::now(),
-            open: Mutex::default(),
-            closed: Notify::new(),
+            state: Mutex::default(),
+            close_notify: Notify::new(),
             shortage: Mutex::default(),
         }
     }
@@ -182,7 +182,7 @@ impl ConnectionTable {
             && (is_exempt
                 || open.count_for_address(address) < self.max_per_address
                 || self.evict(&mut open, Some(address), &mut evicted))
-            && (open.staying_count() < self.max || self.evict(&mut open, None, &mut evicted));
+            && (open.remaining_count() < self.max || self.evict(&mut open, None, &mut evicted));
         let slot = has_room.then(|| self.insert(&mut open, address, is_exempt));
         drop(open);
         let refused = usize::from(!has_room);
@@ -202,7 +202,7 @@ impl ConnectionTable {
             address,
             is_exempt,
             activity: ConnectionActivity::new(self.now()),
-            is_leaving: AtomicBool::new(false),
+            is_evicted: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             waker: Mutex::default(),
         });
@@ -222,9 +222,9 @@ impl ConnectionTable {
     /// Waits while too many evicted connections are still open. Returns early if none closes within
     /// [`EVICTION_TIMEOUT`].
     pub(super) async fn wait_for_evicted(&self) {
-        let has_backlog = || self.lock().leaving_count > self.max / EVICTION_BATCH_DIVISOR + 8;
+        let has_backlog = || self.lock().evicted_count > self.max / EVICTION_BATCH_DIVISOR + 8;
         while has_backlog() {
-            let closed = self.closed.notified();
+            let closed = self.close_notify.notified();
             if has_backlog() && timeout(EVICTION_TIMEOUT, closed).await.is_err() {
                 return;
             }
@@ -244,7 +244,7 @@ impl ConnectionTable {
             connection.wake();
         }
         loop {
-            let closed = self.closed.notified();
+            let closed = self.close_notify.notified();
             if self.lock().connections.is_empty() {
                 return;
             }
@@ -257,7 +257,7 @@ impl ConnectionTable {
     fn evict(&self, open: &mut ConnectionTableState, only_address: Option<IpAddr>, evicted: &mut usize) -> bool {
         let now = self.now();
         let candidates = open.connections.values().filter(|connection| {
-            !connection.is_leaving.load(Ordering::Relaxed)
+            !connection.is_evicted.load(Ordering::Relaxed)
                 && only_address.is_none_or(|address| connection.address == address)
         });
         let mut candidates: Vec<_> = candidates
@@ -278,7 +278,7 @@ impl ConnectionTable {
             .take(if first_rank.is_batched() { batch } else { 1 })
             .collect();
         for id in &victims {
-            open.mark_leaving(*id);
+            open.mark_evicted(*id);
         }
         *evicted += victims.len();
         true
@@ -315,7 +315,7 @@ impl ConnectionTable {
     }
 
     fn lock(&self) -> MutexGuard<'_, ConnectionTableState> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -327,15 +327,15 @@ impl ConnectionTableState {
         self.count_by_address.get(&address).copied().unwrap_or_default()
     }
 
-    fn staying_count(&self) -> usize {
-        self.connections.len().saturating_sub(self.leaving_count)
+    fn remaining_count(&self) -> usize {
+        self.connections.len().saturating_sub(self.evicted_count)
     }
 
-    fn mark_leaving(&mut self, id: u64) {
+    fn mark_evicted(&mut self, id: u64) {
         let Some(connection) = self.connections.get(&id).cloned() else { return };
-        self.leaving_count += 1;
+        self.evicted_count += 1;
         self.release_address(connection.address);
-        connection.is_leaving.store(true, Ordering::Release);
+        connection.is_evicted.store(true, Ordering::Release);
         connection.wake();
     }
 
@@ -353,8 +353,8 @@ impl ConnectionTableState {
 
 impl ClientConnection {
     /// True if the connection is marked for eviction.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.is_leaving.load(Ordering::Acquire)
+    pub(super) fn is_evicted(&self) -> bool {
+        self.is_evicted.load(Ordering::Acquire)
     }
 
     /// True if the server is stopping.
@@ -393,8 +393,8 @@ impl ConnectionSlot {
     /// Cancels the eviction of the connection, because it has received a request in the meantime.
     pub(super) fn cancel_eviction(&self) {
         let mut open = self.connections.lock();
-        self.connection.is_leaving.store(false, Ordering::Release);
-        open.leaving_count -= 1;
+        self.connection.is_evicted.store(false, Ordering::Release);
+        open.evicted_count -= 1;
         *open.count_by_address.entry(self.connection.address).or_default() += 1;
     }
 
@@ -408,14 +408,14 @@ impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = self.connections.lock();
         if open.connections.remove(&self.connection.id).is_some() {
-            if self.connection.is_leaving.load(Ordering::Relaxed) {
-                open.leaving_count -= 1;
+            if self.connection.is_evicted.load(Ordering::Relaxed) {
+                open.evicted_count -= 1;
             } else {
                 open.release_address(self.connection.address);
             }
         }
         drop(open);
-        self.connections.closed.notify_waiters();
+        self.connections.close_notify.notify_waiters();
     }
 }
 

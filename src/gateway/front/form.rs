@@ -109,7 +109,7 @@ impl ExclusiveExtractor for EditBody {
         _context: &RequestContext<C>,
         request: hyper::Request<Body>,
     ) -> Result<Self, HttpError> {
-        let (request, unread) = UnreadBody::capture_from(request);
+        let (request, unread) = UnreadBody::wrap_request(request);
         Ok(Self { request, unread })
     }
 

@@ -52,7 +52,7 @@ impl ExclusiveExtractor for FormBody {
         _context: &RequestContext<C>,
         request: hyper::Request<Body>,
     ) -> Result<Self, HttpError> {
-        let (request, unread) = UnreadBody::capture_from(request);
+        let (request, unread) = UnreadBody::wrap_request(request);
         Ok(Self { request, unread })
     }
 

@@ -18,8 +18,8 @@ pub(super) const FRAME_SIZES: [usize; 5] = [1, 16 * 1024 - 1, 16 * 1024, 16 * 10
 
 /// A body whose frames are made while it is read. It counts the bytes that were read.
 pub(super) struct FramedBody {
-    pub(super) pieces: Box<dyn Iterator<Item = Bytes> + Send + Sync>,
-    pub(super) pulled_bytes: Arc<AtomicU64>,
+    pub(super) frames: Box<dyn Iterator<Item = Bytes> + Send + Sync>,
+    pub(super) read_bytes: Arc<AtomicU64>,
     pub(super) is_waiting: bool,
 }
 
@@ -35,8 +35,8 @@ impl http_body::Body for FramedBody {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let next = self.pieces.next();
-        self.pulled_bytes.fetch_add(next.as_ref().map_or(0, |piece| piece.len() as u64), Ordering::Relaxed);
+        let next = self.frames.next();
+        self.read_bytes.fetch_add(next.as_ref().map_or(0, |piece| piece.len() as u64), Ordering::Relaxed);
         Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
     }
 }
@@ -47,7 +47,7 @@ pub(super) fn framed(bytes: &Bytes, frame_size: usize) -> (Body, Arc<AtomicU64>)
     let (bytes, pulled) = (bytes.clone(), Arc::<AtomicU64>::default());
     let starts = (0..bytes.len()).step_by(frame_size);
     let pieces = starts.map(move |start| bytes.slice(start..bytes.len().min(start + frame_size)));
-    let body = FramedBody { pieces: Box::new(pieces), pulled_bytes: Arc::clone(&pulled), is_waiting: true };
+    let body = FramedBody { frames: Box::new(pieces), read_bytes: Arc::clone(&pulled), is_waiting: true };
     (Body::wrap(body), pulled)
 }
 

@@ -21,7 +21,7 @@ use crate::gateway::rules::check_fields;
 use crate::tables::{ADMIN_OPERATIONS, Field, FieldKind};
 
 /// The query parameters of one operation.
-pub(crate) trait Parameters: DeserializeOwned + JsonSchema + Send + Sync + 'static {
+pub(crate) trait QueryParameters: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// The allowed parameters and their values.
     const TABLE: &'static [Field];
 }
@@ -29,18 +29,18 @@ pub(crate) trait Parameters: DeserializeOwned + JsonSchema + Send + Sync + 'stat
 /// An unread query. The API description gives it the schema of `T`.
 pub(crate) struct Query<T> {
     raw_query: String,
-    described: PhantomData<fn() -> T>,
+    schema_marker: PhantomData<fn() -> T>,
 }
 
 // === impl Query ===
 
-impl<T: Parameters> Query<T> {
+impl<T: QueryParameters> Query<T> {
     /// Parses and checks the parameters.
     ///
     /// # Errors
     ///
     /// Returns 400 with the name of the first invalid parameter.
-    pub(crate) fn get(self) -> Result<T, Error> {
+    pub(crate) fn parse(self) -> Result<T, Error> {
         let mut parameters = parse_pairs(T::TABLE, &self.raw_query)?;
         check_fields("", T::TABLE, &mut parameters)?;
         serde_json::from_value(Value::Object(parameters)).map_err(|error| {
@@ -99,10 +99,10 @@ fn to_typed_value(field: Option<&Field>, text: &str) -> Value {
 }
 
 #[async_trait]
-impl<T: Parameters> SharedExtractor for Query<T> {
+impl<T: QueryParameters> SharedExtractor for Query<T> {
     async fn from_request<C: ServerContext>(context: &RequestContext<C>) -> Result<Self, HttpError> {
         let raw_query = context.request.uri().query().unwrap_or_default().to_owned();
-        Ok(Self { raw_query, described: PhantomData })
+        Ok(Self { raw_query, schema_marker: PhantomData })
     }
 
     fn metadata(content_type: ApiEndpointBodyContentType) -> ExtractorMetadata {
@@ -116,8 +116,8 @@ mod tests {
     use crate::wire::admin::server::{ListKeysQuery, RetrieveUsageQuery};
     use crate::wire::admin::types;
 
-    fn read<T: Parameters>(text: &str) -> Result<T, Error> {
-        Query { raw_query: text.to_owned(), described: PhantomData }.get()
+    fn read<T: QueryParameters>(text: &str) -> Result<T, Error> {
+        Query { raw_query: text.to_owned(), schema_marker: PhantomData }.parse()
     }
 
     #[track_caller]

@@ -27,9 +27,9 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// The answer of a handler. The API description gives it the schema of `T`.
-pub(crate) struct Reply<T> {
+pub(crate) struct TypedResponse<T> {
     response: Response<Body>,
-    described: PhantomData<fn() -> T>,
+    schema_marker: PhantomData<fn() -> T>,
 }
 
 /// A successful answer, before it is converted to an HTTP response.
@@ -64,7 +64,7 @@ pub(crate) async fn run_handler<T, C: ResponseCounter>(
     context: &RequestContext<C>,
     unread: UnreadBody,
     handler: impl Future<Output = Result<HandlerResponse, Error>>,
-) -> Reply<T> {
+) -> TypedResponse<T> {
     let started_at = Instant::now();
     // Every log line of the request has the request id, which is also sent to the caller.
     let future = handler.instrument(tracing::info_span!("request", id = context.request_id));
@@ -86,7 +86,7 @@ pub(crate) async fn run_handler<T, C: ResponseCounter>(
         head_ms = started_at.elapsed().as_millis(),
         "answered"
     );
-    Reply { response, described: PhantomData }
+    TypedResponse { response, schema_marker: PhantomData }
 }
 
 /// Runs the handler of a page, which builds its own error pages; a panic becomes an empty answer with status 500.
@@ -220,7 +220,7 @@ impl<B: http_body::Body + Unpin> http_body::Body for SyncBody<B> {
 
 // === impl Reply ===
 
-impl<T> Reply<T> {
+impl<T> TypedResponse<T> {
     /// Sets `Cache-Control: no-store`, so that no cache stores the answer.
     pub(crate) fn no_store(mut self) -> Self {
         self.response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
@@ -228,13 +228,13 @@ impl<T> Reply<T> {
     }
 }
 
-impl<T> From<Reply<T>> for Result<Response<Body>, HttpError> {
-    fn from(reply: Reply<T>) -> Self {
+impl<T> From<TypedResponse<T>> for Result<Response<Body>, HttpError> {
+    fn from(reply: TypedResponse<T>) -> Self {
         Ok(reply.response)
     }
 }
 
-impl<T: JsonSchema + Serialize + Send + Sync + 'static> HttpCodedResponse for Reply<T> {
+impl<T: JsonSchema + Serialize + Send + Sync + 'static> HttpCodedResponse for TypedResponse<T> {
     type Body = T;
     const STATUS_CODE: StatusCode = StatusCode::OK;
     const DESCRIPTION: &'static str = "successful operation";

@@ -62,7 +62,7 @@ struct AnswerBody {
 /// A connection that is being served.
 struct ServedConnection<'a, C: ResponseCounter> {
     http: Pin<&'a mut ClientHttpConnection<C>>,
-    admission: &'a ConnectionSlot,
+    slot: &'a ConnectionSlot,
     timer: Pin<&'a mut Sleep>,
     /// The time for which the timer is set, as `ConnectionTable::now` counts it.
     timer_set_for: u64,
@@ -86,7 +86,7 @@ pub(super) async fn serve<C: ResponseCounter>(
     let http = pin!(builder.serve_connection(socket, service));
     let timer_set_for = slot.connections().now();
     let timer = pin!(sleep_until(slot.connections().instant(timer_set_for)));
-    let mut served = ServedConnection { http, admission: &slot, timer, timer_set_for, is_stopping: false };
+    let mut served = ServedConnection { http, slot: &slot, timer, timer_set_for, is_stopping: false };
     let reason = std::future::poll_fn(|cx| served.poll(cx)).await;
     slot.count_closed(reason);
 }
@@ -96,7 +96,7 @@ pub(super) async fn serve<C: ResponseCounter>(
 impl<C: ResponseCounter> ServedConnection<'_, C> {
     /// Drives the connection until it is to be closed; the result is the label of the reason in the metrics.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
-        let (connection, connections) = (self.admission.connection(), self.admission.connections());
+        let (connection, connections) = (self.slot.connection(), self.slot.connections());
         connection.register_waker(cx);
         if self.poll_http(cx).is_ready() {
             return Poll::Ready("done");
@@ -109,11 +109,11 @@ impl<C: ResponseCounter> ServedConnection<'_, C> {
                 return Poll::Ready("stopped");
             }
         }
-        if connection.is_leaving() {
+        if connection.is_evicted() {
             if connection.activity.eviction_rank(connections.now()).is_some() {
                 return Poll::Ready("evicted");
             }
-            self.admission.cancel_eviction();
+            self.slot.cancel_eviction();
         }
         self.poll_deadline(cx).map(|deadline| match deadline {
             PassedDeadline::Head => "head_timeout",
@@ -123,16 +123,16 @@ impl<C: ResponseCounter> ServedConnection<'_, C> {
     }
 
     fn poll_http(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let activity = &self.admission.connection().activity;
+        let activity = &self.slot.connection().activity;
         activity.begin_poll();
         let result = self.http.as_mut().poll(cx);
-        activity.end_poll(self.admission.connections().now());
+        activity.end_poll(self.slot.connections().now());
         // Errors are ignored, because the peer causes them: it sent invalid data, or it closed the connection.
         result.map(drop)
     }
 
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<PassedDeadline> {
-        let (connection, connections) = (self.admission.connection(), self.admission.connections());
+        let (connection, connections) = (self.slot.connection(), self.slot.connections());
         loop {
             let Some((due_at, deadline)) = connection.activity.next_deadline(&connections.deadlines) else {
                 return Poll::Pending;

@@ -105,7 +105,7 @@ mod tests {
     #[tokio::test]
     async fn a_paid_answer_is_stored_in_reserved_disk_space() {
         let folder = TempDir::new().unwrap();
-        let spool = Spool::on_short_disk(folder.path()).unwrap();
+        let spool = Spool::without_free_space(folder.path()).unwrap();
         assert!(spool_response(Full::new(Bytes::from_static(b"an image")), &spool).await.is_ok());
     }
 

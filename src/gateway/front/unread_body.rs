@@ -38,7 +38,7 @@ struct RecoverableBody {
 
 impl UnreadBody {
     /// Wraps the body of a request; the returned handle gets the rest of the body if it is not read to its end.
-    pub(super) fn capture_from(request: hyper::Request<Body>) -> (hyper::Request<Body>, Self) {
+    pub(super) fn wrap_request(request: hyper::Request<Body>) -> (hyper::Request<Body>, Self) {
         let unread = Self::default();
         // A client with `Expect: 100-continue` has not sent the body yet. Draining would make hyper ask for the body.
         if request.headers().contains_key(EXPECT) {

@@ -7,7 +7,7 @@ use crate::gateway::store::{KeyLock, StoreError, Timestamp};
 
 /// The reason why a request is not authenticated.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum AdmissionError {
+pub(crate) enum AuthenticationError {
     /// The presented text is not a valid key. The error has no details, because they would reveal which keys exist.
     #[error("the key is not valid")]
     Invalid,

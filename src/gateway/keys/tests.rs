@@ -32,12 +32,12 @@ impl Fixture {
         self.keys.create_for_test("laptop", "ada", "default").await
     }
 
-    async fn admit(&self, header: &str) -> Result<Caller, AdmissionError> {
-        self.keys.admit(Some(header.as_bytes())).await
+    async fn authenticate(&self, header: &str) -> Result<Caller, AuthenticationError> {
+        self.keys.authenticate(Some(header.as_bytes())).await
     }
 
     async fn is_invalid(&self, header: &str) -> bool {
-        matches!(self.admit(header).await, Err(AdmissionError::Invalid))
+        matches!(self.authenticate(header).await, Err(AuthenticationError::Invalid))
     }
 
     async fn change(&self, key: &KeyId, change: KeyChange) -> Result<KeyRow, KeyError> {
@@ -61,7 +61,7 @@ fn header(created: &IssuedKey) -> String {
 async fn a_new_key_authenticates_its_owner() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    let caller = fixture.admit(&header(&created)).await.unwrap();
+    let caller = fixture.authenticate(&header(&created)).await.unwrap();
     assert_eq!((caller.key(), caller.user()), (&created.id, &created.user));
     assert_eq!(caller.public_id(), &created.secret.public_id());
     assert_eq!(caller.group_name(), "default");
@@ -73,7 +73,7 @@ async fn the_scheme_is_case_insensitive_and_extra_spaces_are_allowed() {
     let created = fixture.create().await;
     let secret = created.secret.expose();
     for header in [format!("bearer {secret}"), format!("BEARER   {secret} "), format!(" Bearer\t{secret}\t")] {
-        assert!(fixture.admit(&header).await.is_ok(), "{header:?}");
+        assert!(fixture.authenticate(&header).await.is_ok(), "{header:?}");
     }
 }
 
@@ -103,8 +103,8 @@ async fn a_malformed_key_is_refused_without_a_query() {
     for header in headers {
         assert!(fixture.is_invalid(&header).await, "{header:.80}");
     }
-    assert!(matches!(fixture.keys.admit(None).await, Err(AdmissionError::Invalid)));
-    assert!(matches!(fixture.keys.admit(Some(b"Bearer \xff\xfe\x00")).await, Err(AdmissionError::Invalid)));
+    assert!(matches!(fixture.keys.authenticate(None).await, Err(AuthenticationError::Invalid)));
+    assert!(matches!(fixture.keys.authenticate(Some(b"Bearer \xff\xfe\x00")).await, Err(AuthenticationError::Invalid)));
     assert_eq!(fixture.calls(), calls_before);
 }
 
@@ -136,7 +136,7 @@ async fn a_disabled_or_deleted_key_is_refused() {
     fixture.change(&created.id, KeyChange::Disable).await.unwrap();
     assert!(fixture.is_invalid(&header).await);
     fixture.change(&created.id, KeyChange::Enable).await.unwrap();
-    assert!(fixture.admit(&header).await.is_ok());
+    assert!(fixture.authenticate(&header).await.is_ok());
     fixture.change(&created.id, KeyChange::Delete).await.unwrap();
     assert!(fixture.is_invalid(&header).await);
 
@@ -200,13 +200,13 @@ async fn a_rotated_key_has_two_secrets_during_the_grace_period() {
     assert_eq!((&second.id, second.secret.public_id()), (&first.id, first.secret.public_id()));
     assert!(second.previous_until.is_some() && second.secret.expose() != first.secret.expose());
     for key in [&first, &second] {
-        assert_eq!(fixture.admit(&header(key)).await.unwrap().key(), &first.id);
+        assert_eq!(fixture.authenticate(&header(key)).await.unwrap().key(), &first.id);
     }
     // A third rotation without a grace period ends the first two secrets.
     let third = rotate(0).await;
     assert_eq!(third.previous_until, None);
     assert!(fixture.is_invalid(&header(&first)).await && fixture.is_invalid(&header(&second)).await);
-    assert!(fixture.admit(&header(&third)).await.is_ok());
+    assert!(fixture.authenticate(&header(&third)).await.is_ok());
 
     let id = first.id.as_str();
     let too_long = LONGEST_GRACE + Duration::from_secs(1);
@@ -215,7 +215,7 @@ async fn a_rotated_key_has_two_secrets_during_the_grace_period() {
     let other_user = UserId::from("usr_2");
     let error = fixture.keys.rotate(&AuditContext::command(), id, Some(&other_user), Duration::ZERO).await.unwrap_err();
     assert!(matches!(error, KeyError::Unknown));
-    assert!(fixture.admit(&header(&third)).await.is_ok());
+    assert!(fixture.authenticate(&header(&third)).await.is_ok());
 }
 
 #[tokio::test]
@@ -253,7 +253,10 @@ async fn a_copied_key_row_is_not_accepted_in_another_installation() {
     let store = Arc::clone(&fixture.sqlite) as Arc<dyn Store>;
     let other_installation = ApiKeys::new(store, Pepper::new(&PepperKey::for_test(1)));
     let header = header(&created);
-    assert!(matches!(other_installation.admit(Some(header.as_bytes())).await, Err(AdmissionError::Invalid)));
+    assert!(matches!(
+        other_installation.authenticate(Some(header.as_bytes())).await,
+        Err(AuthenticationError::Invalid)
+    ));
 }
 
 #[tokio::test]
@@ -261,7 +264,7 @@ async fn the_use_of_a_key_is_not_stored_for_every_request() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     for _ in 0..20 {
-        fixture.admit(&header(&created)).await.unwrap();
+        fixture.authenticate(&header(&created)).await.unwrap();
     }
     while fixture.store.touches.load(Ordering::Relaxed) == 0 {
         tokio::task::yield_now().await;
@@ -275,7 +278,7 @@ async fn uses_of_several_keys_share_a_commit() {
     let fixture = Fixture::new().await;
     let (first, second) = (fixture.create().await, fixture.create().await);
     for created in [&first, &second] {
-        fixture.admit(&header(created)).await.unwrap();
+        fixture.authenticate(&header(created)).await.unwrap();
     }
     while fixture.store.touches.load(Ordering::Relaxed) == 0 {
         tokio::task::yield_now().await;
@@ -288,7 +291,7 @@ async fn uses_of_several_keys_share_a_commit() {
 async fn no_file_or_debug_output_holds_a_secret() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    let caller = fixture.admit(&header(&created)).await.unwrap();
+    let caller = fixture.authenticate(&header(&created)).await.unwrap();
     let rows = fixture.keys.list().await.unwrap();
     let secret = &created.secret.expose()[20..];
     let debug_output =
@@ -357,7 +360,7 @@ async fn a_key_of_an_older_installation_is_admitted_after_an_update_and_a_rotati
         let store = Arc::new(SqliteStore::open(dir.path(), None).await.unwrap());
         let keys = ApiKeys::new(Arc::clone(&store) as Arc<dyn Store>, Pepper::new(store.pepper_key()));
         let header = b"Bearer sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz0123452OVSXj";
-        assert_eq!(keys.admit(Some(header)).await.unwrap().key().as_str(), "key_1");
+        assert_eq!(keys.authenticate(Some(header)).await.unwrap().key().as_str(), "key_1");
         store.rotate_master_key(None).await.unwrap();
     }
 }

@@ -29,7 +29,7 @@ struct WriteHealthState {
 
 impl WriteHealth {
     /// Notes the start of a commit.
-    pub(super) fn commit_begins(&self) {
+    pub(super) fn commit_started(&self) {
         self.lock().committing_since = Some(Instant::now());
     }
 

@@ -86,15 +86,15 @@ pub(super) struct OpenRecordState {
     /// The start times of the upstream calls that have no outcome yet.
     running_calls: Vec<(AttemptHandle, Instant)>,
     drop_outcome: JobOutcome,
-    outbox: mpsc::UnboundedSender<LedgerMessage>,
+    message_sender: mpsc::UnboundedSender<LedgerMessage>,
     metrics: Arc<Metrics>,
-    _unsettled: UnsettledGuard,
+    _unsettled: UnsettledRecordGuard,
 }
 
 impl OpenRecordState {
     pub(super) fn new(
         record: Record,
-        outbox: mpsc::UnboundedSender<LedgerMessage>,
+        message_sender: mpsc::UnboundedSender<LedgerMessage>,
         count: watch::Sender<usize>,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -106,9 +106,9 @@ impl OpenRecordState {
             started: Instant::now(),
             running_calls: Vec::new(),
             drop_outcome,
-            outbox,
+            message_sender,
             metrics,
-            _unsettled: UnsettledGuard::new(count),
+            _unsettled: UnsettledRecordGuard::new(count),
         }
     }
 
@@ -127,7 +127,7 @@ impl OpenRecordState {
             self.record.account = None;
         }
         self.metrics.count_job(&self.record);
-        let outbox = self.outbox.clone();
+        let outbox = self.message_sender.clone();
         // If there is no writer, the runtime is shutting down. The next start of the gateway then closes the record.
         let _ = outbox.send(LedgerMessage::Close(ClosedRecord::new(self, reply)));
     }
@@ -181,7 +181,8 @@ impl OpenRecord {
             return None;
         }
         let (reply, result) = oneshot::channel();
-        let _ = entry.outbox.send(LedgerMessage::Note { record: Box::new(entry.record.clone()), reply });
+        let _ =
+            entry.message_sender.send(LedgerMessage::RecordAttempts { record: Box::new(entry.record.clone()), reply });
         Some(CommitFuture(result))
     }
 
@@ -317,16 +318,16 @@ impl Future for CommitFuture {
 
 /// Counts one record whose outcome is not durable yet. `Ledger::drain` waits until the count is 0.
 #[derive(Debug)]
-pub(super) struct UnsettledGuard(watch::Sender<usize>);
+pub(super) struct UnsettledRecordGuard(watch::Sender<usize>);
 
-impl UnsettledGuard {
+impl UnsettledRecordGuard {
     fn new(sender: watch::Sender<usize>) -> Self {
         sender.send_modify(|count| *count += 1);
         Self(sender)
     }
 }
 
-impl Drop for UnsettledGuard {
+impl Drop for UnsettledRecordGuard {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }

@@ -42,13 +42,13 @@ pub(super) type CommitReplySender<T> = oneshot::Sender<Result<T, LedgerError>>;
 #[derive(Debug)]
 pub(super) enum LedgerMessage {
     /// Makes an intent durable and returns it as an open record.
-    Open { intent: Box<OpenRecordState>, reply: CommitReplySender<OpenRecord>, _room: OwnedSemaphorePermit },
+    Open { intent: Box<OpenRecordState>, reply: CommitReplySender<OpenRecord>, _permit: OwnedSemaphorePermit },
     /// Makes the started attempts durable.
-    Note { record: Box<Record>, reply: CommitReplySender<()> },
+    RecordAttempts { record: Box<Record>, reply: CommitReplySender<()> },
     /// Makes an outcome durable.
     Close(ClosedRecord),
     /// Makes a claim, its answer, or its removal durable.
-    Replay { write: Box<ReplayWrite>, reply: CommitReplySender<RowWriteOutcome>, _room: Option<OwnedSemaphorePermit> },
+    Replay { write: Box<ReplayWrite>, reply: CommitReplySender<RowWriteOutcome>, _permit: Option<OwnedSemaphorePermit> },
 }
 
 /// A record that is closed but not durable yet.
@@ -76,7 +76,7 @@ impl ClosedRecord {
 pub(super) struct LedgerWriter {
     store: Arc<dyn Store>,
     node: NodeId,
-    inbox: mpsc::UnboundedReceiver<LedgerMessage>,
+    message_receiver: mpsc::UnboundedReceiver<LedgerMessage>,
     /// The outcomes whose write has failed, oldest first.
     failed_outcomes: Vec<ClosedRecord>,
     health: Arc<WriteHealth>,
@@ -87,10 +87,10 @@ impl LedgerWriter {
     pub(super) fn new(
         store: Arc<dyn Store>,
         node: NodeId,
-        inbox: mpsc::UnboundedReceiver<LedgerMessage>,
+        message_receiver: mpsc::UnboundedReceiver<LedgerMessage>,
         health: Arc<WriteHealth>,
     ) -> Self {
-        Self { store, node, inbox, failed_outcomes: Vec::new(), health, throttle: LogThrottle::default() }
+        Self { store, node, message_receiver, failed_outcomes: Vec::new(), health, throttle: LogThrottle::default() }
     }
 
     /// Runs until all ledgers and open records are dropped and nothing remains to be written.
@@ -112,12 +112,12 @@ impl LedgerWriter {
         let capacity = MAX_BATCH.saturating_sub(batch.len()).max(1);
         if batch.is_empty() {
             let check_interval = if self.health.is_failing() { CHECK_WHILE_FAILING } else { CHECK_WHILE_IDLE };
-            let received = timeout(check_interval, self.inbox.recv_many(&mut batch, capacity)).await;
+            let received = timeout(check_interval, self.message_receiver.recv_many(&mut batch, capacity)).await;
             return (received != Ok(0)).then_some(batch);
         }
         // The batch has failed outcomes, so the writer pauses; a new message ends the pause, because its write may
         // succeed.
-        let _ = timeout(RETRY_PAUSE, self.inbox.recv_many(&mut batch, capacity)).await;
+        let _ = timeout(RETRY_PAUSE, self.message_receiver.recv_many(&mut batch, capacity)).await;
         Some(batch)
     }
 
@@ -150,7 +150,7 @@ impl LedgerWriter {
         if writes.is_empty() {
             return Ok(Vec::new());
         }
-        self.health.commit_begins();
+        self.health.commit_started();
         let result = self.store.write_rows(&self.node, &writes).await;
         self.note_commit_result(result.as_ref().err());
         result
@@ -158,7 +158,7 @@ impl LedgerWriter {
 
     /// Checks that the database accepts writes, and updates the health.
     async fn check_database(&mut self) {
-        self.health.commit_begins();
+        self.health.commit_started();
         let result = self.store.check_writable().await;
         self.note_commit_result(result.as_ref().err());
         if let Err(error) = result {
@@ -194,7 +194,7 @@ impl LedgerWriter {
         for message in batch {
             match message {
                 LedgerMessage::Open { reply, .. } => drop(reply.send(Err(cause.clone()))),
-                LedgerMessage::Note { reply, .. } => drop(reply.send(Err(cause.clone()))),
+                LedgerMessage::RecordAttempts { reply, .. } => drop(reply.send(Err(cause.clone()))),
                 LedgerMessage::Replay { reply, .. } => drop(reply.send(Err(cause.clone()))),
                 LedgerMessage::Close(closed_record) => self.retry_later(closed_record, &cause, is_unwritable),
             }
@@ -219,7 +219,7 @@ impl LedgerMessage {
     fn as_write(&self) -> RowWrite<'_> {
         match self {
             Self::Open { intent, .. } => RowWrite::Open(&intent.record),
-            Self::Note { record, .. } => RowWrite::RecordAttempts(record),
+            Self::RecordAttempts { record, .. } => RowWrite::RecordAttempts(record),
             Self::Close(closed_record) => RowWrite::Close(&closed_record.entry.record),
             Self::Replay { write, .. } => RowWrite::Replay(write),
         }
@@ -231,7 +231,7 @@ impl LedgerMessage {
         match self {
             Self::Open { reply, .. } => reply.is_closed(),
             Self::Replay { write, reply, .. } => !matches!(**write, ReplayWrite::Remove { .. }) && reply.is_closed(),
-            Self::Note { .. } | Self::Close(_) => false,
+            Self::RecordAttempts { .. } | Self::Close(_) => false,
         }
     }
 }
@@ -247,7 +247,7 @@ fn reply_with_outcome(message: LedgerMessage, outcome: RowWriteOutcome) {
             // If the receiver is gone, `send` returns the open record, and its drop closes the record.
             drop(reply.send(result));
         }
-        LedgerMessage::Note { reply, .. } => drop(reply.send(Ok(()))),
+        LedgerMessage::RecordAttempts { reply, .. } => drop(reply.send(Ok(()))),
         LedgerMessage::Close(mut closed_record) => {
             if outcome == RowWriteOutcome::NoEffect {
                 // An earlier write succeeded although it reported an error, or another process has closed the record.

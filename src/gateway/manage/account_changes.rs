@@ -62,7 +62,7 @@ pub(crate) async fn add(
         error => error.into(),
     })?;
     let account =
-        ManagedAccount { name: row.name.clone(), source: AccountOrigin::Store, account: Ok(account), row: Some(row) };
+        ManagedAccount { name: row.name.clone(), origin: AccountOrigin::Store, account: Ok(account), row: Some(row) };
     Ok(AddedAccount { account, first_key_disabled })
 }
 
@@ -103,7 +103,7 @@ pub(crate) async fn delete(
     handle: &str,
 ) -> Result<ManagedAccount, ManageError> {
     let account = find(config, store, handle).await?;
-    if account.source == AccountOrigin::File {
+    if account.origin == AccountOrigin::File {
         return Err(ManageError::DefinedInFile(account.name));
     }
     if !store.delete_account(audit, &account.name).await? {
@@ -127,7 +127,7 @@ pub(crate) async fn rotate(
     secrets: BTreeMap<String, String>,
 ) -> Result<ManagedAccount, ManageError> {
     let managed = find(config, store, handle).await?;
-    let Some(row) = managed.row.filter(|_| managed.source == AccountOrigin::Store) else {
+    let Some(row) = managed.row.filter(|_| managed.origin == AccountOrigin::Store) else {
         return Err(ManageError::DefinedInFile(managed.name));
     };
     // Secrets that can no longer be decrypted must be given again; the check below reports missing ones.
@@ -139,7 +139,7 @@ pub(crate) async fn rotate(
     let change = AccountChange::ReplaceCredentials(seal(&row.name, &all_secrets, store.vault())?);
     let row = store.change_account(audit, &row.name, change).await?;
     let row = row.ok_or_else(|| ManageError::Unknown(handle.to_owned()))?;
-    Ok(ManagedAccount { name: row.name.clone(), source: AccountOrigin::Store, account: Ok(account), row: Some(row) })
+    Ok(ManagedAccount { name: row.name.clone(), origin: AccountOrigin::Store, account: Ok(account), row: Some(row) })
 }
 
 /// Encrypts the secrets of an account for the store.

@@ -13,7 +13,7 @@ use crate::gateway::store::{
 };
 
 /// The time for which the key is valid (our choice).
-pub(crate) const FIRST_KEY_LIFE: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const FIRST_KEY_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// The name of a file in the data directory that exists since the first key was printed. It holds the id of the key
 /// until the key is disabled.
@@ -44,7 +44,7 @@ pub(crate) fn record_first_key(config: &Config, key: &KeyId) -> std::io::Result<
 
 /// The expiry of a first key that is created now.
 pub(crate) fn first_key_expiry() -> Timestamp {
-    Timestamp::from(Utc::now() + FIRST_KEY_LIFE)
+    Timestamp::from(Utc::now() + FIRST_KEY_LIFETIME)
 }
 
 /// Disables the first key if it is still valid; returns true if it was. Must be called before the first use of an

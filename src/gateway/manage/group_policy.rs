@@ -57,7 +57,7 @@ pub(crate) fn policy_in_force(config: &Config, row: &GroupRow) -> Option<(Map<St
 
 /// Returns the settings of a group as they are written in the file or in the store, and the reason why they cannot be
 /// used, if there is one.
-pub(crate) fn written_policy(
+pub(crate) fn configured_policy(
     config: &Config,
     row: &GroupRow,
     is_in_file: bool,

@@ -97,7 +97,7 @@ async fn open_accounts(
     upstream: &Arc<UpstreamClient>,
 ) -> Result<Arc<Accounts>, StoreError> {
     let endpoint = Arc::clone(upstream) as Arc<dyn TokenEndpoint>;
-    let file_accounts = list(config, store).await?.into_iter().filter(|account| account.source == AccountOrigin::File);
+    let file_accounts = list(config, store).await?.into_iter().filter(|account| account.origin == AccountOrigin::File);
     let file_accounts: Vec<config::AccountConfig> = file_accounts.filter_map(|account| account.account.ok()).collect();
     // The node id differs from the server's: if both fetch a token at the same time, one of them must wait.
     let suffix = random_base62::<12>()?;

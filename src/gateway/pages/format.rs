@@ -76,17 +76,17 @@ pub(super) fn with_thousands_separators(number: i64) -> String {
 }
 
 /// Formats a time for machines, as `<time datetime>` requires it.
-pub(super) fn machine(at: DateTime<Utc>) -> String {
+pub(super) fn machine_time(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Formats a time for people, to the minute. The script converts it to local time.
-pub(super) fn human(at: DateTime<Utc>) -> String {
+pub(super) fn time_to_minute(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 /// Formats a time for people, to the second. The script converts it to local time.
-pub(super) fn instant(at: DateTime<Utc>) -> String {
+pub(super) fn time_to_second(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 

@@ -99,7 +99,7 @@ impl<'a> PageContext<'a> {
                 self.csrf.clear();
                 return Ok(());
             }
-            None => self.people().visitor_cookie()?.expose().to_owned(),
+            None => self.people().new_visitor_cookie()?.expose().to_owned(),
         };
         self.csrf = self.people().form_token(&cookie);
         if !self.request.is_post() {

@@ -42,16 +42,16 @@ impl PageLayout {
     }
 
     pub(super) fn machine_time(&self, at: impl DateTimeValue) -> String {
-        format::machine(at.date_time())
+        format::machine_time(at.date_time())
     }
 
     pub(super) fn time_to_minute(&self, at: impl DateTimeValue) -> String {
-        format::human(at.date_time())
+        format::time_to_minute(at.date_time())
     }
 
     /// The time to the second.
     pub(super) fn time_to_second(&self, at: impl DateTimeValue) -> String {
-        format::instant(at.date_time())
+        format::time_to_second(at.date_time())
     }
 
     /// The last valid day of a key or token with this expiry.

@@ -52,7 +52,7 @@ impl Clock {
         *now = (now.0 + by, now.1 + by);
     }
 
-    pub(super) fn go_back(&self, by: std::time::Duration) {
+    pub(super) fn rewind(&self, by: std::time::Duration) {
         let mut now = self.0.lock().unwrap();
         *now = (now.0 - by, now.1 - by);
     }

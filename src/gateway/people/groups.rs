@@ -13,7 +13,7 @@ pub(crate) struct KeyGroup {
     /// The row of the group in the store.
     pub(crate) row: GroupRow,
     /// True if the group is in the settings file.
-    pub(crate) of_file: bool,
+    pub(crate) is_in_file: bool,
 }
 
 // === impl IdentityService ===
@@ -54,7 +54,7 @@ impl IdentityService {
     /// # Errors
     ///
     /// [`IdentityError::NameTaken`] if a group has that name; [`IdentityError::InvalidField`] for an invalid name.
-    pub(crate) async fn make_group(
+    pub(crate) async fn create_group(
         &self,
         audit: &AuditContext,
         name: &str,
@@ -78,7 +78,7 @@ impl IdentityService {
         policy: &str,
     ) -> Result<KeyGroup, IdentityError> {
         let group = self.find_group(handle).await?;
-        if group.of_file {
+        if group.is_in_file {
             return Err(IdentityError::DefinedInFile);
         }
         let changed = self.store.change_group(audit, group.row.id.as_str(), policy).await?;
@@ -93,7 +93,7 @@ impl IdentityService {
     /// keys, and for the default group, which always exists.
     pub(crate) async fn delete_group(&self, audit: &AuditContext, handle: &str) -> Result<GroupRow, IdentityError> {
         let group = self.find_group(handle).await?;
-        if group.of_file {
+        if group.is_in_file {
             return Err(IdentityError::DefinedInFile);
         }
         if group.row.name == DEFAULT_GROUP {
@@ -108,6 +108,6 @@ impl IdentityService {
 
     fn with_origin(&self, row: GroupRow) -> KeyGroup {
         let of_file = self.file_groups.read().unwrap_or_else(PoisonError::into_inner).contains(&row.name);
-        KeyGroup { row, of_file }
+        KeyGroup { row, is_in_file: of_file }
     }
 }

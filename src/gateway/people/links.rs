@@ -58,7 +58,7 @@ impl IdentityService {
     /// # Errors
     ///
     /// Returns an error if the store cannot be read or written.
-    pub(crate) async fn setup_link(&self) -> Result<Option<IssuedLink>, IdentityError> {
+    pub(crate) async fn create_setup_link(&self) -> Result<Option<IssuedLink>, IdentityError> {
         // At nearly every start an admin exists already, and this read does not have to wait for a writer.
         if self.store.is_set_up().await? {
             return Ok(None);

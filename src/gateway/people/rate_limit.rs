@@ -96,7 +96,7 @@ impl PasswordRateLimiter {
 
     /// Removes an attempt from its buckets, because the password was right, and empties the bucket of the account and
     /// address.
-    pub(super) fn take_back_attempt(&self, permit: RateLimitPermit) {
+    pub(super) fn undo_attempt(&self, permit: RateLimitPermit) {
         let mut empty_at = self.lock();
         for (bucket, rate) in permit.buckets {
             match (&bucket, empty_at.get_mut(&bucket)) {

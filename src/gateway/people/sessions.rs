@@ -117,7 +117,7 @@ impl IdentityService {
             self.store.record_refused_sign_in(&audit, Some(user)).await?;
             return Err(IdentityError::WrongCredentials);
         }
-        self.limits.take_back_attempt(permit);
+        self.limits.undo_attempt(permit);
         let hash = self.passwords.hash(new_password).await?;
         Ok(self.store.set_password(&audit, &user.id, &hash, &session.id).await?)
     }
@@ -128,7 +128,7 @@ impl IdentityService {
     ///
     /// Returns an error if the system has no random bytes.
     #[expect(clippy::unused_self, reason = "callers need not know how the value is made")]
-    pub(crate) fn visitor_cookie(&self) -> Result<SecretText, IdentityError> {
+    pub(crate) fn new_visitor_cookie(&self) -> Result<SecretText, IdentityError> {
         Ok(random_text()?)
     }
 

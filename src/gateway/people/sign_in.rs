@@ -50,7 +50,7 @@ impl IdentityService {
         if let (Some(user), Some(hash), true) = (&user, hash, is_right) {
             let (session, cookie) = self.new_session(origin, audit.at)?;
             if self.store.open_session(&audit, &user.id, &hash, &session).await? {
-                self.limits.take_back_attempt(permit);
+                self.limits.undo_attempt(permit);
                 return Ok(self.issued_session(user.clone(), &session, cookie));
             }
         }

@@ -50,7 +50,7 @@ impl Fixture {
     /// Creates a fixture with an admin called ada.
     async fn set_up() -> (Self, IssuedSession) {
         let fixture = Self::new().await;
-        let link = fixture.people.setup_link().await.unwrap().unwrap();
+        let link = fixture.people.create_setup_link().await.unwrap().unwrap();
         let session =
             fixture.people.create_first_admin(link.token.expose(), "ada", PASSWORD, &home_origin()).await.unwrap();
         (fixture, session)

@@ -21,7 +21,7 @@ impl IdentityService {
     /// # Errors
     ///
     /// [`IdentityError::InvalidField`] for an invalid name or expiry, or a disabled user.
-    pub(crate) async fn make_token(
+    pub(crate) async fn create_token(
         &self,
         audit: &AuditContext,
         user: &UserRow,
@@ -80,7 +80,7 @@ impl IdentityService {
     /// # Errors
     ///
     /// Returns an error if the store cannot be read, or if the use of the token cannot be stored.
-    pub(crate) async fn admit_token(&self, presented: &[u8]) -> Result<Option<Actor>, IdentityError> {
+    pub(crate) async fn authenticate_token(&self, presented: &[u8]) -> Result<Option<Actor>, IdentityError> {
         let Some(secret) = BearerSecret::parse(BearerSecretKind::AdminToken, presented) else { return Ok(None) };
         let found = self.store.find_admin_token(&secret.public_id()).await?;
         // Takes the same time whether or not the token exists.

@@ -46,7 +46,7 @@ impl IdentityService {
     ///
     /// Returns [`IdentityError::Unknown`] if there is no such user, and [`IdentityError::InvalidField`] if the user is
     /// disabled.
-    pub(crate) async fn make_reset_link(
+    pub(crate) async fn create_reset_link(
         &self,
         audit: &AuditContext,
         handle: &str,
@@ -171,7 +171,7 @@ fn change_result(outcome: UserChangeOutcome) -> Result<(UserRow, Vec<KeyRow>), I
         UserChangeOutcome::Done(user, keys) => Ok((user, keys)),
         UserChangeOutcome::Unknown => Err(IdentityError::Unknown),
         UserChangeOutcome::LastAdmin => Err(IdentityError::LastAdmin),
-        UserChangeOutcome::NoGroup(name) => {
+        UserChangeOutcome::UnknownGroup(name) => {
             Err(IdentityError::field("groups", format!("the group {name} does not exist")))
         }
     }

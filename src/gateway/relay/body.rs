@@ -44,7 +44,7 @@ pub(crate) struct RelayBody {
     queue: VecDeque<Bytes>,
     on_end: Option<EndCallback>,
     /// The data of the error event that ends a stream whose answer breaks off.
-    error: String,
+    error_event: String,
     heartbeat: Pin<Box<Sleep>>,
     /// Resolves when the answer must end because the process stops.
     cutoff: Option<CutoffFuture>,
@@ -67,12 +67,12 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(HEARTBEAT_SECONDS);
 impl RelayBody {
     /// Makes a body that calls `on_end` with its outcome, and completes the returned future before the caller sees the
     /// end. `error` is the data of the error event that ends a stream whose answer breaks off.
-    pub(crate) fn new(proven: ProvenAnswer, error: String, on_end: EndCallback) -> Self {
+    pub(crate) fn new(proven: ProvenAnswer, error_event: String, on_end: EndCallback) -> Self {
         Self {
             state: RelayBodyState::Relaying(proven.relay),
             queue: VecDeque::new(),
             on_end: Some(on_end),
-            error,
+            error_event,
             heartbeat: Box::pin(tokio::time::sleep(HEARTBEAT_INTERVAL)),
             cutoff: None,
             pace: CallerPace::default(),
@@ -131,7 +131,7 @@ impl RelayBody {
         let RelayBodyState::Relaying(relay) = &mut self.state else { return Poll::Ready(()) };
         if self.cutoff.as_mut().is_some_and(|cutoff| cutoff.as_mut().poll(cx).is_ready()) {
             let (summary, last_piece) =
-                (relay.summary(), relay.finish_with_error(&self.error).ok_or(RelayError::Cutoff));
+                (relay.summary(), relay.finish_with_error(&self.error_event).ok_or(RelayError::Cutoff));
             self.start_closing(RelayOutcome::Broken(RelayError::Cutoff), summary, last_piece);
             return Poll::Ready(());
         }
@@ -146,7 +146,7 @@ impl RelayBody {
                 self.start_closing(RelayOutcome::Complete, *summary, Ok(tail));
             }
             Poll::Ready(Err(error)) => {
-                let (summary, last_piece) = (relay.summary(), relay.finish_with_error(&self.error).ok_or(error));
+                let (summary, last_piece) = (relay.summary(), relay.finish_with_error(&self.error_event).ok_or(error));
                 self.start_closing(RelayOutcome::Broken(error), summary, last_piece);
             }
             Poll::Pending => {

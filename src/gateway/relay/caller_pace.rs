@@ -17,7 +17,7 @@ const WINDOW: Duration = Duration::from_secs(UPSTREAM_RATE_WINDOW_SECONDS);
 pub(super) struct CallerPace {
     /// The time at which the last piece was handed over; `None` after the caller has polled again.
     sent_at: Option<Instant>,
-    waited: Duration,
+    waited_for_caller: Duration,
     bytes: u64,
 }
 
@@ -34,11 +34,11 @@ impl CallerPace {
     /// fast enough.
     pub(super) fn record_return(&mut self, now: Instant) -> (Duration, bool) {
         let absence = self.sent_at.take().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        self.waited += absence;
-        if self.waited < WINDOW {
+        self.waited_for_caller += absence;
+        if self.waited_for_caller < WINDOW {
             return (absence, true);
         }
-        let is_fast_enough = self.bytes >= RATE.saturating_mul(self.waited.as_secs());
+        let is_fast_enough = self.bytes >= RATE.saturating_mul(self.waited_for_caller.as_secs());
         *self = Self::default();
         (absence, is_fast_enough)
     }

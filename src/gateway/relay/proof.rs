@@ -72,7 +72,7 @@ impl UnprovenAnswer {
     }
 
     /// True if the answer is proven.
-    pub(crate) fn has_begun(&self) -> bool {
+    pub(crate) fn is_proven(&self) -> bool {
         self.relay.is_proven()
     }
 

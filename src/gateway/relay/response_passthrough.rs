@@ -47,7 +47,7 @@ pub(super) struct ResponsePassthrough {
     /// The pieces that can be sent to the caller.
     ready: Vec<Bytes>,
     /// The number of bytes that have been held back before proof.
-    held: u64,
+    held_bytes: u64,
     proven: bool,
     /// The last bytes, which are sent after the record is closed.
     tail: BytesMut,
@@ -88,7 +88,7 @@ impl ResponsePassthrough {
             input: PassthroughInput::Unknown,
             observer: ResponseObserver::new(requested),
             ready: Vec::new(),
-            held: 0,
+            held_bytes: 0,
             proven: false,
             tail: BytesMut::new(),
             complete: false,
@@ -248,7 +248,7 @@ impl ResponsePassthrough {
         if ready > 0 && is_wanted {
             self.queue_slice(data.slice(..ready));
         }
-        self.proven |= is_wanted && (self.observer.has_image() || self.held > HOLD_BEFORE_PROOF_BYTES);
+        self.proven |= is_wanted && (self.observer.has_image() || self.held_bytes > HOLD_BEFORE_PROOF_BYTES);
         Ok(())
     }
 
@@ -272,8 +272,8 @@ impl ResponsePassthrough {
                 unsent = end;
             }
             match span {
-                SseFrameSpan::End { event } => {
-                    self.end_frame(event, data.slice(unsent..end))?;
+                SseFrameSpan::End { is_event } => {
+                    self.end_frame(is_event, data.slice(unsent..end))?;
                     unsent = end;
                 }
                 _ => self.relay_large_event(),
@@ -338,7 +338,7 @@ impl ResponsePassthrough {
                 self.queue(text);
             }
             ResponseEventKind::Preface => {
-                self.proven |= event && self.held > HOLD_BEFORE_PROOF_BYTES;
+                self.proven |= event && self.held_bytes > HOLD_BEFORE_PROOF_BYTES;
                 self.queue(text);
                 let progress_event = if self.proven { self.progress_event() } else { None };
                 self.ready.extend(progress_event);
@@ -350,7 +350,7 @@ impl ResponsePassthrough {
     /// Queues bytes that the relay owns. They are sent now, or after the proof.
     fn queue(&mut self, bytes: Bytes) {
         if !self.proven {
-            self.held += bytes.len() as u64;
+            self.held_bytes += bytes.len() as u64;
         }
         if !bytes.is_empty() {
             self.ready.push(bytes);

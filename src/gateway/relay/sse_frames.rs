@@ -14,7 +14,7 @@ pub(super) struct SseFrameScanner {
     field: Vec<u8>,
     event_name: Vec<u8>,
     /// True if a line feed here belongs to the line end before it.
-    after_return: bool,
+    after_carriage_return: bool,
     /// True if the current frame contains anything but a comment.
     has_fields: bool,
 }
@@ -48,7 +48,7 @@ pub(super) enum SseFrameSpan {
     /// The end of a frame: of an event, or of comments alone.
     End {
         /// True if the frame was an event.
-        event: bool,
+        is_event: bool,
     },
     /// Everything else.
     Other,
@@ -62,7 +62,7 @@ impl SseFrameScanner {
             line: SseFrameLineState::Start,
             field: Vec::new(),
             event_name: Vec::new(),
-            after_return: false,
+            after_carriage_return: false,
             has_fields: false,
         }
     }
@@ -70,11 +70,11 @@ impl SseFrameScanner {
     /// Returns the length of the next stretch in `rest`, and its kind. `rest` must not be empty.
     pub(super) fn next(&mut self, rest: &[u8]) -> (usize, SseFrameSpan) {
         let Some(&byte) = rest.first() else { return (0, SseFrameSpan::Other) };
-        if std::mem::take(&mut self.after_return) && byte == b'\n' {
+        if std::mem::take(&mut self.after_carriage_return) && byte == b'\n' {
             return (1, SseFrameSpan::Other);
         }
         if matches!(byte, b'\r' | b'\n') {
-            self.after_return = byte == b'\r';
+            self.after_carriage_return = byte == b'\r';
             return (1, self.end_of_line());
         }
         if let SseFrameLineState::Colon(field) = self.line {
@@ -133,7 +133,7 @@ impl SseFrameScanner {
 
     fn end_of_line(&mut self) -> SseFrameSpan {
         match std::mem::replace(&mut self.line, SseFrameLineState::Start) {
-            SseFrameLineState::Start => SseFrameSpan::End { event: std::mem::take(&mut self.has_fields) },
+            SseFrameLineState::Start => SseFrameSpan::End { is_event: std::mem::take(&mut self.has_fields) },
             _ => SseFrameSpan::Other,
         }
     }
@@ -165,8 +165,8 @@ mod tests {
     fn take(stretch: SseFrameSpan, text: &str, data: &mut Vec<String>, ends: &mut Vec<bool>) {
         match stretch {
             SseFrameSpan::Data => data.last_mut().unwrap().push_str(text),
-            SseFrameSpan::End { event } => {
-                ends.push(event);
+            SseFrameSpan::End { is_event } => {
+                ends.push(is_event);
                 data.push(String::new());
             }
             SseFrameSpan::Other => {}

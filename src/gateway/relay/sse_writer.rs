@@ -26,14 +26,14 @@ pub(super) struct SseAnswerWriter {
     /// Members of a JSON answer, which come before and after its image.
     members: Map<String, Value>,
     item: ImageItem,
-    next_event: Option<Option<String>>,
+    next_event_name: Option<Option<String>>,
     /// True if the `event:` line of the current frame was written before its data.
     is_named_first: bool,
     has_image_substitute: bool,
     partials_sent: u32,
     /// The properties of the first image that began, partial or not.
     first_properties: Option<ImageProperties>,
-    begun: bool,
+    has_image_begun: bool,
     /// The properties of the final image, once it is complete.
     final_properties: Option<Option<ImageProperties>>,
     usage: Option<answer_members::AnswerUsage>,
@@ -52,12 +52,12 @@ impl SseAnswerWriter {
             pending_text: Vec::new(),
             members: Map::new(),
             item: ImageItem::default(),
-            next_event: None,
+            next_event_name: None,
             is_named_first: true,
             has_image_substitute: false,
             partials_sent: 0,
             first_properties: None,
-            begun: false,
+            has_image_begun: false,
             final_properties: None,
             usage: None,
             error: None,
@@ -67,7 +67,7 @@ impl SseAnswerWriter {
 
     /// True if a first image has begun.
     pub(super) const fn is_proven(&self) -> bool {
-        self.begun
+        self.has_image_begun
     }
 
     /// True if the final event is complete.
@@ -170,7 +170,7 @@ impl SseAnswerWriter {
 
     fn start_frame(&mut self) {
         self.item.has_begun = true;
-        self.begun = true;
+        self.has_image_begun = true;
         // If no intermediate images were requested, an event with an image is the final event.
         self.is_named_first = self.item.kind() != ImageItemKind::Unknown || self.requested.partials == 0;
         let opening = if self.is_named_first {
@@ -229,13 +229,13 @@ impl AnswerSink for SseAnswerWriter {
     }
 
     fn announce_event(&mut self, name: Option<String>) {
-        self.next_event = Some(name);
+        self.next_event_name = Some(name);
     }
 
     fn item_start(&mut self) {
         // Further images are ignored. The item of a JSON answer stays until the members after it have arrived.
         if self.final_properties.is_none() {
-            self.item = ImageItem::new(self.next_event.take());
+            self.item = ImageItem::new(self.next_event_name.take());
         }
     }
 

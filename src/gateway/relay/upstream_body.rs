@@ -28,16 +28,16 @@ const FRAME_MIN: usize = 4 * 1024;
 #[derive(Debug)]
 pub(super) struct UpstreamBodyReader {
     body: ReplyBody,
-    limits: AnswerTimeouts,
+    timeouts: AnswerTimeouts,
     timer: Pin<Box<Sleep>>,
     /// True while the reader waits for the upstream. Only then does the timer count: the upstream is not responsible
     /// for a caller that does not read.
-    waiting: bool,
+    is_waiting: bool,
     pace: UpstreamPace,
     /// The number of bytes that may still come, which limits the size of the body.
     remaining_bytes: u64,
     /// The number of bytes that were read since the reader last yielded or waited.
-    turn: usize,
+    bytes_since_yield: usize,
 }
 
 /// The rate of an answer while the upstream only has to send it.
@@ -60,9 +60,17 @@ pub(super) enum UpstreamActivity {
 // === impl UpstreamBodyReader ===
 
 impl UpstreamBodyReader {
-    pub(super) fn new(body: ReplyBody, limits: AnswerTimeouts, remaining_bytes: u64) -> Self {
-        let timer = Box::pin(tokio::time::sleep_until(limits.deadline));
-        Self { body, limits, timer, waiting: false, pace: UpstreamPace::default(), remaining_bytes, turn: 0 }
+    pub(super) fn new(body: ReplyBody, timeouts: AnswerTimeouts, remaining_bytes: u64) -> Self {
+        let timer = Box::pin(tokio::time::sleep_until(timeouts.deadline));
+        Self {
+            body,
+            timeouts,
+            timer,
+            is_waiting: false,
+            pace: UpstreamPace::default(),
+            remaining_bytes,
+            bytes_since_yield: 0,
+        }
     }
 
     /// Returns the next bytes, possibly none; `None` at the end of the body, after which it must not be called again.
@@ -71,15 +79,15 @@ impl UpstreamBodyReader {
         cx: &mut Context<'_>,
         activity: UpstreamActivity,
     ) -> Poll<Result<Option<Bytes>, RelayError>> {
-        if self.turn >= YIELD_BYTES {
-            self.turn = 0;
+        if self.bytes_since_yield >= YIELD_BYTES {
+            self.bytes_since_yield = 0;
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let frame = match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(frame) => frame,
             Poll::Pending => {
-                self.turn = 0;
+                self.bytes_since_yield = 0;
                 self.start_waiting(activity);
                 self.pace.note_waiting(activity, Instant::now());
                 ready!(self.timer.as_mut().poll(cx));
@@ -88,14 +96,14 @@ impl UpstreamBodyReader {
         };
         let Some(frame) = frame else { return Poll::Ready(Ok(None)) };
         let frame = frame.map_err(|ReplyError| RelayError::Connection)?;
-        self.turn += frame.data_ref().map_or(0, Bytes::len).max(FRAME_MIN);
+        self.bytes_since_yield += frame.data_ref().map_or(0, Bytes::len).max(FRAME_MIN);
         let Ok(data) = frame.into_data() else { return Poll::Ready(Ok(Some(Bytes::new()))) };
         self.remaining_bytes = self.remaining_bytes.checked_sub(data.len() as u64).ok_or(RelayError::TooLarge)?;
         if !self.pace.record_bytes(data.len() as u64, Instant::now()) {
             return Poll::Ready(Err(RelayError::Timeout));
         }
         // While the upstream always has more bytes, the timer is never polled.
-        if Instant::now() >= self.limits.deadline {
+        if Instant::now() >= self.timeouts.deadline {
             return Poll::Ready(Err(RelayError::Timeout));
         }
         Poll::Ready(Ok(Some(data)))
@@ -103,8 +111,8 @@ impl UpstreamBodyReader {
 
     /// Moves the deadline by the time during which the caller did not read, which does not count against the upstream.
     pub(super) fn extend_deadline(&mut self, by: Duration) {
-        self.limits.deadline += by;
-        if self.waiting {
+        self.timeouts.deadline += by;
+        if self.is_waiting {
             let at = self.timer.deadline() + by;
             self.timer.as_mut().reset(at);
         }
@@ -112,19 +120,19 @@ impl UpstreamBodyReader {
 
     /// Records that the upstream made progress. Its heartbeats are no progress.
     pub(super) const fn note_progress(&mut self) {
-        self.waiting = false;
+        self.is_waiting = false;
     }
 
     /// Starts the timer, unless it runs already.
     fn start_waiting(&mut self, activity: UpstreamActivity) {
-        if std::mem::replace(&mut self.waiting, true) {
+        if std::mem::replace(&mut self.is_waiting, true) {
             return;
         }
         let idle: Duration = match activity {
-            UpstreamActivity::Working => self.limits.event_idle,
-            UpstreamActivity::Sending => self.limits.idle,
+            UpstreamActivity::Working => self.timeouts.event_idle,
+            UpstreamActivity::Sending => self.timeouts.idle,
         };
-        self.timer.as_mut().reset(self.limits.deadline.min(Instant::now() + idle));
+        self.timer.as_mut().reset(self.timeouts.deadline.min(Instant::now() + idle));
     }
 }
 

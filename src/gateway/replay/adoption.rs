@@ -31,7 +31,7 @@ pub(super) async fn adopt_job(
         let mut matching = matching_candidates(orphans.candidates(caller, task), task, &mut request_digest).await;
         // The job with the fewest retries comes first, then the oldest, so that concurrent retries are spread over the
         // jobs.
-        matching.sort_by_key(|candidate| (candidate.retries, candidate.job_id.1));
+        matching.sort_by_key(|candidate| (candidate.retry_count, candidate.job_id.1));
         let in_state = |state| matching.iter().filter(move |candidate| candidate.state == state);
         if let Some(reader) =
             in_state(RetryableJobState::Orphan).find_map(|candidate| orphans.follow_job(candidate.job_id))

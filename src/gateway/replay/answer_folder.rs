@@ -53,11 +53,11 @@ pub(super) struct AnswerFolder {
 
 #[derive(Default)]
 struct AnswerFolderState {
-    next: u64,
+    next_number: u64,
     /// The answers of each API key, by its id.
     owners: HashMap<String, KeyAnswers>,
     /// The fingerprints of answers that an earlier process was delivering when it died, and when these entries expire.
-    lost: HashMap<String, Timestamp>,
+    lost_answers: HashMap<String, Timestamp>,
 }
 
 /// The answers of one API key.
@@ -69,7 +69,7 @@ struct KeyAnswers {
 }
 
 struct AnswerFile {
-    file: String,
+    file_name: String,
     expires_at: Timestamp,
     /// `None` for an empty answer.
     reservation: Option<DiskReservation>,
@@ -78,7 +78,7 @@ struct AnswerFile {
 /// A file of an earlier process.
 struct LeftoverFile {
     modified_at: SystemTime,
-    file: String,
+    file_name: String,
     contents: StoredFile,
     length: u64,
 }
@@ -128,7 +128,7 @@ impl AnswerFolder {
             match StoredFile::from_file_name(&file) {
                 Some(contents) => {
                     let modified_at = metadata.modified()?;
-                    leftovers.push(LeftoverFile { modified_at, file, contents, length: metadata.len() });
+                    leftovers.push(LeftoverFile { modified_at, file_name: file, contents, length: metadata.len() });
                 }
                 None => remove(&entry.path()),
             }
@@ -139,7 +139,7 @@ impl AnswerFolder {
     }
 
     fn take_over_leftover(&self, leftover: LeftoverFile, now: Timestamp) {
-        let LeftoverFile { modified_at, file, contents, length } = leftover;
+        let LeftoverFile { modified_at, file_name: file, contents, length } = leftover;
         let retention = match contents {
             StoredFile::Complete(AnswerFileKind::Answer) => self.windows.answers,
             StoredFile::Complete(AnswerFileKind::Orphan) | StoredFile::Lost(_) => self.windows.orphans,
@@ -163,14 +163,14 @@ impl AnswerFolder {
                 if let Err(error) = result {
                     tracing::warn!(%error, "the file of an interrupted answer could not be emptied");
                 }
-                self.state().lost.insert(fingerprint, expires_at);
+                self.state().lost_answers.insert(fingerprint, expires_at);
             }
         }
     }
 
     /// True if an earlier process was delivering the answer with this fingerprint when it died.
     pub(super) fn has_lost_answer(&self, fingerprint: &ReplayDigest, now: Timestamp) -> bool {
-        self.state().lost.get(&hex(fingerprint)).is_some_and(|expires_at| *expires_at > now)
+        self.state().lost_answers.get(&hex(fingerprint)).is_some_and(|expires_at| *expires_at > now)
     }
 
     fn state(&self) -> MutexGuard<'_, AnswerFolderState> {
@@ -227,7 +227,7 @@ impl AnswerFolder {
         {
             let mut state = self.state();
             if let Some(key_answers) = state.owners.get_mut(key_id_from_file_name(file)) {
-                key_answers.answers.retain(|_, answer| answer.file != file);
+                key_answers.answers.retain(|_, answer| answer.file_name != file);
                 key_answers.recount_bytes();
             }
         }
@@ -254,11 +254,11 @@ impl AnswerFolder {
     /// Adds a finished answer as the newest.
     pub(super) fn add_finished(&self, file: String, expires_at: Timestamp, reservation: Option<DiskReservation>) {
         let mut state = self.state();
-        state.next += 1;
-        let number = state.next;
+        state.next_number += 1;
+        let number = state.next_number;
         let key_answers = state.owners.entry(key_id_from_file_name(&file).to_owned()).or_default();
         key_answers.bytes += reservation.as_ref().map_or(0, DiskReservation::bytes);
-        key_answers.answers.insert(number, AnswerFile { file, expires_at, reservation });
+        key_answers.answers.insert(number, AnswerFile { file_name: file, expires_at, reservation });
     }
 
     /// Removes expired files. Blocks, so async code must not call it.
@@ -273,9 +273,9 @@ impl AnswerFolder {
                 key_answers.recount_bytes();
             }
             state.owners.retain(|_, key_answers| !key_answers.answers.is_empty());
-            state.lost.retain(|_, expires_at| *expires_at > now);
+            state.lost_answers.retain(|_, expires_at| *expires_at > now);
         }
-        expired.iter().for_each(|answer| remove(&self.folder.join(&answer.file)));
+        expired.iter().for_each(|answer| remove(&self.folder.join(&answer.file_name)));
     }
 }
 
@@ -330,7 +330,7 @@ impl EvictableStorage for AnswerFolder {
     fn evict(&self) -> bool {
         let evicted = self.state().evict();
         if let Some(answer) = &evicted {
-            remove(&self.folder.join(&answer.file));
+            remove(&self.folder.join(&answer.file_name));
         }
         evicted.is_some()
     }

@@ -29,7 +29,7 @@ pub(super) struct PendingFile {
 
 /// The state of an earlier try of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EarlierTry {
+pub(super) enum EarlierRequest {
     /// There is no earlier try, or a new try cannot be charged for the same answer twice.
     None,
     /// The earlier try runs, or its record has not been closed yet.
@@ -61,7 +61,7 @@ impl IdempotentAnswers {
             size,
             sealed_key: self.vault.seal(&sealing_context(&row.scope, size), key.expose())?,
         };
-        let finish = ReplayWrite::Finish { scope: row.scope, request_id: row.request_id.clone(), done };
+        let finish = ReplayWrite::Finish { scope: row.scope, request_id: row.request_id.clone(), answer: done };
         match self.ledger.write_replay(finish).await? {
             RowWriteOutcome::Done => Ok(()),
             RowWriteOutcome::NoEffect | RowWriteOutcome::AlreadyClaimed(_) => {
@@ -71,22 +71,22 @@ impl IdempotentAnswers {
     }
 
     /// Looks up earlier tries of this request, begun at `since` or later, in the records.
-    pub(super) async fn find_earlier_try(
+    pub(super) async fn find_earlier_request(
         &self,
         fingerprint: &ReplayDigest,
         since: Timestamp,
-    ) -> Result<EarlierTry, ReplayError> {
+    ) -> Result<EarlierRequest, ReplayError> {
         let states = self.store.states_by_fingerprint(fingerprint, since, EQUAL_RECORDS_MAX).await?;
         // The newest try cost nothing, so its retry may run, regardless of earlier tries.
         if matches!(states.first(), Some(JobState::Failed | JobState::Refused)) {
-            return Ok(EarlierTry::None);
+            return Ok(EarlierRequest::None);
         }
         let is_unknown =
             states.contains(&JobState::Interrupted) || self.folder.has_lost_answer(fingerprint, Timestamp::now());
         Ok(match (is_unknown, states.contains(&JobState::Running)) {
-            (true, _) => EarlierTry::Unknown,
-            (false, true) => EarlierTry::Running,
-            (false, false) => EarlierTry::None,
+            (true, _) => EarlierRequest::Unknown,
+            (false, true) => EarlierRequest::Running,
+            (false, false) => EarlierRequest::None,
         })
     }
 

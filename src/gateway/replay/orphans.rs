@@ -160,8 +160,8 @@ impl RetryableJobs {
             let Some(entry) = index.entries.get_mut(&job_id) else { return };
             let AnswerReaderExit { has_read_all, is_retry } =
                 exit.unwrap_or(AnswerReaderExit { has_read_all: false, is_retry: false });
-            entry.readers = entry.readers.saturating_sub(1);
-            entry.retries = entry.retries.saturating_sub(usize::from(is_retry));
+            entry.reader_count = entry.reader_count.saturating_sub(1);
+            entry.retry_count = entry.retry_count.saturating_sub(usize::from(is_retry));
             // A complete read by a retry makes up for an earlier incomplete read. A complete read by the caller does
             // not: only a proxy may have read it, after the client had left.
             entry.is_undelivered = !has_read_all || (entry.is_undelivered && !is_retry);
@@ -170,7 +170,7 @@ impl RetryableJobs {
             }
             let is_over = entry.is_over();
             // An answer with a gap cannot be read by new readers.
-            let is_lost = entry.readers == 0 && entry.mode == DeliveryMode::Stored && entry.answer.has_gap();
+            let is_lost = entry.reader_count == 0 && entry.mode == DeliveryMode::Stored && entry.answer.has_gap();
             let is_unstored = entry.is_unstored();
             let removed = match (is_over, is_lost) {
                 (true, _) => index.entries.remove(&job_id).map(RetryableJobEntry::into_removed),
@@ -180,7 +180,7 @@ impl RetryableJobs {
             (removed.map(|removed| (is_over, removed)), is_unstored)
         };
         match removed {
-            Some((true, RemovedAnswer { stored: Some(file), registration, .. })) => {
+            Some((true, RemovedAnswer { stored_file: Some(file), registration, .. })) => {
                 self.remove_stored_orphan(registration, &file);
             }
             Some((_, removed)) => self.remove_files(removed),
@@ -219,9 +219,9 @@ impl RetryableJobs {
         let index = self.index();
         let entries = index.entries.range((cheap_hash, 0)..=(cheap_hash, u64::MAX));
         let to_candidate = |job_id: &RetryableJobId, entry: &RetryableJobEntry| {
-            let (identity, retries) = (Arc::clone(&entry.identity), entry.retries);
+            let (identity, retries) = (Arc::clone(&entry.identity), entry.retry_count);
             let (state, retry_expected) = (entry.state()?, entry.retry_expected);
-            Some(RetryCandidate { job_id: *job_id, identity, state, retries, retry_expected })
+            Some(RetryCandidate { job_id: *job_id, identity, state, retry_count: retries, retry_expected })
         };
         let of_key = entries.filter(|(_, entry)| entry.key == *caller.key());
         of_key.filter_map(|(job_id, entry)| to_candidate(job_id, entry)).collect()
@@ -248,7 +248,7 @@ impl RetryableJobs {
             let mut index = self.index();
             let Some(entry) = index.entries.get_mut(&job_id) else { return };
             if is_final(error) {
-                (entry.mode, entry.ended) = (DeliveryMode::Remembered, Some(Instant::now()));
+                (entry.mode, entry.ended_at) = (DeliveryMode::Remembered, Some(Instant::now()));
                 let answer = Arc::new(StoredAnswer::from_bytes(head.clone(), body.clone()));
                 Some(std::mem::replace(&mut entry.answer, answer))
             } else {
@@ -304,7 +304,7 @@ impl RetryableJobs {
             None => folder.create_nameless_file().await,
             Some(fingerprint) => folder.create_file(&owner, Some(fingerprint)).await.map(|(file, frames, key)| {
                 if let Some(entry) = self.index().entries.get_mut(&job_id) {
-                    entry.unfinished = Some(PendingFile { file, key, head: head.clone() });
+                    entry.pending_file = Some(PendingFile { file, key, head: head.clone() });
                 }
                 frames
             }),
@@ -317,8 +317,8 @@ impl RetryableJobs {
         let removed = {
             let mut index = self.index();
             let Some(entry) = index.entries.get_mut(&job_id) else { return };
-            entry.ended = Some(Instant::now());
-            (entry.readers == 0 && entry.answer.has_gap()).then(|| entry.drop_answer())
+            entry.ended_at = Some(Instant::now());
+            (entry.reader_count == 0 && entry.answer.has_gap()).then(|| entry.drop_answer())
         };
         removed.into_iter().for_each(|removed| self.remove_files(removed));
     }
@@ -381,12 +381,12 @@ impl RetryableJobs {
     /// Removes the file of a dropped answer. Its row or an empty file remains, to show the loss after a restart.
     fn remove_files(&self, removed: RemovedAnswer) {
         removed.loss_marker.iter().for_each(SealedFile::spawn_truncate);
-        removed.stored.into_iter().for_each(|file| self.idempotent_answers.folder.remove(&file));
+        removed.stored_file.into_iter().for_each(|file| self.idempotent_answers.folder.remove(&file));
     }
 
     /// Releases the files of a job that has ended and stays in the index: only their digest is needed.
     pub(super) async fn release_task(&self, job_id: RetryableJobId) {
-        let ended_identity = |entry: &RetryableJobEntry| entry.ended.map(|_| Arc::clone(&entry.identity));
+        let ended_identity = |entry: &RetryableJobEntry| entry.ended_at.map(|_| Arc::clone(&entry.identity));
         let Some(identity) = self.index().entries.get(&job_id).and_then(ended_identity) else { return };
         if let Err(error) = identity.digest().await {
             tracing::error!(%error, "the files of a job cannot be read, so a retry will not be recognized");
@@ -400,8 +400,8 @@ impl RetryableJobs {
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         let is_expired = |entry: &RetryableJobEntry| {
-            let is_read = entry.readers > 0 && entry.mode != DeliveryMode::Remembered;
-            !is_read && entry.ended.is_some_and(|ended| now.saturating_duration_since(ended) > self.window)
+            let is_read = entry.reader_count > 0 && entry.mode != DeliveryMode::Remembered;
+            !is_read && entry.ended_at.is_some_and(|ended| now.saturating_duration_since(ended) > self.window)
         };
         // The lock is released before the files are removed.
         let removed: Vec<_> = self.index().entries.extract_if(.., |_, entry| is_expired(entry)).collect();
@@ -415,7 +415,7 @@ impl RetryableJobs {
 
     fn is_over_limit(&self, state: RetryableJobState, max: usize) -> bool {
         let index = self.index();
-        index.entries.values().filter(|entry| entry.ended.is_some() && entry.state() == Some(state)).count() > max
+        index.entries.values().filter(|entry| entry.ended_at.is_some() && entry.state() == Some(state)).count() > max
     }
 
     /// Drops the answer of one orphan and remembers its loss, so that no retry is charged again.

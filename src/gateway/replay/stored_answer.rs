@@ -46,7 +46,7 @@ struct StoredAnswerState {
     end: Option<StoredAnswerEnd>,
     readers: HashMap<u64, ReaderPosition>,
     next_reader_id: u64,
-    writer: Option<Waker>,
+    writer_waker: Option<Waker>,
     /// The reserved disk space, until the folder takes it over.
     reservation: Option<DiskReservation>,
 }
@@ -201,7 +201,7 @@ impl StoredAnswer {
         if state.readers.values().all(|reader| reader.offset >= length || is_cut_off(reader.offset)) {
             return Poll::Ready(());
         }
-        state.writer = Some(cx.waker().clone());
+        state.writer_waker = Some(cx.waker().clone());
         Poll::Pending
     }
 
@@ -294,7 +294,7 @@ impl StoredAnswerState {
     }
 
     fn wake_writer(&mut self) {
-        if let Some(waker) = self.writer.take() {
+        if let Some(waker) = self.writer_waker.take() {
             waker.wake();
         }
     }

@@ -54,7 +54,7 @@ impl ReplayFixture {
         let mut callers = Vec::new();
         for name in ["ada", "bob"] {
             let secret = keys.create_for_test(name, name, "default").await.secret;
-            callers.push(keys.admit(Some(format!("Bearer {}", secret.expose()).as_bytes())).await.unwrap());
+            callers.push(keys.authenticate(Some(format!("Bearer {}", secret.expose()).as_bytes())).await.unwrap());
         }
         let [ada, bob] = <[Caller; 2]>::try_from(callers).unwrap();
         let settings = config::ReplayConfig {

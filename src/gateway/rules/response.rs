@@ -77,11 +77,11 @@ pub(super) fn check_response(
     refuse_background(&known)?;
     let previous_response_id = previous_response_id(&known)?;
     let tools = check_tools(models, &body, &known)?;
-    let text = |name: &str| known.get(name).and_then(BodyMember::parsed::<String>);
+    let text = |name: &str| known.get(name).and_then(BodyMember::parse::<String>);
     let tool_choice = known.get("tool_choice").and_then(BodyMember::raw);
     Ok(ResponseJob {
         model,
-        is_stream: known.get("stream").and_then(BodyMember::parsed).unwrap_or(false),
+        is_stream: known.get("stream").and_then(BodyMember::parse).unwrap_or(false),
         end_user: text("safety_identifier").or_else(|| text("user")),
         received_at: received,
         tools,
@@ -104,7 +104,7 @@ fn check_model(models: &ImageModels, known: &KnownMembers) -> Result<String, Rej
     if member.json_type() != JsonType::Text {
         return Err(fields::wrong_type("model", "a string", member.json_type().as_str()));
     }
-    let model: String = member.parsed().ok_or_else(|| tool::too_long("model"))?;
+    let model: String = member.parse().ok_or_else(|| tool::too_long("model"))?;
     if model.is_empty() {
         let message = "Invalid 'model': empty string. Expected the name of a text or agent model.";
         return Err(Rejection::new("model", RejectionReason::StringBelowMin, message));
@@ -148,7 +148,7 @@ fn check_optional(known: &KnownMembers, name: &str, expected: JsonType) -> Resul
 
 /// Rejects a response in the background: the gateway could not record its tokens, and the caller could not fetch it.
 fn refuse_background(known: &KnownMembers) -> Result<(), Rejection> {
-    if known.get("background").and_then(BodyMember::parsed) == Some(true) {
+    if known.get("background").and_then(BodyMember::parse) == Some(true) {
         let message = "Invalid value: 'background' cannot be true: this API does not run responses in the background. Use 'stream' or wait for the plain response.";
         return Err(Rejection::new("background", RejectionReason::InvalidValue, message));
     }
@@ -159,7 +159,7 @@ fn refuse_background(known: &KnownMembers) -> Result<(), Rejection> {
 fn previous_response_id(known: &KnownMembers) -> Result<Option<String>, Rejection> {
     let name = "previous_response_id";
     match known.get(name).filter(|member| member.json_type() == JsonType::Text) {
-        Some(member) => member.parsed().map(Some).ok_or_else(|| tool::too_long(name)),
+        Some(member) => member.parse().map(Some).ok_or_else(|| tool::too_long(name)),
         None => Ok(None),
     }
 }
@@ -171,7 +171,7 @@ fn check_tools(models: &ImageModels, body: &SpooledBytes, known: &KnownMembers) 
     match span.json_type {
         JsonType::Null => {}
         JsonType::Array => JsonWalker::over_span(body, span).visit_array(&mut |walker, index| {
-            tools.count();
+            tools.count_tool();
             tool::check_tool(models, &format!("tools[{index}]"), body, walker, &mut tools)
         })?,
         found => return Err(fields::wrong_type("tools", "an array", found.as_str()).into()),

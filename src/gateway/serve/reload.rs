@@ -126,7 +126,7 @@ impl ConfigReloader {
         }
         manage::remove_implicit_simulator(&mut config, &self.store).await?;
         let difference = config.reconcile_with(&self.config);
-        let stored_names = manage::names_in_store(&self.store).await?;
+        let stored_names = manage::store_account_names(&self.store).await?;
         let taken =
             config.accounts.iter().map(|account| account.name.clone()).filter(|name| stored_names.contains(name));
         let taken: Vec<String> = taken.collect();

@@ -30,7 +30,7 @@ impl StartupMessage {
     ) -> Result<Self, ServeError> {
         let first_key = create_first_key(config, store, gateway.keys()).await?;
         // The link is made even if accounts are configured: it costs nothing, works once, and expires.
-        Ok(Self { first_key, setup_link: gateway.people().setup_link().await? })
+        Ok(Self { first_key, setup_link: gateway.people().create_setup_link().await? })
     }
 
     pub(super) fn text(&self, config: &Config, local_address: SocketAddr) -> String {

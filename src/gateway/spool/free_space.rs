@@ -112,7 +112,7 @@ impl FreeSpace {
 
 impl Spool {
     /// Starts to check the free space at intervals, until the last clone of the spool is dropped.
-    pub(crate) fn watch(&self) {
+    pub(crate) fn start_space_checks(&self) {
         drop(Handle::current().spawn(check_free_space(Arc::downgrade(&self.pool))));
     }
 

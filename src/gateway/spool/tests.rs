@@ -234,7 +234,7 @@ fn the_memory_budget_of_a_key_is_limited_and_freed() {
 #[cfg(unix)]
 fn an_upload_does_not_get_the_space_reserved_for_the_database() {
     let folder = TempDir::new().unwrap();
-    let spool = Spool::on_short_disk(folder.path()).unwrap();
+    let spool = Spool::without_free_space(folder.path()).unwrap();
     assert_eq!(
         budget_error(spool.owned_by(Some("key_a")).create_writer_blocking().map(drop)),
         Some(BudgetExceeded::FreeSpace)
@@ -246,7 +246,7 @@ fn an_upload_does_not_get_the_space_reserved_for_the_database() {
 #[cfg(unix)]
 async fn only_a_paid_answer_may_use_the_reserved_space() {
     let folder = TempDir::new().unwrap();
-    let spool = Spool::on_short_disk(folder.path()).unwrap();
+    let spool = Spool::without_free_space(folder.path()).unwrap();
     assert_eq!(budget_error(spool.create_writer_within_free_space().await.map(drop)), Some(BudgetExceeded::FreeSpace));
     let writer = spool.create_writer().await.unwrap().append(Bytes::from_static(b"an image")).await.unwrap();
     assert_eq!(read_all(&writer.finish()), b"an image");

@@ -1,7 +1,7 @@
 //! The data keys, which seal secrets and hash API keys. They are random, are stored in the database wrapped by the
 //! master key, and never change: a new master key only wraps them again.
 
-use super::secret_bytes::{LENGTH, SecretBytes};
+use super::secret_bytes::{KEY_LENGTH, SecretBytes};
 use super::{MasterKey, StoreError, Vault};
 
 /// The input from which the pepper was derived before there were data keys. A change would invalidate every API key of
@@ -24,7 +24,7 @@ impl PepperKey {
 
     #[cfg(test)]
     pub(crate) fn for_test(byte: u8) -> Self {
-        Self(SecretBytes::new([byte; LENGTH]))
+        Self(SecretBytes::new([byte; KEY_LENGTH]))
     }
 
     /// Derives the pepper of an installation from before there were data keys.
@@ -66,7 +66,7 @@ impl DataKeys {
         let wrapping = master.wrapping_vault()?;
         let open = |purpose, sealed: &[u8]| {
             let mut plain = wrapping.try_open(&sealing_context(purpose), sealed)?;
-            let key = <[u8; LENGTH]>::try_from(plain.as_slice()).ok().map(SecretBytes::new);
+            let key = <[u8; KEY_LENGTH]>::try_from(plain.as_slice()).ok().map(SecretBytes::new);
             plain.fill(0);
             key
         };

@@ -33,7 +33,7 @@ pub(crate) enum StoreError {
     #[error(
         "the database has schema version {found}, but this version of imagate supports at most {known}: use a newer version"
     )]
-    Newer {
+    NewerSchema {
         /// The schema version of the database, which is newer than this program.
         found: i64,
         /// The newest schema version that this program supports.
@@ -41,7 +41,7 @@ pub(crate) enum StoreError {
     },
     /// The file belongs to another program, or its schema history is not that of imagate.
     #[error("this is not an imagate database: {detail}")]
-    Foreign {
+    ForeignDatabase {
         /// The evidence.
         detail: String,
     },

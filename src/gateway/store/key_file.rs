@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::data_dir::{DataDir, open_private};
 use super::data_keys::{DataKeys, WrappedDataKeys};
-use super::secret_bytes::LENGTH;
+use super::secret_bytes::KEY_LENGTH;
 use super::{MasterKey, StoreError};
 
 /// The key file of a data directory. The directory's lock for opening must be held as long as this value exists.
@@ -95,7 +95,7 @@ impl KeyFile<'_> {
 
 /// Returns `None` if there is no such file, and `Some(None)` if it does not hold a key.
 #[expect(clippy::option_option, reason = "a missing file and an invalid file are different results")]
-fn read_key_bytes(path: &Path) -> Result<Option<Option<[u8; LENGTH]>>, StoreError> {
+fn read_key_bytes(path: &Path) -> Result<Option<Option<[u8; KEY_LENGTH]>>, StoreError> {
     let mut bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -103,7 +103,7 @@ fn read_key_bytes(path: &Path) -> Result<Option<Option<[u8; LENGTH]>>, StoreErro
     };
     // Opening the file this way removes the permissions of other users.
     open_private(path).map_err(StoreError::io("opening the master key"))?;
-    let key = <[u8; LENGTH]>::try_from(bytes.as_slice()).ok();
+    let key = <[u8; KEY_LENGTH]>::try_from(bytes.as_slice()).ok();
     bytes.fill(0);
     Ok(Some(key))
 }

@@ -7,7 +7,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
-use super::secret_bytes::{LENGTH, SecretBytes};
+use super::secret_bytes::{KEY_LENGTH, SecretBytes};
 use super::{StoreError, Vault};
 
 /// The purpose of the derived key that wraps data keys. No other derived key has the same purpose.
@@ -30,7 +30,7 @@ impl MasterKey {
         })
     }
 
-    pub(super) fn from_bytes(bytes: [u8; LENGTH]) -> Self {
+    pub(super) fn from_bytes(bytes: [u8; KEY_LENGTH]) -> Self {
         Self(SecretBytes::new(bytes))
     }
 
@@ -51,23 +51,23 @@ impl MasterKey {
     /// Derives a key for one purpose. The master key cannot be computed from it.
     pub(super) fn derive(&self, purpose: &[u8]) -> SecretBytes {
         let master = hmac::Key::new(hmac::HMAC_SHA256, self.0.expose());
-        let mut bytes = [0; LENGTH];
+        let mut bytes = [0; KEY_LENGTH];
         bytes.copy_from_slice(hmac::sign(&master, purpose).as_ref());
         SecretBytes::new(bytes)
     }
 
     #[cfg(test)]
     pub(crate) fn for_test(byte: u8) -> Self {
-        Self(SecretBytes::new([byte; LENGTH]))
+        Self(SecretBytes::new([byte; KEY_LENGTH]))
     }
 }
 
-fn from_hex(text: &str) -> Option<[u8; LENGTH]> {
+fn from_hex(text: &str) -> Option<[u8; KEY_LENGTH]> {
     let digits = text.as_bytes();
-    if digits.len() != 2 * LENGTH {
+    if digits.len() != 2 * KEY_LENGTH {
         return None;
     }
-    let mut bytes = [0; LENGTH];
+    let mut bytes = [0; KEY_LENGTH];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
         let digit = |index: usize| char::from(pair[index]).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
         *byte = digit(0)? << 4 | digit(1)?;
@@ -75,7 +75,7 @@ fn from_hex(text: &str) -> Option<[u8; LENGTH]> {
     Some(bytes)
 }
 
-fn from_base64(text: &str) -> Option<[u8; LENGTH]> {
+fn from_base64(text: &str) -> Option<[u8; KEY_LENGTH]> {
     let bytes = STANDARD.decode(text).or_else(|_| STANDARD_NO_PAD.decode(text)).ok()?;
     bytes.try_into().ok()
 }
@@ -87,7 +87,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, byte: Option<u8>) {
         match (MasterKey::from_text(text), byte) {
-            (Ok(key), Some(byte)) => assert!(key.expose() == [byte; LENGTH]),
+            (Ok(key), Some(byte)) => assert!(key.expose() == [byte; KEY_LENGTH]),
             (Err(error), None) => assert!(text.is_empty() || !format!("{error} {error:?}").contains(text)),
             (key, _) => panic!("{text} {key:?}"),
         }
@@ -98,7 +98,7 @@ mod tests {
         check(&"ab".repeat(32), Some(0xab));
         check(&"AB".repeat(32), Some(0xab));
         check(&format!(" {}\n", "00".repeat(32)), Some(0));
-        let base64 = STANDARD.encode([0xab; LENGTH]);
+        let base64 = STANDARD.encode([0xab; KEY_LENGTH]);
         check(&base64, Some(0xab));
         check(base64.trim_end_matches('='), Some(0xab));
     }
@@ -109,8 +109,8 @@ mod tests {
         {
             check(&text, None);
         }
-        check(&STANDARD.encode([0xab; LENGTH - 1]), None);
-        check(&STANDARD.encode([0xab; LENGTH + 1]), None);
+        check(&STANDARD.encode([0xab; KEY_LENGTH - 1]), None);
+        check(&STANDARD.encode([0xab; KEY_LENGTH + 1]), None);
         // A password is not a key, even if it is long.
         check("correct horse battery staple correct horse", None);
     }

@@ -245,7 +245,7 @@ pub(crate) enum UserChangeOutcome {
     /// Nothing was changed: no admin who can sign in would be left.
     LastAdmin,
     /// Nothing was changed: there is no group of that name.
-    NoGroup(String),
+    UnknownGroup(String),
 }
 
 /// The result of the deletion of a group.

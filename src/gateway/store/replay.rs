@@ -67,7 +67,7 @@ pub(crate) enum ReplayWrite {
         /// The request that holds the claim.
         request_id: RequestId,
         /// The answer.
-        done: StoredAnswerRow,
+        answer: StoredAnswerRow,
     },
     /// Removes the claim of this request, but not a claim of another request with the same scope.
     Remove {

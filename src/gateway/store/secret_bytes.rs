@@ -5,13 +5,13 @@ use std::fmt;
 use super::StoreError;
 
 /// The length of a key in bytes.
-pub(crate) const LENGTH: usize = 32;
+pub(crate) const KEY_LENGTH: usize = 32;
 
 /// A key of 256 bits.
-pub(crate) struct SecretBytes([u8; LENGTH]);
+pub(crate) struct SecretBytes([u8; KEY_LENGTH]);
 
 impl SecretBytes {
-    pub(crate) fn new(bytes: [u8; LENGTH]) -> Self {
+    pub(crate) fn new(bytes: [u8; KEY_LENGTH]) -> Self {
         Self(bytes)
     }
 

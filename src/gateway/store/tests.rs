@@ -18,14 +18,14 @@ use super::*;
 struct Fixture {
     store: Arc<dyn Store>,
     /// The same database, opened a second time as by another process.
-    other: Arc<dyn Store>,
+    second_store: Arc<dyn Store>,
     _dir: TempDir,
 }
 
 async fn stores() -> Vec<Fixture> {
     let (dir, store) = new_store().await;
-    let other = Arc::new(SqliteStore::open(dir.path(), None).await.unwrap());
-    vec![Fixture { store, other, _dir: dir }]
+    let second_store = Arc::new(SqliteStore::open(dir.path(), None).await.unwrap());
+    vec![Fixture { store, second_store, _dir: dir }]
 }
 
 fn at(text: &str) -> Timestamp {
@@ -36,7 +36,7 @@ async fn write(store: &dyn Store, writes: &[RowWrite<'_>]) -> Vec<RowWriteOutcom
     store.write_rows(&NodeId::only(), writes).await.unwrap()
 }
 
-async fn all(store: &dyn Store) -> Vec<Record> {
+async fn all_records(store: &dyn Store) -> Vec<Record> {
     store.list_records(&RecordFilter::default()).await.unwrap()
 }
 
@@ -113,7 +113,7 @@ async fn a_record_is_read_with_every_field() {
         let closed = Record { cost_usd, error_code, fallback, maybe_paid_twice: true, ..finished_record("r1") };
         let written = write(&*store, &[RowWrite::Open(&running_record("r1")), RowWrite::Close(&closed)]).await;
         assert_eq!(written, [RowWriteOutcome::Done, RowWriteOutcome::Done]);
-        assert_eq!(all(&*store).await, [closed]);
+        assert_eq!(all_records(&*store).await, [closed]);
     }
 }
 
@@ -128,7 +128,7 @@ async fn unknown_values_stay_unknown() {
         write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         // Only this number changes: the largest integer of the database is 2^63 - 1.
         let stored = TokenUsage { total_tokens: Some(i64::MAX.unsigned_abs()), ..TokenUsage::default() };
-        assert_eq!(all(&*store).await, [Record { usage: Some(stored), ..closed }]);
+        assert_eq!(all_records(&*store).await, [Record { usage: Some(stored), ..closed }]);
     }
 }
 
@@ -151,7 +151,7 @@ async fn a_request_id_is_recorded_once_and_closed_once() {
         .await;
         use RowWriteOutcome::{Done, NoEffect};
         assert_eq!(written, [NoEffect, Done, NoEffect, Done, NoEffect, NoEffect]);
-        assert_eq!(all(&*store).await, [finished_record("r1")]);
+        assert_eq!(all_records(&*store).await, [finished_record("r1")]);
     }
 }
 
@@ -163,11 +163,11 @@ async fn only_the_running_records_of_the_node_are_interrupted() {
         let writes = [RowWrite::Open(&open[0]), RowWrite::Open(&open[1]), RowWrite::Close(&finished_record("r2"))];
         store.write_rows(&mine, &writes).await.unwrap();
         store.write_rows(&other, &[RowWrite::Open(&running_record("r3"))]).await.unwrap();
-        assert_eq!(ids(&all(&*store).await), ["r2"]);
+        assert_eq!(ids(&all_records(&*store).await), ["r2"]);
 
         assert_eq!(store.interrupt_running(&mine).await.unwrap(), 1);
         assert_eq!(store.interrupt_running(&mine).await.unwrap(), 0);
-        let records = all(&*store).await;
+        let records = all_records(&*store).await;
         assert_eq!(ids(&records), ["r1", "r2"]);
         assert_eq!((records[0].state, records[1].state), (JobState::Interrupted, JobState::Succeeded));
     }
@@ -191,7 +191,7 @@ async fn an_interrupted_record_names_the_accounts_that_may_have_been_called() {
         write(&*store, &opens).await;
         write(&*store, &[RowWrite::RecordAttempts(&with_attempts)]).await;
         store.interrupt_running(&NodeId::only()).await.unwrap();
-        let records = all(&*store).await;
+        let records = all_records(&*store).await;
         assert_eq!(records.iter().map(|record| record.maybe_paid_twice).collect::<Vec<_>>(), [false, false, true]);
         let attempts: Vec<_> = records.into_iter().map(|record| record.attempts).collect();
         assert_eq!(attempts, [vec![attempt("primary", AttemptClass::X)], vec![], with_attempts.attempts.clone()]);

@@ -174,13 +174,13 @@ mod tests {
 
     /// An output whose writes wait for a result that the test sends.
     struct Gate {
-        open: mpsc::Receiver<io::Result<()>>,
+        write_results: mpsc::Receiver<io::Result<()>>,
         written: mpsc::Sender<Vec<u8>>,
     }
 
     impl Write for Gate {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.open.recv().unwrap_or(Ok(()))?;
+            self.write_results.recv().unwrap_or(Ok(()))?;
             drop(self.written.send(bytes.to_vec()));
             Ok(bytes.len())
         }
@@ -193,9 +193,9 @@ mod tests {
     struct Log {
         queue: LogQueue,
         dropped: Counter,
-        open: mpsc::Sender<io::Result<()>>,
+        write_results: mpsc::Sender<io::Result<()>>,
         written: mpsc::Receiver<Vec<u8>>,
-        said: mpsc::Receiver<u64>,
+        reported: mpsc::Receiver<u64>,
     }
 
     fn log() -> Log {
@@ -203,10 +203,10 @@ mod tests {
         let (sink, written) = mpsc::channel();
         let (report_sender, said) = mpsc::channel();
         let dropped = Counter::default();
-        let out = Gate { open: gate, written: sink };
+        let out = Gate { write_results: gate, written: sink };
         let queue = LogQueue::start(out, dropped.clone(), move |lines| report_sender.send(lines).unwrap_or(()))
             .expect("the thread can be started");
-        Log { queue, dropped, open, written, said }
+        Log { queue, dropped, write_results: open, written, reported: said }
     }
 
     #[test]
@@ -217,11 +217,11 @@ mod tests {
         (0..lines_that_fit * 3).for_each(|_| log.queue.push(&line));
         let dropped = log.dropped.get();
         assert!((lines_that_fit..=lines_that_fit * 2).contains(&dropped), "{dropped} of {}", lines_that_fit * 3);
-        log.open.send(Ok(())).expect("the output still waits");
-        assert_eq!(log.said.recv(), Ok(dropped));
-        drop(log.open);
+        log.write_results.send(Ok(())).expect("the output still waits");
+        assert_eq!(log.reported.recv(), Ok(dropped));
+        drop(log.write_results);
         log.queue.flush_within(Duration::from_secs(60));
-        assert_eq!(log.said.try_recv(), Err(mpsc::TryRecvError::Empty));
+        assert_eq!(log.reported.try_recv(), Err(mpsc::TryRecvError::Empty));
         let written: usize = log.written.try_iter().map(|bytes| bytes.len()).sum();
         assert_eq!(written, line.len() * usize::try_from(lines_that_fit * 3 - dropped).expect("the number fits"));
     }
@@ -230,12 +230,12 @@ mod tests {
     fn a_line_that_the_output_refuses_is_counted() {
         let log = log();
         log.queue.push(b"one\n");
-        log.open.send(Err(io::ErrorKind::BrokenPipe.into())).expect("the output still waits");
+        log.write_results.send(Err(io::ErrorKind::BrokenPipe.into())).expect("the output still waits");
         log.queue.flush_within(Duration::from_secs(60));
         assert_eq!(log.dropped.get(), 1);
         log.queue.push(b"two\n");
-        drop(log.open);
-        assert_eq!((log.said.recv(), log.written.recv()), (Ok(1), Ok(b"two\n".to_vec())));
+        drop(log.write_results);
+        assert_eq!((log.reported.recv(), log.written.recv()), (Ok(1), Ok(b"two\n".to_vec())));
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
         let begun = Instant::now();
         log.queue.flush_within(Duration::from_millis(50));
         assert!(begun.elapsed() >= Duration::from_millis(50) && log.written.try_recv().is_err());
-        drop(log.open);
+        drop(log.write_results);
         log.queue.flush_within(Duration::from_secs(60));
         assert_eq!(log.written.try_recv(), Ok(b"one\n".to_vec()));
     }

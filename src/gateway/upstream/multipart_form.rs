@@ -17,7 +17,7 @@ const IMAGE_FIELD: &str = "image[]";
 /// A form that is being written.
 struct MultipartWriter {
     boundary: String,
-    pieces: Vec<BodyPart>,
+    parts: Vec<BodyPart>,
     /// The text that was written after the last file.
     text: BytesMut,
 }
@@ -33,7 +33,7 @@ pub(super) fn build_form(
     mask: Option<&ImageUpload>,
 ) -> Result<(HeaderValue, RequestBody), http::Error> {
     let mut form =
-        MultipartWriter { boundary: Uuid::new_v4().simple().to_string(), pieces: Vec::new(), text: BytesMut::new() };
+        MultipartWriter { boundary: Uuid::new_v4().simple().to_string(), parts: Vec::new(), text: BytesMut::new() };
     for (name, value) in fields {
         form.write_field(name, value);
     }
@@ -76,15 +76,15 @@ impl MultipartWriter {
              content-type: {media_type}\r\n\r\n",
             self.boundary
         ));
-        self.pieces.push(BodyPart::Bytes(self.text.split().freeze()));
-        self.pieces.push(BodyPart::File(upload.file.clone()));
+        self.parts.push(BodyPart::Bytes(self.text.split().freeze()));
+        self.parts.push(BodyPart::File(upload.file.clone()));
         self.write_text("\r\n");
     }
 
     fn finish(mut self) -> RequestBody {
         self.write_text(&format!("--{}--\r\n", self.boundary));
-        self.pieces.push(BodyPart::Bytes(Bytes::from(self.text)));
-        self.pieces.into()
+        self.parts.push(BodyPart::Bytes(Bytes::from(self.text)));
+        self.parts.into()
     }
 
     fn write_text(&mut self, text: &str) {

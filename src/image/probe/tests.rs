@@ -12,14 +12,14 @@ use std::io;
 use super::{ByteSource, ImageFileError, ImageHeader, MAX_PARTS, inspect, probe};
 
 /// Counts the reads of a file.
-pub(super) struct Counted<'a> {
+pub(super) struct CountingSource<'a> {
     file: &'a [u8],
     reads: Cell<u32>,
     largest: Cell<usize>,
     bytes: Cell<usize>,
 }
 
-impl<'a> Counted<'a> {
+impl<'a> CountingSource<'a> {
     fn new(file: &'a [u8]) -> Self {
         Self { file, reads: Cell::default(), largest: Cell::default(), bytes: Cell::default() }
     }
@@ -34,7 +34,7 @@ impl<'a> Counted<'a> {
     }
 }
 
-impl ByteSource for Counted<'_> {
+impl ByteSource for CountingSource<'_> {
     fn len(&self) -> u64 {
         ByteSource::len(self.file)
     }
@@ -50,7 +50,7 @@ impl ByteSource for Counted<'_> {
 /// Checks the verdict on a file: the presence of alpha, or a part of the error message.
 #[track_caller]
 pub(super) fn check(file: &[u8], expected: Result<bool, &str>) {
-    match (Counted::new(file).inspect(), expected) {
+    match (CountingSource::new(file).inspect(), expected) {
         (Ok(header), Ok(alpha)) => assert_eq!(header.has_alpha, alpha, "{header:?}"),
         (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{error} does not contain: {text}"),
         (verdict, expected) => panic!("{verdict:?}, not {expected:?}"),
@@ -60,7 +60,7 @@ pub(super) fn check(file: &[u8], expected: Result<bool, &str>) {
 /// Returns width and height of a file that is accepted.
 #[track_caller]
 pub(super) fn size(file: &[u8]) -> (u32, u32) {
-    let properties = Counted::new(file).inspect().unwrap().properties;
+    let properties = CountingSource::new(file).inspect().unwrap().properties;
     assert_eq!(probe(file), Some(properties), "probe and inspect disagree");
     (properties.width, properties.height)
 }
@@ -90,9 +90,9 @@ fn only_the_first_bytes_decide_the_format() {
 
 #[test]
 fn a_file_cut_off_anywhere_ends_too_early() {
-    for (name, file, whole_from) in files::whole() {
+    for (name, file, whole_from) in files::valid_files() {
         for end in 0..file.len() {
-            let verdict = Counted::new(&file[..end]).inspect();
+            let verdict = CountingSource::new(&file[..end]).inspect();
             match end {
                 0 => assert_eq!(verdict, Err(ImageFileError::Empty)),
                 _ if end >= whole_from => assert!(verdict.is_ok(), "{name} cut at {end}: {verdict:?}"),
@@ -100,13 +100,13 @@ fn a_file_cut_off_anywhere_ends_too_early() {
                 _ => assert!(matches!(verdict, Err(ImageFileError::Truncated(_))), "{name} cut at {end}: {verdict:?}"),
             }
         }
-        check(&file, Ok(Counted::new(&file).inspect().unwrap().has_alpha));
+        check(&file, Ok(CountingSource::new(&file).inspect().unwrap().has_alpha));
     }
 }
 
 #[test]
 fn probe_succeeds_as_soon_as_the_head_contains_the_size() {
-    for (name, file, _) in files::whole() {
+    for (name, file, _) in files::valid_files() {
         let properties = probe(&file);
         assert!(properties.is_some(), "{name}");
         let first = (0..file.len()).find(|end| probe(&file[..*end]).is_some()).unwrap();
@@ -135,20 +135,20 @@ fn other_files_have_no_image_properties() {
 }
 
 /// Reads one byte at a time, is interrupted on every other read, and fails at one offset.
-struct Poor<'a> {
+struct FlakySource<'a> {
     file: &'a [u8],
     fails_at: Option<u64>,
-    turn: Cell<u32>,
+    calls: Cell<u32>,
 }
 
-impl ByteSource for Poor<'_> {
+impl ByteSource for FlakySource<'_> {
     fn len(&self) -> u64 {
         ByteSource::len(self.file)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.turn.set(self.turn.get() + 1);
-        if self.turn.get() % 2 == 1 {
+        self.calls.set(self.calls.get() + 1);
+        if self.calls.get() % 2 == 1 {
             return Err(io::ErrorKind::Interrupted.into());
         }
         if self.fails_at == Some(offset) {
@@ -162,15 +162,15 @@ impl ByteSource for Poor<'_> {
 #[test]
 fn a_read_error_is_not_a_damaged_file() {
     let file = files::png(16, 16, 8, 6, &[]);
-    let source = |fails_at| Poor { file: &file, fails_at, turn: Cell::default() };
+    let source = |fails_at| FlakySource { file: &file, fails_at, calls: Cell::default() };
     assert_eq!(inspect(&source(None)), inspect(&file.as_slice()));
     assert_eq!(inspect(&source(Some(20))), Err(ImageFileError::Unreadable(io::ErrorKind::StorageFull)));
 }
 
 /// Reports a longer length than it has, and more bytes than the buffer can hold.
-struct Liar<'a>(&'a [u8]);
+struct LyingSource<'a>(&'a [u8]);
 
-impl ByteSource for Liar<'_> {
+impl ByteSource for LyingSource<'_> {
     fn len(&self) -> u64 {
         u64::MAX
     }
@@ -183,9 +183,9 @@ impl ByteSource for Liar<'_> {
 
 #[test]
 fn false_lengths_of_a_source_are_harmless() {
-    for (name, file, whole_from) in files::whole() {
-        assert!(inspect(&Liar(&file)).is_ok(), "{name}");
+    for (name, file, whole_from) in files::valid_files() {
+        assert!(inspect(&LyingSource(&file)).is_ok(), "{name}");
         // A read detects missing bytes, if the check needs them.
-        assert_eq!(inspect(&Liar(&file[..20])).is_ok(), whole_from <= 20, "{name}");
+        assert_eq!(inspect(&LyingSource(&file[..20])).is_ok(), whole_from <= 20, "{name}");
     }
 }

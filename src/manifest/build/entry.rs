@@ -163,7 +163,7 @@ fn find_or_build_package(
             return Err(BuildProblem::new(path, if matches_published { CONTENT_CHANGED } else { PACKAGE_CHANGED }));
         }
     }
-    let bytes = pack(files, input.stamp, &limits()).map_err(|error| BuildProblem::new(path, error.to_string()))?;
+    let bytes = pack(files, input.timestamp, &limits()).map_err(|error| BuildProblem::new(path, error.to_string()))?;
     // The new package is read back: if it is too large, unsafe, or has other files, it must not be published.
     let contents =
         PackageContents::read(&bytes, &limits()).map_err(|faults| BuildProblem::new(path, fault_list(&faults)))?;

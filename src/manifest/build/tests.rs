@@ -28,16 +28,16 @@ fn skill(name: &str, version: &str, body: &str) -> String {
     )
 }
 
-fn recipe<'a>(files: &'a MemoryFiles, previous: Option<&'a SourceFile>) -> BuildInput<'a> {
+fn build_input<'a>(files: &'a MemoryFiles, previous: Option<&'a SourceFile>) -> BuildInput<'a> {
     BuildInput {
         files,
         previous,
         skills: "skills".to_owned(),
         apis: "apis".to_owned(),
         packages: "packages".to_owned(),
-        facts: if previous.is_some() { RepositoryFields::default() } else { facts() },
+        repository: if previous.is_some() { RepositoryFields::default() } else { facts() },
         now: at("2026-11-21T12:00:00Z"),
-        stamp: ZipTimestamp::default(),
+        timestamp: ZipTimestamp::default(),
         overwrite: false,
     }
 }
@@ -52,7 +52,7 @@ fn tree() -> MemoryFiles {
 }
 
 /// Adds the built packages to the files, and returns the built manifest.
-fn write_down(files: &mut MemoryFiles, built: &BuildOutput) -> SourceFile {
+fn store_output(files: &mut MemoryFiles, built: &BuildOutput) -> SourceFile {
     for (path, bytes) in &built.packages {
         files.insert(path.clone(), bytes.clone());
     }
@@ -66,19 +66,19 @@ fn findings(source: &SourceFile, files: &MemoryFiles) -> Vec<String> {
 }
 
 fn problems(files: &MemoryFiles, previous: Option<&SourceFile>) -> Vec<String> {
-    build(&recipe(files, previous)).expect_err("a problem").0.iter().map(ToString::to_string).collect()
+    build(&build_input(files, previous)).expect_err("a problem").0.iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn a_build_has_no_findings_and_a_second_build_changes_nothing() {
     let mut files = tree();
-    let built = build(&recipe(&files, None)).expect("it builds");
+    let built = build(&build_input(&files, None)).expect("it builds");
     assert_eq!((built.packages.len(), built.kept), (2, 0));
-    let source = write_down(&mut files, &built);
+    let source = store_output(&mut files, &built);
     assert_eq!(findings(&source, &files), Vec::<String>::new());
-    let mut later = recipe(&files, Some(&source));
+    let mut later = build_input(&files, Some(&source));
     later.now = at("2027-01-01T00:00:00Z");
-    later.stamp = ZipTimestamp::from_epoch(1_800_000_000);
+    later.timestamp = ZipTimestamp::from_epoch(1_800_000_000);
     let again = build(&later).expect("it builds again");
     assert_eq!((again.manifest, again.packages.len(), again.kept), (built.manifest, 0, 2));
 }
@@ -90,24 +90,24 @@ fn skills_inside_a_skill_are_packed_as_ordinary_files() {
     for inner in ["1-basic", "2-advanced", "3-expert"] {
         files.insert(format!("skills/demo/{inner}/SKILL.md"), skill(inner, "1.0.0", "Text.\n"));
     }
-    let built = build(&recipe(&files, None)).expect("it builds");
-    let source = write_down(&mut files, &built);
+    let built = build(&build_input(&files, None)).expect("it builds");
+    let source = store_output(&mut files, &built);
     assert_eq!(findings(&source, &files), Vec::<String>::new());
-    let again = build(&recipe(&files, Some(&source))).expect("it builds again");
+    let again = build(&build_input(&files, Some(&source))).expect("it builds again");
     assert_eq!((again.packages.len(), again.kept), (0, 2));
 }
 
 #[test]
 fn an_entry_takes_fields_of_its_skill_and_keeps_others() {
     let mut files = tree();
-    let built = build(&recipe(&files, None)).expect("it builds");
-    let source = write_down(&mut files, &built);
+    let built = build(&build_input(&files, None)).expect("it builds");
+    let source = store_output(&mut files, &built);
     let text = source.text().expect("text").replace(
         "\"title\": \"The demo\"",
         "\"x-owner\": {\"team\": 1.50}, \"api_docs\": [\"images-python\", {\"id\": 1}], \"title\": \"Typed\"",
     );
     let source = SourceFile::new("skills.json", text.replace("\"apis\": []", "\"apis\": [], \"x-stamp\": true"));
-    let again = build(&recipe(&files, Some(&source))).expect("it builds").manifest;
+    let again = build(&build_input(&files, Some(&source))).expect("it builds").manifest;
     for word in ["\"The demo\"", "\"team\": 1.50", "\"images-python\"", "\"x-stamp\": true", "Does demo when"] {
         assert!(again.contains(word), "{word} in {again}");
     }
@@ -117,7 +117,7 @@ fn an_entry_takes_fields_of_its_skill_and_keeps_others() {
         skill("demo", "1.1.0", "x\n")
             .replace("  version", "  tags: one, two\n  title: Said\n  agents: codex claude-code\n  version"),
     );
-    let text = build(&recipe(&files, Some(&source))).expect("it builds").manifest;
+    let text = build(&build_input(&files, Some(&source))).expect("it builds").manifest;
     let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(json["skills"][0]["title"], "Said");
     assert_eq!(json["skills"][0]["tags"], serde_json::json!(["one", "two"]));
@@ -128,10 +128,10 @@ fn an_entry_takes_fields_of_its_skill_and_keeps_others() {
 #[test]
 fn times_change_only_if_other_fields_change() {
     let mut files = tree();
-    let built = build(&recipe(&files, None)).expect("it builds");
-    let source = write_down(&mut files, &built);
+    let built = build(&build_input(&files, None)).expect("it builds");
+    let source = store_output(&mut files, &built);
     files.insert("skills/demo/SKILL.md", skill("demo", "1.0.1", "Changed.\n"));
-    let mut later = recipe(&files, Some(&source));
+    let mut later = build_input(&files, Some(&source));
     later.now = at("2026-12-24T18:00:00Z");
     let json: serde_json::Value = serde_json::from_str(&build(&later).expect("it builds").manifest).expect("JSON");
     assert_eq!(json["generated_at"], "2026-12-24T18:00:00Z");
@@ -142,38 +142,38 @@ fn times_change_only_if_other_fields_change() {
 #[test]
 fn published_content_never_changes_under_its_version() {
     let mut files = tree();
-    let built = build(&recipe(&files, None)).expect("it builds");
-    let source = write_down(&mut files, &built);
+    let built = build(&build_input(&files, None)).expect("it builds");
+    let source = store_output(&mut files, &built);
     files.insert("skills/demo/docs/more.md", "Something else.\n");
     assert!(problems(&files, Some(&source))[0].contains("raise `metadata.version`"));
     // The same holds if the package or the manifest is missing.
     let mut unpublished = tree();
     unpublished.insert("skills/demo/docs/more.md", "Something else.\n");
     assert!(problems(&unpublished, Some(&source))[0].contains("raise `metadata.version`"));
-    assert!(build(&recipe(&files, None)).is_err());
+    assert!(build(&build_input(&files, None)).is_err());
     // A package that was replaced is not accepted as the published one.
     let mut replaced = tree();
-    write_down(&mut replaced, &built);
+    store_output(&mut replaced, &built);
     replaced.insert("packages/demo-1.0.0.zip", built.packages[1].1.clone());
     assert!(problems(&replaced, Some(&source))[0].contains("not the package that the manifest promises"));
-    let mut forced = recipe(&files, Some(&source));
+    let mut forced = build_input(&files, Some(&source));
     forced.overwrite = true;
     assert_eq!(build(&forced).expect("it builds").packages.len(), 1);
     // A lost package is built again with the same bytes.
-    assert_eq!(build(&recipe(&tree(), Some(&source))).expect("it builds").packages, built.packages);
+    assert_eq!(build(&build_input(&tree(), Some(&source))).expect("it builds").packages, built.packages);
 }
 
 #[test]
 fn an_existing_package_with_the_same_files_is_kept() {
     let mut files = tree();
-    let built = build(&recipe(&files, None)).expect("it builds");
+    let built = build(&build_input(&files, None)).expect("it builds");
     let contents = BTreeMap::from([("SKILL.md".to_owned(), skill("other-one", "0.2.0", "Text.\n").into_bytes())]);
     let foreign =
         pack(&contents, ZipTimestamp::from_epoch(1_700_000_000), &PackageLimits::default()).expect("a package");
     let own = &built.packages[1].1;
     assert_ne!(&foreign, own);
     files.insert("packages/other-one-0.2.0.zip", foreign.clone());
-    let kept = build(&recipe(&files, None)).expect("it builds");
+    let kept = build(&build_input(&files, None)).expect("it builds");
     assert!(kept.manifest.contains(&Sha256Sum::of(&foreign).to_string()) && kept.kept == 1);
 }
 
@@ -194,8 +194,8 @@ fn all_problems_are_reported_at_once_with_their_positions() {
     );
     files.insert("skills/h/SKILL.md", skill("h", "1.0.0", ""));
     files.insert("skills/h/con.txt", "");
-    let mut incomplete = recipe(&files, None);
-    incomplete.facts.branch = None;
+    let mut incomplete = build_input(&files, None);
+    incomplete.repository.branch = None;
     let message = build(&incomplete).expect_err("problems").to_string();
     for word in [
         "--branch",
@@ -218,15 +218,15 @@ fn junk_is_not_packed_and_removed_skills_are_reported() {
     files.insert("skills/demo/.DS_Store", "x");
     files.insert("skills/README.md", "not a skill");
     files.insert("skills/.idea/workspace.xml", "not a skill");
-    let built = build(&recipe(&files, None)).expect("it builds");
+    let built = build(&build_input(&files, None)).expect("it builds");
     assert_eq!(built.left_out, ["skills/demo/.DS_Store"]);
     let contents = PackageContents::read(&built.packages[0].1, &PackageLimits::default()).expect("a package");
     assert_eq!(contents.files.keys().collect::<Vec<_>>(), ["SKILL.md", "docs/more.md", "run.sh"]);
     assert!(contents.files["run.sh"].executable);
-    let source = write_down(&mut files, &built);
+    let source = store_output(&mut files, &built);
     let mut fewer = MemoryFiles::new();
     fewer.insert("skills/demo/SKILL.md", skill("demo", "2.0.0", ""));
-    assert_eq!(build(&recipe(&fewer, Some(&source))).expect("it builds").removed, ["other-one"]);
+    assert_eq!(build(&build_input(&fewer, Some(&source))).expect("it builds").removed, ["other-one"]);
 }
 
 /// The bytes of a package never change: they do not depend on the machine, on the order of files, or on the features of
@@ -269,10 +269,10 @@ fn no_package_is_made_beyond_a_limit() {
 #[test]
 fn kept_api_references_are_sorted() {
     let files = tree();
-    let built = build(&recipe(&files, None)).expect("it builds");
+    let built = build(&build_input(&files, None)).expect("it builds");
     let source = SourceFile::new("m", built.manifest.replace("\"apis\": []", r#""apis": [{"id": "b"}, {"id": "a"}]"#));
     let json: serde_json::Value =
-        serde_json::from_str(&build(&recipe(&files, Some(&source))).expect("it builds").manifest).expect("JSON");
+        serde_json::from_str(&build(&build_input(&files, Some(&source))).expect("it builds").manifest).expect("JSON");
     assert_eq!(json["apis"], serde_json::json!([{ "id": "a" }, { "id": "b" }]));
 }
 
@@ -324,9 +324,9 @@ fn builds_of_random_trees_have_no_findings() {
             files
         };
         let mut files = to_files(&mut entries.iter());
-        let built = build(&recipe(&files, None)).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        assert_eq!(build(&recipe(&to_files(&mut entries.iter().rev()), None)).as_ref(), Ok(&built), "seed {seed}");
-        let source = write_down(&mut files, &built);
+        let built = build(&build_input(&files, None)).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(build(&build_input(&to_files(&mut entries.iter().rev()), None)).as_ref(), Ok(&built), "seed {seed}");
+        let source = store_output(&mut files, &built);
         let found: Vec<String> =
             findings(&source, &files).into_iter().filter(|found| !found.starts_with("M095")).collect();
         assert_eq!(found, Vec::<String>::new(), "seed {seed}");

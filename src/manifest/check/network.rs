@@ -25,7 +25,7 @@ const REFS_BYTES: u64 = 8 * 1024 * 1024;
 enum FetchPurpose<'a> {
     Package(LocatedNode<'a>),
     Source(LocatedNode<'a>),
-    Branch { git_url: LocatedNode<'a>, branch: &'a str, place: LocatedNode<'a> },
+    Branch { git_url: LocatedNode<'a>, branch: &'a str, location: LocatedNode<'a> },
 }
 
 type FetchPlan<'a> = BTreeMap<FetchRequest, Vec<FetchPurpose<'a>>>;
@@ -39,7 +39,7 @@ pub(super) fn check(
     let mut plan = FetchPlan::new();
     plan_requests(manifest, options, &mut plan);
     let (requests, purposes_by_request): (Vec<FetchRequest>, Vec<Vec<FetchPurpose<'_>>>) = plan.into_iter().unzip();
-    let responses = web.ask(&requests);
+    let responses = web.fetch(&requests);
     for ((request, purposes), reply) in requests.iter().zip(&purposes_by_request).zip(&responses) {
         for purpose in purposes {
             purpose.report_reply(request, reply, findings);
@@ -49,11 +49,11 @@ pub(super) fn check(
 
 fn plan_requests<'a>(manifest: &LocatedNode<'a>, options: &CheckOptions<'_>, plan: &mut FetchPlan<'a>) {
     let mut add_request = |address: String, scope, purpose| {
-        plan.entry(FetchRequest { address, want: scope }).or_default().push(purpose);
+        plan.entry(FetchRequest { address, scope }).or_default().push(purpose);
     };
     let parse_allowed = |text: &str| {
         let url = Url::parse(text).ok()?;
-        urls::can_be_asked(&url, options.allow_private_hosts).then_some(url)
+        urls::may_be_requested(&url, options.allow_private_hosts).then_some(url)
     };
     let repository = manifest.get("repository");
     let of_repository = |key| repository.as_ref().and_then(|repository| repository.text_of(key));
@@ -81,7 +81,11 @@ fn plan_requests<'a>(manifest: &LocatedNode<'a>, options: &CheckOptions<'_>, pla
         && parse_allowed(git).is_some_and(|url| is_bare(&url))
     {
         let refs = format!("{}/info/refs?service=git-upload-pack", git.trim_end_matches('/'));
-        add_request(refs, FetchScope::Bytes { limit: REFS_BYTES }, FetchPurpose::Branch { git_url, branch, place });
+        add_request(
+            refs,
+            FetchScope::Bytes { limit: REFS_BYTES },
+            FetchPurpose::Branch { git_url, branch, location: place },
+        );
     }
 }
 
@@ -129,16 +133,18 @@ impl FetchPurpose<'_> {
             (Self::Package(skill), FetchBody::Sum { size, sum }) => {
                 check_served_package(skill, address, (*size, &sum.to_string()), findings);
             }
-            (Self::Branch { branch, place, .. }, FetchBody::Bytes(bytes)) => match refs::has_branch(bytes, branch) {
-                Some(true) => {}
-                Some(false) => {
-                    let message = format!("the repository has no branch `{}`", branch.escape_debug());
-                    findings.report_at(&M103, place, message);
+            (Self::Branch { branch, location: place, .. }, FetchBody::Bytes(bytes)) => {
+                match refs::has_branch(bytes, branch) {
+                    Some(true) => {}
+                    Some(false) => {
+                        let message = format!("the repository has no branch `{}`", branch.escape_debug());
+                        findings.report_at(&M103, place, message);
+                    }
+                    None => {
+                        findings.report_at(&M103, place, format!("{address} does not answer like a git repository"));
+                    }
                 }
-                None => {
-                    findings.report_at(&M103, place, format!("{address} does not answer like a git repository"));
-                }
-            },
+            }
             _ => {
                 findings.report_at(rule, place, format!("{address} answers {}", reply.status));
             }

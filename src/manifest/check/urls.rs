@@ -17,7 +17,7 @@ use crate::manifest::rules::{M020, M021, M022, M023, M024, M025, M026, M027, Rul
 /// The address must use https and contain no credentials. Unless `allow_private` is true, its host must be publicly
 /// reachable. The addresses to which the host name resolves are checked separately ([`is_public`]).
 #[must_use]
-pub fn can_be_asked(url: &Url, allow_private: bool) -> bool {
+pub fn may_be_requested(url: &Url, allow_private: bool) -> bool {
     let is_reachable = |host| allow_private || !hosts::is_private(&host);
     url.scheme() == "https"
         && url.username().is_empty()

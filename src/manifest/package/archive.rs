@@ -148,7 +148,7 @@ impl ArchiveFormat {
 /// Returns the faults, or the error of the sink.
 pub fn walk<S: ArchiveSink>(bytes: &[u8], limits: &PackageLimits, sink: &mut S) -> Result<(), WalkError<S::Error>> {
     let mut validator = ArchiveValidator::new(limits, bytes.len());
-    if validator.has_max_faults() {
+    if validator.has_faults() {
         return validator.finish();
     }
     match ArchiveFormat::of(bytes) {

@@ -108,7 +108,7 @@ struct OpenPackageFile {
     executable: bool,
     size: u64,
     hash: Sha256,
-    kept: Option<Vec<u8>>,
+    skill_text: Option<Vec<u8>>,
 }
 
 impl PackageReader {
@@ -116,7 +116,7 @@ impl PackageReader {
         let Some(open) = self.open.take() else { return };
         let content =
             PackageFile { size: open.size, sum: Sha256Sum(open.hash.finalize().into()), executable: open.executable };
-        if let Some(kept) = open.kept {
+        if let Some(kept) = open.skill_text {
             self.contents.skills.insert(open.path.clone(), kept);
         }
         self.contents.files.insert(open.path, content);
@@ -134,7 +134,7 @@ impl ArchiveSink for PackageReader {
             let is_kept = entry.path == SKILL_FILE || (is_inner && self.contents.skills.len() < 2);
             let kept = is_kept.then(Vec::new);
             let (path, executable) = (entry.path.clone(), entry.executable);
-            self.open = Some(OpenPackageFile { path, executable, size: 0, hash: Sha256::new(), kept });
+            self.open = Some(OpenPackageFile { path, executable, size: 0, hash: Sha256::new(), skill_text: kept });
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ impl ArchiveSink for PackageReader {
         if let Some(open) = &mut self.open {
             open.size += u64::try_from(piece.len()).unwrap_or(u64::MAX);
             open.hash.update(piece);
-            if let Some(kept) = &mut open.kept {
+            if let Some(kept) = &mut open.skill_text {
                 let capacity = SKILL_BYTES.saturating_sub(kept.len());
                 kept.extend(piece.iter().take(capacity));
             }

@@ -36,7 +36,7 @@ pub fn junit(report: &CheckReport) -> String {
 
 /// Returns the rules that were checked, and other rules with findings, for example in a file other than the manifest.
 fn by_rule(report: &CheckReport) -> Vec<(&'static Rule, Vec<&Finding>)> {
-    let mut rules: Vec<&'static Rule> = report.asked().iter().map(|(rule, _)| *rule).collect();
+    let mut rules: Vec<&'static Rule> = report.checked_rules().iter().map(|(rule, _)| *rule).collect();
     rules.extend(report.findings().iter().map(Finding::rule));
     rules.sort_unstable_by_key(|rule| rule.id);
     rules.dedup_by_key(|rule| rule.id);

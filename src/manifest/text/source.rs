@@ -8,7 +8,7 @@ pub struct SourceFile {
     /// The offset at which each line begins.
     lines: Vec<usize>,
     /// The number of characters before each block, so that a column in a line of many megabytes is found quickly.
-    letters: Vec<usize>,
+    character_counts: Vec<usize>,
 }
 
 /// The number of bytes in a block.
@@ -32,11 +32,11 @@ impl SourceFile {
         let bytes = bytes.into();
         let breaks = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(breaks).collect();
-        let mut letters = vec![0];
+        let mut character_counts = vec![0];
         for block in bytes.chunks(BLOCK) {
-            letters.push(letters.last().copied().unwrap_or(0) + count(block));
+            character_counts.push(character_counts.last().copied().unwrap_or(0) + count(block));
         }
-        Self { name: name.into(), bytes, lines, letters }
+        Self { name: name.into(), bytes, lines, character_counts }
     }
 
     /// Returns the name of the file.
@@ -63,12 +63,12 @@ impl SourceFile {
         let offset = offset.min(self.bytes.len());
         let line = self.lines.partition_point(|start| *start <= offset);
         let start = self.lines.get(line - 1).copied().unwrap_or(0);
-        TextPosition { line, column: self.letters_before(offset) - self.letters_before(start) + 1 }
+        TextPosition { line, column: self.characters_before(offset) - self.characters_before(start) + 1 }
     }
 
-    fn letters_before(&self, offset: usize) -> usize {
+    fn characters_before(&self, offset: usize) -> usize {
         let block = offset / BLOCK;
-        self.letters.get(block).copied().unwrap_or(0) + count(&self.bytes[block * BLOCK..offset])
+        self.character_counts.get(block).copied().unwrap_or(0) + count(&self.bytes[block * BLOCK..offset])
     }
 }
 

@@ -3,9 +3,9 @@
 use super::{JsonLimits, JsonNode, read, write};
 
 /// Pseudo-random numbers from a seed (`SplitMix64`).
-struct Dice(u64);
+struct TestRng(u64);
 
-impl Dice {
+impl TestRng {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -25,7 +25,7 @@ const SEEDS: [&str; 6] = [
 ];
 const BYTES: &[u8] = b"{}[]\",:\\u0123456789-+.eEtfn aAdD\t\n\r/\x00\x1f\x7f";
 
-fn mutated_seed(rng: &mut Dice) -> String {
+fn mutated_seed(rng: &mut TestRng) -> String {
     let mut bytes = SEEDS[rng.below(SEEDS.len())].as_bytes().to_vec();
     for _ in 0..rng.below(4) {
         let at = rng.below(bytes.len() + 1);
@@ -41,7 +41,7 @@ fn mutated_seed(rng: &mut Dice) -> String {
 
 #[test]
 fn the_reader_agrees_with_serde_json() {
-    let mut rng = Dice(3);
+    let mut rng = TestRng(3);
     let (mut good, mut bad) = (0, 0);
     for _ in 0..200_000 {
         let text = mutated_seed(&mut rng);

@@ -18,7 +18,7 @@ pub(super) enum LeaseDecision {
 #[cfg(test)]
 thread_local! {
     /// The number of lease decisions on this thread, by which tests measure the cost of granting or returning a slot.
-    pub(super) static VERDICTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    pub(super) static LEASE_DECISIONS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// Returns the account that serves a request now, or the reason why none does.
@@ -29,7 +29,7 @@ pub(super) fn lease_decision(
     seed: u64,
 ) -> LeaseDecision {
     #[cfg(test)]
-    VERDICTS.set(VERDICTS.get() + 1);
+    LEASE_DECISIONS.set(LEASE_DECISIONS.get() + 1);
     let candidates: Vec<AccountCandidate> = members.iter().map(|member| member.candidate(requirements, now)).collect();
     match pick(&candidates, seed) {
         Some(index) if candidates[index].has_free_slot => LeaseDecision::Grant(index),

@@ -29,7 +29,7 @@ api_key = { env = "JUDGE_KEY" }
 on_error = "closed"
 "#;
 
-fn load_for_test_command(host: Fake, text: &str) -> Result<Config, Vec<ConfigProblem>> {
+fn load_for_test_command(host: FakeEnvironment, text: &str) -> Result<Config, Vec<ConfigProblem>> {
     let overrides = ConfigOverrides { config: Some(PathBuf::from(FILE)), ..ConfigOverrides::default() };
     load_for_command(overrides, &host.file(FILE, text))
 }

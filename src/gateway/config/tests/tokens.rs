@@ -27,7 +27,7 @@ client_id = "svc"
 client_secret = { env = "CLIENT_SECRET" }
 "#;
 
-fn host_with_secrets() -> Fake {
+fn host_with_secrets() -> FakeEnvironment {
     test_host().variable("CLIENT_SECRET", "cs-hidden").file("etc/refresh.txt", "rt-hidden\n")
 }
 

@@ -6,9 +6,9 @@ use tempfile::TempDir;
 use super::*;
 use crate::gateway::front::framed_body::{FRAME_SIZES, contents, framed, in_each_coding, incompressible_bytes};
 
-struct Anyone;
+struct AnonymousPrincipal;
 
-impl AuthPrincipal for Anyone {
+impl AuthPrincipal for AnonymousPrincipal {
     fn key(&self) -> Option<&str> {
         None
     }
@@ -39,8 +39,9 @@ async fn assert_read_with_frame_size(
 ) {
     let (coding, body) = encoded;
     let case = format!("{coding}, {} bytes in frames of {frame_size}, at most {max_bytes}", body.len());
-    let in_memory = json_body(coding, framed(body, frame_size).0, max_bytes).read(&Anyone, spool).await;
-    let spooled = json_body(coding, framed(body, frame_size).0, max_bytes).read_to_spool(&Anyone, spool).await;
+    let in_memory = json_body(coding, framed(body, frame_size).0, max_bytes).read(&AnonymousPrincipal, spool).await;
+    let spooled =
+        json_body(coding, framed(body, frame_size).0, max_bytes).read_to_spool(&AnonymousPrincipal, spool).await;
     for result in [in_memory.map(|bytes| bytes.to_vec()), spooled.map(|bytes| contents(&bytes))] {
         match expected {
             Some(expected) => assert!(result.unwrap_or_else(|error| panic!("{case}: {error}")) == expected, "{case}"),

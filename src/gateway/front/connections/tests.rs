@@ -22,7 +22,7 @@ fn start_request(slot: &ConnectionSlot) {
 }
 
 fn leaving_flags(slots: &[ConnectionSlot]) -> Vec<bool> {
-    slots.iter().map(|slot| slot.connection().is_leaving()).collect()
+    slots.iter().map(|slot| slot.connection().is_evicted()).collect()
 }
 
 #[tokio::test]
@@ -63,13 +63,13 @@ async fn a_connection_that_gets_a_request_before_its_eviction_stays() {
     let connections = connections(1, 1);
     let first = connections.admit(remote(1)).unwrap();
     let second = connections.admit(remote(2)).unwrap();
-    assert!(first.connection().is_leaving());
+    assert!(first.connection().is_evicted());
     start_request(&first);
     first.cancel_eviction();
     start_request(&second);
     assert!(connections.admit(remote(3)).is_none());
     drop((first, second));
-    assert_eq!(connections.lock().leaving_count, 0);
+    assert_eq!(connections.lock().evicted_count, 0);
 }
 
 #[tokio::test]

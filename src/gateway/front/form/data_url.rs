@@ -41,7 +41,7 @@ pub(super) enum ImageUrlError {
     TooLong,
     /// The text is not a valid data URL.
     #[error(transparent)]
-    NoImage(#[from] DataUrlError),
+    InvalidDataUrl(#[from] DataUrlError),
     /// The disk failed.
     #[error("the spool cannot be written to")]
     Spool(#[from] io::Error),

@@ -23,11 +23,11 @@ impl FormBuffer {
             return Some(chunk);
         }
         self.0.extend_from_slice(&chunk);
-        if self.0.len() >= WRITE_THRESHOLD { self.take_rest() } else { None }
+        if self.0.len() >= WRITE_THRESHOLD { self.take_all() } else { None }
     }
 
     /// Takes the buffered bytes, if there are any.
-    pub(super) fn take_rest(&mut self) -> Option<Bytes> {
+    pub(super) fn take_all(&mut self) -> Option<Bytes> {
         let bytes = std::mem::take(&mut self.0).freeze();
         (!bytes.is_empty()).then_some(bytes)
     }

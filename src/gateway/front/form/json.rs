@@ -79,7 +79,7 @@ pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool) -> Result<Ed
         }
         memory.set_bytes(json.captured_total() + buffer.len() as u64).map_err(|error| spool_error(&error))?;
     }
-    if let Some(data) = buffer.take_rest() {
+    if let Some(data) = buffer.take_all() {
         (json, reader) = push(spool, json, reader, data).await?;
     }
     json.finish()?;
@@ -124,7 +124,7 @@ impl JsonFormReader {
         let reason = match error {
             ImageUrlError::Spool(spool) => return spool_error(&spool),
             ImageUrlError::TooLong => RejectionReason::StringAboveMax,
-            ImageUrlError::NoImage(_) => RejectionReason::InvalidValue,
+            ImageUrlError::InvalidDataUrl(_) => RejectionReason::InvalidValue,
         };
         let param = format!("{}.image_url", self.param());
         let message = format!("Invalid '{param}': {error}");

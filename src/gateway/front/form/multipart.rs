@@ -47,14 +47,14 @@ const TRANSFER_ENCODING: HeaderName = HeaderName::from_static("content-transfer-
 /// The body, and the bytes of its last frame that have not been fed to the parser.
 struct FrameSource {
     incoming: IncomingBody,
-    rest: Bytes,
+    unfed: Bytes,
 }
 
 /// The body as the parser gets it.
 struct ParserInput<'a> {
     source: &'a mut FrameSource,
     progress: &'a ParserProgress,
-    fed: bool,
+    has_fed: bool,
 }
 
 /// The state of the parser since its last result: a part or a chunk of content. The parser owns its input, so the
@@ -111,8 +111,8 @@ fn is_boundary(text: &str) -> bool {
 
 pub(super) async fn read(incoming: IncomingBody, boundary: &str, spool: &Spool) -> Result<EditForm, Error> {
     let progress = ParserProgress::default();
-    let mut source = FrameSource { incoming, rest: Bytes::new() };
-    let input = ParserInput { source: &mut source, progress: &progress, fed: false };
+    let mut source = FrameSource { incoming, unfed: Bytes::new() };
+    let input = ParserInput { source: &mut source, progress: &progress, has_fed: false };
     let mut parts = Multipart::new(BodyDataStream::new(input), boundary);
     let mut reader = MultipartFormReader {
         spool,
@@ -135,7 +135,7 @@ pub(super) async fn read(incoming: IncomingBody, boundary: &str, spool: &Spool) 
 
 /// Reads the bytes after the last part, so that the connection can be used for another request.
 async fn read_epilogue(mut source: FrameSource) -> Result<(), Error> {
-    let mut length = source.rest.len();
+    let mut length = source.unfed.len();
     while length <= SEARCH_MAX {
         match source.incoming.next_data().await? {
             Some(data) => length += data.len(),
@@ -184,7 +184,7 @@ impl MultipartFormReader<'_> {
             }
             self.memory.set_bytes(self.text_bytes + buffer.len() as u64).map_err(|error| spool_error(&error))?;
         }
-        if let Some(bytes) = buffer.take_rest() {
+        if let Some(bytes) = buffer.take_all() {
             writer = writer.append(bytes).await.map_err(|error| spool_error(&error))?;
         }
         // `ImageUpload::new` reads the header of the image file, so it runs on a blocking thread.
@@ -314,7 +314,7 @@ impl Body for ParserInput<'_> {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let was_starved = self.progress.is_starved.swap(true, Ordering::Relaxed);
-        if std::mem::take(&mut self.fed) || !was_starved {
+        if std::mem::take(&mut self.has_fed) || !was_starved {
             // The parser first works on the bytes that it has. The task is woken at once, so that the parser is polled
             // again if those bytes give no result.
             cx.waker().wake_by_ref();
@@ -327,7 +327,7 @@ impl Body for ParserInput<'_> {
         let max_bytes = if in_content { usize::MAX } else { SEARCH_CHUNK };
         self.source.poll_chunk(cx, max_bytes).map_ok(|data| {
             self.progress.fed_bytes.fetch_add(data.len(), Ordering::Relaxed);
-            self.fed = true;
+            self.has_fed = true;
             Frame::data(data)
         })
     }
@@ -338,13 +338,13 @@ impl Body for ParserInput<'_> {
 impl FrameSource {
     /// Returns the next bytes, at most `max_bytes` of them.
     fn poll_chunk(&mut self, cx: &mut Context<'_>, max_bytes: usize) -> Poll<Option<Result<Bytes, Error>>> {
-        if self.rest.is_empty() {
+        if self.unfed.is_empty() {
             match ready!(self.incoming.poll_data(cx)) {
-                Some(Ok(data)) => self.rest = data,
+                Some(Ok(data)) => self.unfed = data,
                 end_or_error => return Poll::Ready(end_or_error),
             }
         }
-        let length = self.rest.len().min(max_bytes);
-        Poll::Ready(Some(Ok(self.rest.split_to(length))))
+        let length = self.unfed.len().min(max_bytes);
+        Poll::Ready(Some(Ok(self.unfed.split_to(length))))
     }
 }

@@ -32,17 +32,17 @@ impl TestSpool {
     }
 
     async fn read(&self, content_type: &str, pieces: Vec<Bytes>) -> Result<EditForm, Error> {
-        self.pull(content_type, pieces.into_iter()).await.0
+        self.read_counted(content_type, pieces.into_iter()).await.0
     }
 
     /// Reads a body whose chunks are made when they are requested, and returns the number of bytes that were requested.
-    async fn pull(
+    async fn read_counted(
         &self,
         content_type: &str,
         pieces: impl Iterator<Item = Bytes> + Send + Sync + 'static,
     ) -> (Result<EditForm, Error>, u64) {
         let pulled = Arc::new(AtomicU64::new(0));
-        let body = FramedBody { pieces: Box::new(pieces), pulled_bytes: Arc::clone(&pulled), is_waiting: false };
+        let body = FramedBody { frames: Box::new(pieces), read_bytes: Arc::clone(&pulled), is_waiting: false };
         let request = hyper::Request::post("/").header("content-type", content_type);
         let result = read(request.body(Body::wrap(body)).unwrap(), &self.spool).await;
         (result, pulled.load(Ordering::Relaxed))
@@ -90,7 +90,7 @@ async fn unsupported_content_types_and_encodings_are_refused_unread() {
     let fixture = TestSpool::new();
     for content_type in ["", "text/plain", "multipart/mixed; boundary=b", "image/png", "application/jsonp", "multipart"]
     {
-        let (result, pulled) = fixture.pull(content_type, zeros(1000)).await;
+        let (result, pulled) = fixture.read_counted(content_type, zeros(1000)).await;
         assert_refused(result, 415, None);
         assert_eq!(pulled, 0);
     }

@@ -25,28 +25,28 @@ const LARGE_BODY_BYTES: usize = 32 << 20;
 
 /// The state of the test server.
 #[derive(Default)]
-struct Site {
-    answered: AtomicUsize,
+struct TestServerState {
+    response_count: AtomicUsize,
     is_slow_running: AtomicBool,
-    may_end: Notify,
+    end_notify: Notify,
 }
 
 /// Clears `Site::is_slow_running` when it is dropped.
-struct Running(Arc<Site>);
+struct RunningGuard(Arc<TestServerState>);
 
-impl Drop for Running {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.0.is_slow_running.store(false, Ordering::SeqCst);
     }
 }
 
-impl ResponseCounter for Arc<Site> {
+impl ResponseCounter for Arc<TestServerState> {
     fn count_response(&self, _operation: &str, _status: u16) {
-        self.answered.fetch_add(1, Ordering::SeqCst);
+        self.response_count.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-type Context = RequestContext<Arc<Site>>;
+type Context = RequestContext<Arc<TestServerState>>;
 
 async fn answer_at_once(_: Context) -> Result<Response<Body>, HttpError> {
     Ok(Response::new(Body::from("quick")))
@@ -59,8 +59,8 @@ async fn panics(_: Context) -> Result<Response<Body>, HttpError> {
 async fn slow(context: Context) -> Result<Response<Body>, HttpError> {
     let site = Arc::clone(context.context());
     site.is_slow_running.store(true, Ordering::SeqCst);
-    let running = Running(Arc::clone(&site));
-    site.may_end.notified().await;
+    let running = RunningGuard(Arc::clone(&site));
+    site.end_notify.notified().await;
     drop(running);
     Ok(Response::new(Body::from("slow")))
 }
@@ -68,17 +68,17 @@ async fn slow(context: Context) -> Result<Response<Body>, HttpError> {
 /// An answer without an end.
 async fn endless(context: Context) -> Result<Response<Body>, HttpError> {
     context.context().is_slow_running.store(true, Ordering::SeqCst);
-    Ok(Response::new(Body::wrap(Endless(Running(Arc::clone(context.context()))))))
+    Ok(Response::new(Body::wrap(EndlessBody(RunningGuard(Arc::clone(context.context()))))))
 }
 
 /// An answer that breaks off after a few bytes.
 async fn breaks(_: Context) -> Result<Response<Body>, HttpError> {
-    Ok(Response::new(Body::wrap(Breaking(Some(Bytes::from_static(b"begun"))))))
+    Ok(Response::new(Body::wrap(InterruptedBody(Some(Bytes::from_static(b"begun"))))))
 }
 
 /// An answer that breaks off after more bytes than a socket takes at once.
 async fn breaks_late(_: Context) -> Result<Response<Body>, HttpError> {
-    Ok(Response::new(Body::wrap(Breaking(Some(Bytes::from(vec![b'x'; LARGE_BODY_BYTES]))))))
+    Ok(Response::new(Body::wrap(InterruptedBody(Some(Bytes::from(vec![b'x'; LARGE_BODY_BYTES]))))))
 }
 
 async fn upload(_: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
@@ -93,9 +93,9 @@ async fn refuse_upload(_: Context, body: FormBody) -> Result<Response<Body>, Htt
     Ok(error_response(&Error::Unavailable).map(|text| unread.respond_and_drain(text, true)))
 }
 
-struct Endless(#[expect(dead_code, reason = "its drop is observed")] Running);
+struct EndlessBody(#[expect(dead_code, reason = "its drop is observed")] RunningGuard);
 
-impl http_body::Body for Endless {
+impl http_body::Body for EndlessBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -107,9 +107,9 @@ impl http_body::Body for Endless {
     }
 }
 
-struct Breaking(Option<Bytes>);
+struct InterruptedBody(Option<Bytes>);
 
-impl http_body::Body for Breaking {
+impl http_body::Body for InterruptedBody {
     type Data = Bytes;
     type Error = std::io::Error;
 
@@ -123,7 +123,7 @@ impl http_body::Body for Breaking {
 }
 
 /// The API of the test server.
-fn build_api() -> Result<ApiDescription<Arc<Site>>, ApiDescriptionRegisterError> {
+fn build_api() -> Result<ApiDescription<Arc<TestServerState>>, ApiDescriptionRegisterError> {
     const FORM: &str = "application/x-www-form-urlencoded";
     let all = || ApiEndpointVersions::All;
     let mut api = ApiDescription::new();
@@ -138,8 +138,8 @@ fn build_api() -> Result<ApiDescription<Arc<Site>>, ApiDescriptionRegisterError>
     Ok(api)
 }
 
-async fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, Arc<Site>) {
-    let site = Arc::<Site>::default();
+async fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, Arc<TestServerState>) {
+    let site = Arc::<TestServerState>::default();
     let metrics = ConnectionMetrics::default();
     let connections = Arc::new(ConnectionTable::with_limits(max, max, deadlines, TrustedProxies::default(), metrics));
     let server = start(build_api, Arc::clone(&site), SocketAddr::from(([127, 0, 0, 1], 0)), connections);
@@ -227,7 +227,7 @@ async fn a_running_handler_has_no_deadline() {
     let mut stream = connect(&server, &get("/slow")).await;
     wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     sleep(SHORT * 3).await;
-    site.may_end.notify_one();
+    site.end_notify.notify_one();
     read_answer(&mut stream, "slow").await;
 }
 
@@ -257,7 +257,7 @@ async fn a_panic_is_answered_with_500_on_an_open_connection() {
     assert!(text.starts_with("HTTP/1.1 500 ") && text.contains("x-request-id: ") && text.contains("x-should-retry: "));
     stream.write_all(get("/quick").as_bytes()).await.unwrap();
     read_answer(&mut stream, "quick").await;
-    assert_eq!(site.answered.load(Ordering::SeqCst), 1);
+    assert_eq!(site.response_count.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
@@ -306,7 +306,7 @@ async fn a_new_connection_replaces_an_unused_one() {
         let mut stream = connect(&server, &get("/quick")).await;
         read_answer(&mut stream, "quick").await;
     }
-    site.may_end.notify_one();
+    site.end_notify.notify_one();
     read_answer(&mut slow, "slow").await;
 }
 
@@ -321,7 +321,7 @@ async fn a_new_connection_gets_503_if_all_others_are_busy() {
         text.starts_with("HTTP/1.1 503 ") && text.contains("x-should-retry: true") && text.contains("x-request-id: "),
         "{text}"
     );
-    site.may_end.notify_one();
+    site.end_notify.notify_one();
     read_answer(&mut slow, "slow").await;
 }
 
@@ -338,7 +338,7 @@ async fn a_stop_waits_only_for_running_requests() {
     let stopping = Handle::current().spawn(server.stop(EVENT_TIMEOUT));
     assert_eq!((read_remaining(&mut silent).await, read_remaining(&mut idle).await), (String::new(), String::new()));
     assert!(TcpStream::connect(address).await.is_err(), "the port is closed");
-    site.may_end.notify_one();
+    site.end_notify.notify_one();
     assert!(read_remaining(&mut slow).await.ends_with("slow"));
     assert!(stopping.await.unwrap());
 }

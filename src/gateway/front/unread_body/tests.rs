@@ -30,7 +30,7 @@ async fn assert_rest_is_recovered(frame_size: usize, frames_read: usize) {
     let case = format!("{frames_read} frames of {frame_size}");
     let bytes = Bytes::from(vec![b'x'; 40_000]);
     let (body, pulled) = framed(&bytes, frame_size);
-    let (request, unread) = UnreadBody::capture_from(hyper::Request::new(body));
+    let (request, unread) = UnreadBody::wrap_request(hyper::Request::new(body));
     let mut body = request.into_body();
     for _ in 0..frames_read {
         drop(poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await);

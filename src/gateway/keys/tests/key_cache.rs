@@ -6,24 +6,24 @@ use super::*;
 async fn a_change_by_another_process_takes_effect_with_the_next_refresh() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    assert!(fixture.admit(&header(&created)).await.is_ok());
+    assert!(fixture.authenticate(&header(&created)).await.is_ok());
     let other_process = SqliteStore::open(fixture.dir.path(), None).await.unwrap();
     let audit = AuditContext::command();
     let disable = [KeyChange::Disable];
     other_process.change_key(&audit, created.id.as_str(), None, &disable).await.unwrap().done().unwrap();
-    assert!(fixture.admit(&header(&created)).await.is_ok(), "a known key needs no query");
+    assert!(fixture.authenticate(&header(&created)).await.is_ok(), "a known key needs no query");
     assert!(fixture.keys.refresh_once(true).await);
     assert!(fixture.is_invalid(&header(&created)).await);
 
     other_process.change_key(&audit, created.id.as_str(), None, &[KeyChange::Enable]).await.unwrap().done().unwrap();
     assert!(fixture.keys.refresh_once(true).await);
-    assert!(fixture.admit(&header(&created)).await.is_ok());
+    assert!(fixture.authenticate(&header(&created)).await.is_ok());
     other_process.change_user(&audit, "ada", &[UserChange::Disable]).await.unwrap();
     assert!(fixture.keys.refresh_once(true).await);
     assert!(fixture.is_invalid(&header(&created)).await, "the keys of a disabled user are refused");
     other_process.change_user(&audit, "ada", &[UserChange::Enable]).await.unwrap();
     assert!(fixture.keys.refresh_once(true).await);
-    assert!(fixture.admit(&header(&created)).await.is_ok());
+    assert!(fixture.authenticate(&header(&created)).await.is_ok());
 }
 
 #[tokio::test]
@@ -52,19 +52,19 @@ async fn a_key_that_another_process_has_just_created_is_accepted() {
     let other_process = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
     let pepper = Pepper::new(other_process.pepper_key());
     let created = ApiKeys::new(other_process, pepper).create_for_test("new", "ada", "default").await;
-    assert!(fixture.admit(&header(&created)).await.is_ok());
+    assert!(fixture.authenticate(&header(&created)).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_key_that_another_process_has_just_rotated_is_accepted() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    assert!(fixture.admit(&header(&created)).await.is_ok());
+    assert!(fixture.authenticate(&header(&created)).await.is_ok());
     let other_process = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
     let pepper = Pepper::new(other_process.pepper_key());
     let keys = ApiKeys::new(other_process, pepper);
     let rotated = keys.rotate(&AuditContext::command(), created.id.as_str(), None, Duration::ZERO).await.unwrap();
-    assert!(fixture.admit(&header(&rotated)).await.is_ok());
+    assert!(fixture.authenticate(&header(&rotated)).await.is_ok());
     assert!(fixture.is_invalid(&header(&created)).await);
 }
 
@@ -73,13 +73,13 @@ async fn a_known_key_costs_no_query() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let header = header(&created);
-    fixture.admit(&header).await.unwrap();
+    fixture.authenticate(&header).await.unwrap();
     while fixture.store.touches.load(Ordering::Relaxed) == 0 {
         tokio::task::yield_now().await;
     }
     let calls_before = fixture.calls();
     for _ in 0..10_000 {
-        fixture.admit(&header).await.unwrap();
+        fixture.authenticate(&header).await.unwrap();
     }
     assert_eq!(fixture.calls(), calls_before);
 }
@@ -142,10 +142,10 @@ async fn a_request_dropped_during_its_refresh_does_not_block_others() {
     let created = fixture.create().await;
     let keys = ApiKeys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.sqlite.pepper_key()));
     let header = header(&created);
-    let mut dropped = Box::pin(keys.admit(Some(header.as_bytes())));
+    let mut dropped = Box::pin(keys.authenticate(Some(header.as_bytes())));
     assert!(poll_once(dropped.as_mut()).await.is_none());
     drop(dropped);
-    assert!(keys.admit(Some(header.as_bytes())).await.is_ok());
+    assert!(keys.authenticate(Some(header.as_bytes())).await.is_ok());
 }
 
 async fn poll_once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
@@ -162,23 +162,23 @@ async fn a_database_error_is_not_reported_as_an_invalid_key() {
     let created = fixture.create().await;
     let unknown = format!("Bearer {}", BearerSecret::generate(BearerSecretKind::Key).unwrap().expose());
     fixture.store.set_failure(Some(|| StoreError::Busy));
-    let result = fixture.admit(&unknown).await;
+    let result = fixture.authenticate(&unknown).await;
     assert!(
-        matches!(&result, Err(AdmissionError::Unavailable(error)) if matches!(**error, StoreError::Busy)),
+        matches!(&result, Err(AuthenticationError::Unavailable(error)) if matches!(**error, StoreError::Busy)),
         "{result:?}"
     );
     assert!(!fixture.keys.refresh_once(true).await);
-    assert!(fixture.admit(&header(&created)).await.is_ok(), "known keys stay valid");
+    assert!(fixture.authenticate(&header(&created)).await.is_ok(), "known keys stay valid");
     fixture.store.set_failure(None);
     assert!(fixture.is_invalid(&unknown).await);
-    assert!(fixture.admit(&header(&created)).await.is_ok());
+    assert!(fixture.authenticate(&header(&created)).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_deleted_key_is_removed_from_the_cache() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    assert!(fixture.admit(&header(&created)).await.is_ok());
+    assert!(fixture.authenticate(&header(&created)).await.is_ok());
     assert_eq!(fixture.keys.cache.len(), 1);
     fixture.keys.change(&AuditContext::command(), created.id.as_str(), None, KeyChange::Delete).await.unwrap();
     assert_eq!(fixture.keys.cache.len(), 0);

@@ -16,7 +16,7 @@ async fn stored_counts(fixture: &Fixture) -> Vec<(String, u64)> {
 async fn refused_requests_with_a_known_key_are_counted_for_the_key() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    let caller = fixture.admit(&header(&created)).await.unwrap();
+    let caller = fixture.authenticate(&header(&created)).await.unwrap();
     for _ in 0..3 {
         fixture.keys.note_refusal(&caller);
     }
@@ -38,7 +38,7 @@ async fn requests_with_unknown_keys_share_one_count() {
     for number in 0..200 {
         assert!(fixture.is_invalid(&format!("Bearer sk-img-{number}")).await);
     }
-    assert!(matches!(fixture.keys.admit(None).await, Err(AdmissionError::Invalid)));
+    assert!(matches!(fixture.keys.authenticate(None).await, Err(AuthenticationError::Invalid)));
     assert!(
         fixture
             .is_invalid(&format!("Bearer {}", BearerSecret::generate(BearerSecretKind::Key).unwrap().expose()))
@@ -52,7 +52,7 @@ async fn requests_with_unknown_keys_share_one_count() {
 async fn counts_that_could_not_be_stored_are_written_later() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    let caller = fixture.admit(&header(&created)).await.unwrap();
+    let caller = fixture.authenticate(&header(&created)).await.unwrap();
     fixture.keys.note_refusal(&caller);
     fixture.store.set_failure(Some(|| StoreError::Refused("the disk is full".into())));
     fixture.keys.write_refusals().await;
@@ -65,7 +65,7 @@ async fn counts_that_could_not_be_stored_are_written_later() {
 async fn a_stop_during_a_write_loses_no_count() {
     let Fixture { keys, store, sqlite, dir: _dir } = Fixture::new().await;
     let keys = Arc::new(keys);
-    assert!(matches!(keys.admit(None).await, Err(AdmissionError::Invalid)));
+    assert!(matches!(keys.authenticate(None).await, Err(AuthenticationError::Invalid)));
     store.hold_writes();
     keys.spawn_refresh_task();
     while keys.refusals.len() > 0 {

@@ -8,7 +8,7 @@ use crate::gateway::store::OneTimeLinkPurpose;
 async fn the_first_admin_can_be_set_up_only_once() {
     let Fixture { people, store, .. } = &Fixture::new().await;
     assert!(!store.is_set_up().await.unwrap());
-    let link = people.setup_link().await.unwrap().unwrap();
+    let link = people.create_setup_link().await.unwrap().unwrap();
     assert_eq!(
         people.link_details(link.token.expose()).await.unwrap(),
         LinkDetails { purpose: OneTimeLinkPurpose::Setup, name: None }
@@ -20,14 +20,14 @@ async fn the_first_admin_can_be_set_up_only_once() {
     assert!(store.is_set_up().await.unwrap());
     let again = people.create_first_admin(link.token.expose(), "eve", PASSWORD, &home_origin()).await;
     assert!(matches!(again, Err(IdentityError::InvalidLink)));
-    assert!(people.setup_link().await.unwrap().is_none());
+    assert!(people.create_setup_link().await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn a_new_setup_link_invalidates_the_former_one() {
     let Fixture { people, store, .. } = &Fixture::new().await;
-    let first = people.setup_link().await.unwrap().unwrap();
-    let second = people_of(store).setup_link().await.unwrap().unwrap();
+    let first = people.create_setup_link().await.unwrap().unwrap();
+    let second = people_of(store).create_setup_link().await.unwrap().unwrap();
     assert!(matches!(people.link_details(first.token.expose()).await, Err(IdentityError::InvalidLink)));
     assert!(people.link_details(second.token.expose()).await.is_ok());
 }
@@ -37,7 +37,7 @@ async fn a_new_setup_link_invalidates_the_former_one() {
 async fn a_setup_link_used_twice_at_once_creates_one_admin() {
     let fixture = Fixture::new().await;
     let second_store = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
-    let link = Arc::new(fixture.people.setup_link().await.unwrap().unwrap());
+    let link = Arc::new(fixture.people.create_setup_link().await.unwrap().unwrap());
     let mut tasks = tokio::task::JoinSet::new();
     for (store, name) in [(&fixture.store, "ada"), (&second_store, "eve")] {
         let (people, link) = (people_of(store), Arc::clone(&link));
@@ -71,9 +71,9 @@ async fn an_invitation_used_twice_at_once_is_accepted_once() {
 async fn a_link_is_valid_until_it_expires() {
     let (fixture, _) = Fixture::set_up().await;
     let not_set_up = Fixture::new().await;
-    let setup = not_set_up.people.setup_link().await.unwrap().unwrap();
+    let setup = not_set_up.people.create_setup_link().await.unwrap().unwrap();
     let (_, invitation) = fixture.people.invite(&AuditContext::command(), "bob", UserRole::Member, &[]).await.unwrap();
-    let (_, reset) = fixture.people.make_reset_link(&AuditContext::command(), "ada").await.unwrap();
+    let (_, reset) = fixture.people.create_reset_link(&AuditContext::command(), "ada").await.unwrap();
     for (fixture, link, minutes) in
         [(&not_set_up, setup, 30), (&fixture, reset, 24 * 60), (&fixture, invitation, 72 * 60)]
     {
@@ -88,14 +88,14 @@ async fn a_link_is_valid_until_it_expires() {
         );
         let result = fixture.people.accept_link(token, PASSWORD, &home_origin()).await;
         assert!(matches!(result, Err(IdentityError::InvalidLink)), "{minutes} minutes");
-        fixture.people.clock.go_back(lifetime);
+        fixture.people.clock.rewind(lifetime);
     }
 }
 
 #[tokio::test]
 async fn a_link_works_only_for_its_purpose() {
     let fixture = Fixture::new().await;
-    let setup = fixture.people.setup_link().await.unwrap().unwrap();
+    let setup = fixture.people.create_setup_link().await.unwrap().unwrap();
     let (_, invitation) = fixture.people.invite(&AuditContext::command(), "bob", UserRole::Member, &[]).await.unwrap();
     let computed_before = fixture.computed();
     let [setup, invitation] = [&setup, &invitation].map(|link| link.token.expose());
@@ -115,7 +115,7 @@ async fn a_link_works_only_for_its_purpose() {
 #[tokio::test]
 async fn an_invalid_password_does_not_use_up_the_link() {
     let fixture = Fixture::new().await;
-    let link = fixture.people.setup_link().await.unwrap().unwrap();
+    let link = fixture.people.create_setup_link().await.unwrap().unwrap();
     let set_up = async |name: &str, password: &str| match fixture
         .people
         .create_first_admin(link.token.expose(), name, password, &home_origin())
@@ -137,11 +137,11 @@ async fn an_invalid_password_does_not_use_up_the_link() {
 #[tokio::test]
 async fn an_admin_invited_by_a_command_completes_the_set_up() {
     let fixture = Fixture::new().await;
-    let setup = fixture.people.setup_link().await.unwrap().unwrap();
+    let setup = fixture.people.create_setup_link().await.unwrap().unwrap();
     fixture.join("ada", UserRole::Admin).await;
     assert!(fixture.store.is_set_up().await.unwrap());
     assert!(matches!(fixture.people.link_details(setup.token.expose()).await, Err(IdentityError::InvalidLink)));
-    assert!(fixture.people.setup_link().await.unwrap().is_none());
+    assert!(fixture.people.create_setup_link().await.unwrap().is_none());
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn only_an_admin_completes_the_set_up() {
 async fn a_user_created_by_a_command_can_become_the_first_admin() {
     let fixture = Fixture::new().await;
     let created = fixture.people.find_or_create_user(&AuditContext::command(), "admin").await.unwrap();
-    let link = fixture.people.setup_link().await.unwrap().unwrap();
+    let link = fixture.people.create_setup_link().await.unwrap().unwrap();
     let session =
         fixture.people.create_first_admin(link.token.expose(), "admin", PASSWORD, &home_origin()).await.unwrap();
     let user = session.session.actor.user().unwrap();
@@ -167,8 +167,8 @@ async fn a_user_created_by_a_command_can_become_the_first_admin() {
 #[tokio::test]
 async fn a_password_reset_ends_all_sessions_and_other_links() {
     let (fixture, session) = Fixture::set_up().await;
-    let (_, first) = fixture.people.make_reset_link(&AuditContext::command(), "ada").await.unwrap();
-    let (_, second) = fixture.people.make_reset_link(&AuditContext::command(), "ada").await.unwrap();
+    let (_, first) = fixture.people.create_reset_link(&AuditContext::command(), "ada").await.unwrap();
+    let (_, second) = fixture.people.create_reset_link(&AuditContext::command(), "ada").await.unwrap();
     assert!(matches!(fixture.people.link_details(first.token.expose()).await, Err(IdentityError::InvalidLink)));
     assert!(fixture.is_open(&session).await, "an unused link changes nothing");
     let new_session =
@@ -184,7 +184,7 @@ async fn a_disabled_user_has_no_links() {
     let (bob, link) = fixture.people.invite(&AuditContext::command(), "bob", UserRole::Member, &[]).await.unwrap();
     fixture.people.change_user(&AuditContext::command(), "bob", UserChange::Disable).await.unwrap();
     assert!(matches!(fixture.people.link_details(link.token.expose()).await, Err(IdentityError::InvalidLink)));
-    let result = fixture.people.make_reset_link(&AuditContext::command(), bob.id.as_str()).await;
+    let result = fixture.people.create_reset_link(&AuditContext::command(), bob.id.as_str()).await;
     assert!(matches!(result, Err(IdentityError::InvalidField { field: "user", .. })));
 }
 
@@ -210,7 +210,7 @@ async fn unowned_keys_are_assigned_to_the_first_admin() {
     // A member who joins does not receive the unowned keys.
     fixture.join("ben", UserRole::Member).await;
     assert!(keys.find(created.id.as_str(), None).await.unwrap().user.is_nobody());
-    let link = fixture.people.setup_link().await.unwrap().unwrap();
+    let link = fixture.people.create_setup_link().await.unwrap().unwrap();
     fixture.people.create_first_admin(link.token.expose(), "ada", PASSWORD, &home_origin()).await.unwrap();
     let key = keys.find(created.id.as_str(), None).await.unwrap();
     assert_eq!(key.user_name.as_deref(), Some("ada"));

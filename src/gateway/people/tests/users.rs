@@ -102,11 +102,11 @@ async fn a_group_without_keys_can_be_deleted_and_created_again() {
     let (fixture, _) = Fixture::set_up().await;
     let audit = AuditContext::command();
     let keys = ApiKeys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
-    let created = fixture.people.make_group(&audit, "studio", None).await.unwrap();
-    assert!(!created.of_file && created.row.key_count == 0);
-    assert!(matches!(fixture.people.make_group(&audit, "studio", None).await, Err(IdentityError::NameTaken)));
+    let created = fixture.people.create_group(&audit, "studio", None).await.unwrap();
+    assert!(!created.is_in_file && created.row.key_count == 0);
+    assert!(matches!(fixture.people.create_group(&audit, "studio", None).await, Err(IdentityError::NameTaken)));
     assert!(matches!(
-        fixture.people.make_group(&audit, " ", None).await,
+        fixture.people.create_group(&audit, " ", None).await,
         Err(IdentityError::InvalidField { field: "name", .. })
     ));
     assert!(matches!(fixture.people.delete_group(&audit, "default").await, Err(IdentityError::DefinedInFile)));
@@ -119,7 +119,7 @@ async fn a_group_without_keys_can_be_deleted_and_created_again() {
     assert!(matches!(fixture.people.delete_group(&audit, "studio").await, Err(IdentityError::Unknown)));
     assert_eq!(fixture.people.groups().await.unwrap().len(), 1);
     assert!(fixture.people.find_user("ada").await.unwrap().groups.is_empty());
-    assert_eq!(fixture.people.make_group(&audit, "studio", None).await.unwrap().row.id, created.row.id);
+    assert_eq!(fixture.people.create_group(&audit, "studio", None).await.unwrap().row.id, created.row.id);
 }
 
 #[tokio::test]
@@ -128,8 +128,8 @@ async fn an_admin_token_has_the_current_permissions_of_its_user() {
     fixture.join("bob", UserRole::Admin).await;
     let audit = AuditContext::command();
     let bob = fixture.people.find_user("bob").await.unwrap();
-    let (token, secret) = fixture.people.make_token(&audit, &bob, "ci", None).await.unwrap();
-    let admit = async || fixture.people.admit_token(secret.expose().as_bytes()).await.unwrap();
+    let (token, secret) = fixture.people.create_token(&audit, &bob, "ci", None).await.unwrap();
+    let admit = async || fixture.people.authenticate_token(secret.expose().as_bytes()).await.unwrap();
     let actor = admit().await.unwrap();
     assert!(
         actor.is_admin()
@@ -160,21 +160,21 @@ async fn an_invalid_token_is_refused() {
     let audit = AuditContext::command();
     let ada = fixture.people.find_user("ada").await.unwrap();
     let end = fixture.people.clock.now() + Duration::from_secs(3600);
-    let (_, secret) = fixture.people.make_token(&audit, &ada, "ci", Some(end)).await.unwrap();
+    let (_, secret) = fixture.people.create_token(&audit, &ada, "ci", Some(end)).await.unwrap();
     let valid = secret.expose();
     let key = BearerSecret::generate(BearerSecretKind::Key).unwrap();
     let unknown = BearerSecret::generate(BearerSecretKind::AdminToken).unwrap();
     let body = format!("{}{}", &valid[..20], &unknown.expose()[20..52]);
     let forged = format!("{body}{}", BearerSecret::checksum_of(&body));
     for invalid in ["", &valid[1..], key.expose(), unknown.expose(), forged.as_str()] {
-        assert!(fixture.people.admit_token(invalid.as_bytes()).await.unwrap().is_none(), "{invalid}");
+        assert!(fixture.people.authenticate_token(invalid.as_bytes()).await.unwrap().is_none(), "{invalid}");
     }
-    assert!(fixture.people.admit_token(valid.as_bytes()).await.unwrap().is_some());
+    assert!(fixture.people.authenticate_token(valid.as_bytes()).await.unwrap().is_some());
     fixture.people.clock.advance(Duration::from_secs(3600));
-    assert!(fixture.people.admit_token(valid.as_bytes()).await.unwrap().is_none());
+    assert!(fixture.people.authenticate_token(valid.as_bytes()).await.unwrap().is_none());
 
     for (name, end, expected_field) in [("", None, "name"), ("a", Some(audit.at), "expires_at")] {
-        let result = fixture.people.make_token(&audit, &ada, name, end).await;
+        let result = fixture.people.create_token(&audit, &ada, name, end).await;
         assert!(matches!(result, Err(IdentityError::InvalidField { field, .. }) if field == expected_field));
     }
 }

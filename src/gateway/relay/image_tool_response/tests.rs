@@ -386,7 +386,7 @@ async fn an_image_that_cannot_be_spooled_has_its_tokens_counted() {
             prove_image_tool(body, RequestedAnswer { is_single_element: true, ..requested(false) }, timeouts())
                 .await
                 .expect("an image");
-        let error = spool_image(proven, spool.begin_full().expect("a writer")).await.expect_err("the disk is full");
+        let error = spool_image(proven, spool.failing_writer().expect("a writer")).await.expect_err("the disk is full");
         let SpooledImageError::Disk(_, usage) = error else { panic!("{error:?}") };
         assert_eq!(usage.map(|usage| usage.total), expected);
     }

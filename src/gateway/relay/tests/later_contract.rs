@@ -75,7 +75,7 @@ async fn an_image_has_begun_before_its_format_is_known() {
     for (piece, has_begun) in [(r#"{"created":1,"data":[{"b64_json":""#, false), (&PNG_HEAD[..8], true)] {
         sender.try_send(Bytes::copy_from_slice(piece.as_bytes())).expect("open");
         tokio::time::timeout(Duration::from_secs(1), answer.read_until_proven()).await.expect_err("more must come");
-        assert_eq!(answer.has_begun(), has_begun, "{piece}");
+        assert_eq!(answer.is_proven(), has_begun, "{piece}");
     }
     sender.try_send(Bytes::copy_from_slice(format!("{}\"}}]}}", &PNG_HEAD[8..]).as_bytes())).expect("open");
     answer.read_until_proven().await.expect("an image");

@@ -29,24 +29,24 @@ pub(in super::super) struct RetryableJobEntry {
     pub(in super::super) identity: Arc<RequestIdentity>,
     pub(in super::super) answer: Arc<StoredAnswer>,
     /// The number of readers: the caller of the job, and retries.
-    pub(in super::super) readers: usize,
+    pub(in super::super) reader_count: usize,
     /// The number of retries among the readers.
-    pub(in super::super) retries: usize,
+    pub(in super::super) retry_count: usize,
     /// The number of waiting retries that will read this job if no orphan appears.
-    pub(in super::super) holds: usize,
+    pub(in super::super) hold_count: usize,
     /// True if a reader has left without the complete answer, and no retry has read it since.
     pub(in super::super) is_undelivered: bool,
     /// True if the caller got [`Error::InProgress`], so that a repeat of the request is expected.
     pub(in super::super) retry_expected: bool,
     pub(in super::super) mode: DeliveryMode,
     /// The file of an answer that is not durable yet.
-    pub(in super::super) unfinished: Option<PendingFile>,
+    pub(in super::super) pending_file: Option<PendingFile>,
     /// The name of the file of a durable answer.
-    pub(in super::super) stored: Option<String>,
+    pub(in super::super) stored_file: Option<String>,
     /// The emptied file of a lost answer. After a kill, its name shows the loss.
     pub(in super::super) loss_marker: Option<Arc<SealedFile>>,
     /// The time at which the job ended. A running job does not expire: its own deadlines limit it.
-    pub(in super::super) ended: Option<Instant>,
+    pub(in super::super) ended_at: Option<Instant>,
 }
 
 /// The properties of a job that are known when it is registered.
@@ -63,7 +63,7 @@ pub(crate) struct JobRegistration {
 /// The resources of a dropped answer: its reserved disk space, and its file, which the receiver must remove.
 pub(in super::super) struct RemovedAnswer {
     pub(in super::super) _answer: Arc<StoredAnswer>,
-    pub(in super::super) stored: Option<String>,
+    pub(in super::super) stored_file: Option<String>,
     pub(in super::super) registration: JobRegistration,
     /// The file that the receiver must empty.
     pub(in super::super) loss_marker: Option<Arc<SealedFile>>,
@@ -99,7 +99,7 @@ pub(in super::super) struct RetryCandidate {
     pub(in super::super) identity: Arc<RequestIdentity>,
     pub(in super::super) state: RetryableJobState,
     /// The number of retries that read the job already.
-    pub(in super::super) retries: usize,
+    pub(in super::super) retry_count: usize,
     /// True if the caller got [`Error::InProgress`], so that a repeat of the request is expected.
     pub(in super::super) retry_expected: bool,
 }
@@ -113,7 +113,7 @@ impl RetryableJobIndex {
         job_id: RetryableJobId,
     ) -> Option<(JobRegistration, PendingFile, Arc<StoredAnswer>)> {
         let entry = self.entries.get_mut(&job_id).filter(|entry| entry.is_unstored())?;
-        let answer = entry.unfinished.take()?;
+        let answer = entry.pending_file.take()?;
         Some((entry.registration.clone(), answer, Arc::clone(&entry.answer)))
     }
 
@@ -128,7 +128,7 @@ impl RetryableJobIndex {
     pub(in super::super) fn note_stored(&mut self, job_id: RetryableJobId, file: &str) -> Option<DeliveryMode> {
         let entry = self.entries.get_mut(&job_id)?;
         if entry.mode == DeliveryMode::Stored {
-            entry.stored = Some(file.to_owned());
+            entry.stored_file = Some(file.to_owned());
         }
         Some(entry.mode)
     }
@@ -138,7 +138,7 @@ impl RetryableJobIndex {
     pub(in super::super) fn eviction_candidate(&self, state: RetryableJobState) -> Option<RetryableJobId> {
         let mut keys: HashMap<&KeyId, (u64, (Instant, RetryableJobId))> = HashMap::new();
         for (job_id, entry) in &self.entries {
-            let Some(ended) = entry.ended.filter(|_| entry.state() == Some(state)) else { continue };
+            let Some(ended) = entry.ended_at.filter(|_| entry.state() == Some(state)) else { continue };
             let weight = if state == RetryableJobState::Orphan { entry.answer.length() } else { 1 };
             let (sum, oldest) = keys.entry(&entry.key).or_insert((0, (ended, *job_id)));
             *sum += weight;
@@ -166,16 +166,16 @@ impl RetryableJobEntry {
             registration: JobRegistration::default(),
             identity: Arc::new(identity),
             answer,
-            readers: usize::from(!has_ended),
-            retries: 0,
-            holds: 0,
+            reader_count: usize::from(!has_ended),
+            retry_count: 0,
+            hold_count: 0,
             is_undelivered: false,
             retry_expected: false,
             mode,
-            unfinished: None,
-            stored: None,
+            pending_file: None,
+            stored_file: None,
             loss_marker: None,
-            ended: has_ended.then(Instant::now),
+            ended_at: has_ended.then(Instant::now),
         }
     }
 
@@ -184,7 +184,9 @@ impl RetryableJobEntry {
         match self.mode {
             DeliveryMode::Remembered => Some(RetryableJobState::Remembered),
             DeliveryMode::Direct => None,
-            DeliveryMode::CallerOnly | DeliveryMode::Stored if self.readers > 0 => Some(RetryableJobState::Attended),
+            DeliveryMode::CallerOnly | DeliveryMode::Stored if self.reader_count > 0 => {
+                Some(RetryableJobState::Attended)
+            }
             DeliveryMode::CallerOnly | DeliveryMode::Stored => Some(RetryableJobState::Orphan),
         }
     }
@@ -193,34 +195,39 @@ impl RetryableJobEntry {
     /// resources of the answer.
     pub(in super::super) fn drop_answer(&mut self) -> RemovedAnswer {
         self.mode = DeliveryMode::Remembered;
-        let (answer, stored) = (std::mem::replace(&mut self.answer, unknown_outcome()), self.stored.take());
+        let (answer, stored) = (std::mem::replace(&mut self.answer, unknown_outcome()), self.stored_file.take());
         self.loss_marker = answer.frames().filter(|_| self.registration.fingerprint.is_some());
         RemovedAnswer {
             _answer: answer,
-            stored,
+            stored_file: stored,
             registration: self.registration.clone(),
             loss_marker: self.loss_marker.clone(),
         }
     }
 
     pub(in super::super) fn into_removed(self) -> RemovedAnswer {
-        RemovedAnswer { _answer: self.answer, stored: self.stored, registration: self.registration, loss_marker: None }
+        RemovedAnswer {
+            _answer: self.answer,
+            stored_file: self.stored_file,
+            registration: self.registration,
+            loss_marker: None,
+        }
     }
 
     /// True if a caller waits for the answer, reads it, or got [`Error::InProgress`].
     pub(in super::super) fn is_wanted(&self) -> bool {
-        self.holds > 0 || self.retry_expected || self.state() != Some(RetryableJobState::Orphan)
+        self.hold_count > 0 || self.retry_expected || self.state() != Some(RetryableJobState::Orphan)
     }
 
     /// True if all requests for the answer have received all of it.
     pub(in super::super) fn is_over(&self) -> bool {
-        self.readers == 0 && self.holds == 0 && !self.is_undelivered && self.mode != DeliveryMode::Remembered
+        self.reader_count == 0 && self.hold_count == 0 && !self.is_undelivered && self.mode != DeliveryMode::Remembered
     }
 
     /// True if the job is a finished orphan that is not durable yet.
     pub(in super::super) fn is_unstored(&self) -> bool {
         let is_orphan = self.is_undelivered && self.state() == Some(RetryableJobState::Orphan);
-        is_orphan && self.ended.is_some() && self.unfinished.is_some() && !self.answer.has_gap()
+        is_orphan && self.ended_at.is_some() && self.pending_file.is_some() && !self.answer.has_gap()
     }
 }
 

@@ -32,8 +32,8 @@ impl RetryableJobs {
             let mut index = self.index();
             let entry = index.entries.get_mut(&job_id).filter(|entry| is_allowed(entry) && !entry.answer.has_gap())?;
             entry.mode = DeliveryMode::Stored;
-            entry.readers += 1;
-            entry.retries += 1;
+            entry.reader_count += 1;
+            entry.retry_count += 1;
             Arc::clone(&entry.answer)
         };
         self.changed.send_replace(());

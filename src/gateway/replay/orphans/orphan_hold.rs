@@ -21,7 +21,7 @@ impl RetryableJobs {
             return None;
         }
         entry.mode = DeliveryMode::Stored;
-        entry.holds += 1;
+        entry.hold_count += 1;
         Some(OrphanHold { orphans: Arc::clone(self), job_id })
     }
 }
@@ -31,10 +31,10 @@ impl Drop for OrphanHold {
         let removed = {
             let mut index = self.orphans.index();
             let Some(entry) = index.entries.get_mut(&self.job_id) else { return };
-            entry.holds = entry.holds.saturating_sub(1);
+            entry.hold_count = entry.hold_count.saturating_sub(1);
             if entry.is_over() { index.entries.remove(&self.job_id).map(RetryableJobEntry::into_removed) } else { None }
         };
-        if let Some(RemovedAnswer { stored: Some(file), registration, .. }) = removed {
+        if let Some(RemovedAnswer { stored_file: Some(file), registration, .. }) = removed {
             self.orphans.remove_stored_orphan(registration, &file);
         }
     }

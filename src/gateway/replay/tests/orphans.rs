@@ -129,7 +129,7 @@ async fn a_retry_that_reads_an_orphan_is_counted() {
     let orphans = replay.orphans.as_ref().unwrap();
     let job_id = orphans.candidates(&fixture.ada, &(&job).into())[0].job_id;
     let reader = orphans.follow_job(job_id);
-    assert!(reader.is_some() && orphans.candidates(&fixture.ada, &(&job).into())[0].retries == 1);
+    assert!(reader.is_some() && orphans.candidates(&fixture.ada, &(&job).into())[0].retry_count == 1);
     drop(sender);
 }
 
@@ -409,8 +409,8 @@ async fn an_answer_without_disk_space_is_known_as_lost_after_a_kill() {
     let killed = fixture.open().await;
     for fingerprint in [[1; 32], [2; 32]] {
         assert_eq!(
-            killed.idempotent_answers.find_earlier_try(&fingerprint, since).await.unwrap(),
-            EarlierTry::Unknown,
+            killed.idempotent_answers.find_earlier_request(&fingerprint, since).await.unwrap(),
+            EarlierRequest::Unknown,
             "{fingerprint:?}"
         );
     }

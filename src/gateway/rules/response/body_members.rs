@@ -34,7 +34,7 @@ pub(super) struct BodyMember {
 pub(super) struct KnownMembers {
     members: BTreeMap<&'static str, BodyMember>,
     /// The name of the first member that is not read.
-    other: Option<String>,
+    first_unknown: Option<String>,
 }
 
 /// The type of a JSON value.
@@ -71,7 +71,7 @@ pub(super) fn object_members(
     let mut known = KnownMembers::default();
     walker.visit_object(&mut |walker, name| {
         let Some(name) = names.iter().find(|candidate| **candidate == name) else {
-            known.other.get_or_insert_with(|| name.to_owned());
+            known.first_unknown.get_or_insert_with(|| name.to_owned());
             return walker.skip_value().map(drop);
         };
         let (span, raw) = walker.capture_value()?;
@@ -89,8 +89,8 @@ impl KnownMembers {
     }
 
     /// Returns the name of the first member that is not read.
-    pub(super) fn other(&self) -> Option<&str> {
-        self.other.as_deref()
+    pub(super) fn first_unknown(&self) -> Option<&str> {
+        self.first_unknown.as_deref()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &BodyMember)> {
@@ -111,7 +111,7 @@ impl BodyMember {
     }
 
     /// Returns the parsed value of the member, if it is small and of type `T`.
-    pub(super) fn parsed<T: DeserializeOwned>(&self) -> Option<T> {
+    pub(super) fn parse<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(self.raw()?).ok()
     }
 }

@@ -53,14 +53,14 @@ pub(super) struct BodyLayout {
 /// A summary of the image tools of a request. A request may list millions of tools, so only a summary is kept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ToolSummary {
-    first: Option<ImageTool>,
-    has_large: bool,
+    first_image_tool: Option<ImageTool>,
+    has_large_image: bool,
     partial_images: u32,
     count: usize,
     /// True if the request has the agent's own tool for images.
     has_own_image_tool: bool,
     /// The first tool of each type that the upstream runs.
-    hosted: Vec<HostedTool>,
+    hosted_tools: Vec<HostedTool>,
 }
 
 /// A tool that the upstream runs: it may cost extra, and reach data of the account.
@@ -94,25 +94,25 @@ pub(crate) struct ImageTool {
 
 impl ToolSummary {
     pub(super) fn add(&mut self, tool: ImageTool) {
-        self.has_large |= tool.size.exact().is_some_and(crate::image::Size::is_large);
+        self.has_large_image |= tool.size.exact().is_some_and(crate::image::Size::is_large);
         self.partial_images = self.partial_images.max(tool.partial_images);
-        self.first.get_or_insert(tool);
+        self.first_image_tool.get_or_insert(tool);
     }
 
     /// Counts one more tool, of any kind.
-    pub(super) const fn count(&mut self) {
+    pub(super) const fn count_tool(&mut self) {
         self.count += 1;
     }
 
     /// Records a hosted tool of this type. `path` is the path of the type in the request.
     pub(super) fn note_hosted(&mut self, path: &str, kind: &str) {
-        if self.hosted.len() < HOSTED_MAX && self.hosted.iter().all(|tool| tool.kind != kind) {
-            self.hosted.push(HostedTool { path: path.to_owned(), kind: kind.to_owned() });
+        if self.hosted_tools.len() < HOSTED_MAX && self.hosted_tools.iter().all(|tool| tool.kind != kind) {
+            self.hosted_tools.push(HostedTool { path: path.to_owned(), kind: kind.to_owned() });
         }
     }
 
     /// Records that one of the tools is the agent's own tool for images.
-    pub(super) const fn note_own(&mut self) {
+    pub(super) const fn note_own_image_tool(&mut self) {
         self.has_own_image_tool = true;
     }
 }
@@ -142,18 +142,18 @@ impl ResponseJob {
 
     /// Returns the options of the first image tool, if there is one.
     pub(crate) const fn image_tool(&self) -> Option<&ImageTool> {
-        self.tools.first.as_ref()
+        self.tools.first_image_tool.as_ref()
     }
 
     /// True if the job needs one of the slots for large images.
     pub(crate) const fn is_large(&self) -> bool {
-        self.tools.has_large
+        self.tools.has_large_image
     }
 
     /// Returns the tools that the upstream runs, from `tools` (one of each type) and from `tool_choice`.
     pub(crate) fn hosted_tools(&self) -> Vec<HostedTool> {
         let chosen = self.tool_choice.as_deref().map(tool::hosted_tools_of_choice).unwrap_or_default();
-        self.tools.hosted.iter().cloned().chain(chosen).collect()
+        self.tools.hosted_tools.iter().cloned().chain(chosen).collect()
     }
 
     /// True if the request names a prompt that the upstream stores. Such a prompt may have tools of its own.
@@ -201,7 +201,10 @@ impl ResponseJob {
 
     /// True if the request comes from a coding agent, has no image tool, and does not forbid tools.
     pub(crate) fn may_inject_image_tool(&self) -> bool {
-        self.is_agent && self.tools.first.is_none() && !self.tools.has_own_image_tool && !self.forbids_tools()
+        self.is_agent
+            && self.tools.first_image_tool.is_none()
+            && !self.tools.has_own_image_tool
+            && !self.forbids_tools()
     }
 
     /// Adds an image tool to the tools of the body. Every other byte of the body stays the same.
@@ -232,7 +235,7 @@ impl ResponseJob {
         let mut job = self.clone();
         if job.is_tool_injected {
             job.body_pieces = vec![job.body.clone()];
-            job.tools.first = None;
+            job.tools.first_image_tool = None;
             job.is_tool_injected = false;
         }
         job

@@ -21,7 +21,7 @@ pub(super) fn check_mask(path: &str, body: &SpooledBytes, span: ValueSpan) -> Re
         found => return Err(fields::wrong_type(path, "an object", found.as_str()).into()),
     }
     let known = body_members::object_members(&mut JsonWalker::over_span(body, span), MEMBERS)?;
-    if let Some(unknown) = known.other() {
+    if let Some(unknown) = known.first_unknown() {
         return Err(fields::unknown_parameter(format!("{path}.{unknown}")).into());
     }
     if let Some(id) = known.get("file_id") {

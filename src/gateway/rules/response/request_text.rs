@@ -120,7 +120,7 @@ fn user_text(body: &SpooledBytes, walker: &mut JsonWalker<'_>) -> Result<Option<
         return walker.skip_value().map(|_| None);
     }
     let known = body_members::object_members(walker, ITEM_MEMBERS)?;
-    if known.get("role").and_then(BodyMember::parsed::<String>).as_deref() != Some("user") {
+    if known.get("role").and_then(BodyMember::parse::<String>).as_deref() != Some("user") {
         return Ok(None);
     }
     let Some(content) = known.get("content") else { return Ok(None) };

@@ -48,7 +48,7 @@ pub(super) fn check_tool(
     if kind.json_type() != JsonType::Text {
         return Err(fields::wrong_type(&name(), "a string", kind.json_type().as_str()).into());
     }
-    let kind = kind.parsed::<String>().unwrap_or_default();
+    let kind = kind.parse::<String>().unwrap_or_default();
     if !RUN_BY_CALLER.contains(&kind.as_str()) {
         tools.note_hosted(&name(), &kind);
     }
@@ -58,9 +58,9 @@ pub(super) fn check_tool(
     if kind == IMAGE_TOOL_TYPE {
         tools.add(check_image_tool(models, &format!("{path}."), body, &known)?);
     } else if kind == IMAGE_NAMESPACE.0
-        && known.get(NAME).and_then(BodyMember::parsed::<String>).as_deref() == Some(IMAGE_NAMESPACE.1)
+        && known.get(NAME).and_then(BodyMember::parse::<String>).as_deref() == Some(IMAGE_NAMESPACE.1)
     {
-        tools.note_own();
+        tools.note_own_image_tool();
     }
     Ok(())
 }
@@ -78,7 +78,7 @@ fn note_namespace_tools(
         if walker.peek()? != Some(b'{') {
             return walker.skip_value().map(drop);
         }
-        let kind = body_members::object_members(walker, &["type"])?.get("type").and_then(BodyMember::parsed::<String>);
+        let kind = body_members::object_members(walker, &["type"])?.get("type").and_then(BodyMember::parse::<String>);
         let name = format!("{path}.tools[{index}].type");
         kind.filter(|kind| !RUN_BY_CALLER.contains(&kind.as_str()))
             .iter()
@@ -114,7 +114,7 @@ fn check_image_tool(
     let model = models.model_or_default(options.get("model").and_then(Value::as_str));
     image::remove_input_fidelity(prefix, &model, &mut options)?;
     image::check_transparency(prefix, &model, &options)?;
-    if let Some(unknown) = known.other() {
+    if let Some(unknown) = known.first_unknown() {
         return Err(fields::unknown_parameter(format!("{prefix}{unknown}")).into());
     }
     fields::check_restricted(prefix, IMAGE_TOOL_FIELDS, |field| models.restriction(&model, field), &mut options)?;
@@ -137,7 +137,7 @@ fn scalar(name: &str, member: &BodyMember) -> Result<Value, Error> {
     match member.json_type() {
         JsonType::Array => Ok(Value::Array(Vec::new())),
         JsonType::Object => Ok(Value::Object(Map::new())),
-        _ => member.parsed().ok_or_else(|| too_long(name).into()),
+        _ => member.parse().ok_or_else(|| too_long(name).into()),
     }
 }
 

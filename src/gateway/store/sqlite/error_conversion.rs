@@ -26,10 +26,10 @@ pub(super) fn during(doing: &'static str) -> impl FnOnce(sqlx::Error) -> StoreEr
 #[expect(clippy::wildcard_enum_match_arm, reason = "the driver may add variants, which are refusals too")]
 pub(super) fn during_migration(known: i64) -> impl FnOnce(MigrateError) -> StoreError {
     move |error| match error {
-        MigrateError::VersionMissing(found) if found > known => StoreError::Newer { found, known },
-        MigrateError::VersionMissing(version) | MigrateError::VersionMismatch(version) => {
-            StoreError::Foreign { detail: format!("its migration {version} differs from the one of this program") }
-        }
+        MigrateError::VersionMissing(found) if found > known => StoreError::NewerSchema { found, known },
+        MigrateError::VersionMissing(version) | MigrateError::VersionMismatch(version) => StoreError::ForeignDatabase {
+            detail: format!("its migration {version} differs from the one of this program"),
+        },
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
             to_store_error("migrating the database", error)
         }

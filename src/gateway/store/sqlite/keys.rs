@@ -22,7 +22,7 @@ use crate::gateway::store::{
 
 pub(super) use change::{assign_unowned_keys, lock_keys_in_group};
 
-const KIND: &str = "key";
+const AUDIT_TARGET_KIND: &str = "key";
 /// Of the keys deleted within this time, one in [`DELETED_SHARE`] counts against the limit of the user (our choice).
 const DELETED_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 const DELETED_SHARE: i64 = 10;
@@ -89,7 +89,7 @@ impl KeyStore for SqliteStore {
 async fn insert(pool: &SqlitePool, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> sqlx::Result<bool> {
     let details = json!({"public_id": key.public_id, "user": key.user_name, "group": key.group_name,
         "expires_at": key.expires_at});
-    let event = AuditEvent::new("key.create", KIND, key.id.as_str(), &key.name).with_details(details);
+    let event = AuditEvent::new("key.create", AUDIT_TARGET_KIND, key.id.as_str(), &key.name).with_details(details);
     transact!(pool, |transaction| {
         if let Some(max_keys) = max_keys
             && count_against_limit(&mut transaction, &key.user, key.created_at).await? >= i64::from(max_keys)

@@ -102,7 +102,7 @@ async fn check_own_database(writer: &SqlitePool) -> Result<(), StoreError> {
     .map_err(during("reading the schema"))?;
     if tables > 0 && application != APPLICATION_ID {
         let detail = format!("imagate.db has tables and the application id {application}");
-        return Err(StoreError::Foreign { detail });
+        return Err(StoreError::ForeignDatabase { detail });
     }
     Ok(())
 }

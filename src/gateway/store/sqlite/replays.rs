@@ -21,7 +21,7 @@ const INSERT_CLAIM: &str = "INSERT INTO replays (scope, digest, request_id, node
 pub(super) async fn write(connection: &mut SqliteConnection, write: &ReplayWrite) -> sqlx::Result<RowWriteOutcome> {
     let query = match write {
         ReplayWrite::Claim(row) => return claim(connection, row).await,
-        ReplayWrite::Finish { scope, request_id, done } => store_answer(scope, request_id, done)?,
+        ReplayWrite::Finish { scope, request_id, answer: done } => store_answer(scope, request_id, done)?,
         ReplayWrite::Remove { scope, request_id } => remove(scope, request_id),
     };
     let changed = query.execute(connection).await?.rows_affected();

@@ -30,11 +30,11 @@ async fn execute(dir: &TempDir, sql: &'static str) {
 }
 
 /// Checks that opening fails and changes no file, and returns the error.
-async fn refused(dir: &TempDir) -> StoreError {
-    refused_with(dir, None).await
+async fn open_error(dir: &TempDir) -> StoreError {
+    open_error_with(dir, None).await
 }
 
-async fn refused_with(dir: &TempDir, master_key: Option<MasterKey>) -> StoreError {
+async fn open_error_with(dir: &TempDir, master_key: Option<MasterKey>) -> StoreError {
     let read = |name| fs::read(dir.path().join(name)).ok();
     let before = (read(DATABASE), read(MASTER_KEY));
     let error = SqliteStore::open(dir.path(), master_key).await.unwrap_err();
@@ -117,8 +117,8 @@ async fn a_newer_schema_is_refused() {
          VALUES (9000, 'later', TRUE, x'00', 0)",
     )
     .await;
-    let error = refused(&dir).await;
-    assert!(matches!(error, StoreError::Newer { found: 9000, known } if known < 9000), "{error:?}");
+    let error = open_error(&dir).await;
+    assert!(matches!(error, StoreError::NewerSchema { found: 9000, known } if known < 9000), "{error:?}");
     assert!(error.to_string().contains("use a newer version"));
 }
 
@@ -127,14 +127,14 @@ async fn an_edited_history_is_refused() {
     let (dir, store) = new_store().await;
     close(store).await;
     execute(&dir, "UPDATE _sqlx_migrations SET checksum = x'00' WHERE version = 1").await;
-    assert!(matches!(refused(&dir).await, StoreError::Foreign { .. }));
+    assert!(matches!(open_error(&dir).await, StoreError::ForeignDatabase { .. }));
 }
 
 #[tokio::test]
 async fn the_database_of_another_program_is_refused() {
     let dir = TempDir::new().unwrap();
     execute(&dir, "CREATE TABLE recipes (name TEXT)").await;
-    assert!(matches!(SqliteStore::open(dir.path(), None).await, Err(StoreError::Foreign { .. })));
+    assert!(matches!(SqliteStore::open(dir.path(), None).await, Err(StoreError::ForeignDatabase { .. })));
     assert!(!dir.path().join(MASTER_KEY).exists());
 }
 
@@ -142,7 +142,7 @@ async fn the_database_of_another_program_is_refused() {
 async fn a_file_that_is_no_database_is_refused() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join(DATABASE), "this text is not a database".repeat(100)).unwrap();
-    assert!(matches!(refused(&dir).await, StoreError::Damaged { .. }));
+    assert!(matches!(open_error(&dir).await, StoreError::Damaged { .. }));
 }
 
 #[tokio::test]
@@ -151,9 +151,9 @@ async fn a_truncated_database_is_refused() {
     close(store).await;
     let file = fs::OpenOptions::new().write(true).open(dir.path().join(DATABASE)).unwrap();
     file.set_len(file.metadata().unwrap().len() / 2).unwrap();
-    assert!(matches!(refused(&dir).await, StoreError::Damaged { .. }));
+    assert!(matches!(open_error(&dir).await, StoreError::Damaged { .. }));
     file.set_len(0).unwrap();
-    assert!(matches!(refused(&dir).await, StoreError::Damaged { .. }));
+    assert!(matches!(open_error(&dir).await, StoreError::Damaged { .. }));
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn a_directory_that_lost_its_database_does_not_become_a_new_installation()
     let (dir, store) = new_store().await;
     close(store).await;
     fs::remove_file(dir.path().join(DATABASE)).unwrap();
-    let error = refused(&dir).await;
+    let error = open_error(&dir).await;
     assert!(error.to_string().contains("restore the database"), "{error}");
     assert!(!dir.path().join(DATABASE).exists());
 }
@@ -184,7 +184,7 @@ async fn a_lost_database_is_noticed_by_any_remaining_file() {
         for name in remaining_files {
             fs::write(dir.path().join(name), "x").unwrap();
         }
-        let error = refused_with(&dir, master_key()).await;
+        let error = open_error_with(&dir, master_key()).await;
         let is_named = |name: &&str| error.to_string().contains(name.split('/').next().unwrap());
         assert!(matches!(error, StoreError::Damaged { .. }) && remaining_files.iter().all(is_named), "{error}");
         assert!(error.to_string().contains("restore the database") && !dir.path().join(DATABASE).exists(), "{error}");
@@ -210,7 +210,7 @@ async fn a_lost_master_key_is_not_replaced() {
     let (dir, store) = new_store().await;
     close(store).await;
     fs::remove_file(dir.path().join(MASTER_KEY)).unwrap();
-    let error = refused(&dir).await;
+    let error = open_error(&dir).await;
     assert!(matches!(error, StoreError::Damaged { .. }) && error.to_string().contains("master.key is missing"));
 }
 

@@ -47,7 +47,7 @@ async fn an_account_keeps_its_id_when_the_file_changes() {
 
 #[tokio::test]
 async fn an_account_of_the_store_is_read_as_it_was_written() {
-    for Fixture { store, other, .. } in stores().await {
+    for Fixture { store, second_store, .. } in stores().await {
         let row = store.insert_account(&AuditContext::command(), &store_account("mine")).await.unwrap();
         assert_eq!(row.source, "store");
         assert_eq!((row.kind.as_str(), row.protocol.as_str(), row.tier.as_str()), ("oauth", "responses", "free"));
@@ -56,7 +56,7 @@ async fn an_account_of_the_store_is_read_as_it_was_written() {
             (Some(store_account("mine").settings), store_account("mine").sealed_credentials)
         );
         assert_eq!((row.disabled_at, row.cooldown_until, row.absent_since), (None, None, None));
-        assert_eq!(other.list_accounts().await.unwrap(), [row]);
+        assert_eq!(second_store.list_accounts().await.unwrap(), [row]);
     }
 }
 
@@ -113,12 +113,12 @@ async fn only_enabling_revives_a_disabled_account() {
 
 #[tokio::test]
 async fn the_later_end_of_two_cooldowns_applies() {
-    for Fixture { store, other, .. } in stores().await {
+    for Fixture { store, second_store, .. } in stores().await {
         store.sync_account(FILE_ACCOUNT).await.unwrap();
         for (until, cause, expected) in
             [(20, "a", (20, "a")), (10, "b", (20, "a")), (20, "c", (20, "a")), (30, "d", (30, "d"))]
         {
-            let row = change(&*other, "primary", start_cooldown(until, cause), 1).await.unwrap();
+            let row = change(&*second_store, "primary", start_cooldown(until, cause), 1).await.unwrap();
             assert_eq!((row.cooldown_until, row.cooldown_cause.as_deref()), (Some(time(expected.0)), Some(expected.1)));
             assert_eq!(store.list_accounts().await.unwrap(), [row]);
         }

@@ -46,7 +46,7 @@ async fn claim(store: Arc<dyn Store>, claim: ReplayClaim) -> RowWriteOutcome {
 }
 
 fn finish(scope: u8, request_id: &str, answer: StoredAnswerRow) -> ReplayWrite {
-    ReplayWrite::Finish { scope: [scope; 32], request_id: request_id.into(), done: answer }
+    ReplayWrite::Finish { scope: [scope; 32], request_id: request_id.into(), answer }
 }
 
 fn already_claimed(replay: StoredReplay) -> RowWriteOutcome {
@@ -55,9 +55,9 @@ fn already_claimed(replay: StoredReplay) -> RowWriteOutcome {
 
 #[tokio::test]
 async fn only_one_of_concurrent_claims_succeeds() {
-    for Fixture { store, other, .. } in stores().await {
+    for Fixture { store, second_store, .. } in stores().await {
         let mut tasks = JoinSet::new();
-        for (number, store) in [&store, &other].into_iter().cycle().take(20).enumerate() {
+        for (number, store) in [&store, &second_store].into_iter().cycle().take(20).enumerate() {
             tasks.spawn(claim(Arc::clone(store), new_claim(1, &format!("r{number}"), 1)));
         }
         let claimed = tasks.join_all().await;
@@ -70,12 +70,12 @@ async fn only_one_of_concurrent_claims_succeeds() {
 
 #[tokio::test]
 async fn a_stored_answer_is_read_with_every_field() {
-    for Fixture { store, other, .. } in stores().await {
+    for Fixture { store, second_store, .. } in stores().await {
         assert_eq!(claim(Arc::clone(&store), new_claim(1, "r1", 1)).await, RowWriteOutcome::Done);
-        let outcome = claim(Arc::clone(&other), ReplayClaim { digest: [8; 32], ..new_claim(1, "r2", 2) }).await;
+        let outcome = claim(Arc::clone(&second_store), ReplayClaim { digest: [8; 32], ..new_claim(1, "r2", 2) }).await;
         assert_eq!(outcome, already_claimed(running(new_claim(1, "r1", 1))));
         assert_eq!(write_replay(&*store, finish(1, "r1", answer())).await, RowWriteOutcome::Done);
-        let outcome = claim(Arc::clone(&other), new_claim(1, "r2", 2)).await;
+        let outcome = claim(Arc::clone(&second_store), new_claim(1, "r2", 2)).await;
         assert_eq!(outcome, already_claimed(stored_with(new_claim(1, "r1", 1), answer())));
     }
 }

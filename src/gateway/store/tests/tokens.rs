@@ -17,9 +17,9 @@ async fn load_sealed_token(store: &dyn Store) -> Option<Vec<u8>> {
 
 #[tokio::test]
 async fn only_one_of_concurrent_claims_succeeds() {
-    for Fixture { store, other, .. } in stores().await {
+    for Fixture { store, second_store, .. } in stores().await {
         let mut tasks = JoinSet::new();
-        for (number, store) in [&store, &other].into_iter().cycle().take(20).enumerate() {
+        for (number, store) in [&store, &second_store].into_iter().cycle().take(20).enumerate() {
             tasks.spawn(claim(Arc::clone(store), format!("holder {number}")));
         }
         let granted = tasks.join_all().await.into_iter().filter(|granted| *granted).count();
@@ -30,14 +30,14 @@ async fn only_one_of_concurrent_claims_succeeds() {
 
 #[tokio::test]
 async fn a_stored_token_is_read_by_all_and_releases_the_claim() {
-    for Fixture { store, other, .. } in stores().await {
+    for Fixture { store, second_store, .. } in stores().await {
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
         assert!(store.store_token("mine", "a", b"first").await.unwrap());
-        assert_eq!(load_sealed_token(&*other).await.as_deref(), Some(b"first".as_slice()));
-        assert!(claim(Arc::clone(&other), "b".to_owned()).await);
+        assert_eq!(load_sealed_token(&*second_store).await.as_deref(), Some(b"first".as_slice()));
+        assert!(claim(Arc::clone(&second_store), "b".to_owned()).await);
         // The current token is available while the next token is fetched.
         assert_eq!(load_sealed_token(&*store).await.as_deref(), Some(b"first".as_slice()));
-        assert!(other.store_token("mine", "b", b"second").await.unwrap());
+        assert!(second_store.store_token("mine", "b", b"second").await.unwrap());
         assert_eq!(load_sealed_token(&*store).await.as_deref(), Some(b"second".as_slice()));
     }
 }
@@ -74,10 +74,10 @@ async fn a_holder_with_an_expired_claim_may_still_store() {
 
 #[tokio::test]
 async fn a_restarted_holder_gets_its_claim_again() {
-    for Fixture { store, other, .. } in stores().await {
+    for Fixture { store, second_store, .. } in stores().await {
         assert!(claim(store, "a".to_owned()).await);
-        assert!(claim(Arc::clone(&other), "a".to_owned()).await);
-        assert!(!claim(other, "b".to_owned()).await);
+        assert!(claim(Arc::clone(&second_store), "a".to_owned()).await);
+        assert!(!claim(second_store, "b".to_owned()).await);
     }
 }
 

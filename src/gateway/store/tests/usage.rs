@@ -14,7 +14,7 @@ impl Random {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+    fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
     }
 }
@@ -47,7 +47,7 @@ fn add_record(sum: &mut UsageCounters, record: &Record) {
 /// Returns the counts computed from the records.
 async fn computed_counts(store: &dyn Store) -> BTreeMap<CounterKey, UsageCounters> {
     let mut sums: BTreeMap<CounterKey, UsageCounters> = BTreeMap::new();
-    for record in all(store).await {
+    for record in all_records(store).await {
         let key = (record.key.to_string(), record.created_at.into(), record.user.to_string(), record.group.clone());
         add_record(sums.entry(key).or_default(), &record);
     }
@@ -55,15 +55,15 @@ async fn computed_counts(store: &dyn Store) -> BTreeMap<CounterKey, UsageCounter
 }
 
 fn intent(random: &mut Random, id: &str) -> Record {
-    let key = random.of(&["key_1", "key_2", "key_3"]);
+    let key = random.pick(&["key_1", "key_2", "key_3"]);
     let user = if key == "key_3" { "usr_2" } else { "usr_1" };
-    let created_at = at(random.of(&[
+    let created_at = at(random.pick(&[
         "2026-11-20T23:59:59.999Z",
         "2026-11-21T00:00:00Z",
         "2026-11-21T23:00:00Z",
         "2026-12-01T12:00:00Z",
     ]));
-    let group = random.of(&["default", "other"]).to_owned();
+    let group = random.pick(&["default", "other"]).to_owned();
     // Only key_2 has no end user. An end user is named after its group, so that it spans keys and days.
     let end_user = (key != "key_2").then(|| format!("of {group}"));
     Record { created_at, key: key.into(), user: user.into(), group, end_user, ..running_record(id) }
@@ -79,7 +79,7 @@ fn outcome(random: &mut Random, open: &Record) -> Record {
     let (usage, host_usage) = (usage(), usage());
     let image = DeliveredImageEntry { size: None, output_format: Some("png".to_owned()), quality: None };
     Record {
-        state: random.of(&[
+        state: random.pick(&[
             JobState::Succeeded,
             JobState::Failed,
             JobState::Refused,
@@ -132,7 +132,7 @@ fn random_write(
 async fn write_random_batches(store: &dyn Store, random: &mut Random) {
     let (mut running, mut closed) = (Vec::new(), Vec::new());
     for round in 0..40 {
-        let size = random.of(&[1, 1, 2, 7]);
+        let size = random.pick(&[1, 1, 2, 7]);
         let steps: Vec<_> =
             (0..size).map(|index| random_write(random, &mut running, &mut closed, round * 10 + index)).collect();
         let writes: Vec<_> = steps
@@ -156,7 +156,10 @@ async fn counts_match_the_records_after_random_writes() {
             assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 0);
             let after = stored_counts(&*store).await;
             assert_eq!(after, computed_counts(&*store).await, "seed {seed}");
-            assert_eq!(after.values().map(|counts| counts.requests).sum::<u64>(), all(&*store).await.len() as u64);
+            assert_eq!(
+                after.values().map(|counts| counts.requests).sum::<u64>(),
+                all_records(&*store).await.len() as u64
+            );
         }
     }
 }
@@ -169,7 +172,7 @@ async fn counts_of_an_end_user_match_the_records() {
         let filter = RecordFilter { end_user: end_user.clone(), ..RecordFilter::default() };
         let listed = store.list_records(&filter).await.unwrap();
         let expected: Vec<Record> =
-            all(&*store).await.into_iter().filter(|record| record.end_user == end_user).collect();
+            all_records(&*store).await.into_iter().filter(|record| record.end_user == end_user).collect();
         assert!(!expected.is_empty() && listed == expected, "{listed:?}\n{expected:?}");
 
         let (mut days, mut keys, mut total) = (BTreeMap::new(), BTreeMap::new(), UsageCounters::default());

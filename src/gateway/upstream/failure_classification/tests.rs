@@ -6,7 +6,7 @@ mod waits;
 use super::*;
 use serde_json::json;
 
-fn found(code: u16, body: &str) -> AttemptFailure {
+fn classify_image_error(code: u16, body: &str) -> AttemptFailure {
     classify_status(
         StatusCode::from_u16(code).expect("a valid status"),
         &HeaderMap::new(),
@@ -17,7 +17,7 @@ fn found(code: u16, body: &str) -> AttemptFailure {
 
 #[track_caller]
 fn check(code: u16, body: &Value, class: FailureClass, cause: &FailureCause) {
-    let failure = found(code, &body.to_string());
+    let failure = classify_image_error(code, &body.to_string());
     assert_eq!((failure.class, &failure.cause), (class, cause), "{code} {body}");
     assert_eq!(failure.status, Some(code));
 }
@@ -103,8 +103,8 @@ fn classify_response_error(code: u16, body: &str) -> (FailureClass, FailureCause
 #[test]
 fn a_page_of_a_firewall_is_not_about_the_account() {
     for body in ["<html>blocked</html>", "", "\"text\""] {
-        assert_eq!(found(403, body).cause, FailureCause::Blocked, "{body}");
-        assert_eq!(found(405, body).cause, FailureCause::Blocked, "{body}");
+        assert_eq!(classify_image_error(403, body).cause, FailureCause::Blocked, "{body}");
+        assert_eq!(classify_image_error(405, body).cause, FailureCause::Blocked, "{body}");
         assert_eq!(classify_response_error(403, body), (FailureClass::N, FailureCause::Blocked), "{body}");
     }
 }

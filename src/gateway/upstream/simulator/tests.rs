@@ -136,10 +136,10 @@ fn intermediate_images_approach_the_finished_image() {
 fn read_text(pixels: &[u8], width: usize, line: &text::TextLine, length: usize) -> String {
     let is_ink = |x: usize, y: usize| pixels[(y * width + x) * BYTES_PER_PIXEL..][..BYTES_PER_PIXEL] == line.ink;
     let letter = |index: usize| {
-        let (left, top) = (line.corner.0 + index * bitmap_font::ADVANCE_CELLS * line.cell, line.corner.1);
+        let (left, top) = (line.corner.0 + index * bitmap_font::ADVANCE_CELLS * line.cell_size, line.corner.1);
         let is_cell = |column: usize, row: usize| {
-            let (x, y) = (left + column * line.cell, top + row * line.cell);
-            let inks = [is_ink(x, y), is_ink(x + line.cell - 1, y + line.cell - 1)];
+            let (x, y) = (left + column * line.cell_size, top + row * line.cell_size);
+            let inks = [is_ink(x, y), is_ink(x + line.cell_size - 1, y + line.cell_size - 1)];
             assert_eq!(inks[0], inks[1], "a cell must be filled or empty");
             inks[0]
         };
@@ -171,8 +171,8 @@ fn every_image_shows_the_simulator_and_the_request() {
         assert_eq!((texts[0].as_str(), &texts[1..]), ("imagate simulator - not a model", &facts[..]));
         for line in lines {
             let (x, y) = line.corner;
-            let right = x + line.text.chars().count() * bitmap_font::ADVANCE_CELLS * line.cell;
-            let bottom = y + bitmap_font::HEIGHT_CELLS * line.cell;
+            let right = x + line.text.chars().count() * bitmap_font::ADVANCE_CELLS * line.cell_size;
+            let bottom = y + bitmap_font::HEIGHT_CELLS * line.cell_size;
             assert!(right < renderer.width && bottom < renderer.height, "{line:?} at {width}x{height}");
             // The letters are light, and the background is dark on all sides.
             let around = [(x - 1, y - 1), (right, y - 1), (x - 1, bottom), (right, bottom)];
@@ -191,7 +191,7 @@ fn a_prompt_of_any_length_stays_above_the_colour_bars() {
         let renderer = RowRenderer::new(&TestImage { width, height, ..image(&prompt) });
         let last = renderer.panel.lines.last().expect("the panel must have lines");
         assert!(last.text.ends_with("..."), "{}", last.text);
-        assert!(last.corner.1 + bitmap_font::HEIGHT_CELLS * last.cell < renderer.height * 9 / 10);
+        assert!(last.corner.1 + bitmap_font::HEIGHT_CELLS * last.cell_size < renderer.height * 9 / 10);
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) struct TextLine {
     /// The upper left corner of the first letter.
     pub(super) corner: (usize, usize),
     /// The edge of a cell of the font, in pixels.
-    pub(super) cell: usize,
+    pub(super) cell_size: usize,
     pub(super) ink: [u8; BYTES_PER_PIXEL],
 }
 
@@ -65,7 +65,7 @@ impl TextPanel {
         ink: [u8; BYTES_PER_PIXEL],
     ) -> usize {
         texts.into_iter().fold(y, |y, text| {
-            self.lines.push(TextLine { text, corner: (self.left + self.left / 2, y), cell, ink });
+            self.lines.push(TextLine { text, corner: (self.left + self.left / 2, y), cell_size: cell, ink });
             y + PITCH_CELLS * cell
         })
     }
@@ -89,14 +89,14 @@ impl TextPanel {
 impl TextLine {
     fn render(&self, y: usize, row: &mut [u8]) {
         let (left, top) = self.corner;
-        if !(top..top + HEIGHT_CELLS * self.cell).contains(&y) {
+        if !(top..top + HEIGHT_CELLS * self.cell_size).contains(&y) {
             return;
         }
         for (index, letter) in self.text.chars().enumerate() {
-            let cells = cells(letter, (y - top) / self.cell).iter().enumerate();
+            let cells = cells(letter, (y - top) / self.cell_size).iter().enumerate();
             for (column, _) in cells.filter(|(_, cell)| **cell == b'#') {
-                let x = left + (index * ADVANCE_CELLS + column) * self.cell;
-                let ink = pixels(row, x, x + self.cell).chunks_exact_mut(BYTES_PER_PIXEL);
+                let x = left + (index * ADVANCE_CELLS + column) * self.cell_size;
+                let ink = pixels(row, x, x + self.cell_size).chunks_exact_mut(BYTES_PER_PIXEL);
                 ink.for_each(|pixel| pixel.copy_from_slice(&self.ink));
             }
         }

@@ -36,7 +36,7 @@ pub(crate) enum RequestBody {
     /// The whole body, in memory.
     InMemory(Bytes),
     /// A sequence of parts, some of them files.
-    Pieces(BodyPartReader),
+    Parts(BodyPartReader),
 }
 
 /// A part of a request's body.
@@ -94,7 +94,7 @@ impl From<Bytes> for RequestBody {
 impl From<Vec<BodyPart>> for RequestBody {
     fn from(parts: Vec<BodyPart>) -> Self {
         let remaining = parts.iter().map(BodyPart::len).sum();
-        Self::Pieces(BodyPartReader {
+        Self::Parts(BodyPartReader {
             parts: parts.into(),
             index: 0,
             offset: 0,
@@ -115,7 +115,7 @@ impl Body for RequestBody {
                 let remaining = std::mem::take(bytes);
                 Ok((!remaining.is_empty()).then_some(remaining))
             }
-            Self::Pieces(parts) => ready!(parts.poll_next(cx)),
+            Self::Parts(parts) => ready!(parts.poll_next(cx)),
         };
         Poll::Ready(data.transpose().map(|data| data.map(Frame::data)))
     }
@@ -133,7 +133,7 @@ impl RequestBody {
     fn remaining(&self) -> u64 {
         match self {
             Self::InMemory(bytes) => bytes.len() as u64,
-            Self::Pieces(parts) => parts.remaining,
+            Self::Parts(parts) => parts.remaining,
         }
     }
 }

@@ -53,10 +53,10 @@ pub(crate) enum SendErrorKind {
 
 /// The error of an answer that broke off inside its body.
 #[derive(Debug, thiserror::Error)]
-#[error("{cut}")]
+#[error("{kind}")]
 pub(crate) struct BodyError {
     /// The way in which the body broke off.
-    pub(crate) cut: BodyErrorKind,
+    pub(crate) kind: BodyErrorKind,
     /// The cause, for the log.
     #[source]
     pub(crate) source: Option<ErrorSource>,
@@ -108,17 +108,17 @@ impl SendError {
 impl BodyError {
     /// Returns an error for a connection that ended before the body.
     pub(super) fn truncated() -> Self {
-        Self { cut: BodyErrorKind::Truncated, source: None }
+        Self { kind: BodyErrorKind::Truncated, source: None }
     }
 
     pub(super) fn from_hyper(error: hyper::Error) -> Self {
-        let cut = match io_cause(&error).map(io::Error::kind) {
+        let kind = match io_cause(&error).map(io::Error::kind) {
             Some(io::ErrorKind::UnexpectedEof) => BodyErrorKind::Truncated,
             Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => BodyErrorKind::Malformed,
             None if error.is_incomplete_message() => BodyErrorKind::Truncated,
             Some(_) | None => BodyErrorKind::Reset,
         };
-        Self { cut, source: Some(error.into()) }
+        Self { kind, source: Some(error.into()) }
     }
 }
 

@@ -49,7 +49,7 @@ impl Upstream {
     }
 
     /// True if a connection waits to be accepted.
-    async fn is_wanted(&self) -> bool {
+    async fn has_pending_connection(&self) -> bool {
         tokio::time::timeout(Duration::from_millis(20), self.0.accept()).await.is_ok()
     }
 }
@@ -86,12 +86,12 @@ fn post(uri: &str) -> Request<RequestBody> {
     Request::post(uri).body(RequestBody::from(Bytes::from_static(b"a red cube"))).unwrap()
 }
 
-fn soon() -> Instant {
+fn test_deadline() -> Instant {
     Instant::now() + Duration::from_secs(10)
 }
 
 async fn send(transport: &Transport, uri: &str) -> Result<Response<ResponseBody>, SendError> {
-    transport.send(post(uri), soon()).await
+    transport.send(post(uri), test_deadline()).await
 }
 
 /// Sends a request and reads the whole answer.
@@ -175,7 +175,7 @@ async fn closing_an_idle_connection_fails_and_repeats_no_request() {
         let (_, body) = tokio::join!(server, fetch(&transport, &uri));
         assert_eq!(body.unwrap(), "ok");
     }
-    assert!(!upstream.is_wanted().await);
+    assert!(!upstream.has_pending_connection().await);
 }
 
 #[tokio::test]

@@ -15,14 +15,14 @@ pub(super) fn ihdr(width: u32, height: u32, depth: u8, color: u8, interlace: u8)
 }
 
 /// Builds a PNG file from a signature and these chunks.
-pub(super) fn chunks(chunks: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn png_file(chunks: &[Vec<u8>]) -> Vec<u8> {
     [b"\x89PNG\r\n\x1a\n".as_slice(), &chunks.concat()].concat()
 }
 
 /// Builds a PNG with these chunks between IHDR (and the palette, if one is required) and IDAT.
 pub(super) fn png(width: u32, height: u32, depth: u8, color: u8, extra: &[Vec<u8>]) -> Vec<u8> {
     let first = chunk(b"IHDR", &ihdr(width, height, depth, color, 0));
-    chunks(&[first, palette(color), extra.concat(), idat(), iend()])
+    png_file(&[first, palette(color), extra.concat(), idat(), iend()])
 }
 
 /// Builds a palette of two colours if the colour type requires one.
@@ -70,7 +70,7 @@ pub(super) fn scan() -> Vec<u8> {
 }
 
 /// Builds one chunk of a WebP, with padding.
-pub(super) fn piece(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
+pub(super) fn riff_chunk(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).unwrap().to_le_bytes();
     let padding = &[0][..body.len() % 2];
     [kind.as_slice(), &length, body, padding].concat()
@@ -86,19 +86,19 @@ pub(super) fn webp(pieces: &[Vec<u8>]) -> Vec<u8> {
 /// Builds a key frame that has only its head.
 pub(super) fn vp8(width: u16, height: u16) -> Vec<u8> {
     let head = [[0x10, 0, 0, 0x9d, 0x01, 0x2a].as_slice(), &width.to_le_bytes(), &height.to_le_bytes(), &[0; 4]];
-    piece(b"VP8 ", &head.concat())
+    riff_chunk(b"VP8 ", &head.concat())
 }
 
 /// Builds lossless data that has only its head.
 pub(super) fn vp8l(width: u32, height: u32, alpha: bool) -> Vec<u8> {
     let bits = (width - 1) | ((height - 1) << 14) | (u32::from(alpha) << 28);
-    piece(b"VP8L", &[[0x2f].as_slice(), &bits.to_le_bytes(), &[0; 4]].concat())
+    riff_chunk(b"VP8L", &[[0x2f].as_slice(), &bits.to_le_bytes(), &[0; 4]].concat())
 }
 
 pub(super) fn vp8x(flags: u8, width: u32, height: u32) -> Vec<u8> {
     let [w0, w1, w2, _] = (width - 1).to_le_bytes();
     let [h0, h1, h2, _] = (height - 1).to_le_bytes();
-    piece(b"VP8X", &[flags, 0, 0, 0, w0, w1, w2, h0, h1, h2])
+    riff_chunk(b"VP8X", &[flags, 0, 0, 0, w0, w1, w2, h0, h1, h2])
 }
 
 /// Returns sample pixels with `channels` bytes each.
@@ -140,7 +140,7 @@ pub(super) fn webp_by_encoder(alpha: bool, lossless: bool) -> Vec<u8> {
 }
 
 /// Returns valid files, each with the shortest length at which it is accepted.
-pub(super) fn whole() -> Vec<(&'static str, Vec<u8>, usize)> {
+pub(super) fn valid_files() -> Vec<(&'static str, Vec<u8>, usize)> {
     use ::png::{BitDepth, ColorType};
     let complete_at_end = |name, file: Vec<u8>| (name, file.clone(), file.len());
     let complete_at_scan = |name, file: Vec<u8>| {
@@ -159,7 +159,7 @@ pub(super) fn whole() -> Vec<(&'static str, Vec<u8>, usize)> {
         complete_at_scan("baseline jpeg", jpeg_by_encoder(jpeg_encoder::ColorType::Rgba, false)),
         complete_at_scan("progressive jpeg", jpeg_by_encoder(jpeg_encoder::ColorType::Cmyk, true)),
         complete_at_end("lossy webp by hand", webp(&[vp8(16, 16)])),
-        complete_at_end("odd webp by hand", webp(&[vp8x(0x10, 16, 16), piece(b"ALPH", &[0; 3]), vp8(16, 16)])),
+        complete_at_end("odd webp by hand", webp(&[vp8x(0x10, 16, 16), riff_chunk(b"ALPH", &[0; 3]), vp8(16, 16)])),
         complete_at_end("lossy webp", webp_by_encoder(false, false)),
         complete_at_end("lossy webp with alpha", webp_by_encoder(true, false)),
         complete_at_end("lossless webp", webp_by_encoder(false, true)),

@@ -1,7 +1,7 @@
 //! Tests with thousands of mutated files: no panic, bounded reads, and other readers agree about the accepted files.
 
 use super::super::png::checksum;
-use super::{Counted, ImageFileError, ImageHeader, files, probe};
+use super::{CountingSource, ImageFileError, ImageHeader, files, probe};
 use crate::image::Format;
 
 /// The number of files per run. The seed is the number of the file, so a failure names the file to repeat.
@@ -12,10 +12,10 @@ const EDGE_LENGTHS: [u32; 12] =
     [0, 1, 7, 12, 255, 256, 65_535, 65_536, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe, 0xffff_ffff];
 
 /// A generator of numbers that look random and are the same in every run (splitmix64).
-struct Dice(u64);
+struct TestRng(u64);
 
-impl Dice {
-    fn roll(&mut self) -> u64 {
+impl TestRng {
+    fn next_number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -25,24 +25,24 @@ impl Dice {
     /// Returns a number below `limit`, more often near zero, because the structure is at the start of the file.
     fn below(&mut self, limit: usize) -> usize {
         let limit = limit.max(1);
-        let near = if self.roll().is_multiple_of(2) { limit } else { limit.min(80) };
-        usize::try_from(self.roll()).unwrap() % near
+        let near = if self.next_number().is_multiple_of(2) { limit } else { limit.min(80) };
+        usize::try_from(self.next_number()).unwrap() % near
     }
 }
 
 /// Applies one change to a file.
-fn mutate(file: &mut Vec<u8>, second_file: &[u8], rng: &mut Dice) {
+fn mutate(file: &mut Vec<u8>, second_file: &[u8], rng: &mut TestRng) {
     let offset = rng.below(file.len());
-    match rng.roll() % 7 {
+    match rng.next_number() % 7 {
         0 => file.truncate(offset),
         1 | 2 => {
             if let Some(byte) = file.get_mut(offset) {
-                *byte ^= 1 << (rng.roll() % 8);
+                *byte ^= 1 << (rng.next_number() % 8);
             }
         }
         3 => {
             let number = EDGE_LENGTHS[rng.below(EDGE_LENGTHS.len())];
-            let number = if rng.roll().is_multiple_of(2) { number.to_be_bytes() } else { number.to_le_bytes() };
+            let number = if rng.next_number().is_multiple_of(2) { number.to_be_bytes() } else { number.to_le_bytes() };
             if let Some(field) = file.get_mut(offset..offset + 4) {
                 field.copy_from_slice(&number);
             }
@@ -69,13 +69,13 @@ fn fix_header_checksum(file: &mut [u8]) {
 }
 
 fn mutated_file(seed: u64, valid_files: &[Vec<u8>]) -> Vec<u8> {
-    let mut rng = Dice(seed);
+    let mut rng = TestRng(seed);
     let mut file = valid_files[usize::try_from(seed).unwrap() % valid_files.len()].clone();
-    let second_file = &valid_files[usize::try_from(rng.roll()).unwrap() % valid_files.len()];
-    for _ in 0..=rng.roll() % 3 {
+    let second_file = &valid_files[usize::try_from(rng.next_number()).unwrap() % valid_files.len()];
+    for _ in 0..=rng.next_number() % 3 {
         mutate(&mut file, second_file, &mut rng);
     }
-    if rng.roll().is_multiple_of(2) {
+    if rng.next_number().is_multiple_of(2) {
         fix_header_checksum(&mut file);
     }
     file
@@ -116,16 +116,16 @@ fn compare(seed: u64, file: &[u8], header: ImageHeader) -> u32 {
 
 #[test]
 fn mutated_files_never_panic_and_other_readers_agree() {
-    let mut valid_files: Vec<_> = files::whole().into_iter().map(|(_, file, _)| file).collect();
+    let mut valid_files: Vec<_> = files::valid_files().into_iter().map(|(_, file, _)| file).collect();
     valid_files.push(files::png(16, 16, 8, 6, &[files::chunk(b"acTL", &[0; 8])]));
     valid_files.push(files::png(10_320, 1, 8, 0, &[]));
-    valid_files.push(files::webp(&[files::vp8x(0x02, 16, 16), files::piece(b"ANMF", &[0; 24])]));
+    valid_files.push(files::webp(&[files::vp8x(0x02, 16, 16), files::riff_chunk(b"ANMF", &[0; 24])]));
     let (mut accepted, mut comparisons, mut error_counts) = ([0; 3], 0, [0; 8]);
     for seed in 0..FILES {
         let file = mutated_file(seed, &valid_files);
         let properties = probe(&file);
         probe(&file[..file.len().min(64)]);
-        match Counted::new(&file).inspect() {
+        match CountingSource::new(&file).inspect() {
             Ok(header) => {
                 assert_eq!(properties, Some(header.properties), "seed {seed}");
                 accepted[header.properties.format as usize] += 1;

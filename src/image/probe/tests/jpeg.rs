@@ -1,7 +1,7 @@
 //! Tests of the JPEG cases.
 
 use super::files::{frame, jpeg, jpeg_by_encoder, scan, segment};
-use super::{Counted, MAX_PARTS, check, probe, size};
+use super::{CountingSource, MAX_PARTS, check, probe, size};
 
 #[test]
 fn a_jpeg_never_has_alpha() {
@@ -97,7 +97,7 @@ fn a_file_with_too_many_segments_is_refused() {
 #[test]
 fn nothing_but_markers_and_the_frame_is_read() {
     let file = jpeg(&[segment(0xe2, &[7; 60_000]).repeat(20), segment(0xc0, &frame(40, 30)), scan()]);
-    let counted = Counted::new(&file);
+    let counted = CountingSource::new(&file);
     counted.inspect().unwrap();
     assert!(counted.bytes.get() < 200, "{} bytes read", counted.bytes.get());
 }

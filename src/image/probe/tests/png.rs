@@ -1,7 +1,7 @@
 //! Tests of the PNG cases.
 
-use super::files::{chunk, chunks, idat, iend, ihdr, palette, png, png_by_encoder, trns};
-use super::{Counted, MAX_PARTS, check, size};
+use super::files::{chunk, idat, iend, ihdr, palette, png, png_by_encoder, png_file, trns};
+use super::{CountingSource, MAX_PARTS, check, size};
 
 /// The colour types with the bit depths that each of them allows.
 const VALID_COLOR_TYPES: [(u8, u8); 15] = [
@@ -28,7 +28,7 @@ fn alpha_is_a_channel_or_a_trns_in_every_depth() {
         for interlace in [0, 1] {
             let file = |extra: Vec<u8>| {
                 let first = chunk(b"IHDR", &ihdr(20, 30, depth, color, interlace));
-                chunks(&[first, palette(color), extra, idat(), iend()])
+                png_file(&[first, palette(color), extra, idat(), iend()])
             };
             let channel = matches!(color, 4 | 6);
             check(&file(Vec::new()), Ok(channel));
@@ -68,7 +68,7 @@ fn colour_types_and_depths_that_do_not_exist_are_refused() {
     let with_byte = |offset: usize, value: u8| {
         let mut body = ihdr(16, 16, 8, 6, 0);
         body[offset] = value;
-        chunks(&[chunk(b"IHDR", &body), idat(), iend()])
+        png_file(&[chunk(b"IHDR", &body), idat(), iend()])
     };
     for (offset, value) in [(10, 1), (11, 1), (12, 2)] {
         check(&with_byte(offset, value), Err("method that does not exist"));
@@ -83,11 +83,11 @@ fn a_trns_must_match_the_colour_type() {
     }
     check(&png(16, 16, 8, 2, &[trns(2), trns(2)]), Err(mismatch));
     let first = chunk(b"IHDR", &ihdr(16, 16, 8, 3, 0));
-    check(&chunks(&[first.clone(), trns(3), chunk(b"PLTE", &[0; 6]), idat(), iend()]), Err(mismatch));
+    check(&png_file(&[first.clone(), trns(3), chunk(b"PLTE", &[0; 6]), idat(), iend()]), Err(mismatch));
     // Readers ignore tRNS after the image data.
-    check(&chunks(&[first, chunk(b"PLTE", &[0; 6]), idat(), trns(3), iend()]), Ok(false));
+    check(&png_file(&[first, chunk(b"PLTE", &[0; 6]), idat(), trns(3), iend()]), Ok(false));
     let palette = chunk(b"PLTE", &[0; 768]);
-    let all = chunks(&[chunk(b"IHDR", &ihdr(16, 16, 8, 3, 0)), palette, chunk(b"tRNS", &[0; 256]), idat(), iend()]);
+    let all = png_file(&[chunk(b"IHDR", &ihdr(16, 16, 8, 3, 0)), palette, chunk(b"tRNS", &[0; 256]), idat(), iend()]);
     check(&all, Ok(true));
 }
 
@@ -112,29 +112,29 @@ fn only_checksums_that_affect_the_verdict_are_checked() {
 fn chunks_in_a_wrong_order_are_refused() {
     let first = || chunk(b"IHDR", &ihdr(16, 16, 8, 6, 0));
     let text = || chunk(b"tEXt", b"a\0b");
-    check(&chunks(&[text(), first(), idat(), iend()]), Err("does not begin with a header"));
-    check(&chunks(&[chunk(b"CgBI", &[0; 4]), first(), idat(), iend()]), Err("does not begin with a header"));
-    check(&chunks(&[chunk(b"IHDR", &[0; 12]), idat(), iend()]), Err("does not begin with a header"));
-    check(&chunks(&[chunk(b"IHDR", &[0; 14]), idat(), iend()]), Err("does not begin with a header"));
-    check(&chunks(&[first(), first(), idat(), iend()]), Err("second header"));
-    check(&chunks(&[first(), idat(), first(), iend()]), Err("second header"));
-    check(&chunks(&[first(), iend()]), Err("no image data"));
-    check(&chunks(&[first(), text(), iend(), idat()]), Err("no image data"));
-    check(&chunks(&[first(), idat(), idat(), iend()]), Ok(true));
-    check(&chunks(&[first(), idat(), text(), idat(), iend()]), Err("split by another chunk"));
-    check(&chunks(&[first(), chunk(b"ABCD", b""), idat(), iend()]), Err("unknown critical chunk"));
-    check(&chunks(&[first(), chunk(b"abCD", b""), idat(), iend()]), Ok(true));
+    check(&png_file(&[text(), first(), idat(), iend()]), Err("does not begin with a header"));
+    check(&png_file(&[chunk(b"CgBI", &[0; 4]), first(), idat(), iend()]), Err("does not begin with a header"));
+    check(&png_file(&[chunk(b"IHDR", &[0; 12]), idat(), iend()]), Err("does not begin with a header"));
+    check(&png_file(&[chunk(b"IHDR", &[0; 14]), idat(), iend()]), Err("does not begin with a header"));
+    check(&png_file(&[first(), first(), idat(), iend()]), Err("second header"));
+    check(&png_file(&[first(), idat(), first(), iend()]), Err("second header"));
+    check(&png_file(&[first(), iend()]), Err("no image data"));
+    check(&png_file(&[first(), text(), iend(), idat()]), Err("no image data"));
+    check(&png_file(&[first(), idat(), idat(), iend()]), Ok(true));
+    check(&png_file(&[first(), idat(), text(), idat(), iend()]), Err("split by another chunk"));
+    check(&png_file(&[first(), chunk(b"ABCD", b""), idat(), iend()]), Err("unknown critical chunk"));
+    check(&png_file(&[first(), chunk(b"abCD", b""), idat(), iend()]), Ok(true));
     check(
-        &chunks(&[first(), chunk(b"a\0CD", b""), idat(), iend()]),
+        &png_file(&[first(), chunk(b"a\0CD", b""), idat(), iend()]),
         Err("a chunk is missing or its header is invalid"),
     );
-    check(&chunks(&[first(), idat()]), Err("ends too early"));
-    check(&[chunks(&[first(), idat(), iend()]), vec![0; 99]].concat(), Ok(true));
+    check(&png_file(&[first(), idat()]), Err("ends too early"));
+    check(&[png_file(&[first(), idat(), iend()]), vec![0; 99]].concat(), Ok(true));
 }
 
 #[test]
 fn a_palette_image_needs_a_palette() {
-    let file = |chunk: Vec<u8>| chunks(&[self::chunk(b"IHDR", &ihdr(16, 16, 8, 3, 0)), chunk, idat(), iend()]);
+    let file = |chunk: Vec<u8>| png_file(&[self::chunk(b"IHDR", &ihdr(16, 16, 8, 3, 0)), chunk, idat(), iend()]);
     check(&file(Vec::new()), Err("palette is missing"));
     for length in [0, 4, 771] {
         check(&file(chunk(b"PLTE", &vec![0; length])), Err("palette has a wrong length"));
@@ -186,7 +186,7 @@ fn compressed_text_and_profiles_are_skipped() {
     let large = vec![0x78; 4_700_000];
     for kind in [b"zTXt", b"iTXt", b"iCCP", b"eXIf"] {
         let file = png(16, 16, 8, 6, &[chunk(kind, &large)]);
-        let counted = Counted::new(&file);
+        let counted = CountingSource::new(&file);
         assert!(counted.inspect().unwrap().has_alpha);
         assert!(counted.bytes.get() < 100, "{} bytes read", counted.bytes.get());
     }
@@ -197,7 +197,7 @@ fn animations_are_refused() {
     let control = || chunk(b"acTL", &[0, 0, 0, 2, 0, 0, 0, 0]);
     check(&png(16, 16, 8, 6, &[control()]), Err("PNG file is an animation"));
     let first = chunk(b"IHDR", &ihdr(16, 16, 8, 6, 0));
-    check(&chunks(&[first, idat(), control(), iend()]), Ok(true));
+    check(&png_file(&[first, idat(), control(), iend()]), Ok(true));
     // Without acTL, readers ignore frames.
     check(&png(16, 16, 8, 6, &[chunk(b"fcTL", &[0; 26])]), Ok(true));
 }

@@ -1,13 +1,13 @@
 //! Tests of the WebP cases.
 
-use super::files::{piece, vp8, vp8l, vp8x, webp, webp_by_encoder};
+use super::files::{riff_chunk, vp8, vp8l, vp8x, webp, webp_by_encoder};
 use super::{MAX_PARTS, check, size};
 
 const ALPHA: u8 = 0x10;
 const ANIMATION: u8 = 0x02;
 
 fn alph() -> Vec<u8> {
-    piece(b"ALPH", &[0, 0, 0])
+    riff_chunk(b"ALPH", &[0, 0, 0])
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn alpha_depends_on_the_flag_and_the_data() {
         (vec![head(0), lossless(true)], Ok(true)),
         (vec![head(ALPHA), lossless(true)], Ok(true)),
         (vec![head(ALPHA), alph(), lossless(true)], Err("two alpha channels")),
-        (vec![head(ALPHA), piece(b"ALPH", &[0]), lossy()], Err("alpha channel is empty")),
+        (vec![head(ALPHA), riff_chunk(b"ALPH", &[0]), lossy()], Err("alpha channel is empty")),
         (vec![alph(), lossy()], Err("does not begin with an image or a header")),
         (vec![head(ALPHA), alph()], Err("no image data")),
         (vec![head(ALPHA)], Err("no image data")),
@@ -60,8 +60,8 @@ fn an_alpha_flag_without_its_chunk_means_no_alpha() {
 
 #[test]
 fn animations_are_refused() {
-    let frame = || piece(b"ANMF", &[0; 24]);
-    let animation = || piece(b"ANIM", &[0; 6]);
+    let frame = || riff_chunk(b"ANMF", &[0; 24]);
+    let animation = || riff_chunk(b"ANIM", &[0; 6]);
     check(&webp(&[vp8x(ANIMATION, 40, 30), animation(), frame()]), Err("WebP file is an animation"));
     check(&webp(&[vp8x(ANIMATION, 40, 30), vp8(40, 30)]), Err("is an animation"));
     check(&webp(&[vp8x(0, 40, 30), animation(), vp8(40, 30)]), Err("is an animation"));
@@ -102,13 +102,13 @@ fn the_riff_size_must_match_the_file() {
 #[test]
 fn padding_is_required_except_after_the_last_chunk() {
     let body = [vp8(40, 30), vec![0]].concat();
-    let mut odd = webp(&[vp8x(0, 40, 30), piece(b"ICCP", &[7; 5]), piece(b"VP8 ", &body[8..])]);
+    let mut odd = webp(&[vp8x(0, 40, 30), riff_chunk(b"ICCP", &[7; 5]), riff_chunk(b"VP8 ", &body[8..])]);
     check(&odd, Ok(false));
     odd.pop();
     check(&odd, Err("ends too early"));
     odd[4] -= 1;
     check(&odd, Ok(false));
-    let unpadded = [&piece(b"ICCP", &[7; 5])[..13], &vp8(40, 30)].concat();
+    let unpadded = [&riff_chunk(b"ICCP", &[7; 5])[..13], &vp8(40, 30)].concat();
     check(&webp(&[vp8x(0, 40, 30), unpadded]), Err("is damaged"));
 }
 
@@ -124,18 +124,18 @@ fn damaged_chunks_are_refused() {
     }
     check(&with_byte(vp8l(40, 30, true), 0, 0x2e), Err("lossless image data has an invalid header"));
     check(&with_byte(vp8l(40, 30, true), 4, 0x30), Err("lossless image data has an invalid header"));
-    check(&webp(&[piece(b"VP8 ", &vp8(40, 30)[8..16])]), Err("does not begin with a key frame"));
-    check(&webp(&[piece(b"VP8L", &vp8l(40, 30, true)[8..12])]), Err("lossless image data has an invalid header"));
-    check(&webp(&[piece(b"VP8X", &[0; 12]), vp8(1, 1)]), Err("header has a wrong length"));
+    check(&webp(&[riff_chunk(b"VP8 ", &vp8(40, 30)[8..16])]), Err("does not begin with a key frame"));
+    check(&webp(&[riff_chunk(b"VP8L", &vp8l(40, 30, true)[8..12])]), Err("lossless image data has an invalid header"));
+    check(&webp(&[riff_chunk(b"VP8X", &[0; 12]), vp8(1, 1)]), Err("header has a wrong length"));
     check(&webp(&[vp8x(0, 40, 30), vp8x(0, 40, 30), vp8(40, 30)]), Err("second header"));
-    check(&webp(&[piece(b"EXIF", &[0; 12]), vp8(40, 30)]), Err("does not begin with an image or a header"));
-    check(&webp(&[vp8x(0, 40, 30), piece(b"what", &[0; 12]), vp8(40, 30)]), Ok(false));
+    check(&webp(&[riff_chunk(b"EXIF", &[0; 12]), vp8(40, 30)]), Err("does not begin with an image or a header"));
+    check(&webp(&[vp8x(0, 40, 30), riff_chunk(b"what", &[0; 12]), vp8(40, 30)]), Ok(false));
 }
 
 #[test]
 fn a_file_with_too_many_chunks_is_refused() {
     let parts = usize::try_from(MAX_PARTS).unwrap();
-    let many = |count: usize| webp(&[vp8x(0, 40, 30), piece(b"what", b"").repeat(count), vp8(40, 30)]);
+    let many = |count: usize| webp(&[vp8x(0, 40, 30), riff_chunk(b"what", b"").repeat(count), vp8(40, 30)]);
     check(&many(parts - 2), Ok(false));
     check(&many(parts - 1), Err("more than 16384 parts"));
 }

@@ -25,7 +25,7 @@ fn tree_with_apis() -> MemoryFiles {
 }
 
 fn build_as_json(files: &MemoryFiles, previous: Option<&SourceFile>) -> (BuildOutput, Json) {
-    let output = build(&recipe(files, previous)).expect("it builds");
+    let output = build(&build_input(files, previous)).expect("it builds");
     let json = serde_json::from_str(&output.manifest).expect("JSON");
     (output, json)
 }
@@ -42,9 +42,9 @@ fn an_api_reference_takes_its_fields_from_its_document() {
           "path": "apis/images/python.md" },
     ]);
     assert_eq!(json["apis"], expected);
-    let source = write_down(&mut files, &output);
+    let source = store_output(&mut files, &output);
     assert_eq!(findings(&source, &files), Vec::<String>::new());
-    let mut later = recipe(&files, Some(&source));
+    let mut later = build_input(&files, Some(&source));
     later.now = at("2027-01-01T00:00:00Z");
     assert_eq!(build(&later).expect("it builds again").manifest, output.manifest);
 }
@@ -63,7 +63,7 @@ fn a_list_may_be_written_as_list_or_as_one_text() {
 fn the_document_replaces_known_fields_and_unknown_fields_stay() {
     let mut files = tree_with_apis();
     let (output, _) = build_as_json(&files, None);
-    let text = write_down(&mut files, &output)
+    let text = store_output(&mut files, &output)
         .text()
         .expect("text")
         .replace("Images in Python\"", "Typed\", \"x-owner\": 1.50");
@@ -81,7 +81,7 @@ fn the_document_replaces_known_fields_and_unknown_fields_stay() {
 fn an_api_reference_is_removed_with_its_document() {
     let mut files = tree_with_apis();
     let (output, _) = build_as_json(&files, None);
-    let source = write_down(&mut files, &output);
+    let source = store_output(&mut files, &output);
     let text = source.text().expect("text").replace(
         "\"apis\": [",
         "\"apis\": [{\"id\": \"typed\", \"title\": \"T\", \"product\": \"p\", \"language\": \"en\", \"path\": \"docs/typed.html\"},\
@@ -110,7 +110,7 @@ fn a_skill_names_its_api_references() {
     let (output, json) = build_as_json(&files, None);
     let expected = ["images-http", "images/python", "https://example.com/docs", "docs/more.md"];
     assert_eq!(json["skills"][0]["api_docs"], json!(expected));
-    let source = write_down(&mut files, &output);
+    let source = store_output(&mut files, &output);
     assert_eq!(findings(&source, &files), Vec::<String>::new());
     files.insert("skills/demo/SKILL.md", skill_with_api_docs("image-http, docs/none.md"));
     let messages = problems(&files, None);
@@ -167,7 +167,7 @@ fn every_broken_front_matter_is_reported_with_its_line() {
     files.insert("apis/broken.md", b"---\ntitle: \xff\n---\n".as_slice());
     assert_eq!(problems(&files, None), ["apis/broken.md:2:8: is not UTF-8"]);
     files.insert("apis/broken.md", format!("---\nid: broken\ntitle: a\n{required}x-sidebar: [3]\n---\n"));
-    assert!(build(&recipe(&files, None)).is_ok());
+    assert!(build(&build_input(&files, None)).is_ok());
 }
 
 #[test]

@@ -46,7 +46,7 @@ enum TarReaderState {
     /// Records, or a long name, for the next entry.
     Records {
         kind: u8,
-        kept: Vec<u8>,
+        content: Vec<u8>,
         left: u64,
         padding: usize,
     },
@@ -79,7 +79,7 @@ impl TarReader {
                     *left -= as_u64(length);
                     length + skip_padding(padding, after_piece, validator)?
                 }
-                TarReaderState::Records { kept, left, padding, .. } => {
+                TarReaderState::Records { content: kept, left, padding, .. } => {
                     let length = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                     let (piece, after_piece) = bytes.split_at(length);
                     kept.extend_from_slice(piece);
@@ -97,17 +97,22 @@ impl TarReader {
     fn advance<E>(&mut self, validator: &mut ArchiveValidator<'_>) -> Result<(), WalkAbort<E>> {
         match &mut self.state {
             TarReaderState::Data { left: 0, padding: 0, .. } => self.state = TarReaderState::Header,
-            TarReaderState::Records { kind, kept, left: 0, padding: 0 } => {
+            TarReaderState::Records { kind, content: kept, left: 0, padding: 0 } => {
                 let (kind, kept) = (*kind, std::mem::take(kept));
                 self.state = TarReaderState::Header;
-                self.records(kind, &kept, validator)?;
+                self.finish_records(kind, &kept, validator)?;
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn records<E>(&mut self, kind: u8, kept: &[u8], validator: &mut ArchiveValidator<'_>) -> Result<(), WalkAbort<E>> {
+    fn finish_records<E>(
+        &mut self,
+        kind: u8,
+        kept: &[u8],
+        validator: &mut ArchiveValidator<'_>,
+    ) -> Result<(), WalkAbort<E>> {
         let has_records = self.next != PaxRecords::default();
         let read = match kind {
             b'L' => Ok(PaxRecords { path: Some(until_zero(kept).to_owned()), size: None }),
@@ -179,7 +184,7 @@ impl TarReader {
                     "has a path or records of more than 64 KiB",
                 );
             }
-            return Ok(TarReaderState::Records { kind: fields.kind, kept: Vec::new(), left: fields.size, padding });
+            return Ok(TarReaderState::Records { kind: fields.kind, content: Vec::new(), left: fields.size, padding });
         }
         if !validator.count_entry() {
             return Err(WalkAbort::Refused);
@@ -189,7 +194,7 @@ impl TarReader {
             return refuse(validator, None, "states two sizes of one file");
         }
         let name = next.path.unwrap_or_else(|| fields.name.clone());
-        let entry = admit_entry(&fields, &name, validator).filter(|_| !validator.has_max_faults());
+        let entry = admit_entry(&fields, &name, validator).filter(|_| !validator.has_faults());
         if let Some(entry) = &entry {
             sink.entry(entry).map_err(WalkAbort::Sink)?;
         }

@@ -78,7 +78,7 @@ impl<'l> ArchiveValidator<'l> {
     }
 
     /// Returns true if at least one fault is recorded.
-    pub(super) fn has_max_faults(&self) -> bool {
+    pub(super) fn has_faults(&self) -> bool {
         !self.faults.is_empty()
     }
 

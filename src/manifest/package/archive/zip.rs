@@ -35,7 +35,7 @@ pub(super) fn walk<S: ArchiveSink>(
     };
     let entries: Vec<Option<ArchiveEntry>> =
         records.entries.iter().map(|record| admit_entry(record, validator)).collect();
-    if validator.has_max_faults() {
+    if validator.has_faults() {
         return Ok(());
     }
     let mut inflater = Inflater::new();

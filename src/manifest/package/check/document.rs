@@ -18,7 +18,7 @@ const ADVISED_BYTES: usize = 5000 * 4;
 type PendingFinding = (&'static Rule, std::ops::Range<usize>, String);
 
 impl CheckWorker<'_, '_> {
-    pub(super) fn document(
+    pub(super) fn check_skill_files(
         &mut self,
         skill: &LocatedNode<'_>,
         folder: Option<&FolderFileSizes>,
@@ -29,14 +29,14 @@ impl CheckWorker<'_, '_> {
         let checked_out = folder.and_then(|_| self.skill_file(name));
         if let Some(bytes) = &checked_out {
             let names: Vec<&str> = folder.into_iter().flatten().map(|(file, _)| file.as_str()).collect();
-            self.one_document(skill, &format!("{name}/{SKILL_FILE}"), bytes, &names);
+            self.check_skill_file(skill, &format!("{name}/{SKILL_FILE}"), bytes, &names);
         }
         if let (Some(bytes), Some((contents, root))) = (packed, package)
             && checked_out.as_ref() != Some(bytes)
         {
             let names: Vec<&str> = contents.files.keys().filter_map(|file| file.strip_prefix(root)).collect();
             let shown = skill.text_of("package").map(|(path, _)| path).unwrap_or_default();
-            self.one_document(skill, &format!("{shown}!/{root}{SKILL_FILE}"), bytes, &names);
+            self.check_skill_file(skill, &format!("{shown}!/{root}{SKILL_FILE}"), bytes, &names);
         }
     }
 
@@ -45,7 +45,7 @@ impl CheckWorker<'_, '_> {
         self.tree.files().read(&format!("{folder}/{SKILL_FILE}"), limit).ok().flatten()
     }
 
-    fn one_document(&mut self, skill: &LocatedNode<'_>, shown: &str, bytes: &[u8], files: &[&str]) {
+    fn check_skill_file(&mut self, skill: &LocatedNode<'_>, shown: &str, bytes: &[u8], files: &[&str]) {
         let pending = match front::read(bytes) {
             Ok(file) => document_findings(skill, &file, bytes, files),
             Err(error) => vec![(&M087, error.span, format!("`{SKILL_FILE}` {}", error.message))],

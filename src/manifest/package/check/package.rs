@@ -20,7 +20,7 @@ impl CheckWorker<'_, '_> {
         }
         let Some((location, contents)) = read else {
             // The skill itself can be checked without its package.
-            self.document(skill, folder, None);
+            self.check_skill_files(skill, folder, None);
             return;
         };
         self.check_unwanted(&location, &contents);
@@ -30,7 +30,7 @@ impl CheckWorker<'_, '_> {
                 _ => "the package has more than one `SKILL.md`, or files outside of the folder of its skill",
             };
             self.findings.report_at(&M086, &location, message);
-            self.document(skill, folder, None);
+            self.check_skill_files(skill, folder, None);
             return;
         };
         if let Some((name, _)) = skill.text_of("name")
@@ -43,7 +43,7 @@ impl CheckWorker<'_, '_> {
                 format!("the folder in the package is `{inner_folder}`, but the skill is `{name}`"),
             );
         }
-        self.document(skill, folder, Some((&contents, root)));
+        self.check_skill_files(skill, folder, Some((&contents, root)));
         if let Some(folder) = folder {
             self.compare_with_folder(skill, &location, (&contents, root), folder);
         }

@@ -24,12 +24,12 @@ fn case() -> Case {
         "path": "skills/demo", "package": "packages/demo-1.0.0.zip",
     });
     let mut case = Case { files, entry, apis: serde_json::json!([]) };
-    case.package(&Zip::of(vec![skill_part()]).build());
+    case.set_package(&Zip::of(vec![skill_part()]).build());
     case
 }
 
 impl Case {
-    fn package(&mut self, bytes: &[u8]) {
+    fn set_package(&mut self, bytes: &[u8]) {
         self.files.insert("packages/demo-1.0.0.zip", bytes);
         self.entry["sha256"] = Sha256Sum::of(bytes).to_string().into();
         self.entry["size_bytes"] = bytes.len().into();
@@ -65,7 +65,7 @@ fn rules_of_package(parts: Vec<Part>) -> Vec<&'static str> {
         for part in parts.iter().filter(|part| part.name != b"SKILL.md") {
             case.files.insert(format!("skills/demo/{}", String::from_utf8_lossy(&part.name)), part.data.clone());
         }
-        case.package(&Zip::of([vec![skill_part()], parts.clone()].concat()).build());
+        case.set_package(&Zip::of([vec![skill_part()], parts.clone()].concat()).build());
     })
 }
 
@@ -73,11 +73,11 @@ fn rules_of_package(parts: Vec<Part>) -> Vec<&'static str> {
 fn a_correct_repository_has_no_findings() {
     assert_eq!(rules(|_| ()), Vec::<&str>::new());
     assert_eq!(rules_of_package(vec![Part::file("docs/more.md", "more")]), Vec::<&str>::new());
-    let in_a_folder = |case: &mut Case| case.package(&Zip::of(vec![Part::file("demo/SKILL.md", SKILL)]).build());
+    let in_a_folder = |case: &mut Case| case.set_package(&Zip::of(vec![Part::file("demo/SKILL.md", SKILL)]).build());
     assert_eq!(rules(in_a_folder), Vec::<&str>::new());
     let as_a_tar = |case: &mut Case| {
         let bytes = gzip(&tar(&[Member::file("SKILL.md", SKILL)]));
-        case.package(&bytes);
+        case.set_package(&bytes);
         case.entry["package"] = "packages/demo-1.0.0.tar.gz".into();
         case.files.insert("packages/demo-1.0.0.tar.gz", bytes);
     };
@@ -139,9 +139,9 @@ fn each_fault_of_the_checkout_breaks_its_rule() {
 }
 
 /// The files, and the folders that were listed.
-struct Counted<'a>(&'a MemoryFiles, Mutex<Vec<String>>);
+struct CountingFiles<'a>(&'a MemoryFiles, Mutex<Vec<String>>);
 
-impl RepositoryFiles for Counted<'_> {
+impl RepositoryFiles for CountingFiles<'_> {
     fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, FilesError> {
         self.0.read(path, limit)
     }
@@ -159,7 +159,7 @@ impl RepositoryFiles for Counted<'_> {
 #[test]
 fn each_folder_is_listed_only_once() {
     let case = case();
-    let files = Counted(&case.files, Mutex::default());
+    let files = CountingFiles(&case.files, Mutex::default());
     assert!(!check(case.source(), &CheckOptions { files: Some(&files), ..CheckOptions::default() }).has_errors());
     let mut listed = files.1.into_inner().expect("no thread has panicked");
     listed.sort_unstable();
@@ -221,10 +221,10 @@ fn paths_that_are_not_checked_are_reported() {
 #[test]
 fn each_fault_of_an_archive_breaks_its_rule() {
     let with_parts =
-        |parts: Vec<Part>| rules(|case| case.package(&Zip::of([vec![skill_part()], parts].concat()).build()));
-    assert_eq!(rules(|case| case.package(b"PK\x03\x04")), ["M080"]);
-    assert_eq!(rules(|case| case.package(&[0; (10 << 20) + 1])), ["M081"]);
-    assert_eq!(rules(|case| case.package(&gzip(&tar(&[Member::file("SKILL.md", SKILL)])))), ["M080"]);
+        |parts: Vec<Part>| rules(|case| case.set_package(&Zip::of([vec![skill_part()], parts].concat()).build()));
+    assert_eq!(rules(|case| case.set_package(b"PK\x03\x04")), ["M080"]);
+    assert_eq!(rules(|case| case.set_package(&[0; (10 << 20) + 1])), ["M081"]);
+    assert_eq!(rules(|case| case.set_package(&gzip(&tar(&[Member::file("SKILL.md", SKILL)])))), ["M080"]);
     assert_eq!(with_parts(vec![Part::file("zeros", vec![0; 300_000])]), ["M081"]);
     assert_eq!(with_parts(vec![Part::file("../x", "x")]), ["M082"]);
     assert_eq!(with_parts(vec![Part::file("a", "x"), Part::file("A", "x")]), ["M083"]);
@@ -234,11 +234,11 @@ fn each_fault_of_an_archive_breaks_its_rule() {
 
 #[test]
 fn each_fault_of_the_contents_breaks_its_rule() {
-    let only_package = |parts: Vec<Part>| rules(|case| case.package(&Zip::of(parts).build()));
+    let only_package = |parts: Vec<Part>| rules(|case| case.set_package(&Zip::of(parts).build()));
     let with_skill_file = |text: String| {
         rules(|case| {
             case.files.insert("skills/demo/SKILL.md", text.clone());
-            case.package(&Zip::of(vec![Part::file("SKILL.md", text)]).build());
+            case.set_package(&Zip::of(vec![Part::file("SKILL.md", text)]).build());
         })
     };
     assert_eq!(only_package(vec![Part::file("a/b/SKILL.md", SKILL)]), ["M086"]);
@@ -324,6 +324,6 @@ fn verify_checks_only_the_packages() {
     assert_eq!(verified(&case).findings().len(), 0);
     case.entry["sha256"] = "1".repeat(64).into();
     assert!(verified(&case).has_errors());
-    case.package(&Zip::of(vec![Part::file("../x", "x")]).build());
+    case.set_package(&Zip::of(vec![Part::file("../x", "x")]).build());
     assert!(verified(&case).has_errors());
 }

@@ -17,9 +17,9 @@ async fn lease_decisions_per_grant(waiting: usize, own_models: bool) -> usize {
         let wanted = AccountRequirements { model: Some(model.into()), ..other_group() };
         log.enqueue(&pool, &format!("{}", number % 8), wanted).await;
     }
-    let before = VERDICTS.get();
+    let before = LEASE_DECISIONS.get();
     drop(acquire(&pool, "y", standard()).await.unwrap());
-    let decisions = VERDICTS.get() - before;
+    let decisions = LEASE_DECISIONS.get() - before;
     pool.stop();
     drop(held);
     decisions

@@ -270,7 +270,7 @@ async fn text_besides_the_images_is_limited() {
     let fixture = TestSpool::new();
     let open = r#"{"prompt":""#;
     let letters = std::iter::repeat_n(Bytes::from(vec![b'a'; 64 * 1024]), 10_000);
-    let (result, pulled) = fixture.pull(JSON, [Bytes::from(open)].into_iter().chain(letters)).await;
+    let (result, pulled) = fixture.read_counted(JSON, [Bytes::from(open)].into_iter().chain(letters)).await;
     assert_refused(result, 413, None);
     assert!(pulled < 1_200_000, "{pulled}");
 }
@@ -293,13 +293,13 @@ async fn a_data_url_may_have_as_many_characters_as_documented() {
     assert_eq!(URL_MAX, 20_971_520);
     let fixture = TestSpool::new();
     for characters in [URL_MAX - 1, URL_MAX] {
-        let form = fixture.pull(JSON, body_with_url_length(characters)).await.0.unwrap();
+        let form = fixture.read_counted(JSON, body_with_url_length(characters)).await.0.unwrap();
         assert!(form.images[0].file.len() > 15_000_000);
     }
-    let (result, pulled) = fixture.pull(JSON, body_with_url_length(URL_MAX + 1)).await;
+    let (result, pulled) = fixture.read_counted(JSON, body_with_url_length(URL_MAX + 1)).await;
     assert_refused(result, 400, Some("images[0].image_url"));
     assert!(pulled <= URL_MAX + 128, "{pulled}");
-    let (result, pulled) = fixture.pull(JSON, body_with_url_length(8 * URL_MAX)).await;
+    let (result, pulled) = fixture.read_counted(JSON, body_with_url_length(8 * URL_MAX)).await;
     assert_refused(result, 400, Some("images[0].image_url"));
     assert!(pulled < URL_MAX + 128 * 1024, "{pulled}");
 }
@@ -307,7 +307,7 @@ async fn a_data_url_may_have_as_many_characters_as_documented() {
 #[tokio::test]
 async fn a_remote_url_is_refused_before_the_body_is_read_completely() {
     let open = Bytes::from(r#"{"images":[{"image_url":"https://a"#);
-    let (result, pulled) = TestSpool::new().pull(JSON, [open].into_iter().chain(zeros(1 << 30))).await;
+    let (result, pulled) = TestSpool::new().read_counted(JSON, [open].into_iter().chain(zeros(1 << 30))).await;
     assert_refused(result, 400, Some("images[0].image_url"));
     assert!(pulled < 100, "{pulled}");
 }
@@ -326,7 +326,7 @@ async fn a_body_that_arrives_byte_by_byte_causes_few_writes() {
     let url = format!("data:image/png;base64,{}", STANDARD.encode(&image));
     let body = Bytes::from(with_url(&url).to_string());
     let pieces = (0..body.len()).map(move |at| body.slice(at..=at));
-    let form = fixture.pull(JSON, pieces).await.0.unwrap();
+    let form = fixture.read_counted(JSON, pieces).await.0.unwrap();
     assert!(bytes(&form.images[0]) == image);
     assert!(fixture.spool.writes() <= 6, "{} writes", fixture.spool.writes());
 }

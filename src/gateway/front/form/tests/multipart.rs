@@ -110,11 +110,11 @@ fn form_with_file_size(name: &str, length: u64) -> impl Iterator<Item = Bytes> +
 async fn an_image_or_mask_must_be_smaller_than_the_limit() {
     let fixture = TestSpool::new();
     for name in ["image", "image[]", "image[15]", "mask"] {
-        let form = fixture.pull(FORM, form_with_file_size(name, MAX_UPLOAD_IMAGE_BYTES - 1)).await.0.unwrap();
+        let form = fixture.read_counted(FORM, form_with_file_size(name, MAX_UPLOAD_IMAGE_BYTES - 1)).await.0.unwrap();
         let upload = form.mask.as_ref().unwrap_or(&form.images[0]);
         assert_eq!((upload.file.len(), upload.header.is_ok()), (MAX_UPLOAD_IMAGE_BYTES - 1, true), "{name}");
         for length in [MAX_UPLOAD_IMAGE_BYTES, MAX_UPLOAD_IMAGE_BYTES + 1] {
-            assert_refused(fixture.pull(FORM, form_with_file_size(name, length)).await.0, 413, Some(name));
+            assert_refused(fixture.read_counted(FORM, form_with_file_size(name, length)).await.0, 413, Some(name));
         }
     }
     assert_eq!(fixture.leftovers(), 0);
@@ -123,7 +123,7 @@ async fn an_image_or_mask_must_be_smaller_than_the_limit() {
 #[tokio::test]
 async fn an_image_is_refused_as_soon_as_it_is_too_large() {
     let fixture = TestSpool::new();
-    let (result, pulled) = fixture.pull(FORM, form_with_file_size("image", 8 * MAX_UPLOAD_IMAGE_BYTES)).await;
+    let (result, pulled) = fixture.read_counted(FORM, form_with_file_size("image", 8 * MAX_UPLOAD_IMAGE_BYTES)).await;
     assert_refused(result, 413, Some("image"));
     assert!(pulled < MAX_UPLOAD_IMAGE_BYTES + 128 * 1024, "{pulled}");
 }
@@ -134,7 +134,7 @@ async fn image_17_and_a_second_mask_are_refused_before_their_content() {
     let images: Vec<_> = (0..16).map(|number| file_part("image[]", &png(number))).collect();
     assert_eq!(read_form(&images).await.unwrap().images.len(), 16);
     let one_more = [images.concat(), b"--xx\r\nContent-Disposition: form-data; name=image\r\n\r\n".to_vec()].concat();
-    let (result, pulled) = fixture.pull(FORM, [Bytes::from(one_more)].into_iter().chain(zeros(1 << 30))).await;
+    let (result, pulled) = fixture.read_counted(FORM, [Bytes::from(one_more)].into_iter().chain(zeros(1 << 30))).await;
     assert_refused(result, 400, Some("image"));
     assert!(pulled < 128 * 1024, "{pulled}");
     assert_refused(read_form(&[file_part("mask", &png(1)), file_part("mask", &png(1))]).await, 400, Some("mask"));
@@ -186,7 +186,7 @@ async fn too_many_fields_are_refused_early() {
     let fixture = TestSpool::new();
     for name in ["user", "n"] {
         let fields = (0..100_000).map(move |_| Bytes::from(text_part(name, b"")));
-        let (result, pulled) = fixture.pull(FORM, fields).await;
+        let (result, pulled) = fixture.read_counted(FORM, fields).await;
         assert_refused(result, 400, None);
         assert!(pulled < 10_000, "{pulled}");
     }
@@ -196,7 +196,8 @@ async fn too_many_fields_are_refused_early() {
 async fn the_body_is_read_only_as_far_as_needed() {
     let fixture = TestSpool::new();
     let parts: Vec<_> = (0..60).map(|_| text_part("n", b"1")).chain([text_part("style", b"")]).collect();
-    let (result, pulled) = fixture.pull(FORM, [Bytes::from(parts.concat())].into_iter().chain(zeros(1 << 30))).await;
+    let (result, pulled) =
+        fixture.read_counted(FORM, [Bytes::from(parts.concat())].into_iter().chain(zeros(1 << 30))).await;
     assert_refused(result, 400, Some("style"));
     assert_eq!(pulled, parts.concat().len() as u64, "the first frame has all parts that the parser needs");
 }
@@ -215,12 +216,12 @@ async fn huge_part_headers_and_missing_boundaries_are_refused_early() {
         "preamble ".repeat(3000),
         "--xx".to_owned() + &" ".repeat(20_000),
     ] {
-        let (result, pulled) = fixture.pull(FORM, frames(text.clone())).await;
+        let (result, pulled) = fixture.read_counted(FORM, frames(text.clone())).await;
         assert_refused(result, 400, None);
         assert!(pulled <= text.len() as u64 + 128 * 1024, "{pulled}");
     }
     let body = form(&[file_part("image", &png(1))]);
-    assert_refused(fixture.pull(FORM, [body].into_iter().chain(zeros(1 << 30))).await.0, 400, None);
+    assert_refused(fixture.read_counted(FORM, [body].into_iter().chain(zeros(1 << 30))).await.0, 400, None);
 }
 
 #[tokio::test]
@@ -346,7 +347,7 @@ async fn a_form_that_arrives_byte_by_byte_causes_few_writes() {
     let (fixture, image) = (TestSpool::new(), vec![7; 200_000]);
     let body = form(&[file_part("image", &image), text_part("prompt", b"red")]);
     let pieces = (0..body.len()).map(move |index| body.slice(index..=index));
-    let form = fixture.pull(FORM, pieces).await.0.unwrap();
+    let form = fixture.read_counted(FORM, pieces).await.0.unwrap();
     assert!(bytes(&form.images[0]) == image);
     assert!(fixture.spool.writes() <= 4, "{} writes", fixture.spool.writes());
 }

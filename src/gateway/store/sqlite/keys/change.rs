@@ -7,7 +7,7 @@
 use serde_json::json;
 use sqlx::{SqliteConnection, SqlitePool};
 
-use super::{KIND, find, get_existing, key_from_row, select_keys};
+use super::{AUDIT_TARGET_KIND, find, get_existing, key_from_row, select_keys};
 use crate::gateway::store::sqlite::audit_trail::{self, AuditEvent};
 use crate::gateway::store::sqlite::transaction::transact;
 use crate::gateway::store::{
@@ -88,7 +88,7 @@ impl KeyChangeStep<'_> {
     }
 
     fn audit_event(&self) -> AuditEvent<'_> {
-        let event = |action| AuditEvent::new(action, KIND, self.key.id.as_str(), &self.key.name);
+        let event = |action| AuditEvent::new(action, AUDIT_TARGET_KIND, self.key.id.as_str(), &self.key.name);
         match self.change {
             KeyChange::Disable => event("key.disable"),
             KeyChange::Enable => event("key.enable"),
@@ -139,7 +139,7 @@ pub(super) async fn rotate(
         .bind(&until)
         .execute(&mut *transaction)
         .await?;
-        let event = AuditEvent::new("key.rotate", KIND, key.id.as_str(), &key.name);
+        let event = AuditEvent::new("key.rotate", AUDIT_TARGET_KIND, key.id.as_str(), &key.name);
         audit_trail::write(&mut transaction, audit, event.with_details(json!({"previous_until": until}))).await?;
         KeyChangeOutcome::Done(Box::new(get_existing(&mut transaction, &key.id).await?))
     })
@@ -157,7 +157,7 @@ pub(in super::super) async fn assign_unowned_keys(
     update.bind(UserId::NOBODY).bind(admin.id.as_str()).execute(&mut *connection).await?;
     for row in rows {
         let key = key_from_row(&row)?;
-        let event = AuditEvent::new("key.hand_over", KIND, key.id.as_str(), &key.name);
+        let event = AuditEvent::new("key.hand_over", AUDIT_TARGET_KIND, key.id.as_str(), &key.name);
         audit_trail::write(&mut *connection, audit, event.with_details(json!({"to": admin.name}))).await?;
     }
     Ok(())
@@ -181,7 +181,7 @@ pub(in super::super) async fn lock_keys_in_group(
         let update = sqlx::query("UPDATE keys SET disabled_at = coalesce(disabled_at, $2), locked = $3 WHERE id = $1");
         let update = update.bind(before.id.as_str()).bind(audit.at.to_string()).bind(KeyLock::LeftGroup.as_str());
         update.execute(&mut *connection).await?;
-        let event = AuditEvent::new("key.disable", KIND, before.id.as_str(), &before.name);
+        let event = AuditEvent::new("key.disable", AUDIT_TARGET_KIND, before.id.as_str(), &before.name);
         audit_trail::write(&mut *connection, audit, event.with_details(json!({"left_group": group}))).await?;
         locked.push(get_existing(&mut *connection, &before.id).await?);
     }

@@ -111,7 +111,7 @@ pub(super) async fn invite(
     transact!(pool, |transaction| {
         insert(&mut transaction, audit, new_id, new_user).await?;
         if let Some(missing) = set_groups(&mut transaction, new_id, &new_user.groups).await? {
-            return Ok(UserChangeOutcome::NoGroup(missing));
+            return Ok(UserChangeOutcome::UnknownGroup(missing));
         }
         links::insert(&mut transaction, audit, OneTimeLinkPurpose::Invitation, Some(new_id), link).await?;
         let user = get_existing(&mut transaction, new_id).await?;
@@ -204,7 +204,7 @@ async fn change_one(
         }
         UserChange::Groups(names) => {
             if let Some(missing) = set_groups(connection, &user.id, names).await? {
-                return Ok(Some(UserChangeOutcome::NoGroup(missing)));
+                return Ok(Some(UserChangeOutcome::UnknownGroup(missing)));
             }
             event("user.groups").with_change(user.groups.clone(), names.clone())
         }

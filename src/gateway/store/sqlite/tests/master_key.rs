@@ -83,7 +83,7 @@ async fn a_rotation_changes_the_key_file_but_no_stored_data() {
     second_store.close().await;
     close(store).await;
     fs::write(dir.path().join(MASTER_KEY), before).unwrap();
-    let error = refused(&dir).await;
+    let error = open_error(&dir).await;
     assert!(
         matches!(error, StoreError::Damaged { .. }) && error.to_string().contains("restore the master.key"),
         "{error}"
@@ -169,13 +169,13 @@ async fn a_key_of_the_configuration_needs_no_file() {
     assert!(!dir.path().join(MASTER_KEY).exists());
     second_store.close().await;
     store.close().await;
-    let wrong_key_error = refused_with(&dir, Some(MasterKey::for_test(2))).await;
+    let wrong_key_error = open_error_with(&dir, Some(MasterKey::for_test(2))).await;
     assert!(
         matches!(wrong_key_error, StoreError::Damaged { .. })
             && wrong_key_error.to_string().contains("the setting master_key")
     );
     // Without the configured key and the file, no new key is made.
-    let missing_key_error = refused(&dir).await;
+    let missing_key_error = open_error(&dir).await;
     assert!(
         matches!(missing_key_error, StoreError::Damaged { .. })
             && missing_key_error.to_string().contains("master.key is missing")
@@ -244,7 +244,7 @@ async fn lost_data_keys_are_not_replaced() {
         add_sealed_account(&store).await;
         close(store).await;
         execute(&dir, sql).await;
-        let error = refused(&dir).await;
+        let error = open_error(&dir).await;
         assert!(matches!(error, StoreError::Damaged { .. }) && error.to_string().contains("restore it"), "{error}");
     }
 }

@@ -14,8 +14,8 @@ use crate::gateway::store::{
 
 struct Trail {
     store: Arc<SqliteStore>,
-    seen: i64,
-    done: Vec<&'static str>,
+    last_seq: i64,
+    checked_methods: Vec<&'static str>,
     _dir: TempDir,
 }
 
@@ -56,11 +56,11 @@ impl Trail {
     async fn expect(&mut self, method: &'static str, actions: &[&str]) {
         let filter = AuditFilter { limit: 100, ..AuditFilter::default() };
         let mut rows = self.store.list_audit_page(&filter).await.unwrap().items;
-        rows.retain(|row| row.seq > self.seen);
+        rows.retain(|row| row.seq > self.last_seq);
         rows.reverse();
-        self.seen = rows.last().map_or(self.seen, |row| row.seq);
+        self.last_seq = rows.last().map_or(self.last_seq, |row| row.seq);
         assert_eq!(rows.iter().map(|row| row.action.as_str()).collect::<Vec<_>>(), actions, "{method}");
-        self.done.push(method);
+        self.checked_methods.push(method);
     }
 }
 
@@ -99,7 +99,7 @@ fn redeemed(byte: u8, name: Option<&str>) -> LinkRedemption {
 #[tokio::test]
 async fn every_change_writes_its_audit_row_or_fails() {
     let (dir, store) = new_store().await;
-    let mut trail = Trail { store: Arc::clone(&store), seen: 0, done: Vec::new(), _dir: dir };
+    let mut trail = Trail { store: Arc::clone(&store), last_seq: 0, checked_methods: Vec::new(), _dir: dir };
     people(&mut trail, &store).await;
     keys(&mut trail, &store).await;
     accounts(&mut trail, &store).await;
@@ -114,7 +114,7 @@ async fn every_change_writes_its_audit_row_or_fails() {
     }
     assert!(expected.len() > 15, "{expected:?}");
     for method in expected {
-        assert!(trail.done.contains(&method), "{method} takes an audit context but is not in this test");
+        assert!(trail.checked_methods.contains(&method), "{method} takes an audit context but is not in this test");
     }
 }
 

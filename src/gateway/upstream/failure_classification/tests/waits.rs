@@ -41,7 +41,7 @@ fn the_wait_of_a_usage_limit_is_read() {
     let event = json!({"type": "error", "code": "usage_limit_reached", "message": "m", "resets_in_seconds": 7});
     check_answer(&event, FailureClass::N, &exhausted(Some(7)));
     let at = limit("resets_at", json!(chrono::Utc::now().timestamp() + 50));
-    let cause = found(429, &at.to_string()).cause;
+    let cause = classify_image_error(429, &at.to_string()).cause;
     assert!(
         matches!(cause, FailureCause::Exhausted { wait: Some(wait) } if (45..=50).contains(&wait.as_secs())),
         "{cause:?}"

@@ -29,7 +29,7 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
         let text = format!("HTTP/1.1 {code} Moved\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", target.uri());
         assert_eq!(receive_answer(&text).await.0.as_u16(), code);
     }
-    assert!(!target.is_wanted().await);
+    assert!(!target.has_pending_connection().await);
 }
 
 #[tokio::test]
@@ -47,10 +47,10 @@ async fn a_body_that_breaks_off_never_ends_cleanly() {
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n40\r\nhalf",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n",
     ] {
-        assert_eq!(receive_answer(text).await.1.unwrap_err().cut, BodyErrorKind::Truncated, "{text}");
+        assert_eq!(receive_answer(text).await.1.unwrap_err().kind, BodyErrorKind::Truncated, "{text}");
     }
     let text = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nno number\r\n";
-    assert_eq!(receive_answer(text).await.1.unwrap_err().cut, BodyErrorKind::Malformed);
+    assert_eq!(receive_answer(text).await.1.unwrap_err().kind, BodyErrorKind::Malformed);
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn a_reset_inside_a_body_is_an_error() {
     // The stream is dropped only after the client has read the first bytes, so that the reset does not overtake them.
     let (stream, mut body) = tokio::join!(server, client);
     drop(stream);
-    assert_eq!(body.frame().await.unwrap().unwrap_err().cut, BodyErrorKind::Reset);
+    assert_eq!(body.frame().await.unwrap().unwrap_err().kind, BodyErrorKind::Reset);
     assert!(body.frame().await.is_none());
 }
 
@@ -95,7 +95,7 @@ async fn an_answer_before_the_end_of_the_request_is_received() {
         stream
     };
     let client = async {
-        let response = transport.send(request, soon()).await.unwrap();
+        let response = transport.send(request, test_deadline()).await.unwrap();
         assert_eq!(response.status().as_u16(), 413);
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "big");
     };

@@ -87,7 +87,7 @@ async fn a_stalled_write_ends_at_the_write_timeout() {
     let transport =
         Transport::new(TransportSettings { write_timeout: SHORT_TIME, ..TransportSettings::default() }).unwrap();
     let request = Request::post(upstream.uri()).body(Bytes::from(vec![0; 32 << 20]).into()).unwrap();
-    let (_open, answer) = tokio::join!(upstream.accept(), transport.send(request, soon()));
+    let (_open, answer) = tokio::join!(upstream.accept(), transport.send(request, test_deadline()));
     let error = answer.unwrap_err();
     check(&error, SendErrorKind::Timeout, SendProgress::Maybe);
     assert!(error.source.is_some(), "the error is the write timeout; a passed deadline has no source");

@@ -14,13 +14,13 @@ const REQUESTS: usize = 800;
 
 /// The requests that the upstream has seen.
 #[derive(Default)]
-struct Ledger {
+struct UpstreamLog {
     requests: Mutex<Vec<String>>,
     connections: Mutex<usize>,
 }
 
 /// Accepts until the test ends.
-async fn serve(upstream: Upstream, ledger: Arc<Ledger>) {
+async fn serve(upstream: Upstream, ledger: Arc<UpstreamLog>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = upstream.0.accept().await {
         *ledger.connections.lock().unwrap() += 1;
@@ -29,7 +29,7 @@ async fn serve(upstream: Upstream, ledger: Arc<Ledger>) {
 }
 
 /// Answers each request with its own body, and closes a connection that is silent.
-async fn serve_connection(mut stream: TcpStream, ledger: Arc<Ledger>) {
+async fn serve_connection(mut stream: TcpStream, ledger: Arc<UpstreamLog>) {
     let mut part = [0; 4096];
     loop {
         let count = match timeout(SERVER_IDLE_TIMEOUT, stream.read(&mut part)).await {
@@ -51,7 +51,7 @@ async fn serve_connection(mut stream: TcpStream, ledger: Arc<Ledger>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_during_a_close_is_served_once_or_reported_correctly() {
-    let (upstream, transport, ledger) = (Upstream::start().await, transport(), Arc::new(Ledger::default()));
+    let (upstream, transport, ledger) = (Upstream::start().await, transport(), Arc::new(UpstreamLog::default()));
     let uri = upstream.uri();
     let mut server = JoinSet::new();
     server.spawn(serve(upstream, Arc::clone(&ledger)));
@@ -61,7 +61,7 @@ async fn a_request_during_a_close_is_served_once_or_reported_correctly() {
         sleep(SERVER_IDLE_TIMEOUT * u32::try_from(70 + index * 37 % 60).unwrap() / 100).await;
         let body = format!("request {index}");
         let request = Request::post(&uri).body(RequestBody::from(Bytes::from(body.clone()))).unwrap();
-        match transport.send(request, soon()).await {
+        match transport.send(request, test_deadline()).await {
             Ok(answer) => assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), body),
             Err(error) => {
                 assert_eq!(error.kind, SendErrorKind::Closed, "{error:?}");
@@ -100,7 +100,7 @@ async fn a_request_is_not_repeated_after_its_first_byte() {
         let ((), answer) = tokio::join!(server, send(&transport, &uri));
         let error = answer.unwrap_err();
         assert_eq!((error.sent, error.kind), (SendProgress::Maybe, SendErrorKind::Closed), "{linger:?}: {error:?}");
-        assert!(!upstream.is_wanted().await, "{linger:?}");
+        assert!(!upstream.has_pending_connection().await, "{linger:?}");
     }
 }
 

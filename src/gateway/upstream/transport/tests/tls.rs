@@ -13,13 +13,13 @@ use tokio_rustls::server::TlsStream;
 use super::*;
 
 /// A TLS server for one name, and the root that signed its certificate.
-struct Secure {
+struct TlsUpstream {
     upstream: Upstream,
     acceptor: TlsAcceptor,
     root: CertificateDer<'static>,
 }
 
-impl Secure {
+impl TlsUpstream {
     async fn start(name: &str) -> Self {
         let mut authority = CertificateParams::default();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -47,7 +47,7 @@ impl Secure {
         self.acceptor.accept(self.upstream.accept().await).await
     }
 
-    fn trusted(&self) -> Transport {
+    fn trusting_transport(&self) -> Transport {
         Transport::new(TransportSettings { extra_roots: vec![self.root.clone()], ..TransportSettings::default() })
             .unwrap()
     }
@@ -66,8 +66,8 @@ async fn frame_sizes(transport: &Transport, uri: &str) -> Vec<usize> {
 
 #[tokio::test]
 async fn the_connection_of_a_trusted_upstream_is_reused() {
-    let (secure, length) = (Secure::start("localhost").await, 3 << 20);
-    let (transport, uri) = (secure.trusted(), secure.uri("localhost"));
+    let (secure, length) = (TlsUpstream::start("localhost").await, 3 << 20);
+    let (transport, uri) = (secure.trusting_transport(), secure.uri("localhost"));
     let server = async {
         let mut stream = secure.accept().await.unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
@@ -92,9 +92,9 @@ async fn the_connection_of_a_trusted_upstream_is_reused() {
 
 #[tokio::test]
 async fn an_untrusted_upstream_receives_no_request() {
-    let secure = Secure::start("localhost").await;
+    let secure = TlsUpstream::start("localhost").await;
     // An unknown root, and a name that is not the certificate's.
-    for (transport, name) in [(transport(), "localhost"), (secure.trusted(), "127.0.0.1")] {
+    for (transport, name) in [(transport(), "localhost"), (secure.trusting_transport(), "127.0.0.1")] {
         let uri = secure.uri(name);
         let (accepted, answer) = tokio::join!(secure.accept(), send(&transport, &uri));
         let error = answer.unwrap_err();
@@ -121,8 +121,8 @@ async fn nothing_is_sent_if_the_handshake_stalls_or_breaks_off() {
 
 #[tokio::test]
 async fn a_close_without_close_notify_truncates_the_body() {
-    let secure = Secure::start("localhost").await;
-    let (transport, uri) = (secure.trusted(), secure.uri("localhost"));
+    let secure = TlsUpstream::start("localhost").await;
+    let (transport, uri) = (secure.trusting_transport(), secure.uri("localhost"));
     let server = async {
         let mut stream = secure.accept().await.unwrap();
         request(&mut stream).await;
@@ -130,13 +130,13 @@ async fn a_close_without_close_notify_truncates_the_body() {
         stream.flush().await.unwrap();
     };
     let ((), body) = tokio::join!(server, fetch(&transport, &uri));
-    assert_eq!(body.unwrap_err().cut, BodyErrorKind::Truncated);
+    assert_eq!(body.unwrap_err().kind, BodyErrorKind::Truncated);
 }
 
 #[tokio::test]
 async fn a_session_closed_while_idle_fails_no_request() {
-    let secure = Secure::start("localhost").await;
-    let (transport, uri) = (secure.trusted(), secure.uri("localhost"));
+    let secure = TlsUpstream::start("localhost").await;
+    let (transport, uri) = (secure.trusting_transport(), secure.uri("localhost"));
     for _ in 0..10 {
         let server = async {
             let mut stream = secure.accept().await.unwrap();
