@@ -1,7 +1,7 @@
-//! Guards that `generated/` fits the documents, and writes the constant tables that code and docs share.
+//! Checks that `generated/` is up to date with the documents, and writes the constant tables that code and docs share.
 //!
-//! Nothing is generated here that a person would want to read in a review: that is `cargo xtask generate`.
-//! This script needs no network and writes only `tables.rs` into `OUT_DIR`.
+//! `cargo xtask generate` writes the code that a reviewer wants to read; this script writes only `tables.rs`, into
+//! `OUT_DIR`. It needs no network.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -20,7 +20,7 @@ const FIELD_TABLES: [(&str, &str); 3] = [
     ("IMAGE_EDIT_FIELDS", "ImageEditRequest"),
     ("IMAGE_TOOL_FIELDS", "ImageGenerationTool"),
 ];
-/// The same of the operators' document.
+/// The components of the operators' document whose fields become a table: name of the table, component.
 const ADMIN_FIELD_TABLES: [(&str, &str); 10] = [
     ("NEW_ACCOUNT_FIELDS", "NewAccount"),
     ("ACCOUNT_CHANGE_FIELDS", "AccountChange"),
@@ -33,30 +33,30 @@ const ADMIN_FIELD_TABLES: [(&str, &str); 10] = [
     ("NEW_USER_FIELDS", "NewUser"),
     ("USER_UPDATE_FIELDS", "UserUpdate"),
 ];
-/// The members of `x-imagate-size`, all of them pixels or ratios of pixels.
+/// The members of `x-imagate-size`. Each is a number of pixels or a ratio of edges.
 const SIZE_CONSTANTS: [&str; 6] =
     ["max_edge_px", "grid_px", "max_ratio", "min_pixels", "max_pixels", "large_above_pixels"];
 
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            println!("cargo::error={problem}");
+        Err(error) => {
+            println!("cargo::error={error}");
             ExitCode::FAILURE
         }
     }
 }
 
 fn run() -> Result<(), String> {
-    let root = variable("CARGO_MANIFEST_DIR")?;
+    let root = environment_variable("CARGO_MANIFEST_DIR")?;
     let root = Path::new(&root);
     println!("cargo::rerun-if-changed=build.rs");
-    // In a package there is no generator to run, and nobody who edits the documents.
+    // A published package has no `xtask`: its documents do not change, and it has no generator to run.
     if root.join("xtask").is_dir() {
-        guard(root)?;
+        check_fingerprints(root)?;
     }
     let text = tables(&document(root, OPENAPI)?)? + &admin_tables(&document(root, ADMIN_OPENAPI)?)?;
-    fs::write(Path::new(&variable("OUT_DIR")?).join("tables.rs"), text).map_err(|error| format!("tables.rs: {error}"))
+    fs::write(Path::new(&environment_variable("OUT_DIR")?).join("tables.rs"), text).map_err(|error| format!("tables.rs: {error}"))
 }
 
 fn document(root: &Path, path: &str) -> Result<Value, String> {
@@ -64,8 +64,8 @@ fn document(root: &Path, path: &str) -> Result<Value, String> {
     serde_json::from_str(&read(root, path)?).map_err(|error| format!("{path}: {error}"))
 }
 
-#[expect(clippy::disallowed_methods, reason = "cargo tells a build script where it is in the environment")]
-fn variable(name: &str) -> Result<String, String> {
+#[expect(clippy::disallowed_methods, reason = "cargo passes paths to a build script in the environment")]
+fn environment_variable(name: &str) -> Result<String, String> {
     env::var(name).map_err(|error| format!("{name}: {error}"))
 }
 
@@ -73,10 +73,10 @@ fn read(root: &Path, path: &str) -> Result<String, String> {
     fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))
 }
 
-// === the guard ===
+// === fingerprints ===
 
-/// Fails when a document or a generated file is not the one that generation saw.
-fn guard(root: &Path) -> Result<(), String> {
+/// Fails if a document or a generated file has changed since the last `cargo xtask generate`.
+fn check_fingerprints(root: &Path) -> Result<(), String> {
     println!("cargo::rerun-if-changed={FINGERPRINT}");
     let fingerprint = read(root, FINGERPRINT)?;
     for line in fingerprint.lines().filter(|line| !line.starts_with('#')) {
@@ -89,9 +89,10 @@ fn guard(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// One line of `generated/FINGERPRINT`; `xtask` writes it with this very function.
+/// One line of `generated/FINGERPRINT`; `xtask` calls this function to write the file.
 pub(crate) fn fingerprint_line(path: &str, text: &str) -> String {
-    // FNV-1a, because the hasher of std is not promised to stay the same. A checkout may change line ends.
+    // FNV-1a, because the hasher of std may change between releases. Carriage returns are left out, because a checkout
+    // may change the line endings.
     let bytes = text.bytes().filter(|byte| *byte != b'\r');
     let digest =
         bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
@@ -100,7 +101,7 @@ pub(crate) fn fingerprint_line(path: &str, text: &str) -> String {
 
 // === the tables ===
 
-/// The text of `tables.rs`, whose row types stand in `src/tables.rs`.
+/// The tables of the public document, as text for `tables.rs`. `src/tables.rs` declares the types of the rows.
 pub(crate) fn tables(document: &Value) -> Result<String, String> {
     let mut out = String::new();
     sizes(document, &mut out)?;
@@ -114,7 +115,7 @@ pub(crate) fn tables(document: &Value) -> Result<String, String> {
     Ok(out)
 }
 
-/// The tables of the operators' document, in the same file.
+/// The tables of the operators' document, as text for the same file.
 pub(crate) fn admin_tables(document: &Value) -> Result<String, String> {
     let mut out = String::new();
     operations(document, "ADMIN_OPERATIONS", &mut out)?;
@@ -150,7 +151,7 @@ fn limits(document: &Value, out: &mut String) -> Result<(), String> {
         let (unit, applies_to, source) = (text(row, "unit")?, text(row, "applies_to")?, text(row, "source")?);
         let doc = format!("{applies_to}, in {unit}.");
         constant(out, &doc, &name.to_uppercase(), "u64", &value.to_string());
-        row_of(
+        push_row(
             &mut rows,
             "Limit",
             &[
@@ -171,14 +172,14 @@ fn operations(document: &Value, name: &str, out: &mut String) -> Result<(), Stri
     for (path, item) in object(&document["paths"], "paths")? {
         for (method, operation) in object(item, path)?.iter().filter(|(_, value)| value.get("operationId").is_some()) {
             let mut parameters = operation["parameters"].as_array().into_iter().flatten();
-            let queries = parameters.any(|parameter| parameter["in"] == "query").to_string();
+            let has_query = parameters.any(|parameter| parameter["in"] == "query").to_string();
             let streams = operation["responses"]["200"]["content"].get("text/event-stream").is_some();
             let method = quoted(&method.to_uppercase());
             let id = quoted(text(operation, "operationId")?);
             let streams = streams.to_string();
             let columns =
-                [("id", id), ("method", method), ("path", quoted(path)), ("queries", queries), ("streams", streams)];
-            row_of(&mut rows, "Operation", &columns);
+                [("id", id), ("method", method), ("path", quoted(path)), ("queries", has_query), ("streams", streams)];
+            push_row(&mut rows, "Operation", &columns);
         }
     }
     table(out, "Every operation of the document.", name, "Operation", &rows);
@@ -190,10 +191,10 @@ fn errors(document: &Value, name: &str, out: &mut String) -> Result<(), String> 
     for row in list(document, "x-imagate-errors")? {
         let mut reasons = String::new();
         for reason in row["reasons"].as_array().into_iter().flatten() {
-            let (word, cause) = (quoted(text(reason, "reason")?), quoted(text(reason, "cause")?));
-            row_of(&mut reasons, "ReasonRow", &[("reason", word), ("should_retry", retry(reason)), ("cause", cause)]);
+            let (name, cause) = (quoted(text(reason, "reason")?), quoted(text(reason, "cause")?));
+            push_row(&mut reasons, "ReasonRow", &[("reason", name), ("should_retry", retry(reason)), ("cause", cause)]);
         }
-        let status = row["status"].as_u64().ok_or("an error without a status")?;
+        let status = row["status"].as_u64().ok_or("x-imagate-errors: an error has no status")?;
         let columns = [
             ("code", quoted(text(row, "code")?)),
             ("kind", quoted(text(row, "type")?)),
@@ -204,7 +205,7 @@ fn errors(document: &Value, name: &str, out: &mut String) -> Result<(), String> 
             ("action", quoted(text(row, "action")?)),
             ("reasons", format!("&[{reasons}]")),
         ];
-        row_of(&mut rows, "ErrorRow", &columns);
+        push_row(&mut rows, "ErrorRow", &columns);
     }
     table(out, "Every error of the document.", name, "ErrorRow", &rows);
     Ok(())
@@ -214,7 +215,7 @@ fn retry(row: &Value) -> String {
     format!("{:?}", row["should_retry"].as_bool())
 }
 
-/// A snapshot has the rules of its model, so that no rule is written twice.
+/// Writes the table of the image models. A snapshot gets the rules of the model that it names.
 fn models(document: &Value, out: &mut String) -> Result<(), String> {
     let models = list(document, "x-imagate-models")?;
     let mut rows = String::new();
@@ -222,13 +223,13 @@ fn models(document: &Value, out: &mut String) -> Result<(), String> {
         let id = text(row, "id")?;
         let name = row["snapshot_of"].as_str().unwrap_or(id);
         let rules =
-            models.iter().find(|row| row["id"] == name).ok_or_else(|| format!("model {id}: no model {name}"))?;
-        let count = |field: &str| rules[field].as_u64().ok_or_else(|| format!("model {name}: no number in {field}"));
+            models.iter().find(|row| row["id"] == name).ok_or_else(|| format!("model {id}: there is no model {name}"))?;
+        let count = |field: &str| rules[field].as_u64().ok_or_else(|| format!("model {name}: expected a whole number for {field}"));
         let sizes = match &rules["sizes"] {
             Value::String(word) if word == "rules" => "None".to_owned(),
             _ => format!("Some({})", texts(rules, "sizes")?),
         };
-        let compression = rules["compression"].as_bool().ok_or_else(|| format!("model {name}: compression"))?;
+        let compression = rules["compression"].as_bool().ok_or_else(|| format!("model {name}: expected true or false for compression"))?;
         let columns = [
             ("id", quoted(id)),
             ("name", quoted(name)),
@@ -240,11 +241,11 @@ fn models(document: &Value, out: &mut String) -> Result<(), String> {
             ("max_partial_images", count("max_partial_images")?.to_string()),
             ("compression", compression.to_string()),
         ];
-        row_of(&mut rows, "ModelRow", &columns);
+        push_row(&mut rows, "ModelRow", &columns);
     }
     table(
         out,
-        "Every image model of the document, the one that stands for absent names first.",
+        "Every image model of the document. The first is the model of requests that name none.",
         "IMAGE_MODELS",
         "ModelRow",
         &rows,
@@ -257,7 +258,7 @@ fn fields(document: &Value, table_name: &str, component: &str, out: &mut String)
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     let mut rows = String::new();
     for (name, property) in object(&schema["properties"], component)? {
-        let kind = kind(document, property).ok_or_else(|| format!("{component}.{name}: no kind of field fits"))?;
+        let kind = field_kind(document, property).ok_or_else(|| format!("{component}.{name}: no kind of field fits"))?;
         let required = required.contains(&Value::from(name.as_str()));
         field(&mut rows, name, required, property["nullable"] == true, kind);
     }
@@ -265,16 +266,16 @@ fn fields(document: &Value, table_name: &str, component: &str, out: &mut String)
     Ok(())
 }
 
-/// A table for each operation that takes query parameters, called after it.
+/// Writes a table for each operation that takes query parameters, named after the operation.
 fn parameters(document: &Value, out: &mut String) -> Result<(), String> {
     for (path, item) in object(&document["paths"], "paths")? {
         for operation in object(item, path)?.values() {
             let id = text(operation, "operationId")?;
             let mut rows = String::new();
-            let all = operation["parameters"].as_array().into_iter().flatten();
-            for parameter in all.filter(|parameter| parameter["in"] == "query") {
+            let parameters = operation["parameters"].as_array().into_iter().flatten();
+            for parameter in parameters.filter(|parameter| parameter["in"] == "query") {
                 let name = text(parameter, "name")?;
-                let kind = kind(document, &parameter["schema"])
+                let kind = field_kind(document, &parameter["schema"])
                     .ok_or_else(|| format!("{id}: no kind of field fits the parameter {name}"))?;
                 field(&mut rows, name, parameter["required"] == true, false, kind);
             }
@@ -294,11 +295,11 @@ fn field(rows: &mut String, name: &str, required: bool, nullable: bool, kind: St
         ("nullable", nullable.to_string()),
         ("kind", kind),
     ];
-    row_of(rows, "Field", &columns);
+    push_row(rows, "Field", &columns);
 }
 
-/// The kind of a field as an expression: what a value must be before any rule looks at it.
-fn kind(document: &Value, property: &Value) -> Option<String> {
+/// The kind of a field, as a Rust expression. It is the form that a value must have before a rule checks it.
+fn field_kind(document: &Value, property: &Value) -> Option<String> {
     let schema = resolve(document, property);
     if schema.get("x-imagate-size").is_some() {
         return Some("FieldKind::Size".to_owned());
@@ -333,7 +334,7 @@ fn is_text(document: &Value, schema: &Value) -> bool {
     resolve(document, schema)["type"] == "string"
 }
 
-/// Follows a reference, also one inside the `allOf` that OpenAPI 3.0 needs to call a reference nullable.
+/// Follows a reference, also inside the `allOf` that OpenAPI 3.0 requires to make a reference nullable.
 fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     let inner = schema["allOf"].as_array().and_then(|parts| parts.first()).unwrap_or(schema);
     let target = inner["$ref"].as_str().and_then(|reference| document.pointer(reference.trim_start_matches('#')));
@@ -351,13 +352,13 @@ fn object<'a>(value: &'a Value, place: &str) -> Result<&'a Map<String, Value>, S
 }
 
 fn text<'a>(row: &'a Value, name: &str) -> Result<&'a str, String> {
-    row[name].as_str().ok_or_else(|| format!("{row}: expected a text for '{name}'"))
+    row[name].as_str().ok_or_else(|| format!("{row}: expected a string for '{name}'"))
 }
 
-/// A list of words as an expression.
+/// A list of strings, as a Rust expression.
 fn texts(row: &Value, name: &str) -> Result<String, String> {
     let words: Option<Vec<String>> = list(row, name)?.iter().map(|word| word.as_str().map(quoted)).collect();
-    words.map(|words| format!("&[{}]", words.join(", "))).ok_or_else(|| format!("{row}: expected texts in '{name}'"))
+    words.map(|words| format!("&[{}]", words.join(", "))).ok_or_else(|| format!("{row}: expected strings in '{name}'"))
 }
 
 fn quoted(text: &str) -> String {
@@ -369,7 +370,8 @@ fn constant(out: &mut String, doc: &str, name: &str, kind: &str, value: &str) {
     let _ = writeln!(out, "#[doc = {doc:?}]\npub const {name}: {kind} = {value};");
 }
 
-fn row_of(rows: &mut String, kind: &str, columns: &[(&str, String)]) {
+/// Appends one row of a table, as a Rust expression.
+fn push_row(rows: &mut String, kind: &str, columns: &[(&str, String)]) {
     let columns: Vec<String> = columns.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     let _ = write!(rows, "{kind} {{ {} }}, ", columns.join(", "));
 }

@@ -1,9 +1,9 @@
-//! The documents and the code say the same: one check for each way in which they could part.
+//! Tests that the documents and the code agree, with one check for each way in which they could differ.
 //!
-//! Each check is a function from two sides to a list of differences, so that it can be shown to fail: beside every
-//! test that finds nothing stands one that changes a side and reads the difference.
+//! Each check is a function that compares two sides and returns a list of differences. A second test for each check
+//! changes one side and expects the difference, which proves that the check can fail.
 #![cfg(feature = "gateway")]
-#![expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test may fail where it stands")]
+#![expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 #[path = "drift/admin.rs"]
 mod admin;
@@ -38,7 +38,7 @@ mod served;
 #[path = "drift/values.rs"]
 mod values;
 
-// The error codes are compiled into this test from their own file, which looks for the tables here.
+// `errors` compiles `src/error/code.rs` into this test; that file refers to `crate::tables`.
 use imagate::tables;
 
 use std::path::{Path, PathBuf};
@@ -50,8 +50,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf()
 }
 
-/// The folder of the documents, the pages and the skills: the repository, or a changed copy of `cargo xtask mutations`.
-#[expect(clippy::disallowed_methods, reason = "the chore that makes the copy says so only in the environment")]
+/// The folder of the documents, the pages and the skills: the repository, or a changed copy by `cargo xtask mutations`.
+#[expect(clippy::disallowed_methods, reason = "`cargo xtask mutations` passes its copy only in the environment")]
 fn folder() -> PathBuf {
     std::env::var_os("IMAGATE_DOCUMENTS").map_or_else(root, PathBuf::from)
 }
@@ -71,13 +71,13 @@ fn admin_document() -> Value {
     json("openapi/admin.json")
 }
 
-/// Nothing differs.
+/// Fails if there is a difference.
 #[track_caller]
 fn assert_none(differences: &[String]) {
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
 }
 
-/// Something differs, and the line that says so names the place.
+/// Fails if no line of the differences contains this text.
 #[track_caller]
 fn assert_names(differences: &[String], place: &str) {
     let named = differences.iter().any(|line| line.contains(place));

@@ -1,5 +1,5 @@
-//! The operators' document and its code say the same, and where it shares words with the API of the callers it means the
-//! same by them.
+//! The operators' document agrees with its code, and the errors that it shares with the public API mean the same in
+//! both documents.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,18 +10,20 @@ use crate::served::{Exception, between};
 use crate::values::{admin_values, check_admin};
 use crate::{admin_document, assert_names, assert_none, document, folder, root};
 
-/// Every known way in which the served description is poorer, and nothing else.
+/// The parts of the document that the served description lacks: none.
 const EXCEPTIONS: [Exception; 0] = [];
 
 fn served() -> Value {
     imagate::served_admin_description().expect("the trait describes itself")
 }
 
+/// The words of an enumeration.
 fn listed(document: &Value, component: &str) -> BTreeSet<String> {
     let words = document["components"]["schemas"][component]["enum"].as_array().into_iter().flatten();
     words.map(|word| word.as_str().unwrap_or_default().to_owned()).collect()
 }
 
+/// The rows of the error table, with their codes.
 fn table(document: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let rows = document["x-imagate-errors"].as_array().into_iter().flatten();
     rows.map(|row| (row["code"].as_str().unwrap_or_default(), row))
@@ -30,26 +32,26 @@ fn table(document: &Value) -> impl Iterator<Item = (&str, &Value)> {
 fn operations(document: &Value) -> impl Iterator<Item = Value> {
     let paths = document["paths"].as_object().cloned().unwrap_or_default();
     let items: Vec<Value> = paths.into_iter().map(|(_, item)| item).collect();
-    items.into_iter().filter_map(|mut item| item.as_object_mut().map(std::mem::take)).flatten().map(|(_, one)| one)
+    items.into_iter().filter_map(|mut item| item.as_object_mut().map(std::mem::take)).flatten().map(|(_, operation)| operation)
 }
 
-/// The errors that the two documents describe differently, a line each.
-fn apart(admin: &Value, public: &Value) -> Vec<String> {
+/// One line for each error that the two documents describe differently.
+fn error_differences(admin: &Value, public: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for component in ["ErrorType", "ErrorReason"] {
         let unknown = &listed(admin, component) - &listed(public, component);
         lines.extend(unknown.iter().map(|word| format!("{component}: the callers' document has no '{word}'")));
     }
-    let own: BTreeSet<String> = table(admin).map(|(code, _)| code.to_owned()).collect();
+    let admin_only: BTreeSet<String> = table(admin).map(|(code, _)| code.to_owned()).collect();
     let shared = listed(public, "ErrorCode");
-    lines.extend((&own & &shared).iter().map(|code| format!("ErrorCode: '{code}' stands in both tables")));
+    lines.extend((&admin_only & &shared).iter().map(|code| format!("ErrorCode: '{code}' stands in both tables")));
     let codes = listed(admin, "ErrorCode");
-    let explained = &own | &shared;
+    let explained = &admin_only | &shared;
     lines.extend((&codes - &explained).iter().map(|code| format!("ErrorCode: '{code}' stands in no table")));
-    lines.extend((&own - &codes).iter().map(|code| format!("ErrorCode: '{code}' stands in the table alone")));
-    let about = admin["components"]["schemas"]["ErrorCode"]["description"].as_str().unwrap_or_default();
+    lines.extend((&admin_only - &codes).iter().map(|code| format!("ErrorCode: '{code}' stands in the table alone")));
+    let description = admin["components"]["schemas"]["ErrorCode"]["description"].as_str().unwrap_or_default();
     for (code, row) in table(public).chain(table(admin)).filter(|(code, _)| codes.contains(*code)) {
-        if !about.contains(&format!("| `{code}` | {} |", row["status"])) {
+        if !description.contains(&format!("| `{code}` | {} |", row["status"])) {
             lines.push(format!("ErrorCode: the description has '{code}' with another status"));
         }
     }
@@ -62,7 +64,7 @@ fn the_gateway_serves_operators_what_their_document_says() {
 }
 
 #[test]
-fn another_operation_for_operators_is_seen() {
+fn a_changed_operation_for_operators_is_reported() {
     let mut changed = admin_document();
     changed["paths"]["/admin/v1/accounts/{name}"]["patch"]["operationId"] = json!("change_account");
     changed["paths"]["/admin/v1/keys"]["get"]["parameters"][0]["name"] = json!("after");
@@ -77,7 +79,7 @@ fn schema_and_type_of_operators_agree_on_every_value() {
 }
 
 #[test]
-fn a_loosened_schema_of_operators_is_seen() {
+fn a_loosened_schema_of_operators_is_reported() {
     let mut changed = admin_document();
     changed["components"]["schemas"]["NewAccount"]["additionalProperties"] = json!({});
     assert_names(&check_admin(&changed, &admin_values()), "NewAccount: bad value");
@@ -85,33 +87,33 @@ fn a_loosened_schema_of_operators_is_seen() {
 
 #[test]
 fn errors_mean_the_same_in_both_documents() {
-    assert_none(&apart(&admin_document(), &document()));
+    assert_none(&error_differences(&admin_document(), &document()));
 }
 
 #[test]
-fn an_error_that_only_one_document_knows_is_seen() {
+fn an_error_in_only_one_document_is_reported() {
     let mut changed = admin_document();
     let schemas = &mut changed["components"]["schemas"];
     schemas["ErrorCode"]["enum"].as_array_mut().unwrap().push(json!("account_tired"));
     schemas["ErrorReason"]["enum"][0] = json!("because");
     let rows = changed["x-imagate-errors"].as_array_mut().unwrap();
     rows.iter_mut().find(|row| row["code"] == "account_exists").unwrap()["status"] = json!(400);
-    let found = apart(&changed, &document());
+    let found = error_differences(&changed, &document());
     assert_names(&found, "ErrorCode: 'account_tired' stands in no table");
     assert_names(&found, "ErrorReason: the callers' document has no 'because'");
     assert_names(&found, "'account_exists' with another status");
 }
 
 #[test]
-fn every_body_of_an_operator_is_capped() {
-    let server = fs::read_to_string(folder().join("generated/admin_server.rs")).expect("it is there");
+fn every_body_of_the_operators_api_is_capped() {
+    let server = fs::read_to_string(folder().join("generated/admin_server.rs")).expect("the file exists");
     let cap = admin_document()["x-imagate-limits"][0]["value"].as_u64().expect("a limit");
     let bodies = operations(&admin_document()).filter(|operation| operation.get("requestBody").is_some()).count();
     assert_eq!(server.matches(&format!("request_body_max_bytes = {cap},")).count(), bodies);
     assert_eq!(server.matches(&format!("request_body_max_bytes({cap})")).count(), bodies);
 }
 
-/// The operations that the client, the trait or the table of roles lacks, a line each.
+/// One line for each operation that the client, the trait or the table of roles lacks.
 fn missing(document: &Value, client: &str, server: &str, rows: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for operation in operations(document) {
@@ -131,9 +133,9 @@ fn missing(document: &Value, client: &str, server: &str, rows: &Value) -> Vec<St
 
 #[test]
 fn every_operation_has_a_client_a_server_and_a_row_in_the_table_of_roles() {
-    let read = |path: &str| fs::read_to_string(folder().join(path)).expect("it is there");
+    let read = |path: &str| fs::read_to_string(folder().join(path)).expect("the file exists");
     let (client, server) = (read("generated/admin_client.rs"), read("generated/admin_server.rs"));
-    let rows = fs::read_to_string(root().join("tests/cases/admin.json")).expect("it is there");
+    let rows = fs::read_to_string(root().join("tests/cases/admin.json")).expect("the file exists");
     let rows: Value = serde_json::from_str(&rows).expect("the rows are JSON");
     assert_none(&missing(&admin_document(), &client, &server, &rows));
 

@@ -1,4 +1,4 @@
-//! The error tables say what the code answers: status, type, reason, retry advice and headers, of every kind of error.
+//! The error tables agree with the code in the status, type, reason, retry advice and headers of every error.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use crate::facts::rows;
 use crate::{admin_document, assert_names, assert_none, document};
 
-/// Headers that are added to every error, or by another part of the code: live answers are held against the document by
-/// the kit of the end-to-end tests.
+/// Headers that another part of the code adds to errors, so the samples of this test lack them. The kit of the
+/// end-to-end tests checks them in live answers.
 const ADDED: [&str; 4] = ["x-request-id", "cache-control", "allow", "x-imagate-replayed"];
 
-/// Code and reason of an error.
-type Word = (String, Option<String>);
+/// The code and the reason of an error.
+type ErrorKey = (String, Option<String>);
 
-fn word(answer: &Value) -> Word {
+fn error_key(answer: &Value) -> ErrorKey {
     let detail = &answer["body"]["error"];
     (text(&detail["code"]), detail["reason"].as_str().map(str::to_owned))
 }
@@ -23,86 +23,86 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The advice that the code gives.
-fn given(answers: &[Value]) -> BTreeMap<Word, BTreeSet<bool>> {
-    let mut given = BTreeMap::<Word, BTreeSet<bool>>::new();
+/// The retry advice that the code gives for each error.
+fn coded_advice(answers: &[Value]) -> BTreeMap<ErrorKey, BTreeSet<bool>> {
+    let mut given = BTreeMap::<ErrorKey, BTreeSet<bool>>::new();
     for answer in answers {
         let advice = answer["headers"]["x-should-retry"] == "true";
-        given.entry(word(answer)).or_default().insert(advice);
+        given.entry(error_key(answer)).or_default().insert(advice);
     }
     given
 }
 
-/// The advice of a row; `null` is both.
+/// The retry advice of a row of the tables; `null` means that both occur.
 fn advised(row: &Value) -> BTreeSet<bool> {
     row["should_retry"].as_bool().map_or_else(|| BTreeSet::from([false, true]), |advice| BTreeSet::from([advice]))
 }
 
-/// The words of the tables with their advice, those without a reason too.
-fn documented<'a>(all: impl Iterator<Item = &'a Value>) -> BTreeMap<Word, BTreeSet<bool>> {
+/// The retry advice that the tables state for each error, with or without a reason.
+fn documented_advice<'a>(rows: impl Iterator<Item = &'a Value>) -> BTreeMap<ErrorKey, BTreeSet<bool>> {
     let mut documented = BTreeMap::new();
-    for row in all {
+    for row in rows {
         let code = text(&row["code"]);
         let reasons: Vec<&Value> = row["reasons"].as_array().into_iter().flatten().collect();
         if reasons.is_empty() {
             documented.insert((code, None), advised(row));
             continue;
         }
-        let words = reasons.iter().map(|reason| ((code.clone(), Some(text(&reason["reason"]))), advised(reason)));
-        documented.extend(words);
+        let entries = reasons.iter().map(|reason| ((code.clone(), Some(text(&reason["reason"]))), advised(reason)));
+        documented.extend(entries);
     }
     documented
 }
 
-/// The differences between the tables of the documents and the code, a line each.
-fn apart(public: &Value, admin: &Value, answers: &[Value]) -> Vec<String> {
+/// One line for each difference between the tables of the documents and the code.
+fn differences(public: &Value, admin: &Value, answers: &[Value]) -> Vec<String> {
     let all = || rows(public).chain(rows(admin));
     let mut lines = Vec::new();
     for answer in answers {
         let code = &answer["body"]["error"]["code"];
         let found = all().find(|row| row["code"] == *code).cloned().unwrap_or_default();
-        let said = json!([found["status"], found["type"]]);
-        let done = json!([answer["status"], answer["body"]["error"]["type"]]);
-        if said != done {
-            lines.push(format!("{code}: status and type document={said} code={done}"));
+        let documented = json!([found["status"], found["type"]]);
+        let coded = json!([answer["status"], answer["body"]["error"]["type"]]);
+        if documented != coded {
+            lines.push(format!("{code}: status and type document={documented} code={coded}"));
         }
     }
-    let (said, done) = (documented(all()), given(answers));
-    for word in said.keys().chain(done.keys()).collect::<BTreeSet<_>>() {
-        if said.get(word) != done.get(word) {
-            lines.push(format!("{word:?}: should_retry document={:?} code={:?}", said.get(word), done.get(word)));
+    let (documented, coded) = (documented_advice(all()), coded_advice(answers));
+    for key in documented.keys().chain(coded.keys()).collect::<BTreeSet<_>>() {
+        if documented.get(key) != coded.get(key) {
+            lines.push(format!("{key:?}: should_retry document={:?} code={:?}", documented.get(key), coded.get(key)));
         }
     }
     for row in all().filter(|row| row["reasons"].is_array()) {
         let reasons = row["reasons"].as_array().into_iter().flatten();
-        let together: BTreeSet<bool> = reasons.flat_map(advised).collect();
-        if together != advised(row) {
+        let of_reasons: BTreeSet<bool> = reasons.flat_map(advised).collect();
+        if of_reasons != advised(row) {
             lines.push(format!("{}: should_retry is not that of its reasons", row["code"]));
         }
     }
     lines
 }
 
-/// Headers that only one side knows, and a wait longer than the document allows.
-fn headers(document: &Value, answers: &[Value]) -> Vec<String> {
+/// One line for each header that only one side has, and for a maximum of `retry-after` that differs.
+fn header_differences(document: &Value, answers: &[Value]) -> Vec<String> {
     let codes = document["components"]["schemas"]["ErrorCode"]["enum"].as_array().cloned().unwrap_or_default();
     let declared = document["components"]["responses"]["Error"]["headers"].as_object().cloned().unwrap_or_default();
     let declared: BTreeSet<String> = declared.into_iter().map(|(name, _)| name).collect();
-    let own: Vec<&Value> = answers.iter().filter(|answer| codes.contains(&answer["body"]["error"]["code"])).collect();
-    let sent = own.iter().flat_map(|answer| answer["headers"].as_object().into_iter().flatten());
+    let answers: Vec<&Value> = answers.iter().filter(|answer| codes.contains(&answer["body"]["error"]["code"])).collect();
+    let sent = answers.iter().flat_map(|answer| answer["headers"].as_object().into_iter().flatten());
     let mut sent: BTreeSet<String> = sent.map(|(name, _)| name.clone()).collect();
     sent.remove("content-type");
     let mut lines: Vec<String> = sent.difference(&declared).map(|name| format!("{name}: only in the code")).collect();
     let unsent = declared.difference(&sent).filter(|name| !ADDED.contains(&name.as_str()));
     lines.extend(unsent.map(|name| format!("{name}: only in the document")));
-    let longest = own.iter().filter_map(|answer| text(&answer["headers"]["retry-after"]).parse::<u64>().ok()).max();
+    let longest = answers.iter().filter_map(|answer| text(&answer["headers"]["retry-after"]).parse::<u64>().ok()).max();
     let allowed = document["components"]["headers"]["RetryAfter"]["schema"]["maximum"].as_u64();
     if longest != allowed {
         lines.push(format!("retry-after: at most {allowed:?} in the document, {longest:?} in the code"));
     }
-    for answer in own {
-        let is_asked = answer["headers"].get("www-authenticate").is_some();
-        if is_asked != (answer["status"] == 401) {
+    for answer in answers {
+        let has_challenge = answer["headers"].get("www-authenticate").is_some();
+        if has_challenge != (answer["status"] == 401) {
             lines.push(format!("www-authenticate: not with 401 only: {answer}"));
         }
     }
@@ -111,24 +111,24 @@ fn headers(document: &Value, answers: &[Value]) -> Vec<String> {
 
 #[test]
 fn every_error_is_answered_as_the_tables_say() {
-    assert_none(&apart(&document(), &admin_document(), &imagate::served_errors()));
+    assert_none(&differences(&document(), &admin_document(), &imagate::served_errors()));
 }
 
 #[test]
-fn every_header_of_an_error_is_declared_and_the_other_way_round() {
-    assert_none(&headers(&document(), &imagate::served_errors()));
-    assert_none(&headers(&admin_document(), &imagate::served_errors()));
+fn the_declared_error_headers_are_those_of_the_code() {
+    assert_none(&header_differences(&document(), &imagate::served_errors()));
+    assert_none(&header_differences(&admin_document(), &imagate::served_errors()));
 }
 
 #[test]
-fn another_advice_or_word_is_seen() {
+fn a_changed_retry_advice_or_reason_is_reported() {
     let mut changed = document();
     let rows = changed["x-imagate-errors"].as_array_mut().expect("rows");
     rows.iter_mut().find(|row| row["code"] == "internal_error").expect("a row")["should_retry"] = json!(true);
     let upstream = rows.iter_mut().find(|row| row["code"] == "upstream_error").expect("a row");
     upstream["should_retry"] = json!(true);
     upstream["reasons"][1]["reason"] = json!("refused_content");
-    let found = apart(&changed, &admin_document(), &imagate::served_errors());
+    let found = differences(&changed, &admin_document(), &imagate::served_errors());
     assert_names(&found, r#"("internal_error", None): should_retry document=Some({true}) code=Some({false})"#);
     assert_names(
         &found,
@@ -139,13 +139,13 @@ fn another_advice_or_word_is_seen() {
 }
 
 #[test]
-fn another_header_of_an_error_is_seen() {
+fn a_changed_header_of_an_error_is_reported() {
     let mut changed = document();
     let headers_of = changed["components"]["responses"]["Error"]["headers"].as_object_mut().expect("headers");
     let retry = headers_of.remove("x-should-retry").expect("a header");
     headers_of.insert("x-retry".to_owned(), retry);
     changed["components"]["headers"]["RetryAfter"]["schema"]["maximum"] = json!(90);
-    let found = headers(&changed, &imagate::served_errors());
+    let found = header_differences(&changed, &imagate::served_errors());
     assert_names(&found, "x-should-retry: only in the code");
     assert_names(&found, "x-retry: only in the document");
     assert_names(&found, "retry-after: at most Some(90) in the document, Some(60) in the code");

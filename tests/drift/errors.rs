@@ -1,4 +1,4 @@
-//! Every error code in the code stands in the document with its status and type, and the other way round.
+//! The code and the documents have the same error codes, with the same status and type.
 
 use std::collections::BTreeSet;
 
@@ -7,34 +7,35 @@ use serde_json::{Value, json};
 use crate::difference::differences;
 use crate::{admin_document, assert_names, assert_none, document};
 
-/// The codes of the gateway, from the file in which it keeps them.
+/// The error codes of the gateway, compiled from the file that declares them.
 #[path = "../../src/error/code.rs"]
 mod code;
 
-/// The error tables of both documents, as code and status and type.
+/// The status and type of each error code in the tables of both documents.
 fn documented(documents: [&Value; 2]) -> Value {
     let rows = documents.into_iter().flat_map(|document| document["x-imagate-errors"].as_array().into_iter().flatten());
     rows.map(|row| (word(&row["code"]), json!({ "status": row["status"], "type": row["type"] }))).collect()
 }
 
-/// The same of the code.
+/// The status and type of each error code in the code.
 fn coded() -> Value {
     let rows = code::ApiErrorCode::ALL.iter();
     rows.map(|code| (code.as_str().to_owned(), json!({ "status": code.status(), "type": code.kind() }))).collect()
 }
 
-/// The words that the two listing components lack, or have beyond the error table, a line each.
-fn words(document: &Value) -> Vec<String> {
+/// One line for each word that only an enumeration (`ErrorCode`, `ErrorType`, `ErrorReason`) or only the error table has.
+fn enumeration_differences(document: &Value) -> Vec<String> {
     let rows: Vec<&Value> = document["x-imagate-errors"].as_array().into_iter().flatten().collect();
     let reasons = rows.iter().flat_map(|row| row["reasons"].as_array().into_iter().flatten());
     let mut lines = Vec::new();
-    lines.extend(unlike(document, "ErrorCode", rows.iter().map(|row| word(&row["code"]))));
-    lines.extend(unlike(document, "ErrorType", rows.iter().map(|row| word(&row["type"]))));
-    lines.extend(unlike(document, "ErrorReason", reasons.map(|row| word(&row["reason"]))));
+    lines.extend(unmatched_words(document, "ErrorCode", rows.iter().map(|row| word(&row["code"]))));
+    lines.extend(unmatched_words(document, "ErrorType", rows.iter().map(|row| word(&row["type"]))));
+    lines.extend(unmatched_words(document, "ErrorReason", reasons.map(|row| word(&row["reason"]))));
     lines
 }
 
-fn unlike(document: &Value, component: &str, table: impl Iterator<Item = String>) -> Vec<String> {
+/// One line for each word that only the component or only the table has.
+fn unmatched_words(document: &Value, component: &str, table: impl Iterator<Item = String>) -> Vec<String> {
     let listed = document["components"]["schemas"][component]["enum"].as_array().into_iter().flatten();
     let (listed, table): (BTreeSet<String>, BTreeSet<String>) = (listed.map(word).collect(), table.collect());
     let line = |word: &String| format!("{component}: '{word}' stands only in one of the component and the error table");
@@ -47,7 +48,7 @@ fn word(value: &Value) -> String {
 
 fn check(document: &Value) -> Vec<String> {
     let mut lines = differences(&documented([document, &admin_document()]), &coded());
-    lines.extend(words(document));
+    lines.extend(enumeration_differences(document));
     lines
 }
 
@@ -62,14 +63,14 @@ fn every_error_code_stands_in_the_document_and_the_other_way_round() {
 }
 
 #[test]
-fn every_error_without_more_to_tell_has_a_message() {
+fn every_error_code_has_a_default_message() {
     for code in code::ApiErrorCode::ALL {
         assert!(!code.message().is_empty() && code.message() != "The request failed", "{}", code.as_str());
     }
 }
 
 #[test]
-fn a_code_that_only_the_document_knows_is_seen() {
+fn a_code_in_only_the_document_is_reported() {
     let mut changed = document();
     row(&mut changed, "upstream_error")["code"] = json!("upstream_fault");
     let found = check(&changed);
@@ -79,14 +80,14 @@ fn a_code_that_only_the_document_knows_is_seen() {
 }
 
 #[test]
-fn another_status_is_seen() {
+fn a_changed_status_is_reported() {
     let mut changed = document();
     row(&mut changed, "request_too_large")["status"] = json!(400);
     assert_names(&check(&changed), "request_too_large › status: document=400 code=413");
 }
 
 #[test]
-fn a_reason_that_no_component_lists_is_seen() {
+fn a_reason_that_no_component_lists_is_reported() {
     let mut changed = document();
     row(&mut changed, "upstream_error")["reasons"][1]["reason"] = json!("refused");
     let found = check(&changed);

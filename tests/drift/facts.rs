@@ -1,4 +1,4 @@
-//! The numbers that prose may repeat, from the one place where each of them stands.
+//! The numbers that prose may repeat, each read from its only source: a document or the source code.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::root;
 
-/// The documents, and the schema that the text at hand belongs to.
+/// The documents, and the schema that the checked text describes.
 pub(crate) struct Facts<'a> {
     pub(crate) public: &'a Value,
     pub(crate) admin: &'a Value,
@@ -52,11 +52,12 @@ pub(crate) fn rows(document: &Value) -> impl Iterator<Item = &Value> {
     document["x-imagate-errors"].as_array().into_iter().flatten()
 }
 
-/// A number in the source: what follows `anchor` in its line, products and shifts worked out.
+/// A number in the source code: the expression after `anchor` in the first line that contains it. Products and shifts
+/// are evaluated.
 pub(crate) fn source(path: &str, anchor: &str) -> u64 {
     let text = fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let rest = text.lines().find_map(|line| line.split_once(anchor)).unwrap_or_else(|| panic!("{path}: no {anchor}")).1;
+    let tail = text.lines().find_map(|line| line.split_once(anchor)).unwrap_or_else(|| panic!("{path}: no {anchor}")).1;
     let number = |text: &str| text.trim().replace('_', "").parse::<u64>().expect("a whole number");
-    let factor = |text: &str| text.split_once("<<").map_or_else(|| number(text), |(one, by)| number(one) << number(by));
-    rest[..rest.find([';', ',', ')', '}']).unwrap_or(rest.len())].split('*').map(factor).product()
+    let factor = |text: &str| text.split_once("<<").map_or_else(|| number(text), |(value, bits)| number(value) << number(bits));
+    tail[..tail.find([';', ',', ')', '}']).unwrap_or(tail.len())].split('*').map(factor).product()
 }

@@ -1,4 +1,5 @@
-//! Nothing of a component is without a value that tries it, and no field of a request without a rule and a case.
+//! Every property and enumeration word of a component has a test value, and every field of a request has a rule and a
+//! test case.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +8,11 @@ use serde_json::{Map, Value, json};
 use crate::values::{admin_values, expand, values};
 use crate::{admin_document, assert_names, assert_none, document, root, tables};
 
-/// The requests whose fields the table of cases has: the component, and the operations of its rows.
+/// The requests whose fields need test cases: the component, and the word for its operation in the `on` of a case.
 const REQUESTS: [(&str, &str); 3] =
     [("ImageGenerationRequest", "create"), ("ImageEditRequest", "edit"), ("ImageEditForm", "form")];
 
-/// The tables that the rules read, by component.
+/// The field table that the rules read for each component.
 const RULES: [(&str, &[tables::Field]); 3] = [
     ("ImageGenerationRequest", tables::IMAGE_GENERATION_FIELDS),
     ("ImageEditRequest", tables::IMAGE_EDIT_FIELDS),
@@ -19,7 +20,7 @@ const RULES: [(&str, &[tables::Field]); 3] = [
 ];
 
 fn cases() -> Value {
-    let text = std::fs::read_to_string(root().join("tests/cases/images.json")).expect("the cases are there");
+    let text = std::fs::read_to_string(root().join("tests/cases/images.json")).expect("the cases exist");
     serde_json::from_str(&text).expect("the cases are JSON")
 }
 
@@ -27,8 +28,9 @@ fn properties<'a>(document: &'a Value, component: &str) -> impl Iterator<Item = 
     document["components"]["schemas"][component]["properties"].as_object().into_iter().flat_map(Map::keys)
 }
 
-/// Properties that no good value of their component has, words that none is, and required ones that may be missing.
-fn untried(document: &Value, values: &Value) -> Vec<String> {
+/// One line for each property that no good value has, each word that no good value is, and each optional property that
+/// every good value has.
+fn untested(document: &Value, values: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     let components = document["components"]["schemas"].as_object().into_iter().flatten();
     for (name, schema) in components {
@@ -54,16 +56,16 @@ fn untried(document: &Value, values: &Value) -> Vec<String> {
     lines
 }
 
-/// Fields of requests that no row of the cases is about, or that no row accepts.
+/// One line for each field of a request that no case covers.
 fn without_case(document: &Value, cases: &Value) -> Vec<String> {
     let rows: Vec<&Value> = cases.as_array().into_iter().flatten().collect();
     let mut lines = Vec::new();
     for (component, operation) in REQUESTS {
-        let on = |row: &Value| {
+        let covers_operation = |row: &Value| {
             row["on"] == operation || row["on"].as_array().is_some_and(|on| on.contains(&json!(operation)))
         };
         for field in properties(document, component) {
-            if !rows.iter().any(|row| on(row) && row["field"] == **field) {
+            if !rows.iter().any(|row| covers_operation(row) && row["field"] == **field) {
                 lines.push(format!("{component}.{field}: no row of tests/cases/images.json for '{operation}'"));
             }
         }
@@ -71,22 +73,22 @@ fn without_case(document: &Value, cases: &Value) -> Vec<String> {
     lines
 }
 
-/// Fields that the rules do not have, or alone have.
+/// One line for each field that only the document or only the rules have.
 fn without_rule(document: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for (component, table) in RULES {
-        let ruled: BTreeSet<&str> = table.iter().map(|field| field.name).collect();
+        let in_rules: BTreeSet<&str> = table.iter().map(|field| field.name).collect();
         let documented: BTreeSet<&str> = properties(document, component).map(String::as_str).collect();
-        let differ = ruled.symmetric_difference(&documented);
+        let differ = in_rules.symmetric_difference(&documented);
         lines.extend(differ.map(|field| format!("{component}.{field}: in the document or in the rules only")));
     }
     lines
 }
 
 #[test]
-fn every_property_and_word_has_a_value_that_tries_it() {
-    assert_none(&untried(&document(), &values()));
-    assert_none(&untried(&admin_document(), &admin_values()));
+fn every_property_and_word_has_a_test_value() {
+    assert_none(&untested(&document(), &values()));
+    assert_none(&untested(&admin_document(), &admin_values()));
 }
 
 #[test]
@@ -100,13 +102,13 @@ fn the_fields_compiled_in_are_those_of_the_document() {
 }
 
 #[test]
-fn a_new_optional_field_is_seen() {
+fn a_new_optional_field_is_reported() {
     let mut changed = document();
     let schemas = &mut changed["components"]["schemas"];
     schemas["ImageGenerationRequest"]["properties"]["watermark"] = json!({ "type": "string", "nullable": true });
     schemas["ImagesResponse"]["properties"]["seed"] = json!({ "type": "integer" });
-    schemas["Moderation"]["enum"].as_array_mut().expect("words").push(json!("strict"));
-    let found = untried(&changed, &values());
+    schemas["Moderation"]["enum"].as_array_mut().expect("an enumeration").push(json!("strict"));
+    let found = untested(&changed, &values());
     assert_names(&found, "ImageGenerationRequest.watermark: no good value has it");
     assert_names(&found, "ImagesResponse.seed: no good value has it");
     assert_names(&found, "Moderation: no good value is \"strict\"");
@@ -115,9 +117,9 @@ fn a_new_optional_field_is_seen() {
 }
 
 #[test]
-fn a_field_that_is_always_there_and_not_required_is_seen() {
+fn an_optional_field_that_every_value_has_is_reported() {
     let mut changed = document();
     let schema = &mut changed["components"]["schemas"]["ImageInputTokensDetails"];
     schema["required"] = json!(["text_tokens"]);
-    assert_names(&untried(&changed, &values()), "ImageInputTokensDetails.image_tokens: every good value has it");
+    assert_names(&untested(&changed, &values()), "ImageInputTokensDetails.image_tokens: every good value has it");
 }

@@ -1,5 +1,5 @@
-//! The files on disk are those that generation would write: the code, the digest that the build compares, and the tables
-//! of the pages.
+//! The generated files on disk are up to date: the code, the fingerprints that the build compares, and the tables of the
+//! pages.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,13 +11,13 @@ use xtask::{Output, Sources, tree};
 use crate::{assert_names, assert_none, root};
 
 #[path = "../../build.rs"]
-#[expect(dead_code, reason = "the build calls the rest")]
+#[expect(dead_code, reason = "only the build script calls the other functions")]
 mod build_script;
 
 /// The path of a page.
 const PATH: &str = "docs/page.md";
 
-/// Its text, with tables of all documents, so that these tests do not depend on what the real pages show.
+/// The text of the page, with tables of all documents, so that these tests do not depend on what the real pages show.
 const PAGE: &str = "\
 # Page
 
@@ -28,7 +28,7 @@ const PAGE: &str = "\
 <!-- table:settings:uploads --><!-- /table -->
 ";
 
-/// The tables that readers look for, and their pages.
+/// The tables that must be on a page, and their pages.
 const TABLES: [(&str, &str); 13] = [
     ("operations", "docs/api.md"),
     ("errors", "docs/errors.md"),
@@ -46,18 +46,19 @@ const TABLES: [(&str, &str); 13] = [
 ];
 
 fn sources() -> Sources {
-    tree::read(&root()).expect("the documents are there")
+    tree::read(&root()).expect("the documents exist")
 }
 
 fn generate(sources: &Sources) -> Vec<Output> {
-    xtask::generate(sources).expect("the documents can be generated from")
+    xtask::generate(sources).expect("generation succeeds")
 }
 
-/// The one page of these tests.
+/// A set of pages that has only the page of these tests.
 fn one_page(text: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(PATH.to_owned(), text.to_owned())])
 }
 
+/// The sources with a changed public document and only the page of these tests.
 fn changed(change: impl FnOnce(&mut Value)) -> Sources {
     let mut sources = sources();
     let mut document = serde_json::from_str(&sources.openapi).expect("the document is JSON");
@@ -67,14 +68,14 @@ fn changed(change: impl FnOnce(&mut Value)) -> Sources {
     sources
 }
 
-/// The first line that differs in each file that is not what `sources` would give.
+/// For each file that `sources` would change, its first line that differs.
 fn stale(root: &Path, sources: &Sources) -> Vec<String> {
     let outputs = generate(sources);
     let stale = tree::stale_outputs(root, &outputs).expect("the files can be read");
     let line = |output: &Output| {
         let present = fs::read_to_string(root.join(&output.path)).unwrap_or_default();
         let mut lines = present.lines().chain(std::iter::repeat("")).zip(output.contents.lines()).enumerate();
-        let (number, (present, fresh)) = lines.find(|(_, (one, other))| one != other).unwrap_or((0, ("", "")));
+        let (number, (present, fresh)) = lines.find(|(_, (present, fresh))| present != fresh).unwrap_or((0, ("", "")));
         format!("{}:{}: present='{}' fresh='{}'", output.path, number + 1, present.trim(), fresh.trim())
     };
     stale.into_iter().map(line).collect()
@@ -100,12 +101,12 @@ fn every_table_is_on_its_page() {
 }
 
 #[test]
-fn generation_gives_the_same_twice() {
+fn generation_is_deterministic() {
     assert_eq!(generate(&sources()), generate(&sources()));
 }
 
 #[test]
-fn an_edited_file_is_seen_and_named_with_its_line() {
+fn an_edited_file_is_reported_with_its_line() {
     let copy = tempfile::tempdir().unwrap();
     tree::write(copy.path(), &generate(&sources())).unwrap();
     assert_none(&stale(copy.path(), &sources()));
@@ -120,7 +121,7 @@ fn an_edited_file_is_seen_and_named_with_its_line() {
 }
 
 #[test]
-fn a_missing_file_is_seen() {
+fn a_missing_file_is_reported() {
     let copy = tempfile::tempdir().unwrap();
     tree::write(copy.path(), &generate(&sources())).unwrap();
     fs::remove_file(copy.path().join("generated/server.rs")).unwrap();
@@ -130,7 +131,7 @@ fn a_missing_file_is_seen() {
 }
 
 #[test]
-fn windows_line_ends_are_no_difference() {
+fn windows_line_endings_make_no_difference() {
     let copy = tempfile::tempdir().unwrap();
     let outputs = generate(&sources());
     tree::write(copy.path(), &outputs).unwrap();
@@ -140,7 +141,7 @@ fn windows_line_ends_are_no_difference() {
 }
 
 #[test]
-fn an_edited_table_of_a_page_is_seen() {
+fn an_edited_table_of_a_page_is_reported() {
     let copy = tempfile::tempdir().unwrap();
     let mut sources = sources();
     sources.pages = one_page(PAGE);
@@ -178,7 +179,7 @@ fn a_changed_document_makes_the_files_stale() {
 }
 
 #[test]
-fn a_changed_document_of_the_operators_makes_its_own_files_stale() {
+fn a_changed_operators_document_makes_only_its_files_stale() {
     let mut changed = sources();
     let mut document: Value = serde_json::from_str(&changed.admin).unwrap();
     document["components"]["schemas"]["AccountConcurrency"]["maximum"] = json!(99);
@@ -196,12 +197,12 @@ fn a_changed_document_of_the_operators_makes_its_own_files_stale() {
 }
 
 #[test]
-fn one_bound_changed_in_the_document_changes_types_and_field_table_and_page() {
-    let elsewhere = tempfile::tempdir().unwrap();
+fn a_changed_bound_changes_types_field_table_and_page() {
+    let folder = tempfile::tempdir().unwrap();
     let changed = changed(|document| document["components"]["schemas"]["ImageCount"]["maximum"] = json!(77));
-    tree::write(elsewhere.path(), &generate(&changed)).unwrap();
+    tree::write(folder.path(), &generate(&changed)).unwrap();
 
-    let read = |path: &str| fs::read_to_string(elsewhere.path().join(path)).unwrap();
+    let read = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
     let types = read("generated/types.rs");
     assert!(types.contains("pub type ImageCount = crate::wire::Bounded<1, 77>;"), "the name");
     assert!(types.contains("pub n: ::std::option::Option<crate::wire::Bounded<1, 77>>"), "the field");
@@ -217,7 +218,7 @@ fn one_bound_changed_in_the_document_changes_types_and_field_table_and_page() {
 }
 
 #[test]
-fn one_limit_changed_in_the_document_changes_the_served_cap_and_the_page() {
+fn a_changed_limit_changes_the_served_cap_and_the_page() {
     let changed = changed(|document| {
         let limits = document["x-imagate-limits"].as_array_mut().unwrap();
         let limit = limits.iter_mut().find(|limit| limit["name"] == "max_json_body_bytes").unwrap();
@@ -231,7 +232,7 @@ fn one_limit_changed_in_the_document_changes_the_served_cap_and_the_page() {
 }
 
 #[test]
-fn a_document_that_breaks_a_house_rule_is_refused_with_the_place() {
+fn a_document_that_breaks_a_generator_rule_is_refused_with_its_place() {
     let refusal = |change: fn(&mut Value)| format!("{:#}", xtask::generate(&changed(change)).unwrap_err());
     let version = refusal(|document| document["openapi"] = json!("3.1.0"));
     assert!(version.contains("openapi: expected 3.0.x, found '3.1.0'"), "{version}");

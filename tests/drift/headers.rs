@@ -74,12 +74,12 @@ fn written() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_header_of_an_answer_is_declared_and_the_other_way_round() {
+fn the_declared_answer_headers_are_those_of_the_code() {
     assert_none(&check(&document(), &written()));
 }
 
 #[test]
-fn a_header_on_one_side_only_is_seen() {
+fn a_header_on_one_side_only_is_reported() {
     let mut changed = document();
     let headers = &mut changed["paths"]["/v1/images/generations"]["post"]["responses"]["200"]["headers"];
     headers.as_object_mut().expect("headers").remove("x-imagate-missing");

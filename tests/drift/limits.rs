@@ -120,14 +120,14 @@ fn no_limit_is_written_a_second_time_in_code() {
 }
 
 #[test]
-fn another_value_is_seen() {
+fn a_changed_limit_value_is_reported() {
     let mut changed = document();
     changed["x-imagate-limits"][0]["value"] = json!(5);
     assert_names(&differences(&documented(&changed), &compiled()), "value: document=5 code=");
 }
 
 #[test]
-fn a_limit_that_no_code_names_is_seen_until_it_is_called_open() {
+fn a_limit_without_code_is_reported_unless_it_is_listed_as_open() {
     let mut changed = document();
     let limits = changed["x-imagate-limits"].as_array_mut().unwrap();
     limits.push(
@@ -139,7 +139,7 @@ fn a_limit_that_no_code_names_is_seen_until_it_is_called_open() {
 }
 
 #[test]
-fn a_limit_written_a_second_time_is_seen() {
+fn a_limit_repeated_in_code_is_reported() {
     let copied = [("src/copy.rs".to_owned(), code_of("// 52_428_800 is fine here\nconst CAP: usize = 52_428_800;"))];
     assert_names(&repeated(&document(), &copied), "src/copy.rs: 52428800 is the limit max_upload_image_bytes");
     assert_eq!(repeated(&document(), &copied).len(), 1);

@@ -86,7 +86,7 @@ fn the_table_of_models_says_what_the_components_say() {
 }
 
 #[test]
-fn another_rule_is_seen() {
+fn a_changed_model_rule_is_reported() {
     let mut changed = document();
     changed["x-imagate-models"][0]["max_images"] = json!(4);
     assert_names(&differences(&documented(&changed), &compiled()), "max_images: document=4 code=10");
@@ -94,7 +94,7 @@ fn another_rule_is_seen() {
 }
 
 #[test]
-fn a_word_that_only_one_of_both_knows_is_seen() {
+fn a_word_on_one_side_only_is_reported() {
     let mut changed = document();
     changed["x-imagate-models"][0]["qualities"] = json!(["low", "ultra"]);
     changed["x-imagate-models"][1]["id"] = json!("gpt-image-3");

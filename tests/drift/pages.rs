@@ -121,14 +121,14 @@ fn every_link_of_a_page_leads_somewhere() {
 }
 
 #[test]
-fn the_first_page_stays_short() {
+fn the_readme_stays_short() {
     let (path, most) = FIRST;
     let lines = page(path).lines().count();
     assert!(lines < most, "{path} has {lines} lines: reference belongs to docs/");
 }
 
 #[test]
-fn another_level_or_one_rule_less_is_seen() {
+fn a_changed_level_of_a_rule_is_reported() {
     let changed = page(RULES).replacen("| encoding | error |", "| encoding | note |", 1);
     let found = parted_rules(&changed);
     assert_names(&found, "docs/skills.md lacks: | `M001` | encoding | error |");
@@ -136,7 +136,7 @@ fn another_level_or_one_rule_less_is_seen() {
 }
 
 #[test]
-fn another_variable_or_a_dead_link_is_seen() {
+fn a_changed_variable_and_a_dead_link_are_reported() {
     let changed = page(SETTINGS).replacen("`IMAGATE_LISTEN`", "`IMAGATE_PORT`", 1);
     assert_names(&parted_variables(&changed), "IMAGATE_PORT");
     let found = dead_links(

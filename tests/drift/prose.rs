@@ -292,7 +292,7 @@ fn every_default_in_prose_is_that_of_the_schema() {
 }
 
 #[test]
-fn a_large_image_is_the_same_everywhere() {
+fn every_text_states_the_same_bound_of_large_images() {
     assert_none(&large(&Prose::read()));
 }
 
@@ -302,7 +302,7 @@ fn the_descriptions_of_code_and_reason_show_the_error_table() {
 }
 
 #[test]
-fn another_number_or_one_more_is_seen() {
+fn a_wrong_or_unexplained_number_is_reported() {
     let mut prose = Prose::read();
     prose.public["components"]["headers"]["RetryAfter"]["description"] = "Never waits: never above 90 seconds.".into();
     prose.public["info"]["description"] = "It takes 7 bananas. A 503 with code `upstream_error`.".into();
@@ -315,7 +315,7 @@ fn another_number_or_one_more_is_seen() {
 }
 
 #[test]
-fn another_number_on_a_page_of_reference_is_seen() {
+fn a_wrong_number_on_a_reference_page_is_reported() {
     let mut prose = Prose::read();
     let page = |prose: &mut Prose, path: &str, from: &str, to: &str| {
         let (_, text) = prose.pages.iter_mut().find(|(name, _)| name == path).expect("the page");
@@ -332,7 +332,7 @@ fn another_number_on_a_page_of_reference_is_seen() {
 }
 
 #[test]
-fn another_default_or_large_size_is_seen() {
+fn a_wrong_default_or_large_size_is_reported() {
     let mut prose = Prose::read();
     let schemas = &mut prose.public["components"]["schemas"];
     schemas["ImageGenerationRequest"]["properties"]["n"]["description"] = "How many. 2 when absent.".into();
@@ -342,7 +342,7 @@ fn another_default_or_large_size_is_seen() {
 }
 
 #[test]
-fn another_row_of_a_description_is_seen() {
+fn a_changed_row_of_the_error_table_is_reported() {
     let mut changed = document();
     let rows = changed["x-imagate-errors"].as_array_mut().expect("rows");
     let row = rows.iter_mut().find(|row| row["code"] == "upstream_error").expect("a row");

@@ -122,7 +122,7 @@ fn every_exception_is_still_needed() {
 }
 
 #[test]
-fn another_operation_id_is_seen() {
+fn a_changed_operation_id_is_reported() {
     let mut changed = document();
     changed["paths"]["/v1/images/generations"]["post"]["operationId"] = json!("createImage");
     let place = r#"POST /v1/images/generations › operationId: document="createImage" code="create_image""#;
@@ -130,7 +130,7 @@ fn another_operation_id_is_seen() {
 }
 
 #[test]
-fn another_path_is_seen_from_both_sides() {
+fn a_changed_path_is_reported_from_both_sides() {
     let mut changed = document();
     let item = changed["paths"]["/v1/models"].take();
     changed["paths"].as_object_mut().unwrap().remove("/v1/models");
@@ -141,7 +141,7 @@ fn another_path_is_seen_from_both_sides() {
 }
 
 #[test]
-fn another_answer_is_seen() {
+fn a_changed_answer_is_reported() {
     let mut changed = document();
     changed["paths"]["/v1/models"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]["$ref"] =
         json!("#/components/schemas/Model");
@@ -149,7 +149,7 @@ fn another_answer_is_seen() {
 }
 
 #[test]
-fn another_parameter_is_seen() {
+fn a_changed_parameter_is_reported() {
     let mut changed = document();
     changed["paths"]["/v1/models/{model}"]["get"]["parameters"][0]["name"] = json!("id");
     assert_names(&unexplained(changed, &EXCEPTIONS), "parameters[0] › name");

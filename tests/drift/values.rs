@@ -147,7 +147,7 @@ fn every_disagreement_has_a_reason() {
 }
 
 #[test]
-fn a_tightened_schema_is_seen() {
+fn a_tightened_schema_is_reported() {
     let mut changed = document();
     changed["components"]["schemas"]["ImageCount"]["maximum"] = json!(4);
     let found = check(&changed, &values());
@@ -155,14 +155,14 @@ fn a_tightened_schema_is_seen() {
 }
 
 #[test]
-fn a_loosened_schema_is_seen() {
+fn a_loosened_schema_is_reported() {
     let mut changed = document();
     changed["components"]["schemas"]["Quality"]["enum"].as_array_mut().unwrap().push(json!("hd"));
     assert_names(&check(&changed, &values()), "Quality: bad value \"hd\": schema=true type=false");
 }
 
 #[test]
-fn a_field_that_is_no_longer_required_is_seen() {
+fn a_field_that_is_no_longer_required_is_reported() {
     let mut changed = document();
     changed["components"]["schemas"]["ImageGenerationRequest"]["required"] = json!(["model"]);
     let place = r#"ImageGenerationRequest: bad value {"model":"gpt-image-2"}: schema=true type=false"#;
@@ -170,7 +170,7 @@ fn a_field_that_is_no_longer_required_is_seen() {
 }
 
 #[test]
-fn a_component_without_values_is_seen() {
+fn a_component_without_values_is_reported() {
     let mut fewer = values();
     fewer["Prompt"]["bad"] = json!([]);
     fewer.as_object_mut().unwrap().remove("Model");
@@ -180,7 +180,7 @@ fn a_component_without_values_is_seen() {
 }
 
 #[test]
-fn a_component_without_a_type_is_seen() {
+fn a_component_without_a_type_is_reported() {
     let mut changed = document();
     changed["components"]["schemas"]["Sketch"] = json!({ "type": "string" });
     assert_names(&check(&changed, &values()), "Sketch: this component is not in the list of types");
