@@ -56,7 +56,8 @@ fn run() -> Result<(), String> {
         check_fingerprints(root)?;
     }
     let text = tables(&document(root, OPENAPI)?)? + &admin_tables(&document(root, ADMIN_OPENAPI)?)?;
-    fs::write(Path::new(&environment_variable("OUT_DIR")?).join("tables.rs"), text).map_err(|error| format!("tables.rs: {error}"))
+    fs::write(Path::new(&environment_variable("OUT_DIR")?).join("tables.rs"), text)
+        .map_err(|error| format!("tables.rs: {error}"))
 }
 
 fn document(root: &Path, path: &str) -> Result<Value, String> {
@@ -222,14 +223,20 @@ fn models(document: &Value, out: &mut String) -> Result<(), String> {
     for row in models {
         let id = text(row, "id")?;
         let name = row["snapshot_of"].as_str().unwrap_or(id);
-        let rules =
-            models.iter().find(|row| row["id"] == name).ok_or_else(|| format!("model {id}: there is no model {name}"))?;
-        let count = |field: &str| rules[field].as_u64().ok_or_else(|| format!("model {name}: expected a whole number for {field}"));
+        let rules = models
+            .iter()
+            .find(|row| row["id"] == name)
+            .ok_or_else(|| format!("model {id}: there is no model {name}"))?;
+        let count = |field: &str| {
+            rules[field].as_u64().ok_or_else(|| format!("model {name}: expected a whole number for {field}"))
+        };
         let sizes = match &rules["sizes"] {
             Value::String(word) if word == "rules" => "None".to_owned(),
             _ => format!("Some({})", texts(rules, "sizes")?),
         };
-        let compression = rules["compression"].as_bool().ok_or_else(|| format!("model {name}: expected true or false for compression"))?;
+        let compression = rules["compression"]
+            .as_bool()
+            .ok_or_else(|| format!("model {name}: expected true or false for compression"))?;
         let columns = [
             ("id", quoted(id)),
             ("name", quoted(name)),
@@ -258,7 +265,8 @@ fn fields(document: &Value, table_name: &str, component: &str, out: &mut String)
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     let mut rows = String::new();
     for (name, property) in object(&schema["properties"], component)? {
-        let kind = field_kind(document, property).ok_or_else(|| format!("{component}.{name}: no kind of field fits"))?;
+        let kind =
+            field_kind(document, property).ok_or_else(|| format!("{component}.{name}: no kind of field fits"))?;
         let required = required.contains(&Value::from(name.as_str()));
         field(&mut rows, name, required, property["nullable"] == true, kind);
     }

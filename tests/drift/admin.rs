@@ -32,7 +32,11 @@ fn table(document: &Value) -> impl Iterator<Item = (&str, &Value)> {
 fn operations(document: &Value) -> impl Iterator<Item = Value> {
     let paths = document["paths"].as_object().cloned().unwrap_or_default();
     let items: Vec<Value> = paths.into_iter().map(|(_, item)| item).collect();
-    items.into_iter().filter_map(|mut item| item.as_object_mut().map(std::mem::take)).flatten().map(|(_, operation)| operation)
+    items
+        .into_iter()
+        .filter_map(|mut item| item.as_object_mut().map(std::mem::take))
+        .flatten()
+        .map(|(_, operation)| operation)
 }
 
 /// One line for each error that the two documents describe differently.

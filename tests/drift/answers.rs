@@ -88,7 +88,8 @@ fn header_differences(document: &Value, answers: &[Value]) -> Vec<String> {
     let codes = document["components"]["schemas"]["ErrorCode"]["enum"].as_array().cloned().unwrap_or_default();
     let declared = document["components"]["responses"]["Error"]["headers"].as_object().cloned().unwrap_or_default();
     let declared: BTreeSet<String> = declared.into_iter().map(|(name, _)| name).collect();
-    let answers: Vec<&Value> = answers.iter().filter(|answer| codes.contains(&answer["body"]["error"]["code"])).collect();
+    let answers: Vec<&Value> =
+        answers.iter().filter(|answer| codes.contains(&answer["body"]["error"]["code"])).collect();
     let sent = answers.iter().flat_map(|answer| answer["headers"].as_object().into_iter().flatten());
     let mut sent: BTreeSet<String> = sent.map(|(name, _)| name.clone()).collect();
     sent.remove("content-type");

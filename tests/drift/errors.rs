@@ -23,7 +23,8 @@ fn coded() -> Value {
     rows.map(|code| (code.as_str().to_owned(), json!({ "status": code.status(), "type": code.kind() }))).collect()
 }
 
-/// One line for each word that only an enumeration (`ErrorCode`, `ErrorType`, `ErrorReason`) or only the error table has.
+/// One line for each word that only an enumeration (`ErrorCode`, `ErrorType`, `ErrorReason`) or only the error table
+/// has.
 fn enumeration_differences(document: &Value) -> Vec<String> {
     let rows: Vec<&Value> = document["x-imagate-errors"].as_array().into_iter().flatten().collect();
     let reasons = rows.iter().flat_map(|row| row["reasons"].as_array().into_iter().flatten());

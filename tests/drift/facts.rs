@@ -58,6 +58,7 @@ pub(crate) fn source(path: &str, anchor: &str) -> u64 {
     let text = fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
     let tail = text.lines().find_map(|line| line.split_once(anchor)).unwrap_or_else(|| panic!("{path}: no {anchor}")).1;
     let number = |text: &str| text.trim().replace('_', "").parse::<u64>().expect("a whole number");
-    let factor = |text: &str| text.split_once("<<").map_or_else(|| number(text), |(value, bits)| number(value) << number(bits));
+    let factor =
+        |text: &str| text.split_once("<<").map_or_else(|| number(text), |(value, bits)| number(value) << number(bits));
     tail[..tail.find([';', ',', ')', '}']).unwrap_or(tail.len())].split('*').map(factor).product()
 }

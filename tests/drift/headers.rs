@@ -1,7 +1,7 @@
 //! The response headers of the document are those that the code writes.
 //!
-//! The kit of the end-to-end tests holds every answer against the document; this says which header is missing there, also
-//! if no test happens to see it.
+//! The kit of the end-to-end tests checks every answer against the document. This test also finds a header that no
+//! end-to-end test receives.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::limits::source;
 use crate::{assert_names, assert_none, document};
 
-/// The headers of a good answer, by operation.
+/// The headers of an answer with status 200, by operation.
 const EXPECTED: [(&str, &[&str]); 5] = [
     ("create_image", &IMAGES),
     ("edit_image", &IMAGES),
@@ -42,32 +42,33 @@ const IMAGES: [&str; 9] = [
     "x-request-id",
 ];
 
+/// One line for each header that only one side has.
 fn check(document: &Value, written: &BTreeSet<String>) -> Vec<String> {
-    let expected = |id: &Value| EXPECTED.iter().find(|(name, _)| id == name).map_or(&[][..], |(_, names)| names);
+    let expected_of = |id: &Value| EXPECTED.iter().find(|(name, _)| id == name).map_or(&[][..], |(_, names)| names);
     let mut lines = Vec::new();
     let mut all = BTreeSet::new();
     let items = document["paths"].as_object().into_iter().flat_map(Map::values);
     for operation in items.filter_map(Value::as_object).flat_map(Map::values) {
         let declared = operation["responses"]["200"]["headers"].as_object().into_iter().flat_map(Map::keys);
         let declared: BTreeSet<&str> = declared.map(String::as_str).collect();
-        let expected: BTreeSet<&str> = expected(&operation["operationId"]).iter().copied().collect();
+        let expected: BTreeSet<&str> = expected_of(&operation["operationId"]).iter().copied().collect();
         let differ = declared.symmetric_difference(&expected);
         lines.extend(differ.map(|name| format!("{}: '{name}' is on one side only", operation["operationId"])));
         all.extend(declared.into_iter().map(str::to_owned));
     }
-    let ours = all.into_iter().filter(|name| name.starts_with("x-imagate-")).collect::<BTreeSet<_>>();
-    lines.extend(ours.symmetric_difference(written).map(|name| format!("{name}: in the document or in the code only")));
+    let own = all.into_iter().filter(|name| name.starts_with("x-imagate-")).collect::<BTreeSet<_>>();
+    lines.extend(own.symmetric_difference(written).map(|name| format!("{name}: in the document or in the code only")));
     lines
 }
 
-/// The headers of ours that the gateway names.
+/// The `x-imagate-` headers that the source of the gateway names.
 fn written() -> BTreeSet<String> {
     let gateway = source().into_iter().filter(|(path, _)| path.starts_with("src/gateway"));
     let mut names = BTreeSet::new();
     for (_, code) in gateway {
-        for piece in code.split('"').filter(|piece| piece.starts_with("x-imagate-")) {
-            let is_name = piece.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-');
-            names.extend(is_name.then(|| piece.to_owned()));
+        for text in code.split('"').filter(|text| text.starts_with("x-imagate-")) {
+            let is_name = text.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-');
+            names.extend(is_name.then(|| text.to_owned()));
         }
     }
     names

@@ -1,4 +1,4 @@
-//! Every limit of the document is held by code, and no limit is written a second time in code.
+//! The code enforces every limit of the document, and repeats the number of none.
 
 use std::fs;
 use std::path::Path;
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use crate::difference::differences;
 use crate::{assert_names, assert_none, document, folder, root, tables};
 
-/// Limits that no code of this version holds, and why.
+/// Limits that this version does not enforce, with the reason.
 const OPEN: &[(&str, &str)] = &[];
 
-/// Below this, a number in the code says little about where it comes from.
-const TELLING: u64 = 100_000;
+/// The smallest limit that is looked for in code: smaller numbers also occur with other meanings.
+const SMALLEST_DISTINCT: u64 = 100_000;
 
-/// A file of the source: its path and its lines without comments and tests.
+/// A file of the source: its path, and its code without comments and tests.
 pub(crate) type SourceFile = (String, String);
 
-/// All code of the package.
+/// All files under `src/`, except tests.
 pub(crate) fn source() -> Vec<SourceFile> {
     let mut files = Vec::new();
     collect(&root().join("src"), &mut files);
@@ -25,10 +25,10 @@ pub(crate) fn source() -> Vec<SourceFile> {
 }
 
 fn collect(folder: &Path, files: &mut Vec<SourceFile>) {
-    for entry in fs::read_dir(folder).expect("the source is there") {
+    for entry in fs::read_dir(folder).expect("the source folder exists") {
         let path = entry.expect("the source can be listed").path();
         if path.is_dir() && path.file_name().is_some_and(|name| name == "tests") {
-            // Tests may spell numbers out.
+            // Tests may repeat numbers.
         } else if path.is_dir() {
             collect(&path, files);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
@@ -39,7 +39,7 @@ fn collect(folder: &Path, files: &mut Vec<SourceFile>) {
     }
 }
 
-/// The code alone: a number in a comment holds nothing, and a test may well spell one out.
+/// The text without comments and tests: both may repeat the number of a limit.
 fn code_of(text: &str) -> String {
     let code = text.split_once("#[cfg(test)]\nmod tests {").map_or(text, |(code, _)| code);
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -52,8 +52,9 @@ fn limits(document: &Value) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Limits that nothing holds, and open ones that something holds after all.
-fn unheld(document: &Value, source: &[SourceFile], open: &[(&str, &str)]) -> Vec<String> {
+/// One line for each limit that no code enforces and `open` does not list, and for each limit of `open` that code
+/// enforces.
+fn unenforced(document: &Value, source: &[SourceFile], open: &[(&str, &str)]) -> Vec<String> {
     let server = fs::read_to_string(folder().join("generated/server.rs")).unwrap_or_default();
     let mut lines = Vec::new();
     for (name, value) in limits(document) {
@@ -69,28 +70,30 @@ fn unheld(document: &Value, source: &[SourceFile], open: &[(&str, &str)]) -> Vec
     lines
 }
 
-/// Numbers in the code that are limits of the document, written again.
+/// One line for each number in the code that is a limit of the document.
 fn repeated(document: &Value, source: &[SourceFile]) -> Vec<String> {
     let sizes = document["components"]["schemas"]["ImageSize"]["x-imagate-size"].as_object().into_iter().flatten();
     let sizes = sizes.map(|(name, value)| (name.clone(), value.as_u64().unwrap_or_default()));
-    let known: Vec<_> = limits(document).into_iter().chain(sizes).filter(|(_, value)| *value >= TELLING).collect();
+    let known: Vec<_> =
+        limits(document).into_iter().chain(sizes).filter(|(_, value)| *value >= SMALLEST_DISTINCT).collect();
     let mut lines = Vec::new();
     for (path, code) in source {
         for word in words(code).filter(|word| word.starts_with(|first: char| first.is_ascii_digit())) {
             let Ok(number) = word.replace('_', "").parse::<u64>() else { continue };
             for (name, _) in known.iter().filter(|(_, value)| *value == number) {
-                lines.push(format!("{path}: {number} is the limit {name}, which stands in the document"));
+                lines.push(format!("{path}: {number} is the limit {name}, which is in the document"));
             }
         }
     }
     lines
 }
 
+/// The identifiers and numbers of the code.
 fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
 }
 
-/// The rows of a table that was compiled in, as the document writes them.
+/// The limits that are compiled in, by name.
 fn compiled() -> Value {
     tables::LIMITS
         .iter()
@@ -98,6 +101,7 @@ fn compiled() -> Value {
         .collect()
 }
 
+/// The limits of the document, by name.
 fn documented(document: &Value) -> Value {
     let rows = document["x-imagate-limits"].as_array().into_iter().flatten();
     let name = |row: &Value| row["name"].as_str().unwrap_or_default().to_owned();
@@ -111,7 +115,7 @@ fn the_limits_compiled_in_are_those_of_the_document() {
 
 #[test]
 fn every_limit_of_the_document_is_held_by_code() {
-    assert_none(&unheld(&document(), &source(), OPEN));
+    assert_none(&unenforced(&document(), &source(), OPEN));
 }
 
 #[test]
@@ -133,9 +137,9 @@ fn a_limit_without_code_is_reported_unless_it_is_listed_as_open() {
     limits.push(
         json!({ "name": "max_wishes", "value": 3, "unit": "wishes", "applies_to": "a bottle", "source": "a tale" }),
     );
-    assert_names(&unheld(&changed, &source(), OPEN), "max_wishes: the document has this limit");
+    assert_names(&unenforced(&changed, &source(), OPEN), "max_wishes: the document has this limit");
     let named = [("src/wish.rs".to_owned(), "const LEFT: u64 = MAX_WISHES - 1;".to_owned())];
-    assert_names(&unheld(&changed, &named, &[("max_wishes", "later")]), "max_wishes: is held now");
+    assert_names(&unenforced(&changed, &named, &[("max_wishes", "later")]), "max_wishes: is held now");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The table of image models is the one that is compiled in, and holds nothing that no request can say.
+//! The table of image models is the one that is compiled in, and allows only values that a request can have.
 
 use std::collections::BTreeSet;
 
@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 use crate::difference::differences;
 use crate::{assert_names, assert_none, document, tables};
 
-/// A column of the table, and the component whose words it draws from.
+/// A column of the table, and the component that lists its words.
 const WORDS: [(&str, &str); 3] = [("qualities", "Quality"), ("formats", "OutputFormat"), ("backgrounds", "Background")];
-/// A column of the table, and the component whose greatest value it shares.
+/// A column of the table, and the component whose maximum is the greatest number in it.
 const NUMBERS: [(&str, &str); 2] = [("max_images", "ImageCount"), ("max_partial_images", "PartialImages")];
 
 fn rows(document: &Value) -> Vec<Value> {
     document["x-imagate-models"].as_array().cloned().unwrap_or_default()
 }
 
-/// Each row by its id, a snapshot with the rules of its model.
+/// Each row by its id. A snapshot has the rules of its model.
 fn documented(document: &Value) -> Value {
     let rows = rows(document);
-    let whole = |row: &Value| {
+    let expand = |row: &Value| {
         let name = row.get("snapshot_of").unwrap_or(&row["id"]);
         let mut rules = rows.iter().find(|row| row["id"] == *name).cloned().unwrap_or_default();
         rules["name"] = name.clone();
@@ -28,7 +28,7 @@ fn documented(document: &Value) -> Value {
         }
         (row["id"].as_str().unwrap_or_default().to_owned(), rules)
     };
-    rows.iter().map(whole).collect()
+    rows.iter().map(expand).collect()
 }
 
 fn compiled() -> Value {
@@ -51,8 +51,9 @@ fn words(value: &Value) -> BTreeSet<String> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Words and numbers in which the table and the components part: together the models can do what the components allow.
-fn parted(document: &Value) -> Vec<String> {
+/// One line for each word or number in which the table and the components differ: the models together must allow what
+/// the components allow.
+fn mismatches(document: &Value) -> Vec<String> {
     let schemas = &document["components"]["schemas"];
     let rows = rows(document);
     let mut lines = Vec::new();
@@ -67,9 +68,9 @@ fn parted(document: &Value) -> Vec<String> {
         }
     }
     for (column, component) in NUMBERS {
-        let most = rows.iter().filter_map(|row| row[column].as_u64()).max();
-        if most != schemas[component]["maximum"].as_u64() {
-            lines.push(format!("{column}: {most:?} is not the maximum of {component}"));
+        let maximum = rows.iter().filter_map(|row| row[column].as_u64()).max();
+        if maximum != schemas[component]["maximum"].as_u64() {
+            lines.push(format!("{column}: {maximum:?} is not the maximum of {component}"));
         }
     }
     lines
@@ -82,7 +83,7 @@ fn the_models_compiled_in_are_those_of_the_document() {
 
 #[test]
 fn the_table_of_models_says_what_the_components_say() {
-    assert_none(&parted(&document()));
+    assert_none(&mismatches(&document()));
 }
 
 #[test]
@@ -90,7 +91,7 @@ fn a_changed_model_rule_is_reported() {
     let mut changed = document();
     changed["x-imagate-models"][0]["max_images"] = json!(4);
     assert_names(&differences(&documented(&changed), &compiled()), "max_images: document=4 code=10");
-    assert_names(&parted(&changed), "max_images: Some(4) is not the maximum of ImageCount");
+    assert_names(&mismatches(&changed), "max_images: Some(4) is not the maximum of ImageCount");
 }
 
 #[test]
@@ -98,7 +99,7 @@ fn a_word_on_one_side_only_is_reported() {
     let mut changed = document();
     changed["x-imagate-models"][0]["qualities"] = json!(["low", "ultra"]);
     changed["x-imagate-models"][1]["id"] = json!("gpt-image-3");
-    let found = parted(&changed);
+    let found = mismatches(&changed);
     assert_names(&found, "qualities:");
     assert_names(&found, "ids:");
 }

@@ -1,4 +1,4 @@
-//! The pages for people show the rules and variables that the code has, and their links lead somewhere.
+//! The pages list the rules and environment variables of the code, and their links have targets.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,8 +9,8 @@ use regex::Regex;
 
 use crate::{assert_names, assert_none, folder, root};
 
-/// The first page, and the most lines that it may have.
-const FIRST: (&str, usize) = ("README.md", 200);
+/// The README, and the number of lines that it must stay below.
+const README: (&str, usize) = ("README.md", 200);
 /// The page of the rules of manifests.
 const RULES: &str = "docs/skills.md";
 /// The page of the settings.
@@ -18,7 +18,7 @@ const SETTINGS: &str = "docs/configuration.md";
 
 /// The target of a link, without its title.
 static LINK: LazyLock<Regex> = LazyLock::new(|| pattern(r"\]\(([^)\s]+)\)"));
-/// A setting that the environment can set, as the source names it.
+/// A setting with an environment variable, as the source declares it.
 static VARIABLE: LazyLock<Regex> = LazyLock::new(|| pattern(r#"Names \{ variable: "([A-Z_]+)", flag: "([a-z-]*)" \}"#));
 
 fn pattern(text: &str) -> Regex {
@@ -40,24 +40,24 @@ fn coded_rules() -> Vec<String> {
     rows
 }
 
-/// The rows on which the page of the rules and the code part.
-fn parted_rules(page: &str) -> Vec<String> {
-    let marked = page.split_once("<!-- checked:rules -->").and_then(|(_, rest)| rest.split_once("<!-- /checked -->"));
-    let table = marked.expect("a marked table").0;
+/// One line for each row that only the page of the rules or only the code has.
+fn rule_differences(page: &str) -> Vec<String> {
+    let tail = page.split_once("<!-- checked:rules -->").expect("the start of the table").1;
+    let table = tail.split_once("<!-- /checked -->").expect("the end of the table").0;
     let shown: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
     let coded = coded_rules();
     let absent = coded.iter().filter(|row| !shown.contains(&row.as_str()));
     let unknown = shown.iter().filter(|row| !coded.iter().any(|coded| coded == *row));
     let mut lines: Vec<String> = absent.map(|row| format!("{RULES} lacks: {row}")).collect();
-    lines.extend(unknown.map(|row| format!("{RULES} has, and no rule says: {row}")));
+    lines.extend(unknown.map(|row| format!("{RULES} has a row of no rule: {row}")));
     if lines.is_empty() && !shown.is_sorted() {
         lines.push(format!("{RULES}: the rules are not sorted"));
     }
     lines
 }
 
-/// The variables and arguments on which the page of the settings and the code part.
-fn parted_variables(page: &str) -> Vec<String> {
+/// One line for each variable or argument that only the page of the settings or only the code has.
+fn variable_differences(page: &str) -> Vec<String> {
     let source = fs::read_to_string(root().join("src/gateway/config/resolve.rs")).expect("the source");
     let row = |variable: &str, argument: &str| {
         let setting = variable.trim_start_matches("IMAGATE_").to_lowercase();
@@ -67,10 +67,10 @@ fn parted_variables(page: &str) -> Vec<String> {
     let coded: BTreeSet<String> = VARIABLE.captures_iter(&source).map(|found| row(&found[1], &found[2])).collect();
     assert!(!coded.is_empty(), "no variable is found in the source");
     let shown = page.lines().filter(|line| line.contains("| `IMAGATE_")).map(str::to_owned).collect();
-    coded.symmetric_difference(&shown).map(|row| format!("{SETTINGS}: page and source part on {row}")).collect()
+    coded.symmetric_difference(&shown).map(|row| format!("{SETTINGS}: page and source differ in {row}")).collect()
 }
 
-/// Links of a page to files that are not there, and to headings that their page does not have.
+/// One line for each link of a page to a missing file or heading.
 fn dead_links(path: &str, text: &str) -> Vec<String> {
     let base = root().join(path);
     let base = base.parent().expect("a folder");
@@ -81,7 +81,7 @@ fn dead_links(path: &str, text: &str) -> Vec<String> {
         let has_heading = || fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(heading));
         !link.contains("://") && (!target.exists() || !heading.is_empty() && !has_heading())
     });
-    dead.map(|link| format!("{path}: {link} leads nowhere")).collect()
+    dead.map(|link| format!("{path}: {link} has no target")).collect()
 }
 
 /// The anchors of the headings of a page.
@@ -94,24 +94,24 @@ fn anchors(text: &str) -> BTreeSet<String> {
     headings.map(|heading| heading.chars().filter_map(letter).collect()).collect()
 }
 
-/// The first page and all pages under `docs/`.
+/// The paths of the README and of all pages under `docs/`.
 fn pages() -> Vec<String> {
-    let entries = fs::read_dir(root().join("docs")).expect("the folder is there");
+    let entries = fs::read_dir(root().join("docs")).expect("the folder exists");
     let name = |entry: fs::DirEntry| format!("docs/{}", entry.file_name().to_string_lossy());
     let mut paths: Vec<String> = entries.map(|entry| name(entry.expect("the folder can be listed"))).collect();
     paths.retain(|path| path.ends_with(".md"));
-    paths.push(FIRST.0.to_owned());
+    paths.push(README.0.to_owned());
     paths
 }
 
 #[test]
 fn every_rule_of_manifests_is_on_its_page() {
-    assert_none(&parted_rules(&page(RULES)));
+    assert_none(&rule_differences(&page(RULES)));
 }
 
 #[test]
 fn every_variable_of_the_settings_is_on_its_page() {
-    assert_none(&parted_variables(&page(SETTINGS)));
+    assert_none(&variable_differences(&page(SETTINGS)));
 }
 
 #[test]
@@ -122,26 +122,26 @@ fn every_link_of_a_page_leads_somewhere() {
 
 #[test]
 fn the_readme_stays_short() {
-    let (path, most) = FIRST;
+    let (path, bound) = README;
     let lines = page(path).lines().count();
-    assert!(lines < most, "{path} has {lines} lines: reference belongs to docs/");
+    assert!(lines < bound, "{path} has {lines} lines: move reference material to docs/");
 }
 
 #[test]
 fn a_changed_level_of_a_rule_is_reported() {
     let changed = page(RULES).replacen("| encoding | error |", "| encoding | note |", 1);
-    let found = parted_rules(&changed);
+    let found = rule_differences(&changed);
     assert_names(&found, "docs/skills.md lacks: | `M001` | encoding | error |");
-    assert_names(&found, "no rule says: | `M001` | encoding | note |");
+    assert_names(&found, "has a row of no rule: | `M001` | encoding | note |");
 }
 
 #[test]
 fn a_changed_variable_and_a_dead_link_are_reported() {
     let changed = page(SETTINGS).replacen("`IMAGATE_LISTEN`", "`IMAGATE_PORT`", 1);
-    assert_names(&parted_variables(&changed), "IMAGATE_PORT");
+    assert_names(&variable_differences(&changed), "IMAGATE_PORT");
     let found = dead_links(
         "docs/page.md",
         "[a](nowhere.md) [b](limits.md#nothing) [c](limits.md#uploads) [d](https://a.example)",
     );
-    assert_eq!(found, ["docs/page.md: nowhere.md leads nowhere", "docs/page.md: limits.md#nothing leads nowhere"]);
+    assert_eq!(found, ["docs/page.md: nowhere.md has no target", "docs/page.md: limits.md#nothing has no target"]);
 }

@@ -1,7 +1,7 @@
-//! The numbers that stand in prose: each phrase with the place that each of its numbers comes from.
+//! The phrases of prose that contain numbers, each with the origins of its numbers.
 //!
-//! A `{}` stands for a number. A phrase holds in every text that says it, and earlier phrases come first. Numbers of the
-//! documents come from the directory that is checked, and all others from the source.
+//! A `{}` stands for a number. A phrase is checked in every text that contains it; if two phrases match the same words,
+//! the earlier one is used. Numbers of the documents come from the folder that is checked, all others from the source.
 
 use crate::facts::{Facts, source};
 
@@ -94,7 +94,7 @@ const SIZES: &[Phrase] = &[
     ),
 ];
 
-/// Bounds and defaults of the schema that a text describes, and of others.
+/// Bounds and defaults: of the schema that the text describes, of components, and of grace periods.
 const SCHEMAS: &[Phrase] = &[
     ("{} to {} characters", &[|facts| facts.own("minLength"), |facts| facts.own("maxLength")]),
     ("{} to {} letters", &[|facts| facts.own("minLength"), |facts| facts.own("maxLength")]),
@@ -112,7 +112,7 @@ const SCHEMAS: &[Phrase] = &[
     ),
 ];
 
-/// What only the source knows.
+/// Numbers that only the source has.
 const SOURCES: &[Phrase] = &[
     ("set one, once and within {} hours", &[|_| link_seconds("INVITATION_LIFETIME") / 3600]),
     ("set a password, once and within {} hours", &[|_| link_seconds("RESET_LINK_LIFETIME") / 3600]),
@@ -154,7 +154,7 @@ const SOURCES: &[Phrase] = &[
     ),
 ];
 
-/// Statuses without their code, and numbers that are no choice of ours.
+/// Statuses without an error code beside them, and numbers that this project did not choose.
 const STATUSES: &[Phrase] = &[
     ("refused with {} at once", &[|facts| facts.status("request_too_large")]),
     ("refused with {}", &[|facts| facts.status("invalid_request_error")]),
@@ -172,7 +172,7 @@ const STATUSES: &[Phrase] = &[
     ),
     ("A {} of `…` names what does not", &[|facts| facts.status("service_unavailable")]),
     ("outcome is unknown ({} with", &[|facts| facts.status("upstream_error")]),
-    // The upstream's words for an account that may not be asked.
+    // The statuses by which an upstream refuses an account.
     ("answers {}, {}, {} or {} |", &[|_| 401, |_| 402, |_| 403, |_| 429]),
     ("a {} or {} of the upstream", &[|_| 502, |_| 504]),
     ("after the {} had been sent", &[|_| 200]),
@@ -182,7 +182,7 @@ const STATUSES: &[Phrase] = &[
     ("`…` of {} or more", &[|_| 1]),
 ];
 
-/// Every phrase, those first that say more.
+/// Every phrase. The order decides between phrases that match the same words.
 pub(crate) fn phrases() -> impl Iterator<Item = &'static Phrase> {
     [LIMITS, SIZES, SOURCES, SCHEMAS, STATUSES].into_iter().flatten()
 }

@@ -1,4 +1,4 @@
-//! Numbers, statuses and defaults in the prose of descriptions, pages and our skills are true.
+//! Numbers, statuses and defaults are correct in the prose of descriptions, pages and the project's own skills.
 
 use std::fs;
 use std::sync::LazyLock;
@@ -10,42 +10,42 @@ use crate::facts::{Facts, rows};
 use crate::phrases::{Phrase, phrases};
 use crate::{admin_document, assert_names, assert_none, document, folder};
 
-/// The members of a document whose text somebody reads.
+/// The members of a document that contain prose.
 const MEMBERS: [&str; 6] = ["description", "summary", "cause", "action", "message", "applies_to"];
-/// The pages beside the documents, and beside those of [`FOLDER`].
+/// The pages outside [`FOLDER`].
 const PAGES: [&str; 4] = [
     "README.md",
     "schemas/skills/skills/image-generation/SKILL.md",
     "schemas/skills/skills/imagate-operation/SKILL.md",
     "schemas/skills/apis/imagate-http.md",
 ];
-/// The folder of the pages of reference.
+/// The folder of the reference pages.
 const FOLDER: &str = "docs";
-/// Pages of that folder whose numbers are no facts of the program: demands of the specification with their tests, promises
-/// to users, and words.
+/// Pages of that folder whose numbers are not facts of the program: the specification, the compatibility policy and the
+/// glossary.
 const UNCHECKED: [&str; 3] = ["docs/specification.md", "docs/compatibility.md", "docs/glossary.md"];
 
-/// `409 image_in_progress`, `a 502 with code upstream_error`, the codes in backticks.
+/// Matches a status with its error code in backticks: ``409 `image_in_progress` ``, ``502 with code `upstream_error` ``.
 static STATUS_AND_CODE: LazyLock<Regex> = LazyLock::new(|| {
     let reason = r"(?:, reason `([a-z_]+)` and `x-should-retry: (true|false)`)?";
     pattern(&format!(r"\b([1-5][0-9]{{2}})(?:\s+with\s+code)?\s+`([A-Za-z_]+)`{reason}"))
 });
 static CODE: LazyLock<Regex> = LazyLock::new(|| pattern("`[^`]*`"));
-/// Versions, dates, addresses and the numbers of a list.
-static NO_NUMBER: LazyLock<Regex> = LazyLock::new(|| {
+/// Versions, dates, addresses and the numbers of a list, which are not checked.
+static IGNORED_NUMBER: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"HTTP/[0-9.]+|Apache-2\.0|1970-01-01T00:00:00Z|November 20[0-9]{2}|https://[^\s)]+|(?m)^[0-9]+\. ")
 });
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b[0-9][0-9,]*"));
 static DEFAULT: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[0-9,]+ when absent"));
 
-/// A text with its place, and the schema that it describes.
+/// A text with its place, and the schema that it describes or `null`.
 struct Text {
     place: String,
     text: String,
     schema: Value,
 }
 
-/// Everything that is said, in both documents and on the pages.
+/// The prose of both documents and of the pages.
 struct Prose {
     public: Value,
     admin: Value,
@@ -57,10 +57,10 @@ struct Prose {
 impl Prose {
     fn read() -> Self {
         let page = |path: String| {
-            let text = fs::read_to_string(folder().join(&path)).expect("the page is there");
+            let text = fs::read_to_string(folder().join(&path)).expect("the page exists");
             (path, text)
         };
-        let paths = PAGES.map(str::to_owned).into_iter().chain(reference());
+        let paths = PAGES.map(str::to_owned).into_iter().chain(reference_pages());
         Self { public: document(), admin: admin_document(), pages: paths.map(page).collect() }
     }
 
@@ -69,11 +69,11 @@ impl Prose {
         for (name, document) in [("gateway", &self.public), ("admin", &self.admin)] {
             collect(name, document, document, &mut texts);
         }
-        let generated =
+        let unchecked =
             pattern(r"(?s)<!-- table:.*?<!-- /table -->|<!-- checked:.*?<!-- /checked -->|```.*?```|\A---\n.*?\n---\n");
         texts.extend(self.pages.iter().map(|(path, text)| Text {
             place: path.clone(),
-            text: generated.replace_all(text, "").into_owned(),
+            text: unchecked.replace_all(text, "").into_owned(),
             schema: Value::Null,
         }));
         texts
@@ -84,9 +84,9 @@ impl Prose {
     }
 }
 
-/// The pages of reference, sorted by path.
-fn reference() -> Vec<String> {
-    let entries = fs::read_dir(folder().join(FOLDER)).expect("the folder is there");
+/// The reference pages, sorted by path.
+fn reference_pages() -> Vec<String> {
+    let entries = fs::read_dir(folder().join(FOLDER)).expect("the folder exists");
     let name = |entry: fs::DirEntry| format!("{FOLDER}/{}", entry.file_name().to_string_lossy());
     let mut paths: Vec<String> = entries.map(|entry| name(entry.expect("the folder can be listed"))).collect();
     paths.retain(|path| path.ends_with(".md") && !UNCHECKED.contains(&path.as_str()));
@@ -104,7 +104,9 @@ fn collect(place: &str, document: &Value, value: &Value, texts: &mut Vec<Text>) 
             for (name, member) in members.iter().filter(|(name, _)| *name != "example") {
                 let place = format!("{place}/{name}");
                 match member.as_str().filter(|_| MEMBERS.contains(&name.as_str())) {
-                    Some(text) => texts.push(Text { place, text: text.to_owned(), schema: described(document, value) }),
+                    Some(text) => {
+                        texts.push(Text { place, text: text.to_owned(), schema: described_schema(document, value) })
+                    }
                     None => collect(&place, document, member, texts),
                 }
             }
@@ -118,85 +120,87 @@ fn collect(place: &str, document: &Value, value: &Value, texts: &mut Vec<Text>) 
     }
 }
 
-/// The schema beside a description, through a reference and that of a parameter.
-fn described(document: &Value, holder: &Value) -> Value {
+/// The schema that a description belongs to. References and the `schema` of a parameter are followed.
+fn described_schema(document: &Value, holder: &Value) -> Value {
     let schema = holder.get("schema").unwrap_or(holder);
     let inner = schema["allOf"].get(0).unwrap_or(schema);
     let target = inner["$ref"].as_str().and_then(|reference| document.pointer(reference.trim_start_matches('#')));
     target.unwrap_or(inner).clone()
 }
 
-/// A number as prose writes it.
+/// The value of a number as prose writes it: digits with commas, or a word up to five.
 fn number(text: &str) -> u64 {
     let words = ["zero", "one", "two", "three", "four", "five"];
-    let word = words.iter().position(|word| *word == text).map(|at| at as u64);
+    let word = words.iter().position(|word| *word == text).map(|index| index as u64);
     word.unwrap_or_else(|| text.replace(',', "").parse().expect("a number"))
 }
 
-/// A phrase as a pattern. Lines may break anywhere in it.
+/// A phrase as a pattern, in which a line may break at any space.
 fn expression((phrase, _): &Phrase) -> Regex {
-    let blank = regex::escape(phrase).replace(' ', r"\s+");
-    pattern(&blank.replace(r"\{\}", r"(\b(?:[0-9][0-9,]*|zero|one|two|three|four|five)\b)"))
+    let escaped = regex::escape(phrase).replace(' ', r"\s+");
+    pattern(&escaped.replace(r"\{\}", r"(\b(?:[0-9][0-9,]*|zero|one|two|three|four|five)\b)"))
 }
 
-/// The numbers that differ from those of their origin, and the numbers in no known phrase, a line each.
+/// One line for each number that differs from its origin, each number in no known phrase, and each unused phrase.
 fn numbers(prose: &Prose) -> Vec<String> {
     let phrases: Vec<(Regex, &Phrase)> = phrases().map(|phrase| (expression(phrase), phrase)).collect();
     let mut used = vec![false; phrases.len()];
     let mut lines = Vec::new();
     for text in prose.texts() {
         let facts = prose.facts(text.schema.clone());
-        let mut rest = without_words(&text);
+        let mut remaining = without_ignored(&text);
         for ((expression, (phrase, origins)), used) in phrases.iter().zip(&mut used) {
-            let whole = |found: &Captures<'_>| {
+            let check_numbers = |found: &Captures<'_>| {
                 *used = true;
                 let pairs = found.iter().skip(1).flatten().zip(*origins);
                 let pairs = pairs.map(|(group, origin)| (number(group.as_str()), origin(&facts)));
-                let untrue = pairs.filter(|(said, meant)| said != meant);
-                lines.extend(
-                    untrue.map(|(said, meant)| format!("{}: '{phrase}' says {said} and means {meant}", text.place)),
-                );
+                let wrong = pairs.filter(|(written, expected)| written != expected);
+                lines.extend(wrong.map(|(written, expected)| {
+                    format!("{}: '{phrase}' has {written}, expected {expected}", text.place)
+                }));
                 "…".to_owned()
             };
-            rest = expression.replace_all(&rest, whole).into_owned();
+            remaining = expression.replace_all(&remaining, check_numbers).into_owned();
         }
-        lines.extend(unknown(prose, &text.place, &rest));
+        lines.extend(unexplained(prose, &text.place, &remaining));
     }
     let unused = phrases.iter().zip(used).filter(|(_, used)| !used);
-    lines.extend(unused.map(|((_, (phrase, _)), _)| format!("nobody says '{phrase}' any more")));
+    lines.extend(unused.map(|((_, (phrase, _)), _)| format!("no text contains '{phrase}'")));
     lines
 }
 
-/// The text without what is no number of ours: code, dates, versions, tables of errors, and the numbers of a list.
-fn without_words(text: &Text) -> String {
-    let mut kept = text.text.clone();
+/// The text without the numbers that other rules check or that are ignored: code, dates, versions, tables of errors, and
+/// the numbers of a list.
+fn without_ignored(text: &Text) -> String {
+    let mut remaining = text.text.clone();
     if text.place.ends_with("ErrorCode/description") {
-        kept = kept.lines().filter(|line| !line.starts_with('|')).collect::<Vec<_>>().join("\n");
+        remaining = remaining.lines().filter(|line| !line.starts_with('|')).collect::<Vec<_>>().join("\n");
     }
-    // A status with its code, and a default, are looked at by rules of their own.
-    kept = STATUS_AND_CODE.replace_all(&kept, "…").into_owned();
-    kept = CODE.replace_all(&kept, "`…`").into_owned();
-    kept = NO_NUMBER.replace_all(&kept, "…").into_owned();
-    kept
+    // `statuses` checks a status that has its code beside it.
+    remaining = STATUS_AND_CODE.replace_all(&remaining, "…").into_owned();
+    remaining = CODE.replace_all(&remaining, "`…`").into_owned();
+    remaining = IGNORED_NUMBER.replace_all(&remaining, "…").into_owned();
+    remaining
 }
 
-fn unknown(prose: &Prose, place: &str, rest: &str) -> Vec<String> {
+/// One line for each number that is neither a status of the error tables nor a default.
+fn unexplained(prose: &Prose, place: &str, remaining: &str) -> Vec<String> {
     let facts = prose.facts(Value::Null);
     let statuses: Vec<u64> =
         rows(facts.public).chain(rows(facts.admin)).filter_map(|row| row["status"].as_u64()).collect();
     let mut lines = Vec::new();
-    for found in NUMBER.find_iter(rest) {
-        let after = &rest[found.start()..];
-        let is_status = after.len() >= 3 && statuses.contains(&number(found.as_str().trim_end_matches(',')));
-        if !is_status && !DEFAULT.is_match(after) {
-            let shown: String = after.chars().take(40).collect();
+    for found in NUMBER.find_iter(remaining) {
+        let tail = &remaining[found.start()..];
+        let is_status = tail.len() >= 3 && statuses.contains(&number(found.as_str().trim_end_matches(',')));
+        if !is_status && !DEFAULT.is_match(tail) {
+            let shown: String = tail.chars().take(40).collect();
             lines.push(format!("{place}: no phrase of the table explains '{shown}'"));
         }
     }
     lines
 }
 
-/// Statuses that do not go with the code beside them.
+/// One line for each status that is not that of the error code beside it.
 fn statuses(prose: &Prose) -> Vec<String> {
     let mut lines = Vec::new();
     for text in prose.texts() {
@@ -206,40 +210,40 @@ fn statuses(prose: &Prose) -> Vec<String> {
                 lines.push(format!("{}: there is no error code '{code}'", text.place));
                 continue;
             };
-            // The one status that a code has beside its own: it tells agents to go on without WebSocket.
+            // The only exception: `method_not_allowed` with 426 tells agents to go on without WebSocket.
             let is_upgrade = status == "426" && code == "method_not_allowed";
             if row["status"].as_u64() != status.parse().ok() && !is_upgrade {
-                lines.push(format!("{}: {status} `{code}`, and the table says {}", text.place, row["status"]));
+                lines.push(format!("{}: {status} `{code}`, but the table has {}", text.place, row["status"]));
             }
             if let (Some(reason), Some(retry)) = (found.get(3), found.get(4)) {
                 let mut reasons = row["reasons"].as_array().into_iter().flatten();
                 let row = reasons.find(|row| row["reason"] == reason.as_str());
-                let is_other = row.is_none_or(|row| row["should_retry"].as_bool() != retry.as_str().parse().ok());
-                let told = format!("{}: `{}` is told with another advice", text.place, reason.as_str());
-                lines.extend(is_other.then_some(told));
+                let differs = row.is_none_or(|row| row["should_retry"].as_bool() != retry.as_str().parse().ok());
+                let line = format!("{}: `{}` has another retry advice in the table", text.place, reason.as_str());
+                lines.extend(differs.then_some(line));
             }
         }
     }
     lines
 }
 
-/// Defaults that are not those of the schema.
+/// One line for each default that is not that of the schema.
 fn defaults(prose: &Prose) -> Vec<String> {
-    let said = pattern("(?:`([^`]*)`|([0-9]+)) when absent");
+    let written = pattern("(?:`([^`]*)`|([0-9]+)) when absent");
     let mut lines = Vec::new();
     for text in prose.texts() {
-        for found in said.captures_iter(&text.text) {
+        for found in written.captures_iter(&text.text) {
             let Some(default) = text.schema.get("default") else { continue };
-            let (said, meant) = (found.get(1).or(found.get(2)).map_or("", |said| said.as_str()), default);
-            if meant.as_str().map_or_else(|| meant.to_string(), str::to_owned) != said {
-                lines.push(format!("{}: {said} when absent, and the schema says {meant}", text.place));
+            let written = found.get(1).or(found.get(2)).map_or("", |group| group.as_str());
+            if default.as_str().map_or_else(|| default.to_string(), str::to_owned) != written {
+                lines.push(format!("{}: {written} when absent, but the schema has {default}", text.place));
             }
         }
     }
     lines
 }
 
-/// Sizes that stand for the one above which an image is large, and are not it.
+/// One line for each size that a text gives as the bound of large images and that is not the bound.
 fn large(prose: &Prose) -> Vec<String> {
     let large = prose.facts(Value::Null).size("large_above_pixels");
     let above = pattern("(?:above|pixels than|up to) `([0-9]+)x([0-9]+)`");
@@ -251,17 +255,19 @@ fn large(prose: &Prose) -> Vec<String> {
     lines
 }
 
-/// The rows that the descriptions of code and reason show, against the error table.
+/// One line for each row of the error table that the descriptions of `ErrorCode` and `ErrorReason` lack.
 fn tables(document: &Value) -> Vec<String> {
-    let about = |component: &str| document["components"]["schemas"][component]["description"].as_str().unwrap_or("");
-    let (codes, reasons) = (about("ErrorCode"), about("ErrorReason").to_lowercase());
+    let description =
+        |component: &str| document["components"]["schemas"][component]["description"].as_str().unwrap_or("");
+    let (codes, reasons) = (description("ErrorCode"), description("ErrorReason").to_lowercase());
     let mut lines = Vec::new();
     for row in rows(document) {
         let code = row["code"].as_str().unwrap_or_default();
         let start = format!("| `{code}` | {} | ", row["status"]);
-        let said = codes.lines().find_map(|line| line.strip_prefix(&start)).map(|rest| rest.trim_end_matches(". |"));
+        let described =
+            codes.lines().find_map(|line| line.strip_prefix(&start)).map(|cell| cell.trim_end_matches(". |"));
         let cause = row["cause"].as_str().unwrap_or_default();
-        if said.is_none_or(|said| !cause.starts_with(said)) {
+        if described.is_none_or(|described| !cause.starts_with(described)) {
             lines.push(format!("ErrorCode: the description has no row '{start}{cause}'"));
         }
         for reason in row["reasons"].as_array().into_iter().flatten() {
@@ -308,10 +314,10 @@ fn a_wrong_or_unexplained_number_is_reported() {
     prose.public["info"]["description"] = "It takes 7 bananas. A 503 with code `upstream_error`.".into();
     prose.pages[1].1.push_str("Each smaller than 20 MiB.");
     let found = numbers(&prose);
-    assert_names(&found, "gateway/components/headers/RetryAfter/description: 'never above {}' says 90 and means 60");
+    assert_names(&found, "gateway/components/headers/RetryAfter/description: 'never above {}' has 90, expected 60");
     assert_names(&found, "gateway/info/description: no phrase of the table explains '7 bananas");
-    assert_names(&found, "nobody says 'every {} seconds; every reader' any more");
-    assert_names(&statuses(&prose), "gateway/info/description: 503 `upstream_error`, and the table says 502");
+    assert_names(&found, "no text contains 'every {} seconds; every reader'");
+    assert_names(&statuses(&prose), "gateway/info/description: 503 `upstream_error`, but the table has 502");
 }
 
 #[test]
@@ -326,8 +332,8 @@ fn a_wrong_number_on_a_reference_page_is_reported() {
     page(&mut prose, "docs/operating.md", "A 503 of", "A 500 of");
     page(&mut prose, "docs/models.md", "## Text models", "At most 7 models.");
     let found = numbers(&prose);
-    assert_names(&found, "docs/limits.md: 'sends no request within {} seconds, or none for {} seconds' says 11");
-    assert_names(&found, "docs/operating.md: 'A {} of `…` names what does not' says 500 and means 503");
+    assert_names(&found, "docs/limits.md: 'sends no request within {} seconds, or none for {} seconds' has 11");
+    assert_names(&found, "docs/operating.md: 'A {} of `…` names what does not' has 500, expected 503");
     assert_names(&found, "docs/models.md: no phrase of the table explains '7 models");
 }
 
@@ -337,7 +343,7 @@ fn a_wrong_default_or_large_size_is_reported() {
     let schemas = &mut prose.public["components"]["schemas"];
     schemas["ImageGenerationRequest"]["properties"]["n"]["description"] = "How many. 2 when absent.".into();
     schemas["ImageSize"]["description"] = "One above `1920x1080` takes long.".into();
-    assert_names(&defaults(&prose), "properties/n/description: 2 when absent, and the schema says 1");
+    assert_names(&defaults(&prose), "properties/n/description: 2 when absent, but the schema has 1");
     assert_names(&large(&prose), "ImageSize/description: 2073600 pixels");
 }
 

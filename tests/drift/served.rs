@@ -1,6 +1,6 @@
 //! Dropshot's description of the generated trait has the operations of the document.
 //!
-//! Schemas are not compared here: the types answer for them from the document itself. `values` holds the types against
+//! This test does not compare schemas: the description takes them from the document. `values` compares the types with
 //! the schemas.
 
 use serde_json::{Map, Value, json};
@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use crate::difference::differences;
 use crate::{assert_names, assert_none, document};
 
-/// Something that the document says and dropshot cannot: why, and how the document looks without it.
+/// A part of the document that dropshot cannot describe: the reason, and a function that removes the part.
 pub(crate) struct Exception {
     pub(crate) reason: &'static str,
     pub(crate) take: fn(&mut Value),
 }
 
-/// Every known way in which the served description is poorer, and nothing else.
+/// The parts of the document that the served description lacks.
 const EXCEPTIONS: [Exception; 2] = [
     Exception {
         reason: "dropshot describes every form as one binary text, and a body in one encoding only",
@@ -40,7 +40,7 @@ fn operations_mut(document: &mut Value) -> impl Iterator<Item = &mut Value> {
     paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut)
 }
 
-/// The parts of a description that clients depend on.
+/// The parts of a description that clients depend on, by operation.
 fn project(document: &Value) -> Value {
     let mut operations = Map::new();
     for (path, item) in document["paths"].as_object().into_iter().flatten() {
@@ -62,7 +62,7 @@ fn project_operation(document: &Value, operation: &Value) -> Value {
         .flatten()
         .map(|parameter| {
             let column = |name: &str| parameter[name].clone();
-            // Left out means the same.
+            // An absent `required` means `false`.
             let required = parameter["required"] == true;
             json!({ "in": column("in"), "name": column("name"), "required": required, "schema": column("schema") })
         })
@@ -83,6 +83,7 @@ fn schemas_by_type(holder: &Value) -> Value {
     content.map(|(name, content)| (name.clone(), content["schema"].clone())).collect::<Map<_, _>>().into()
 }
 
+/// The target of a reference, or the value itself.
 fn target<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     let reference = value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
     reference.and_then(|pointer| document.pointer(pointer)).unwrap_or(value)

@@ -1,8 +1,8 @@
-//! For every component of the document, good and bad values get the same verdict from the schema and from the type.
+//! For every component of the document, the schema and the type accept the same values.
 //!
-//! The schema speaks through jsonschema, the type through serde. The values stand in `values.json`:
-//! `good` and `bad` ones on which both agree, and, each with its reason, those that only the type refuses
-//! (`stricter`) or only the schema (`laxer`). `{"$good": "Name"}` stands for the first good value of that component.
+//! jsonschema checks a value against the schema, serde against the type. `values.json` contains the values: both accept a
+//! `good` value and refuse a `bad` value; only the type refuses a `stricter` value and only the schema a `laxer` value,
+//! which therefore have a reason (`why`). `{"$good": "Name"}` stands for the first good value of that component.
 
 use imagate::{admin_types, types};
 use serde::de::DeserializeOwned;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::schema::validator;
 use crate::{assert_names, assert_none, document};
 
-/// One function for each type: does it read this JSON?
+/// Makes a function that returns, for the name of a component, a check whether its type accepts a JSON text.
 macro_rules! components {
     ($function:ident of $module:ident: $($name:ident)*) => {
         fn $function(name: &str) -> Option<fn(&str) -> bool> {
@@ -54,14 +54,14 @@ components! {
     ResponseUsage StreamErrorEvent
 }
 
-/// Finds the function for a type by its name.
+/// Finds the check of a type by its name.
 type Readers = fn(&str) -> Option<fn(&str) -> bool>;
 
 fn reads<T: DeserializeOwned>(json: &str) -> bool {
     serde_json::from_str::<T>(json).is_ok()
 }
 
-/// The expected verdicts on each kind of value: first that of the schema, then that of the type.
+/// For each kind of value, whether the schema and whether the type must accept it.
 const VERDICTS: [(&str, bool, bool); 4] =
     [("good", true, true), ("bad", false, false), ("stricter", true, false), ("laxer", false, true)];
 
@@ -69,25 +69,26 @@ pub(crate) fn values() -> Value {
     serde_json::from_str(include_str!("values.json")).expect("the values are JSON")
 }
 
-/// The same for the operators' document.
+/// The values of the operators' document.
 pub(crate) fn admin_values() -> Value {
     serde_json::from_str(include_str!("admin_values.json")).expect("the values are JSON")
 }
 
+/// Compares the schemas of the public document with its types.
 fn check(document: &Value, values: &Value) -> Vec<String> {
     check_with(reader, document, values)
 }
 
-/// The same for the operators' document.
+/// Compares the schemas of the operators' document with its types.
 pub(crate) fn check_admin(document: &Value, values: &Value) -> Vec<String> {
     check_with(admin_reader, document, values)
 }
 
 fn check_with(readers: Readers, document: &Value, values: &Value) -> Vec<String> {
     let mut lines = Vec::new();
-    let components = document["components"]["schemas"].as_object().expect("there are components");
+    let components = document["components"]["schemas"].as_object().expect("an object of components");
     for name in values.as_object().into_iter().flat_map(Map::keys).filter(|name| !components.contains_key(*name)) {
-        lines.push(format!("{name}: has values, and is no component"));
+        lines.push(format!("{name}: has values but is not a component"));
     }
     for name in components.keys() {
         lines.extend(check_component(readers(name), document, values, name));
@@ -96,7 +97,7 @@ fn check_with(readers: Readers, document: &Value, values: &Value) -> Vec<String>
 }
 
 fn check_component(reader: Option<fn(&str) -> bool>, document: &Value, values: &Value, name: &str) -> Vec<String> {
-    let Some(reader) = reader else {
+    let Some(accepts) = reader else {
         return vec![format!("{name}: this component is not in the list of types")];
     };
     let validator = validator(document, name);
@@ -108,7 +109,7 @@ fn check_component(reader: Option<fn(&str) -> bool>, document: &Value, values: &
         }
         for entry in group_values {
             let value = expand(values, if by_schema == by_type { &entry } else { &entry["value"] });
-            let found = (validator.is_valid(&value), reader(&value.to_string()));
+            let found = (validator.is_valid(&value), accepts(&value.to_string()));
             if found != (by_schema, by_type) {
                 let text: String = value.to_string().chars().take(200).collect();
                 lines.push(format!("{name}: {group} value {text}: schema={} type={}", found.0, found.1));
@@ -118,7 +119,7 @@ fn check_component(reader: Option<fn(&str) -> bool>, document: &Value, values: &
     lines
 }
 
-/// Puts the value of another component in the place of its name.
+/// Replaces each `{"$good": …}` by the value that it stands for.
 pub(crate) fn expand(values: &Value, value: &Value) -> Value {
     match value {
         Value::Object(members) => match members.get("$good").and_then(Value::as_str) {

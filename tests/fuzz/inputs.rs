@@ -1,4 +1,4 @@
-//! The seeds of each target: findings, inputs that cargo-fuzz kept, and archives made for the purpose.
+//! The seeds of each target: findings, inputs of the stored corpus, and archives made for these tests.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::hostile::{self, Member, Part, Zip, gzip, pax, skill_member, skill_par
 
 const FOUND: &str = "tests/fuzz/found";
 
-/// Inputs that broke something once, each a file that says by its name what; then those that cargo-fuzz kept.
+/// Inputs that once broke something, each in a file named after its fault, and then the stored corpus of cargo-fuzz.
 pub(crate) fn kept(target: &str) -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut kept = below(&root.join(FOUND).join(target), |_| true);
@@ -18,7 +18,7 @@ pub(crate) fn kept(target: &str) -> Vec<Vec<u8>> {
     kept
 }
 
-/// Lays seeds out as files, which is where cargo-fuzz begins.
+/// Writes the seeds as files, with which cargo-fuzz begins.
 pub(crate) fn write(folder: &Path, seeds: &[Vec<u8>]) {
     fs::create_dir_all(folder).expect("a folder");
     for (number, seed) in seeds.iter().enumerate() {
@@ -26,10 +26,11 @@ pub(crate) fn write(folder: &Path, seeds: &[Vec<u8>]) {
     }
 }
 
+/// Zips and gzipped tars: valid archives, and the small hostile archives.
 pub(crate) fn archives() -> Vec<Vec<u8>> {
     let folder = Part { mode: 0o040_755, stored: true, ..Part::file("docs/", "") };
     let long = format!("{}/{}.md", "folder".repeat(12), "name".repeat(20));
-    let mut good = vec![
+    let mut archives = vec![
         Zip::of(vec![skill_part(), folder, Part::file("docs/more.md", "More.\n".repeat(99))]).build(),
         Zip::of(vec![Part { stored: true, ..skill_part() }]).build(),
         Zip::default().build(),
@@ -46,11 +47,11 @@ pub(crate) fn archives() -> Vec<Vec<u8>> {
         gzip(&tar(&[Member::new(b'L', "x", format!("{long}\0")), Member::file("x", "x"), skill_member()])),
     ];
     let small = hostile::archives().into_iter().filter(|archive| archive.bytes.len() < 20_000);
-    good.extend(small.map(|archive| archive.bytes));
-    good
+    archives.extend(small.map(|archive| archive.bytes));
+    archives
 }
 
-/// Tars before they are packed: members that are good, and some that are not.
+/// Tars before compression, some of them valid.
 pub(crate) fn tars() -> Vec<Vec<u8>> {
     let long = format!("{}/{}.md", "folder".repeat(12), "name".repeat(20));
     let link = Member { link: b"../x".to_vec(), ..Member::new(b'2', "link", "") };
@@ -65,7 +66,7 @@ pub(crate) fn tars() -> Vec<Vec<u8>> {
     members.iter().map(|members| tar(members)).collect()
 }
 
-/// What a zip is made of, as bytes that [`targets::zip`](crate::targets::zip) understands.
+/// Descriptions of zips, in the binary form that [`targets::zip`](crate::targets::zip) reads.
 pub(crate) fn recipes() -> Vec<Vec<u8>> {
     let recipe = |part: &[&[u8]]| part.concat();
     vec![
@@ -76,13 +77,15 @@ pub(crate) fn recipes() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Packages in each of the ways that [`install`](crate::install::install) makes them.
+/// Packages in each of the forms that [`install`](crate::install::install) reads: a first byte for the form, then the
+/// input.
 pub(crate) fn packages() -> Vec<Vec<u8>> {
-    let ways = [(0, archives()), (2, tars()), (4, recipes())];
-    let some = ways.into_iter().flat_map(|(way, inputs)| inputs.into_iter().take(6).map(move |input| (way, input)));
-    some.flat_map(|(way, input)| [way, way + 1].map(|way| [&[way], &input[..]].concat())).collect()
+    let forms = [(0, archives()), (2, tars()), (4, recipes())];
+    let seeds = forms.into_iter().flat_map(|(form, inputs)| inputs.into_iter().take(6).map(move |input| (form, input)));
+    seeds.flat_map(|(form, input)| [form, form + 1].map(|form| [&[form], &input[..]].concat())).collect()
 }
 
+/// Skills with valid, unusual and invalid front matter.
 pub(crate) fn skills() -> Vec<Vec<u8>> {
     let yaml = [
         "name: demo\ndescription: >-\n  folded\n  text\n",
@@ -107,7 +110,8 @@ fn examples(wanted: fn(&str) -> bool) -> Vec<Vec<u8>> {
     below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/skills/corpus"), wanted)
 }
 
-/// In the order of their paths, so that a run is the same on every machine.
+/// The contents of the files below a folder whose names are wanted, sorted by path, so that runs are the same on every
+/// machine.
 fn below(folder: &Path, wanted: fn(&str) -> bool) -> Vec<Vec<u8>> {
     let mut paths: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     paths.sort_unstable();
@@ -122,9 +126,9 @@ fn below(folder: &Path, wanted: fn(&str) -> bool) -> Vec<Vec<u8>> {
     found
 }
 
-/// An input of an unknown target would never be tried.
+/// A run would never use an input of an unknown target.
 #[test]
-fn what_is_kept_belongs_to_a_target() {
+fn every_stored_input_belongs_to_a_target() {
     for (folder, ending) in [("tests/fuzz/corpus", ".tar"), (FOUND, "")] {
         let entries = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).into_iter().flatten().flatten();
         for name in entries.map(|entry| entry.file_name().into_string().expect("a name")) {

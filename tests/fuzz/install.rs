@@ -1,4 +1,4 @@
-//! Installing what a stranger has packed: the very code of `imagate skills install`, from the bytes of the package on.
+//! Installs packages of unknown origin with the code that `imagate skills install` runs after the download.
 
 use std::fs;
 use std::path::Path;
@@ -12,38 +12,39 @@ use crate::package_install;
 use crate::skills_folder::SkillsFolder;
 use crate::targets::{limits, parts, with_sums};
 
-/// The release that is installed before, so that there is something to replace.
-const BEFORE: &str = "0.9.0";
+/// The release that is already installed if the package replaces one.
+const INSTALLED: &str = "0.9.0";
 
-/// The first byte says how the rest becomes a package, and whether another release is there.
+/// Installs the package that the input describes, and returns whether the installation succeeds. The lowest bit of the
+/// first byte says whether a release is installed already, its other bits how the other bytes become a package.
 pub(crate) fn install(input: &[u8]) -> bool {
-    let Some((how, rest)) = input.split_first() else { return false };
-    let bytes = match how >> 1 {
-        0 => rest.to_vec(),
-        1 => gzip(&with_sums(rest)),
-        _ => Zip::of([vec![skill_part()], parts(rest)].concat()).build(),
+    let Some((form, content)) = input.split_first() else { return false };
+    let bytes = match form >> 1 {
+        0 => content.to_vec(),
+        1 => gzip(&with_sums(content)),
+        _ => Zip::of([vec![skill_part()], parts(content)].concat()).build(),
     };
-    // Each waits for the disk several times; a file system in memory, where there is one, does not.
-    let around = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a folder");
-    let folder = around.path().join("up/to/here/agent");
+    // An installation syncs to disk several times, which costs nothing on a file system in memory.
+    let root = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a folder");
+    let folder = root.path().join("up/to/here/agent");
     fs::create_dir_all(folder.parent().expect("a parent")).expect("a folder");
-    fs::write(around.path().join("up/to/note"), "before").expect("a file");
-    let replaces = how & 1 == 1;
+    fs::write(root.path().join("up/to/note"), "before").expect("a file");
+    let replaces = form & 1 == 1;
     if replaces {
-        let mut place = SkillsFolder::open(&folder).expect("a folder");
+        let mut skills = SkillsFolder::open(&folder).expect("a folder");
         let bytes = Zip::of(vec![skill_part()]).build();
-        package_install::install_package(&mut place, &skill(BEFORE, &bytes), &bytes, &limits())
+        package_install::install_package(&mut skills, &skill(INSTALLED, &bytes), &bytes, &limits())
             .expect("a good package");
     }
     let wanted = skill("1.0.0", &bytes);
-    let mut place = SkillsFolder::open(&folder).expect("a folder");
-    place.check_replaceable("demo", false).expect("nobody changed it");
-    let is_in = package_install::install_package(&mut place, &wanted, &bytes, &limits()).is_ok();
-    assert_eq!(place.is_installed(&wanted).expect("a folder"), is_in);
-    drop(place);
-    outside(around.path());
-    inside(&folder, is_in || replaces);
-    is_in
+    let mut skills = SkillsFolder::open(&folder).expect("a folder");
+    skills.check_replaceable("demo", false).expect("an unchanged skill");
+    let succeeded = package_install::install_package(&mut skills, &wanted, &bytes, &limits()).is_ok();
+    assert_eq!(skills.is_installed(&wanted).expect("a folder"), succeeded);
+    drop(skills);
+    check_outside(root.path());
+    check_inside(&folder, succeeded || replaces);
+    succeeded
 }
 
 fn skill(version: &str, bytes: &[u8]) -> Skill {
@@ -54,21 +55,21 @@ fn skill(version: &str, bytes: &[u8]) -> Skill {
     serde_json::from_value(entry).expect("an entry")
 }
 
-/// Above the folder everything is as it was.
-fn outside(around: &Path) {
-    assert_eq!(names(around), ["up"]);
-    assert_eq!(names(&around.join("up")), ["to"]);
-    assert_eq!(names(&around.join("up/to")), ["here", "note"]);
-    assert_eq!(names(&around.join("up/to/here")), ["agent"]);
-    assert_eq!(fs::read(around.join("up/to/note")).expect("a file"), b"before");
+/// Nothing outside the skills folder has changed.
+fn check_outside(root: &Path) {
+    assert_eq!(names(root), ["up"]);
+    assert_eq!(names(&root.join("up")), ["to"]);
+    assert_eq!(names(&root.join("up/to")), ["here", "note"]);
+    assert_eq!(names(&root.join("up/to/here")), ["agent"]);
+    assert_eq!(fs::read(root.join("up/to/note")).expect("a file"), b"before");
 }
 
-/// In it is the skill, whole, or nothing; and of the skill only plain files and folders, below the limits.
-fn inside(folder: &Path, is_there: bool) {
-    let expected: &[&str] = if is_there { &["demo", "skills.lock.json"] } else { &[] };
+/// The skills folder has one complete skill or none. The skill consists of plain files and folders within the limits.
+fn check_inside(folder: &Path, has_skill: bool) {
+    let expected: &[&str] = if has_skill { &["demo", "skills.lock.json"] } else { &[] };
     assert_eq!(names(folder), expected);
-    let (mut left, mut bytes, mut entries) = (vec![folder.join("demo")], 0, 0);
-    while let Some(folder) = left.pop() {
+    let (mut pending, mut bytes, mut entries) = (vec![folder.join("demo")], 0, 0);
+    while let Some(folder) = pending.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten() {
             let entry = entry.expect("an entry");
             let metadata = entry.path().symlink_metadata().expect("metadata");
@@ -76,7 +77,7 @@ fn inside(folder: &Path, is_there: bool) {
             bytes += if metadata.is_file() { metadata.len() } else { 0 };
             entries += 1;
             if metadata.is_dir() {
-                left.push(entry.path());
+                pending.push(entry.path());
             }
         }
     }

@@ -1,16 +1,16 @@
-//! Bytes that nobody wrote, for everything that reads bytes of strangers: archives, front matter, manifests.
+//! Mutated inputs for everything that reads bytes of unknown origin: archives, front matter, manifests.
 //!
-//! Each target takes seeds, changes them in ways that a seed of the run decides, and asserts what must hold of any input: no panic,
-//! no path that leads out, no more bytes than the limits, no more memory than the limits. A run without settings is short and the
-//! same every time; `IMAGATE_FUZZ_SECONDS=1800` is a long one, which begins with another seed of its own (`IMAGATE_FUZZ_SEED`).
-//! Every run first tries the findings (`found/`) and the inputs that cargo-fuzz kept (`corpus/`, an archive for each target).
-#![expect(clippy::expect_used, clippy::panic, reason = "a test may fail where it stands")]
+//! Each target mutates seed inputs, with a random generator, and asserts the invariants of any input: no panic, no path
+//! outside the folder, no more bytes and no more memory than the limits allow. By default, a run is short and always the
+//! same. `IMAGATE_FUZZ_SECONDS` (for example 1800) makes it longer; `IMAGATE_FUZZ_SEED` seeds the random generator.
+//! Every run begins with the findings (`found/`) and the stored corpus of cargo-fuzz (`corpus/`, an archive per target).
+#![expect(clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
 #[path = "../../src/cli/skills/atomic_file.rs"]
 mod atomic_file;
 #[path = "../../src/checkout.rs"]
 mod checkout;
-#[expect(dead_code, reason = "the tests of the reader use the rest")]
+#[expect(dead_code, reason = "the tests of the archive reader use the other items")]
 #[path = "../skills/hostile.rs"]
 mod hostile;
 mod inputs;
@@ -25,7 +25,7 @@ mod targets;
 #[path = "../../src/cli/skills/install/unpack.rs"]
 mod unpack;
 
-/// Where the files of the program look for each other.
+/// The module path under which the included files of the program import each other.
 mod cli {
     pub(crate) mod skills {
         pub(crate) use crate::atomic_file;
@@ -38,10 +38,10 @@ use std::time::{Duration, Instant};
 use imagate::manifest;
 use mutate::Mutator;
 
-/// So many inputs are tried where nobody says how long to try.
+/// The number of mutated inputs if `IMAGATE_FUZZ_SECONDS` is not set.
 const SHORT_RUN: u64 = 1500;
 
-#[expect(clippy::disallowed_methods, reason = "a test is told about its surroundings here")]
+#[expect(clippy::disallowed_methods, reason = "only the environment can configure a test")]
 fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -50,22 +50,22 @@ fn number(name: &str) -> Option<u64> {
     setting(name).and_then(|text| text.parse().ok())
 }
 
-/// Tries one target, and says how many inputs it was.
+/// Runs one target, and prints the number of inputs. With `IMAGATE_FUZZ_SEEDS` it only writes the seeds to that folder.
 fn run(name: &str, seeds: &[Vec<u8>], short: u64, target: fn(&[u8]) -> bool) {
     if let Some(folder) = setting("IMAGATE_FUZZ_SEEDS") {
         return inputs::write(&Path::new(&folder).join(name), seeds);
     }
-    let kept = inputs::kept(name);
-    for input in kept.iter().chain(seeds) {
+    let stored = inputs::kept(name);
+    for input in stored.iter().chain(seeds) {
         target(input);
     }
     let seed = number("IMAGATE_FUZZ_SEED").unwrap_or(1);
-    let until = number("IMAGATE_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let deadline = number("IMAGATE_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let mut mutator = Mutator::new(seed);
     let (mut tried, mut accepted) = (0, 0);
-    // What was let in is what the next inputs are made from, too: the walk goes deeper than the seeds.
+    // Accepted inputs are mutated again, so that later inputs differ more from the seeds.
     let mut pool = seeds.to_vec();
-    while until.map_or(tried < short, |until| Instant::now() < until) {
+    while deadline.map_or(tried < short, |deadline| Instant::now() < deadline) {
         let input = mutator.change(&pool);
         tried += 1;
         if target(&input) {
@@ -75,7 +75,7 @@ fn run(name: &str, seeds: &[Vec<u8>], short: u64, target: fn(&[u8]) -> bool) {
             }
         }
     }
-    println!("{name}: {tried} inputs, {accepted} of them let in, {} kept from before, seed {seed}", kept.len());
+    println!("{name}: {tried} inputs, {accepted} of them accepted, {} stored before, seed {seed}", stored.len());
 }
 
 #[test]
@@ -83,13 +83,13 @@ fn no_archive_breaks_the_reader() {
     run("archive", &inputs::archives(), SHORT_RUN, targets::archive);
 }
 
-/// With checksums that are right, so that what lies behind them is read.
+/// The headers have correct checksums, so that the reader goes beyond them.
 #[test]
 fn no_tar_breaks_the_reader() {
     run("tar", &inputs::tars(), SHORT_RUN, targets::tar);
 }
 
-/// Made of parts, each of which may lie, so that what lies behind the headers is read.
+/// The zips are built from parts that may contradict each other, so that the reader goes beyond the headers.
 #[test]
 fn no_zip_breaks_the_reader() {
     run("zip", &inputs::recipes(), SHORT_RUN, targets::zip);
@@ -105,8 +105,8 @@ fn no_manifest_breaks_the_check() {
     run("manifest", &inputs::manifests(), SHORT_RUN, targets::manifest);
 }
 
-/// Each of them waits for the disk several times, so a short run has fewer.
+/// An installation syncs to disk several times, so a short run has fewer inputs.
 #[test]
-fn no_package_is_written_elsewhere_or_half() {
+fn no_package_is_written_outside_its_folder_or_in_part() {
     run("install", &inputs::packages(), SHORT_RUN / 20, install::install);
 }

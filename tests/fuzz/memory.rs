@@ -1,50 +1,53 @@
-//! How much memory a thread holds at most while it does something.
-#![expect(unsafe_code, reason = "an allocator that counts has to be one; it passes every call on")]
+//! Measures the peak of the memory that a thread allocates during an action.
+#![expect(
+    unsafe_code,
+    reason = "implementing a counting allocator is unsafe; it forwards every call to the system allocator"
+)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    static NOW: Cell<usize> = const { Cell::new(0) };
-    static MOST: Cell<usize> = const { Cell::new(0) };
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+    static PEAK: Cell<usize> = const { Cell::new(0) };
 }
 
 struct Counting;
 
-fn taken(bytes: usize) {
-    // A thread that ends has nothing left to count.
-    let _ = NOW.try_with(|now| {
-        now.set(now.get().saturating_add(bytes));
-        MOST.with(|most| most.set(most.get().max(now.get())));
+fn add(bytes: usize) {
+    // While a thread ends, its counters may be gone already.
+    let _ = CURRENT.try_with(|current| {
+        current.set(current.get().saturating_add(bytes));
+        PEAK.with(|peak| peak.set(peak.get().max(current.get())));
     });
 }
 
-fn given_back(bytes: usize) {
-    let _ = NOW.try_with(|now| now.set(now.get().saturating_sub(bytes)));
+fn subtract(bytes: usize) {
+    let _ = CURRENT.try_with(|current| current.set(current.get().saturating_sub(bytes)));
 }
 
-// SAFETY: every call goes to the allocator of the system as it came.
+// SAFETY: every call is forwarded unchanged to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        taken(layout.size());
-        // SAFETY: the caller holds what `alloc` asks for.
+        add(layout.size());
+        // SAFETY: the caller meets the requirements of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        given_back(layout.size());
-        // SAFETY: the caller holds what `dealloc` asks for.
+        subtract(layout.size());
+        // SAFETY: the caller meets the requirements of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: Counting = Counting;
 
-/// Does something, and says how many bytes more than before were held at most.
+/// Runs the action, and returns its result and the peak of the bytes allocated beyond those allocated before.
 pub(crate) fn peak<T>(action: impl FnOnce() -> T) -> (T, usize) {
-    let before = NOW.with(Cell::get);
-    MOST.with(|most| most.set(before));
+    let before = CURRENT.with(Cell::get);
+    PEAK.with(|peak| peak.set(before));
     let result = action();
-    (result, MOST.with(Cell::get).saturating_sub(before))
+    (result, PEAK.with(Cell::get).saturating_sub(before))
 }

@@ -1,6 +1,6 @@
-//! Changes of bytes, decided by one number.
+//! Mutations of bytes, determined by a seed.
 
-/// Words that parsers look for, and numbers at which they turn.
+/// Tokens that parsers look for, and numbers at the bounds of their types.
 const WORDS: &[&[u8]] = &[
     b"PK\x03\x04",
     b"PK\x01\x02",
@@ -52,6 +52,7 @@ const WORDS: &[&[u8]] = &[
     b"30 path=../x\n",
 ];
 
+/// A pseudorandom generator (xorshift64*) and the mutations that it chooses.
 pub(crate) struct Mutator {
     state: u64,
 }
@@ -68,20 +69,21 @@ impl Mutator {
         self.state.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
+    /// A number below the bound, or 0 if the bound is 0.
     fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() >> 16).expect("48 bits") % bound.max(1)
     }
 
-    /// One of the inputs, changed in a few places.
+    /// A copy of one input of the pool, with one to four mutations.
     pub(crate) fn change(&mut self, pool: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = pool[self.below(pool.len())].clone();
         for _ in 0..=self.below(4) {
-            self.once(&mut bytes, pool);
+            self.mutate_once(&mut bytes, pool);
         }
         bytes
     }
 
-    fn once(&mut self, bytes: &mut Vec<u8>, pool: &[Vec<u8>]) {
+    fn mutate_once(&mut self, bytes: &mut Vec<u8>, pool: &[Vec<u8>]) {
         let at = self.below(bytes.len() + 1);
         let length = self.below(32).min(bytes.len() - at);
         match self.below(9) {
@@ -105,10 +107,10 @@ impl Mutator {
             }
             7 => bytes.truncate(at),
             _ => {
-                let other = &pool[self.below(pool.len())];
-                let from = self.below(other.len() + 1);
+                let tail = &pool[self.below(pool.len())];
+                let from = self.below(tail.len() + 1);
                 bytes.truncate(at);
-                bytes.extend_from_slice(&other[from..]);
+                bytes.extend_from_slice(&tail[from..]);
             }
         }
     }

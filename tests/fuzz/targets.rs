@@ -1,4 +1,4 @@
-//! What must hold of any input.
+//! The targets, each of which asserts the invariants of any input and returns whether the input is accepted.
 
 use std::convert::Infallible;
 
@@ -20,46 +20,46 @@ pub(crate) fn limits() -> PackageLimits {
     limits
 }
 
-/// Counts what comes, and holds it against what may come.
+/// An archive sink that checks every entry and its bytes against the limits.
 #[derive(Default)]
-struct Watch {
+struct LimitChecker {
     seen: std::collections::BTreeSet<String>,
     entries: u64,
-    file: u64,
-    all: u64,
+    file_bytes: u64,
+    total_bytes: u64,
 }
 
-impl ArchiveSink for Watch {
+impl ArchiveSink for LimitChecker {
     type Error = Infallible;
 
     fn entry(&mut self, entry: &ArchiveEntry) -> Result<(), Infallible> {
         assert_eq!(path_fault(&entry.path, &limits()), None, "{entry:?}");
         assert!(self.seen.insert(fold(&entry.path)), "{entry:?} twice");
         self.entries += 1;
-        self.file = 0;
+        self.file_bytes = 0;
         assert!(self.entries <= limits().entries);
         Ok(())
     }
 
     fn data(&mut self, piece: &[u8]) -> Result<(), Infallible> {
         let length = u64::try_from(piece.len()).expect("a length");
-        self.file += length;
-        self.all += length;
-        assert!(self.file <= limits().file_bytes && self.all <= limits().unpacked_bytes);
+        self.file_bytes += length;
+        self.total_bytes += length;
+        assert!(self.file_bytes <= limits().file_bytes && self.total_bytes <= limits().unpacked_bytes);
         Ok(())
     }
 }
 
 pub(crate) fn archive(input: &[u8]) -> bool {
-    let mut watch = Watch::default();
-    let (walked, held) = peak(|| walk(input, &limits(), &mut watch));
-    assert!(held < MIB + 8 * input.len(), "{held} bytes were held for {} bytes of input", input.len());
+    let mut checker = LimitChecker::default();
+    let (walked, allocated) = peak(|| walk(input, &limits(), &mut checker));
+    assert!(allocated < MIB + 8 * input.len(), "{allocated} bytes were allocated for {} bytes of input", input.len());
     let read = PackageContents::read(input, &limits());
     match walked {
         Ok(()) => {
-            let contents = read.expect("what is safe once is safe again");
-            assert!(watch.all <= limits().ratio * u64::try_from(input.len()).expect("a length"));
-            assert_eq!(contents.files.values().map(|content| content.size).sum::<u64>(), watch.all);
+            let contents = read.expect("an archive that passes the walk can be read");
+            assert!(checker.total_bytes <= limits().ratio * u64::try_from(input.len()).expect("a length"));
+            assert_eq!(contents.files.values().map(|content| content.size).sum::<u64>(), checker.total_bytes);
             true
         }
         Err(WalkError::Unsafe(faults)) => {
@@ -69,12 +69,12 @@ pub(crate) fn archive(input: &[u8]) -> bool {
     }
 }
 
-/// Takes the input for a tar, makes the checksums of its headers right, and packs it.
+/// Reads the input as a tar, after correcting the checksums of its headers and compressing it.
 pub(crate) fn tar(input: &[u8]) -> bool {
     archive(&gzip(&with_sums(input)))
 }
 
-/// A tar in which the checksum of every header is right.
+/// Corrects the checksum of every header of a tar.
 pub(crate) fn with_sums(input: &[u8]) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for block in bytes.chunks_exact_mut(512).filter(|block| block[257..].starts_with(b"ustar")) {
@@ -89,26 +89,26 @@ pub(crate) fn zip(input: &[u8]) -> bool {
     archive(&Zip::of(parts(input)).build())
 }
 
-/// Takes the input for a list of what to put into a zip: how to lie, how it is stored, its name, its bytes.
+/// Reads the input as a list of parts of a zip: flags and storage method, kind of inconsistency, name, and bytes.
 pub(crate) fn parts(input: &[u8]) -> Vec<Part> {
-    let mut rest = input.iter().copied();
+    let mut bytes = input.iter().copied();
     let mut parts = Vec::new();
-    while let (Some(kind), Some(lie)) = (rest.next(), rest.next()) {
-        let length = usize::from(rest.next().unwrap_or_default());
-        let name: Vec<u8> = rest.by_ref().take(length).collect();
-        let length = usize::from(rest.next().unwrap_or_default());
-        let data: Vec<u8> = rest.by_ref().take(length).collect();
+    while let (Some(kind), Some(inconsistency)) = (bytes.next(), bytes.next()) {
+        let length = usize::from(bytes.next().unwrap_or_default());
+        let name: Vec<u8> = bytes.by_ref().take(length).collect();
+        let length = usize::from(bytes.next().unwrap_or_default());
+        let data: Vec<u8> = bytes.by_ref().take(length).collect();
         let mut part = Part { flags: u16::from(kind & 4 != 0) << 11, stored: kind & 1 != 0, ..Part::file(name, data) };
-        lies(&mut part, lie);
+        make_inconsistent(&mut part, inconsistency);
         parts.push(part);
     }
     parts
 }
 
-/// Half of the parts are honest.
-fn lies(part: &mut Part, lie: u8) {
+/// Makes a part inconsistent in the given way. Most of the numbers leave it as it is.
+fn make_inconsistent(part: &mut Part, inconsistency: u8) {
     let size = u32::try_from(part.data.len()).expect("a size");
-    match lie {
+    match inconsistency {
         1 => part.size = Some(size + 1),
         2 => part.crc = Some(7),
         3 => part.local_name = Some(b"other".to_vec()),
@@ -133,8 +133,9 @@ fn lies(part: &mut Part, lie: u8) {
 }
 
 pub(crate) fn front(input: &[u8]) -> bool {
-    let (read, held) = peak(|| front::read(input).map(|file| (file.front.clone(), skill::faults(&file, Some("demo")))));
-    assert!(held < 16 * MIB, "{held} bytes were held for {} bytes of input", input.len());
+    let (read, allocated) =
+        peak(|| front::read(input).map(|file| (file.front.clone(), skill::faults(&file, Some("demo")))));
+    assert!(allocated < 16 * MIB, "{allocated} bytes were allocated for {} bytes of input", input.len());
     match read {
         Ok((_, faults)) => {
             assert!(
@@ -158,8 +159,12 @@ pub(crate) fn manifest(input: &[u8]) -> bool {
     let mut options = CheckOptions::default();
     options.files = Some(&files);
     options.previous = Some(&source);
-    let (report, held) = peak(|| check(source.clone(), &options));
-    assert!(held < 16 * MIB + 200 * input.len(), "{held} bytes were held for {} bytes of input", input.len());
+    let (report, allocated) = peak(|| check(source.clone(), &options));
+    assert!(
+        allocated < 16 * MIB + 200 * input.len(),
+        "{allocated} bytes were allocated for {} bytes of input",
+        input.len()
+    );
     for finding in report.findings() {
         let span = finding.span().expect("a place");
         let bytes = report.source(span.file).expect("a file").bytes().len();
@@ -167,13 +172,13 @@ pub(crate) fn manifest(input: &[u8]) -> bool {
     }
     let _ = (verify(source.clone(), &options), discovery(&source, None));
     if let Ok(text) = format(&source, true) {
-        let again = format(&SourceFile::new("m", text.clone()), true).expect("what was written can be read");
+        let again = format(&SourceFile::new("m", text.clone()), true).expect("the written text can be read");
         assert_eq!(text, again);
     }
     match Manifest::read(&source) {
         Ok(manifest) => {
             let text = manifest.to_text();
-            let again = Manifest::read(&SourceFile::new("m", text.clone())).expect("what was written can be read");
+            let again = Manifest::read(&SourceFile::new("m", text.clone())).expect("the written text can be read");
             assert_eq!(again.to_text(), text);
             true
         }

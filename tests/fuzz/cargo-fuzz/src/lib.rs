@@ -1,26 +1,26 @@
-//! What cargo-fuzz calls: the same functions that every run of the tests tries with changed bytes.
+//! The functions that the targets of cargo-fuzz call. `tests/fuzz` calls the same functions with mutated inputs.
 
-#[path = "../../../../src/checkout.rs"]
-mod checkout;
 #[path = "../../../../src/cli/skills/atomic_file.rs"]
 mod atomic_file;
-#[allow(dead_code, reason = "the tests of the reader use the rest")]
+#[path = "../../../../src/checkout.rs"]
+mod checkout;
+#[allow(dead_code, reason = "the tests of the archive reader use the other items")]
 #[path = "../../../skills/hostile.rs"]
 mod hostile;
 #[path = "../../install.rs"]
 mod install;
 #[path = "../../memory.rs"]
 mod memory;
-#[path = "../../../../src/cli/skills/install/skills_folder.rs"]
-mod skills_folder;
 #[path = "../../../../src/cli/skills/install/package_install.rs"]
 mod package_install;
+#[path = "../../../../src/cli/skills/install/skills_folder.rs"]
+mod skills_folder;
 #[path = "../../targets.rs"]
 mod targets;
 #[path = "../../../../src/cli/skills/install/unpack.rs"]
 mod unpack;
 
-/// Where the files of the program look for each other.
+/// The module path under which the included files of the program import each other.
 mod cli {
     pub(crate) mod skills {
         pub(crate) use crate::atomic_file;
@@ -29,7 +29,7 @@ mod cli {
 
 use imagate::manifest;
 
-/// Each of them panics where something does not hold that must hold of any input, and says whether it was let in.
+/// Each function panics if the input violates an invariant, and returns whether the code under test accepts the input.
 pub const ARCHIVE: fn(&[u8]) -> bool = targets::archive;
 pub const FRONT: fn(&[u8]) -> bool = targets::front;
 pub const INSTALL: fn(&[u8]) -> bool = install::install;
