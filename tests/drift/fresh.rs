@@ -1,5 +1,5 @@
-//! The generated files on disk are up to date: the code, the fingerprints that the build compares, and the tables of the
-//! pages.
+//! The generated files on disk are up to date: the code, the fingerprints that the build compares, and the tables of
+//! the pages.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -25,7 +25,7 @@ const FOLDER: &str = "docs";
 /// glossary.
 const UNCHECKED: [&str; 3] = ["docs/specification.md", "docs/compatibility.md", "docs/glossary.md"];
 
-/// Matches a status with its error code in backticks: ``409 `image_in_progress` ``, ``502 with code `upstream_error` ``.
+/// A status with its error code in backticks: ``409 `image_in_progress` ``, ``502 with code `upstream_error` ``.
 static STATUS_AND_CODE: LazyLock<Regex> = LazyLock::new(|| {
     let reason = r"(?:, reason `([a-z_]+)` and `x-should-retry: (true|false)`)?";
     pattern(&format!(r"\b([1-5][0-9]{{2}})(?:\s+with\s+code)?\s+`([A-Za-z_]+)`{reason}"))
@@ -169,8 +169,8 @@ fn numbers(prose: &Prose) -> Vec<String> {
     lines
 }
 
-/// The text without the numbers that other rules check or that are ignored: code, dates, versions, tables of errors, and
-/// the numbers of a list.
+/// The text without the numbers that other rules check or that are ignored: code, dates, versions, tables of errors,
+/// and the numbers of a list.
 fn without_ignored(text: &Text) -> String {
     let mut remaining = text.text.clone();
     if text.place.ends_with("ErrorCode/description") {

@@ -1,8 +1,8 @@
 //! For every component of the document, the schema and the type accept the same values.
 //!
-//! jsonschema checks a value against the schema, serde against the type. `values.json` contains the values: both accept a
-//! `good` value and refuse a `bad` value; only the type refuses a `stricter` value and only the schema a `laxer` value,
-//! which therefore have a reason (`why`). `{"$good": "Name"}` stands for the first good value of that component.
+//! jsonschema checks a value against the schema, serde against the type. `values.json` contains the values: both accept
+//! a `good` value and refuse a `bad` value; only the type refuses a `stricter` value and only the schema a `laxer`
+//! value, which therefore have a reason (`why`). `{"$good": "Name"}` stands for the first good value of that component.
 
 use imagate::{admin_types, types};
 use serde::de::DeserializeOwned;

@@ -1,9 +1,9 @@
 //! Mutated inputs for everything that reads bytes of unknown origin: archives, front matter, manifests.
 //!
 //! Each target mutates seed inputs, with a random generator, and asserts the invariants of any input: no panic, no path
-//! outside the folder, no more bytes and no more memory than the limits allow. By default, a run is short and always the
-//! same. `IMAGATE_FUZZ_SECONDS` (for example 1800) makes it longer; `IMAGATE_FUZZ_SEED` seeds the random generator.
-//! Every run begins with the findings (`found/`) and the stored corpus of cargo-fuzz (`corpus/`, an archive per target).
+//! outside the folder, no more bytes and no more memory than the limits allow. A run is short and always the same by
+//! default. `IMAGATE_FUZZ_SECONDS` (for example 1800) makes it longer; `IMAGATE_FUZZ_SEED` seeds the random generator.
+//! Every run begins with the findings (`found/`) and the stored corpus of cargo-fuzz (`corpus/`, a tar per target).
 #![expect(clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
 #[path = "../../src/cli/skills/atomic_file.rs"]

@@ -1,6 +1,6 @@
-//! Measures the cost of hostile callers for everybody else: each kind alone, then all of them together, as a table.
+//! Measures how hostile callers affect other callers, as a table: each kind of attack alone, then all of them together.
 //!
-//! `cargo xtask abuse` runs all of it; a small part is in every test run. The processes that it starts are ended by id,
+//! `cargo xtask abuse` runs the whole measurement; every test run has a small part of it. The processes that it starts are ended by id,
 //! and its traffic stays on loopback.
 
 mod attacks;
@@ -21,11 +21,11 @@ use crate::kit::{Call, FakeUpstream, PEAK_BYTES, Program, Server, SmallDisk, hea
 use attacks::{ALL, Attack};
 use hostile::Hostile;
 
-/// The bounds that each row is held to.
+/// The bounds that each row must keep: the slowest answer of `/healthz`, and the slowest image.
 const SLOWEST_HEALTH: Duration = Duration::from_secs(1);
 const SLOWEST_IMAGE: Duration = Duration::from_secs(20);
 
-/// The limits of the gateway: its descriptors, and the megabytes of its disk.
+/// The limits of the gateway: its file descriptors, and the size of its disk in megabytes.
 const DESCRIPTORS: u32 = 256;
 const DISK: usize = 120;
 
@@ -35,9 +35,9 @@ const SHORTEST_ROW: Duration = Duration::from_secs(4);
 /// A gateway on a machine with few resources, and its callers.
 pub(crate) struct Scene {
     server: Server,
-    /// Held and never read, if that is the attack.
+    /// The standard error of the gateway, which is held but never read if the attack is an unread log.
     _log: Option<BufReader<ChildStderr>>,
-    /// The key of the caller who only wants an image.
+    /// The key of a caller with ordinary requests.
     bob: String,
     /// The key of the hostile caller.
     eve: String,
@@ -102,19 +102,19 @@ impl Scene {
     }
 
     fn run(&self, name: &'static str, attacks: &[Attack], scale: usize) -> Row {
-        let begun = Instant::now();
-        let over = AtomicBool::new(false);
+        let started = Instant::now();
+        let finished = AtomicBool::new(false);
         let deadline = attacks.iter().map(|attack| attack.deadline).max().unwrap_or_default();
         let (health, image, (connections, gone)) = std::thread::scope(|scope| {
-            let health = scope.spawn(|| probe(&over, Duration::from_millis(50), || self.health()));
-            let image = scope.spawn(|| probe(&over, Duration::from_millis(500), || self.image()));
+            let health = scope.spawn(|| probe(&finished, Duration::from_millis(50), || self.health()));
+            let image = scope.spawn(|| probe(&finished, Duration::from_millis(500), || self.image()));
             let hostile =
                 attacks.iter().flat_map(|attack| (attack.begin)(self, attack.count.div_ceil(scale))).collect();
-            let held = hold(hostile, begun, deadline);
-            while begun.elapsed() < SHORTEST_ROW {
+            let held = hold(hostile, started, deadline);
+            while started.elapsed() < SHORTEST_ROW {
                 pause(Duration::from_millis(20));
             }
-            over.store(true, Ordering::Relaxed);
+            finished.store(true, Ordering::Relaxed);
             (health.join().expect("a probe"), image.join().expect("a probe"), held)
         });
         Row { name, health, image, memory: self.server.peak_bytes(), connections, gone, deadline }
@@ -140,33 +140,34 @@ fn config(upstream: &FakeUpstream) -> String {
     )
 }
 
-/// Asks repeatedly until the row is over.
-fn probe(over: &AtomicBool, between: Duration, ask: impl Fn() -> Result<(), String>) -> Probe {
+/// Calls `ask` repeatedly, with this interval, until the row is finished.
+fn probe(finished: &AtomicBool, interval: Duration, ask: impl Fn() -> Result<(), String>) -> Probe {
     let mut probe = Probe::default();
-    while !over.load(Ordering::Relaxed) {
-        let begun = Instant::now();
+    while !finished.load(Ordering::Relaxed) {
+        let started = Instant::now();
         match ask() {
             Ok(()) => probe.answered += 1,
             Err(error) => probe.failed.push(error),
         }
-        probe.slowest = probe.slowest.max(begun.elapsed());
-        pause(between);
+        probe.slowest = probe.slowest.max(started.elapsed());
+        pause(interval);
     }
     probe
 }
 
-/// Keeps hostile connections going until all are gone, or until the deadline.
-fn hold(mut hostile: Vec<Hostile>, begun: Instant, deadline: Duration) -> (usize, Option<Duration>) {
+/// Keeps hostile connections going until all are gone, or until the deadline. Returns their number, and the time after
+/// which the last one was gone.
+fn hold(mut hostile: Vec<Hostile>, started: Instant, deadline: Duration) -> (usize, Option<Duration>) {
     let count = hostile.len();
     let mut last = Duration::ZERO;
-    while begun.elapsed() < deadline {
+    while started.elapsed() < deadline {
         for connection in &mut hostile {
             connection.go_on();
         }
         let before = hostile.len();
         hostile.retain(|connection| !connection.is_gone());
         if hostile.len() < before {
-            last = begun.elapsed();
+            last = started.elapsed();
         }
         if hostile.is_empty() {
             return (count, Some(last));
@@ -204,13 +205,13 @@ impl Row {
     /// The bounds that are exceeded.
     fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
-        for (what, probe, limit) in
+        for (target, probe, limit) in
             [("healthz", &self.health, SLOWEST_HEALTH), ("an image", &self.image, SLOWEST_IMAGE)]
         {
             if probe.slowest > limit || !probe.failed.is_empty() || probe.answered == 0 {
                 let first = probe.failed.first().map_or("", String::as_str);
                 faults.push(format!(
-                    "{}: {what}: {:?}, {} failed {first}",
+                    "{}: {target}: {:?}, {} failed {first}",
                     self.name,
                     probe.slowest,
                     probe.failed.len()
@@ -227,7 +228,7 @@ impl Row {
     }
 }
 
-/// The test itself holds one end of each connection, so it needs more descriptors too.
+/// Raises the descriptor limit of the test process, which holds one end of each connection.
 fn raise_own_limit() {
     let pid = std::process::id().to_string();
     drop(Command::new("prlimit").args(["--pid", &pid, "--nofile=8192:"]).status());
@@ -235,8 +236,8 @@ fn raise_own_limit() {
 
 #[test]
 #[ignore = "takes minutes: `cargo xtask abuse`"]
-fn each_alone_and_all_together() {
-    let _alone = heavy_test_lock();
+fn every_attack_alone_and_all_together_keep_the_bounds() {
+    let _lock = heavy_test_lock();
     raise_own_limit();
     let mut table = Row::HEAD.to_owned();
     let mut faults = Vec::new();
@@ -257,8 +258,8 @@ fn each_alone_and_all_together() {
 
 /// A small run of all attacks, so that a gross failure shows in every test run.
 #[test]
-fn a_few_hostile_callers_keep_nobody_from_an_image() {
-    let _alone = heavy_test_lock();
+fn a_few_hostile_callers_do_not_block_other_callers() {
+    let _lock = heavy_test_lock();
     let scene = Scene::start(false);
     let attacks: Vec<Attack> = ALL.into_iter().map(|attack| Attack { deadline: SHORTEST_ROW, ..attack }).collect();
     let mut row = scene.run("a few of each", &attacks, 10);

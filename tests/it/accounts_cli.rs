@@ -1,4 +1,4 @@
-//! Upstream accounts and the master key by command: what is stored, what is shown, and what is never shown.
+//! The commands for upstream accounts and the master key: what they store and show, and that they never show a secret.
 
 mod beside;
 mod master_key;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::kit::{Account, CommandOutput, FakeUpstream, Gateway, Program};
 
-/// Exit codes: failed, wrong usage.
+/// Exit codes of a failure and of wrong usage.
 const FAILED: Option<i32> = Some(1);
 const USAGE: Option<i32> = Some(2);
 
@@ -22,31 +22,31 @@ struct Home(TempDir);
 
 impl Home {
     fn new() -> Self {
-        Self::with("")
+        Self::with_settings("")
     }
 
-    fn with(top: &str) -> Self {
+    fn with_settings(settings: &str) -> Self {
         let home = TempDir::new().expect("a directory");
         let account = "[[accounts]]\nname = \"written\"\nkind = \"simulator\"\n";
-        std::fs::write(home.path().join("imagate.toml"), format!("data_dir = \"data\"\n{top}\n{account}"))
+        std::fs::write(home.path().join("imagate.toml"), format!("data_dir = \"data\"\n{settings}\n{account}"))
             .expect("a file");
         Self(home)
     }
 
-    fn program(&self, words: &[&str]) -> Program {
-        Program::new(self.0.path()).args(words).args(["--config", "imagate.toml"]).env("IT_SECRET", SECRET)
+    fn program(&self, arguments: &[&str]) -> Program {
+        Program::new(self.0.path()).args(arguments).args(["--config", "imagate.toml"]).env("IT_SECRET", SECRET)
     }
 
     #[track_caller]
-    fn run(&self, words: &[&str]) -> CommandOutput {
-        self.program(words).run()
+    fn run(&self, arguments: &[&str]) -> CommandOutput {
+        self.program(arguments).run()
     }
 
-    /// Adds an account with a key, and these further words.
+    /// Adds an account with a key, with these further arguments.
     #[track_caller]
-    fn add(&self, name: &str, words: &[&str]) -> CommandOutput {
+    fn add(&self, name: &str, arguments: &[&str]) -> CommandOutput {
         let base = ["account", "add", "--name", name, "--base-url", ADDRESS, "--api-key-env", "IT_SECRET"];
-        self.run(&[&base, words].concat())
+        self.run(&[&base, arguments].concat())
     }
 
     #[track_caller]
@@ -57,7 +57,7 @@ impl Home {
 
     #[track_caller]
     fn find(&self, name: &str) -> Value {
-        self.listed().into_iter().find(|account| account["name"] == name).expect("it is listed")
+        self.listed().into_iter().find(|account| account["name"] == name).expect("the account is listed")
     }
 }
 
@@ -74,11 +74,11 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 }
 
 #[test]
-fn an_added_account_is_listed_beside_those_of_the_file_and_its_key_is_nowhere() {
+fn an_added_account_is_listed_and_its_key_is_never_shown() {
     let home = Home::new();
-    let words =
+    let arguments =
         ["--tier", "free", "--group", "default", "--group", "team", "--priority", "-3", "--large-concurrency", "1"];
-    let added = home.add("kept", &words);
+    let added = home.add("kept", &arguments);
     assert_eq!(added.ok_stdout(), "kept added\n");
     assert!(added.stderr.contains("the group team is not in the settings"), "{added:#?}");
     let kept = home.find("kept");
@@ -103,15 +103,15 @@ fn an_added_account_is_listed_beside_those_of_the_file_and_its_key_is_nowhere() 
     let table = home.run(&["account", "list"]);
     assert!(table.ok_stdout().contains("kept") && table.stdout.contains("store"), "{table:#?}");
     assert!(!format!("{added:?}{kept}{table:?}").contains(SECRET));
-    assert!(!holds(&bytes_below(home.0.path()), SECRET), "the key lies open on the disk");
+    assert!(!holds(&bytes_below(home.0.path()), SECRET), "the key is stored in plain text");
 }
 
 #[test]
-fn an_account_that_fetches_tokens_takes_its_secrets_from_three_places() {
+fn an_oauth_account_takes_its_secrets_from_a_file_and_standard_input() {
     let home = Home::new();
     std::fs::write(home.0.path().join("client.txt"), "client-secret-canary\n").expect("a file");
     std::fs::write(home.0.path().join("piped"), "refresh-token-canary\n").expect("a file");
-    let words = [
+    let arguments = [
         "account",
         "add",
         "--json",
@@ -136,16 +136,16 @@ fn an_account_that_fetches_tokens_takes_its_secrets_from_three_places() {
         "--scope",
         "a b",
     ];
-    let added = home.program(&words).stdin(&home.0.path().join("piped")).run();
+    let added = home.program(&arguments).stdin(&home.0.path().join("piped")).run();
     assert_eq!((&added.json()["kind"], &added.json()["state"]), (&"oauth".into(), &"enabled".into()), "{added:#?}");
-    let below = bytes_below(&home.0.path().join("data"));
-    assert!(!holds(&below, "refresh-token-canary") && !holds(&below, "client-secret-canary"));
+    let stored = bytes_below(&home.0.path().join("data"));
+    assert!(!holds(&stored, "refresh-token-canary") && !holds(&stored, "client-secret-canary"));
 }
 
 #[test]
-fn everything_that_is_wrong_with_an_account_is_said_at_once_and_nothing_is_stored() {
+fn all_errors_of_a_new_account_are_reported_at_once() {
     let home = Home::new();
-    let done = home.run(&[
+    let output = home.run(&[
         "account",
         "add",
         "--name",
@@ -157,43 +157,43 @@ fn everything_that_is_wrong_with_an_account_is_said_at_once_and_nothing_is_store
         "--concurrency",
         "0",
     ]);
-    assert_eq!(done.code, USAGE, "{done:#?}");
+    assert_eq!(output.code, USAGE, "{output:#?}");
     for word in ["`name`", "`base_url` must begin with `https://`", "`api_key` is missing", "`scope`", "`concurrency`"]
     {
-        assert!(done.stderr.contains(word), "{word}: {done:#?}");
+        assert!(output.stderr.contains(word), "{word}: {output:#?}");
     }
     assert_eq!(home.listed().len(), 1);
 }
 
 #[test]
-fn a_secret_is_never_an_argument_and_is_read_from_one_place() {
+fn a_secret_is_no_argument_and_has_exactly_one_source() {
     let home = Home::new();
     let base = ["account", "add", "--name", "a", "--base-url", ADDRESS];
-    for words in [
+    for arguments in [
         &["--api-key", SECRET][..],
         &["--api-key-env", "IT_SECRET", "--api-key-file", "key.txt"],
         &["--api-key-env", "IT_NOT_SET"],
         &["--api-key-env", SECRET],
         &["--api-key-file", "absent.txt"],
         &["--api-key-file", "-", "--client-secret-file", "-"],
-        // Standard input without anything in it.
+        // Empty standard input.
         &["--api-key-file", "-"],
     ] {
-        let done = home.run(&[&base, words].concat());
-        assert_eq!(done.code, USAGE, "{words:?}: {done:#?}");
-        assert!(!done.stderr.contains(SECRET), "{words:?}: {done:#?}");
+        let output = home.run(&[&base, arguments].concat());
+        assert_eq!(output.code, USAGE, "{arguments:?}: {output:#?}");
+        assert!(!output.stderr.contains(SECRET), "{arguments:?}: {output:#?}");
     }
     assert_eq!(home.listed().len(), 1);
 }
 
 #[test]
-fn a_name_is_taken_once_by_the_file_or_the_store() {
+fn an_account_name_is_unique_in_file_and_store() {
     let home = Home::new();
     home.add("kept", &[]).ok_stdout();
     for name in ["kept", "written"] {
-        let done = home.add(name, &[]);
-        assert_eq!(done.code, FAILED, "{done:#?}");
-        assert!(done.stderr.contains(&format!("the account {name} already exists")), "{done:#?}");
+        let output = home.add(name, &[]);
+        assert_eq!(output.code, FAILED, "{output:#?}");
+        assert!(output.stderr.contains(&format!("the account {name} already exists")), "{output:#?}");
     }
     assert_eq!(home.listed().len(), 2);
 }
@@ -218,9 +218,9 @@ fn an_account_is_disabled_with_a_reason_and_enabled_by_name_or_id() {
 fn only_an_account_of_the_store_can_be_deleted() {
     let home = Home::new();
     home.add("kept", &[]).ok_stdout();
-    let done = home.run(&["account", "delete", "written"]);
-    assert_eq!(done.code, FAILED, "{done:#?}");
-    assert!(done.stderr.contains("is defined in the settings file"), "{done:#?}");
+    let output = home.run(&["account", "delete", "written"]);
+    assert_eq!(output.code, FAILED, "{output:#?}");
+    assert!(output.stderr.contains("is defined in the settings file"), "{output:#?}");
     assert_eq!(home.run(&["account", "delete", "kept"]).ok_stdout(), "kept deleted\n");
     assert_eq!(home.listed().len(), 1);
     home.add("kept", &[]).ok_stdout();
@@ -230,25 +230,25 @@ fn only_an_account_of_the_store_can_be_deleted() {
 fn an_unknown_account_is_a_failure_that_names_it() {
     let home = Home::new();
     for action in ["disable", "enable", "delete"] {
-        let done = home.run(&["account", action, "acc_nobody"]);
-        assert_eq!(done.code, FAILED, "{action}: {done:#?}");
-        assert!(done.stderr.contains("the account acc_nobody does not exist"), "{done:#?}");
+        let output = home.run(&["account", action, "acc_nobody"]);
+        assert_eq!(output.code, FAILED, "{action}: {output:#?}");
+        assert!(output.stderr.contains("the account acc_nobody does not exist"), "{output:#?}");
     }
 }
 
 #[test]
-fn the_simulator_that_nobody_configured_goes_when_an_account_is_added() {
+fn the_default_simulator_goes_when_an_account_is_added() {
     let home = TempDir::new().expect("a directory");
-    let program = |words: &[&str]| Program::new(home.path()).args(words).env("IT_SECRET", SECRET).run();
+    let program = |arguments: &[&str]| Program::new(home.path()).args(arguments).env("IT_SECRET", SECRET).run();
     assert_eq!(program(&["account", "list", "--json"]).json()[0]["name"], "simulator");
-    let words = ["account", "add", "--name", "kept", "--base-url", ADDRESS, "--api-key-env", "IT_SECRET"];
-    program(&words).ok_stdout();
+    let arguments = ["account", "add", "--name", "kept", "--base-url", ADDRESS, "--api-key-env", "IT_SECRET"];
+    program(&arguments).ok_stdout();
     let listed = program(&["account", "list", "--json"]).json();
     assert_eq!((listed.as_array().map(Vec::len), &listed[0]["name"]), (Some(1), &"kept".into()), "{listed}");
 }
 
 #[test]
-fn a_secret_in_the_settings_file_is_not_what_a_listing_shows() {
+fn a_listing_does_not_show_the_secrets_of_the_settings_file() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("", &[Account::for_upstream("first", &upstream)]);
     let printed = gateway.run_command(&["account", "list", "--json"]);
@@ -257,17 +257,17 @@ fn a_secret_in_the_settings_file_is_not_what_a_listing_shows() {
 }
 
 #[test]
-fn an_account_that_nobody_answers_for_is_a_failure_without_its_secrets() {
+fn testing_an_unreachable_account_fails_without_showing_secrets() {
     let home = Home::new();
     home.add("kept", &[]).ok_stdout();
-    let done = home.run(&["account", "test", "kept"]);
-    assert_eq!(done.code, FAILED, "{done:#?}");
-    assert!(done.stderr.contains("could not be reached") && !done.stderr.contains(SECRET), "{done:#?}");
+    let output = home.run(&["account", "test", "kept"]);
+    assert_eq!(output.code, FAILED, "{output:#?}");
+    assert!(output.stderr.contains("could not be reached") && !output.stderr.contains(SECRET), "{output:#?}");
     assert!(home.run(&["account", "test", "written"]).ok_stdout().contains("simulator"));
     assert_eq!(home.run(&["account", "test", "nobody"]).code, FAILED);
 }
 
-/// Two accounts of the file and a moderation service, whose secrets are in no environment.
+/// Two accounts of the file and a moderation service, whose secrets are not available.
 const UPSTREAMS: &str = "[[accounts]]\nname = \"first\"\nkind = \"api_key\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
     api_key = { env = \"IT_FIRST\" }\n[[accounts]]\nname = \"second\"\nkind = \"api_key\"\n\
     base_url = \"http://127.0.0.1:9/v1\"\napi_key = { env = \"IT_SECOND\" }\n[[groups]]\nname = \"default\"\n\
@@ -275,12 +275,12 @@ const UPSTREAMS: &str = "[[accounts]]\nname = \"first\"\nkind = \"api_key\"\nbas
     on_error = \"closed\"\n";
 
 #[test]
-fn a_command_that_calls_nobody_needs_no_secret_of_an_upstream() {
-    let home = Home::with(UPSTREAMS);
+fn a_command_without_upstream_calls_needs_no_upstream_secret() {
+    let home = Home::with_settings(UPSTREAMS);
     let key = home.run(&["key", "create", "--name", "laptop", "--json"]).json();
     let id = key["id"].as_str().expect("an id");
     home.run(&["user", "invite", "ben"]).ok_stdout();
-    for words in [
+    for arguments in [
         &["key", "list"][..],
         &["key", "disable", id],
         &["user", "list"],
@@ -295,7 +295,7 @@ fn a_command_that_calls_nobody_needs_no_secret_of_an_upstream() {
         &["account", "test", "written"],
         &["master-key", "rotate"],
     ] {
-        home.run(words).ok_stdout();
+        home.run(arguments).ok_stdout();
     }
     home.add("kept", &[]).ok_stdout();
     home.run(&["account", "rotate", "kept", "--api-key-env", "IT_SECRET"]).ok_stdout();
@@ -303,26 +303,26 @@ fn a_command_that_calls_nobody_needs_no_secret_of_an_upstream() {
 }
 
 #[test]
-fn what_calls_an_upstream_needs_the_secrets_that_it_sends() {
-    let home = Home::with(UPSTREAMS);
-    for words in [&["serve"][..], &["config", "check"]] {
-        let done = home.run(words);
-        assert_eq!(done.code, Some(64), "{done:#?}");
+fn a_command_with_upstream_calls_needs_the_secrets_it_sends() {
+    let home = Home::with_settings(UPSTREAMS);
+    for arguments in [&["serve"][..], &["config", "check"]] {
+        let output = home.run(arguments);
+        assert_eq!(output.code, Some(64), "{output:#?}");
         for name in ["IT_FIRST", "IT_SECOND", "a file that cannot be read"] {
-            assert!(done.stderr.contains(name), "{name}: {done:#?}");
+            assert!(output.stderr.contains(name), "{name}: {output:#?}");
         }
     }
     let without = home.run(&["account", "test", "first"]);
     assert_eq!(without.code, Some(64), "{without:#?}");
     assert!(without.stderr.contains("IT_FIRST") && !without.stderr.contains("IT_SECOND"), "{without:#?}");
-    // With its own secret it is asked, whatever else is absent.
+    // With its own secret, the account is tested, although other secrets are absent.
     let upstream = home.program(&["account", "test", "first"]).env("IT_FIRST", SECRET).run();
     assert_eq!(upstream.code, FAILED, "{upstream:#?}");
     assert!(upstream.stderr.contains("could not be reached"), "{upstream:#?}");
 }
 
 #[test]
-fn a_choice_is_explained_in_the_order_in_which_accounts_are_taken() {
+fn explain_lists_accounts_in_the_order_of_selection() {
     let home = Home::new();
     home.add("free", &["--tier", "free", "--priority", "9"]).ok_stdout();
     home.add("paid", &["--priority", "1", "--large-concurrency", "3"]).ok_stdout();
@@ -347,9 +347,9 @@ fn a_choice_is_explained_in_the_order_in_which_accounts_are_taken() {
 }
 
 #[test]
-fn the_secrets_of_an_account_of_the_file_are_changed_there() {
+fn the_secrets_of_a_file_account_cannot_be_rotated_by_command() {
     let home = Home::new();
-    let done = home.run(&["account", "rotate", "written", "--api-key-env", "IT_SECRET"]);
-    assert_eq!(done.code, FAILED, "{done:#?}");
-    assert!(done.stderr.contains("is defined in the settings file and can only be changed there"), "{done:#?}");
+    let output = home.run(&["account", "rotate", "written", "--api-key-env", "IT_SECRET"]);
+    assert_eq!(output.code, FAILED, "{output:#?}");
+    assert!(output.stderr.contains("is defined in the settings file and can only be changed there"), "{output:#?}");
 }

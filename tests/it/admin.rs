@@ -1,5 +1,5 @@
-//! The operators' API: what is changed there the running gateway follows, only the admin token lets in, and no credential
-//! ever comes back.
+//! The operators' API for accounts: the running gateway applies changes at once, only the admin token gives access, and
+//! no answer contains a credential.
 
 use std::path::Path;
 
@@ -12,21 +12,21 @@ use crate::kit::{Account, Answer, Call, FakeTokens, FakeUpstream, Gateway, event
 
 const TOKEN: &str = "admin-token-canary-0123456789abcdef";
 const ACCOUNTS: &str = "/admin/v1/accounts";
-/// The cap of every body.
-const CAP: usize = 64 << 10;
+/// The greatest size of a body, in bytes.
+const MAX_BODY: usize = 64 << 10;
 
-/// A gateway that lets this module's operator in, with everything that it can log.
+/// A gateway with the admin token of this module, at the most verbose level of the log.
 fn open(accounts: &[Account]) -> Gateway {
     let secrets = [("IT_ADMIN", TOKEN), ("IMAGATE_LOG", "trace")];
     Gateway::with_secrets("admin_token = { env = \"IT_ADMIN\" }", accounts, &secrets)
 }
 
 /// The path of one account.
-fn at(name: &str) -> String {
+fn account_path(name: &str) -> String {
     format!("{ACCOUNTS}/{name}")
 }
 
-/// Sends as the operator, and holds whatever comes back against what holds for every answer.
+/// Sends a call with the admin token, and checks what must hold for every answer.
 #[track_caller]
 fn ask(gateway: &Gateway, call: Call) -> Answer {
     let answer = call.key(TOKEN).send(gateway.address());
@@ -38,7 +38,7 @@ fn ask(gateway: &Gateway, call: Call) -> Answer {
     answer
 }
 
-/// What answers with 200, as the document describes it.
+/// The body of an answer with status 200, checked against a component of the document.
 #[track_caller]
 fn good(gateway: &Gateway, call: Call, component: &str) -> Value {
     let answer = ask(gateway, call).ok_json();
@@ -46,7 +46,7 @@ fn good(gateway: &Gateway, call: Call, component: &str) -> Value {
     answer
 }
 
-/// An error as the document describes it: its code and the field at fault.
+/// The code and the `param` of an error, which must have the form that the document describes.
 #[track_caller]
 fn refused(answer: &Answer, status: u16) -> (String, Option<String>) {
     let error = answer.error_object(status);
@@ -56,7 +56,7 @@ fn refused(answer: &Answer, status: u16) -> (String, Option<String>) {
     (text("code").unwrap_or_default(), text("param"))
 }
 
-/// Holds a value against a component of the document.
+/// Checks a value against a component of the document.
 #[track_caller]
 fn check(component: &str, value: &Value) {
     let validator = validator(component);
@@ -65,26 +65,26 @@ fn check(component: &str, value: &Value) {
 }
 
 fn validator(component: &str) -> Validator {
-    let document: Value = serde_json::from_str(include_str!("../../openapi/admin.json")).expect("it is JSON");
+    let document: Value = serde_json::from_str(include_str!("../../openapi/admin.json")).expect("the document is JSON");
     let mut components = document["components"].clone();
-    plain(&mut components);
+    replace_nullable(&mut components);
     let schema = json!({ "$ref": format!("#/components/schemas/{component}"), "components": components });
     jsonschema::draft7::new(&schema).expect("a schema")
 }
 
-/// `nullable` is a word of OpenAPI; JSON Schema says the same in another way.
-fn plain(schema: &mut Value) {
+/// Replaces the keyword `nullable` of OpenAPI 3.0 by a JSON Schema that also accepts null.
+fn replace_nullable(schema: &mut Value) {
     if let Some(members) = schema.as_object_mut() {
-        members.values_mut().for_each(plain);
+        members.values_mut().for_each(replace_nullable);
         if members.remove("nullable") == Some(Value::Bool(true)) {
             *schema = json!({ "anyOf": [{ "type": "null" }, schema.take()] });
         }
     } else if let Some(items) = schema.as_array_mut() {
-        items.iter_mut().for_each(plain);
+        items.iter_mut().for_each(replace_nullable);
     }
 }
 
-/// An account with a key at this upstream. As a token of the upstream the key is a canary.
+/// The JSON of a new account at this upstream, whose key is a canary.
 fn new_account(name: &str, upstream: &FakeUpstream) -> Value {
     json!({"name": name, "kind": "api_key", "base_url": upstream.base_url(), "api_key": format!("sk-canary-{name}")})
 }
@@ -95,16 +95,17 @@ fn names(gateway: &Gateway) -> Vec<String> {
     accounts.map(|account| account["name"].as_str().expect("a name").to_owned()).collect()
 }
 
-/// Which account the gateway asks for a generation, by its token.
-fn asked(upstream: &FakeUpstream, gateway: &Gateway) -> Option<String> {
+/// The token with which the gateway calls the upstream for a generation.
+fn token_used(upstream: &FakeUpstream, gateway: &Gateway) -> Option<String> {
     let before = upstream.attempts();
     gateway.generate(json!({}));
     upstream.ledger().into_iter().nth(before).map(|attempt| attempt.token)
 }
 
+/// Waits until the gateway calls the upstream with this token.
 #[track_caller]
-fn follows(what: &str, upstream: &FakeUpstream, gateway: &Gateway, expected: Option<&str>) {
-    eventually(what, || (asked(upstream, gateway).as_deref() == expected).then_some(()));
+fn wait_for_token(description: &str, upstream: &FakeUpstream, gateway: &Gateway, expected: Option<&str>) {
+    eventually(description, || (token_used(upstream, gateway).as_deref() == expected).then_some(()));
 }
 
 /// Every byte below a folder.
@@ -117,20 +118,20 @@ fn bytes_below(folder: &Path) -> Vec<u8> {
 }
 
 #[track_caller]
-fn nothing_leaked(gateway: &Gateway) {
-    eventually("there is a log", || gateway.output().contains("answered").then_some(()));
+fn check_no_leak(gateway: &Gateway) {
+    eventually("the gateway logs an answer", || gateway.output().contains("answered").then_some(()));
     for canary in ["sk-canary", "secret-canary", "refresh-canary", "header-canary", TOKEN] {
         assert!(!gateway.output().contains(canary), "{canary} is logged");
         let disk = bytes_below(gateway.home());
         assert!(
             !disk.windows(canary.len()).any(|window| window == canary.as_bytes()),
-            "{canary} lies open on the disk"
+            "{canary} is stored in plain text"
         );
     }
 }
 
 #[test]
-fn an_account_is_added_and_serves_then_disabled_enabled_and_deleted_with_the_gateway_following() {
+fn the_gateway_applies_every_change_of_an_account() {
     let upstream = FakeUpstream::start();
     let gateway = open(&[Account::for_upstream("only", &upstream).with_free_tier()]);
     let created = good(&gateway, Call::post(ACCOUNTS).json(&new_account("second", &upstream)), "Account");
@@ -140,73 +141,73 @@ fn an_account_is_added_and_serves_then_disabled_enabled_and_deleted_with_the_gat
     for (name, value) in fields.as_object().expect("fields") {
         assert_eq!(&created[name], value, "{name}: {created}");
     }
-    follows("a paid account goes first", &upstream, &gateway, Some("sk-canary-second"));
+    wait_for_token("a paid account goes first", &upstream, &gateway, Some("sk-canary-second"));
     assert_eq!(names(&gateway), ["only", "second"]);
 
     let change = json!({"enabled": false, "reason": "the invoice is in dispute"});
-    let disabled = good(&gateway, Call::patch(&at("second")).json(&change), "Account");
+    let disabled = good(&gateway, Call::patch(&account_path("second")).json(&change), "Account");
     assert_eq!((&disabled["state"], &disabled["disabled_reason"]), (&json!("disabled"), &change["reason"]));
     assert!(disabled["disabled_at"].is_string(), "{disabled}");
-    follows("a disabled account is left alone", &upstream, &gateway, Some("sk-upstream-only"));
-    assert_eq!(good(&gateway, Call::get(&at("second")), "Account"), disabled);
+    wait_for_token("a disabled account is left alone", &upstream, &gateway, Some("sk-upstream-only"));
+    assert_eq!(good(&gateway, Call::get(&account_path("second")), "Account"), disabled);
 
     let id = created["id"].as_str().expect("an id");
-    let enabled = good(&gateway, Call::patch(&at(id)).json(&json!({"enabled": true})), "Account");
-    assert_eq!(enabled, created, "as if nothing had been");
-    follows("an enabled account is back", &upstream, &gateway, Some("sk-canary-second"));
+    let enabled = good(&gateway, Call::patch(&account_path(id)).json(&json!({"enabled": true})), "Account");
+    assert_eq!(enabled, created, "the account is as it was at first");
+    wait_for_token("an enabled account is back", &upstream, &gateway, Some("sk-canary-second"));
 
-    let deleted = good(&gateway, Call::delete(&at("second")), "DeletedAccount");
+    let deleted = good(&gateway, Call::delete(&account_path("second")), "DeletedAccount");
     assert_eq!(deleted, json!({"id": id, "name": "second", "deleted": true}));
-    follows("a deleted account is gone", &upstream, &gateway, Some("sk-upstream-only"));
-    let again = ask(&gateway, Call::delete(&at("second")));
+    wait_for_token("a deleted account is gone", &upstream, &gateway, Some("sk-upstream-only"));
+    let again = ask(&gateway, Call::delete(&account_path("second")));
     assert_eq!(refused(&again, 404), ("account_not_found".to_owned(), None));
     assert_eq!(names(&gateway), ["only"]);
-    nothing_leaked(&gateway);
+    check_no_leak(&gateway);
 }
 
 #[test]
-fn what_was_added_survives_a_kill_and_is_the_same_by_command() {
+fn accounts_of_the_api_survive_a_kill_and_commands_see_them() {
     let upstream = FakeUpstream::start();
     let mut gateway = open(&[Account::for_upstream("only", &upstream).with_free_tier()]);
     good(&gateway, Call::post(ACCOUNTS).json(&new_account("kept", &upstream)), "Account");
     let change = json!({"enabled": false});
-    good(&gateway, Call::patch(&at("only")).json(&change), "Account");
+    good(&gateway, Call::patch(&account_path("only")).json(&change), "Account");
     gateway.kill();
     gateway.start();
-    follows("the kept account serves", &upstream, &gateway, Some("sk-canary-kept"));
-    let only = good(&gateway, Call::get(&at("only")), "Account");
+    wait_for_token("the kept account serves", &upstream, &gateway, Some("sk-canary-kept"));
+    let only = good(&gateway, Call::get(&account_path("only")), "Account");
     assert_eq!((&only["source"], &only["state"]), (&json!("file"), &json!("disabled")));
     let by_command = gateway.account("kept");
     assert_eq!((&by_command["source"], &by_command["state"]), (&json!("store"), &json!("enabled")));
-    nothing_leaked(&gateway);
+    check_no_leak(&gateway);
 }
 
 #[test]
-fn an_account_that_fetches_tokens_works_with_every_secret_that_it_was_given() {
+fn an_oauth_account_works_with_all_its_secrets() {
     let (upstream, tokens) = (FakeUpstream::start(), FakeTokens::start());
     let gateway = open(&[Account::for_upstream("only", &upstream).with_free_tier()]);
     gateway.watch_tokens(&tokens);
-    // The names and secrets of the kit's token endpoint, so that only the right ones are taken.
+    // The names and secrets that the fake token endpoint of the kit expects.
     let account = json!({"name": "a", "kind": "oauth", "base_url": upstream.base_url(), "token_url": tokens.url(),
         "grant": "refresh_token", "client_id": "client-a", "client_secret": "secret-a", "refresh_token": "refresh-a-0",
         "concurrency": 2.0, "headers": {"x-project": "p"}, "secret_headers": {"x-api-key": "header-canary"}});
     let created = good(&gateway, Call::post(ACCOUNTS).json(&account), "Account");
     assert_eq!((&created["kind"], &created["concurrency"]), (&json!("oauth"), &json!(2)));
     assert!(!created.to_string().contains("secret-a") && !created.to_string().contains("refresh-a"), "{created}");
-    follows("its token is fetched and used", &upstream, &gateway, Some("access-a-1"));
+    wait_for_token("its token is fetched and used", &upstream, &gateway, Some("access-a-1"));
     let attempt = upstream.ledger().pop().expect("an attempt");
     assert_eq!((attempt.header("x-project"), attempt.header("x-api-key")), (Some("p"), Some("header-canary")));
     for secret in ["secret-a", "refresh-a-", "access-a-"] {
         assert!(!gateway.output().contains(secret), "{secret} is logged");
     }
-    nothing_leaked(&gateway);
+    check_no_leak(&gateway);
 }
 
 #[test]
-fn an_account_of_the_file_can_rest_but_not_go() {
+fn an_account_of_the_file_cannot_be_deleted() {
     let upstream = FakeUpstream::start();
     let gateway = open(&[Account::for_upstream("only", &upstream)]);
-    let answer = ask(&gateway, Call::delete(&at("only")));
+    let answer = ask(&gateway, Call::delete(&account_path("only")));
     assert_eq!(refused(&answer, 409), ("account_read_only".to_owned(), None));
     assert!(answer.text().contains("settings file"), "{}", answer.text());
     let taken = ask(&gateway, Call::post(ACCOUNTS).json(&new_account("only", &upstream)));
@@ -219,7 +220,7 @@ fn an_account_of_the_file_can_rest_but_not_go() {
 
 #[test]
 #[cfg(feature = "admin")]
-fn the_generated_client_does_all_of_it() {
+fn the_generated_client_manages_accounts() {
     use imagate::admin::{connect, types};
     let gateway = open(&[]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -245,22 +246,22 @@ fn the_generated_client_does_all_of_it() {
 }
 
 #[test]
-fn a_resting_account_says_until_when_and_why() {
+fn an_account_in_cooldown_shows_its_end_and_cause() {
     let upstream = FakeUpstream::start();
     let gateway = open(&[Account::for_upstream("only", &upstream)]);
     upstream.always_for_token("sk-upstream-only", "status=429 retry-after=300");
     gateway.generate(json!({}));
-    let account = eventually("the rest is stored", || {
-        let account = good(&gateway, Call::get(&at("only")), "Account");
+    let account = eventually("the cooldown is stored", || {
+        let account = good(&gateway, Call::get(&account_path("only")), "Account");
         (account["state"] == "resting").then_some(account)
     });
     assert!(account["cooling_until"].is_string() && account["cooling_cause"].is_string(), "{account}");
-    let enabled = good(&gateway, Call::patch(&at("only")).json(&json!({"enabled": true})), "Account");
+    let enabled = good(&gateway, Call::patch(&account_path("only")).json(&json!({"enabled": true})), "Account");
     assert_eq!((&enabled["state"], &enabled["cooling_until"]), (&json!("enabled"), &Value::Null));
 }
 
 #[test]
-fn only_the_admin_token_lets_in_and_it_lets_in_nowhere_else() {
+fn the_admin_token_opens_the_admin_api_only() {
     let upstream = FakeUpstream::start();
     let gateway = open(&[Account::for_upstream("only", &upstream)]);
     let wrong = [
@@ -274,7 +275,7 @@ fn only_the_admin_token_lets_in_and_it_lets_in_nowhere_else() {
         Some(format!("Bearer {}", gateway.secret())),
     ];
     for header in &wrong {
-        for call in everything() {
+        for call in all_calls() {
             let call = header.iter().fold(call, |call, value| call.header("authorization", value));
             check_401(&call.send(gateway.address()));
         }
@@ -283,19 +284,19 @@ fn only_the_admin_token_lets_in_and_it_lets_in_nowhere_else() {
         check_401(&call.key(TOKEN).send(gateway.address()));
     }
     assert_eq!(upstream.attempts(), 0);
-    assert_eq!(names(&gateway), ["only"], "nothing was done");
+    assert_eq!(names(&gateway), ["only"], "no call has changed anything");
 }
 
-/// Each operation, as somebody would send it who is let in.
-fn everything() -> [Call; 5] {
+/// A valid call for each operation on accounts.
+fn all_calls() -> [Call; 5] {
     let account = json!({"name": "intruder", "kind": "simulator"});
     let change = json!({"enabled": false});
     [
         Call::get(ACCOUNTS),
         Call::post(ACCOUNTS).json(&account),
-        Call::get(&at("only")),
-        Call::patch(&at("only")).json(&change),
-        Call::delete(&at("only")),
+        Call::get(&account_path("only")),
+        Call::patch(&account_path("only")).json(&change),
+        Call::delete(&account_path("only")),
     ]
 }
 
@@ -310,14 +311,14 @@ fn check_401(answer: &Answer) {
 }
 
 #[test]
-fn without_an_admin_token_nobody_is_let_in() {
+fn without_an_admin_token_every_call_is_refused() {
     let gateway = Gateway::simulated();
-    for call in everything() {
+    for call in all_calls() {
         let answer = call.key(TOKEN).send(gateway.address());
         check_401(&answer);
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
-    for call in everything() {
+    for call in all_calls() {
         check_401(&call.key("").send(gateway.address()));
     }
 }
@@ -334,17 +335,17 @@ fn a_key_of_a_caller_cannot_be_made_the_admin_token() {
 }
 
 #[test]
-fn no_body_is_read_before_the_token_was_seen_nor_beyond_its_cap() {
+fn a_body_is_read_after_the_token_and_up_to_its_limit() {
     let gateway = open(&[]);
     let unsent = || Call::post(ACCOUNTS).header("content-type", "application/json").announcing_only(1 << 30);
     check_401(&unsent().send(gateway.address()));
     let (code, _) = refused(&ask(&gateway, unsent()), 413);
     assert_eq!(code, "request_too_large");
-    let long = json!({"name": "a", "kind": "simulator", "scope": "x".repeat(CAP)}).to_string();
+    let long = json!({"name": "a", "kind": "simulator", "scope": "x".repeat(MAX_BODY)}).to_string();
     let chunked = Call::post(ACCOUNTS).header("content-type", "application/json").bytes(long).in_chunks_of(1000);
     assert_eq!(refused(&ask(&gateway, chunked), 413).0, "request_too_large");
-    let plain = Call::post(ACCOUNTS).bytes("{}");
-    assert_eq!(refused(&ask(&gateway, plain), 415).0, "unsupported_media_type");
+    let untyped = Call::post(ACCOUNTS).bytes("{}");
+    assert_eq!(refused(&ask(&gateway, untyped), 415).0, "unsupported_media_type");
 }
 
 #[test]
@@ -379,10 +380,10 @@ fn a_field_at_fault_is_named_and_nothing_is_stored() {
         assert_eq!(refused(&ask(&gateway, call), 400), ("invalid_request_error".to_owned(), None), "{body}");
     }
     let change = json!({"enabled": true, "reason": "x"});
-    let answer = ask(&gateway, Call::patch(&at("only")).json(&change));
+    let answer = ask(&gateway, Call::patch(&account_path("only")).json(&change));
     assert_eq!(refused(&answer, 400).1.as_deref(), Some("reason"));
     assert_eq!(names(&gateway), ["only"]);
-    nothing_leaked(&gateway);
+    check_no_leak(&gateway);
 }
 
 #[test]
@@ -391,11 +392,11 @@ fn addresses_and_methods_that_are_not_there_are_refused_in_our_shape() {
     let answer = ask(&gateway, Call::delete(ACCOUNTS));
     assert_eq!(refused(&answer, 405).0, "method_not_allowed");
     assert_eq!(answer.header("allow"), Some("GET, POST"));
-    let answer = ask(&gateway, Call::post(&at("x")).json(&json!({})));
+    let answer = ask(&gateway, Call::post(&account_path("x")).json(&json!({})));
     assert_eq!(refused(&answer, 405).0, "method_not_allowed");
     let allowed = answer.header("allow").unwrap_or_default();
     assert!(["GET", "PATCH", "DELETE"].iter().all(|method| allowed.contains(method)), "{allowed}");
-    let answer = ask(&gateway, Call::get(&at("nobody")));
+    let answer = ask(&gateway, Call::get(&account_path("nobody")));
     assert_eq!(refused(&answer, 404).0, "account_not_found");
     let nowhere = Call::get("/admin/v1").send(gateway.address());
     assert_eq!(nowhere.error_object(404)["code"], "unknown_url");
@@ -405,7 +406,7 @@ fn addresses_and_methods_that_are_not_there_are_refused_in_our_shape() {
 }
 
 #[test]
-fn no_token_opens_the_page_of_the_accounts() {
+fn no_token_opens_the_accounts_page() {
     let upstream = FakeUpstream::start();
     let gateway = open(&[Account::for_upstream("only", &upstream)]);
     let basic = |password: &str| {

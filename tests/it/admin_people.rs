@@ -1,5 +1,5 @@
-//! The operators' API over keys, people and groups: what members see, what is told once, what is left in the audit trail,
-//! and what is refused by name with nothing changed.
+//! The operators' API for keys, users and groups: what members see, secrets that are shown once, the audit trail, and
+//! refusals that name the field and change nothing.
 
 use serde_json::{Value, json};
 
@@ -48,22 +48,23 @@ fn refused(answer: &Answer, status: u16) -> (String, Option<String>) {
     (text(&error, "/code"), error["param"].as_str().map(str::to_owned))
 }
 
-/// A user, and a token of theirs.
+/// Makes a user, and returns a token of that user.
 fn user(gateway: &Gateway, name: &str, role: &str) -> String {
     good(gateway, Call::post(USERS).json(&json!({"name": name, "role": role})));
     let made = good(gateway, Call::post(TOKENS).json(&json!({"name": "test", "user": name})));
     text(&made, "/secret")
 }
 
-fn image(gateway: &Gateway, key: &str) -> Answer {
+fn generate(gateway: &Gateway, key: &str) -> Answer {
     Call::generation().json(&request(json!({}))).key(key).send(gateway.address())
 }
 
 fn ids(list: &Value) -> Vec<String> {
-    list["data"].as_array().expect("a list").iter().map(|one| text(one, "/id")).collect()
+    list["data"].as_array().expect("a list").iter().map(|item| text(item, "/id")).collect()
 }
 
-fn changes(gateway: &Gateway) -> u64 {
+/// The number of entries in the audit trail.
+fn audit_count(gateway: &Gateway) -> u64 {
     good(gateway, Call::get(&format!("{AUDIT}?limit=1")))["total"].as_u64().expect("a count")
 }
 
@@ -75,7 +76,7 @@ fn a_member_makes_a_key_and_sees_what_it_used_and_nothing_of_others() {
     let key = &made["key"];
     assert_eq!((&key["user_name"], &key["group"], &key["state"]), (&json!("kim"), &json!("default"), &json!("active")));
     assert_eq!((&key["requests"], &key["images"]), (&json!(0), &json!(0)));
-    let answer = image(&gateway, &text(&made, "/secret"));
+    let answer = generate(&gateway, &text(&made, "/secret"));
     answer.ok_json();
     let id = text(key, "/id");
     let record = format!("/admin/v1/records/{}", answer.header("x-request-id").expect("an id"));
@@ -100,7 +101,7 @@ fn a_member_makes_a_key_and_sees_what_it_used_and_nothing_of_others() {
 }
 
 #[test]
-fn a_secret_and_a_link_stand_in_one_answer_and_nowhere_else() {
+fn a_secret_and_a_link_occur_in_one_answer_only() {
     let (_upstream, gateway) = open();
     let key = good(&gateway, Call::post(KEYS).json(&json!({"name": "k", "user": "admin"})));
     let rotated = good(&gateway, Call::post(&format!("{KEYS}/{}/rotate", text(&key, "/key/id"))).json(&json!({})));
@@ -116,15 +117,15 @@ fn a_secret_and_a_link_stand_in_one_answer_and_nowhere_else() {
         )
         .collect();
     for path in [KEYS, TOKENS, USERS, AUDIT, "/admin/v1/me", &format!("{KEYS}/{}", text(&key, "/key/id"))] {
-        let told = good(&gateway, Call::get(path)).to_string();
-        assert!(secrets.iter().all(|secret| !told.contains(secret)), "{path}: {told}");
+        let body = good(&gateway, Call::get(path)).to_string();
+        assert!(secrets.iter().all(|secret| !body.contains(secret)), "{path}: {body}");
     }
-    eventually("there is a log", || gateway.output().contains("answered").then_some(()));
+    eventually("the gateway logs an answer", || gateway.output().contains("answered").then_some(()));
     assert!(secrets.iter().all(|secret| secret.len() > 20 && !gateway.output().contains(secret)), "a secret is logged");
 }
 
 #[test]
-fn a_link_is_a_whole_address_where_the_gateway_knows_its_own() {
+fn a_link_has_a_url_if_the_public_url_is_set() {
     let (_upstream, gateway) = open_with("public_url = \"https://images.example.com\"");
     let invited = good(&gateway, Call::post(USERS).json(&json!({"name": "kim"})));
     let (path, url) = (text(&invited, "/link/path"), text(&invited, "/link/url"));
@@ -135,7 +136,7 @@ fn a_link_is_a_whole_address_where_the_gateway_knows_its_own() {
 }
 
 #[test]
-fn after_a_rotation_both_secrets_are_good_for_the_grace_and_without_one_only_the_new() {
+fn the_old_secret_works_only_during_the_grace_period() {
     let (_upstream, gateway) = open();
     let key = good(&gateway, Call::post(KEYS).json(&json!({"name": "k", "user": "admin"})));
     let rotate = format!("{KEYS}/{}/rotate", text(&key, "/key/public_id"));
@@ -143,18 +144,18 @@ fn after_a_rotation_both_secrets_are_good_for_the_grace_and_without_one_only_the
     assert_eq!(second["key"]["id"], key["key"]["id"]);
     assert!(second["key"]["previous_until"].is_string(), "{second}");
     for secret in [&key, &second] {
-        image(&gateway, &text(secret, "/secret")).ok_json();
+        generate(&gateway, &text(secret, "/secret")).ok_json();
     }
     let third = good(&gateway, Call::post(&rotate).json(&json!({"grace_seconds": 0})));
     assert_eq!(third["key"]["previous_until"], Value::Null);
     for secret in [&key, &second] {
-        assert_eq!(image(&gateway, &text(secret, "/secret")).error_object(401)["code"], "INVALID_API_KEY");
+        assert_eq!(generate(&gateway, &text(secret, "/secret")).error_object(401)["code"], "INVALID_API_KEY");
     }
-    image(&gateway, &text(&third, "/secret")).ok_json();
+    generate(&gateway, &text(&third, "/secret")).ok_json();
 }
 
 #[test]
-fn what_changes_a_key_or_a_user_is_followed_at_once() {
+fn changes_of_a_key_or_a_user_apply_at_once() {
     let (_upstream, gateway) = open();
     user(&gateway, "kim", "member");
     let made = good(&gateway, Call::post(KEYS).json(&json!({"name": "k", "user": "kim"})));
@@ -164,24 +165,24 @@ fn what_changes_a_key_or_a_user_is_followed_at_once() {
         text(&good(&gateway, Call::get(&format!("{KEYS}/{}", text(&made, "/key/id")))), "/state")
     };
     assert_eq!(state(json!({"enabled": false}), &path), "disabled");
-    assert_eq!(image(&gateway, &secret).error_object(401)["code"], "INVALID_API_KEY");
+    assert_eq!(generate(&gateway, &secret).error_object(401)["code"], "INVALID_API_KEY");
     assert_eq!(state(json!({"enabled": true, "name": "back"}), &path), "active");
-    image(&gateway, &secret).ok_json();
+    generate(&gateway, &secret).ok_json();
     assert_eq!(state(json!({"enabled": false}), &format!("{USERS}/kim")), "user_disabled");
     assert_eq!(good(&gateway, Call::get(&format!("{KEYS}?state=user_disabled")))["total"], 1);
     let refusal = eventually("the key of a disabled user is refused", || {
-        Some(image(&gateway, &secret)).filter(|answer| answer.status == 401)
+        Some(generate(&gateway, &secret)).filter(|answer| answer.status == 401)
     });
     assert_eq!(refusal.error_object(401)["code"], "INVALID_API_KEY");
     assert_eq!(state(json!({"enabled": true}), &format!("{USERS}/kim")), "active");
     assert_eq!(good(&gateway, Call::delete(&path))["deleted"], true);
-    assert_eq!(image(&gateway, &secret).error_object(401)["code"], "INVALID_API_KEY");
+    assert_eq!(generate(&gateway, &secret).error_object(401)["code"], "INVALID_API_KEY");
     let gone = ask(&gateway, TOKEN, Call::get(&path));
     assert_eq!(refused(&gone, 404), ("key_not_found".to_owned(), None));
 }
 
 #[test]
-fn the_end_of_a_key_comes_goes_and_is_never_in_the_past() {
+fn the_expiry_of_a_key_can_be_set_and_removed_but_not_past() {
     let (_upstream, gateway) = open();
     let end = "2099-01-01T00:00:00.000Z";
     let made = good(
@@ -197,7 +198,7 @@ fn the_end_of_a_key_comes_goes_and_is_never_in_the_past() {
     let past =
         ask(&gateway, TOKEN, Call::patch(&path).json(&json!({"name": "other", "expires_at": "2020-01-01T00:00:00Z"})));
     assert_eq!(refused(&past, 400).1.as_deref(), Some("expires_at"));
-    assert_eq!(good(&gateway, Call::get(&path))["name"], "k", "nothing of it was done");
+    assert_eq!(good(&gateway, Call::get(&path))["name"], "k", "the whole change is refused");
 }
 
 #[test]
@@ -216,7 +217,7 @@ fn the_audit_trail_names_who_what_when_and_from_where() {
         .map(|row| ["/action", "/actor_kind", "/actor_name", "/address"].map(|at| text(row, at)))
         .collect();
     let settings = text(&good(&gateway, Call::get(&format!("{AUDIT}?action=user.invite"))), "/data/0/actor_name");
-    let row = |what: &str, kind: &str, who: &str| [what, kind, who, "127.0.0.1"].map(str::to_owned);
+    let row = |action: &str, kind: &str, name: &str| [action, kind, name, "127.0.0.1"].map(str::to_owned);
     let expected = [
         row("key.delete", "settings", &settings),
         row("key.disable", "token", "kim"),
@@ -237,7 +238,7 @@ fn a_field_at_fault_is_named_and_nothing_has_changed() {
     let made = good(&gateway, Call::post(KEYS).json(&json!({"name": "k", "user": "kim"})));
     let key = format!("{KEYS}/{}", text(&made, "/key/id"));
     let rotate = format!("{key}/rotate");
-    let (kim, before) = (format!("{USERS}/kim"), changes(&gateway));
+    let (kim, before) = (format!("{USERS}/kim"), audit_count(&gateway));
     let long = "n".repeat(129);
     let bodies = [
         (Call::post(KEYS), json!({"user": "kim"}), 400, Some("name")),
@@ -274,13 +275,13 @@ fn a_field_at_fault_is_named_and_nothing_has_changed() {
         let answer = ask(&gateway, TOKEN, call.json(&body));
         assert_eq!(refused(&answer, status).1.as_deref(), param, "{body}: {}", answer.text());
     }
-    assert_eq!(changes(&gateway), before, "nothing has changed");
+    assert_eq!(audit_count(&gateway), before, "nothing has changed");
 }
 
 #[test]
-fn a_query_parameter_at_fault_is_named_also_where_an_operation_has_none() {
+fn an_invalid_query_parameter_is_named_in_the_error() {
     let (_upstream, gateway) = open();
-    let before = changes(&gateway);
+    let before = audit_count(&gateway);
     let queries = [
         ("keys?serch=a", "serch"),
         ("keys?limit=0", "limit"),
@@ -301,11 +302,11 @@ fn a_query_parameter_at_fault_is_named_also_where_an_operation_has_none() {
     let posted =
         ask(&gateway, TOKEN, Call::post(&format!("{KEYS}?name=k")).json(&json!({"name": "k", "user": "admin"})));
     assert_eq!(refused(&posted, 400).1.as_deref(), Some("name"));
-    assert_eq!(changes(&gateway), before, "nothing has changed");
+    assert_eq!(audit_count(&gateway), before, "nothing has changed");
 }
 
 #[test]
-fn a_token_is_worth_what_its_user_is_worth_now_and_lets_nobody_in_elsewhere() {
+fn a_token_has_the_current_permissions_of_its_user() {
     let (upstream, gateway) = open();
     let kim = user(&gateway, "kim", "member");
     assert_eq!(refused(&ask(&gateway, &kim, Call::get(USERS)), 403).0, "permission_denied");
@@ -330,10 +331,10 @@ fn a_member_has_keys_in_the_groups_that_an_admin_allows() {
     let (_upstream, gateway) = open();
     let kim = user(&gateway, "kim", "member");
     good(&gateway, Call::post(GROUPS).json(&json!({"name": "artists"})));
-    let wanted = || Call::post(KEYS).json(&json!({"name": "k", "group": "artists"}));
-    assert_eq!(refused(&ask(&gateway, &kim, wanted()), 400).1.as_deref(), Some("group"));
+    let new_key = || Call::post(KEYS).json(&json!({"name": "k", "group": "artists"}));
+    assert_eq!(refused(&ask(&gateway, &kim, new_key()), 400).1.as_deref(), Some("group"));
     good(&gateway, Call::patch(&format!("{USERS}/kim")).json(&json!({"groups": ["artists"]})));
-    let made = ask(&gateway, &kim, wanted()).ok_json();
+    let made = ask(&gateway, &kim, new_key()).ok_json();
     let seen = ask(&gateway, &kim, Call::get(GROUPS)).ok_json();
     assert_eq!(seen["data"], json!([{"name": "artists", "source": "store"}]));
     let used = ask(&gateway, TOKEN, Call::delete(&format!("{GROUPS}/artists")));
@@ -345,7 +346,7 @@ fn a_member_has_keys_in_the_groups_that_an_admin_allows() {
 }
 
 #[test]
-fn long_lists_come_in_pages_that_fit_together() {
+fn the_pages_of_a_list_are_complete_and_do_not_overlap() {
     let (_upstream, gateway) = open();
     user(&gateway, "kim", "member");
     for count in 0..5 {
@@ -377,17 +378,20 @@ fn the_generated_client_makes_a_key_and_reads_what_it_used() {
         let name = |text: &str| types::UserName::try_from(text).expect("a name");
         let invited =
             admin.create_user().body(types::NewUser::builder().name(name("kim"))).send().await.expect("a user");
-        assert!(invited.link.path.expose().starts_with("/invitation/"), "the link is for whoever asked");
-        assert!(!format!("{invited:?}").contains(invited.link.path.expose()), "and for no log");
+        assert!(invited.link.path.expose().starts_with("/invitation/"), "the answer contains the link");
+        assert!(
+            !format!("{invited:?}").contains(invited.link.path.expose()),
+            "the debug output must not contain the link"
+        );
         let new =
             types::NewKey::builder().name(types::KeyName::try_from("laptop").expect("a name")).user("kim".to_owned());
         let made = admin.create_key().body(new).send().await.expect("a key").into_inner();
         let secret = made.secret.expose().to_owned();
         let address = gateway.address();
-        let drawn = tokio::task::spawn_blocking(move || {
+        let generated = tokio::task::spawn_blocking(move || {
             Call::generation().json(&request(json!({}))).key(&secret).send(address).status
         });
-        assert_eq!(drawn.await.expect("an answer"), 200);
+        assert_eq!(generated.await.expect("an answer"), 200);
         let limit = types::PageLimit::new(1).expect("a limit");
         let records = admin.list_records().key(&made.key.id).limit(limit).send().await.expect("records").into_inner();
         assert_eq!((records.data.len(), records.has_more), (1, false));

@@ -1,6 +1,6 @@
-//! Who may do what to whose: every operation of the operators' document, asked by everybody there is, for what is their
-//! own, somebody else's and nobody's. What each of them gets stands in `tests/cases/admin.json`: one row for each operation,
-//! and more for what it does to a thing in a special state, each with a `case` that names it.
+//! The permissions of the operators' API: every operation is called in every role, for an object of the caller's own, of
+//! another user, and for a missing one. `tests/cases/admin.json` lists the expected statuses: one row for each operation,
+//! and further rows, each with a `case` that names it, for objects in special states.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -11,24 +11,25 @@ use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, request};
 
 const TOKEN: &str = "admin-token-canary-0123456789abcdef";
 
-/// Everybody who may ask, as the rows call them.
+/// The roles of callers, as the rows name them.
 const ROLES: [&str; 6] = ["none", "caller", "disabled", "member", "admin", "settings"];
+/// The owners of the object of a call, relative to the caller. `nobody` stands for a missing object.
 const OWNERS: [&str; 3] = ["own", "other", "nobody"];
 
-/// A user, with what lets programs of theirs in.
-struct Somebody {
+/// A user, with a token for programs and a record.
+struct Person {
     id: String,
     name: String,
     token: String,
     record: String,
 }
 
-/// A gateway with people in it.
-struct House {
+/// A gateway with users of several roles.
+struct Fixture {
     gateway: Gateway,
     _upstream: FakeUpstream,
-    people: BTreeMap<&'static str, Somebody>,
-    /// For names that nobody has yet.
+    people: BTreeMap<&'static str, Person>,
+    /// The number of fresh names that were made.
     count: Cell<u32>,
 }
 
@@ -58,7 +59,7 @@ fn operations(document: &Value) -> Vec<Operation> {
     found
 }
 
-/// What is missing in the rows, or has no place there.
+/// One line for each missing row or cell, and for each row without an operation.
 fn gaps(operations: &[Operation], rows: &[Value]) -> Vec<String> {
     let mut gaps = Vec::new();
     for Operation { id, .. } in operations {
@@ -73,8 +74,8 @@ fn gaps(operations: &[Operation], rows: &[Value]) -> Vec<String> {
         }
         for role in ROLES {
             let cell = &row[role];
-            let whole = cell.is_u64() && (row["target"].is_null() || cell == 401);
-            if !whole && OWNERS.iter().any(|owner| cell[owner].is_null()) {
+            let is_common = cell.is_u64() && (row["target"].is_null() || cell == 401);
+            if !is_common && OWNERS.iter().any(|owner| cell[owner].is_null()) {
                 gaps.push(format!("{} has no cell for {role}", row["operation"]));
             }
         }
@@ -82,32 +83,32 @@ fn gaps(operations: &[Operation], rows: &[Value]) -> Vec<String> {
     gaps
 }
 
-// === impl House ===
+// === impl Fixture ===
 
-impl House {
+impl Fixture {
     fn open() -> Self {
         let upstream = FakeUpstream::start();
         let secrets = [("IT_ADMIN", TOKEN)];
         let accounts = [Account::for_upstream("only", &upstream)];
         let gateway = Gateway::with_secrets("admin_token = { env = \"IT_ADMIN\" }", &accounts, &secrets);
-        let mut house = Self { gateway, _upstream: upstream, people: BTreeMap::new(), count: Cell::new(0) };
+        let mut fixture = Self { gateway, _upstream: upstream, people: BTreeMap::new(), count: Cell::new(0) };
         for (name, role) in [("member", "member"), ("other", "member"), ("admin", "admin"), ("disabled", "member")] {
-            // The first start has made an `admin` already.
-            let somebody = house.somebody(&format!("table-{name}"), role);
-            house.people.insert(name, somebody);
+            // The prefix is needed because the first start has already made a user `admin`.
+            let person = fixture.add_person(&format!("table-{name}"), role);
+            fixture.people.insert(name, person);
         }
-        house.good(Call::patch("/admin/v1/users/table-disabled").json(&json!({"enabled": false})));
-        house
+        fixture.good(Call::patch("/admin/v1/users/table-disabled").json(&json!({"enabled": false})));
+        fixture
     }
 
-    fn somebody(&self, name: &str, role: &str) -> Somebody {
+    fn add_person(&self, name: &str, role: &str) -> Person {
         let made = self.good(Call::post("/admin/v1/users").json(&json!({"name": name, "role": role})));
         let token = self.good(Call::post("/admin/v1/tokens").json(&json!({"name": "table", "user": name})));
         let key = self.good(Call::post("/admin/v1/keys").json(&json!({"name": "table", "user": name})));
         let secret = key["secret"].as_str().expect("a secret");
         let image = Call::generation().json(&request(json!({}))).key(secret).send(self.gateway.address());
         image.ok_json();
-        Somebody {
+        Person {
             id: made["user"]["id"].as_str().expect("an id").to_owned(),
             name: name.to_owned(),
             token: token["secret"].as_str().expect("a secret").to_owned(),
@@ -115,19 +116,20 @@ impl House {
         }
     }
 
-    /// What is right whoever else is wrong, asked with the token of the settings.
+    /// The body of a call with the admin token of the settings, which must succeed.
     #[track_caller]
     fn good(&self, call: Call) -> Value {
         call.key(TOKEN).send(self.gateway.address()).ok_json()
     }
 
+    /// A new name.
     fn fresh(&self) -> String {
         self.count.set(self.count.get() + 1);
         format!("fresh-{}", self.count.get())
     }
 
-    /// Who asks.
-    fn key_of(&self, role: &str) -> Option<String> {
+    /// The credential of a role.
+    fn credential_of(&self, role: &str) -> Option<String> {
         match role {
             "none" => None,
             "caller" => Some(self.gateway.secret().to_owned()),
@@ -136,8 +138,8 @@ impl House {
         }
     }
 
-    /// Whose the thing is that is asked for. What is not asked for by a user is the member's own.
-    fn owner(&self, role: &str, owner: &str) -> Option<&Somebody> {
+    /// The owner of the object of a call. `own` means the member for roles that are no user.
+    fn owner(&self, role: &str, owner: &str) -> Option<&Person> {
         let own = if self.people.contains_key(role) { role } else { "member" };
         match owner {
             "own" => Some(&self.people[own]),
@@ -146,20 +148,20 @@ impl House {
         }
     }
 
-    /// A new thing of that kind and owner, by the name under which it is asked for.
-    fn thing(&self, kind: &str, owner: Option<&Somebody>) -> String {
+    /// Makes an object of this kind and owner, and returns the name or id for the path of the call.
+    fn make_object(&self, kind: &str, owner: Option<&Person>) -> String {
         let Some(owner) = owner else { return "nobody".to_owned() };
         let new = json!({"name": self.fresh(), "user": owner.name});
         let named = |body: Value, at: &str| body.pointer(at).and_then(Value::as_str).expect("an id").to_owned();
         match kind {
             "user" => owner.id.clone(),
             "record" => owner.record.clone(),
-            // One that is disabled gets no new one; nobody comes so far as to ask for it.
+            // A disabled user can get no key or token, and its calls are refused before the object is looked up.
             "key" | "ended key" | "token" if owner.name == "table-disabled" => {
-                self.thing(kind, self.owner("member", "other"))
+                self.make_object(kind, self.owner("member", "other"))
             }
             "locked key" => {
-                let id = self.thing("key", Some(owner));
+                let id = self.make_object("key", Some(owner));
                 self.good(Call::patch(&format!("/admin/v1/keys/{id}")).json(&json!({"enabled": false})));
                 id
             }
@@ -174,15 +176,15 @@ impl House {
                 let new = json!({"name": self.fresh(), "kind": "simulator"});
                 named(self.good(Call::post("/admin/v1/accounts").json(&new)), "/id")
             }
-            other => panic!("no way to make a {other}"),
+            kind => panic!("no object of kind {kind} can be made"),
         }
     }
 
-    fn ask(&self, operation: &Operation, row: &Value, role: &str, thing: &str) -> Answer {
-        let filled = |text: &str| text.replace("{user}", thing).replace("{fresh}", &self.fresh());
+    fn ask(&self, operation: &Operation, row: &Value, role: &str, object: &str) -> Answer {
+        let filled = |text: &str| text.replace("{user}", object).replace("{fresh}", &self.fresh());
         let mut path = operation.path.clone();
         if let (Some(from), Some(to)) = (path.find('{'), path.find('}')) {
-            path.replace_range(from..=to, thing);
+            path.replace_range(from..=to, object);
         }
         if let Some(query) = row["query"].as_str() {
             path = format!("{path}?{}", filled(query));
@@ -192,38 +194,39 @@ impl House {
             "POST" => Call::post(&path),
             "PATCH" => Call::patch(&path),
             "DELETE" => Call::delete(&path),
-            other => panic!("no call for {other}"),
+            method => panic!("unknown method {method}"),
         };
         let call = match &row["body"] {
             Value::Null => call,
             body => call.header("content-type", "application/json").bytes(filled(&body.to_string())),
         };
-        let call = self.key_of(role).into_iter().fold(call, |call, key| call.key(&key));
+        let call = self.credential_of(role).into_iter().fold(call, |call, key| call.key(&key));
         call.send(self.gateway.address())
     }
 
-    /// How many changes there have been.
+    /// The number of entries in the audit trail.
     fn changes(&self) -> u64 {
         self.good(Call::get("/admin/v1/audit?limit=1"))["total"].as_u64().expect("a count")
     }
 
-    /// What is wrong with one cell, if anything is.
+    /// Checks one cell, and returns a description of the error if there is one.
     fn check(&self, operation: &Operation, row: &Value, role: &str, owner: &str) -> Option<String> {
         let cell = &row[role];
         let expected = if cell.is_object() { &cell[owner] } else { cell };
-        let thing = row["target"].as_str().map_or_else(String::new, |kind| self.thing(kind, self.owner(role, owner)));
+        let object =
+            row["target"].as_str().map_or_else(String::new, |kind| self.make_object(kind, self.owner(role, owner)));
         let before = self.changes();
-        let answer = self.ask(operation, row, role, &thing);
+        let answer = self.ask(operation, row, role, &object);
         let changed = self.changes() != before;
         let case = row["case"].as_str().map_or_else(String::new, |case| format!(" ({case})"));
         let place = format!("{}{case} of {owner} by {role}", operation.id);
         if answer.status != *expected {
-            return Some(format!("{place}: {} in place of {expected}: {}", answer.status, answer.text()));
+            return Some(format!("{place}: status {} instead of {expected}: {}", answer.status, answer.text()));
         }
         if answer.header("cache-control") != Some("no-store") {
-            return Some(format!("{place}: somebody may keep it"));
+            return Some(format!("{place}: the answer may be cached"));
         }
-        // A change that leaves a thing as it is leaves no entry either: its row says so.
+        // A change without an effect adds no entry to the audit trail; its row has `changes: false`.
         let changes = operation.method != "GET" && answer.status == 200 && row["changes"] != false;
         (changed != changes).then(|| format!("{place}: it has {}changed something", if changed { "" } else { "not " }))
     }
@@ -236,7 +239,7 @@ fn every_operation_has_a_row_and_every_row_all_its_cells() {
 }
 
 #[test]
-fn an_operation_without_a_row_is_seen() {
+fn an_operation_without_a_row_is_reported() {
     let mut fewer = rows();
     let gone = fewer.pop().expect("a row");
     fewer[0]["member"] = Value::Null;
@@ -246,16 +249,16 @@ fn an_operation_without_a_row_is_seen() {
 }
 
 #[test]
-fn everybody_can_do_to_everything_what_the_table_says_and_nothing_else() {
-    let house = House::open();
+fn every_role_gets_the_statuses_of_the_table() {
+    let fixture = Fixture::open();
     let rows = rows();
     let mut wrong = Vec::new();
     for operation in operations(&document()) {
-        // What is missing is told by another test.
+        // Another test reports missing rows.
         for row in rows.iter().filter(|row| row["operation"] == operation.id) {
             let owners = OWNERS.iter().filter(|owner| row["target"].is_string() || **owner == "own");
             let cells = owners.flat_map(|owner| ROLES.map(|role| (role, owner)));
-            wrong.extend(cells.filter_map(|(role, owner)| house.check(&operation, row, role, owner)));
+            wrong.extend(cells.filter_map(|(role, owner)| fixture.check(&operation, row, role, owner)));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -1,13 +1,13 @@
-//! What happens before a rule is looked at: the key, then the size, type and framing of the body.
+//! The checks before the rules: the key, then the size, type and framing of the body.
 //!
-//! Every refusal here must cost the upstream nothing, and a bad key must be refused before a body byte is read.
+//! No refusal of this module may reach the upstream, and a bad key must be refused before a body byte is read.
 
 use serde_json::json;
 
 use crate::kit::{Answer, Call, FakeUpstream, Gateway, request};
 
-/// The cap of a JSON body.
-const CAP: usize = 1 << 20;
+/// The greatest size of a JSON body, in bytes.
+const MAX_BODY: usize = 1 << 20;
 
 #[track_caller]
 fn check_401(answer: &Answer) {
@@ -19,10 +19,10 @@ fn check_401(answer: &Answer) {
     assert!(answer.header("www-authenticate").is_some_and(|value| value.starts_with("Bearer")), "{:?}", answer.headers);
 }
 
-/// The secret with one character changed, so that only its checksum or its hash can tell.
-fn altered(secret: &str, at: usize) -> String {
+/// The secret with one character changed, so that only its checksum or its hash reveals the change.
+fn altered(secret: &str, index: usize) -> String {
     let mut bytes = secret.as_bytes().to_vec();
-    bytes[at] = if bytes[at] == b'a' { b'b' } else { b'a' };
+    bytes[index] = if bytes[index] == b'a' { b'b' } else { b'a' };
     String::from_utf8(bytes).expect("text")
 }
 
@@ -55,7 +55,7 @@ fn every_bad_key_gets_the_same_401_before_the_body_is_read() {
             Some(value) => Call::generation().header("authorization", value),
             None => Call::generation(),
         };
-        // Announced, and never sent: an answer shows that nothing waited for it.
+        // The body is announced but never sent, so an answer proves that the gateway did not wait for the body.
         let answer = call.header("content-type", "application/json").announcing_only(50 << 20).send(gateway.address());
         if header.as_ref().is_some_and(|value| value.len() > 16_000) && answer.status == 431 {
             continue;
@@ -66,7 +66,7 @@ fn every_bad_key_gets_the_same_401_before_the_body_is_read() {
 }
 
 #[test]
-fn a_bad_key_is_told_before_content_type_and_encoding_are() {
+fn a_bad_key_is_reported_before_content_type_and_encoding() {
     let gateway = Gateway::simulated();
     let call = Call::generation()
         .header("authorization", "Bearer eyJ.eyJ.sig")
@@ -81,17 +81,17 @@ fn a_disabled_key_is_refused_and_comes_back_and_a_deleted_one_does_not() {
     let key = gateway.make_key("second");
     let (id, secret) = (key["id"].as_str().expect("an id"), key["secret"].as_str().expect("a secret"));
     let ask = || Call::get("/v1/models").key(secret).send(gateway.address());
-    // A running server may remember a key for a moment, but not longer.
-    let becomes =
-        |status: u16| crate::kit::eventually("the key changed its state", || (ask().status == status).then_some(()));
+    // A running server may use its key cache for a moment, but not longer.
+    let wait_for_status =
+        |status: u16| crate::kit::eventually("the key changes its state", || (ask().status == status).then_some(()));
     ask().ok_json();
     gateway.run_command(&["key", "disable", id]).ok_stdout();
-    becomes(401);
+    wait_for_status(401);
     check_401(&ask());
     gateway.run_command(&["key", "enable", id]).ok_stdout();
-    becomes(200);
+    wait_for_status(200);
     gateway.run_command(&["key", "delete", id]).ok_stdout();
-    becomes(401);
+    wait_for_status(401);
     check_401(&ask());
     Call::get("/v1/models").key(gateway.secret()).send(gateway.address()).ok_json();
 }
@@ -106,13 +106,13 @@ fn the_scheme_is_read_in_any_case_and_the_key_is_trimmed() {
 }
 
 #[test]
-fn a_body_over_the_cap_is_a_413_as_soon_as_it_is_announced() {
+fn a_body_over_the_limit_is_a_413_as_soon_as_it_is_announced() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let call = || Call::generation().key(gateway.secret()).header("content-type", "application/json");
-    let long = json!({"model": "gpt-image-2", "prompt": "x".repeat(CAP)}).to_string();
+    let long = json!({"model": "gpt-image-2", "prompt": "x".repeat(MAX_BODY)}).to_string();
     for answer in [
-        call().announcing_only(CAP as u64 + 1).send(gateway.address()),
+        call().announcing_only(MAX_BODY as u64 + 1).send(gateway.address()),
         call().announcing_only(u64::MAX / 2).send(gateway.address()),
         call().bytes(long).in_chunks_of(64 << 10).send(gateway.address()),
     ] {
@@ -124,11 +124,11 @@ fn a_body_over_the_cap_is_a_413_as_soon_as_it_is_announced() {
 }
 
 #[test]
-fn a_body_just_under_the_cap_is_read() {
+fn a_body_of_exactly_the_limit_is_read() {
     let gateway = Gateway::simulated();
-    // Blanks between members are no fault; the cap is on bytes, the prompt's limit on characters.
+    // The padding makes the body as long as its limit in bytes; the prompt, which is limited in characters, stays short.
     let body = request(json!({})).to_string();
-    let padded = format!("{}{body}", " ".repeat(CAP - body.len()));
+    let padded = format!("{}{body}", " ".repeat(MAX_BODY - body.len()));
     let call = Call::generation().key(gateway.secret()).header("content-type", "application/json").bytes(padded);
     call.send(gateway.address()).ok_json();
 }
@@ -151,8 +151,8 @@ fn what_is_not_json_by_its_type_is_a_415() {
             (&json!("invalid_request_error"), &json!("unsupported_media_type"))
         );
         assert_eq!(answer.should_retry(), Some("false"));
-        let packed = error["message"].as_str().is_some_and(|message| message.contains("Content-Encoding"));
-        assert_eq!(answer.header("accept-encoding").is_some(), packed, "{error}");
+        let names_encoding = error["message"].as_str().is_some_and(|message| message.contains("Content-Encoding"));
+        assert_eq!(answer.header("accept-encoding").is_some(), names_encoding, "{error}");
     }
     assert_eq!(upstream.accepted(), 0);
 }
@@ -189,12 +189,12 @@ fn expect_continue_is_answered_only_when_the_body_is_wanted() {
         .json(&request(json!({})))
         .expecting_continue()
         .send(gateway.address());
-    assert!(!refused.continued, "a body that is not wanted is not asked for");
+    assert!(!refused.continued, "the gateway does not ask for a body that it refuses");
     check_401(&refused);
 }
 
 #[test]
-fn headers_that_clients_send_along_are_tolerated_and_stay_here() {
+fn client_headers_are_accepted_and_not_sent_upstream() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let call =
@@ -204,7 +204,7 @@ fn headers_that_clients_send_along_are_tolerated_and_stay_here() {
     let attempt = &upstream.ledger()[0];
     assert_eq!((attempt.method.as_str(), attempt.path.as_str()), ("POST", "/v1/images/generations"));
     for header in ["openai-organization", "openai-project", "cookie"] {
-        assert_eq!(attempt.header(header), None, "{header} of the caller went upstream");
+        assert_eq!(attempt.header(header), None, "the caller's header {header} was sent upstream");
     }
     assert_eq!(attempt.token, "sk-upstream-only");
     assert!(attempt.header("user-agent").is_some_and(|agent| agent.starts_with("imagate")), "{:?}", attempt.headers);
@@ -223,16 +223,17 @@ fn request_ids_are_on_every_answer_and_differ() {
     assert_eq!(gateway.final_records(1)[0]["request_id"].as_str(), good.header("x-request-id"));
 }
 
-/// Covers paths without a route too.
+/// Includes paths without a route.
 #[test]
 fn every_error_says_whether_to_try_again() {
     let gateway = Gateway::simulated();
-    let nowhere = ["/foo", "/v1/foo", "/v1/images/generations/x", "/admin/v1/x", "/console/x", "/v1/models/a/b/c"];
-    for path in nowhere {
+    let unknown_paths =
+        ["/foo", "/v1/foo", "/v1/images/generations/x", "/admin/v1/x", "/console/x", "/v1/models/a/b/c"];
+    for path in unknown_paths {
         for call in [Call::get(path), Call::post(path), Call::patch(path), Call::delete(path)] {
             let answer = call.key(gateway.secret()).send(gateway.address());
-            let seen = (answer.status, answer.should_retry(), answer.json()["error"]["code"].clone());
-            assert_eq!(seen, (404, Some("false"), json!("unknown_url")), "{path}");
+            let actual = (answer.status, answer.should_retry(), answer.json()["error"]["code"].clone());
+            assert_eq!(actual, (404, Some("false"), json!("unknown_url")), "{path}");
             assert!(answer.header("x-request-id").is_some(), "{path}");
         }
     }

@@ -1,5 +1,5 @@
-//! Coding agents and the stream helpers of SDKs as callers of `/v1/responses`: whole conversations with a model that the
-//! test has laid down, each compared, client to gateway with gateway to upstream, byte by byte.
+//! Codex as a caller of `/v1/responses`: scripted conversations, in which the requests of Codex and the requests to the
+//! upstream must be the same bytes.
 
 mod codex;
 mod failures;
@@ -8,7 +8,7 @@ mod turns;
 
 use crate::kit::{Account, FakeUpstream, Gateway, RecordingProxy};
 
-/// An upstream that draws and talks, a gateway before it, and a wire before that.
+/// An upstream for images and responses, a gateway in front of it, and a recording proxy in front of the gateway.
 struct Stage {
     upstream: FakeUpstream,
     gateway: Gateway,
@@ -29,7 +29,7 @@ impl Stage {
         Self { upstream, gateway, tap }
     }
 
-    /// So many tasks went upstream, and nothing of them was changed or leaked.
+    /// This many tasks went upstream, and the gateway neither changed nor leaked anything.
     #[track_caller]
     fn passed(&self, tasks: usize) {
         let secrets = [self.gateway.secret(), "login-canary", "acc-canary"];

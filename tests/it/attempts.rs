@@ -1,21 +1,22 @@
-//! What may be tried again, and what may not: classes N, F and X of the money rules, with one account and with several.
+//! Whether another attempt is made after a failure of class N, F or X (the money rules), with one account and several.
 //!
-//! The ledger of the fake upstream is the judge: at most one completed attempt for each request (ONE), and exactly one
-//! record that tells the same story (USE). Class R and the usage limit stand in `refusals`, class O in `relay`.
+//! The tests read the ledger of the fake upstream: at most one completed attempt for each request (ONE), and exactly one
+//! record that agrees with the ledger (USE). Module `refusals` tests class R and the usage limit, `relay` class O.
 
 use serde_json::{Value, json};
 
 use crate::kit::{Account, Answer, FakeUpstream, Gateway, RefusingPort};
 
 /// Two accounts at one upstream; `first` is always chosen first.
-fn two(upstream: &FakeUpstream) -> Gateway {
+fn two_accounts(upstream: &FakeUpstream) -> Gateway {
     Gateway::with(
         "",
         &[Account::for_upstream("first", upstream), Account::for_upstream("second", upstream).with_free_tier()],
     )
 }
 
-fn three(upstream: &FakeUpstream) -> Gateway {
+/// Three accounts at one upstream; `first` is always chosen first.
+fn three_accounts(upstream: &FakeUpstream) -> Gateway {
     Gateway::with(
         "",
         &[
@@ -26,27 +27,27 @@ fn three(upstream: &FakeUpstream) -> Gateway {
     )
 }
 
-/// The tokens of the ledger, in the order in which the attempts came.
-fn called(upstream: &FakeUpstream) -> Vec<String> {
+/// The tokens of the ledger, in the order of the attempts.
+fn tokens_of(upstream: &FakeUpstream) -> Vec<String> {
     upstream.ledger().into_iter().map(|attempt| attempt.token).collect()
 }
 
-/// The one record, which must list these accounts with these classes.
+/// The only record, whose attempts must have these accounts and classes.
 #[track_caller]
-fn the_record(gateway: &Gateway, expected: &[(&str, Option<&str>)]) -> Value {
+fn check_record(gateway: &Gateway, expected: &[(&str, Option<&str>)]) -> Value {
     let records = gateway.final_records(1);
     let [record] = records.as_slice() else { panic!("not exactly one record: {records:#?}") };
     let attempts = record["attempts"].as_array().expect("attempts");
-    let told: Vec<_> = attempts
+    let actual: Vec<_> = attempts
         .iter()
         .map(|attempt| (attempt["account"].as_str().unwrap_or("?"), attempt["class"].as_str()))
         .collect();
-    assert_eq!(told, expected, "{record}");
+    assert_eq!(actual, expected, "{record}");
     record.clone()
 }
 
 #[track_caller]
-fn is_upstream_error(answer: &Answer, reasons: &[&str]) {
+fn check_upstream_error(answer: &Answer, reasons: &[&str]) {
     let error = answer.error_object(502);
     let expected =
         (&json!("Upstream request failed"), &json!("upstream_error"), &json!("upstream_error"), &Value::Null);
@@ -61,30 +62,30 @@ fn a_refused_connection_goes_to_another_account() {
     let second = Account::for_upstream("second", &upstream).with_free_tier();
     let gateway = Gateway::with("", &[Account::with_base_url("first", closed.base_url()), second]);
     gateway.generate(json!({})).ok_json();
-    assert_eq!(called(&upstream), ["sk-upstream-second"]);
-    let record = the_record(&gateway, &[("first", Some("N")), ("second", None)]);
+    assert_eq!(tokens_of(&upstream), ["sk-upstream-second"]);
+    let record = check_record(&gateway, &[("first", Some("N")), ("second", None)]);
     assert_eq!((&record["state"], &record["account"]), (&json!("succeeded"), &json!("second")));
     assert_eq!(record["usage"], upstream.ledger()[0].usage.clone().expect("usage"));
 }
 
 #[test]
-fn a_refused_connection_with_no_other_account_is_a_502_that_names_nobody() {
+fn a_refused_connection_without_another_account_is_an_anonymous_502() {
     let closed = RefusingPort::new();
     let base_url = closed.base_url();
     let gateway = Gateway::with("", &[Account::with_base_url("lonely", base_url.clone())]);
     let answer = gateway.generate(json!({}));
-    is_upstream_error(&answer, &["network"]);
+    check_upstream_error(&answer, &["network"]);
     let text = format!("{:?}{}", answer.headers, answer.text());
     let port = base_url.trim_end_matches("/v1").rsplit(':').next().expect("a port");
     for secret in ["lonely", port, "refused", "sk-upstream"] {
         assert!(!text.contains(secret), "{secret}: {text}");
     }
-    let record = the_record(&gateway, &[("lonely", Some("N"))]);
+    let record = check_record(&gateway, &[("lonely", Some("N"))]);
     assert_eq!((&record["state"], &record["usage"]), (&json!("failed"), &Value::Null));
 }
 
 #[test]
-fn an_account_that_is_turned_away_leaves_the_request_to_another() {
+fn a_rejected_account_is_followed_by_another_account() {
     for script in [
         "status=401",
         "status=402",
@@ -96,16 +97,16 @@ fn an_account_that_is_turned_away_leaves_the_request_to_another() {
     ] {
         let upstream = FakeUpstream::start();
         upstream.always_for_token("sk-upstream-first", script);
-        let gateway = two(&upstream);
+        let gateway = two_accounts(&upstream);
         gateway.generate(json!({})).ok_json();
-        assert_eq!(called(&upstream), ["sk-upstream-first", "sk-upstream-second"], "{script}");
-        let record = the_record(&gateway, &[("first", Some("N")), ("second", None)]);
+        assert_eq!(tokens_of(&upstream), ["sk-upstream-first", "sk-upstream-second"], "{script}");
+        let record = check_record(&gateway, &[("first", Some("N")), ("second", None)]);
         assert_eq!(record["state"], "succeeded", "{script}");
     }
 }
 
 #[test]
-fn no_caller_ever_sees_the_status_of_a_dead_account() {
+fn no_caller_sees_the_status_of_a_rejected_account() {
     for (script, statuses) in [
         ("status=401", &[502, 503][..]),
         ("status=402", &[502, 503]),
@@ -115,7 +116,7 @@ fn no_caller_ever_sees_the_status_of_a_dead_account() {
         ("status=429 retry-after=4000", &[429]),
     ] {
         let upstream = FakeUpstream::start();
-        let gateway = two(&upstream);
+        let gateway = two_accounts(&upstream);
         let answer = gateway.scripted(script);
         let error = answer.error_object(answer.status);
         assert!(statuses.contains(&answer.status), "{script}: {} {error}", answer.status);
@@ -123,7 +124,7 @@ fn no_caller_ever_sees_the_status_of_a_dead_account() {
         assert!(wait.is_none_or(|wait| wait <= 60), "{script}: retry-after {wait:?}");
         if answer.status == 429 {
             assert_eq!((&error["type"], &error["code"]), (&json!("rate_limit_error"), &json!("rate_limit_exceeded")));
-            assert!(wait.is_some(), "a 429 says when to come back");
+            assert!(wait.is_some(), "a 429 has a retry-after");
         }
         assert!(!answer.text().contains("upstream-canary"), "{script}: {}", answer.text());
         assert!(upstream.attempts() <= 2, "{script}");
@@ -136,31 +137,31 @@ fn a_stated_server_error_is_tried_once_on_another_account() {
     for status in [500, 503] {
         let upstream = FakeUpstream::start();
         upstream.always_for_token("sk-upstream-first", &format!("status={status}"));
-        let gateway = two(&upstream);
+        let gateway = two_accounts(&upstream);
         gateway.generate(json!({})).ok_json();
-        assert_eq!(called(&upstream), ["sk-upstream-first", "sk-upstream-second"], "{status}");
-        the_record(&gateway, &[("first", Some("F")), ("second", None)]);
+        assert_eq!(tokens_of(&upstream), ["sk-upstream-first", "sk-upstream-second"], "{status}");
+        check_record(&gateway, &[("first", Some("F")), ("second", None)]);
     }
 }
 
 #[test]
 fn a_stated_server_error_is_tried_once_and_no_more() {
     let upstream = FakeUpstream::start();
-    let gateway = three(&upstream);
+    let gateway = three_accounts(&upstream);
     let answer = gateway.scripted("status=500");
-    is_upstream_error(&answer, &["network", "no_image_data"]);
-    assert_eq!(upstream.attempts(), 2, "{:?}", called(&upstream));
+    check_upstream_error(&answer, &["network", "no_image_data"]);
+    assert_eq!(upstream.attempts(), 2, "{:?}", tokens_of(&upstream));
     assert!(!answer.text().contains("upstream-canary"));
     assert_eq!(gateway.final_records(1)[0]["state"], "failed");
 }
 
 #[test]
-fn a_lonely_account_is_not_asked_twice() {
+fn a_single_account_is_not_tried_twice() {
     for script in ["status=500", "status=503", "status=401"] {
         let upstream = FakeUpstream::start();
         upstream.script_next(script);
         let gateway = Gateway::with_upstream(&upstream);
-        // The upstream would be well again the second time; only another account may be asked, and there is none.
+        // A second attempt would succeed, but only another account may be tried, and there is none.
         let answer = gateway.generate(json!({}));
         assert!([502, 503].contains(&answer.status), "{script}: {}", answer.status);
         assert_eq!(upstream.attempts(), 1, "{script}");
@@ -190,13 +191,13 @@ fn an_ambiguous_failure_is_never_tried_again() {
         ("status=204 body=none", &["no_image_data", "network"]),
     ] {
         let upstream = FakeUpstream::start();
-        let gateway = three(&upstream);
+        let gateway = three_accounts(&upstream);
         let answer = gateway.scripted(script);
-        is_upstream_error(&answer, reasons);
+        check_upstream_error(&answer, reasons);
         assert_eq!(answer.should_retry(), Some("false"), "{script}");
-        assert_eq!(upstream.attempts(), 1, "{script}: {:?}", called(&upstream));
+        assert_eq!(upstream.attempts(), 1, "{script}: {:?}", tokens_of(&upstream));
         assert!(!answer.text().contains("<html") && !answer.text().contains("upstream-canary"), "{script}");
-        let record = the_record(&gateway, &[("first", Some("X"))]);
+        let record = check_record(&gateway, &[("first", Some("X"))]);
         assert_eq!(record["state"], "interrupted", "{script}: {record}");
     }
 }
@@ -205,9 +206,9 @@ fn an_ambiguous_failure_is_never_tried_again() {
 fn tokens_of_an_answer_without_an_image_are_recorded() {
     for data in ["empty", "null", "blank", "missing", "none"] {
         let upstream = FakeUpstream::start();
-        let gateway = two(&upstream);
+        let gateway = two_accounts(&upstream);
         let answer = gateway.scripted(&format!("data={data} tokens=1700"));
-        is_upstream_error(&answer, &["no_image_data"]);
+        check_upstream_error(&answer, &["no_image_data"]);
         assert_eq!(answer.should_retry(), Some("false"), "{data}");
         assert_eq!(upstream.attempts(), 1, "{data}");
         let record = &gateway.final_records(1)[0];
@@ -217,7 +218,7 @@ fn tokens_of_an_answer_without_an_image_are_recorded() {
 }
 
 #[test]
-fn a_silent_upstream_is_given_up_at_the_deadline_and_not_tried_elsewhere() {
+fn a_silent_upstream_ends_at_the_deadline_without_another_attempt() {
     for script in ["stall=head", "stall=body", "stall=middle", "status=500 stall=body"] {
         let upstream = FakeUpstream::start();
         let deadlines = "[deadlines]\nconnect = \"1s\"\nimage = \"1500ms\"\n";
@@ -228,16 +229,18 @@ fn a_silent_upstream_is_given_up_at_the_deadline_and_not_tried_elsewhere() {
         if script == "stall=middle" {
             assert!(answer.status == 502 || !answer.complete, "{script}: {}", answer.status);
         } else if script.starts_with("stall") {
-            is_upstream_error(&answer, &["timeout"]);
+            check_upstream_error(&answer, &["timeout"]);
             assert_eq!(answer.should_retry(), Some("false"), "{script}");
         } else {
             answer.error_object(502);
         }
-        let tries = if script.starts_with("stall") { 1 } else { 2 };
-        assert!(upstream.attempts() <= tries, "{script}: {:?}", called(&upstream));
-        upstream.wait_until("the gateway has let go", |ledger| ledger.iter().all(|attempt| attempt.peer_left));
+        let max_attempts = if script.starts_with("stall") { 1 } else { 2 };
+        assert!(upstream.attempts() <= max_attempts, "{script}: {:?}", tokens_of(&upstream));
+        upstream.wait_until("the gateway has closed the connections", |ledger| {
+            ledger.iter().all(|attempt| attempt.peer_left)
+        });
         let state = gateway.final_records(1)[0]["state"].clone();
-        assert!(state == "interrupted" || (tries == 2 && state == "failed"), "{script}: {state}");
+        assert!(state == "interrupted" || (max_attempts == 2 && state == "failed"), "{script}: {state}");
         gateway.generate(json!({})).ok_json();
     }
 }
@@ -252,12 +255,12 @@ fn a_redirect_is_never_followed() {
         assert_eq!(answer.status, 502, "{status}: {:.200}", answer.text());
         assert_eq!(answer.header("location"), None);
     }
-    assert_eq!(target.accepted(), 0, "the bearer token would have gone elsewhere");
+    assert_eq!(target.accepted(), 0, "the redirect must not take the bearer token to another host");
     assert_eq!(upstream.attempts(), 5);
 }
 
 #[test]
-fn a_connection_that_was_used_up_is_never_reused_for_another_caller() {
+fn a_connection_with_surplus_bytes_is_not_reused() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     upstream.script_next("surplus=foreign-marker");
@@ -270,9 +273,9 @@ fn a_connection_that_was_used_up_is_never_reused_for_another_caller() {
 }
 
 #[test]
-fn over_many_faults_no_request_completes_twice_and_each_has_one_record() {
+fn no_request_completes_twice_and_each_has_one_record() {
     let upstream = FakeUpstream::start();
-    let gateway = three(&upstream);
+    let gateway = three_accounts(&upstream);
     let scripts = [
         "",
         "status=401",
@@ -285,22 +288,22 @@ fn over_many_faults_no_request_completes_twice_and_each_has_one_record() {
         "drip",
         "hang-up",
     ];
-    let lane = |lane: usize| {
-        for (at, script) in scripts.iter().enumerate() {
-            let with = json!({"prompt": format!("a cube [[{script}]]"), "user": format!("u-{lane}-{at}")});
-            gateway.generate(with);
+    let send_all = |caller: usize| {
+        for (index, script) in scripts.iter().enumerate() {
+            let fields = json!({"prompt": format!("a cube [[{script}]]"), "user": format!("u-{caller}-{index}")});
+            gateway.generate(fields);
         }
     };
-    std::thread::scope(|scope| (0..4).for_each(|number| drop(scope.spawn(move || lane(number)))));
+    std::thread::scope(|scope| (0..4).for_each(|number| drop(scope.spawn(move || send_all(number)))));
     let records = gateway.final_records(40);
     assert_eq!(records.len(), 40);
     let ledger = upstream.ledger();
     for record in &records {
         let user = record["end_user"].as_str().expect("a user");
-        let mine: Vec<_> = ledger.iter().filter(|attempt| attempt.user() == user).collect();
-        let completed = mine.iter().filter(|attempt| attempt.completed && !attempt.images.is_empty()).count();
-        assert!(completed <= 1, "{user}: {completed} images paid");
+        let attempts: Vec<_> = ledger.iter().filter(|attempt| attempt.user() == user).collect();
+        let completed = attempts.iter().filter(|attempt| attempt.completed && !attempt.images.is_empty()).count();
+        assert!(completed <= 1, "{user}: {completed} completed attempts");
         assert_eq!(records.iter().filter(|other| other["end_user"] == user).count(), 1, "{user}");
-        assert_eq!(record["attempts"].as_array().map(Vec::len), Some(mine.len()), "{record}");
+        assert_eq!(record["attempts"].as_array().map(Vec::len), Some(attempts.len()), "{record}");
     }
 }

@@ -1,4 +1,4 @@
-//! A caller's mistakes affect that caller alone: no account rests because of them, and no other caller notices.
+//! Failing requests of one caller affect no other caller: they put no account into cooldown.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, eventually};
 
 const ACCOUNTS: [&str; 3] = ["first", "second", "third"];
-/// The number of callers that repeat nonsense concurrently.
-const AT_ONCE: usize = 10;
+/// The number of callers that repeat failing requests concurrently.
+const CONCURRENT_CALLERS: usize = 10;
 
-/// A request that no account can help with.
-struct Nonsense {
+/// A request that fails on every account.
+struct FailingRequest {
     name: &'static str,
     script: &'static str,
-    asks: RequestKind,
-    told: ExpectedError,
+    kind: RequestKind,
+    error: ExpectedError,
 }
 
-/// The operation that is asked for.
+/// The operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RequestKind {
     Image,
@@ -30,9 +30,9 @@ enum RequestKind {
 /// The error that the caller gets.
 #[derive(Clone, Copy)]
 enum ExpectedError {
-    /// This status, code and reason, and the advice not to send it again.
+    /// This status, code and reason, and the advice not to retry.
     Refused(u16, &'static str, &'static str),
-    /// The failure that the upstream admits; another try costs nothing twice.
+    /// A failure that the upstream reports, so that a retry pays for nothing twice.
     Failed,
     /// An answer that has begun, and ends with an error event.
     Broken,
@@ -40,67 +40,67 @@ enum ExpectedError {
 
 const DECLINED: ExpectedError = ExpectedError::Refused(400, "invalid_request_error", "upstream_rejected");
 
-const NONSENSE: [Nonsense; 8] = [
-    Nonsense {
+const FAILING_REQUESTS: [FailingRequest; 8] = [
+    FailingRequest {
         name: "a mistyped model",
         script: "status=400 body=unknown-model",
-        asks: RequestKind::Response,
-        told: DECLINED,
+        kind: RequestKind::Response,
+        error: DECLINED,
     },
-    Nonsense {
+    FailingRequest {
         name: "an unknown vector store",
         script: "status=404 body=unknown-store",
-        asks: RequestKind::Response,
-        told: DECLINED,
+        kind: RequestKind::Response,
+        error: DECLINED,
     },
-    Nonsense {
+    FailingRequest {
         name: "a prompt that a firewall blocks",
         script: "status=403 body=html",
-        asks: RequestKind::Image,
-        told: ExpectedError::Refused(502, "upstream_error", "upstream_rejected"),
+        kind: RequestKind::Image,
+        error: ExpectedError::Refused(502, "upstream_error", "upstream_rejected"),
     },
-    Nonsense {
+    FailingRequest {
         name: "a request above the tokens per minute",
         script: "status=429 body=too-large",
-        asks: RequestKind::Response,
-        told: DECLINED,
+        kind: RequestKind::Response,
+        error: DECLINED,
     },
-    Nonsense {
+    FailingRequest {
         name: "a body that the upstream does not take",
         script: "status=413 body=html",
-        asks: RequestKind::Image,
-        told: DECLINED,
+        kind: RequestKind::Image,
+        error: DECLINED,
     },
-    Nonsense {
+    FailingRequest {
         name: "a conversation that grows too long while it is answered",
         script: "events=created,text,failed",
-        asks: RequestKind::ResponseStream,
-        told: ExpectedError::Broken,
+        kind: RequestKind::ResponseStream,
+        error: ExpectedError::Broken,
     },
-    Nonsense {
+    FailingRequest {
         name: "an image that is refused after a partial image",
         script: "events=p,e-policy",
-        asks: RequestKind::ImageStream,
-        told: ExpectedError::Broken,
+        kind: RequestKind::ImageStream,
+        error: ExpectedError::Broken,
     },
-    Nonsense {
+    FailingRequest {
         name: "a request that the upstream fails at",
         script: "status=500",
-        asks: RequestKind::Image,
-        told: ExpectedError::Failed,
+        kind: RequestKind::Image,
+        error: ExpectedError::Failed,
     },
 ];
 
-// === impl Nonsense ===
+// === impl FailingRequest ===
 
-impl Nonsense {
+impl FailingRequest {
     fn send(&self, gateway: &Gateway) -> Answer {
         let text = format!("a cube [[{}]]", self.script);
-        match self.asks {
+        match self.kind {
             RequestKind::Image => gateway.generate(json!({ "prompt": text })),
             RequestKind::ImageStream => gateway.generate(json!({"prompt": text, "stream": true, "partial_images": 1})),
             RequestKind::Response | RequestKind::ResponseStream => {
-                let stream = self.asks == RequestKind::ResponseStream;
+                let stream = self.kind == RequestKind::ResponseStream;
                 let body = json!({"model": "gpt-5.5-typo", "input": text, "stream": stream});
                 Call::post("/v1/responses").key(gateway.secret()).json(&body).send(gateway.address())
             }
@@ -109,7 +109,7 @@ impl Nonsense {
 
     #[track_caller]
     fn check(&self, answer: &Answer) {
-        let (status, code, reason, again) = match self.told {
+        let (status, code, reason, should_retry) = match self.error {
             ExpectedError::Refused(status, code, reason) => (status, code, reason, "false"),
             ExpectedError::Failed => (502, "upstream_error", "network", "true"),
             ExpectedError::Broken => {
@@ -120,16 +120,16 @@ impl Nonsense {
         };
         let error = answer.error_object(status);
         assert_eq!((&error["code"], &error["reason"]), (&json!(code), &json!(reason)), "{}", self.name);
-        assert_eq!(answer.should_retry(), Some(again), "{}", self.name);
+        assert_eq!(answer.should_retry(), Some(should_retry), "{}", self.name);
         let text = answer.text();
         for secret in ["first", "second", "third", "org-1", "html"] {
             assert!(!text.contains(secret), "{}: {secret}: {text}", self.name);
         }
     }
 
-    /// The number of accounts that are asked, and what the record says.
+    /// The number of attempts, and the state and error code of the record.
     const fn expected(&self) -> (usize, &'static str, &'static str) {
-        match self.told {
+        match self.error {
             ExpectedError::Refused(_, code, _) => (2, "failed", code),
             ExpectedError::Failed => (2, "failed", "upstream_error"),
             ExpectedError::Broken => (1, "interrupted", "upstream_error"),
@@ -137,12 +137,13 @@ impl Nonsense {
     }
 }
 
-fn before(upstream: &FakeUpstream) -> Gateway {
+/// A gateway with three equal accounts at one upstream.
+fn gateway_at(upstream: &FakeUpstream) -> Gateway {
     Gateway::with("", &ACCOUNTS.map(|name| Account::for_upstream(name, upstream).with_responses_protocol()))
 }
 
 #[track_caller]
-fn all_are_at_work(gateway: &Gateway) {
+fn check_no_cooldown(gateway: &Gateway) {
     for name in ACCOUNTS {
         let account = gateway.account(name);
         assert_eq!((&account["state"], &account["cooling_until"]), (&json!("enabled"), &Value::Null), "{account}");
@@ -150,31 +151,31 @@ fn all_are_at_work(gateway: &Gateway) {
 }
 
 #[test]
-fn nonsense_is_asked_of_two_accounts_at_most_and_told_as_the_callers() {
-    for nonsense in &NONSENSE {
+fn a_failing_request_reaches_at_most_two_accounts() {
+    for request in &FAILING_REQUESTS {
         let upstream = FakeUpstream::start();
-        let gateway = before(&upstream);
-        nonsense.check(&nonsense.send(&gateway));
-        let (attempts, state, code) = nonsense.expected();
-        assert_eq!(upstream.attempts(), attempts, "{}", nonsense.name);
+        let gateway = gateway_at(&upstream);
+        request.check(&request.send(&gateway));
+        let (attempts, state, code) = request.expected();
+        assert_eq!(upstream.attempts(), attempts, "{}", request.name);
         let record = &gateway.final_records(1)[0];
-        assert_eq!((&record["state"], &record["error_code"]), (&json!(state), &json!(code)), "{}", nonsense.name);
-        all_are_at_work(&gateway);
+        assert_eq!((&record["state"], &record["error_code"]), (&json!(state), &json!(code)), "{}", request.name);
+        check_no_cooldown(&gateway);
     }
 }
 
 #[test]
-fn a_lonely_account_does_not_rest_for_nonsense() {
-    for nonsense in &NONSENSE {
+fn a_failing_request_puts_no_single_account_into_cooldown() {
+    for request in &FAILING_REQUESTS {
         let upstream = FakeUpstream::start();
         let gateway = Gateway::with("", &[Account::for_upstream("first", &upstream).with_responses_protocol()]);
-        nonsense.check(&nonsense.send(&gateway));
+        request.check(&request.send(&gateway));
         gateway.generate(json!({})).ok_json();
-        assert_eq!(upstream.attempts(), 2, "{}", nonsense.name);
+        assert_eq!(upstream.attempts(), 2, "{}", request.name);
     }
 }
 
-/// Two accounts of which the first is always chosen first, unless it is set aside.
+/// Two accounts of which the first is always chosen first, unless it is in cooldown or ejected.
 fn with_a_spare(upstream: &FakeUpstream) -> Gateway {
     let account = |name| Account::for_upstream(name, upstream).with_responses_protocol();
     Gateway::with("", &[account("first"), account("second").with_free_tier()])
@@ -189,17 +190,17 @@ fn chosen(gateway: &Gateway, upstream: &FakeUpstream) -> String {
 }
 
 #[test]
-fn no_account_is_set_aside_for_what_one_caller_repeats() {
-    for nonsense in &NONSENSE {
+fn failing_requests_of_one_caller_eject_no_account() {
+    for request in &FAILING_REQUESTS {
         let upstream = FakeUpstream::start();
         let gateway = with_a_spare(&upstream);
-        (0..4).for_each(|_| nonsense.check(&nonsense.send(&gateway)));
-        assert_eq!(chosen(&gateway, &upstream), "first", "{}", nonsense.name);
+        (0..4).for_each(|_| request.check(&request.send(&gateway)));
+        assert_eq!(chosen(&gateway, &upstream), "first", "{}", request.name);
     }
 }
 
 #[test]
-fn accounts_that_fail_for_several_callers_make_way_for_another() {
+fn accounts_that_fail_for_several_callers_are_ejected() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with(
         "",
@@ -222,7 +223,7 @@ fn accounts_that_fail_for_several_callers_make_way_for_another() {
 }
 
 #[test]
-fn accounts_that_are_suspended_do_not_hide_one_that_serves() {
+fn suspended_accounts_do_not_hide_a_working_one() {
     let upstream = FakeUpstream::start();
     for name in ["first", "second"] {
         upstream.always_for_token(&format!("sk-upstream-{name}"), "status=403 say=Your_account_has_been_suspended.");
@@ -233,11 +234,11 @@ fn accounts_that_are_suspended_do_not_hide_one_that_serves() {
     assert_eq!(chosen(&gateway, &upstream), "third");
     assert_eq!(upstream.attempts(), 3);
     assert_eq!(chosen(&gateway, &upstream), "third");
-    assert_eq!(upstream.attempts(), 4, "the two rest");
+    assert_eq!(upstream.attempts(), 4, "the other two are in cooldown");
 }
 
 #[test]
-fn accounts_that_forbid_a_request_are_checked_by_themselves() {
+fn accounts_that_answer_403_are_probed() {
     let upstream = FakeUpstream::start();
     for name in ["first", "second"] {
         upstream.always_for_token(&format!("sk-upstream-{name}"), "status=403");
@@ -246,7 +247,7 @@ fn accounts_that_forbid_a_request_are_checked_by_themselves() {
     let gateway = Gateway::with("", &[first, second, third.with_free_tier()]);
     gateway.generate(json!({})).error_object(502);
     for name in ["first", "second"] {
-        eventually("it rests, because its credentials are refused for anything", || {
+        eventually("the account is in cooldown, because a probe is refused, too", || {
             gateway.account(name)["cooling_until"].is_string().then_some(())
         });
     }
@@ -254,7 +255,7 @@ fn accounts_that_forbid_a_request_are_checked_by_themselves() {
 }
 
 #[test]
-fn two_accounts_that_refuse_for_different_reasons_do_not_blame_the_request() {
+fn different_refusals_of_two_accounts_do_not_fail_the_request() {
     let upstream = FakeUpstream::start();
     upstream.always_for_token("sk-upstream-first", "status=403");
     upstream.always_for_token("sk-upstream-second", "status=413 body=html");
@@ -265,41 +266,43 @@ fn two_accounts_that_refuse_for_different_reasons_do_not_blame_the_request() {
 }
 
 #[test]
-fn nobody_notices_a_caller_who_repeats_nonsense() {
-    repeat_nonsense(40);
+fn failing_requests_of_one_caller_do_not_affect_others() {
+    repeat_failing_requests(40);
 }
 
 /// Run with `cargo test --test it -- --ignored a_thousand_times`.
 #[test]
 #[ignore = "minutes"]
-fn nobody_notices_a_caller_who_repeats_nonsense_a_thousand_times() {
-    repeat_nonsense(1000);
+fn failing_requests_of_one_caller_do_not_affect_others_a_thousand_times() {
+    repeat_failing_requests(1000);
 }
 
-/// Sends each kind of nonsense this many times, ten at once, beside another caller's images.
-fn repeat_nonsense(times: usize) {
+/// Sends each failing request this many times, ten at once, while another caller generates images.
+fn repeat_failing_requests(times: usize) {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = gateway_at(&upstream);
     let other = gateway.make_key("other");
     let secret = other["secret"].as_str().expect("a secret");
-    let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (finished, served) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !over.load(Ordering::SeqCst) {
+            while !finished.load(Ordering::SeqCst) {
                 let body = json!({"model": "gpt-image-2", "prompt": "a red cube"});
                 Call::generation().key(secret).json(&body).send(gateway.address()).ok_json();
                 served.fetch_add(1, Ordering::SeqCst);
             }
         });
-        let many: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(|| one_of_many(&gateway, times / AT_ONCE))).collect();
-        let failed = many.into_iter().filter_map(|caller| caller.join().err()).count();
-        // Before the check: after a failure the other caller would go on for ever.
-        over.store(true, Ordering::SeqCst);
-        assert_eq!(failed, 0, "callers of nonsense got something else");
+        let callers: Vec<_> = (0..CONCURRENT_CALLERS)
+            .map(|_| scope.spawn(|| send_repeatedly(&gateway, times / CONCURRENT_CALLERS)))
+            .collect();
+        let failed = callers.into_iter().filter_map(|caller| caller.join().err()).count();
+        // Must come before the check: if the check fails, the other caller would never end.
+        finished.store(true, Ordering::SeqCst);
+        assert_eq!(failed, 0, "a failing request got an unexpected answer");
     });
     assert!(served.load(Ordering::SeqCst) > 0, "the other caller got no image");
-    println!("{times} of each nonsense, {} images beside it", served.load(Ordering::SeqCst));
-    all_are_at_work(&gateway);
+    println!("{times} of each failing request, {} images of the other caller", served.load(Ordering::SeqCst));
+    check_no_cooldown(&gateway);
     for name in ACCOUNTS {
         let before = upstream.ledger().iter().filter(|attempt| attempt.token.ends_with(name)).count();
         eventually("every account still serves", || {
@@ -310,8 +313,8 @@ fn repeat_nonsense(times: usize) {
     }
 }
 
-fn one_of_many(gateway: &Gateway, times: usize) {
-    for nonsense in &NONSENSE {
-        (0..times).for_each(|_| nonsense.check(&nonsense.send(gateway)));
+fn send_repeatedly(gateway: &Gateway, times: usize) {
+    for request in &FAILING_REQUESTS {
+        (0..times).for_each(|_| request.check(&request.send(gateway)));
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct Attack {
     pub(super) begin: fn(&Scene, usize) -> Vec<Hostile>,
 }
 
-pub(super) const UNREAD_LOG: &str = "a log that nobody reads";
+pub(super) const UNREAD_LOG: &str = "an unread log";
 
 /// The gateway waits 10 s for the head of a request. It gives up a body after 30 s, and its connection soon after.
 const HEAD: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ pub(super) const ALL: [Attack; 6] = [
     Attack { name: "streams of HTTP/2 without a window", count: 200, deadline: HEAD, begin: streams_without_window },
     Attack { name: "unfinished JSON bodies of one key", count: 600, deadline: BODY, begin: unfinished_bodies },
     Attack { name: "uploads that never end", count: 16, deadline: BODY, begin: endless_uploads },
-    Attack { name: UNREAD_LOG, count: 3_000, deadline: HEAD, begin: talk },
+    Attack { name: UNREAD_LOG, count: 3_000, deadline: HEAD, begin: send_logged_requests },
 ];
 
 /// Streams on each connection.
@@ -39,6 +39,7 @@ const STREAMS: usize = 25;
 const JSON_BYTES: usize = 1 << 20;
 const FILE_BYTES: usize = 40 << 20;
 
+/// Opens this many connections, each of which sends `text` and then this many filler bytes.
 fn many(scene: &Scene, count: usize, text: &[u8], filler: usize) -> Vec<Hostile> {
     (0..count).map(|number| Hostile::connect(number, scene.address(), text.to_vec(), filler)).collect()
 }
@@ -78,9 +79,9 @@ fn head(scene: &Scene, path: &str, kind: &str, length: usize) -> Vec<u8> {
 }
 
 /// Sends requests that are answered, so that there is much to log. Their connections do not stay.
-fn talk(scene: &Scene, count: usize) -> Vec<Hostile> {
+fn send_logged_requests(scene: &Scene, count: usize) -> Vec<Hostile> {
     for _ in 0..count {
-        // This caller may be refused if there is no room for it; others must not be.
+        // The gateway may refuse this caller, but not others.
         drop(Call::get("/v1/models").key(scene.eve()).try_send(scene.address()));
     }
     Vec::new()

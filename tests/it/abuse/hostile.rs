@@ -1,4 +1,4 @@
-//! A connection of a hostile caller: it sends its bytes as far as the gateway takes them, and then stays open.
+//! A connection of a hostile caller: it sends its bytes as far as the gateway reads them, and then stays open.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-/// The time to connect, which takes longer only if nobody accepts connections.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
+/// The deadline for connecting, which passes only if the gateway accepts no connections.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 static FILLER: [u8; 64 << 10] = [b' '; 64 << 10];
 
@@ -45,12 +45,12 @@ fn connect(number: usize, address: SocketAddr) -> std::io::Result<TcpStream> {
     let last = u8::try_from(1 + number % 8).unwrap_or(1);
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), 0).into())?;
-    socket.connect_timeout(&address.into(), CONNECT_PATIENCE)?;
+    socket.connect_timeout(&address.into(), CONNECT_TIMEOUT)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
 }
 
-/// Sends one piece of the rest, as far as the gateway takes it.
+/// Sends a piece of the remaining bytes, as far as the gateway reads it.
 fn send(stream: &mut TcpStream, unsent: &mut Vec<u8>, filler: &mut usize) -> std::io::Result<()> {
     let piece = if unsent.is_empty() { &FILLER[..FILLER.len().min(*filler)] } else { unsent.as_slice() };
     if piece.is_empty() {
@@ -69,7 +69,7 @@ fn send(stream: &mut TcpStream, unsent: &mut Vec<u8>, filler: &mut usize) -> std
     Ok(())
 }
 
-/// Reads and drops an answer; the end of it is an error.
+/// Reads and drops what has arrived of an answer. The end of the connection is an error.
 fn read(stream: &mut TcpStream) -> std::io::Result<()> {
     let mut answer = [0; 4096];
     match stream.read(&mut answer) {

@@ -1,4 +1,4 @@
-//! Beside a running server: it follows what commands change, and they ask upstreams with its accounts.
+//! Commands beside a running server: the server applies their changes, and they test its accounts.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,18 +10,19 @@ use crate::kit::{FakeTokens, eventually};
 #[track_caller]
 fn add_beside(gateway: &Gateway, upstream: &FakeUpstream) {
     let base_url = upstream.base_url();
-    let words = ["account", "add", "--name", "kept", "--base-url", &base_url, "--api-key-env", "IT_SECRET"];
-    let program = gateway.program().env("IT_SECRET", SECRET).args(words).args(["--config"]).args([gateway.config()]);
+    let arguments = ["account", "add", "--name", "kept", "--base-url", &base_url, "--api-key-env", "IT_SECRET"];
+    let program =
+        gateway.program().env("IT_SECRET", SECRET).args(arguments).args(["--config"]).args([gateway.config()]);
     program.run().ok_stdout();
 }
 
 #[track_caller]
 fn until_status(gateway: &Gateway, status: u16) {
-    eventually("the server follows", || (gateway.generate(json!({})).status == status).then_some(()));
+    eventually("the server applies the change", || (gateway.generate(json!({})).status == status).then_some(()));
 }
 
 #[test]
-fn a_running_server_follows_every_change_of_its_accounts() {
+fn a_running_server_applies_every_change_of_its_accounts() {
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::simulated();
     add_beside(&gateway, &upstream);
@@ -29,7 +30,7 @@ fn a_running_server_follows_every_change_of_its_accounts() {
         gateway.generate(json!({})).ok_json();
         (upstream.attempts() > 0).then_some(())
     });
-    // From then on nobody gets a drawing of the simulator.
+    // From now on the simulator draws no images.
     let before = upstream.attempts();
     (0..5).for_each(|_| drop(gateway.generate(json!({})).ok_json()));
     assert_eq!(upstream.attempts(), before + 5);
@@ -48,23 +49,23 @@ fn a_running_server_follows_every_change_of_its_accounts() {
 }
 
 #[test]
-fn a_first_key_is_never_printed_where_an_account_of_the_store_is_paid_for() {
+fn no_first_key_is_printed_if_the_store_has_an_account() {
     let home = TempDir::new().expect("a directory");
     let program = || Program::new(home.path()).env("IT_SECRET", SECRET);
-    let words = ["account", "add", "--name", "kept", "--base-url", ADDRESS, "--api-key-env", "IT_SECRET"];
-    program().args(words).run().ok_stdout();
+    let arguments = ["account", "add", "--name", "kept", "--base-url", ADDRESS, "--api-key-env", "IT_SECRET"];
+    program().args(arguments).run().ok_stdout();
     let server = program().args(["serve", "--listen", "127.0.0.1:0"]).serve();
     assert!(!server.stdout().contains("sk-img-") && !server.stdout().contains("SIMULATOR"), "{}", server.stdout());
 }
 
 #[test]
-fn an_account_is_tested_without_making_anything() {
+fn an_account_is_tested_without_making_an_image() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("", &[Account::for_upstream("first", &upstream)]);
-    let done = gateway.run_command(&["account", "test", "first", "--json"]).json();
-    assert_eq!((&done["account"], &done["ok"], &done["status"]), (&json!("first"), &json!(true), &json!(200)));
-    assert!(done["latency_ms"].is_u64(), "{done}");
-    let [attempt] = &upstream.ledger()[..] else { panic!("one call") };
+    let output = gateway.run_command(&["account", "test", "first", "--json"]).json();
+    assert_eq!((&output["account"], &output["ok"], &output["status"]), (&json!("first"), &json!(true), &json!(200)));
+    assert!(output["latency_ms"].is_u64(), "{output}");
+    let [attempt] = &upstream.ledger()[..] else { panic!("exactly one call is expected") };
     assert_eq!((attempt.method.as_str(), attempt.path.as_str()), ("GET", "/v1/models"));
     assert_eq!(attempt.token, "sk-upstream-first");
     assert!(
@@ -82,31 +83,34 @@ fn an_account_is_tested_without_making_anything() {
     assert!(refused.stdout.contains("\"ok\":false") && refused.stdout.contains("\"status\":401"), "{refused:#?}");
     gateway.run_command(&["account", "disable", "first", "--reason", "on holiday"]).ok_stdout();
     let calls = upstream.attempts();
-    let out = gateway.run_command(&["account", "test", "first"]);
-    assert_eq!(out.code, FAILED, "{out:#?}");
-    assert!(out.stderr.contains("disabled: on holiday") && out.stderr.contains("account enable first"), "{out:#?}");
+    let refused = gateway.run_command(&["account", "test", "first"]);
+    assert_eq!(refused.code, FAILED, "{refused:#?}");
+    assert!(
+        refused.stderr.contains("disabled: on holiday") && refused.stderr.contains("account enable first"),
+        "{refused:#?}"
+    );
     assert_eq!(upstream.attempts(), calls);
-    assert!(gateway.records().is_empty(), "a test is no job");
+    assert!(gateway.records().is_empty(), "a test makes no record");
 }
 
 #[test]
-fn testing_beside_a_running_server_uses_no_refresh_token_twice() {
+fn a_test_beside_a_running_server_uses_no_refresh_token_twice() {
     let (upstream, tokens) = (FakeUpstream::start(), FakeTokens::start());
-    // Each token is over at once, and fetching the next takes long enough for the other to want it too.
+    // Each token expires at once, and the next exchange takes so long that the server and the command need it concurrently.
     tokens.set_lifetime(Duration::from_secs(1));
     tokens.set_delay(Duration::from_millis(200));
     let gateway = Gateway::with("", &[Account::oauth("a", &upstream, &tokens)]);
-    let go_on = || tokens.exchanges_of("a").len() < 5;
+    let needs_more = || tokens.exchanges_of("a").len() < 5;
     std::thread::scope(|scope| {
-        let asked = scope.spawn(|| {
-            while go_on() {
+        let caller = scope.spawn(|| {
+            while needs_more() {
                 gateway.generate(json!({})).ok_json();
             }
         });
-        while go_on() {
+        while needs_more() {
             gateway.run_command(&["account", "test", "a"]).ok_stdout();
         }
-        asked.join().expect("pictures");
+        caller.join().expect("images");
     });
     let exchanges = tokens.exchanges_of("a");
     assert!(exchanges.iter().all(|exchange| exchange.status == 200), "{exchanges:#?}");
@@ -115,14 +119,14 @@ fn testing_beside_a_running_server_uses_no_refresh_token_twice() {
 }
 
 #[test]
-fn testing_an_account_whose_refresh_token_was_revoked_says_so_and_takes_it_out() {
+fn testing_an_account_with_a_revoked_refresh_token_disables_it() {
     let (upstream, tokens) = (FakeUpstream::start(), FakeTokens::start());
     tokens.revoke("a");
     let gateway = Gateway::with("", &[Account::oauth("a", &upstream, &tokens)]);
-    let done = gateway.run_command(&["account", "test", "a"]);
-    assert_eq!(done.code, FAILED, "{done:#?}");
-    assert!(done.stderr.contains("the account a is disabled"), "{done:#?}");
-    assert!(!done.stderr.contains("refresh-a-"), "{done:#?}");
+    let output = gateway.run_command(&["account", "test", "a"]);
+    assert_eq!(output.code, FAILED, "{output:#?}");
+    assert!(output.stderr.contains("the account a is disabled"), "{output:#?}");
+    assert!(!output.stderr.contains("refresh-a-"), "{output:#?}");
     let listed = gateway.run_command(&["account", "list", "--json"]).json();
     assert_eq!(listed[0]["state"], "disabled", "{listed}");
     assert_eq!(upstream.attempts(), 0);
@@ -135,20 +139,20 @@ fn a_rotated_key_is_the_only_one_that_is_sent() {
     let gateway = Gateway::simulated();
     add_beside(&gateway, &upstream);
     gateway.run_command(&["account", "disable", "kept", "--reason", "the key leaked"]).ok_stdout();
-    let rotate = |id: &str, words: &[&str]| {
-        let program = gateway.program().env("NEXT", NEXT).args(["account", "rotate", id]).args(words);
+    let rotate = |id: &str, arguments: &[&str]| {
+        let program = gateway.program().env("NEXT", NEXT).args(["account", "rotate", id]).args(arguments);
         program.args(["--config"]).args([gateway.config()]).run()
     };
-    for (words, expected) in [
+    for (arguments, expected) in [
         (&[][..], "give the source of at least one secret"),
         (&["--refresh-token-env", "NEXT"], "`refresh_token` has no meaning"),
     ] {
-        let done = rotate("kept", words);
-        assert_eq!(done.code, USAGE, "{done:#?}");
-        assert!(done.stderr.contains(expected) && !done.stderr.contains(NEXT), "{done:#?}");
+        let output = rotate("kept", arguments);
+        assert_eq!(output.code, USAGE, "{output:#?}");
+        assert!(output.stderr.contains(expected) && !output.stderr.contains(NEXT), "{output:#?}");
     }
-    let done = rotate("kept", &["--api-key-env", "NEXT", "--json"]).json();
-    assert_eq!((&done["state"], &done["disabled_reason"]), (&json!("disabled"), &json!("the key leaked")));
+    let output = rotate("kept", &["--api-key-env", "NEXT", "--json"]).json();
+    assert_eq!((&output["state"], &output["disabled_reason"]), (&json!("disabled"), &json!("the key leaked")));
     gateway.run_command(&["account", "enable", "kept"]).ok_stdout();
     until_status(&gateway, 200);
     gateway.run_command(&["account", "test", "kept"]).ok_stdout();

@@ -1,24 +1,24 @@
-//! `master-key rotate`: what the old key sealed, the new one opens.
+//! `master-key rotate`: the new key opens what the old key sealed.
 
 use super::*;
 use crate::kit::Call;
 
 #[test]
-fn another_master_key_in_the_data_folder_opens_what_the_old_one_sealed() {
+fn a_rotated_master_key_in_the_data_folder_opens_sealed_secrets() {
     let mut gateway = Gateway::simulated();
     let folder = gateway.home().join("data");
-    let key = || std::fs::read(folder.join("master.key")).expect("the key");
+    let stored_key = || std::fs::read(folder.join("master.key")).expect("the key");
     let words = ["account", "add", "--name", "kept", "--base-url", ADDRESS, "--api-key-env", "PATH"];
     gateway.run_command(&words).ok_stdout();
-    let before = key();
+    let before = stored_key();
     gateway.run_command(&["master-key", "rotate"]).ok_stdout();
-    assert_ne!(before, key());
+    assert_ne!(before, stored_key());
     let next = "0123456789abcdef".repeat(4);
-    let done = gateway.program().env("NEXT", &next).args(["master-key", "rotate", "--new-key-env", "NEXT", "--json"]);
-    let done = done.args(["--config"]).args([gateway.config()]).run();
-    assert_eq!(done.json()["kept_in"], "data_dir");
-    assert_eq!(key(), [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef].repeat(4));
-    // The server that ran all the while, and the one after it, know the keys of callers.
+    let rotate = gateway.program().env("NEXT", &next).args(["master-key", "rotate", "--new-key-env", "NEXT", "--json"]);
+    let rotated = rotate.args(["--config"]).args([gateway.config()]).run();
+    assert_eq!(rotated.json()["kept_in"], "data_dir");
+    assert_eq!(stored_key(), [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef].repeat(4));
+    // The restarted server still accepts the keys of callers, also a key that was made after the rotation.
     let secret = gateway.make_key("later")["secret"].as_str().expect("a secret").to_owned();
     gateway.kill();
     gateway.start();
@@ -30,8 +30,8 @@ fn another_master_key_in_the_data_folder_opens_what_the_old_one_sealed() {
 }
 
 #[test]
-fn a_database_that_was_lost_is_told_where_the_settings_give_the_master_key() {
-    let home = Home::with("master_key = { env = \"MASTER\" }");
+fn a_lost_database_is_reported_if_the_settings_give_the_master_key() {
+    let home = Home::with_settings("master_key = { env = \"MASTER\" }");
     let master = "11".repeat(32);
     let run = |words: &[&str]| home.program(words).env("MASTER", &master).run();
     run(&["key", "create", "--name", "first", "--user", "admin"]).ok_stdout();
@@ -40,10 +40,10 @@ fn a_database_that_was_lost_is_told_where_the_settings_give_the_master_key() {
         drop(std::fs::remove_file(data.join(name)));
     }
     for words in [&["serve"][..], &["key", "list"]] {
-        let ended = run(words);
-        assert_eq!(ended.code, FAILED, "{ended:#?}");
+        let output = run(words);
+        assert_eq!(output.code, FAILED, "{output:#?}");
         for part in ["imagate.db is missing or empty", "imagate.db.marker", "restore the database from a backup"] {
-            assert!(ended.stderr.contains(part), "{part}: {ended:#?}");
+            assert!(output.stderr.contains(part), "{part}: {output:#?}");
         }
         assert!(!data.join("imagate.db").exists());
     }
@@ -52,25 +52,25 @@ fn a_database_that_was_lost_is_told_where_the_settings_give_the_master_key() {
 }
 
 #[test]
-fn a_master_key_of_the_settings_is_rotated_to_one_that_is_given() {
-    let home = Home::with("master_key = { env = \"MASTER\" }");
+fn a_master_key_of_the_settings_is_rotated_to_a_given_key() {
+    let home = Home::with_settings("master_key = { env = \"MASTER\" }");
     let keys = ["11".repeat(32), "22".repeat(32)];
     let run = |master: &str, words: &[&str]| home.program(words).env("MASTER", master).env("NEXT", &keys[1]).run();
     let base = ["account", "add", "--name", "kept", "--base-url", ADDRESS, "--api-key-env", "IT_SECRET"];
     run(&keys[0], &base).ok_stdout();
-    let none = run(&keys[0], &["master-key", "rotate"]);
-    assert_eq!(none.code, FAILED, "{none:#?}");
-    let done = run(&keys[0], &["master-key", "rotate", "--new-key-env", "NEXT"]);
-    done.ok_stdout();
-    assert!(done.stderr.contains("replace it there"), "{done:#?}");
+    let without_key = run(&keys[0], &["master-key", "rotate"]);
+    assert_eq!(without_key.code, FAILED, "{without_key:#?}");
+    let rotated = run(&keys[0], &["master-key", "rotate", "--new-key-env", "NEXT"]);
+    rotated.ok_stdout();
+    assert!(rotated.stderr.contains("replace it there"), "{rotated:#?}");
     let old = run(&keys[0], &["account", "list"]);
     assert_eq!(old.code, FAILED, "{old:#?}");
     let listed = run(&keys[1], &["account", "list", "--json"]).json();
     let all = listed.as_array().expect("a list");
     assert!(all.len() == 2 && all.iter().all(|account| account["state"] == "enabled"), "{listed}");
-    let said = format!("{none:?}{done:?}{old:?}{listed}");
-    assert!(keys.iter().all(|key| !said.contains(key.as_str())), "a key was shown");
-    let wrong =
+    let printed = format!("{without_key:?}{rotated:?}{old:?}{listed}");
+    assert!(keys.iter().all(|key| !printed.contains(key.as_str())), "a key was shown");
+    let invalid =
         home.program(&["master-key", "rotate", "--new-key-env", "BAD"]).env("MASTER", &keys[1]).env("BAD", "short");
-    assert_eq!(wrong.run().code, USAGE);
+    assert_eq!(invalid.run().code, USAGE);
 }

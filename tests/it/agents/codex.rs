@@ -1,6 +1,6 @@
-//! The Codex CLI, unchanged, in a home of its own: the ways in which its users lead it to the gateway, and what it says.
+//! Runs the unmodified Codex CLI with a home folder of its own, in each configuration that leads it to the gateway.
 //!
-//! It reaches nothing but the gateway: whatever else it looks for on the network goes to a port that refuses.
+//! Codex reaches only the gateway: the proxy setting sends all its other connections to a port that refuses them.
 
 use std::path::{Path, PathBuf};
 
@@ -12,17 +12,17 @@ use tempfile::TempDir;
 use crate::clients::install::node;
 use crate::kit::{CommandOutput, Program, RecordingProxy, RefusingPort, TEST_TIMEOUT};
 
-/// What every caller here has beside its key, and what must not go upstream.
+/// Headers that Codex sends beside its key and that must not go upstream.
 const CANARIES: &str = "http_headers = { cookie = \"caller-canary=1\", openai-organization = \"caller-canary\" }\n";
 
-/// The rest of its settings: it shall not look for anything on the network.
+/// Settings that stop Codex from making other requests.
 const QUIET: &str = "\n[analytics]\nenabled = false\n\n[features]\napps = false\nplugins = false\n";
 
-/// Which of its releases.
+/// A release of Codex.
 #[derive(Clone, Copy)]
 pub(super) enum Release {
     Newest,
-    /// The last line of those that offer the hosted image tool.
+    /// The last release line with the hosted image tool.
     V0_125,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Codex {
     key: String,
 }
 
-/// What it printed.
+/// The output of a run of Codex.
 pub(super) struct Told {
     done: CommandOutput,
     events: Vec<Value>,
@@ -42,15 +42,15 @@ pub(super) struct Told {
 // === impl Release ===
 
 impl Release {
-    /// The program itself: its package starts it through Node, which would not take it along when it is killed.
+    /// The path of the program. The npm package starts it through Node, and killing Node would not end the program.
     fn binary(self) -> PathBuf {
-        let place = match self {
+        let folder = match self {
             Self::Newest => node("IMAGATE_NODE_CODEX", "codex", &["@openai/codex"], &[]),
             Self::V0_125 => node("IMAGATE_NODE_CODEX_0_125", "codex-0.125", &["@openai/codex@0.125.0"], &[]),
         };
-        let packages = files(&place.join("node_modules/@openai"));
+        let packages = files(&folder.join("node_modules/@openai"));
         let targets = packages.iter().flat_map(|package| files(&package.join("vendor")));
-        let mut programs = targets.flat_map(|target| files(&target)).map(|folder| folder.join("codex"));
+        let mut programs = targets.flat_map(|target| files(&target)).map(|target| target.join("codex"));
         programs.find(|program| program.is_file()).expect("the program of the package")
     }
 }
@@ -58,24 +58,23 @@ impl Release {
 // === impl Codex ===
 
 impl Codex {
-    /// As README.md says: a provider of its own.
+    /// With a custom provider, as README.md describes it.
     pub(super) fn with_provider(tap: &RecordingProxy, key: &str) -> Self {
         Self::with(key, &(provider(tap) + CANARIES))
     }
 
-    /// The same, and it gives up earlier than it would.
+    /// With a custom provider and fewer retries.
     pub(super) fn impatient(tap: &RecordingProxy, key: &str) -> Self {
         let retries = "request_max_retries = 1\nstream_max_retries = 1\n";
         Self::with(key, &(provider(tap) + CANARIES + retries))
     }
 
-    /// With so many seconds until it takes a silent stream for a broken one.
+    /// With a custom provider that treats a stream as broken after this many silent seconds.
     pub(super) fn with_idle_timeout(tap: &RecordingProxy, key: &str, seconds: u64) -> Self {
         Self::with(key, &format!("{}stream_idle_timeout_ms = {}\n", provider(tap), seconds * 1000))
     }
 
-    /// Logged in at the chat product, which is when it offers its own image tool to the model. The key is still the
-    /// gateway's.
+    /// With a ChatGPT login, which makes Codex offer its own image tool to the model. The key is still that of the gateway.
     pub(super) fn with_a_login(tap: &RecordingProxy, key: &str) -> Self {
         let lines = provider(tap).replace("name = \"imagate\"", "name = \"OpenAI\"\nrequires_openai_auth = true");
         let codex = Self::with(key, &(lines + CANARIES));
@@ -83,7 +82,7 @@ impl Codex {
         codex
     }
 
-    /// Its built-in provider, with another address and the gateway's key.
+    /// With the built-in provider, another base URL, and a key of the gateway.
     #[track_caller]
     pub(super) fn redirected(tap: &RecordingProxy, key: &str) -> Self {
         let codex = Self::with(key, &format!("model = \"gpt-5.5\"\nopenai_base_url = \"{}\"\n", tap.base_url()));
@@ -105,17 +104,17 @@ impl Codex {
     }
 
     pub(super) fn with_model(self, model: &str) -> Self {
-        self.instead_of("gpt-5.5", model)
+        self.replace_in_config("gpt-5.5", model)
     }
 
     pub(super) fn without_compression(self) -> Self {
-        self.instead_of("[features]", "[features]\nenable_request_compression = false")
+        self.replace_in_config("[features]", "[features]\nenable_request_compression = false")
     }
 
-    fn instead_of(self, words: &str, others: &str) -> Self {
+    fn replace_in_config(self, from: &str, to: &str) -> Self {
         let path = self.home.path().join("config.toml");
         let config = std::fs::read_to_string(&path).expect("a configuration");
-        std::fs::write(path, config.replace(words, others)).expect("a configuration");
+        std::fs::write(path, config.replace(from, to)).expect("a configuration");
         self
     }
 
@@ -132,13 +131,13 @@ impl Codex {
             .env("NO_PROXY", "127.0.0.1")
     }
 
-    /// `codex exec`.
+    /// Runs `codex exec`.
     #[track_caller]
     pub(super) fn exec(&self, task: &str) -> Told {
         self.run(&["exec", "-s", "danger-full-access"], task)
     }
 
-    /// `codex exec resume`: another turn of the last conversation.
+    /// Runs `codex exec resume`: another turn of the last conversation.
     #[track_caller]
     pub(super) fn resume(&self, task: &str) -> Told {
         self.run(&["exec", "resume", "--last"], task)
@@ -152,7 +151,7 @@ impl Codex {
         Told { done, events }
     }
 
-    /// The images that its own tool has put on the disk, by the id of the call.
+    /// The files that the image tool of Codex has written, with the ids of their calls.
     pub(super) fn generated(&self) -> Vec<(String, Vec<u8>)> {
         let threads = files(&self.home().join("generated_images"));
         let mut images: Vec<PathBuf> = threads.iter().flat_map(|thread| files(thread)).collect();
@@ -165,15 +164,15 @@ impl Codex {
     }
 }
 
-/// The provider of README.md, with the address of the wire.
+/// The provider of README.md, with the address of the recording proxy.
 fn provider(tap: &RecordingProxy) -> String {
     let readme = include_str!("../../../README.md");
-    let mut blocks = readme.split("```toml\n").skip(1).filter_map(|rest| rest.split_once("```"));
+    let mut blocks = readme.split("```toml\n").skip(1).filter_map(|tail| tail.split_once("```"));
     let (block, _) = blocks.find(|(block, _)| block.contains("[model_providers.")).expect("a provider in README.md");
     block.replace("http://127.0.0.1:8080/v1", &tap.base_url())
 }
 
-/// A login whose token nobody has signed.
+/// A login with an unsigned token.
 fn login() -> Value {
     let encode = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let claims = json!({"chatgpt_plan_type": "plus", "chatgpt_account_id": "acc-canary", "chatgpt_user_id": "user-1"});
@@ -192,17 +191,18 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 // === impl Told ===
 
 impl Told {
-    /// The last thing that the model said in a turn that was completed.
+    /// The last message of the model in a completed turn.
     #[track_caller]
     pub(super) fn message(&self) -> &str {
         assert_eq!(self.done.code, Some(0), "{:#?}", self.done);
         assert!(self.events.iter().any(|event| event["type"] == "turn.completed"), "{:#?}", self.done);
         let items = self.events.iter().map(|event| &event["item"]);
-        let mut said = items.filter(|item| item["type"] == "agent_message").filter_map(|item| item["text"].as_str());
-        said.next_back().expect("a message")
+        let mut messages =
+            items.filter(|item| item["type"] == "agent_message").filter_map(|item| item["text"].as_str());
+        messages.next_back().expect("a message")
     }
 
-    /// What a turn that failed tells the user.
+    /// The error message that a failed turn shows to the user.
     #[track_caller]
     pub(super) fn failure(&self) -> &str {
         let failed = self.events.iter().find(|event| event["type"] == "turn.failed");
@@ -214,7 +214,7 @@ impl Told {
         self.events.iter().find(|event| event["type"] == kind)
     }
 
-    /// The item of this type that was completed.
+    /// The first completed item of this type.
     #[track_caller]
     pub(super) fn item(&self, kind: &str) -> &Value {
         let completed = self.events.iter().filter(|event| event["type"] == "item.completed");

@@ -1,4 +1,4 @@
-//! The image tool that Codex has itself: it calls the image endpoints of its provider and keeps the files.
+//! The image tool of Codex, which calls the image endpoints of its provider and writes the files.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,12 +8,13 @@ use super::Stage;
 use super::codex::{Codex, Release};
 use crate::kit::{Turn, image_specimen};
 
+/// A turn in which the model calls the image tool.
 fn draw(arguments: Value) -> Turn {
     Turn::Calls { namespace: Some("image_gen"), name: "imagegen", arguments }
 }
 
 #[test]
-fn the_image_tool_of_codex_draws_and_edits_to_the_disk() {
+fn the_image_tool_of_codex_generates_and_edits_files() {
     let stage = Stage::set();
     let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret());
     let photo = codex.home().join("photo.png");
@@ -31,19 +32,19 @@ fn the_image_tool_of_codex_draws_and_edits_to_the_disk() {
     let drawn: Vec<_> = ledger.iter().filter(|attempt| !attempt.images.is_empty()).collect();
     let images: Vec<Vec<u8>> =
         drawn.iter().flat_map(|attempt| &attempt.images).map(|image| STANDARD.decode(image).expect("base64")).collect();
-    let kept: Vec<Vec<u8>> = codex.generated().into_iter().map(|(_, image)| image).collect();
+    let files: Vec<Vec<u8>> = codex.generated().into_iter().map(|(_, image)| image).collect();
     assert_eq!(images.len(), 3);
-    assert!(kept.len() == 3 && images.iter().all(|image| kept.contains(image)), "the files are other images");
+    assert!(files.len() == 3 && images.iter().all(|image| files.contains(image)), "the files differ from the images");
     assert!(images[0] != images[1] && images[1] != images[2] && images[0] != images[2]);
-    let edited = |at: usize| drawn[at].files().first().map(|file| file.digest.clone());
-    assert_eq!((edited(0), edited(1)), (None, Some(crate::kit::sha256(&images[0]))));
-    assert_eq!(edited(2), Some(crate::kit::sha256(&std::fs::read(&photo).expect("a photo"))));
+    let input_digest = |index: usize| drawn[index].files().first().map(|file| file.digest.clone());
+    assert_eq!((input_digest(0), input_digest(1)), (None, Some(crate::kit::sha256(&images[0]))));
+    assert_eq!(input_digest(2), Some(crate::kit::sha256(&std::fs::read(&photo).expect("a photo"))));
     stage.passed(4);
     assert!(stage.gateway.final_records(7).iter().all(|record| record["state"] == "succeeded"));
 }
 
 #[test]
-fn a_parameter_that_the_image_tool_may_not_use_is_told_to_the_model_and_costs_nothing() {
+fn a_refused_parameter_of_the_image_tool_costs_nothing() {
     let stage = Stage::set();
     let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret());
     stage.upstream.set_conversation(&[
@@ -52,43 +53,43 @@ fn a_parameter_that_the_image_tool_may_not_use_is_told_to_the_model_and_costs_no
     ]);
     assert_eq!(codex.exec("Draw a cut-out.").message(), "Not transparent, then.");
     let ledger = stage.upstream.ledger();
-    assert!(ledger.iter().all(|attempt| attempt.path.ends_with("/responses")), "an image was asked for");
-    let heard = ledger[1].json()["input"].to_string();
-    assert!(heard.contains("background") && heard.contains("400"), "{heard}");
+    assert!(ledger.iter().all(|attempt| attempt.path.ends_with("/responses")), "an image request went upstream");
+    let tool_output = ledger[1].json()["input"].to_string();
+    assert!(tool_output.contains("background") && tool_output.contains("400"), "{tool_output}");
     assert_eq!(stage.tap.requests_to("POST", "/v1/images/generations").len(), 1);
     assert!(codex.generated().is_empty());
     stage.passed(2);
 }
 
-/// Codex repeats a call of the tool that failed with 5xx, and knows nothing of `x-should-retry`.
-const REPEATS: usize = 5;
+/// The number of requests that Codex sends if they fail with 5xx. It does not read `x-should-retry`.
+const MAX_REQUESTS: usize = 5;
 
 #[test]
-fn what_may_have_been_paid_for_is_not_asked_for_again_however_often_the_image_tool_of_codex_does() {
+fn retries_of_the_image_tool_do_not_pay_twice() {
     for script in ["hang-up how=reset", "status=400 body=policy", "data=empty", "status=524 body=html"] {
         let stage = Stage::set();
         stage.upstream.always_for_token("sk-upstream-draws", script);
         let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret());
         stage.upstream.set_conversation(&[draw(json!({"prompt": "a red square"})), Turn::Says("It failed.")]);
         assert_eq!(codex.exec("Draw a red square.").message(), "It failed.");
-        assert_eq!(stage.tap.requests_to("POST", "/v1/images/generations").len(), REPEATS, "{script}");
+        assert_eq!(stage.tap.requests_to("POST", "/v1/images/generations").len(), MAX_REQUESTS, "{script}");
         let ledger = stage.upstream.ledger();
         let images = ledger.iter().filter(|attempt| attempt.token == "sk-upstream-draws").count();
         assert_eq!(images, 1, "{script}");
-        let heard = ledger.last().map(|attempt| attempt.json()["input"].to_string()).unwrap_or_default();
-        assert!(heard.contains("502"), "{script}: {heard}");
+        let tool_output = ledger.last().map(|attempt| attempt.json()["input"].to_string()).unwrap_or_default();
+        assert!(tool_output.contains("502"), "{script}: {tool_output}");
     }
 }
 
 #[test]
-fn the_same_image_can_be_drawn_twice_in_one_turn_and_in_another() {
+fn the_same_prompt_can_be_drawn_repeatedly() {
     let stage = Stage::set();
     let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret());
-    let again = || draw(json!({"prompt": "a red square"}));
-    stage.upstream.set_conversation(&[again(), again(), Turn::Says("Two.")]);
+    let square = || draw(json!({"prompt": "a red square"}));
+    stage.upstream.set_conversation(&[square(), square(), Turn::Says("Two.")]);
     assert_eq!(codex.exec("Draw it twice.").message(), "Two.");
     assert_eq!(codex.generated().len(), 2);
-    stage.upstream.set_conversation(&[again(), Turn::Says("One more.")]);
+    stage.upstream.set_conversation(&[square(), Turn::Says("One more.")]);
     assert_eq!(codex.exec("Draw it again.").message(), "One more.");
     assert_eq!(codex.generated().len(), 3);
     assert_eq!(stage.tap.requests_to("POST", "/v1/images/generations").len(), 3);
@@ -96,10 +97,11 @@ fn the_same_image_can_be_drawn_twice_in_one_turn_and_in_another() {
     assert_eq!(ledger.iter().filter(|attempt| attempt.token == "sk-upstream-draws").count(), 3);
 }
 
-/// Older releases leave the drawing to the upstream, and keep what comes back. They compress what they send, unless told.
+/// Older releases use the image tool of the upstream and write the files that it returns. They compress requests by
+/// default.
 #[test]
 #[ignore = "cargo xtask tours"]
-fn the_hosted_tool_of_an_older_codex_draws_to_the_disk() {
+fn the_hosted_tool_of_an_older_codex_writes_its_image() {
     let stage = Stage::set();
     stage.upstream.set_conversation(&[Turn::Draws]);
     let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret()).of(Release::V0_125).without_compression();
@@ -108,9 +110,9 @@ fn the_hosted_tool_of_an_older_codex_draws_to_the_disk() {
     let ledger = stage.upstream.ledger();
     let attempt = ledger.iter().find(|attempt| attempt.path.ends_with("/responses")).expect("a task");
     let tools = attempt.json()["tools"].take();
-    assert!(tools.to_string().contains("\"image_generation\""), "it asks for no image: {tools}");
+    assert!(tools.to_string().contains("\"image_generation\""), "the tools have no image tool: {tools}");
     let image = STANDARD.decode(&attempt.images[0]).expect("base64");
-    assert!(codex.generated().iter().any(|(_, file)| *file == image), "the file is another image");
+    assert!(codex.generated().iter().any(|(_, file)| *file == image), "no file has the image of the upstream");
     stage.passed(1);
     assert_eq!(stage.gateway.final_records(1)[0]["delivered"].as_array().map(Vec::len), Some(1));
 }

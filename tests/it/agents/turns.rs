@@ -1,4 +1,4 @@
-//! Turns that succeed: talk, and a call of one of the agent's tools.
+//! Turns that succeed: text messages, calls of the agent's tools, and images of the hosted image tool.
 
 use serde_json::{Value, json};
 
@@ -13,12 +13,12 @@ fn codex_completes_a_turn_through_its_own_provider() {
     let told = Codex::with_provider(&stage.tap, stage.gateway.secret()).exec("How is it?");
     assert_eq!(told.message(), "All is well.");
     let attempt = stage.upstream.ledger().remove(0);
-    let usage = &told.event("turn.completed").expect("it ended")["usage"];
+    let usage = &told.event("turn.completed").expect("a completed turn")["usage"];
     assert_eq!(usage["input_tokens"], attempt.usage.as_ref().expect("tokens")["input_tokens"]);
     assert_eq!(attempt.header("originator"), Some("codex_exec"));
     let sent = stage.tap.requests().remove(0);
     for name in ["session-id", "thread-id", "x-client-request-id", "x-codex-turn-metadata", "x-codex-window-id"] {
-        assert!(sent.header(name).is_some(), "it no longer sends {name}: {:?}", sent.headers);
+        assert!(sent.header(name).is_some(), "Codex no longer sends {name}: {:?}", sent.headers);
         assert_eq!(attempt.header(name), sent.header(name), "{name}");
     }
     assert_eq!(sent.header("cookie"), Some("caller-canary=1"));
@@ -29,7 +29,7 @@ fn codex_completes_a_turn_through_its_own_provider() {
 }
 
 #[test]
-fn codex_goes_on_with_what_a_tool_of_its_own_has_said() {
+fn codex_sends_the_output_of_its_own_tools() {
     let stage = Stage::set();
     let call = |name: &'static str, arguments: Value| Turn::Calls { namespace: None, name, arguments };
     stage.upstream.set_conversation(&[
@@ -41,8 +41,8 @@ fn codex_goes_on_with_what_a_tool_of_its_own_has_said() {
     assert_eq!(told.message(), "The shell works.");
     assert_eq!(told.item("command_execution")["aggregated_output"], "from-the-shell\n");
     let ledger = stage.upstream.ledger();
-    let outputs = |at: usize| {
-        let input = ledger[at].json()["input"].take();
+    let outputs = |index: usize| {
+        let input = ledger[index].json()["input"].take();
         let items = input.as_array().cloned().unwrap_or_default();
         items.into_iter().filter(|item| item["type"] == "function_call_output").collect::<Vec<_>>()
     };
@@ -57,7 +57,7 @@ fn codex_goes_on_with_what_a_tool_of_its_own_has_said() {
 }
 
 #[test]
-fn codex_replays_an_image_that_it_never_asked_for() {
+fn codex_sends_back_an_unrequested_image_in_the_next_turn() {
     let stage = Stage::set();
     let codex = Codex::with_provider(&stage.tap, stage.gateway.secret());
     stage.upstream.set_conversation(&[Turn::Draws, Turn::Says("It is red.")]);
@@ -69,7 +69,7 @@ fn codex_replays_an_image_that_it_never_asked_for() {
     assert_eq!(drawn.expect("the image")["result"].as_str(), ledger[0].images.first().map(String::as_str));
     stage.passed(2);
     let records = stage.gateway.final_records(2);
-    let images = |at: usize| records[at]["delivered"].as_array().map(Vec::len);
+    let images = |index: usize| records[index]["delivered"].as_array().map(Vec::len);
     assert_eq!((images(0), images(1)), (Some(1), Some(0)));
 }
 
@@ -85,14 +85,15 @@ fn the_redirected_provider_of_codex_falls_back_from_its_websocket_at_once() {
     assert_eq!(methods, ["GET", "POST"]);
     let handshake = requests.iter().find(|request| request.header("upgrade") == Some("websocket"));
     assert_eq!(handshake.expect("a handshake").method, "GET");
-    assert!(told.event("error").is_none(), "it complains: {:?}", told.said());
+    assert!(told.event("error").is_none(), "Codex reports an error: {:?}", told.said());
     stage.passed(1);
 }
 
-/// Its timer, shorter than the image takes and longer than the gateway is silent; comments do not move it.
+/// The idle timeout of Codex is shorter than the image takes and longer than the gateway is silent. SSE comments do not
+/// reset the timeout.
 #[test]
 #[ignore = "cargo xtask tours"]
-fn codex_waits_for_an_image_that_takes_longer_than_its_patience() {
+fn codex_waits_for_an_image_longer_than_its_idle_timeout() {
     let stage = Stage::set();
     stage
         .upstream
