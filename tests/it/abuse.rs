@@ -1,7 +1,7 @@
 //! Measures how hostile callers affect other callers, as a table: each kind of attack alone, then all of them together.
 //!
-//! `cargo xtask abuse` runs the whole measurement; every test run has a small part of it. The processes that it starts are ended by id,
-//! and its traffic stays on loopback.
+//! `cargo xtask abuse` runs the whole measurement; every test run has a small part of it. The processes that it starts
+//! are ended by id, and its traffic stays on loopback.
 
 mod attacks;
 mod hostile;

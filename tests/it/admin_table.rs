@@ -1,6 +1,6 @@
-//! The permissions of the operators' API: every operation is called in every role, for an object of the caller's own, of
-//! another user, and for a missing one. `tests/cases/admin.json` lists the expected statuses: one row for each operation,
-//! and further rows, each with a `case` that names it, for objects in special states.
+//! The permissions of the operators' API: every operation is called in every role, for an object of the caller's own,
+//! of another user, and for a missing one. `tests/cases/admin.json` lists the expected statuses: one row for each
+//! operation, and further rows, each with a `case` that names it, for objects in special states.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -126,7 +126,7 @@ fn a_body_over_the_limit_is_a_413_as_soon_as_it_is_announced() {
 #[test]
 fn a_body_of_exactly_the_limit_is_read() {
     let gateway = Gateway::simulated();
-    // The padding makes the body as long as its limit in bytes; the prompt, which is limited in characters, stays short.
+    // Padding makes the body exactly as long as its limit in bytes; the prompt has a limit of its own and stays short.
     let body = request(json!({})).to_string();
     let padded = format!("{}{body}", " ".repeat(MAX_BODY - body.len()));
     let call = Call::generation().key(gateway.secret()).header("content-type", "application/json").bytes(padded);

@@ -165,7 +165,7 @@ fn a_failing_request_reaches_at_most_two_accounts() {
 }
 
 #[test]
-fn a_failing_request_puts_no_single_account_into_cooldown() {
+fn a_failing_request_does_not_stop_a_single_account() {
     for request in &FAILING_REQUESTS {
         let upstream = FakeUpstream::start();
         let gateway = Gateway::with("", &[Account::for_upstream("first", &upstream).with_responses_protocol()]);

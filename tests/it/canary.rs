@@ -1,8 +1,9 @@
-//! LEAK over everything: secrets with names of their own go in by every door, at the most verbose level of the log, and
-//! are searched for in every byte that comes out by any.
+//! The demand LEAK for the whole program: distinct secrets (canaries) go in by every input, at the most verbose level
+//! of the log, and must not be in any output.
 //!
-//! What is searched: every byte that callers got, both outputs of every process, both outputs of every command, and every
-//! file below the data directory, raw. Each canary is searched for as it is, in hex, and in base64 wherever it may begin.
+//! The search covers every byte that callers receive, standard output and standard error of every process and command,
+//! and every file below the data directory. Each canary is searched for as it is, in hex, and in base64 at every
+//! offset.
 
 use std::time::Duration;
 
@@ -13,9 +14,9 @@ use crate::kit::{
     OutputChannel, alpha_png, eventually, hex,
 };
 
-/// A part of the program that can leak only where it exists.
+/// A feature of the program, whose inputs and outputs the test includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Piece {
+enum Feature {
     /// Accounts of kind `oauth`.
     Oauth,
     /// Moderation before anything is spent.
@@ -28,36 +29,38 @@ enum Piece {
     Commands,
 }
 
-/// What this version has. A piece that comes later is written here when it is there.
-const PIECES: [Piece; 5] = [Piece::Oauth, Piece::Moderation, Piece::Replays, Piece::MasterKey, Piece::Commands];
+/// The features of this version.
+const FEATURES: [Feature; 5] =
+    [Feature::Oauth, Feature::Moderation, Feature::Replays, Feature::MasterKey, Feature::Commands];
 
 const TOKEN: &str = "sk-canary-upstream-token-9f2c41d7";
-const ADDED: &str = "sk-canary-added-by-command-77ab03";
+const ADDED_TOKEN: &str = "sk-canary-added-by-command-77ab03";
 const PATH: &str = "canary-path-of-the-upstream-1b7e";
 const PLAIN_HEADER: &str = "canary-plain-header-5c20e9";
 const SECRET_HEADER: &str = "canary-secret-header-a81d36";
 const PROMPT: &str = "a canary on a branch, prompt-c4n4ry-62fd";
 const STRANGER: &str = "sk-img-strangercanary-aGVsbG8gd29ybGQgdGhpcyBpcyBub3QgYSBrZXk";
-const REPEAT: &str = "idempotency-canary-3e9f4b1c";
+const IDEMPOTENCY_KEY: &str = "idempotency-canary-3e9f4b1c";
 const MODERATION: &str = "sk-canary-moderation-key-c35a90";
 const FILE: &[u8] = b"canary-inside-an-uploaded-file-d0c7";
-/// 32 bytes of text, so that the key itself can be searched for and not only its spelling.
+/// 32 bytes of text, so that the search finds the key itself as well as its hexadecimal form.
 const MASTER: &[u8; 32] = b"canary-master-key-0123456789abcd";
 const NEXT_MASTER: &[u8; 32] = b"canary-next-master-9876543210fed";
-/// Of the account, from which the fake token endpoint makes its secrets.
-const BIRD: &str = "orchidbird";
+/// The name of the OAuth account. The fake token endpoint derives its secrets from this name.
+const OAUTH_ACCOUNT: &str = "orchidbird";
 
-struct Aviary {
+/// A gateway with all its upstreams, and the collected output.
+struct LeakFixture {
     upstream: FakeUpstream,
     tokens: FakeTokens,
     moderator: FakeModerator,
     gateway: Gateway,
-    hay: CapturedOutput,
+    captured: CapturedOutput,
 }
 
-// === impl Aviary ===
+// === impl LeakFixture ===
 
-impl Aviary {
+impl LeakFixture {
     #[track_caller]
     fn open() -> Self {
         let (upstream, tokens, moderator) = (FakeUpstream::start(), FakeTokens::start(), FakeModerator::start());
@@ -67,16 +70,16 @@ impl Aviary {
         account.token = TOKEN.to_owned();
         let mut accounts =
             vec![account, Account::with_base_url("sparrow", "http://127.0.0.1:9/v1".to_owned()).with_free_tier()];
-        if has(Piece::Oauth) {
-            accounts.push(Account::oauth(BIRD, &upstream, &tokens));
+        if has(Feature::Oauth) {
+            accounts.push(Account::oauth(OAUTH_ACCOUNT, &upstream, &tokens));
         }
-        let mut top = String::new();
-        if has(Piece::MasterKey) {
-            top.push_str("master_key = { env = \"IT_MASTER\" }\n");
+        let mut settings = String::new();
+        if has(Feature::MasterKey) {
+            settings.push_str("master_key = { env = \"IT_MASTER\" }\n");
         }
-        top.push_str("[deadlines]\nconnect = \"1s\"\nimage = \"2s\"\n");
-        if has(Piece::Moderation) {
-            top.push_str(&filter(&moderator));
+        settings.push_str("[deadlines]\nconnect = \"1s\"\nimage = \"2s\"\n");
+        if has(Feature::Moderation) {
+            settings.push_str(&filter(&moderator));
         }
         let (master, next) = (hex(MASTER), hex(NEXT_MASTER));
         let secrets = [
@@ -84,33 +87,33 @@ impl Aviary {
             ("IT_MODERATION", MODERATION),
             ("IT_MASTER", &master),
             ("IT_NEXT_MASTER", &next),
-            ("IT_ADDED", ADDED),
+            ("IT_ADDED", ADDED_TOKEN),
             ("IMAGATE_LOG", "trace"),
             ("RUST_LOG", "trace"),
             ("RUST_BACKTRACE", "1"),
         ];
-        let gateway = Gateway::with_secrets(&top, &accounts, &secrets);
-        Self { upstream, tokens, moderator, gateway, hay: CapturedOutput::default() }
+        let gateway = Gateway::with_secrets(&settings, &accounts, &secrets);
+        Self { upstream, tokens, moderator, gateway, captured: CapturedOutput::default() }
     }
 
-    /// Every secret, and where it is at home.
+    /// Every secret, with the outputs that may contain it.
     fn canaries(&self) -> Vec<Canary> {
         let key = self.gateway.secret();
         let private = key.rsplit('-').next().expect("the private part of a key");
         vec![
             Canary::new("upstream token", TOKEN, &[]),
-            Canary::new("token of an added account", ADDED, &[]),
+            Canary::new("token of an added account", ADDED_TOKEN, &[]),
             Canary::new("address of the upstream", PATH, &[OutputChannel::Accounts, OutputChannel::Settings]),
             Canary::new("plain header of an account", PLAIN_HEADER, &[OutputChannel::Settings]),
             Canary::new("secret header of an account", SECRET_HEADER, &[]),
-            Canary::new("refresh token", format!("refresh-{BIRD}"), &[]),
-            Canary::new("client secret", format!("secret-{BIRD}"), &[]),
-            Canary::new("access token", format!("access-{BIRD}"), &[]),
+            Canary::new("refresh token", format!("refresh-{OAUTH_ACCOUNT}"), &[]),
+            Canary::new("client secret", format!("secret-{OAUTH_ACCOUNT}"), &[]),
+            Canary::new("access token", format!("access-{OAUTH_ACCOUNT}"), &[]),
             Canary::new("moderation key", MODERATION, &[]),
             Canary::new("key of a caller", key, &[]),
             Canary::new("private part of that key", private, &[]),
             Canary::new("key of a stranger", STRANGER, &[]),
-            Canary::new("idempotency key", REPEAT, &[]),
+            Canary::new("idempotency key", IDEMPOTENCY_KEY, &[]),
             // A caller may read its own prompt, for instance as the revised one.
             Canary::new("prompt", PROMPT, &[OutputChannel::Answer]),
             Canary::new("uploaded file", FILE, &[]),
@@ -121,44 +124,43 @@ impl Aviary {
         ]
     }
 
-    /// Sends, and keeps every byte of the answer, also of one that breaks off.
-    fn ask(&mut self, call: Call) -> Option<Answer> {
+    /// Sends a call, and captures every byte of the answer, even if the answer is incomplete.
+    fn send(&mut self, call: Call) -> Option<Answer> {
         let answer = call.try_send(self.gateway.address());
         if let Ok(answer) = &answer {
             let heads = answer.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect::<String>();
-            self.hay.add(OutputChannel::Answer, "an answer", [heads.as_bytes(), &answer.body].concat());
+            self.captured.add(OutputChannel::Answer, "an answer", [heads.as_bytes(), &answer.body].concat());
         }
         answer.ok()
     }
 
-    /// As [`Aviary::ask`], of an account that does not rest: what no upstream sees shows nothing.
+    /// Like [`LeakFixture::send`], but the call must reach an upstream. Accounts are enabled again for it if necessary.
     #[track_caller]
-    fn ask_upstream(&mut self, call: &Call) {
+    fn send_upstream(&mut self, call: &Call) {
         let before = self.upstream.attempts();
-        self.ask(call.clone());
+        self.send(call.clone());
         if self.upstream.attempts() == before {
-            self.revive();
-            self.ask(call.clone());
-            assert!(self.upstream.attempts() > before, "no upstream was asked");
+            self.enable_accounts();
+            self.send(call.clone());
+            assert!(self.upstream.attempts() > before, "the call reached no upstream");
         }
     }
 
-    /// Takes back whatever keeps accounts from serving.
+    /// Enables the accounts, which also ends their cooldowns, and waits until one of them serves.
     #[track_caller]
-    fn revive(&mut self) {
-        for name in ["finch", BIRD] {
+    fn enable_accounts(&mut self) {
+        for name in ["finch", OAUTH_ACCOUNT] {
             self.command(OutputChannel::Output, &["account", "enable", name]);
         }
         eventually("the accounts serve again", || {
             let call = self.generation("", json!({}));
-            self.ask(call).filter(|answer| answer.status == 200)
+            self.send(call).filter(|answer| answer.status == 200)
         });
     }
 
-    fn generation(&self, script: &str, with: Value) -> Call {
-        let mut with = with;
-        with["prompt"] = json!(format!("{PROMPT} [[{script}]]"));
-        self.gateway.call(with)
+    fn generation(&self, script: &str, mut fields: Value) -> Call {
+        fields["prompt"] = json!(format!("{PROMPT} [[{script}]]"));
+        self.gateway.call(fields)
     }
 
     fn edit(&self, script: &str) -> Call {
@@ -168,21 +170,21 @@ impl Aviary {
         form.call().key(self.gateway.secret())
     }
 
-    /// Runs a command and keeps both of its outputs.
+    /// Runs a command, and captures its standard output and standard error.
     #[track_caller]
-    fn command(&mut self, place: OutputChannel, words: &[&str]) {
+    fn command(&mut self, channel: OutputChannel, words: &[&str]) {
         let done = self.gateway.run_command(words);
-        assert!(done.code.is_some(), "{words:?} never ended");
-        self.hay.add(place, &words.join(" "), format!("{}\n{}", done.stdout, done.stderr).into_bytes());
+        assert!(done.code.is_some(), "{words:?} did not end");
+        self.captured.add(channel, &words.join(" "), format!("{}\n{}", done.stdout, done.stderr).into_bytes());
     }
 
-    fn keep_the_log(&mut self) {
-        let said = self.gateway.output();
-        self.hay.add(OutputChannel::Log, "the log", said.into_bytes());
+    fn capture_log(&mut self) {
+        let log = self.gateway.output();
+        self.captured.add(OutputChannel::Log, "the log", log.into_bytes());
     }
 
-    /// Everything that an upstream can do, whole and streamed, generated and edited.
-    fn what_callers_do(&mut self) {
+    /// Sends plain and streamed generations and edits, each with every behaviour of an upstream.
+    fn send_caller_requests(&mut self) {
         let echo = format!("say=Incorrect_key_{TOKEN}_at_http://{}/{PATH}/v1", self.upstream.address());
         let scripts = [
             "".to_owned(),
@@ -208,20 +210,20 @@ impl Aviary {
                 self.generation(script, json!({"stream": true, "partial_images": 1})),
                 self.edit(script),
             ] {
-                self.ask_upstream(&call);
+                self.send_upstream(&call);
             }
         }
         for events in ["p,cut", "p,e", "e-policy", "p,half,eof", "junk", "twin"] {
             let call = self.generation(&format!("events={events}"), json!({"stream": true, "partial_images": 1}));
-            self.ask_upstream(&call);
+            self.send_upstream(&call);
         }
-        self.revive();
+        self.enable_accounts();
     }
 
-    /// Requests that never become jobs.
-    fn what_strangers_do(&mut self) {
+    /// Sends requests that never become jobs, with wrong and with valid keys.
+    fn send_refused_requests(&mut self) {
         let secret = self.gateway.secret().to_owned();
-        let fields = |with: Value| crate::kit::request(with);
+        let fields = |fields: Value| crate::kit::request(fields);
         let calls = [
             Call::generation().key(STRANGER).json(&fields(json!({"prompt": PROMPT}))),
             Call::generation().header("authorization", &format!("Basic {STRANGER}")).json(&fields(json!({}))),
@@ -242,52 +244,53 @@ impl Aviary {
             Call::get("/healthz"),
         ];
         for call in calls {
-            self.ask(call);
+            self.send(call);
         }
-        // Callers who leave: with half a body, and while the upstream works.
+        // Callers who disconnect: in the middle of the body, and while the upstream works.
         let half = Call::generation().key(&secret).header("content-type", "application/json").announcing_only(10_000);
         drop(half.dispatch(self.gateway.address()));
         let attempts = self.upstream.attempts();
         let call = self.generation("delay=300", json!({}));
-        let left = call.dispatch(self.gateway.address());
+        let connection = call.dispatch(self.gateway.address());
         eventually("the attempt runs", || (self.upstream.attempts() > attempts).then_some(()));
-        drop(left);
+        drop(connection);
     }
 
-    /// The same twice under one idempotency key, and then something else under it.
-    fn repeat(&mut self, script: &str) {
-        let name = format!("{REPEAT}-{}", script.len());
+    /// Sends the same request twice with one idempotency key, and then another request with that key.
+    fn send_with_same_key(&mut self, script: &str) {
+        let name = format!("{IDEMPOTENCY_KEY}-{}", script.len());
         for count in [1, 1, 2] {
             let call = self.generation(script, json!({"n": count})).header("idempotency-key", &name);
-            self.ask(call);
+            self.send(call);
         }
     }
 
-    fn what_is_stored(&mut self) {
-        if has(Piece::Replays) {
+    /// Sends requests whose answers are stored, and requests that are moderated.
+    fn send_replayed_and_moderated_requests(&mut self) {
+        if has(Feature::Replays) {
             for script in ["", "b64=200000", "status=400 body=policy"] {
-                self.repeat(script);
+                self.send_with_same_key(script);
             }
         }
-        if has(Piece::Moderation) {
+        if has(Feature::Moderation) {
             for prompt in [format!("{PROMPT} {FLAGGED}"), format!("{PROMPT} verboten"), PROMPT.to_owned()] {
                 let call = self.gateway.call(json!({"prompt": prompt}));
-                self.ask(call);
+                self.send(call);
             }
             self.moderator.hang_up();
             let call = self.gateway.call(json!({"prompt": PROMPT}));
-            self.ask(call);
+            self.send(call);
         }
     }
 
     #[track_caller]
-    fn what_operators_do(&mut self) {
-        if has(Piece::Commands) {
+    fn run_operator_commands(&mut self) {
+        if has(Feature::Commands) {
             let base_url = format!("http://{}/v1", self.upstream.address());
             let add =
                 ["account", "add", "--name", "wren", "--base-url", &base_url, "--api-key-env", "IT_ADDED", "--json"];
             self.command(OutputChannel::Accounts, &add);
-            for name in ["finch", "wren", "sparrow", BIRD] {
+            for name in ["finch", "wren", "sparrow", OAUTH_ACCOUNT] {
                 self.command(OutputChannel::Accounts, &["account", "disable", name, "--json"]);
                 self.command(OutputChannel::Accounts, &["account", "enable", name]);
                 self.command(OutputChannel::Accounts, &["account", "test", name, "--json"]);
@@ -305,20 +308,20 @@ impl Aviary {
         }
     }
 
-    /// A setting that is wrong is told without its value.
-    fn what_mistakes_do(&mut self) {
-        let good = std::fs::read_to_string(self.gateway.config()).expect("a configuration");
-        let bad = good.replace("{ env = \"IT_HEADER\" }", &format!("[\"{SECRET_HEADER}\"]"));
-        let bad = bad.replacen("api_key = { env", &format!("api_key = \"{TOKEN}\"\n# {{ env"), 1);
-        std::fs::write(self.gateway.config(), bad).expect("a configuration");
+    /// Runs commands with invalid settings, whose errors must not show the values.
+    fn run_with_invalid_settings(&mut self) {
+        let valid = std::fs::read_to_string(self.gateway.config()).expect("a configuration");
+        let invalid = valid.replace("{ env = \"IT_HEADER\" }", &format!("[\"{SECRET_HEADER}\"]"));
+        let invalid = invalid.replacen("api_key = { env", &format!("api_key = \"{TOKEN}\"\n# {{ env"), 1);
+        std::fs::write(self.gateway.config(), invalid).expect("a configuration");
         self.command(OutputChannel::Output, &["config", "check"]);
         self.command(OutputChannel::Output, &["serve"]);
-        std::fs::write(self.gateway.config(), good).expect("a configuration");
+        std::fs::write(self.gateway.config(), valid).expect("a configuration");
     }
 }
 
-fn has(piece: Piece) -> bool {
-    PIECES.contains(&piece)
+fn has(feature: Feature) -> bool {
+    FEATURES.contains(&feature)
 }
 
 fn filter(moderator: &FakeModerator) -> String {
@@ -331,59 +334,59 @@ fn filter(moderator: &FakeModerator) -> String {
 }
 
 #[test]
-fn no_canary_comes_out_by_any_door() {
-    let mut aviary = Aviary::open();
-    aviary.what_callers_do();
-    aviary.what_strangers_do();
-    aviary.what_operators_do();
-    aviary.what_callers_do();
-    aviary.what_is_stored();
-    aviary.keep_the_log();
-    aviary.gateway.kill();
-    aviary.hay.add_files(&aviary.gateway.home().join("data"));
-    aviary.gateway.start();
-    aviary.what_is_stored();
-    aviary.what_strangers_do();
-    aviary.what_mistakes_do();
-    aviary.what_operators_do();
-    if has(Piece::MasterKey) {
-        aviary.command(OutputChannel::Output, &["master-key", "rotate", "--new-key-env", "IT_NEXT_MASTER"]);
+fn no_canary_is_in_any_output() {
+    let mut fixture = LeakFixture::open();
+    fixture.send_caller_requests();
+    fixture.send_refused_requests();
+    fixture.run_operator_commands();
+    fixture.send_caller_requests();
+    fixture.send_replayed_and_moderated_requests();
+    fixture.capture_log();
+    fixture.gateway.kill();
+    fixture.captured.add_files(&fixture.gateway.home().join("data"));
+    fixture.gateway.start();
+    fixture.send_replayed_and_moderated_requests();
+    fixture.send_refused_requests();
+    fixture.run_with_invalid_settings();
+    fixture.run_operator_commands();
+    if has(Feature::MasterKey) {
+        fixture.command(OutputChannel::Output, &["master-key", "rotate", "--new-key-env", "IT_NEXT_MASTER"]);
     }
-    // In the middle of something, so that whatever lies about at such a moment lies about.
-    let call = aviary.generation("stall=middle b64=400000", json!({}));
-    let attempts = aviary.upstream.attempts();
-    let running = call.dispatch(aviary.gateway.address());
-    eventually("the attempt runs", || (aviary.upstream.attempts() > attempts).then_some(()));
-    aviary.hay.add_files(&aviary.gateway.home().join("data"));
+    // Files are also captured during an attempt, when temporary files may exist.
+    let call = fixture.generation("stall=middle b64=400000", json!({}));
+    let attempts = fixture.upstream.attempts();
+    let running = call.dispatch(fixture.gateway.address());
+    eventually("the attempt runs", || (fixture.upstream.attempts() > attempts).then_some(()));
+    fixture.captured.add_files(&fixture.gateway.home().join("data"));
     drop(running);
-    aviary.gateway.terminate();
-    aviary.gateway.server().wait(Duration::from_secs(40));
-    aviary.keep_the_log();
-    aviary.hay.add_files(&aviary.gateway.home().join("data"));
-    proves_something(&aviary);
-    let found = aviary.hay.search(&aviary.canaries());
-    println!("{}", aviary.hay.describe());
+    fixture.gateway.terminate();
+    fixture.gateway.server().wait(Duration::from_secs(40));
+    fixture.capture_log();
+    fixture.captured.add_files(&fixture.gateway.home().join("data"));
+    check_inputs(&fixture);
+    let found = fixture.captured.search(&fixture.canaries());
+    println!("{}", fixture.captured.describe());
     assert!(found.is_empty(), "{} leaks:\n{}", found.len(), found.join("\n"));
 }
 
-/// A search that finds nothing proves nothing where nothing went in.
+/// Checks that the canaries went in: otherwise a search without a result proves nothing.
 #[track_caller]
-fn proves_something(aviary: &Aviary) {
-    let ledger = aviary.upstream.ledger();
-    for token in [TOKEN, ADDED] {
+fn check_inputs(fixture: &LeakFixture) {
+    let ledger = fixture.upstream.ledger();
+    for token in [TOKEN, ADDED_TOKEN] {
         let used = ledger.iter().filter(|attempt| attempt.token == token).count();
         println!("{used} attempts with {token}");
     }
     assert!(ledger.iter().any(|attempt| attempt.token == TOKEN && attempt.path.contains(PATH)));
     assert!(ledger.iter().any(|attempt| attempt.header("x-api-key") == Some(SECRET_HEADER)));
     assert!(ledger.iter().any(|attempt| attempt.fields()["prompt"].as_str().is_some_and(|text| text.contains(PROMPT))));
-    if has(Piece::Oauth) {
-        assert!(aviary.tokens.ledger().iter().any(|exchange| exchange.token.is_some()), "no token was exchanged");
+    if has(Feature::Oauth) {
+        assert!(fixture.tokens.ledger().iter().any(|exchange| exchange.token.is_some()), "no token was exchanged");
     }
-    if has(Piece::Moderation) {
-        assert!(!aviary.moderator.calls().is_empty(), "the moderator was never asked");
+    if has(Feature::Moderation) {
+        assert!(!fixture.moderator.calls().is_empty(), "the moderator was never called");
     }
     for level in ["DEBUG", "WARN"] {
-        assert!(aviary.hay.logged(level), "the log has no line of level {level}");
+        assert!(fixture.captured.logged(level), "the log has no line of level {level}");
     }
 }

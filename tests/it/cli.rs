@@ -1,4 +1,4 @@
-//! The command line where no server is needed, or beside one: keys, usage, `generate`, exit codes, configuration errors.
+//! The command line, with and without a running server: keys, usage, `generate`, exit codes, configuration errors.
 
 mod upscale;
 
@@ -7,19 +7,20 @@ use tempfile::TempDir;
 
 use crate::kit::{Account, Call, FakeUpstream, Gateway, Program, format_and_size};
 
-/// Exit codes: done, failed, wrong usage, wrong configuration.
+/// Exit codes of a failure, of wrong usage, and of a wrong configuration.
 const FAILED: Option<i32> = Some(1);
 const USAGE: Option<i32> = Some(2);
 const CONFIG: Option<i32> = Some(64);
 
+/// The key with this id in `key list`.
 fn listed(gateway: &Gateway, id: &str) -> Option<Value> {
     let printed = gateway.run_command(&["key", "list", "--json"]).ok_stdout().to_owned();
-    let all: Vec<Value> = match serde_json::from_str(&printed) {
-        Ok(Value::Array(all)) => all,
-        // One object per line is a list too.
+    let keys: Vec<Value> = match serde_json::from_str(&printed) {
+        Ok(Value::Array(keys)) => keys,
+        // A list may also be printed as one object per line.
         _ => printed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect(),
     };
-    all.into_iter().find(|key| key["id"] == id)
+    keys.into_iter().find(|key| key["id"] == id)
 }
 
 #[test]
@@ -40,7 +41,7 @@ fn a_new_key_is_printed_with_its_secret_and_never_again() {
 }
 
 #[test]
-fn two_keys_of_one_name_are_two_keys() {
+fn two_keys_may_have_the_same_name() {
     let gateway = Gateway::simulated();
     let (first, second) = (gateway.make_key("same"), gateway.make_key("same"));
     assert!(first["id"] != second["id"] && first["secret"] != second["secret"]);
@@ -64,7 +65,7 @@ fn keys_made_beside_a_running_server_work_at_once() {
 }
 
 #[test]
-fn commands_beside_a_running_server_and_the_server_share_one_truth() {
+fn commands_and_a_running_server_share_the_database() {
     let mut gateway = Gateway::simulated();
     // Each command opens and closes the database that the server has open.
     for name in ["one", "two", "three"] {
@@ -72,11 +73,11 @@ fn commands_beside_a_running_server_and_the_server_share_one_truth() {
         gateway.generate(json!({"user": name})).ok_json();
         gateway.run_command(&["usage", "--json"]).ok_stdout();
     }
-    assert_eq!(gateway.server().deleted_files(), Vec::<String>::new(), "the server writes into files that are gone");
+    assert_eq!(gateway.server().deleted_files(), Vec::<String>::new(), "the server has deleted files open");
     assert_eq!(gateway.final_records(3).len(), 3);
     gateway.kill();
     gateway.start();
-    assert_eq!(gateway.records().len(), 3, "a kill has taken records with it");
+    assert_eq!(gateway.records().len(), 3, "records were lost in a kill");
     gateway.generate(json!({})).ok_json();
 }
 
@@ -92,10 +93,11 @@ fn usage_is_printed_as_json_lines_and_as_csv_and_for_one_key() {
         .ok_json();
     assert_eq!(gateway.final_records(2).len(), 2);
     let id = other["id"].as_str().expect("an id");
-    let mine = gateway.run_command(&["usage", "--json", "--key", id]);
-    let mine: Vec<Value> = mine.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!(mine.len(), 1);
-    assert_eq!(mine[0]["key"], id);
+    let output = gateway.run_command(&["usage", "--json", "--key", id]);
+    let records: Vec<Value> =
+        output.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0]["key"], id);
     let csv = gateway.run_command(&["usage", "--csv"]).ok_stdout().to_owned();
     let head = csv.lines().next().expect("a header line");
     for column in [
@@ -113,11 +115,14 @@ fn usage_is_printed_as_json_lines_and_as_csv_and_for_one_key() {
     ] {
         assert!(head.split(',').any(|name| name == column), "{column}: {head}");
     }
-    assert!(csv.contains("\"a,\"\"quoted\"\"\nuser\""), "a field with commas, quotes and lines is quoted: {csv}");
+    assert!(
+        csv.contains("\"a,\"\"quoted\"\"\nuser\""),
+        "a field with commas, quotes and line breaks must be quoted: {csv}"
+    );
 }
 
 #[test]
-fn no_usage_is_no_error() {
+fn empty_usage_is_no_error() {
     let gateway = Gateway::simulated();
     assert_eq!(gateway.run_command(&["usage", "--json"]).ok_stdout(), "");
 }
@@ -135,7 +140,7 @@ fn files(gateway: &Gateway) -> Vec<String> {
 }
 
 #[test]
-fn generate_writes_a_file_of_the_size_and_format_asked() {
+fn generate_writes_a_file_of_the_requested_size_and_format() {
     let gateway = Gateway::simulated();
     let names = [["IMAGATE_BASE_URL", "IMAGATE_API_KEY"], ["OPENAI_BASE_URL", "OPENAI_API_KEY"]];
     for (names, (file, format)) in
@@ -156,7 +161,7 @@ fn generate_writes_a_file_of_the_size_and_format_asked() {
 }
 
 #[test]
-fn our_own_variables_win_over_borrowed_ones() {
+fn imagate_variables_win_over_openai_variables() {
     let gateway = Gateway::simulated();
     let program = Program::new(gateway.home())
         .env("IMAGATE_BASE_URL", gateway.base_url())
@@ -176,10 +181,10 @@ fn a_failed_generate_leaves_no_file_and_says_why() {
         let done = generate(&gateway, ["IMAGATE_BASE_URL", "IMAGATE_API_KEY"], &["-o", "out.png"]);
         assert_eq!(done.code, FAILED, "{script}: {done:#?}");
         assert!(!done.stderr.is_empty(), "{script}");
-        assert_eq!(upstream.attempts(), attempts + 1, "{script}: our own client must not pay twice");
+        assert_eq!(upstream.attempts(), attempts + 1, "{script}: the client must not pay twice");
         let mut after = files(&gateway);
         after.retain(|name| !before.contains(name));
-        assert!(after.is_empty(), "{script}: left behind {after:?}");
+        assert!(after.is_empty(), "{script}: {after:?} is left");
     }
 }
 
@@ -210,7 +215,7 @@ fn wrong_usage_exits_with_2() {
     let size = Program::new(home.path())
         .args(["generate", "a boat", "--size", "1000x1000", "--base-url", "http://127.0.0.1:9/v1", "--api-key", "k"])
         .run();
-    assert_eq!(size.code, USAGE, "an illegal size is found before anything is sent: {size:#?}");
+    assert_eq!(size.code, USAGE, "an invalid size is refused before a request is sent: {size:#?}");
 }
 
 #[test]
@@ -225,15 +230,15 @@ fn every_problem_of_the_configuration_is_reported_at_once_with_its_line() {
         assert_eq!(done.code, CONFIG, "{command:?}: {done:#?}");
         for (line, word) in [(1, "listen"), (2, "drain_timeout"), (6, "api_key"), (11, "http"), (12, "IT_NOT_SET")] {
             let found =
-                done.stderr.lines().any(|said| said.contains(&format!("imagate.toml:{line}:")) && said.contains(word));
+                done.stderr.lines().any(|text| text.contains(&format!("imagate.toml:{line}:")) && text.contains(word));
             assert!(found, "{command:?}: line {line}, {word}: {}", done.stderr);
         }
-        assert!(done.stdout.is_empty(), "nothing was bound: {}", done.stdout);
+        assert!(done.stdout.is_empty(), "no address may be bound: {}", done.stdout);
     }
 }
 
 #[test]
-fn a_configuration_that_is_not_there_or_no_toml_exits_with_64() {
+fn a_missing_or_malformed_configuration_exits_with_64() {
     let home = TempDir::new().expect("a directory");
     std::fs::write(home.path().join("bad.toml"), "listen = \n[[[").expect("a file");
     for name in ["absent.toml", "bad.toml"] {

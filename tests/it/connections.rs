@@ -1,4 +1,5 @@
-//! Connections that are held open without being used: they are closed after a while, and never keep anybody else out.
+//! Connections that are held open without being used: the gateway closes them after a while, and they never block other
+//! callers.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -9,13 +10,13 @@ use socket2::{Domain, Socket, Type};
 
 use crate::kit::{Account, Call, FakeUpstream, Gateway, Reply, eventually, heavy_test_lock, pause};
 
-/// The deadline of a head, with a margin for a slow machine.
+/// The deadline of a request head, with a margin for a slow machine.
 const HEAD_DEADLINE: Duration = Duration::from_secs(20);
-/// The time in which `/healthz` must answer, whatever others do.
+/// The time in which `/healthz` must answer.
 const HEALTH_DEADLINE: Duration = Duration::from_secs(1);
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// An empty SETTINGS frame, with a window of 0 for every stream.
+/// A SETTINGS frame with an initial window of 0 for every stream.
 const SETTINGS: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
 
 /// An address of this machine with this last octet.
@@ -23,7 +24,7 @@ fn host(last: u8) -> IpAddr {
     IpAddr::from(Ipv4Addr::new(127, 0, 0, last))
 }
 
-/// A connection from this address that has sent these bytes, and waits.
+/// Opens a connection from this address, and sends these bytes.
 fn connect(gateway: &Gateway, from: IpAddr, bytes: &[u8]) -> std::io::Result<TcpStream> {
     let address = gateway.address();
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
@@ -37,10 +38,10 @@ fn connect(gateway: &Gateway, from: IpAddr, bytes: &[u8]) -> std::io::Result<Tcp
 
 /// All bytes until the connection ends; panics if it does not end.
 #[track_caller]
-fn rest(mut stream: TcpStream) -> String {
+fn read_all(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("it is still open"),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("the connection is still open"),
         _ => String::from_utf8_lossy(&bytes).into_owned(),
     }
 }
@@ -51,71 +52,73 @@ fn unfinished(secret: &str) -> Vec<u8> {
     format!("{head}authorization: Bearer {secret}\r\ncontent-length: 1000\r\n\r\n{{\"model\"").into_bytes()
 }
 
-fn count(counts: &str, line: &str) -> u64 {
-    let found = counts.lines().find_map(|said| said.strip_prefix(line)?.strip_prefix(' '));
+/// The value of a metric in the metrics text, or 0 if the metric is absent.
+fn count(metrics: &str, name: &str) -> u64 {
+    let found = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     found.map_or(0, |count| count.parse().expect("a number"))
 }
 
-/// A request that announces much more than anybody reads; how much of its body is taken until the connection ends.
-fn taken(gateway: &Gateway, path: &str, authorization: &str) -> usize {
+/// Sends a request that announces a body of 1 GiB, and returns the number of body bytes that are written before the
+/// connection ends.
+fn bytes_written(gateway: &Gateway, path: &str, authorization: &str) -> usize {
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\n{authorization}content-type: text/plain\r\n\
          content-length: {}\r\n\r\n",
         1 << 30
     );
     let mut stream = connect(gateway, host(1), head.as_bytes()).expect("a connection");
-    let (piece, mut taken) = ([b' '; 1 << 16], 0);
-    while taken < 1 << 30 {
+    let (piece, mut written) = ([b' '; 1 << 16], 0);
+    while written < 1 << 30 {
         match stream.write(&piece) {
-            Ok(count) => taken += count,
-            Err(_) => return taken,
+            Ok(count) => written += count,
+            Err(_) => return written,
         }
     }
-    taken
+    written
 }
 
 #[test]
-fn of_a_refused_request_without_a_key_next_to_nothing_is_read() {
-    /// Bytes that the sockets of both sides hold beyond those that were read.
+fn a_request_without_a_valid_key_is_not_drained() {
+    /// The number of bytes that the socket buffers of both sides may hold.
     const IN_FLIGHT: usize = 16 << 20;
     let gateway = Gateway::simulated();
     let wrong = "authorization: Bearer sk-nobody\r\n";
     for path in ["/v1/images/edits", "/v1/images/generations", "/v1/responses", "/admin/v1/keys", "/nowhere"] {
         for authorization in ["", wrong] {
-            let taken = taken(&gateway, path, authorization);
-            assert!(taken < IN_FLIGHT, "{path}: {taken} bytes were taken");
+            let written = bytes_written(&gateway, path, authorization);
+            assert!(written < IN_FLIGHT, "{path}: {written} bytes were written");
         }
     }
-    // With a good key it is read away, for a client that goes on writing to see the answer.
+    // With a valid key, the body is drained, so that a client that goes on writing can read the answer.
     let good = format!("authorization: Bearer {}\r\n", gateway.secret());
-    let taken = taken(&gateway, "/v1/images/edits", &good);
-    assert!(taken > IN_FLIGHT, "{taken} bytes were taken");
+    let written = bytes_written(&gateway, "/v1/images/edits", &good);
+    assert!(written > IN_FLIGHT, "{written} bytes were written");
 }
 
 #[test]
-fn a_head_that_does_not_come_ends_its_connection() {
+fn a_connection_without_a_complete_head_is_closed() {
     let gateway = Gateway::simulated();
-    let begun = Instant::now();
+    let started = Instant::now();
     let halves: [&[u8]; 4] = [b"", b"GET /healthz HTT", &PREFACE[..8], b"POST / HTTP/1.1\r\nhost: x\r\n"];
     let open = halves.map(|bytes| connect(&gateway, host(1), bytes).expect("a connection"));
     for stream in open {
-        assert_eq!(rest(stream), "");
+        assert_eq!(read_all(stream), "");
     }
-    assert!(begun.elapsed() < HEAD_DEADLINE, "{:?}", begun.elapsed());
-    let counts = gateway.metrics_text();
-    assert_eq!(count(&counts, "imagate_connections_closed_total{reason=\"head_timeout\"}"), 4, "{counts}");
+    assert!(started.elapsed() < HEAD_DEADLINE, "{:?}", started.elapsed());
+    let metrics = gateway.metrics_text();
+    assert_eq!(count(&metrics, "imagate_connections_closed_total{reason=\"head_timeout\"}"), 4, "{metrics}");
 }
 
 #[test]
 fn http_2_is_refused_at_once() {
     let gateway = Gateway::simulated();
     let whole = [PREFACE, SETTINGS].concat();
-    let begun = Instant::now();
+    let started = Instant::now();
     for bytes in [&PREFACE[..16], PREFACE, &whole] {
-        let said = rest(connect(&gateway, host(1), bytes).expect("a connection"));
-        assert!(said.is_empty() || said.starts_with("HTTP/1.1 400 "), "{said}");
+        let answer = read_all(connect(&gateway, host(1), bytes).expect("a connection"));
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400 "), "{answer}");
     }
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 }
 
 #[test]
@@ -131,15 +134,15 @@ fn a_request_with_two_lengths_is_the_last_of_its_connection() {
         let head = "POST /v1/images/generations HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
         let first = format!("{head}\r\nauthorization: Bearer {secret}\r\n{framing}\r\n\r\n0\r\n\r\n");
         let bytes = format!("{first}GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
-        let said = rest(connect(&gateway, host(1), bytes.as_bytes()).expect("a connection"));
-        assert!(said.starts_with("HTTP/1.1 400 "), "{said}");
-        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "the second request was taken for one of its own: {said}");
+        let answer = read_all(connect(&gateway, host(1), bytes.as_bytes()).expect("a connection"));
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "the second request must not be answered: {answer}");
     }
     assert_eq!(upstream.accepted(), 0);
 }
 
 #[test]
-fn at_its_limit_an_address_makes_room_for_itself_and_others_are_spared() {
+fn an_address_at_its_limit_evicts_only_its_own_connections() {
     let upstream = FakeUpstream::start();
     let top = "[connections]\nmax = 6\nmax_per_address = 3";
     let gateway = Gateway::with(top, &[Account::for_upstream("only", &upstream)]);
@@ -148,25 +151,25 @@ fn at_its_limit_an_address_makes_room_for_itself_and_others_are_spared() {
     for _ in 0..9 {
         hostile.push(connect(&gateway, host(2), b"G").expect("a connection"));
     }
-    let counts = eventually("those that are too many are closed", || {
-        let counts = gateway.metrics_text();
-        (count(&counts, "imagate_connections_closed_total{reason=\"evicted\"}") >= 6).then_some(counts)
+    let metrics = eventually("the excess connections are closed", || {
+        let metrics = gateway.metrics_text();
+        (count(&metrics, "imagate_connections_closed_total{reason=\"evicted\"}") >= 6).then_some(metrics)
     });
-    assert_eq!(count(&counts, "imagate_connections{state=\"reading_head\"}"), 4, "{counts}");
-    assert_eq!(count(&counts, "imagate_connections{state=\"busy\"}"), 0, "{counts}");
+    assert_eq!(count(&metrics, "imagate_connections{state=\"reading_head\"}"), 4, "{metrics}");
+    assert_eq!(count(&metrics, "imagate_connections{state=\"busy\"}"), 0, "{metrics}");
     let lines = || gateway.output().matches("connections were closed or refused").count();
     eventually("it is logged", || (lines() > 0).then_some(()));
     assert_eq!(lines(), 1, "one line for all of them: {}", gateway.output());
     for stream in hostile.drain(..6) {
-        assert_eq!(rest(stream), "");
+        assert_eq!(read_all(stream), "");
     }
     let mut spared = spared;
     spared.write_all(b"ET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("a request");
-    assert!(rest(spared).ends_with("ok\n"));
+    assert!(read_all(spared).ends_with("ok\n"));
 }
 
 #[test]
-fn a_request_that_follows_its_connection_a_little_later_is_served_although_many_connect_meanwhile() {
+fn a_late_request_is_served_while_many_others_connect() {
     let upstream = FakeUpstream::start();
     let top = "[connections]\nmax = 12\nmax_per_address = 6";
     let gateway = Gateway::with(top, &[Account::for_upstream("only", &upstream)]);
@@ -174,7 +177,7 @@ fn a_request_that_follows_its_connection_a_little_later_is_served_although_many_
         let mut late = connect(&gateway, host(2), b"").expect("a connection");
         let hostile: Vec<_> = (0..40).map(|_| connect(&gateway, host(2), b"GET /hea").expect("a connection")).collect();
         late.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("a request");
-        assert!(rest(late).ends_with("ok\n"));
+        assert!(read_all(late).ends_with("ok\n"));
         drop(hostile);
     }
 }
@@ -197,28 +200,28 @@ fn a_connection_whose_job_runs_is_never_closed_for_another() {
 }
 
 #[test]
-fn running_out_of_descriptors_is_logged_and_counted_and_whoever_waits_is_served_later() {
+fn running_out_of_descriptors_is_logged_and_waiting_callers_are_served_later() {
     let mut gateway = Gateway::simulated();
     let before = count(&gateway.metrics_text(), "imagate_accept_errors_total");
     gateway.server().limit_descriptors(3);
     let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let waiting = connect(&gateway, host(1), request).expect("a connection");
-    let said = eventually("it is logged", || {
-        let said = gateway.output();
-        said.lines().find(|line| line.contains("connections were closed or refused")).map(str::to_owned)
+    let line = eventually("it is logged", || {
+        let log = gateway.output();
+        log.lines().find(|line| line.contains("connections were closed or refused")).map(str::to_owned)
     });
-    assert!(said.contains(" WARN ") && said.contains("failed=1") && said.contains("Too many open files"), "{said}");
+    assert!(line.contains(" WARN ") && line.contains("failed=1") && line.contains("Too many open files"), "{line}");
     gateway.server().limit_descriptors(1024);
-    assert!(rest(waiting).ends_with("ok\n"), "it is served when there are descriptors again");
+    assert!(read_all(waiting).ends_with("ok\n"), "the request must be served when descriptors are available again");
     let failed = count(&gateway.metrics_text(), "imagate_accept_errors_total");
     assert!(before == 0 && failed > 0, "{before} {failed}");
 }
 
-/// The scenario of the review: a small limit, and every kind of connection that can be held, from one address and from
-/// others, beside callers with real requests.
+/// Connections of every kind that can be held are opened, from one address and from another, at a small descriptor
+/// limit. Callers with ordinary requests must be served.
 #[test]
-fn whoever_holds_connections_keeps_nobody_out() {
-    let _turn = heavy_test_lock();
+fn held_connections_do_not_block_other_callers() {
+    let _lock = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with_upstream(&upstream);
     gateway.restart_with_descriptors(256);
@@ -226,7 +229,7 @@ fn whoever_holds_connections_keeps_nobody_out() {
     let mut open = Vec::new();
     for (kind, bytes, from) in [("silent", &b""[..], 1), ("half prefaces", &PREFACE[..8], 2), ("bodies", &body, 3)] {
         for number in 0..600_u16 {
-            // A connection that is closed by now is no failure.
+            // The gateway may refuse a connection, so an error is ignored.
             open.extend(connect(&gateway, host(if number % 2 == 0 { from } else { from + 8 }), bytes));
         }
         check_served(&gateway, kind);
@@ -234,28 +237,28 @@ fn whoever_holds_connections_keeps_nobody_out() {
     check_served(&gateway, "all together");
     let server = gateway.server();
     assert!(server.descriptors() <= 256, "{}", server.descriptors());
-    let counts = gateway.metrics_text();
-    assert!(count(&counts, "imagate_connections_closed_total{reason=\"evicted\"}") > 0, "{counts}");
-    eventually("those without a request are gone", || {
-        let counts = gateway.metrics_text();
-        let silent = count(&counts, "imagate_connections{state=\"new\"}");
-        let halves = count(&counts, "imagate_connections{state=\"reading_head\"}");
+    let metrics = gateway.metrics_text();
+    assert!(count(&metrics, "imagate_connections_closed_total{reason=\"evicted\"}") > 0, "{metrics}");
+    eventually("the connections without a request are closed", || {
+        let metrics = gateway.metrics_text();
+        let silent = count(&metrics, "imagate_connections{state=\"new\"}");
+        let halves = count(&metrics, "imagate_connections{state=\"reading_head\"}");
         (silent + halves == 0).then_some(())
     });
     drop(open);
 }
 
 #[track_caller]
-fn check_served(gateway: &Gateway, beside: &str) {
+fn check_served(gateway: &Gateway, kind: &str) {
     for last in [1, 9, 50] {
-        let begun = Instant::now();
+        let started = Instant::now();
         let health = Call::get("/healthz").coming_from(host(last)).send(gateway.address());
-        assert_eq!(health.status, 200, "{beside}");
-        assert!(begun.elapsed() < HEALTH_DEADLINE, "{beside}: {:?} from {last}", begun.elapsed());
+        assert_eq!(health.status, 200, "{kind}");
+        assert!(started.elapsed() < HEALTH_DEADLINE, "{kind}: {:?} from {last}", started.elapsed());
         let image = gateway.call(json!({"prompt": "a cube"})).coming_from(host(last)).send(gateway.address());
         image.ok_json();
     }
     // Bodies that were announced a moment ago count as stalled after this pause.
     pause(Duration::from_millis(1_100));
-    assert_eq!(Call::get("/healthz").send(gateway.address()).status, 200, "{beside}");
+    assert_eq!(Call::get("/healthz").send(gateway.address()).status, 200, "{kind}");
 }

@@ -1,13 +1,14 @@
-//! What was delivered, compared with what was asked for: the headers of the answer, the record, and what a group does.
+//! An image that differs from the request: the headers of the answer, the record, and the policy of a group.
 
 use serde_json::json;
 
 use crate::kit::{Account, FakeUpstream, Gateway};
 
+/// A prompt for which the fake upstream makes an image of another size and format.
 const OTHER: &str = "a cube [[size=1024x1024 format=jpeg]]";
 
 #[test]
-fn the_answer_and_the_record_say_what_the_image_really_is() {
+fn the_answer_and_the_record_show_the_actual_image_properties() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for (prompt, size, delivered, verdict) in [
@@ -20,13 +21,17 @@ fn the_answer_and_the_record_say_what_the_image_really_is() {
         assert_eq!(answer.header("x-imagate-delivered"), Some(delivered), "{prompt}");
         assert_eq!(answer.header("x-imagate-delivery"), Some(verdict), "{prompt}");
         let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
-        let (real, format) = delivered.split_once(' ').expect("two words");
-        assert_eq!(record["delivered"], json!([{"size": real, "output_format": format, "quality": "low"}]), "{prompt}");
+        let (actual, format) = delivered.split_once(' ').expect("two words");
+        assert_eq!(
+            record["delivered"],
+            json!([{"size": actual, "output_format": format, "quality": "low"}]),
+            "{prompt}"
+        );
     }
 }
 
 #[test]
-fn a_group_can_refuse_what_was_not_asked_for_and_the_tokens_are_recorded() {
+fn a_group_can_refuse_a_mismatching_image() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with(
         "[[groups]]\nname = \"default\"\ndelivery = \"fail\"\n",
@@ -39,5 +44,5 @@ fn a_group_can_refuse_what_was_not_asked_for_and_the_tokens_are_recorded() {
     let record = gateway.final_records(2).pop().expect("a record");
     assert_eq!((&record["state"], &record["error_code"]), (&json!("failed"), &json!("upstream_error")));
     assert!(record["usage"]["total_tokens"].as_u64() > Some(0), "{record}");
-    assert_eq!(upstream.attempts(), 2, "it is not tried again");
+    assert_eq!(upstream.attempts(), 2, "no further attempt may be made");
 }

@@ -1,4 +1,4 @@
-//! A disk that runs out: whoever fills it keeps nobody else from an image, and the last of it is for records.
+//! A full disk: a caller who fills it does not stop other callers, and a part of it is reserved for the database.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -12,13 +12,14 @@ use crate::kit::{
 };
 
 const MIB: usize = 1024 * 1024;
-/// The size of every disk here, and the part of it that belongs to the database, in megabytes.
+/// The size of the disk in megabytes.
 const DISK: usize = 64;
-const FLOOR: usize = 8;
-/// Three of these are more than the disk has, and each is smaller than what one image may be.
+/// The part of the disk that is reserved for the database, in megabytes.
+const RESERVED: usize = 8;
+/// The size of an upload in bytes. Two of them do not fit on the disk, and each is below the limit of an image.
 const UPLOAD: usize = 40 * MIB;
 
-/// A gateway whose data lies on a small disk.
+/// A gateway whose data folder is on a small disk.
 struct SmallDiskGateway {
     server: Server,
     upstream: FakeUpstream,
@@ -29,14 +30,14 @@ struct SmallDiskGateway {
 // === impl SmallDiskGateway ===
 
 impl SmallDiskGateway {
-    /// Nothing where this machine does not let a test mount anything.
+    /// Starts the gateway. `None` if the machine does not allow a test to mount a disk.
     fn new() -> Option<Self> {
         let home = TempDir::new().expect("a directory");
         let disk = SmallDisk::mount(&home.path().join("data"), DISK)?;
         let upstream = FakeUpstream::start();
         let file = format!(
-            "listen = \"127.0.0.1:0\"\ndata_dir = \"data\"\n\n[uploads]\nmin_free_megabytes = {FLOOR}\n\n[[accounts]]\n\
-             name = \"only\"\nkind = \"api_key\"\nbase_url = \"{}\"\napi_key = {{ env = \"IT_TOKEN\" }}\n",
+            "listen = \"127.0.0.1:0\"\ndata_dir = \"data\"\n\n[uploads]\nmin_free_megabytes = {RESERVED}\n\n\
+             [[accounts]]\nname = \"only\"\nkind = \"api_key\"\nbase_url = \"{}\"\napi_key = {{ env = \"IT_TOKEN\" }}\n",
             upstream.base_url()
         );
         std::fs::write(home.path().join("imagate.toml"), file).expect("a configuration");
@@ -55,7 +56,7 @@ impl SmallDiskGateway {
     }
 
     #[track_caller]
-    fn becomes(&self, status: u16, words: &str) {
+    fn wait_until_ready_is(&self, status: u16, words: &str) {
         eventually(words, || (self.ready() == (status, words.to_owned())).then_some(()));
     }
 
@@ -68,7 +69,7 @@ impl SmallDiskGateway {
         done.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("a record per line")).collect()
     }
 
-    /// Bytes that are left of the disk.
+    /// The free bytes of the disk.
     fn free(&self) -> usize {
         let folder = self.home.path().join("data");
         let done = Command::new("df").args(["--output=avail", "-B1"]).arg(folder).output().expect("df runs");
@@ -81,7 +82,7 @@ fn program(home: &TempDir) -> Program {
     Program::new(home.path()).env("IMAGATE_CONFIG", "imagate.toml").env("IT_TOKEN", "sk-upstream-only")
 }
 
-/// An edit that sends so many bytes of an image, and then no more; the connection stays.
+/// Begins an edit: sends this many bytes of an image, and keeps the connection open.
 fn unfinished(gateway: &SmallDiskGateway, key: &str, length: usize) -> TcpStream {
     let mut stream = TcpStream::connect(gateway.server.address()).expect("a connection");
     let mut text = format!(
@@ -93,14 +94,14 @@ fn unfinished(gateway: &SmallDiskGateway, key: &str, length: usize) -> TcpStream
     )
     .into_bytes();
     text.extend(std::iter::repeat_n(b' ', length));
-    // A refused upload is closed in the middle.
+    // The gateway may close the connection of a refused upload, so an error is ignored.
     drop(stream.write_all(&text));
     stream
 }
 
 #[test]
-fn a_key_that_fills_the_disk_with_unfinished_uploads_keeps_nobody_else_from_an_image() {
-    let _turn = heavy_test_lock();
+fn unfinished_uploads_of_one_key_do_not_block_other_keys() {
+    let _lock = heavy_test_lock();
     let Some(gateway) = SmallDiskGateway::new() else { return };
     let (bob, eve) = (gateway.key("bob"), gateway.key("eve"));
     let edit = || {
@@ -108,12 +109,12 @@ fn a_key_that_fills_the_disk_with_unfinished_uploads_keeps_nobody_else_from_an_i
         form.call().key(&bob).send(gateway.server.address())
     };
     edit().ok_json();
-    gateway.becomes(200, "ready\n");
+    gateway.wait_until_ready_is(200, "ready\n");
 
     let before = gateway.free();
     let first = unfinished(&gateway, &eve, UPLOAD);
-    eventually("the first upload lies there", || (gateway.free() + UPLOAD <= before + MIB).then_some(()));
-    let second = unfinished(&gateway, &eve, gateway.free() - FLOOR * MIB - MIB / 2);
+    eventually("the first upload is on the disk", || (gateway.free() + UPLOAD <= before + MIB).then_some(()));
+    let second = unfinished(&gateway, &eve, gateway.free() - RESERVED * MIB - MIB / 2);
     let third = unfinished(&gateway, &eve, UPLOAD);
     for number in 1..=3 {
         gateway.generate(Call::generation().key(&bob)).ok_json();
@@ -121,53 +122,53 @@ fn a_key_that_fills_the_disk_with_unfinished_uploads_keeps_nobody_else_from_an_i
         assert_eq!((records.len(), &records[number]["state"]), (number + 1, &json!("succeeded")), "{records:#?}");
     }
     edit().error_object(503);
-    assert_eq!(gateway.ready(), (200, "ready\n".to_owned()), "a caller takes no gateway out of service");
+    assert_eq!(gateway.ready(), (200, "ready\n".to_owned()), "a caller must not make the gateway unready");
 
-    // Something else than a caller takes the part of the database.
-    gateway.disk.fill_except(FLOOR as u64 / 4);
-    gateway.becomes(503, "not ready: disk_space\n");
+    // Another process uses the space that is reserved for the database.
+    gateway.disk.fill_except(RESERVED as u64 / 4);
+    gateway.wait_until_ready_is(503, "not ready: disk_space\n");
     gateway.disk.clear();
     drop((first, second, third));
-    gateway.becomes(200, "ready\n");
-    eventually("there is room for uploads again", || (edit().status == 200).then_some(()));
+    gateway.wait_until_ready_is(200, "ready\n");
+    eventually("uploads are possible again", || (edit().status == 200).then_some(()));
 }
 
 #[test]
-fn kept_answers_leave_the_last_of_the_disk_to_uploads_and_records() {
-    let _turn = heavy_test_lock();
+fn stored_answers_leave_space_for_uploads_and_records() {
+    let _lock = heavy_test_lock();
     let Some(gateway) = SmallDiskGateway::new() else { return };
     let key = gateway.key("ada");
     let keyed = |number: usize| {
         let call = Call::generation().key(&key).header("idempotency-key", &format!("order-{number}"));
         gateway.generate(call)
     };
-    let (count, least) = (DISK / 2, (2 * FLOOR - FLOOR / 2) * MIB);
+    let (count, min_free) = (DISK / 2, (2 * RESERVED - RESERVED / 2) * MIB);
     (0..count).for_each(|number| drop(keyed(number).ok_json()));
-    assert!(gateway.free() > least, "{} bytes are left", gateway.free());
-    gateway.becomes(200, "ready\n");
+    assert!(gateway.free() > min_free, "{} bytes are left", gateway.free());
+    gateway.wait_until_ready_is(200, "ready\n");
     keyed(count - 1).ok_json();
-    assert_eq!(gateway.upstream.attempts(), count, "the newest is kept");
+    assert_eq!(gateway.upstream.attempts(), count, "the newest answer is stored");
     keyed(0).error_object(502);
 
-    // Others take what there was: of what is kept as much goes as is missing.
-    gateway.disk.fill_except(FLOOR as u64 + 2);
+    // If another process uses the free space, the gateway deletes as many stored answers as necessary.
+    gateway.disk.fill_except(RESERVED as u64 + 2);
     keyed(count).ok_json();
-    assert!(gateway.free() > least, "{} bytes are left", gateway.free());
+    assert!(gateway.free() > min_free, "{} bytes are left", gateway.free());
     keyed(count).ok_json();
     assert_eq!(gateway.upstream.attempts(), count + 1);
 }
 
 #[test]
-fn an_answer_for_which_the_disk_has_no_room_is_given_and_not_kept() {
+fn an_answer_that_does_not_fit_on_disk_is_sent_but_not_stored() {
     let Some(gateway) = SmallDiskGateway::new() else { return };
     let key = gateway.key("ada");
-    gateway.disk.fill_except(FLOOR as u64 + 2);
+    gateway.disk.fill_except(RESERVED as u64 + 2);
     let call = || gateway.generate(Call::generation().key(&key).header("idempotency-key", "order-1"));
     call().ok_json();
-    eventually("the log says so", || {
+    eventually("the log reports that the answer is not stored", || {
         let log = gateway.server.stderr();
         (log.contains("an answer is not stored") && log.contains("the remaining disk space")).then_some(())
     });
     assert_eq!(call().error_object(502)["reason"], "outcome_unknown");
-    assert_eq!(gateway.upstream.attempts(), 1, "it is not paid for again");
+    assert_eq!(gateway.upstream.attempts(), 1, "the retry must not be paid for again");
 }

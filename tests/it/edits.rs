@@ -1,6 +1,6 @@
 //! `POST /v1/images/edits`: both encodings, every spelling of the names, and the same bytes at the upstream.
 //!
-//! Limits, spool files and memory stand in `large`, hostile forms in `hostile`; single fields in the table of `matrix`.
+//! Module `large` tests limits, spool files and memory, `hostile` malformed forms, and `matrix` single fields.
 
 mod hostile;
 mod large;
@@ -16,26 +16,26 @@ use crate::kit::{
     sha256,
 };
 
-/// A data URL as agents send it.
+/// A data URL of these bytes, with the type PNG.
 pub(crate) fn data_url(bytes: &[u8]) -> String {
     format!("data:image/png;base64,{}", STANDARD.encode(bytes))
 }
 
-/// Distinct images, so that a wrong order shows.
-fn album(count: u32) -> Vec<Arc<Vec<u8>>> {
-    (1..=count).map(|at| image_file(64 + at, 64, ["png", "jpeg", "webp"][at as usize % 3])).collect()
+/// Distinct images, so that a wrong order is detected.
+fn distinct_images(count: u32) -> Vec<Arc<Vec<u8>>> {
+    (1..=count).map(|number| image_file(64 + number, 64, ["png", "jpeg", "webp"][number as usize % 3])).collect()
 }
 
-/// The upstream must have these files in this order, and this mask.
+/// The attempt must have these images in this order, and this mask.
 #[track_caller]
-fn has_files(attempt: &Attempt, images: &[Arc<Vec<u8>>], mask: Option<&[u8]>) {
+fn check_files(attempt: &Attempt, images: &[Arc<Vec<u8>>], mask: Option<&[u8]>) {
     let found: Vec<_> = attempt.files().into_iter().map(|part| part.digest.clone()).collect();
     let expected: Vec<_> = images.iter().map(|image| sha256(image)).collect();
     assert_eq!(found, expected, "{} files of {}", found.len(), expected.len());
     assert_eq!(attempt.mask().map(|part| part.digest.clone()), mask.map(sha256));
     for part in &attempt.parts {
         if part.is_file() {
-            // Of the gateway's own making: named and typed by what the bytes are.
+            // The gateway derives the name and the content type from the bytes.
             let format = format_and_size(&part.head).0;
             assert_eq!(part.content_type.as_deref(), Some(format!("image/{format}").as_str()));
             let name = part.filename.as_deref().expect("a file name");
@@ -44,8 +44,9 @@ fn has_files(attempt: &Attempt, images: &[Arc<Vec<u8>>], mask: Option<&[u8]>) {
     }
 }
 
+/// The body of an answer with status 200, which must have an image and usage.
 #[track_caller]
-fn is_good(answer: &Answer) -> Value {
+fn check_answer(answer: &Answer) -> Value {
     let answer = answer.ok_json();
     let file = STANDARD.decode(answer["data"][0]["b64_json"].as_str().expect("base64")).expect("base64");
     format_and_size(&file);
@@ -57,7 +58,7 @@ fn is_good(answer: &Answer) -> Value {
 fn every_spelling_of_the_names_reaches_the_upstream_in_the_order_of_the_parts() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    let album = album(4);
+    let images = distinct_images(4);
     for names in [
         &["image"] as &[&str],
         &["image[]"],
@@ -68,13 +69,13 @@ fn every_spelling_of_the_names_reaches_the_upstream_in_the_order_of_the_parts() 
         &["image[2]", "image[0]", "image[1]"],
         &["image", "image[]", "image[0]", "image[7]"],
     ] {
-        let files = names.iter().zip(&album);
+        let files = names.iter().zip(&images);
         let form = files.fold(Form::with_required_fields(), |form, (name, image)| form.file(name, image));
-        is_good(&gateway.edit(form));
+        check_answer(&gateway.edit(form));
         let attempt = upstream.ledger().pop().expect("an attempt");
         println!("{names:?}");
         assert_eq!((attempt.method.as_str(), attempt.path.as_str()), ("POST", "/v1/images/edits"));
-        has_files(&attempt, &album[..names.len()], None);
+        check_files(&attempt, &images[..names.len()], None);
     }
     let records = gateway.final_records(8);
     assert!(records.iter().all(|record| record["state"] == "succeeded" && record["operation"] == "edit_image"));
@@ -96,17 +97,17 @@ fn the_order_of_fields_files_and_mask_is_free() {
         text(files(Form::new()).file("mask", &mask)),
         files(text(Form::new().file("mask", &mask))),
     ] {
-        let answer = is_good(&gateway.edit(form));
+        let answer = check_answer(&gateway.edit(form));
         assert_eq!(answer["size"], "1536x1024");
         let attempt = upstream.ledger().pop().expect("an attempt");
-        has_files(&attempt, &[Arc::clone(&first), Arc::clone(&second)], Some(&mask));
+        check_files(&attempt, &[Arc::clone(&first), Arc::clone(&second)], Some(&mask));
         let fields = attempt.fields();
         assert_eq!((&fields["prompt"], &fields["model"]), (&json!("add a hat"), &json!("gpt-image-2")));
     }
 }
 
 #[test]
-fn part_headers_of_any_client_are_understood_and_none_is_believed() {
+fn part_headers_of_all_clients_are_accepted_and_not_trusted() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let image = image_file(64, 64, "webp");
@@ -125,14 +126,14 @@ fn part_headers_of_any_client_are_understood_and_none_is_believed() {
     ] {
         let form = Form::with_required_fields().part(headers, [Arc::clone(&image)]);
         println!("{headers}");
-        is_good(&gateway.edit(form));
+        check_answer(&gateway.edit(form));
         let attempt = upstream.ledger().pop().expect("an attempt");
-        has_files(&attempt, &[Arc::clone(&image)], None);
+        check_files(&attempt, &[Arc::clone(&image)], None);
     }
 }
 
 #[test]
-fn texts_of_a_form_mean_the_same_as_the_fields_of_json() {
+fn text_parts_of_a_form_mean_the_same_as_json_fields() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let form = Form::with_required_fields()
@@ -143,7 +144,7 @@ fn texts_of_a_form_mean_the_same_as_the_fields_of_json() {
     let form = form.text("moderation", "low").text("quality", "high").text("user", "u-1").text("stream", "false");
     let form =
         form.text("size", "").text("partial_images", "").text("response_format", "b64_json").text("input_fidelity", "");
-    let answer = is_good(&gateway.edit(form));
+    let answer = check_answer(&gateway.edit(form));
     assert_eq!(answer["data"].as_array().map(Vec::len), Some(2));
     let fields = upstream.ledger().pop().expect("an attempt").fields();
     for (name, value) in [
@@ -158,7 +159,7 @@ fn texts_of_a_form_mean_the_same_as_the_fields_of_json() {
         assert_eq!(fields[name], value, "{name}");
     }
     for name in ["response_format", "input_fidelity"] {
-        assert!(fields.get(name).is_none(), "{name} is nothing for the upstream");
+        assert!(fields.get(name).is_none(), "{name} must not be sent upstream");
     }
     let record = &gateway.final_records(1)[0];
     assert_eq!((&record["n"], &record["end_user"], &record["quality"]), (&json!(2), &json!("u-1"), &json!("high")));
@@ -170,15 +171,15 @@ fn the_safety_identifier_wins_over_user_in_a_form_and_in_json() {
     let gateway = Gateway::with_upstream(&upstream);
     let image = image_file(64, 64, "png");
     let form = || Form::with_required_fields().file("image", &image).text("user", "hidden");
-    is_good(&gateway.edit(form().text("safety_identifier", "of-the-form")));
-    is_good(&gateway.edit(form().text("safety_identifier", "")));
+    check_answer(&gateway.edit(form().text("safety_identifier", "of-the-form")));
+    check_answer(&gateway.edit(form().text("safety_identifier", "")));
     let both = json!({"images": [{"image_url": data_url(&image)}], "user": "hidden", "safety_identifier": "of-json"});
-    is_good(&gateway.edit_json(both));
+    check_answer(&gateway.edit_json(both));
     let expected = ["of-the-form", "hidden", "of-json"];
     for ((record, attempt), end_user) in gateway.final_records(3).iter().zip(upstream.ledger()).zip(expected) {
         let fields = attempt.fields();
         assert_eq!((&record["end_user"], &fields["user"]), (&json!(end_user), &json!(end_user)));
-        assert!(fields.get("safety_identifier").is_none(), "the upstream is told once");
+        assert!(fields.get("safety_identifier").is_none(), "only `user` is sent upstream");
     }
 }
 
@@ -192,10 +193,10 @@ fn json_with_data_urls_is_the_same_edit() {
         "images": [image(&first), image(&second)], "mask": image(&mask), "background": "opaque", "quality": "auto",
         "size": "auto", "n": 1, "user": "u-2",
     }));
-    is_good(&answer);
-    has_files(&upstream.ledger()[0], &[Arc::clone(&first), Arc::clone(&second)], Some(&mask));
+    check_answer(&answer);
+    check_files(&upstream.ledger()[0], &[Arc::clone(&first), Arc::clone(&second)], Some(&mask));
     assert_eq!(upstream.ledger()[0].user(), "u-2");
-    // What the URL says of its type is as little believed as a part's header; null means absent.
+    // The media type of a data URL is ignored, as is the content type of a part. `null` means absent.
     for url in [
         data_url(&second),
         data_url(&second).replace("image/png", "image/webp"),
@@ -203,8 +204,8 @@ fn json_with_data_urls_is_the_same_edit() {
         data_url(&second).replace("data:image/png;base64", "DATA:image/png;BASE64"),
     ] {
         println!("{url:.60}");
-        is_good(&gateway.edit_json(json!({"images": [{"image_url": url, "file_id": null}], "mask": null})));
-        has_files(&upstream.ledger().pop().expect("an attempt"), &[Arc::clone(&second)], None);
+        check_answer(&gateway.edit_json(json!({"images": [{"image_url": url, "file_id": null}], "mask": null})));
+        check_files(&upstream.ledger().pop().expect("an attempt"), &[Arc::clone(&second)], None);
     }
     assert!(gateway.final_records(5).iter().all(|record| record["operation"] == "edit_image"));
 }
@@ -213,16 +214,16 @@ fn json_with_data_urls_is_the_same_edit() {
 fn sixteen_images_are_taken_and_seventeen_are_not() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    let album = album(17);
+    let images = distinct_images(17);
     let form = |count: usize| {
-        album[..count].iter().fold(Form::with_required_fields(), |form, image| form.file("image[]", image))
+        images[..count].iter().fold(Form::with_required_fields(), |form, image| form.file("image[]", image))
     };
-    is_good(&gateway.edit(form(16)));
-    has_files(&upstream.ledger()[0], &album[..16], None);
+    check_answer(&gateway.edit(form(16)));
+    check_files(&upstream.ledger()[0], &images[..16], None);
     let list =
-        |count: usize| -> Value { album[..count].iter().map(|image| json!({"image_url": data_url(image)})).collect() };
-    is_good(&gateway.edit_json(json!({"images": list(16)})));
-    has_files(&upstream.ledger()[1], &album[..16], None);
+        |count: usize| -> Value { images[..count].iter().map(|image| json!({"image_url": data_url(image)})).collect() };
+    check_answer(&gateway.edit_json(json!({"images": list(16)})));
+    check_files(&upstream.ledger()[1], &images[..16], None);
     for (answer, param) in [
         (gateway.edit(form(17)), "image[]"),
         (gateway.edit_json(json!({"images": list(17)})), "images"),
@@ -250,11 +251,11 @@ fn a_second_account_gets_the_same_bytes() {
             .big_file("image[]", image.clone())
             .file("image[]", &image_file(70, 70, "jpeg"));
         println!("{script}");
-        is_good(&gateway.edit(form.file("mask", &mask).text("user", "u-1")));
+        check_answer(&gateway.edit(form.file("mask", &mask).text("user", "u-1")));
         let ledger = upstream.ledger();
         assert_eq!(ledger.len(), 2, "{script}");
-        let whole = Arc::new(crate::kit::concat(&image));
-        has_files(&ledger[1], &[whole, image_file(70, 70, "jpeg")], Some(&mask));
+        let large_image = Arc::new(crate::kit::concat(&image));
+        check_files(&ledger[1], &[large_image, image_file(70, 70, "jpeg")], Some(&mask));
         if !script.contains("early") {
             assert_eq!(ledger[0].parts, ledger[1].parts, "{script}");
         }
@@ -265,17 +266,17 @@ fn a_second_account_gets_the_same_bytes() {
 }
 
 #[test]
-fn a_refused_connection_costs_the_edit_nothing() {
+fn an_edit_survives_a_refused_connection() {
     let upstream = FakeUpstream::start();
-    // The port stays taken: one that is only closed may soon belong to another test.
+    // The port stays bound, because another test could bind a closed port.
     let closed = RefusingPort::new();
     let accounts = [
         Account::with_base_url("first", closed.base_url()),
         Account::for_upstream("second", &upstream).with_free_tier(),
     ];
     let gateway = Gateway::with("", &accounts);
-    is_good(&gateway.edit(Form::with_required_fields().file("image", &image_file(64, 64, "png"))));
-    has_files(&upstream.ledger()[0], &[image_file(64, 64, "png")], None);
+    check_answer(&gateway.edit(Form::with_required_fields().file("image", &image_file(64, 64, "png"))));
+    check_files(&upstream.ledger()[0], &[image_file(64, 64, "png")], None);
 }
 
 #[test]
@@ -287,7 +288,7 @@ fn the_simulator_serves_edits_and_their_streams() {
             .file("mask", &alpha_png(64, 64))
             .text("size", "1024x1024")
     };
-    let answer = is_good(&gateway.edit(form()));
+    let answer = check_answer(&gateway.edit(form()));
     assert_eq!((&answer["size"], &answer["output_format"]), (&json!("1024x1024"), &json!("png")));
     let call = form().text("stream", "true").text("partial_images", "1").call().key(gateway.secret());
     let events = crate::kit::Events::from_reply(call.open(gateway.address()).expect("an answer")).rest();
@@ -299,7 +300,7 @@ fn the_simulator_serves_edits_and_their_streams() {
 }
 
 #[test]
-fn a_wrong_key_and_a_wrong_type_are_told_before_the_body_is_read() {
+fn a_wrong_key_or_content_type_is_refused_before_the_body_is_read() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let kind = "multipart/form-data; boundary=x";

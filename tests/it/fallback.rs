@@ -1,5 +1,6 @@
-//! The fallback ladder of the specification: 4K at high, 4K at medium, 1536x1024 at medium. Only for those who ask for it,
-//! after a failure that may have been paid for only for those who accept that ([`always`]), and never in silence.
+//! The fallback ladder of the specification: 4K at high, 4K at medium, 1536x1024 at medium. It applies only to requests
+//! that opt in; after a failure that may have been paid for, only to requests that accept that ([`always`]). The answer
+//! and the record always show it.
 
 mod always;
 
@@ -10,65 +11,70 @@ use crate::kit::{Account, Answer, Call, FakeUpstream, Form, Gateway, alpha_png};
 const HEADER: &str = "x-imagate-fallback";
 const LADDER: [(&str, &str); 3] = [("3840x2160", "high"), ("3840x2160", "medium"), ("1536x1024", "medium")];
 
-/// A generation of the largest size in the best quality that may be made smaller.
-fn opted_in(gateway: &Gateway, with: Value) -> Call {
-    largest(gateway, with).header(HEADER, "ladder")
+/// A generation of the largest size in the best quality, with the fallback.
+fn opted_in(gateway: &Gateway, overrides: Value) -> Call {
+    largest(gateway, overrides).header(HEADER, "ladder")
 }
 
 /// A generation of the largest size in the best quality.
-fn largest(gateway: &Gateway, with: Value) -> Call {
+fn largest(gateway: &Gateway, overrides: Value) -> Call {
     let mut fields = json!({"size": "3840x2160", "quality": "high"});
-    for (name, value) in with.as_object().expect("fields") {
+    for (name, value) in overrides.as_object().expect("fields") {
         fields[name] = value.clone();
     }
     gateway.call(fields)
 }
 
-/// What was asked for in each attempt.
-fn asked(upstream: &FakeUpstream) -> Vec<(String, String)> {
+/// The size and quality of each attempt.
+fn requested_steps(upstream: &FakeUpstream) -> Vec<(String, String)> {
     let ledger = upstream.ledger();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     ledger.iter().map(|attempt| (word(&attempt.fields()["size"]), word(&attempt.fields()["quality"]))).collect()
 }
 
+/// These sizes and qualities, in the form of [`requested_steps`].
 fn steps(steps: &[(&str, &str)]) -> Vec<(String, String)> {
     steps.iter().map(|(size, quality)| ((*size).to_owned(), (*quality).to_owned())).collect()
 }
 
-/// The answer and the record say the same: what was really made instead.
+/// The answer and the record must show this step of the ladder, or no fallback.
 #[track_caller]
-fn is_told(answer: &Answer, gateway: &Gateway, step: Option<(&str, &str)>) {
-    let told = step.map(|(size, quality)| format!("{size} {quality}"));
-    assert_eq!(answer.header(HEADER), told.as_deref());
+fn check_fallback(answer: &Answer, gateway: &Gateway, step: Option<(&str, &str)>) {
+    let expected = step.map(|(size, quality)| format!("{size} {quality}"));
+    assert_eq!(answer.header(HEADER), expected.as_deref());
     let record = gateway.final_records(1).pop().expect("a record");
-    assert_eq!(record["fallback"].as_str(), told.as_deref(), "{record}");
+    assert_eq!(record["fallback"].as_str(), expected.as_deref(), "{record}");
     if let Some((size, _)) = step {
         assert_eq!(record["delivered"][0]["size"], size, "{record}");
-        assert_eq!((&record["size"], &record["quality"]), (&json!("3840x2160"), &json!("high")), "what was requested");
+        assert_eq!(
+            (&record["size"], &record["quality"]),
+            (&json!("3840x2160"), &json!("high")),
+            "the record has the requested size and quality"
+        );
     }
 }
 
 #[test]
-fn a_failure_that_made_nothing_goes_one_step_down() {
+fn a_failure_without_an_image_goes_one_step_down() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     upstream.script_next("status=500");
     let answer = opted_in(&gateway, json!({})).send(gateway.address());
     let body = answer.ok_json();
     assert_eq!((&body["size"], &body["quality"]), (&json!("3840x2160"), &json!("medium")));
-    assert_eq!(asked(&upstream), steps(&LADDER[..2]));
-    is_told(&answer, &gateway, Some(LADDER[1]));
+    assert_eq!(requested_steps(&upstream), steps(&LADDER[..2]));
+    check_fallback(&answer, &gateway, Some(LADDER[1]));
 }
 
 #[test]
-fn several_images_of_one_call_each_go_one_step_down_together() {
+fn images_of_separate_calls_go_one_step_down_together() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream).with_responses_protocol()]);
     upstream.in_turn("sk-upstream-only", &[&["status=500"; 4][..], &[""]].concat());
     let answer = opted_in(&gateway, json!({"n": 4})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(4));
     assert_eq!(upstream.attempts(), 8);
-    is_told(&answer, &gateway, Some(LADDER[1]));
+    check_fallback(&answer, &gateway, Some(LADDER[1]));
 }
 
 #[test]
@@ -78,10 +84,10 @@ fn the_ladder_ends_at_its_last_step() {
         let gateway = Gateway::with_upstream(&upstream);
         (0..failures).for_each(|_| upstream.script_next("status=503"));
         let answer = opted_in(&gateway, json!({})).send(gateway.address());
-        assert_eq!(asked(&upstream), steps(&LADDER));
+        assert_eq!(requested_steps(&upstream), steps(&LADDER));
         if failures == 2 {
             assert_eq!(answer.ok_json()["size"], "1536x1024");
-            is_told(&answer, &gateway, Some(LADDER[2]));
+            check_fallback(&answer, &gateway, Some(LADDER[2]));
         } else {
             answer.error_object(502);
             assert_eq!(answer.header(HEADER), None);
@@ -90,7 +96,7 @@ fn the_ladder_ends_at_its_last_step() {
 }
 
 #[test]
-fn another_account_is_asked_for_the_same_before_anything_is_made_smaller() {
+fn another_account_is_tried_before_the_fallback() {
     let upstream = FakeUpstream::start();
     let accounts =
         [Account::for_upstream("first", &upstream), Account::for_upstream("second", &upstream).with_free_tier()];
@@ -98,24 +104,24 @@ fn another_account_is_asked_for_the_same_before_anything_is_made_smaller() {
     upstream.script_next("status=500");
     let answer = opted_in(&gateway, json!({})).send(gateway.address());
     assert_eq!(answer.ok_json()["quality"], "high");
-    assert_eq!(asked(&upstream), steps(&[LADDER[0], LADDER[0]]));
-    is_told(&answer, &gateway, None);
+    assert_eq!(requested_steps(&upstream), steps(&[LADDER[0], LADDER[0]]));
+    check_fallback(&answer, &gateway, None);
 }
 
 #[test]
-fn an_account_that_turns_the_size_away_may_take_the_smaller_one() {
+fn an_account_that_rejects_a_size_may_make_the_smaller_image() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    // A 4xx without a parameter is between the account and its upstream: class N.
+    // A 4xx that names no parameter concerns the account, not the request: class N.
     upstream.script_next("status=400");
     let answer = opted_in(&gateway, json!({})).send(gateway.address());
     answer.ok_json();
-    assert_eq!(asked(&upstream), steps(&LADDER[..2]));
-    is_told(&answer, &gateway, Some(LADDER[1]));
+    assert_eq!(requested_steps(&upstream), steps(&LADDER[..2]));
+    check_fallback(&answer, &gateway, Some(LADDER[1]));
 }
 
 #[test]
-fn what_may_have_been_paid_or_was_refused_is_never_made_smaller() {
+fn a_possibly_paid_or_refused_image_has_no_fallback() {
     for (word, script) in always::LOST.map(|script| ("unpaid", script)).into_iter().chain([
         ("ladder", "cut=30"),
         ("never", "cut=30"),
@@ -129,14 +135,14 @@ fn what_may_have_been_paid_or_was_refused_is_never_made_smaller() {
         let answer = largest(&gateway, json!({})).header(HEADER, word).send(gateway.address());
         assert!([400, 502].contains(&answer.status), "{word} {script}: {}", answer.status);
         assert_eq!(answer.should_retry(), Some("false"), "{word} {script}");
-        assert_eq!(asked(&upstream), steps(&LADDER[..1]), "{word} {script}");
+        assert_eq!(requested_steps(&upstream), steps(&LADDER[..1]), "{word} {script}");
         assert_eq!(answer.header(HEADER), None, "{word} {script}");
         assert_eq!(gateway.final_records(1)[0]["maybe_paid_twice"], false, "{word} {script}");
     }
 }
 
 #[test]
-fn nothing_is_made_smaller_for_those_who_did_not_ask_for_it() {
+fn a_request_that_did_not_opt_in_has_no_fallback() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     // A rejection that names no parameter is blamed on the request.
@@ -150,8 +156,8 @@ fn nothing_is_made_smaller_for_those_who_did_not_ask_for_it() {
 }
 
 #[test]
-fn only_what_stands_on_the_ladder_goes_down() {
-    for (size, quality, then) in [
+fn only_sizes_of_the_ladder_have_a_fallback() {
+    for (size, quality, next) in [
         ("3840x2160", "medium", Some(("1536x1024", "medium"))),
         ("2160x3840", "high", Some(("2160x3840", "medium"))),
         ("2160x3840", "medium", Some(("1024x1536", "medium"))),
@@ -166,29 +172,29 @@ fn only_what_stands_on_the_ladder_goes_down() {
         upstream.script_next("status=500");
         let answer = opted_in(&gateway, json!({"size": size, "quality": quality})).send(gateway.address());
         let mut expected = vec![(size, quality)];
-        expected.extend(then);
-        assert_eq!(asked(&upstream), steps(&expected), "{size} {quality}");
-        assert_eq!(answer.status == 200, then.is_some(), "{size} {quality}");
+        expected.extend(next);
+        assert_eq!(requested_steps(&upstream), steps(&expected), "{size} {quality}");
+        assert_eq!(answer.status == 200, next.is_some(), "{size} {quality}");
     }
 }
 
 #[test]
-fn a_group_can_ask_for_all_of_its_callers() {
+fn a_group_can_opt_in_for_its_callers() {
     let upstream = FakeUpstream::start();
-    let top = "[[groups]]\nname = \"default\"\nfallback = \"unpaid\"\n";
-    let gateway = Gateway::with(top, &[Account::for_upstream("only", &upstream)]);
+    let settings = "[[groups]]\nname = \"default\"\nfallback = \"unpaid\"\n";
+    let gateway = Gateway::with(settings, &[Account::for_upstream("only", &upstream)]);
     upstream.script_next("status=500");
     let answer = gateway.generate(json!({"size": "3840x2160", "quality": "high"}));
     answer.ok_json();
-    is_told(&answer, &gateway, Some(LADDER[1]));
-    assert_eq!(gateway.final_records(1)[0]["maybe_paid_twice"], false, "nothing was made before");
-    // A request decides for itself.
+    check_fallback(&answer, &gateway, Some(LADDER[1]));
+    assert_eq!(gateway.final_records(1)[0]["maybe_paid_twice"], false, "the first failure made no image");
+    // The header of a request overrides the policy of the group.
     upstream.script_next("status=500");
     largest(&gateway, json!({})).header(HEADER, "never").send(gateway.address()).error_object(502);
 }
 
 #[test]
-fn edits_and_streams_go_down_as_well() {
+fn edits_and_streams_have_the_fallback_too() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     upstream.script_next("status=500");
@@ -198,8 +204,8 @@ fn edits_and_streams_go_down_as_well() {
         .file("image", &alpha_png(96, 64));
     let answer = form.call().key(gateway.secret()).header(HEADER, "ladder").send(gateway.address());
     answer.ok_json();
-    assert_eq!(asked(&upstream), steps(&LADDER[..2]));
-    is_told(&answer, &gateway, Some(LADDER[1]));
+    assert_eq!(requested_steps(&upstream), steps(&LADDER[..2]));
+    check_fallback(&answer, &gateway, Some(LADDER[1]));
     upstream.script_next("status=500");
     let answer = opted_in(&gateway, json!({"stream": true})).send(gateway.address());
     assert_eq!((answer.status, answer.header(HEADER)), (200, Some("3840x2160 medium")));
@@ -207,7 +213,7 @@ fn edits_and_streams_go_down_as_well() {
 }
 
 #[test]
-fn another_word_in_the_header_is_a_400() {
+fn an_unknown_value_of_the_header_is_a_400() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let answer = gateway.call(json!({})).header(HEADER, "rope").send(gateway.address());

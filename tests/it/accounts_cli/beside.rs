@@ -96,7 +96,7 @@ fn an_account_is_tested_without_making_an_image() {
 #[test]
 fn a_test_beside_a_running_server_uses_no_refresh_token_twice() {
     let (upstream, tokens) = (FakeUpstream::start(), FakeTokens::start());
-    // Each token expires at once, and the next exchange takes so long that the server and the command need it concurrently.
+    // Each token expires at once, and an exchange takes so long that the server and the command need it concurrently.
     tokens.set_lifetime(Duration::from_secs(1));
     tokens.set_delay(Duration::from_millis(200));
     let gateway = Gateway::with("", &[Account::oauth("a", &upstream, &tokens)]);

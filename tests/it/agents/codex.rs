@@ -74,7 +74,7 @@ impl Codex {
         Self::with(key, &format!("{}stream_idle_timeout_ms = {}\n", provider(tap), seconds * 1000))
     }
 
-    /// With a ChatGPT login, which makes Codex offer its own image tool to the model. The key is still that of the gateway.
+    /// With a ChatGPT login, which makes Codex offer its own image tool to the model. The key is still the gateway's.
     pub(super) fn with_a_login(tap: &RecordingProxy, key: &str) -> Self {
         let lines = provider(tap).replace("name = \"imagate\"", "name = \"OpenAI\"\nrequires_openai_auth = true");
         let codex = Self::with(key, &(lines + CANARIES));

@@ -46,7 +46,7 @@ fn codex_reports_the_usage_limit_after_one_request() {
     let failed = FailedTurn::with("status=429 body=usage-limit resets-in=3600");
     let failure = failed.told.failure().replace('’', "'");
     assert!(failure.starts_with("You've hit your usage limit. Try again at "), "{failure}");
-    assert_eq!(failed.cost(), (1, 1));
+    assert_eq!(failed.counts(), (1, 1));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn codex_reports_an_invalid_parameter_after_one_request() {
     let failed = FailedTurn::with("status=400 body=parameter");
     let failure = failed.told.failure();
     assert!(failure.contains("\"invalid_request_error\"") && failure.contains("\"param\":\"quality\""), "{failure}");
-    assert_eq!(failed.cost(), (1, 1));
+    assert_eq!(failed.counts(), (1, 1));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn codex_retries_upstream_failures_and_shows_the_request_id() {
     let failed = FailedTurn::with("status=500");
     let failure = failed.told.failure();
     assert!(failure.starts_with("unexpected status 502 Bad Gateway: Upstream request failed"), "{failure}");
-    assert_eq!(failed.cost(), (MAX_ATTEMPTS * MAX_ATTEMPTS, MAX_ATTEMPTS * MAX_ATTEMPTS));
+    assert_eq!(failed.counts(), (MAX_ATTEMPTS * MAX_ATTEMPTS, MAX_ATTEMPTS * MAX_ATTEMPTS));
     let records = failed.stage.gateway.final_records(MAX_ATTEMPTS * MAX_ATTEMPTS);
     let last = records[MAX_ATTEMPTS * MAX_ATTEMPTS - 1]["request_id"].as_str().expect("an id");
     assert!(failure.ends_with(&format!("request id: {last}")), "{failure} {last}");
@@ -82,10 +82,10 @@ fn codex_retries_a_broken_stream_but_not_a_refused_one() {
     let broken = FailedTurn::with("events=created,text,eof");
     let failure = broken.told.failure();
     assert_eq!(failure, "stream disconnected before completion: Upstream request failed");
-    assert_eq!(broken.cost(), (MAX_ATTEMPTS, MAX_ATTEMPTS));
+    assert_eq!(broken.counts(), (MAX_ATTEMPTS, MAX_ATTEMPTS));
     let refused = FailedTurn::with("events=created,text,failed-policy");
     assert_eq!(refused.told.failure(), "Upstream request failed");
-    assert_eq!(refused.cost(), (1, 1));
+    assert_eq!(refused.counts(), (1, 1));
 }
 
 /// Codex with its default number of retries, which takes half a minute.

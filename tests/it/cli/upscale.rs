@@ -1,4 +1,4 @@
-//! `imagate upscale`: a file in, a larger one out, and nobody is asked.
+//! `imagate upscale`: makes an image file larger, without a server.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn upscale(home: &Path, words: &[&str]) -> CommandOutput {
 }
 
 #[test]
-fn a_file_becomes_a_larger_one_in_the_format_of_its_ending_or_its_own() {
+fn upscale_writes_the_format_of_the_output_or_the_input() {
     let home = folder();
     for (source, output, expected, format) in [
         ("in.png", "out", "out.png", "png"),
@@ -48,7 +48,7 @@ fn an_image_may_come_from_standard_input() {
 }
 
 #[test]
-fn what_does_not_fit_is_wrong_usage_and_changes_nothing() {
+fn invalid_upscale_arguments_are_wrong_usage_and_change_nothing() {
     let home = folder();
     std::fs::write(home.path().join("there.png"), "mine").expect("a file");
     for (words, reason) in [
@@ -85,5 +85,5 @@ fn a_file_that_cannot_be_resized_is_a_failure_that_says_why() {
         let done = upscale(home.path(), &[file, "--size", "3840x2160", "-o", "out"]);
         assert!(done.code == FAILED && done.stderr.contains(reason), "{file} {done:#?}");
     }
-    assert_eq!(std::fs::read_dir(home.path()).expect("the folder").count(), 6, "nothing was written");
+    assert_eq!(std::fs::read_dir(home.path()).expect("the folder").count(), 6, "no file is written");
 }

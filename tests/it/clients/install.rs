@@ -1,4 +1,5 @@
-//! Interpreters and packages for the tours: given by the environment, or made once under the target folder.
+//! Interpreters and packages for the tours. Environment variables give their paths; otherwise they are installed once
+//! under the target folder.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,28 +17,28 @@ pub(crate) fn target() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").to_owned()
 }
 
-/// A folder of its own in the target folder, made by `fill` unless it has been before with the same `mark`. Two test
-/// processes do not build it at once.
-fn once(shelf: &str, name: &str, mark: &str, fill: impl FnOnce(&Path)) -> PathBuf {
-    let shelf = target().join(shelf);
-    std::fs::create_dir_all(&shelf).expect("a folder");
-    let lock = File::create(shelf.join(format!("{name}.lock"))).expect("a lock file");
+/// A folder below `parent` in the target folder. `fill` makes its content, unless this has been done before with the
+/// same `version`. A lock file prevents two test processes from doing this concurrently.
+fn install_once(parent: &str, name: &str, version: &str, fill: impl FnOnce(&Path)) -> PathBuf {
+    let parent = target().join(parent);
+    std::fs::create_dir_all(&parent).expect("a folder");
+    let lock = File::create(parent.join(format!("{name}.lock"))).expect("a lock file");
     lock.lock().expect("the lock");
-    let home = shelf.join(name);
-    let done = home.join("imagate-finished");
-    if std::fs::read_to_string(&done).ok().as_deref() != Some(mark) {
+    let home = parent.join(name);
+    let marker = home.join("imagate-finished");
+    if std::fs::read_to_string(&marker).ok().as_deref() != Some(version) {
         fill(&home);
-        std::fs::write(done, mark).expect("a mark");
+        std::fs::write(marker, version).expect("a marker file");
     }
     home
 }
 
-/// An interpreter with these packages.
+/// The path of a Python interpreter with these packages.
 pub(crate) fn python(variable: &str, name: &str, requirements: &str) -> PathBuf {
     if let Some(given) = env_setting(variable) {
         return given.into();
     }
-    let home = once("venv", name, requirements, |home| {
+    let home = install_once("venv", name, requirements, |home| {
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(home));
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
         run(Command::new(home.join("bin/python")).args(pip).args(requirements.split(' ')));
@@ -45,12 +46,12 @@ pub(crate) fn python(variable: &str, name: &str, requirements: &str) -> PathBuf 
     home.join("bin/python")
 }
 
-/// A folder with these packages of Node.
+/// A folder with these npm packages.
 pub(crate) fn modules(variable: &str, name: &str, packages: &[&str]) -> PathBuf {
     if let Some(given) = env_setting(variable) {
         return given.into();
     }
-    once("clients", name, &packages.join(" "), |home| {
+    install_once("clients", name, &packages.join(" "), |home| {
         std::fs::create_dir_all(home).expect("a folder");
         std::fs::write(home.join("package.json"), r#"{"private":true,"type":"module"}"#).expect("a package");
         let install = ["install", "--no-audit", "--no-fund", "--loglevel=error"];
@@ -58,7 +59,7 @@ pub(crate) fn modules(variable: &str, name: &str, packages: &[&str]) -> PathBuf 
     })
 }
 
-/// The same with copies of these scripts: a module finds only packages beside itself.
+/// A folder with these npm packages and copies of these scripts: Node resolves packages beside a script.
 pub(crate) fn node(variable: &str, name: &str, packages: &[&str], scripts: &[&str]) -> PathBuf {
     let home = modules(variable, name, packages);
     for name in scripts {

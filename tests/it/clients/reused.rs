@@ -1,4 +1,4 @@
-//! Clients that keep their connection: ten edits in a row over one, of various sizes, and each is paid once.
+//! Clients that reuse their connection: ten edits of various sizes over one connection, with one attempt each.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ const SIZES: [usize; 10] =
 
 /// Runs a script against a gateway of its own, and asserts that each of these users has caused ten calls.
 #[track_caller]
-fn costs_ten_each(command: &mut Command, users: &[&str]) {
+fn check_ten_calls_each(command: &mut Command, users: &[&str]) {
     let (upstream, pictures) = (FakeUpstream::digesting(), pictures());
     let gateway = Gateway::with_upstream(&upstream);
     command.env("BASE_URL", gateway.base_url()).env("API_KEY", gateway.secret()).env("PICTURES", pictures.path());
@@ -33,14 +33,14 @@ fn costs_ten_each(command: &mut Command, users: &[&str]) {
 fn ten_edits_over_one_connection_of_python_make_ten_images() {
     let interpreter = python("IMAGATE_PY_REUSE", "reuse", "openai requests httpx");
     let users = ["requests", "http.client", "httpx", "openai", "socket", "chunks", "curl"];
-    costs_ten_each(Command::new(interpreter).arg(script("reuse_tour.py")), &users);
+    check_ten_calls_each(Command::new(interpreter).arg(script("reuse_tour.py")), &users);
 }
 
 #[test]
 fn ten_edits_over_one_connection_of_node_make_ten_images() {
-    let place = node("IMAGATE_NODE_OPENAI", "openai", &["openai"], &["kit.mjs", "reuse_tour.mjs"]);
+    let folder = node("IMAGATE_NODE_OPENAI", "openai", &["openai"], &["kit.mjs", "reuse_tour.mjs"]);
     let users = ["fetch-form", "fetch-bytes", "openai-node"];
-    costs_ten_each(Command::new("node").arg("reuse_tour.mjs").current_dir(place), &users);
+    check_ten_calls_each(Command::new("node").arg("reuse_tour.mjs").current_dir(folder), &users);
 }
 
 #[test]

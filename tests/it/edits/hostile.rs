@@ -1,4 +1,4 @@
-//! Forms that were made to break a parser: each is refused quickly and costs the upstream nothing, or is read exactly.
+//! Malformed and hostile forms: each is refused before the upstream is called, or its bytes are forwarded exactly.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ fn image() -> Arc<Vec<u8>> {
     image_file(64, 64, "png")
 }
 
-/// A body with a boundary of its own.
-fn raw(gateway: &Gateway, kind: &str, body: impl Into<Vec<u8>>) -> Call {
-    Call::edit().key(gateway.secret()).header("content-type", kind).bytes(body)
+/// An edit with this content type and body.
+fn raw(gateway: &Gateway, content_type: &str, body: impl Into<Vec<u8>>) -> Call {
+    Call::edit().key(gateway.secret()).header("content-type", content_type).bytes(body)
 }
 
-/// A good form with the boundary `x`, as text around an image.
-fn written(end: &str, tail: &str) -> Vec<u8> {
+/// A valid form with the boundary `x` and an image. `end` ends each line, and `tail` follows the last boundary.
+fn form_body(end: &str, tail: &str) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, value) in [("model", "gpt-image-2"), ("prompt", "a red cube")] {
         body.extend(format!("--x{end}content-disposition: form-data; name=\"{name}\"{end}{end}{value}{end}").bytes());
@@ -26,18 +26,18 @@ fn written(end: &str, tail: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_form_that_cannot_be_one_is_a_400_and_costs_the_upstream_nothing() {
+fn a_malformed_form_is_a_400_without_an_upstream_call() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    let good = written("\r\n", "--\r\n");
+    let good = form_body("\r\n", "--\r\n");
     let mut calls: Vec<(&str, Call)> = [
         ("no boundary parameter", "multipart/form-data", good.clone()),
         ("an empty boundary", "multipart/form-data; boundary=", good.clone()),
         ("an empty quoted boundary", "multipart/form-data; boundary=\"\"", good.clone()),
         ("another boundary", "multipart/form-data; boundary=y", good.clone()),
-        ("no final boundary", "multipart/form-data; boundary=x", written("\r\n", "\r\n")),
-        ("cut inside the boundary", "multipart/form-data; boundary=x", written("\r\n", "")),
-        ("line feeds only", "multipart/form-data; boundary=x", written("\n", "--\n")),
+        ("no final boundary", "multipart/form-data; boundary=x", form_body("\r\n", "\r\n")),
+        ("cut inside the boundary", "multipart/form-data; boundary=x", form_body("\r\n", "")),
+        ("line feeds only", "multipart/form-data; boundary=x", form_body("\n", "--\n")),
         ("an empty body", "multipart/form-data; boundary=x", Vec::new()),
         ("only the end", "multipart/form-data; boundary=x", b"--x--\r\n".to_vec()),
         ("no form at all", "multipart/form-data; boundary=x", b"{\"model\":\"gpt-image-2\"}".to_vec()),
@@ -85,7 +85,7 @@ fn a_form_that_cannot_be_one_is_a_400_and_costs_the_upstream_nothing() {
 }
 
 #[test]
-fn a_flood_of_parts_is_refused_and_the_gateway_stays_small() {
+fn a_flood_of_parts_is_refused_with_bounded_memory() {
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with_upstream(&upstream);
     gateway.edit(Form::with_required_fields().file("image", &image())).ok_json();
@@ -94,7 +94,7 @@ fn a_flood_of_parts_is_refused_and_the_gateway_stays_small() {
     let empty: [Arc<Vec<u8>>; 0] = [];
     let part =
         |form: Form, name: &str| form.part(&format!("content-disposition: form-data; name=\"{name}\""), empty.clone());
-    let parts = (0..50_000).fold(Form::with_required_fields(), |form, at| part(form, &format!("f{at}")));
+    let parts = (0..50_000).fold(Form::with_required_fields(), |form, number| part(form, &format!("f{number}")));
     let users = (0..50_000).fold(Form::with_required_fields(), |form, _| part(form, "user"));
     let long = Form::with_required_fields()
         .part("content-disposition: form-data; name=\"prompt\"", [Arc::new(vec![b'x'; 40 << 20])]);
@@ -110,16 +110,16 @@ fn a_flood_of_parts_is_refused_and_the_gateway_stays_small() {
 }
 
 #[test]
-fn what_looks_like_a_boundary_inside_a_file_is_a_part_of_the_file() {
+fn boundary_like_bytes_in_a_file_belong_to_the_file() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for inside in
         ["--x", "\n--x\r\n", "\r\n--", "\r\n-x--", "\r--x--\r\n", "\r\n--\r\n--", "\r\r\n-", "\r\n\r\n--y--\r\n"]
     {
         let mut file = image().to_vec();
-        // Behind the end of the PNG, where no reader of images looks; a strict one may refuse it.
+        // The bytes follow the end of the PNG. Most image decoders ignore them; a strict decoder may refuse the image.
         file.extend(inside.bytes());
-        let mut body = written("\r\n", "\r\n");
+        let mut body = form_body("\r\n", "\r\n");
         let start = memchr::memmem::find(&body, &image()).expect("the image");
         body.truncate(start);
         body.extend(&file);
@@ -137,10 +137,10 @@ fn what_looks_like_a_boundary_inside_a_file_is_a_part_of_the_file() {
 }
 
 #[test]
-fn a_good_form_is_read_in_pieces_of_any_size_and_with_any_decoration() {
+fn a_valid_form_is_read_in_chunks_of_any_size() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    let body = written("\r\n", "--\r\n");
+    let body = form_body("\r\n", "--\r\n");
     let kinds = [
         "multipart/form-data; boundary=x",
         "multipart/form-data; boundary=\"x\"",
@@ -154,10 +154,10 @@ fn a_good_form_is_read_in_pieces_of_any_size_and_with_any_decoration() {
     for size in [1, 2, 3, 13, 63, 64, 65, 4096] {
         raw(&gateway, kinds[0], body.clone()).in_chunks_of(size).send(gateway.address()).ok_json();
     }
-    let decorated = [b"a preamble\r\n".to_vec(), written("\r\n", "--\r\nan epilogue")].concat();
+    let decorated = [b"a preamble\r\n".to_vec(), form_body("\r\n", "--\r\nan epilogue")].concat();
     raw(&gateway, kinds[0], decorated).send(gateway.address()).ok_json();
-    // Without the last line end, as some clients send it.
-    raw(&gateway, kinds[0], written("\r\n", "--")).send(gateway.address()).ok_json();
+    // Some clients omit the last line break.
+    raw(&gateway, kinds[0], form_body("\r\n", "--")).send(gateway.address()).ok_json();
     for attempt in upstream.ledger() {
         assert_eq!(attempt.files()[0].digest, sha256(&image()));
         assert_eq!(attempt.fields()["prompt"], "a red cube");
@@ -166,7 +166,7 @@ fn a_good_form_is_read_in_pieces_of_any_size_and_with_any_decoration() {
 }
 
 #[test]
-fn an_upload_that_stops_half_way_leaves_nothing_behind() {
+fn an_interrupted_upload_leaves_no_job() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let form = Form::with_required_fields().big_file("image", crate::kit::stretched_png(64, 64, 3 << 20));
@@ -174,12 +174,12 @@ fn an_upload_that_stops_half_way_leaves_nothing_behind() {
         drop(form.clone().unfinished().header("x-cut", "1").key(gateway.secret()).dispatch(gateway.address()));
     }
     gateway.edit(Form::with_required_fields().file("image", &image())).ok_json();
-    assert_eq!(upstream.attempts(), 1, "half a form is no job");
-    eventually("only the whole request is recorded", || (gateway.records().len() == 1).then_some(()));
+    assert_eq!(upstream.attempts(), 1, "an incomplete form must not become a job");
+    eventually("only the complete request is recorded", || (gateway.records().len() == 1).then_some(()));
 }
 
 #[test]
-fn names_of_files_go_nowhere() {
+fn file_names_of_callers_are_not_used() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let before = listing(&gateway);
@@ -205,7 +205,7 @@ fn names_of_files_go_nowhere() {
     assert_eq!(listing(&gateway), before);
 }
 
-/// Names of everything below the gateway's home.
+/// The paths of all files and folders below the gateway's home folder, sorted.
 pub(super) fn listing(gateway: &Gateway) -> Vec<String> {
     fn walk(folder: &std::path::Path, names: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).expect("a folder") {
@@ -218,14 +218,14 @@ pub(super) fn listing(gateway: &Gateway) -> Vec<String> {
     }
     let mut names = Vec::new();
     walk(gateway.home(), &mut names);
-    // The database's own companions come and go.
+    // SQLite creates and deletes these files beside the database at any time.
     names.retain(|name| !name.ends_with("-wal") && !name.ends_with("-shm") && !name.ends_with("-journal"));
     names.sort();
     names
 }
 
 #[test]
-fn hostile_json_is_refused_as_everywhere() {
+fn malformed_json_is_refused() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for body in [

@@ -1,4 +1,4 @@
-//! Large uploads: the limit to the byte, a refusal as soon as it is crossed, little memory, and no file left behind.
+//! Large uploads: exact limits, refusal as soon as a limit is exceeded, bounded memory, and no file left on disk.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use crate::kit::{
     Account, Answer, Call, FakeUpstream, Form, Gateway, Pieces, alpha_png, heavy_test_lock, stretched_png,
 };
 
-/// An image or a mask must be smaller than this.
+/// An image or a mask must have fewer bytes than this.
 const LIMIT: usize = 52_428_800;
-/// What the sockets of both sides may hold beyond what was read.
+/// The number of bytes that the socket buffers of both sides may hold.
 const IN_FLIGHT: u64 = 16 << 20;
-/// The figure to stay under with four edits of sixteen images of 49 MB.
+/// The bound of resident memory, in bytes, during four edits of sixteen images of 49 MB.
 const PEAK_BYTES: u64 = 256 << 20;
 
 #[track_caller]
-fn is_too_large(answer: &Answer, param: &str) {
+fn check_too_large(answer: &Answer, param: &str) {
     let error = answer.error_object(413);
     let expected = (&json!("invalid_request_error"), &json!("request_too_large"), &json!(param));
     assert_eq!((&error["type"], &error["code"], &error["param"]), expected, "{error}");
@@ -25,60 +25,67 @@ fn is_too_large(answer: &Answer, param: &str) {
 }
 
 #[test]
-fn the_limit_holds_to_the_byte_for_images_and_masks() {
-    let _turn = heavy_test_lock();
+fn the_size_limit_of_images_and_masks_is_exact() {
+    let _lock = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let image = || Form::with_required_fields().file("image[]", &alpha_png(64, 64));
     for (length, param) in [(LIMIT - 1, None), (LIMIT, Some("image")), (LIMIT + 1, Some("image"))] {
         let form = Form::with_required_fields().big_file("image", stretched_png(64, 64, length));
-        verdict(&gateway, &upstream, form, length, param);
+        check_upload(&gateway, &upstream, form, length, param);
     }
     for (length, param) in [(LIMIT - 1, None), (LIMIT, Some("mask")), (LIMIT + 1, Some("mask"))] {
         let form = image().big_file("mask", stretched_png(64, 64, length));
-        verdict(&gateway, &upstream, form, length, param);
+        check_upload(&gateway, &upstream, form, length, param);
     }
-    // The second of two images names itself, and the mask may come first.
-    verdict(&gateway, &upstream, image().big_file("image[1]", stretched_png(64, 64, LIMIT)), LIMIT, Some("image[1]"));
+    // An error names the second of two images, and a mask that comes first.
+    check_upload(
+        &gateway,
+        &upstream,
+        image().big_file("image[1]", stretched_png(64, 64, LIMIT)),
+        LIMIT,
+        Some("image[1]"),
+    );
     let first =
         Form::with_required_fields().big_file("mask", stretched_png(64, 64, LIMIT)).file("image", &alpha_png(64, 64));
-    verdict(&gateway, &upstream, first, LIMIT, Some("mask"));
+    check_upload(&gateway, &upstream, first, LIMIT, Some("mask"));
     assert_eq!(upstream.attempts(), 2);
 }
 
+/// Uploads the form. If `param` is given, the form must be refused with a 413 that names it.
 #[track_caller]
-fn verdict(gateway: &Gateway, upstream: &FakeUpstream, form: Form, length: usize, param: Option<&str>) {
+fn check_upload(gateway: &Gateway, upstream: &FakeUpstream, form: Form, length: usize, param: Option<&str>) {
     println!("{length} {param:?}");
     let (_, answer) = form.call().key(gateway.secret()).upload(gateway.address()).expect("an answer");
     let Some(param) = param else {
         answer.ok_json();
         let attempt = upstream.ledger().pop().expect("an attempt");
-        assert!(attempt.parts.iter().any(|part| part.length == length as u64), "the whole file went upstream");
+        assert!(attempt.parts.iter().any(|part| part.length == length as u64), "the whole file must be sent upstream");
         return;
     };
-    is_too_large(&answer, param);
+    check_too_large(&answer, param);
 }
 
 #[test]
-fn a_file_that_is_too_large_is_refused_as_soon_as_it_is() {
-    let _turn = heavy_test_lock();
+fn a_file_is_refused_as_soon_as_it_is_too_large() {
+    let _lock = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let names = listing(&gateway);
     for (name, before) in [("image", 0), ("mask", 1), ("image[]", 3)] {
         let form = (0..before).fold(Form::with_required_fields(), |form, _| form.file("image[]", &alpha_png(64, 64)));
         let form = form.big_file(name, stretched_png(64, 64, 400 << 20));
-        let (taken, answer) = form.call().key(gateway.secret()).upload(gateway.address()).expect("an answer");
-        println!("{name}: {taken} bytes were taken");
-        is_too_large(&answer, name);
-        assert!(taken >= LIMIT as u64 && taken < LIMIT as u64 + IN_FLIGHT, "{name}: {taken} bytes were taken");
+        let (sent, answer) = form.call().key(gateway.secret()).upload(gateway.address()).expect("an answer");
+        println!("{name}: {sent} bytes were sent");
+        check_too_large(&answer, name);
+        assert!(sent >= LIMIT as u64 && sent < LIMIT as u64 + IN_FLIGHT, "{name}: {sent} bytes were sent");
     }
     assert_eq!(upstream.accepted(), 0);
     assert_eq!(listing(&gateway), names);
 }
 
 #[test]
-fn a_request_over_the_sum_of_all_limits_is_refused_when_it_is_announced() {
+fn a_request_over_the_sum_of_limits_is_refused_when_announced() {
     let gateway = Gateway::simulated();
     let kind = "multipart/form-data; boundary=x";
     for length in [20 * LIMIT as u64, u64::MAX / 2] {
@@ -88,19 +95,19 @@ fn a_request_over_the_sum_of_all_limits_is_refused_when_it_is_announced() {
 }
 
 #[test]
-fn a_data_url_of_the_longest_length_is_taken_and_one_character_more_is_not() {
-    let _turn = heavy_test_lock();
+fn the_length_limit_of_a_data_url_is_exact() {
+    let _lock = heavy_test_lock();
     const LONGEST: usize = 20_971_520;
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let head = "data:image/png;base64,";
-    // Padding for lengths that are no multiple of four: blanks are none of base64, so the type's name is stretched.
+    // The length of base64 is a multiple of four, so the media type is extended to get the exact length.
     let url = |length: usize| {
-        let room = length - head.len();
-        let (quartets, rest) = (room / 4, room % 4);
+        let available = length - head.len();
+        let (quartets, padding) = (available / 4, available % 4);
         let file = crate::kit::concat(&stretched_png(64, 64, quartets * 3));
         let base64 = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, file);
-        format!("data:image/png{};base64,{base64}", "x".repeat(rest))
+        format!("data:image/png{};base64,{base64}", "x".repeat(padding))
     };
     let ask = |length: usize| gateway.edit_json(json!({"images": [{"image_url": url(length)}]}));
     ask(LONGEST).ok_json();
@@ -117,8 +124,8 @@ fn sixteen(length: usize) -> Form {
 }
 
 #[test]
-fn four_edits_of_sixteen_large_images_at_once_cost_little_memory() {
-    let _turn = heavy_test_lock();
+fn four_concurrent_large_edits_use_bounded_memory() {
+    let _lock = heavy_test_lock();
     const LENGTH: usize = 49_000_000;
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with_upstream(&upstream);
@@ -154,8 +161,8 @@ fn digest(pieces: &Pieces) -> Vec<u8> {
 }
 
 #[test]
-fn no_file_is_left_after_any_end() {
-    let _turn = heavy_test_lock();
+fn no_file_is_left_after_a_request_or_a_kill() {
+    let _lock = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
     let names = listing(&gateway);
@@ -171,12 +178,12 @@ fn no_file_is_left_after_any_end() {
     assert_eq!(listing(&gateway), names, "after an error");
     gateway.edit(form("").text("size", "1x1")).error_object(400);
     assert_eq!(listing(&gateway), names, "after a refusal");
-    // The caller leaves while it uploads, and while it waits.
+    // The caller disconnects during the upload, and while it waits for the answer.
     drop(form("").unfinished().key(gateway.secret()).dispatch(gateway.address()).expect("a connection"));
     let before = upstream.attempts();
     let waiting = form("stall=head").call().key(gateway.secret()).dispatch(gateway.address()).expect("a connection");
     upstream.wait_until("the attempt", |ledger| ledger.len() > before && !ledger[before].parts.is_empty());
-    assert_eq!(listing(&gateway), names, "while it waits there is no name either");
+    assert_eq!(listing(&gateway), names, "no file has a name while the caller waits");
     drop(waiting);
     assert_eq!(listing(&gateway), names, "after the caller has left");
 
@@ -191,9 +198,9 @@ fn no_file_is_left_after_any_end() {
         gateway.start();
         assert_eq!(listing(&gateway), names, "after the next start");
     }
-    let halves = form("").unfinished().key(gateway.secret()).dispatch(gateway.address()).expect("a connection");
+    let incomplete = form("").unfinished().key(gateway.secret()).dispatch(gateway.address()).expect("a connection");
     gateway.kill();
-    drop(halves);
+    drop(incomplete);
     assert_eq!(listing(&gateway), names, "after a kill in the middle of an upload");
     gateway.start();
     gateway.edit(form("")).ok_json();
@@ -202,8 +209,8 @@ fn no_file_is_left_after_any_end() {
 }
 
 #[test]
-fn the_same_upload_is_served_again_and_again_without_growing() {
-    let _turn = heavy_test_lock();
+fn repeated_uploads_do_not_increase_memory() {
+    let _lock = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with_upstream(&upstream);
     let image: Arc<Vec<u8>> = alpha_png(512, 512);

@@ -1,10 +1,11 @@
-//! `always`: a smaller image is made also after a failure after which the larger one may have been paid for. What was made
-//! is neither thrown away nor paid for again, and the record says what may have been paid for twice.
+//! The fallback `always`: a smaller image is also made if the larger image failed but may have been paid for. An image
+//! that was made is neither discarded nor paid for again, and the record shows whether two images may have been paid
+//! for.
 
 use super::*;
 use crate::kit::{Events, env_setting};
 
-/// Failures after which an image may have been paid for.
+/// Scripts of failures after which an image may have been paid for.
 pub(super) const LOST: [&str; 11] = [
     "stall=head",
     "stall=body",
@@ -18,44 +19,47 @@ pub(super) const LOST: [&str; 11] = [
     "clip=30",
     "data=empty tokens=9",
 ];
-/// A silent upstream is given up soon.
-const SHORT: &str = "[deadlines]\nimage = \"6s\"\n";
+/// Settings with a short deadline for an image.
+const SHORT_DEADLINE: &str = "[deadlines]\nimage = \"6s\"\n";
+/// The token of the only account.
 const ONLY: &str = "sk-upstream-only";
+/// The header by which a client marks a retry.
 const RETRY: (&str, &str) = ("x-stainless-retry-count", "1");
 
-/// A generation of the largest size in the best quality, for which both images may be paid for.
-fn always(gateway: &Gateway, with: Value) -> Call {
-    largest(gateway, with).header(HEADER, "always")
+/// A generation of the largest size in the best quality, with the fallback `always`.
+fn always(gateway: &Gateway, overrides: Value) -> Call {
+    largest(gateway, overrides).header(HEADER, "always")
 }
 
-fn short(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with(SHORT, &[Account::for_upstream("only", upstream)])
+/// A gateway with a short deadline and one account.
+fn short_deadline(upstream: &FakeUpstream) -> Gateway {
+    Gateway::with(SHORT_DEADLINE, &[Account::for_upstream("only", upstream)])
 }
 
-/// An account that makes each image by a call of its own.
+/// A gateway with a short deadline and one account, which makes each image in a separate call.
 fn one_by_one(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with(SHORT, &[Account::for_upstream("only", upstream).with_responses_protocol()])
+    Gateway::with(SHORT_DEADLINE, &[Account::for_upstream("only", upstream).with_responses_protocol()])
 }
 
-/// The classes of the attempts of a record; an image has none.
+/// The classes of the attempts of a record, with `-` for an attempt that made an image.
 fn classes(record: &Value) -> Vec<&str> {
     let attempts = record["attempts"].as_array().expect("attempts").iter();
     attempts.map(|attempt| attempt["class"].as_str().unwrap_or("-")).collect()
 }
 
 #[test]
-fn what_may_have_been_paid_is_made_smaller_for_those_who_accept_that() {
+fn a_possibly_paid_image_has_a_fallback_with_always() {
     for script in LOST {
         let upstream = FakeUpstream::start();
-        let gateway = short(&upstream);
+        let gateway = short_deadline(&upstream);
         upstream.script_next(script);
         let answer = always(&gateway, json!({})).send(gateway.address());
         println!("{script}");
         let body = answer.ok_json();
         assert_eq!((&body["size"], &body["quality"]), (&json!("3840x2160"), &json!("medium")));
         assert_eq!(body["data"][0]["b64_json"], json!(upstream.ledger()[1].images[0]));
-        assert_eq!(asked(&upstream), steps(&LADDER[..2]));
-        is_told(&answer, &gateway, Some(LADDER[1]));
+        assert_eq!(requested_steps(&upstream), steps(&LADDER[..2]));
+        check_fallback(&answer, &gateway, Some(LADDER[1]));
         let record = gateway.final_records(1).pop().expect("a record");
         assert_eq!((&record["state"], &record["maybe_paid_twice"]), (&json!("succeeded"), &json!(true)), "{record}");
         assert_eq!(classes(&record), ["X", "-"]);
@@ -63,32 +67,32 @@ fn what_may_have_been_paid_is_made_smaller_for_those_who_accept_that() {
 }
 
 #[test]
-fn a_group_can_accept_that_for_all_of_its_callers() {
+fn a_group_can_set_always_for_its_callers() {
     let upstream = FakeUpstream::start();
-    let top = "[[groups]]\nname = \"default\"\nfallback = \"always\"\n";
-    let gateway = Gateway::with(top, &[Account::for_upstream("only", &upstream)]);
+    let settings = "[[groups]]\nname = \"default\"\nfallback = \"always\"\n";
+    let gateway = Gateway::with(settings, &[Account::for_upstream("only", &upstream)]);
     upstream.in_turn(ONLY, &["status=502", "", "status=502"]);
     let answer = largest(&gateway, json!({})).send(gateway.address());
     answer.ok_json();
-    is_told(&answer, &gateway, Some(LADDER[1]));
-    // A request decides for itself.
+    check_fallback(&answer, &gateway, Some(LADDER[1]));
+    // The header of a request overrides the policy of the group.
     largest(&gateway, json!({})).header(HEADER, "unpaid").send(gateway.address()).error_object(502);
     assert_eq!(upstream.attempts(), 3);
 }
 
 #[test]
-fn the_last_step_is_reached_also_where_the_upstream_is_silent_each_time() {
+fn the_last_step_is_reached_although_the_upstream_stays_silent() {
     let upstream = FakeUpstream::start();
-    let gateway = short(&upstream);
+    let gateway = short_deadline(&upstream);
     upstream.in_turn(ONLY, &["stall=head", "stall=body", ""]);
     let answer = always(&gateway, json!({})).send(gateway.address());
     assert_eq!(answer.ok_json()["size"], "1536x1024");
-    assert_eq!(asked(&upstream), steps(&LADDER));
-    is_told(&answer, &gateway, Some(LADDER[2]));
+    assert_eq!(requested_steps(&upstream), steps(&LADDER));
+    check_fallback(&answer, &gateway, Some(LADDER[2]));
 }
 
 #[test]
-fn what_may_have_been_paid_decides_the_error_whatever_came_of_the_smaller_images() {
+fn the_possibly_paid_failure_determines_the_error() {
     for (scripts, reasons) in [
         (&["status=502"; 3][..], ["network", "no_image_data"]),
         (&["status=504 body=html", "status=500", "status=500"], ["network", "timeout"]),
@@ -96,13 +100,16 @@ fn what_may_have_been_paid_decides_the_error_whatever_came_of_the_smaller_images
         (&["status=504 body=html", "status=400 body=policy"], ["network", "timeout"]),
     ] {
         let upstream = FakeUpstream::start();
-        let gateway = short(&upstream);
+        let gateway = short_deadline(&upstream);
         upstream.in_turn(ONLY, scripts);
         let answer = always(&gateway, json!({})).send(gateway.address());
         let error = answer.error_object(502);
         assert!(reasons.iter().any(|reason| error["reason"] == *reason), "{scripts:?}: {error}");
         assert_eq!((answer.should_retry(), answer.header(HEADER)), (Some("false"), None), "{scripts:?}");
-        assert!(upstream.attempts() >= 2 && asked(&upstream) == steps(&LADDER[..upstream.attempts()]), "{scripts:?}");
+        assert!(
+            upstream.attempts() >= 2 && requested_steps(&upstream) == steps(&LADDER[..upstream.attempts()]),
+            "{scripts:?}"
+        );
         let record = gateway.final_records(1).pop().expect("a record");
         assert_eq!((&record["state"], &record["fallback"]), (&json!("interrupted"), &Value::Null), "{record}");
         assert_eq!(record["maybe_paid_twice"], true, "{record}");
@@ -110,7 +117,7 @@ fn what_may_have_been_paid_decides_the_error_whatever_came_of_the_smaller_images
 }
 
 #[test]
-fn what_is_refused_or_called_wrong_is_not_made_smaller() {
+fn a_refused_or_invalid_request_has_no_fallback() {
     for (script, status) in [
         ("status=400 body=policy", 502),
         ("status=400 body=policy-old", 502),
@@ -119,7 +126,7 @@ fn what_is_refused_or_called_wrong_is_not_made_smaller() {
         ("status=422 body=parameter", 400),
     ] {
         let upstream = FakeUpstream::start();
-        let gateway = short(&upstream);
+        let gateway = short_deadline(&upstream);
         upstream.script_next(script);
         let answer = always(&gateway, json!({})).send(gateway.address());
         assert_eq!(answer.status, status, "{script}: {:.300}", answer.text());
@@ -129,10 +136,10 @@ fn what_is_refused_or_called_wrong_is_not_made_smaller() {
 }
 
 #[test]
-fn only_what_stands_on_the_ladder_is_made_again() {
+fn only_sizes_of_the_ladder_are_made_again() {
     for (size, quality) in [("1024x1024", "high"), ("3840x2160", "low"), ("1536x1024", "medium")] {
         let upstream = FakeUpstream::start();
-        let gateway = short(&upstream);
+        let gateway = short_deadline(&upstream);
         upstream.script_next("status=502");
         always(&gateway, json!({"size": size, "quality": quality})).send(gateway.address()).error_object(502);
         assert_eq!(upstream.attempts(), 1, "{size} {quality}");
@@ -140,9 +147,9 @@ fn only_what_stands_on_the_ladder_is_made_again() {
 }
 
 #[test]
-fn tokens_of_the_larger_image_are_recorded_beside_those_of_the_smaller_one() {
+fn tokens_of_both_images_are_recorded() {
     let upstream = FakeUpstream::start();
-    let gateway = short(&upstream);
+    let gateway = short_deadline(&upstream);
     upstream.script_next("data=empty tokens=1700");
     let answer = always(&gateway, json!({})).send(gateway.address());
     assert_eq!(answer.ok_json()["usage"]["output_tokens"], 196);
@@ -150,44 +157,44 @@ fn tokens_of_the_larger_image_are_recorded_beside_those_of_the_smaller_one() {
 }
 
 #[test]
-fn a_stream_goes_down_until_its_image_has_begun() {
+fn a_stream_has_a_fallback_until_its_image_has_begun() {
     for script in ["stall=head", "status=502", "hang-up", "events=cut", "events=eof"] {
         let upstream = FakeUpstream::start();
-        let gateway = short(&upstream);
+        let gateway = short_deadline(&upstream);
         upstream.script_next(script);
         let answer = always(&gateway, json!({"stream": true})).send(gateway.address());
         assert_eq!((answer.status, answer.header(HEADER)), (200, Some("3840x2160 medium")), "{script}");
         let text = answer.text();
         assert!(text.contains("image_generation.completed") && text.contains("\"quality\":\"medium\""), "{script}");
-        assert_eq!(asked(&upstream), steps(&LADDER[..2]), "{script}");
-        is_told(&answer, &gateway, Some(LADDER[1]));
+        assert_eq!(requested_steps(&upstream), steps(&LADDER[..2]), "{script}");
+        check_fallback(&answer, &gateway, Some(LADDER[1]));
     }
     let upstream = FakeUpstream::start();
-    let gateway = short(&upstream);
+    let gateway = short_deadline(&upstream);
     upstream.script_next("events=p,cut");
     let answer = always(&gateway, json!({"stream": true, "partial_images": 1})).send(gateway.address());
     assert!(answer.text().contains("event: error"), "{}", answer.text());
-    assert_eq!((upstream.attempts(), answer.header(HEADER)), (1, None), "its caller has a part of it");
+    assert_eq!((upstream.attempts(), answer.header(HEADER)), (1, None), "the caller has received a part of the image");
 }
 
 #[test]
-fn a_stream_that_began_with_heartbeats_says_in_its_event_what_was_made() {
-    // The interval of the heartbeats is that of the contract, and nothing shortens it.
+fn an_early_stream_shows_the_fallback_in_its_event() {
+    // The contract fixes the interval of the heartbeats, so this test is slow.
     if env_setting("IMAGATE_TEST_FAST").is_some() {
         return;
     }
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     upstream.script_next("gate=late status=504 body=html");
-    let (heard, beats) = std::sync::mpsc::channel();
+    let (heartbeat_sender, heartbeats) = std::sync::mpsc::channel();
     let call = always(&gateway, json!({"stream": true}));
     let events = std::thread::scope(|scope| {
         let listener = scope.spawn(|| {
             let mut events = Events::from_reply(call.open(gateway.address()).expect("an answer"));
-            events.listener = Some(heard);
+            events.listener = Some(heartbeat_sender);
             events.rest()
         });
-        beats.recv_timeout(crate::kit::TEST_TIMEOUT).expect("a heartbeat");
+        heartbeats.recv_timeout(crate::kit::TEST_TIMEOUT).expect("a heartbeat");
         upstream.open_gate("late");
         listener.join().expect("the events")
     });
@@ -201,89 +208,89 @@ fn a_stream_that_began_with_heartbeats_says_in_its_event_what_was_made() {
 #[test]
 fn several_images_of_one_call_go_down_together() {
     let upstream = FakeUpstream::start();
-    let gateway = short(&upstream);
+    let gateway = short_deadline(&upstream);
     upstream.script_next("status=502");
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(2));
-    assert_eq!(asked(&upstream), steps(&LADDER[..2]));
-    is_told(&answer, &gateway, Some(LADDER[1]));
+    assert_eq!(requested_steps(&upstream), steps(&LADDER[..2]));
+    check_fallback(&answer, &gateway, Some(LADDER[1]));
 }
 
 #[test]
-fn several_images_of_one_call_each_go_down_only_if_none_was_made() {
+fn images_of_separate_calls_go_down_only_if_none_was_made() {
     let upstream = FakeUpstream::start();
     let gateway = one_by_one(&upstream);
     upstream.in_turn(ONLY, &["status=502 body=html", "stall=head", "", ""]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(2));
     assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (4, None));
-    is_told(&answer, &gateway, Some(LADDER[1]));
+    check_fallback(&answer, &gateway, Some(LADDER[1]));
     assert_eq!(gateway.final_records(1)[0]["maybe_paid_twice"], true);
 }
 
 #[test]
-fn an_image_that_was_made_is_the_answer_and_no_other_is_made_for_it() {
+fn an_image_that_was_made_is_answered_without_a_fallback() {
     let upstream = FakeUpstream::start();
     let gateway = one_by_one(&upstream);
     upstream.in_turn(ONLY, &["", "status=502 body=html"]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
     assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (2, Some("1")));
-    is_told(&answer, &gateway, None);
+    check_fallback(&answer, &gateway, None);
     let record = gateway.final_records(1).pop().expect("a record");
     assert_eq!(record["maybe_paid_twice"], false, "{record}");
     assert_eq!(record["delivered"][0]["size"], "3840x2160");
 }
 
 #[test]
-fn an_image_is_not_given_up_where_its_sibling_was_made() {
+fn an_image_is_not_abandoned_if_another_of_the_job_was_made() {
     let upstream = FakeUpstream::start();
     let gateway = one_by_one(&upstream);
-    // Longer than half of the time that is left.
+    // The delay is longer than half of the remaining time.
     upstream.in_turn(ONLY, &["", "delay=4000"]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(2));
     assert_eq!(upstream.attempts(), 2);
-    is_told(&answer, &gateway, None);
+    check_fallback(&answer, &gateway, None);
 }
 
 #[test]
-fn an_image_is_not_given_up_where_no_smaller_one_would_follow() {
+fn an_image_is_not_abandoned_without_a_possible_fallback() {
     let upstream = FakeUpstream::start();
     let gateway = one_by_one(&upstream);
-    // One is refused, so that nothing is made smaller, and the other one takes longer than half of the time.
+    // One image is refused, so no smaller image is made. The other takes longer than half of the remaining time.
     upstream.in_turn(ONLY, &["status=400 body=policy", "delay=4000"]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
     assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (2, Some("1")));
-    is_told(&answer, &gateway, None);
+    check_fallback(&answer, &gateway, None);
 }
 
 #[test]
-fn an_image_is_not_given_up_for_a_caller_who_has_left() {
+fn an_image_is_not_abandoned_for_a_caller_who_has_left() {
     let upstream = FakeUpstream::start();
-    let gateway = short(&upstream);
+    let gateway = short_deadline(&upstream);
     upstream.script_next("delay=4000");
-    leave(&gateway, &upstream);
+    send_and_leave(&gateway, &upstream);
     let record = gateway.final_records(1).pop().expect("a record");
     assert_eq!((&record["state"], upstream.attempts()), (&json!("succeeded"), 1), "{record}");
     assert_eq!(record["delivered"][0]["quality"], "high", "{record}");
 }
 
 #[test]
-fn nothing_is_made_smaller_in_the_last_eighth_of_the_time() {
+fn there_is_no_fallback_in_the_last_eighth_of_the_time() {
     let upstream = FakeUpstream::start();
-    let gateway = short(&upstream);
+    let gateway = short_deadline(&upstream);
     upstream.script_next("delay=5500 status=500");
     largest(&gateway, json!({})).header(HEADER, "unpaid").send(gateway.address());
     assert_eq!(upstream.attempts(), 1);
 }
 
 #[test]
-fn nothing_is_made_smaller_when_the_time_is_over() {
+fn there_is_no_fallback_after_the_deadline() {
     let upstream = FakeUpstream::start();
     let gateway = one_by_one(&upstream);
-    // Both have begun, so they may take all of the time.
+    // The answers of both images have begun, so both may use all of the remaining time.
     upstream.always_for_token(ONLY, "tale=created,half,stall");
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     answer.error_object(502);
@@ -292,39 +299,39 @@ fn nothing_is_made_smaller_when_the_time_is_over() {
 }
 
 #[test]
-fn a_smaller_image_is_paid_once_under_its_key() {
+fn a_smaller_image_is_paid_once_per_idempotency_key() {
     let upstream = FakeUpstream::start();
-    let gateway = short(&upstream);
+    let gateway = short_deadline(&upstream);
     upstream.script_next("status=502");
     let call = || always(&gateway, json!({})).header("idempotency-key", "k-1").send(gateway.address());
     let answers = [call(), call(), call()];
     answers[0].ok_json();
-    for again in &answers[1..] {
-        assert_eq!((again.status, &again.body), (200, &answers[0].body));
-        assert_eq!(again.header("x-imagate-replayed"), Some("true"));
-        assert_eq!(again.header(HEADER), Some("3840x2160 medium"));
+    for replayed in &answers[1..] {
+        assert_eq!((replayed.status, &replayed.body), (200, &answers[0].body));
+        assert_eq!(replayed.header("x-imagate-replayed"), Some("true"));
+        assert_eq!(replayed.header(HEADER), Some("3840x2160 medium"));
     }
     assert_eq!(upstream.attempts(), 2);
     assert_eq!(gateway.final_records(1).len(), 1);
 }
 
 #[test]
-fn who_was_told_to_come_back_gets_the_smaller_image() {
+fn a_retry_after_in_progress_gets_the_smaller_image() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("answer_deadline = \"1s\"\n", &[Account::for_upstream("only", &upstream)]);
     upstream.script_next("gate=open status=502");
     let call = || always(&gateway, json!({})).send(gateway.address());
     call().error_object(409);
     upstream.open_gate("open");
-    upstream.wait_until("the smaller image is asked for", |ledger| ledger.len() == 2);
+    upstream.wait_until("the smaller image is requested", |ledger| ledger.len() == 2);
     let answer = call();
     answer.ok_json();
     assert_eq!((answer.header("x-imagate-replayed"), upstream.attempts()), (Some("true"), 2));
-    is_told(&answer, &gateway, Some(LADDER[1]));
+    check_fallback(&answer, &gateway, Some(LADDER[1]));
 }
 
-/// Sends, waits until the upstream has it, and leaves.
-fn leave(gateway: &Gateway, upstream: &FakeUpstream) {
+/// Sends a generation, waits until the upstream has received it, and disconnects.
+fn send_and_leave(gateway: &Gateway, upstream: &FakeUpstream) {
     let stream = always(gateway, json!({})).dispatch(gateway.address()).expect("a connection");
     upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
     drop(stream);
@@ -332,38 +339,38 @@ fn leave(gateway: &Gateway, upstream: &FakeUpstream) {
 }
 
 #[test]
-fn nothing_more_is_paid_for_a_caller_who_has_left() {
+fn nothing_more_is_paid_after_the_caller_has_left() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     upstream.script_next("gate=open status=502");
-    leave(&gateway, &upstream);
+    send_and_leave(&gateway, &upstream);
     upstream.open_gate("open");
     let record = gateway.final_records(1).pop().expect("a record");
     assert_eq!((&record["state"], &record["maybe_paid_twice"]), (&json!("interrupted"), &json!(false)), "{record}");
-    // A retry reads what became of it.
+    // A retry gets the outcome of the job.
     let retry = always(&gateway, json!({})).header(RETRY.0, RETRY.1).send(gateway.address());
     retry.error_object(502);
     assert_eq!((retry.should_retry(), upstream.attempts()), (Some("false"), 1));
 }
 
 #[test]
-fn nothing_is_made_smaller_for_a_caller_who_has_left() {
+fn there_is_no_fallback_after_the_caller_has_left() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     upstream.script_next("gate=open status=500");
-    leave(&gateway, &upstream);
+    send_and_leave(&gateway, &upstream);
     upstream.open_gate("open");
     assert_eq!((&gateway.final_records(1)[0]["state"], upstream.attempts()), (&json!("failed"), 1));
 }
 
 #[test]
-fn nothing_is_paid_twice_where_no_account_is_left_for_the_smaller_image() {
+fn nothing_is_paid_twice_if_no_account_can_make_the_smaller_image() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
     upstream.in_turn(ONLY, &["gate=open status=502", "status=429 retry-after=30"]);
     let answer = std::thread::scope(|scope| {
         let larger = scope.spawn(|| always(&gateway, json!({})).send(gateway.address()));
-        upstream.wait_until("the larger image is asked for", |ledger| ledger.len() == 1);
+        upstream.wait_until("the larger image is requested", |ledger| ledger.len() == 1);
         gateway.call(json!({})).send(gateway.address());
         upstream.open_gate("open");
         larger.join().expect("an answer")
@@ -379,7 +386,7 @@ fn the_smaller_image_goes_to_the_retry_of_a_caller_who_has_left() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     upstream.script_next("gate=open status=502");
-    leave(&gateway, &upstream);
+    send_and_leave(&gateway, &upstream);
     let retry = always(&gateway, json!({})).header(RETRY.0, RETRY.1);
     let answer = std::thread::scope(|scope| {
         let retry = scope.spawn(|| retry.send(gateway.address()));
@@ -389,5 +396,5 @@ fn the_smaller_image_goes_to_the_retry_of_a_caller_who_has_left() {
     });
     answer.ok_json();
     assert_eq!((answer.header("x-imagate-replayed"), upstream.attempts()), (Some("true"), 2));
-    is_told(&answer, &gateway, Some(LADDER[1]));
+    check_fallback(&answer, &gateway, Some(LADDER[1]));
 }

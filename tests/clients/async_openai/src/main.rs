@@ -1,8 +1,8 @@
 //! Checks the API with the unmodified crate async-openai.
 //!
 //! The environment variables are those of `openai_tour.py`. This crate does not read `x-should-retry`: it sends a
-//! request up to four times if the answer is 429 or 5xx, so the test that starts this program expects four attempts where
-//! an official SDK makes one.
+//! request up to four times if the answer is 429 or 5xx, so the test that starts this program expects four attempts
+//! where an official SDK makes one.
 //! It prints one line for each check, and exits with 1 if a check failed.
 
 use std::collections::BTreeMap;
