@@ -210,11 +210,11 @@ fn an_account_of_the_file_cannot_be_deleted() {
     let answer = ask(&gateway, Call::delete(&account_path("only")));
     assert_eq!(refused(&answer, 409), ("account_read_only".to_owned(), None));
     assert!(answer.text().contains("settings file"), "{}", answer.text());
-    let taken = ask(&gateway, Call::post(ACCOUNTS).json(&new_account("only", &upstream)));
-    assert_eq!(refused(&taken, 409), ("account_exists".to_owned(), Some("name".to_owned())));
+    let refusal = ask(&gateway, Call::post(ACCOUNTS).json(&new_account("only", &upstream)));
+    assert_eq!(refused(&refusal, 409), ("account_exists".to_owned(), Some("name".to_owned())));
     good(&gateway, Call::post(ACCOUNTS).json(&new_account("other", &upstream)), "Account");
-    let taken = ask(&gateway, Call::post(ACCOUNTS).json(&new_account("other", &upstream)));
-    assert_eq!(refused(&taken, 409), ("account_exists".to_owned(), Some("name".to_owned())));
+    let refusal = ask(&gateway, Call::post(ACCOUNTS).json(&new_account("other", &upstream)));
+    assert_eq!(refused(&refusal, 409), ("account_exists".to_owned(), Some("name".to_owned())));
     assert_eq!(names(&gateway), ["only", "other"]);
 }
 
@@ -327,11 +327,11 @@ fn without_an_admin_token_every_call_is_refused() {
 fn a_key_of_a_caller_cannot_be_made_the_admin_token() {
     let mut gateway = Gateway::simulated();
     gateway.kill();
-    let done = gateway.program().env("IMAGATE_ADMIN_TOKEN", gateway.secret()).args(["serve", "--config"]);
-    let done = done.args([gateway.config()]).run();
-    assert_ne!(done.code, Some(0));
-    assert!(done.stderr.contains("`admin_token` has the form of a caller's key"), "{done:?}");
-    assert!(!done.stderr.contains(gateway.secret()), "{done:?}");
+    let output = gateway.program().env("IMAGATE_ADMIN_TOKEN", gateway.secret()).args(["serve", "--config"]);
+    let output = output.args([gateway.config()]).run();
+    assert_ne!(output.code, Some(0));
+    assert!(output.stderr.contains("`admin_token` has the form of a caller's key"), "{output:?}");
+    assert!(!output.stderr.contains(gateway.secret()), "{output:?}");
 }
 
 #[test]

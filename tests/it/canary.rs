@@ -173,9 +173,9 @@ impl LeakFixture {
     /// Runs a command, and captures its standard output and standard error.
     #[track_caller]
     fn command(&mut self, channel: OutputChannel, words: &[&str]) {
-        let done = self.gateway.run_command(words);
-        assert!(done.code.is_some(), "{words:?} did not end");
-        self.captured.add(channel, &words.join(" "), format!("{}\n{}", done.stdout, done.stderr).into_bytes());
+        let output = self.gateway.run_command(words);
+        assert!(output.code.is_some(), "{words:?} did not end");
+        self.captured.add(channel, &words.join(" "), format!("{}\n{}", output.stdout, output.stderr).into_bytes());
     }
 
     fn capture_log(&mut self) {

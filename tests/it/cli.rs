@@ -51,9 +51,9 @@ fn two_keys_may_have_the_same_name() {
 fn disabling_enabling_and_deleting_an_unknown_key_fails() {
     let gateway = Gateway::simulated();
     for action in ["disable", "enable", "delete"] {
-        let done = gateway.run_command(&["key", action, "key_nobody"]);
-        assert_eq!(done.code, FAILED, "{action}: {done:#?}");
-        assert!(done.stderr.contains("key_nobody"), "{done:#?}");
+        let output = gateway.run_command(&["key", action, "key_nobody"]);
+        assert_eq!(output.code, FAILED, "{action}: {output:#?}");
+        assert!(output.stderr.contains("key_nobody"), "{output:#?}");
     }
 }
 
@@ -146,9 +146,9 @@ fn generate_writes_a_file_of_the_requested_size_and_format() {
     for (names, (file, format)) in
         names.into_iter().cycle().zip([("a.png", "png"), ("b.jpg", "jpeg"), ("c.webp", "webp")])
     {
-        let done =
+        let output =
             generate(&gateway, names, &["--size", "1024x640", "--quality", "low", "--format", format, "-o", file]);
-        done.ok_stdout();
+        output.ok_stdout();
         let bytes = std::fs::read(gateway.home().join(file)).expect("the file");
         assert_eq!(format_and_size(&bytes), (format.to_owned(), "1024x640".to_owned()));
     }
@@ -178,9 +178,9 @@ fn a_failed_generate_leaves_no_file_and_says_why() {
     for script in ["status=400 body=policy", "cut=60% b64=400000", "lack=3 b64=400000", "data=empty"] {
         upstream.always_for_token("sk-upstream-only", script);
         let attempts = upstream.attempts();
-        let done = generate(&gateway, ["IMAGATE_BASE_URL", "IMAGATE_API_KEY"], &["-o", "out.png"]);
-        assert_eq!(done.code, FAILED, "{script}: {done:#?}");
-        assert!(!done.stderr.is_empty(), "{script}");
+        let output = generate(&gateway, ["IMAGATE_BASE_URL", "IMAGATE_API_KEY"], &["-o", "out.png"]);
+        assert_eq!(output.code, FAILED, "{script}: {output:#?}");
+        assert!(!output.stderr.is_empty(), "{script}");
         assert_eq!(upstream.attempts(), attempts + 1, "{script}: the client must not pay twice");
         let mut after = files(&gateway);
         after.retain(|name| !before.contains(name));
@@ -194,12 +194,12 @@ fn a_wrong_key_or_a_dead_address_is_a_failure_without_secrets() {
     let base_url = gateway.base_url();
     for (base, key) in [(base_url.as_str(), "sk-img-secret-canary"), ("http://127.0.0.1:9/v1", "sk-img-secret-canary")]
     {
-        let done = Program::new(gateway.home())
+        let output = Program::new(gateway.home())
             .args(["generate", "a boat", "--base-url", base, "-o", "x.png"])
             .env("IMAGATE_API_KEY", key)
             .run();
-        assert_eq!(done.code, FAILED, "{done:#?}");
-        assert!(!format!("{done:?}").contains("secret-canary"), "{done:#?}");
+        assert_eq!(output.code, FAILED, "{output:#?}");
+        assert!(!format!("{output:?}").contains("secret-canary"), "{output:#?}");
     }
 }
 
@@ -209,8 +209,8 @@ fn wrong_usage_exits_with_2() {
     for words in
         [&["no-such-command"][..], &["serve", "--no-such-flag"], &["key", "create"], &["generate"], &["key", "disable"]]
     {
-        let done = Program::new(home.path()).args(words).run();
-        assert_eq!(done.code, USAGE, "{words:?}: {done:#?}");
+        let output = Program::new(home.path()).args(words).run();
+        assert_eq!(output.code, USAGE, "{words:?}: {output:#?}");
     }
     let size = Program::new(home.path())
         .args(["generate", "a boat", "--size", "1000x1000", "--base-url", "http://127.0.0.1:9/v1", "--api-key", "k"])
@@ -226,14 +226,16 @@ fn every_problem_of_the_configuration_is_reported_at_once_with_its_line() {
                 [[accounts]]\nname = \"b\"\nkind = \"api_key\"\nbase_url = \"http://example.com/v1\"\napi_key = { env = \"IT_NOT_SET\" }\n";
     std::fs::write(&file, text).expect("a file");
     for command in [&["serve"][..], &["config", "check"], &["key", "list"]] {
-        let done = Program::new(home.path()).args(command).args(["--config"]).args([&file]).run();
-        assert_eq!(done.code, CONFIG, "{command:?}: {done:#?}");
+        let output = Program::new(home.path()).args(command).args(["--config"]).args([&file]).run();
+        assert_eq!(output.code, CONFIG, "{command:?}: {output:#?}");
         for (line, word) in [(1, "listen"), (2, "drain_timeout"), (6, "api_key"), (11, "http"), (12, "IT_NOT_SET")] {
-            let found =
-                done.stderr.lines().any(|text| text.contains(&format!("imagate.toml:{line}:")) && text.contains(word));
-            assert!(found, "{command:?}: line {line}, {word}: {}", done.stderr);
+            let found = output
+                .stderr
+                .lines()
+                .any(|text| text.contains(&format!("imagate.toml:{line}:")) && text.contains(word));
+            assert!(found, "{command:?}: line {line}, {word}: {}", output.stderr);
         }
-        assert!(done.stdout.is_empty(), "no address may be bound: {}", done.stdout);
+        assert!(output.stdout.is_empty(), "no address may be bound: {}", output.stdout);
     }
 }
 
@@ -242,21 +244,21 @@ fn a_missing_or_malformed_configuration_exits_with_64() {
     let home = TempDir::new().expect("a directory");
     std::fs::write(home.path().join("bad.toml"), "listen = \n[[[").expect("a file");
     for name in ["absent.toml", "bad.toml"] {
-        let done = Program::new(home.path()).args(["serve", "--config", name]).run();
-        assert_eq!(done.code, CONFIG, "{done:#?}");
-        assert!(done.stderr.contains(name), "{done:#?}");
+        let output = Program::new(home.path()).args(["serve", "--config", name]).run();
+        assert_eq!(output.code, CONFIG, "{output:#?}");
+        assert!(output.stderr.contains(name), "{output:#?}");
     }
 }
 
 #[test]
 fn an_address_that_is_taken_is_a_failure() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = taken.local_addr().expect("an address").to_string();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
     let home = TempDir::new().expect("a directory");
-    let done = Program::new(home.path()).args(["serve", "--listen", &address, "--data-dir", "data"]).run();
-    assert_eq!(done.code, FAILED, "{done:#?}");
-    assert!(done.stderr.contains(&address), "{done:#?}");
-    assert!(!done.stdout.contains("listening on"), "{done:#?}");
+    let output = Program::new(home.path()).args(["serve", "--listen", &address, "--data-dir", "data"]).run();
+    assert_eq!(output.code, FAILED, "{output:#?}");
+    assert!(output.stderr.contains(&address), "{output:#?}");
+    assert!(!output.stdout.contains("listening on"), "{output:#?}");
 }
 
 #[test]
@@ -266,8 +268,8 @@ fn accounts_are_listed_without_their_secrets() {
         "",
         &[Account::for_upstream("first", &upstream), Account::for_upstream("second", &upstream).with_free_tier()],
     );
-    let done = gateway.run_command(&["account", "list", "--json"]);
-    let printed = done.ok_stdout();
+    let output = gateway.run_command(&["account", "list", "--json"]);
+    let printed = output.ok_stdout();
     assert!(printed.contains("first") && printed.contains("second"), "{printed}");
     assert!(!printed.contains("sk-upstream"), "{printed}");
 }

@@ -37,7 +37,8 @@ impl SmallDiskGateway {
         let upstream = FakeUpstream::start();
         let file = format!(
             "listen = \"127.0.0.1:0\"\ndata_dir = \"data\"\n\n[uploads]\nmin_free_megabytes = {RESERVED}\n\n\
-             [[accounts]]\nname = \"only\"\nkind = \"api_key\"\nbase_url = \"{}\"\napi_key = {{ env = \"IT_TOKEN\" }}\n",
+             [[accounts]]\nname = \"only\"\nkind = \"api_key\"\nbase_url = \"{}\"\n\
+             api_key = {{ env = \"IT_TOKEN\" }}\n",
             upstream.base_url()
         );
         std::fs::write(home.path().join("imagate.toml"), file).expect("a configuration");
@@ -65,15 +66,15 @@ impl SmallDiskGateway {
     }
 
     fn records(&self) -> Vec<Value> {
-        let done = program(&self.home).args(["usage", "--json"]).run();
-        done.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("a record per line")).collect()
+        let output = program(&self.home).args(["usage", "--json"]).run();
+        output.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("a record per line")).collect()
     }
 
     /// The free bytes of the disk.
     fn free(&self) -> usize {
         let folder = self.home.path().join("data");
-        let done = Command::new("df").args(["--output=avail", "-B1"]).arg(folder).output().expect("df runs");
-        let text = String::from_utf8(done.stdout).expect("text");
+        let output = Command::new("df").args(["--output=avail", "-B1"]).arg(folder).output().expect("df runs");
+        let text = String::from_utf8(output.stdout).expect("text");
         text.lines().last().and_then(|line| line.trim().parse().ok()).expect("a number")
     }
 }

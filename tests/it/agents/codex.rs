@@ -35,7 +35,7 @@ pub(super) struct Codex {
 
 /// The output of a run of Codex.
 pub(super) struct Told {
-    done: CommandOutput,
+    output: CommandOutput,
     events: Vec<Value>,
 }
 
@@ -146,9 +146,9 @@ impl Codex {
     #[track_caller]
     fn run(&self, command: &[&str], task: &str) -> Told {
         let program = self.program().args(command).args(["--skip-git-repo-check", "--json", task]);
-        let done = program.run_within(2 * TEST_TIMEOUT);
-        let events = done.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Told { done, events }
+        let output = program.run_within(2 * TEST_TIMEOUT);
+        let events = output.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        Told { output, events }
     }
 
     /// The files that the image tool of Codex has written, with the ids of their calls.
@@ -194,8 +194,8 @@ impl Told {
     /// The last message of the model in a completed turn.
     #[track_caller]
     pub(super) fn message(&self) -> &str {
-        assert_eq!(self.done.code, Some(0), "{:#?}", self.done);
-        assert!(self.events.iter().any(|event| event["type"] == "turn.completed"), "{:#?}", self.done);
+        assert_eq!(self.output.code, Some(0), "{:#?}", self.output);
+        assert!(self.events.iter().any(|event| event["type"] == "turn.completed"), "{:#?}", self.output);
         let items = self.events.iter().map(|event| &event["item"]);
         let mut messages =
             items.filter(|item| item["type"] == "agent_message").filter_map(|item| item["text"].as_str());
@@ -206,7 +206,7 @@ impl Told {
     #[track_caller]
     pub(super) fn failure(&self) -> &str {
         let failed = self.events.iter().find(|event| event["type"] == "turn.failed");
-        let failed = failed.unwrap_or_else(|| panic!("the turn did not fail: {:#?}", self.done));
+        let failed = failed.unwrap_or_else(|| panic!("the turn did not fail: {:#?}", self.output));
         failed["error"]["message"].as_str().expect("a message")
     }
 
@@ -219,10 +219,10 @@ impl Told {
     pub(super) fn item(&self, kind: &str) -> &Value {
         let completed = self.events.iter().filter(|event| event["type"] == "item.completed");
         let mut items = completed.map(|event| &event["item"]).filter(|item| item["type"] == kind);
-        items.next().unwrap_or_else(|| panic!("no {kind}: {:#?}", self.done))
+        items.next().unwrap_or_else(|| panic!("no {kind}: {:#?}", self.output))
     }
 
     pub(super) fn said(&self) -> &CommandOutput {
-        &self.done
+        &self.output
     }
 }

@@ -31,9 +31,9 @@ fn upscale_writes_the_format_of_the_output_or_the_input() {
         ("in.jpg", "other.webp", "other.webp", "webp"),
         ("in.webp", "other.png", "other.png", "png"),
     ] {
-        let done = upscale(home.path(), &[source, "--size", "3840x2160", "-o", output]);
-        assert_eq!(done.ok_stdout(), format!("{expected}\n"), "{done:#?}");
-        assert!(done.stderr.contains("from 1536x1024 to 3840x2160"), "{done:#?}");
+        let result = upscale(home.path(), &[source, "--size", "3840x2160", "-o", output]);
+        assert_eq!(result.ok_stdout(), format!("{expected}\n"), "{result:#?}");
+        assert!(result.stderr.contains("from 1536x1024 to 3840x2160"), "{result:#?}");
         let file = std::fs::read(home.path().join(expected)).expect("the file");
         assert_eq!(format_and_size(&file), (format.to_owned(), "3840x2160".to_owned()), "{source} {output}");
     }
@@ -43,8 +43,8 @@ fn upscale_writes_the_format_of_the_output_or_the_input() {
 fn an_image_may_come_from_standard_input() {
     let home = folder();
     let program = Program::new(home.path()).stdin(&home.path().join("in.jpg"));
-    let done = program.args(["upscale", "-", "--size", "2048x2048", "-o", "out", "--fit", "stretch"]).run();
-    assert_eq!(done.ok_stdout(), "out.jpg\n");
+    let result = program.args(["upscale", "-", "--size", "2048x2048", "-o", "out", "--fit", "stretch"]).run();
+    assert_eq!(result.ok_stdout(), "out.jpg\n");
 }
 
 #[test]
@@ -61,13 +61,13 @@ fn invalid_upscale_arguments_are_wrong_usage_and_change_nothing() {
         (&["in.png", "--size", "3840x2160", "-o", "there.png"], "--force"),
         (&["in.png", "--size", "3840x2160", "-o", "there"], "there.png already exists"),
     ] {
-        let done = upscale(home.path(), words);
-        assert!(done.code == USAGE && done.stderr.contains(reason), "{words:?} {done:#?}");
+        let result = upscale(home.path(), words);
+        assert!(result.code == USAGE && result.stderr.contains(reason), "{words:?} {result:#?}");
     }
     assert_eq!(std::fs::read(home.path().join("there.png")).expect("the file"), b"mine");
     assert!(!home.path().join("out.png").exists());
-    let done = upscale(home.path(), &["in.png", "--size", "3840x2160", "-o", "there.png", "--force"]);
-    assert_eq!(done.ok_stdout(), "there.png\n");
+    let result = upscale(home.path(), &["in.png", "--size", "3840x2160", "-o", "there.png", "--force"]);
+    assert_eq!(result.ok_stdout(), "there.png\n");
 }
 
 #[test]
@@ -82,8 +82,8 @@ fn a_file_that_cannot_be_resized_is_a_failure_that_says_why() {
         ("wide.png", "4096x2048 px; the limit is"),
         ("half.jpg", "cannot be resized"),
     ] {
-        let done = upscale(home.path(), &[file, "--size", "3840x2160", "-o", "out"]);
-        assert!(done.code == FAILED && done.stderr.contains(reason), "{file} {done:#?}");
+        let result = upscale(home.path(), &[file, "--size", "3840x2160", "-o", "out"]);
+        assert!(result.code == FAILED && result.stderr.contains(reason), "{file} {result:#?}");
     }
     assert_eq!(std::fs::read_dir(home.path()).expect("the folder").count(), 6, "no file is written");
 }

@@ -271,10 +271,10 @@ async fn failed_call(script: &str, user: &str, status: u16, code: &str, param: O
         "throttled" => "RESTING2",
         _ => "SCRIPTED",
     };
-    let begun = Instant::now();
+    let started = Instant::now();
     let result = client(gateway).images().generate(scripted(script, user)?).await;
     // The crate sleeps as long as `retry-after` says.
-    ensure!(begun.elapsed() < Duration::from_secs(60), "the crate slept for {:?}", begun.elapsed());
+    ensure!(started.elapsed() < Duration::from_secs(60), "the crate slept for {:?}", started.elapsed());
     check_error(result, status, code, param)
 }
 
