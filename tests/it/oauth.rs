@@ -1,7 +1,7 @@
-//! Accounts of kind `oauth`: tokens are made and refreshed once however many ask, survive a restart, and what cannot be
-//! refreshed is out while the pool goes on.
+//! Accounts of kind `oauth`: however many requests need a token, it is fetched or refreshed once. Tokens survive a
+//! restart. An account whose token cannot be refreshed is disabled while the other accounts serve.
 //!
-//! The fake token endpoint keeps a ledger as the fake upstream does; the two together say which token was used when.
+//! The fake token endpoint and the fake upstream each keep a ledger; both together show when each token was used.
 
 use std::time::{Duration, Instant};
 
@@ -9,49 +9,49 @@ use serde_json::{Value, json};
 
 use crate::kit::{Account, Answer, Call, Exchange, FakeTokens, FakeUpstream, Gateway, eventually, pause};
 
-/// Time for others to ask while a token is being refreshed.
-const SLOW: Duration = Duration::from_millis(300);
+/// The delay of the token endpoint. Other requests arrive while a token is being refreshed.
+const REFRESH_DELAY: Duration = Duration::from_millis(300);
 
 /// An upstream, a token endpoint, and a gateway with accounts made from both.
-fn rig(accounts: impl Fn(&FakeUpstream, &FakeTokens) -> Vec<Account>) -> (FakeUpstream, FakeTokens, Gateway) {
-    prepared(|_| {}, accounts)
+fn start_gateway(accounts: impl Fn(&FakeUpstream, &FakeTokens) -> Vec<Account>) -> (FakeUpstream, FakeTokens, Gateway) {
+    start_gateway_after(|_| {}, accounts)
 }
 
-/// As [`rig`], with a token endpoint that is prepared before the gateway can ask it for anything.
-fn prepared(
+/// Like [`start_gateway`], but prepares the token endpoint before the gateway starts.
+fn start_gateway_after(
     prepare: impl Fn(&FakeTokens),
     accounts: impl Fn(&FakeUpstream, &FakeTokens) -> Vec<Account>,
 ) -> (FakeUpstream, FakeTokens, Gateway) {
     let (upstream, tokens) = (FakeUpstream::start(), FakeTokens::start());
-    tokens.set_delay(SLOW);
+    tokens.set_delay(REFRESH_DELAY);
     prepare(&tokens);
     let gateway = Gateway::with("", &accounts(&upstream, &tokens));
     (upstream, tokens, gateway)
 }
 
-fn one(upstream: &FakeUpstream, tokens: &FakeTokens) -> Vec<Account> {
+fn single_account(upstream: &FakeUpstream, tokens: &FakeTokens) -> Vec<Account> {
     vec![Account::oauth("a", upstream, tokens)]
 }
 
-/// An account `a`, and one with an API key for when it is out.
-fn with_spare(upstream: &FakeUpstream, tokens: &FakeTokens) -> Vec<Account> {
+/// An OAuth account `a`, and an account with an API key that serves if `a` cannot.
+fn account_and_spare(upstream: &FakeUpstream, tokens: &FakeTokens) -> Vec<Account> {
     vec![Account::oauth("a", upstream, tokens), Account::for_upstream("spare", upstream).with_free_tier()]
 }
 
-/// So many requests at once; their answers.
+/// Sends `count` requests in parallel, and returns their answers.
 fn at_once(gateway: &Gateway, count: usize, prompt: &str) -> Vec<Answer> {
     std::thread::scope(|scope| {
-        let lanes: Vec<_> = (0..count).map(|_| scope.spawn(|| gateway.generate(json!({"prompt": prompt})))).collect();
-        lanes.into_iter().map(|lane| lane.join().expect("an answer")).collect()
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(|| gateway.generate(json!({"prompt": prompt})))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("an answer")).collect()
     })
 }
 
 #[track_caller]
-fn all_good(answers: &[Answer]) {
+fn assert_all_ok(answers: &[Answer]) {
     answers.iter().for_each(|answer| drop(answer.ok_json()));
 }
 
-fn called(upstream: &FakeUpstream) -> Vec<String> {
+fn used_tokens(upstream: &FakeUpstream) -> Vec<String> {
     upstream.ledger().into_iter().map(|attempt| attempt.token).collect()
 }
 
@@ -59,7 +59,7 @@ fn refresh_tokens(exchanges: &[Exchange]) -> Vec<&str> {
     exchanges.iter().map(|exchange| exchange.form["refresh_token"].as_str()).collect()
 }
 
-/// An exchange by hand, with these fields.
+/// Sends one token request with these form fields.
 fn exchange(tokens: &FakeTokens, fields: &str) -> Answer {
     let address = tokens.url().trim_start_matches("http://").split('/').next().expect("an address").parse();
     let call = Call::post("/oauth/token").header("content-type", "application/x-www-form-urlencoded");
@@ -67,7 +67,7 @@ fn exchange(tokens: &FakeTokens, fields: &str) -> Answer {
 }
 
 #[test]
-fn the_fake_endpoint_takes_each_refresh_token_once_and_knows_its_clients() {
+fn the_fake_token_endpoint_accepts_each_refresh_token_once() {
     let tokens = FakeTokens::start();
     let fields = "client_id=client-a&client_secret=secret%2da&grant_type=refresh_token&refresh_token=refresh-a-0";
     let first = exchange(&tokens, fields).ok_json();
@@ -84,19 +84,19 @@ fn the_fake_endpoint_takes_each_refresh_token_once_and_knows_its_clients() {
 }
 
 #[test]
-fn the_first_token_is_made_once_for_fifty_parallel_requests() {
-    let (upstream, tokens, gateway) = rig(one);
-    all_good(&at_once(&gateway, 50, "a cube"));
+fn the_first_token_is_fetched_once_for_fifty_parallel_requests() {
+    let (upstream, tokens, gateway) = start_gateway(single_account);
+    assert_all_ok(&at_once(&gateway, 50, "a cube"));
     let exchanges = tokens.exchanges_of("a");
     assert_eq!(exchanges.len(), 1, "{exchanges:#?}");
     assert_eq!((exchanges[0].form["grant_type"].as_str(), exchanges[0].basic), ("refresh_token", true));
-    assert!(called(&upstream).iter().all(|token| token == "access-a-1"));
+    assert!(used_tokens(&upstream).iter().all(|token| token == "access-a-1"));
     assert_eq!(upstream.attempts(), 50);
 }
 
 #[test]
-fn the_client_names_itself_in_the_form_where_that_is_configured() {
-    let (_upstream, tokens, gateway) = rig(|upstream, tokens| {
+fn client_credentials_are_in_the_form_if_so_configured() {
+    let (_upstream, tokens, gateway) = start_gateway(|upstream, tokens| {
         let account = Account::oauth("a", upstream, tokens);
         vec![
             account
@@ -112,24 +112,26 @@ fn the_client_names_itself_in_the_form_where_that_is_configured() {
 }
 
 #[test]
-fn two_tokens_needed_by_twenty_parallel_requests_are_made_by_one_call_each() {
-    let (upstream, tokens, gateway) =
-        rig(|upstream, tokens| ["a", "b"].map(|name| Account::oauth(name, upstream, tokens).with_slots(10)).to_vec());
+fn twenty_parallel_requests_fetch_one_token_for_each_account() {
+    let (upstream, tokens, gateway) = start_gateway(|upstream, tokens| {
+        ["a", "b"].map(|name| Account::oauth(name, upstream, tokens).with_slots(10)).to_vec()
+    });
     std::thread::scope(|scope| {
-        let lanes = scope.spawn(|| at_once(&gateway, 20, "a cube [[gate=open]]"));
+        let threads = scope.spawn(|| at_once(&gateway, 20, "a cube [[gate=open]]"));
         upstream.wait_until("both accounts are full", |ledger| ledger.len() == 20);
         upstream.open_gate("open");
-        all_good(&lanes.join().expect("answers"));
+        assert_all_ok(&threads.join().expect("answers"));
     });
     for name in ["a", "b"] {
         assert_eq!(tokens.exchanges_of(name).len(), 1, "{name}");
-        assert_eq!(called(&upstream).iter().filter(|token| **token == format!("access-{name}-1")).count(), 10);
+        assert_eq!(used_tokens(&upstream).iter().filter(|token| **token == format!("access-{name}-1")).count(), 10);
     }
 }
 
 #[test]
-fn a_token_that_ended_is_refreshed_once_for_fifty_parallel_requests() {
-    let (upstream, tokens, mut gateway) = prepared(|tokens| tokens.set_lifetime(Duration::from_secs(2)), one);
+fn an_expired_token_is_refreshed_once_for_fifty_parallel_requests() {
+    let (upstream, tokens, mut gateway) =
+        start_gateway_after(|tokens| tokens.set_lifetime(Duration::from_secs(2)), single_account);
     gateway.generate(json!({})).ok_json();
     gateway.kill();
     let before = tokens.exchanges_of("a");
@@ -139,39 +141,47 @@ fn a_token_that_ended_is_refreshed_once_for_fifty_parallel_requests() {
     }
     tokens.set_lifetime(Duration::from_secs(3600));
     gateway.start();
-    let made = upstream.attempts();
-    all_good(&at_once(&gateway, 50, "a cube"));
+    let attempts_before = upstream.attempts();
+    assert_all_ok(&at_once(&gateway, 50, "a cube"));
     assert_eq!(tokens.exchanges_of("a").len(), before.len() + 1, "{:#?}", tokens.exchanges_of("a"));
-    let dead = last.token.clone().expect("a token");
-    assert!(called(&upstream)[made..].iter().all(|token| *token != dead), "a dead token was used");
+    let expired = last.token.clone().expect("a token");
+    assert!(
+        used_tokens(&upstream)[attempts_before..].iter().all(|token| *token != expired),
+        "an expired token was used"
+    );
 }
 
 #[test]
-fn a_token_that_the_upstream_does_not_take_is_refreshed_once_and_the_same_account_is_asked_once_more() {
-    let (upstream, tokens, gateway) = rig(with_spare);
+fn a_rejected_token_is_refreshed_and_the_account_asked_once_more() {
+    let (upstream, tokens, gateway) = start_gateway(account_and_spare);
     gateway.generate(json!({})).ok_json();
     upstream.always_for_token("access-a-1", "status=401");
     gateway.generate(json!({})).ok_json();
-    assert_eq!(called(&upstream), ["access-a-1", "access-a-1", "access-a-2"], "no other account, and no second repeat");
+    assert_eq!(
+        used_tokens(&upstream),
+        ["access-a-1", "access-a-1", "access-a-2"],
+        "only the same account is asked again, and only once"
+    );
     assert_eq!(tokens.exchanges_of("a").len(), 2);
     let record = gateway.final_records(2).pop().expect("a record");
-    let attempts: Vec<_> = record["attempts"].as_array().expect("attempts").iter().map(|one| &one["account"]).collect();
+    let attempts: Vec<_> =
+        record["attempts"].as_array().expect("attempts").iter().map(|attempt| &attempt["account"]).collect();
     assert_eq!(attempts, ["a", "a"], "{record}");
 }
 
 #[test]
-fn fifty_parallel_requests_with_a_token_that_is_not_taken_cost_one_refresh() {
-    let (upstream, tokens, gateway) = rig(one);
+fn fifty_parallel_requests_with_a_rejected_token_cause_one_refresh() {
+    let (upstream, tokens, gateway) = start_gateway(single_account);
     gateway.generate(json!({})).ok_json();
     upstream.always_for_token("access-a-1", "status=401");
-    all_good(&at_once(&gateway, 50, "a cube"));
+    assert_all_ok(&at_once(&gateway, 50, "a cube"));
     assert_eq!(tokens.exchanges_of("a").len(), 2, "{:#?}", tokens.exchanges_of("a"));
-    assert_eq!(called(&upstream).iter().filter(|token| *token == "access-a-2").count(), 50);
+    assert_eq!(used_tokens(&upstream).iter().filter(|token| *token == "access-a-2").count(), 50);
 }
 
 #[test]
-fn a_token_that_is_not_taken_even_when_new_is_not_refreshed_again_and_again() {
-    let (upstream, tokens, gateway) = rig(with_spare);
+fn tokens_that_stay_rejected_are_refreshed_few_times() {
+    let (upstream, tokens, gateway) = start_gateway(account_and_spare);
     gateway.generate(json!({})).ok_json();
     for number in 1..20 {
         upstream.always_for_token(&format!("access-a-{number}"), "status=401");
@@ -180,18 +190,18 @@ fn a_token_that_is_not_taken_even_when_new_is_not_refreshed_again_and_again() {
         gateway.generate(json!({})).ok_json();
     }
     assert!(tokens.exchanges_of("a").len() <= 3, "{} refreshes", tokens.exchanges_of("a").len());
-    let once = called(&upstream).iter().filter(|token| token.starts_with("access-a-")).count();
-    assert!(once <= 5, "{:?}", called(&upstream));
+    let uses = used_tokens(&upstream).iter().filter(|token| token.starts_with("access-a-")).count();
+    assert!(uses <= 5, "{:?}", used_tokens(&upstream));
 }
 
 #[test]
 fn a_rotated_refresh_token_is_used_next_and_survives_kills() {
-    let (upstream, tokens, mut gateway) = rig(one);
+    let (upstream, tokens, mut gateway) = start_gateway(single_account);
     gateway.generate(json!({})).ok_json();
     for round in 1..4_usize {
         gateway.kill();
         gateway.start();
-        // A good token is not refreshed only because the process is new.
+        // A valid token is used after a restart, without a refresh.
         gateway.generate(json!({})).ok_json();
         assert_eq!(tokens.exchanges_of("a").len(), round, "{:#?}", tokens.exchanges_of("a"));
         upstream.always_for_token(&format!("access-a-{round}"), "status=401");
@@ -203,13 +213,13 @@ fn a_rotated_refresh_token_is_used_next_and_survives_kills() {
 
 #[test]
 fn a_kill_right_after_a_refresh_does_not_lose_the_rotated_token() {
-    let (upstream, tokens, mut gateway) = rig(one);
+    let (upstream, tokens, mut gateway) = start_gateway(single_account);
     for round in 0..5 {
         std::thread::scope(|scope| {
             let address = gateway.address();
             let call = gateway.call(json!({}));
             scope.spawn(move || drop(call.try_send(address)));
-            // The token that was just given is at the upstream: it must be on disk already.
+            // The upstream has received the new token, so it must already be on disk.
             upstream.wait_until("the token is used", |ledger| {
                 ledger.iter().any(|attempt| attempt.token == format!("access-a-{}", round + 1))
             });
@@ -223,13 +233,13 @@ fn a_kill_right_after_a_refresh_does_not_lose_the_rotated_token() {
 }
 
 #[test]
-fn a_revoked_refresh_token_puts_the_account_out_and_the_pool_goes_on() {
-    let (upstream, tokens, mut gateway) = rig(with_spare);
+fn a_revoked_refresh_token_disables_only_its_account() {
+    let (upstream, tokens, mut gateway) = start_gateway(account_and_spare);
     gateway.generate(json!({})).ok_json();
     tokens.revoke("a");
     upstream.always_for_token("access-a-1", "status=401");
-    all_good(&at_once(&gateway, 10, "a cube"));
-    let account = eventually("the account is out", || {
+    assert_all_ok(&at_once(&gateway, 10, "a cube"));
+    let account = eventually("the account is disabled", || {
         let account = gateway.account("a");
         (account["state"] == "disabled").then_some(account)
     });
@@ -238,19 +248,19 @@ fn a_revoked_refresh_token_puts_the_account_out_and_the_pool_goes_on() {
     for secret in ["refresh-a-", "access-a-", "secret-a", "token-canary"] {
         assert!(!account.to_string().contains(secret) && !gateway.output().contains(secret), "{secret}: {account}");
     }
-    let (asked, exchanges) = (upstream.attempts(), tokens.exchanges_of("a").len());
-    assert_eq!(exchanges, 2, "one refresh that was refused, however many needed it");
-    all_good(&at_once(&gateway, 10, "a cube"));
+    let (attempts_before, exchanges) = (upstream.attempts(), tokens.exchanges_of("a").len());
+    assert_eq!(exchanges, 2, "more than one refresh was sent for ten requests");
+    assert_all_ok(&at_once(&gateway, 10, "a cube"));
     gateway.kill();
     gateway.start();
-    all_good(&at_once(&gateway, 10, "a cube"));
-    assert_eq!(tokens.exchanges_of("a").len(), exchanges, "a dead refresh token was tried again");
-    assert!(called(&upstream)[asked..].iter().all(|token| token == "sk-upstream-spare"));
+    assert_all_ok(&at_once(&gateway, 10, "a cube"));
+    assert_eq!(tokens.exchanges_of("a").len(), exchanges, "the revoked refresh token was sent again");
+    assert!(used_tokens(&upstream)[attempts_before..].iter().all(|token| token == "sk-upstream-spare"));
 }
 
 #[test]
-fn a_lonely_account_that_is_out_is_no_401_for_its_callers() {
-    let (upstream, _tokens, gateway) = prepared(|tokens| tokens.revoke("a"), one);
+fn a_disabled_only_account_causes_no_401_for_callers() {
+    let (upstream, _tokens, gateway) = start_gateway_after(|tokens| tokens.revoke("a"), single_account);
     for _ in 0..3 {
         let answer = gateway.generate(json!({}));
         answer.error_object(answer.status);
@@ -262,10 +272,10 @@ fn a_lonely_account_that_is_out_is_no_401_for_its_callers() {
 
 #[test]
 fn client_credentials_are_exchanged_without_a_refresh_token() {
-    let (upstream, tokens, mut gateway) = rig(|upstream, tokens| {
+    let (upstream, tokens, mut gateway) = start_gateway(|upstream, tokens| {
         vec![Account::client_credentials("a", upstream, tokens).with_line("scope = \"images\"")]
     });
-    all_good(&at_once(&gateway, 20, "a cube"));
+    assert_all_ok(&at_once(&gateway, 20, "a cube"));
     let exchange = &tokens.exchanges_of("a")[0];
     assert_eq!(
         (exchange.form["grant_type"].as_str(), exchange.form["scope"].as_str()),
@@ -275,58 +285,59 @@ fn client_credentials_are_exchanged_without_a_refresh_token() {
     upstream.always_for_token("access-a-1", "status=401");
     gateway.kill();
     gateway.start();
-    all_good(&at_once(&gateway, 20, "a cube"));
+    assert_all_ok(&at_once(&gateway, 20, "a cube"));
     assert_eq!(tokens.exchanges_of("a").len(), 2);
 }
 
 #[test]
-fn a_token_endpoint_that_is_down_leaves_its_requests_to_another_account() {
-    let (upstream, tokens, gateway) = prepared(|tokens| tokens.set_down(true), with_spare);
-    all_good(&at_once(&gateway, 10, "a cube"));
-    assert!(called(&upstream).iter().all(|token| token == "sk-upstream-spare"), "{:?}", called(&upstream));
+fn another_account_serves_while_a_token_endpoint_is_down() {
+    let (upstream, tokens, gateway) = start_gateway_after(|tokens| tokens.set_down(true), account_and_spare);
+    assert_all_ok(&at_once(&gateway, 10, "a cube"));
+    assert!(used_tokens(&upstream).iter().all(|token| token == "sk-upstream-spare"), "{:?}", used_tokens(&upstream));
     let account = gateway.account("a");
-    // It may rest, for a second or two; nobody has said that its credentials are bad.
+    // The account may be in a short cooldown, but it is not disabled: nothing shows that its credentials are invalid.
     assert!(account["state"] == "cooling" || account["state"] == "enabled", "{account}");
     assert_eq!(account["disabled_reason"], Value::Null, "{account}");
     tokens.set_down(false);
-    // Once it is up again, the account serves without anybody's help.
+    // When the token endpoint is up again, the account serves without an operator's action.
     eventually("the account serves", || {
         gateway.generate(json!({})).ok_json();
-        called(&upstream).iter().any(|token| token == "access-a-1").then_some(())
+        used_tokens(&upstream).iter().any(|token| token == "access-a-1").then_some(())
     });
 }
 
 #[test]
-fn tokens_are_refreshed_ahead_of_their_end_and_no_request_ever_carries_a_dead_one() {
+fn tokens_are_refreshed_before_they_expire() {
     let lifetime = Duration::from_secs(4);
-    let (upstream, tokens, gateway) = prepared(|tokens| tokens.set_lifetime(lifetime), one);
-    let begun = Instant::now();
-    while begun.elapsed() < lifetime * 3 {
+    let (upstream, tokens, gateway) = start_gateway_after(|tokens| tokens.set_lifetime(lifetime), single_account);
+    let start = Instant::now();
+    while start.elapsed() < lifetime * 3 {
         gateway.generate(json!({})).ok_json();
         pause(Duration::from_millis(25));
     }
     let exchanges = tokens.exchanges_of("a");
-    println!("{} exchanges and {} attempts in {:?}", exchanges.len(), upstream.attempts(), begun.elapsed());
+    println!("{} exchanges and {} attempts in {:?}", exchanges.len(), upstream.attempts(), start.elapsed());
     assert!((3..=30).contains(&exchanges.len()), "{} exchanges", exchanges.len());
     for attempt in upstream.ledger() {
         let token = exchanges.iter().find(|exchange| exchange.token.as_ref() == Some(&attempt.token));
         let ends = token.and_then(|exchange| exchange.ends).expect("a token of this endpoint");
-        assert!(attempt.came < ends, "{} was dead for {:?}", attempt.token, attempt.came - ends);
+        assert!(attempt.came < ends, "{} had been expired for {:?}", attempt.token, attempt.came - ends);
     }
 }
 
 #[test]
-fn tokens_are_refreshed_while_nobody_asks() {
-    let (upstream, tokens, gateway) = prepared(|tokens| tokens.set_lifetime(Duration::from_secs(4)), one);
+fn tokens_are_refreshed_without_requests() {
+    let (upstream, tokens, gateway) =
+        start_gateway_after(|tokens| tokens.set_lifetime(Duration::from_secs(4)), single_account);
     gateway.generate(json!({})).ok_json();
-    eventually("a token is made that nobody waits for", || (tokens.exchanges_of("a").len() >= 3).then_some(()));
+    eventually("tokens are refreshed without a request", || (tokens.exchanges_of("a").len() >= 3).then_some(()));
     assert_eq!(upstream.attempts(), 1);
 }
 
 #[test]
-fn tokens_stand_in_no_file_and_no_log() {
-    let (upstream, tokens, gateway) = rig(one);
-    all_good(&at_once(&gateway, 3, "a cube"));
+fn tokens_are_in_no_file_and_no_log() {
+    let (upstream, tokens, gateway) = start_gateway(single_account);
+    assert_all_ok(&at_once(&gateway, 3, "a cube"));
     upstream.always_for_token("access-a-1", "status=401");
     gateway.generate(json!({})).ok_json();
     assert_eq!(tokens.exchanges_of("a").len(), 2);
@@ -340,11 +351,11 @@ fn tokens_stand_in_no_file_and_no_log() {
             let bytes = std::fs::read(entry.path()).expect("a file");
             for secret in ["refresh-a-0", "refresh-a-1", "refresh-a-2", "access-a-1", "access-a-2", "secret-a"] {
                 let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
-                assert!(!found, "{secret} stands in {}", entry.path().display());
+                assert!(!found, "{secret} is in {}", entry.path().display());
             }
         }
     }
     for secret in ["refresh-a-", "access-a-", "secret-a"] {
-        assert!(!gateway.output().contains(secret), "{secret} stands in the log");
+        assert!(!gateway.output().contains(secret), "{secret} is in the log");
     }
 }

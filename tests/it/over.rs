@@ -1,5 +1,5 @@
-//! The image endpoints before accounts that speak `/responses` only: every job becomes calls that must draw one image
-//! each, and the answer is the same as from an account of the other protocol.
+//! The image endpoints with accounts of the protocol `responses`: every job becomes calls that are forced to make one
+//! image each, and the answer is the same as from an account of the image protocol.
 
 mod failing;
 mod memory;
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use crate::kit::{Account, Attempt, FakeUpstream, Form, Gateway, alpha_png, image_file};
 
-/// One account that speaks `/responses`.
+/// A gateway with one account of the protocol `responses`.
 fn before(upstream: &FakeUpstream) -> Gateway {
     Gateway::with("", &[Account::for_upstream("only", upstream).with_responses_protocol()])
 }
 
-/// What a call must say beside its tool, its input and the caller's own name.
+/// Asserts the fields of a call other than its tools, its input and its user: the call must make an image.
 #[track_caller]
-fn is_forced(body: &Value, host_model: &str) {
+fn assert_image_is_forced(body: &Value, host_model: &str) {
     for (name, value) in [
         ("model", json!(host_model)),
         ("tool_choice", json!({"type": "image_generation"})),
@@ -31,7 +31,7 @@ fn is_forced(body: &Value, host_model: &str) {
     assert!(body["instructions"].as_str().is_some_and(|text| !text.is_empty()));
 }
 
-/// The tokens of the image and those of the text model, apart from each other.
+/// Asserts that a record has the tokens of the image and, apart from them, those of the text model.
 #[track_caller]
 fn is_counted(record: &Value, attempts: &[Attempt], answer: &Value) {
     assert_eq!(record["usage"], answer["usage"], "{record}");
@@ -43,7 +43,7 @@ fn is_counted(record: &Value, attempts: &[Attempt], answer: &Value) {
 }
 
 #[test]
-fn a_generation_is_translated_and_its_answer_is_that_of_the_image_endpoints() {
+fn a_generation_is_answered_as_by_an_account_of_the_image_protocol() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     for script in ["", "plain", "reads=7", "reads=1 plain"] {
@@ -54,7 +54,7 @@ fn a_generation_is_translated_and_its_answer_is_that_of_the_image_endpoints() {
         let attempt = upstream.ledger().pop().expect("an attempt");
         assert_eq!(attempt.path, "/v1/responses");
         let body = attempt.json();
-        is_forced(&body, "gpt-5.5");
+        assert_image_is_forced(&body, "gpt-5.5");
         assert_eq!((&body["user"], attempt.prompt()), (&json!("u-1"), format!("a cube [[{script}]]")));
         assert_eq!(
             body["tools"],
@@ -63,10 +63,7 @@ fn a_generation_is_translated_and_its_answer_is_that_of_the_image_endpoints() {
                     "moderation": "low"}])
         );
         assert_eq!(json["data"].as_array().map(Vec::len), Some(1), "{script}");
-        assert!(
-            json["data"][0]["b64_json"] == attempt.images[0].as_str(),
-            "the image was changed on its way: {script}"
-        );
+        assert!(json["data"][0]["b64_json"] == attempt.images[0].as_str(), "the image was changed: {script}");
         assert_eq!(json["data"][0]["revised_prompt"], format!("revised: a cube [[{script}]]"));
         let expected = json!({"model": "gpt-image-2", "size": "1536x1024", "quality": "medium", "output_format": "webp",
             "background": "opaque"});
@@ -84,7 +81,7 @@ fn a_generation_is_translated_and_its_answer_is_that_of_the_image_endpoints() {
 }
 
 #[test]
-fn the_model_of_an_answer_is_that_of_the_tool_and_never_the_text_model() {
+fn an_answer_names_the_model_of_the_tool_not_the_text_model() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     for script in ["model=gpt-image-2-2026-04-21", "model=gpt-image-2-2026-04-21 plain"] {
@@ -99,7 +96,7 @@ fn the_model_of_an_answer_is_that_of_the_tool_and_never_the_text_model() {
 }
 
 #[test]
-fn an_edit_brings_its_images_and_its_mask_as_the_same_bytes() {
+fn an_edit_passes_its_images_and_mask_byte_for_byte() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     let images = [image_file(96, 64, "png"), image_file(80, 80, "jpeg"), image_file(64, 96, "webp")];
@@ -112,7 +109,7 @@ fn an_edit_brings_its_images_and_its_mask_as_the_same_bytes() {
     assert_eq!(answer["data"][0]["b64_json"], attempt.images[0].as_str());
     assert_eq!(answer["usage"]["input_tokens_details"]["image_tokens"], 323);
     let body = attempt.json();
-    is_forced(&body, "gpt-5.5");
+    assert_image_is_forced(&body, "gpt-5.5");
     let url = |format: &str, bytes: &[u8]| json!(format!("data:image/{format};base64,{}", STANDARD.encode(bytes)));
     let tool = &body["tools"][0];
     assert_eq!((&tool["action"], &tool["size"]), (&json!("edit"), &json!("1024x1024")));
@@ -133,8 +130,8 @@ fn a_stream_has_the_events_of_the_image_endpoints() {
     let gateway = before(&upstream);
     for script in ["", "reads=3", "tale=created,k,added,p,k,p,x,item,text,c", "tale=p,p,item,eof", "tale=p,p,item,cut"]
     {
-        let asked = json!({"prompt": format!("a cube [[{script}]]"), "partial_images": 2, "size": "1024x640"});
-        let events = gateway.stream(asked).rest();
+        let fields = json!({"prompt": format!("a cube [[{script}]]"), "partial_images": 2, "size": "1024x640"});
+        let events = gateway.stream(fields).rest();
         let attempt = upstream.ledger().pop().expect("an attempt");
         let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
         let partial = "image_generation.partial_image";
@@ -148,10 +145,10 @@ fn a_stream_has_the_events_of_the_image_endpoints() {
             (&events[0].data["partial_image_index"], &events[1].data["partial_image_index"]),
             (&json!(0), &json!(1))
         );
-        let whole = !script.ends_with("eof") && !script.ends_with("cut");
+        let has_usage = !script.ends_with("eof") && !script.ends_with("cut");
         assert_eq!(
             events[2].data["usage"]["output_tokens"] == json!(196),
-            whole,
+            has_usage,
             "{script}: {}",
             events[2].data["usage"]
         );
@@ -169,19 +166,19 @@ fn a_stream_has_the_events_of_the_image_endpoints() {
 }
 
 #[test]
-fn the_text_model_is_that_of_the_account() {
+fn the_account_sets_the_text_model() {
     let upstream = FakeUpstream::start();
     let account =
         Account::for_upstream("only", &upstream).with_responses_protocol().with_line("host_model = \"gpt-5.4-mini\"");
     let gateway = Gateway::with("", &[account]);
     gateway.generate(json!({})).ok_json();
-    is_forced(&upstream.ledger()[0].json(), "gpt-5.4-mini");
+    assert_image_is_forced(&upstream.ledger()[0].json(), "gpt-5.4-mini");
     let shown = gateway.run_command(&["config", "show"]);
     assert!(shown.ok_stdout().contains("host_model = \"gpt-5.4-mini\""), "{}", shown.ok_stdout());
 }
 
 #[test]
-fn a_text_model_that_means_nothing_is_a_problem_of_the_settings() {
+fn config_check_reports_an_invalid_text_model() {
     let check = |lines: &str, problem: &str| {
         let gateway = Gateway::simulated();
         let account = format!(

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::make::Request;
 
 /// The time within which a request must be answered or its connection closed.
-const BOUND: Duration = Duration::from_secs(45);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// The outcome of a request that caused no fault.
 pub(super) enum Outcome {
@@ -54,11 +54,15 @@ impl Link {
             None => self.connect().map_err(|error| format!("no connection: {error}"))?,
         };
         let answer = exchange(&mut reader, request).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no answer within {BOUND:?}"),
-            _ => format!("an answer that cannot be read: {error}"),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no answer within {ANSWER_TIMEOUT:?}"),
+            _ => format!("the answer cannot be read: {error}"),
         })?;
         let Some(answer) = answer else {
-            return if request.both_lengths { Err("two lengths: no answer".to_owned()) } else { Ok(Outcome::Closed) };
+            return if request.both_lengths {
+                Err("Content-Length and Transfer-Encoding: no answer".to_owned())
+            } else {
+                Ok(Outcome::Closed)
+            };
         };
         let outcome = answer.judge(request)?;
         let closes = answer.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
@@ -70,24 +74,24 @@ impl Link {
 
     fn connect(&self) -> std::io::Result<BufReader<TcpStream>> {
         let stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(BOUND))?;
-        stream.set_write_timeout(Some(BOUND))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         stream.set_nodelay(true)?;
         Ok(BufReader::new(stream))
     }
 }
 
-/// `None` if the connection ends without an answer.
+/// Sends a request and reads its final answer. `None` if the connection ends without an answer.
 fn exchange(reader: &mut BufReader<TcpStream>, request: &Request) -> std::io::Result<Option<Answer>> {
-    // The gateway may refuse a request early, so that the write fails although there is an answer.
+    // The gateway may refuse a request before it has read all of it. The write then fails, although there is an answer.
     let written = reader.get_mut().write_all(&request.bytes);
-    // The gateway may wait for more of an incomplete request. A complete one keeps its connection open, because a caller
-    // who ends it has left.
+    // The gateway waits for the rest of an incomplete request, so the client closes its side of the connection. After a
+    // complete request the client keeps its side open: to close it means that the caller has left.
     if request.last && !request.both_lengths && written.is_ok() {
         drop(reader.get_mut().shutdown(Shutdown::Write));
     }
     loop {
-        let answer = match read(reader, request.is_head) {
+        let answer = match read_answer(reader, request.is_head) {
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {
                 return Ok(None);
             }
@@ -100,12 +104,14 @@ fn exchange(reader: &mut BufReader<TcpStream>, request: &Request) -> std::io::Re
     }
 }
 
-fn read(reader: &mut BufReader<TcpStream>, is_head: bool) -> std::io::Result<Option<Answer>> {
-    let Some(first) = line(reader)? else { return Ok(None) };
-    let status = first.split(' ').nth(1).and_then(|text| text.parse().ok());
-    let Some(status) = status else { return Err(std::io::Error::other(format!("a first line {first:?}"))) };
+fn read_answer(reader: &mut BufReader<TcpStream>, is_head: bool) -> std::io::Result<Option<Answer>> {
+    let Some(status_line) = read_line(reader)? else { return Ok(None) };
+    let status = status_line.split(' ').nth(1).and_then(|text| text.parse().ok());
+    let Some(status) = status else {
+        return Err(std::io::Error::other(format!("invalid status line {status_line:?}")));
+    };
     let mut answer = Answer { status, headers: Vec::new(), body: Vec::new(), cut: false };
-    while let Some(text) = line(reader)?.filter(|text| !text.is_empty()) {
+    while let Some(text) = read_line(reader)?.filter(|text| !text.is_empty()) {
         let (name, value) = text.split_once(':').ok_or_else(|| std::io::Error::other("a header without a colon"))?;
         answer.headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
@@ -117,7 +123,7 @@ fn read(reader: &mut BufReader<TcpStream>, is_head: bool) -> std::io::Result<Opt
         answer.body.resize(length, 0);
         reader.read_exact(&mut answer.body)?;
     } else if answer.header("transfer-encoding").is_some() {
-        (answer.body, answer.cut) = chunks(reader)?;
+        (answer.body, answer.cut) = read_chunks(reader)?;
     } else {
         reader.read_to_end(&mut answer.body)?;
     }
@@ -125,22 +131,22 @@ fn read(reader: &mut BufReader<TcpStream>, is_head: bool) -> std::io::Result<Opt
 }
 
 /// The body of a chunked answer, and whether its last chunk is missing.
-fn chunks(reader: &mut BufReader<TcpStream>) -> std::io::Result<(Vec<u8>, bool)> {
+fn read_chunks(reader: &mut BufReader<TcpStream>) -> std::io::Result<(Vec<u8>, bool)> {
     let mut body = Vec::new();
     loop {
-        let Some(text) = line(reader)? else { return Ok((body, true)) };
+        let Some(text) = read_line(reader)? else { return Ok((body, true)) };
         let length = usize::from_str_radix(&text, 16).map_err(std::io::Error::other)?;
         let start = body.len();
         body.resize(start + length, 0);
         reader.read_exact(&mut body[start..])?;
-        line(reader)?;
+        read_line(reader)?;
         if length == 0 {
             return Ok((body, false));
         }
     }
 }
 
-fn line(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<String>> {
+fn read_line(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<String>> {
     let mut text = String::new();
     Ok((reader.read_line(&mut text)? > 0).then(|| text.trim_end_matches(['\r', '\n']).to_owned()))
 }
@@ -154,10 +160,13 @@ impl Answer {
 
     fn judge(&self, request: &Request) -> Result<Outcome, String> {
         if request.both_lengths && self.status < 400 && self.header("connection") != Some("close") {
-            return Err(format!("two lengths: {} on a connection that stays open", self.status));
+            return Err(format!(
+                "Content-Length and Transfer-Encoding: {} on a connection that stays open",
+                self.status
+            ));
         }
         if self.cut {
-            return Err(format!("{}: the answer is cut", self.status));
+            return Err(format!("{}: the answer is truncated", self.status));
         }
         match self.status {
             ..=399 => Ok(Outcome::Good { image: self.status == 200 && request.is_image }),
@@ -174,22 +183,26 @@ impl Answer {
 
     /// Checks that the body is an error as documented.
     fn has_shape(&self) -> Result<(), String> {
-        let shown = || format!("{}: {}", self.status, String::from_utf8_lossy(&self.body));
+        let answer_text = || format!("{}: {}", self.status, String::from_utf8_lossy(&self.body));
         if !matches!(self.header("x-should-retry"), Some("true" | "false")) {
-            return Err(format!("no x-should-retry: {}", shown()));
+            return Err(format!("no x-should-retry: {}", answer_text()));
         }
-        // The pages answer errors with a page.
+        // The console answers errors with an HTML page.
         if self.header("content-type").is_some_and(|kind| kind.starts_with("text/html")) {
             return Ok(());
         }
-        let body: Value = serde_json::from_slice(&self.body).map_err(|error| format!("{error}: {}", shown()))?;
-        // If no route matches, the router answers in its own shape.
+        let body: Value = serde_json::from_slice(&self.body).map_err(|error| format!("{error}: {}", answer_text()))?;
+        // If no route matches, the router answers with an error of another shape.
         if matches!(self.status, 404 | 405) && body["error_code"].is_string() && body["message"].is_string() {
             return Ok(());
         }
         let error = &body["error"];
-        let whole = error["message"].is_string() && error["type"].is_string() && error["code"].is_string();
-        let param = error.get("param").is_some_and(|param| param.is_string() || param.is_null());
-        if whole && param { Ok(()) } else { Err(format!("not the shape of an error: {}", shown())) }
+        let has_fields = error["message"].is_string() && error["type"].is_string() && error["code"].is_string();
+        let has_param = error.get("param").is_some_and(|param| param.is_string() || param.is_null());
+        if has_fields && has_param {
+            Ok(())
+        } else {
+            Err(format!("the error does not have the documented shape: {}", answer_text()))
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Makes requests from a seed: a valid one, with a mutation.
+//! Makes requests from a seed: each is a valid request with at most one kind of mutation.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ type Mutation = fn(&mut Random, &mut Draft);
 
 /// The kinds of requests, each with its mutation.
 const KINDS: [(&str, Mutation); 13] = [
-    ("as it should be", |_, _| {}),
+    ("valid", |_, _| {}),
     ("head: bytes", head_bytes),
     ("head: fields", head_fields),
-    ("head: key", key),
+    ("head: key", change_key),
     ("framing: chunks", chunked),
     ("framing: both lengths", both_lengths),
     ("framing: short length", short_length),
@@ -24,6 +24,7 @@ const KINDS: [(&str, Mutation); 13] = [
     ("options of streams", stream_options),
 ];
 
+/// JSON values for fields.
 const VALUES: [&str; 26] = [
     "null",
     "true",
@@ -53,6 +54,7 @@ const VALUES: [&str; 26] = [
     "\"high\"",
 ];
 
+/// Names of JSON fields; the last is no field.
 const FIELDS: [&str; 18] = [
     "model",
     "prompt",
@@ -80,7 +82,7 @@ pub(super) struct Request {
     /// True if nothing may follow the request on its connection.
     pub(super) last: bool,
     pub(super) is_head: bool,
-    /// True if a good answer to the request is an image.
+    /// True if a status 200 answer to the request contains an image.
     pub(super) is_image: bool,
     /// True if the request has both a `Content-Length` and a `Transfer-Encoding`.
     pub(super) both_lengths: bool,
@@ -105,9 +107,9 @@ struct Draft {
 impl Request {
     pub(super) fn make(random: &mut Random, secret: &str) -> Self {
         let weight = random.between(0, 40);
-        // Each good request costs an upstream call, so there are few of them.
-        let pick = if weight == 0 { 0 } else { 1 + usize_of(random, KINDS.len() - 1) };
-        let (kind, change) = KINDS[pick];
+        // Each valid request causes an upstream call, so only one request in forty is unchanged.
+        let index = if weight == 0 { 0 } else { 1 + random_below(random, KINDS.len() - 1) };
+        let (kind, change) = KINDS[index];
         let mut draft = match kind {
             "form: bytes" => Draft::edit(secret),
             "JSON: bytes" | "JSON: values" | "options of streams" => Draft::generation(secret),
@@ -122,11 +124,11 @@ impl Request {
     }
 }
 
-fn usize_of(random: &mut Random, below: usize) -> usize {
+fn random_below(random: &mut Random, below: usize) -> usize {
     usize::try_from(random.between(0, below as u64)).expect("a small number")
 }
 
-fn byte_of(random: &mut Random) -> u8 {
+fn random_byte(random: &mut Random) -> u8 {
     u8::try_from(random.between(0, 256)).expect("a byte")
 }
 
@@ -151,14 +153,14 @@ impl Draft {
     fn edit(secret: &str) -> Self {
         let mut draft = Self::new("POST", "/v1/images/edits", secret);
         draft.headers.push(("Content-Type".to_owned(), "multipart/form-data; boundary=xx".to_owned()));
-        let picture = crate::kit::image_specimen("png 96x64");
+        let image = crate::kit::image_specimen("png 96x64");
         let part = |head: &str, content: &[u8]| {
             [b"--xx\r\nContent-Disposition: form-data; ", head.as_bytes(), b"\r\n\r\n", content, b"\r\n"].concat()
         };
         draft.body = [
             part("name=\"prompt\"", b"a hat"),
             part("name=\"model\"", b"gpt-image-2"),
-            part("name=\"image\"; filename=\"a.png\"\r\nContent-Type: image/png", &picture),
+            part("name=\"image\"; filename=\"a.png\"\r\nContent-Type: image/png", &image),
             b"--xx--\r\n".to_vec(),
         ]
         .concat();
@@ -184,15 +186,15 @@ impl Draft {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         let body = self.framed.as_ref().unwrap_or(&self.body);
         if self.framed.is_none() && self.method != "GET" {
-            writeln!(head, "Content-Length: {}\r", body.len()).expect("a text");
+            writeln!(head, "Content-Length: {}\r", body.len()).expect("writing to a string");
         }
         for (name, value) in &self.headers {
-            writeln!(head, "{name}: {value}\r").expect("a text");
+            writeln!(head, "{name}: {value}\r").expect("writing to a string");
         }
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(b"\r\n");
-        for (place, byte) in &self.spoiled {
-            let at = usize::try_from(*place).unwrap_or_default() % bytes.len();
+        for (position, byte) in &self.spoiled {
+            let at = usize::try_from(*position).unwrap_or_default() % bytes.len();
             bytes[at] = *byte;
         }
         bytes.extend_from_slice(body);
@@ -204,8 +206,8 @@ fn head_bytes(random: &mut Random, draft: &mut Draft) {
     // The mutation may hit a length or a line end, so the end of the request is unknown.
     draft.last = true;
     for _ in 0..random.between(1, 5) {
-        let place = random.between(0, 10_000);
-        draft.spoiled.push((place, byte_of(random)));
+        let position = random.between(0, 10_000);
+        draft.spoiled.push((position, random_byte(random)));
     }
 }
 
@@ -243,7 +245,7 @@ fn head_fields(random: &mut Random, draft: &mut Draft) {
         "\u{e9}",
     ];
     for _ in 0..random.between(1, 4) {
-        let (name, text) = (NAMES[usize_of(random, NAMES.len())], TEXTS[usize_of(random, TEXTS.len())]);
+        let (name, text) = (NAMES[random_below(random, NAMES.len())], TEXTS[random_below(random, TEXTS.len())]);
         draft.last |= matches!(name, "Connection" | "Upgrade");
         draft.set(name, text);
     }
@@ -254,30 +256,31 @@ fn head_fields(random: &mut Random, draft: &mut Draft) {
     }
 }
 
-fn key(random: &mut Random, draft: &mut Draft) {
-    let good = draft.headers.iter().find(|(name, _)| name == "Authorization").map(|(_, value)| value.clone());
-    let good = good.unwrap_or_default();
-    let cut = good.chars().take(usize_of(random, good.len())).collect::<String>();
-    let texts = ["", "Bearer", "Bearer ", "Basic YTpi", "Bearer sk-img-nonsense", "bearer  x", &cut, "Bearer \u{fc}"];
-    draft.set("Authorization", texts[usize_of(random, texts.len())]);
+fn change_key(random: &mut Random, draft: &mut Draft) {
+    let valid = draft.headers.iter().find(|(name, _)| name == "Authorization").map(|(_, value)| value.clone());
+    let valid = valid.unwrap_or_default();
+    let truncated = valid.chars().take(random_below(random, valid.len())).collect::<String>();
+    let values =
+        ["", "Bearer", "Bearer ", "Basic YTpi", "Bearer sk-img-nonsense", "bearer  x", &truncated, "Bearer \u{fc}"];
+    draft.set("Authorization", values[random_below(random, values.len())]);
 }
 
 fn chunked(random: &mut Random, draft: &mut Draft) {
     draft.method = "POST";
     draft.set("Transfer-Encoding", "chunked");
     let mut framed = Vec::new();
-    let size = usize_of(random, 100) + 1;
-    for piece in draft.body.chunks(size) {
-        framed.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
-        framed.extend_from_slice(piece);
+    let size = random_below(random, 100) + 1;
+    for chunk in draft.body.chunks(size) {
+        framed.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        framed.extend_from_slice(chunk);
         framed.extend_from_slice(b"\r\n");
     }
     framed.extend_from_slice(b"0\r\n\r\n");
     if random.between(0, 2) == 0 {
         draft.last = true;
         for _ in 0..random.between(1, 4) {
-            let at = usize_of(random, framed.len());
-            framed[at] = byte_of(random);
+            let at = random_below(random, framed.len());
+            framed[at] = random_byte(random);
         }
     }
     draft.framed = Some(framed);
@@ -311,7 +314,7 @@ fn short_length(random: &mut Random, draft: &mut Draft) {
 
 fn long_length(random: &mut Random, draft: &mut Draft) {
     draft.method = "POST";
-    let surplus = [1, 100, 1 << 20, 1 << 40][usize_of(random, 4)];
+    let surplus = [1, 100, 1 << 20, 1 << 40][random_below(random, 4)];
     draft.set("Content-Length", &(draft.body.len() as u64 + surplus).to_string());
     draft.framed = Some(draft.body.clone());
     draft.last = true;
@@ -329,32 +332,32 @@ fn odd_framing(random: &mut Random, draft: &mut Draft) {
         ("Transfer-Encoding", "chunked, chunked"),
         ("Transfer-Encoding", "\u{b}chunked"),
     ];
-    let (name, value) = ODD[usize_of(random, ODD.len())];
+    let (name, value) = ODD[random_below(random, ODD.len())];
     draft.method = "POST";
     draft.set(name, value);
     draft.framed = Some(draft.body.clone());
     draft.last = true;
 }
 
-fn spoil(random: &mut Random, body: &mut Vec<u8>) {
+fn corrupt(random: &mut Random, body: &mut Vec<u8>) {
     for _ in 0..random.between(1, 6) {
-        let at = usize_of(random, body.len().max(1));
+        let at = random_below(random, body.len().max(1));
         match random.between(0, 4) {
             0 if at < body.len() => drop(body.remove(at)),
-            1 => body.insert(at, byte_of(random)),
+            1 => body.insert(at, random_byte(random)),
             2 => body.truncate(at),
-            _ if at < body.len() => body[at] = byte_of(random),
+            _ if at < body.len() => body[at] = random_byte(random),
             _ => {}
         }
     }
 }
 
 fn body_bytes(random: &mut Random, draft: &mut Draft) {
-    spoil(random, &mut draft.body);
+    corrupt(random, &mut draft.body);
 }
 
 fn form_bytes(random: &mut Random, draft: &mut Draft) {
-    spoil(random, &mut draft.body);
+    corrupt(random, &mut draft.body);
     if random.between(0, 10) == 0 {
         draft.set("Content-Type", "multipart/form-data; boundary=xy");
     }
@@ -363,8 +366,8 @@ fn form_bytes(random: &mut Random, draft: &mut Draft) {
 fn json_values(random: &mut Random, draft: &mut Draft) {
     let mut text = String::from("{\"model\":\"gpt-image-2\",\"prompt\":\"a red cube\"");
     for _ in 0..random.between(1, 5) {
-        let (field, value) = (FIELDS[usize_of(random, FIELDS.len())], VALUES[usize_of(random, VALUES.len())]);
-        write!(text, ",\"{field}\":{value}").expect("a text");
+        let (field, value) = (FIELDS[random_below(random, FIELDS.len())], VALUES[random_below(random, VALUES.len())]);
+        write!(text, ",\"{field}\":{value}").expect("writing to a string");
     }
     text.push('}');
     draft.body = text.into_bytes();
@@ -375,13 +378,13 @@ fn json_values(random: &mut Random, draft: &mut Draft) {
 
 fn stream_options(random: &mut Random, draft: &mut Draft) {
     const ACCEPT: [&str; 4] = ["text/event-stream", "application/json", "image/png", "*/*;q=0"];
-    let value = |random: &mut Random| VALUES[usize_of(random, VALUES.len())];
+    let value = |random: &mut Random| VALUES[random_below(random, VALUES.len())];
     // Only refused values are chosen, because a valid stream costs an image.
-    let (partial, stream) = (value(random), ["true", "false", "\"true\"", "1", "null"][usize_of(random, 5)]);
+    let (partial, stream) = (value(random), ["true", "false", "\"true\"", "1", "null"][random_below(random, 5)]);
     draft.body = format!(
         "{{\"model\":\"gpt-image-2\",\"prompt\":\"a red cube\",\"stream\":{stream},\"partial_images\":{partial},\"n\":{}}}",
         value(random)
     )
     .into_bytes();
-    draft.set("Accept", ACCEPT[usize_of(random, ACCEPT.len())]);
+    draft.set("Accept", ACCEPT[random_below(random, ACCEPT.len())]);
 }

@@ -1,18 +1,19 @@
-//! What goes wrong, by the money rules: nothing is paid twice, and the caller is told the truth.
+//! Failures of accounts with the protocol `responses`: by the money rules nothing is paid for twice, and the error that
+//! the caller gets is accurate.
 
 use serde_json::{Value, json};
 
 use crate::kit::{Account, Answer, FakeUpstream, Form, Gateway, alpha_png};
 
-/// Two accounts; `first` is always chosen first, and the other is well.
-fn two(upstream: &FakeUpstream) -> Gateway {
+/// A gateway with two accounts: `first` is always asked first, and `second` never fails.
+fn gateway_with_two_accounts(upstream: &FakeUpstream) -> Gateway {
     let account = |name| Account::for_upstream(name, upstream).with_responses_protocol();
-    let top = "[deadlines]\nimage = \"2s\"\n";
-    Gateway::with(top, &[account("first"), account("second").with_free_tier()])
+    let config = "[deadlines]\nimage = \"2s\"\n";
+    Gateway::with(config, &[account("first"), account("second").with_free_tier()])
 }
 
-/// A plain request, and one of events.
-fn asked(gateway: &Gateway, stream: bool, user: &str) -> Answer {
+/// Sends a streamed generation, or an edit that is not streamed.
+fn send_request(gateway: &Gateway, stream: bool, user: &str) -> Answer {
     if stream {
         let fields = json!({"user": user, "stream": true, "partial_images": 1});
         return gateway.generate(fields);
@@ -21,7 +22,8 @@ fn asked(gateway: &Gateway, stream: bool, user: &str) -> Answer {
     gateway.edit(form)
 }
 
-/// U-cases of this protocol: what the first account does, how many calls that makes, and what the caller reads.
+/// Failures of this protocol: the script of the first account, the number of calls, the status and the reason of the
+/// answer, and the state of the record.
 const CASES: [(&str, usize, u16, &str, &str); 25] = [
     ("status=401", 2, 200, "", "succeeded"),
     ("status=402", 2, 200, "", "succeeded"),
@@ -55,28 +57,28 @@ fn every_failure_before_an_image_has_its_class() {
     let upstream = FakeUpstream::start();
     for (script, calls, status, reason, state) in CASES {
         for stream in [false, true] {
-            let gateway = two(&upstream);
+            let gateway = gateway_with_two_accounts(&upstream);
             let before = upstream.attempts();
             upstream.always_for_token("sk-upstream-first", script);
-            let answer = asked(&gateway, stream, "u");
-            let said = format!("{script}, streamed: {stream}: {} {:.300}", answer.status, answer.text());
-            assert_eq!(answer.status, status, "{said}");
-            assert_eq!(upstream.attempts() - before, calls, "{said}");
+            let answer = send_request(&gateway, stream, "u");
+            let context = format!("{script}, streamed: {stream}: {} {:.300}", answer.status, answer.text());
+            assert_eq!(answer.status, status, "{context}");
+            assert_eq!(upstream.attempts() - before, calls, "{context}");
             if status != 200 {
                 let error = answer.error_object(status);
-                assert_eq!((&error["reason"], answer.should_retry()), (&json!(reason), Some("false")), "{said}");
+                assert_eq!((&error["reason"], answer.should_retry()), (&json!(reason), Some("false")), "{context}");
             }
-            assert!(!answer.text().contains("canary"), "{said}");
+            assert!(!answer.text().contains("canary"), "{context}");
             let record = gateway.final_records(1).pop().expect("a record");
-            assert_eq!(record["state"], state, "{said}: {record}");
+            assert_eq!(record["state"], state, "{context}: {record}");
         }
     }
 }
 
 #[test]
-fn the_callers_own_mistake_is_named_by_the_callers_own_name() {
+fn an_error_has_the_parameter_name_that_the_caller_sent() {
     let upstream = FakeUpstream::start();
-    let gateway = two(&upstream);
+    let gateway = gateway_with_two_accounts(&upstream);
     let answer = gateway.scripted("status=400 body=parameter");
     let error = answer.error_object(400);
     assert_eq!((&error["param"], &error["message"]), (&json!("quality"), &json!("Invalid value: 'low'.")));
@@ -86,7 +88,7 @@ fn the_callers_own_mistake_is_named_by_the_callers_own_name() {
 #[test]
 fn tokens_without_an_image_are_recorded() {
     let upstream = FakeUpstream::start();
-    let gateway = two(&upstream);
+    let gateway = gateway_with_two_accounts(&upstream);
     gateway.scripted("tale=created,text,c").error_object(502);
     let record = gateway.final_records(1).pop().expect("a record");
     let text = upstream.ledger()[0].usage.clone().expect("tokens");
@@ -95,9 +97,9 @@ fn tokens_without_an_image_are_recorded() {
 }
 
 #[test]
-fn a_break_in_the_image_is_a_break_of_the_answer_and_one_behind_it_is_none() {
+fn only_a_break_before_the_end_of_the_image_breaks_the_answer() {
     let upstream = FakeUpstream::start();
-    for (script, whole) in [
+    for (script, complete) in [
         ("tale=created,half,cut b64=800000", false),
         ("tale=created,half,eof b64=800000", false),
         ("tale=created,item,cut", true),
@@ -106,18 +108,18 @@ fn a_break_in_the_image_is_a_break_of_the_answer_and_one_behind_it_is_none() {
         ("tale=created,item,failed-policy", true),
         ("tale=created,item,stall", true),
     ] {
-        let gateway = two(&upstream);
+        let gateway = gateway_with_two_accounts(&upstream);
         let before = upstream.attempts();
         let answer = gateway.scripted(script);
-        assert_eq!((answer.status, answer.complete), (200, whole), "{script}");
-        if whole {
+        assert_eq!((answer.status, answer.complete), (200, complete), "{script}");
+        if complete {
             let attempt = upstream.ledger().pop().expect("an attempt");
             let json = answer.json();
             assert_eq!(json["data"][0]["b64_json"], attempt.images[0].as_str(), "{script}");
-            assert_eq!(json["usage"], Value::Null, "tokens that nobody counted are not made up: {script}");
+            assert_eq!(json["usage"], Value::Null, "the usage is unknown, so the answer must not have it: {script}");
         }
         assert_eq!(upstream.attempts() - before, 1, "{script}");
-        let state = if whole { "succeeded" } else { "interrupted" };
+        let state = if complete { "succeeded" } else { "interrupted" };
         assert_eq!(gateway.final_records(1)[0]["state"], state, "{script}");
     }
 }
@@ -128,7 +130,7 @@ fn a_stream_that_fails_after_a_partial_image_ends_in_an_error_event() {
     for script in
         ["tale=p,eof", "tale=p,cut", "tale=p,e", "tale=p,failed-policy", "tale=p,text,c", "tale=p,half,cut b64=800000"]
     {
-        let gateway = two(&upstream);
+        let gateway = gateway_with_two_accounts(&upstream);
         let before = upstream.attempts();
         let answer =
             gateway.generate(json!({"prompt": format!("a cube [[{script}]]"), "stream": true, "partial_images": 1}));

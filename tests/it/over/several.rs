@@ -1,11 +1,12 @@
-//! Several images where one call makes one: as many calls, one record, one answer, and the truth about what is missing.
+//! Jobs for several images on accounts that make one image for each call: as many calls as images, one record, and one
+//! answer that states how many images are missing.
 
 use serde_json::{Value, json};
 
 use super::{before, is_counted};
 use crate::kit::{Account, FakeUpstream, Gateway};
 
-/// The classes of the attempts of a record, in alphabetical order; an image has none.
+/// The classes of the attempts of a record, sorted; `-` for an attempt that made an image.
 fn classes(record: &Value) -> Vec<String> {
     let attempts = record["attempts"].as_array().expect("attempts").iter();
     let mut classes: Vec<String> =
@@ -15,7 +16,7 @@ fn classes(record: &Value) -> Vec<String> {
 }
 
 #[test]
-fn each_image_is_a_call_of_its_own_and_all_of_them_are_one_answer() {
+fn each_image_is_one_call_and_all_images_are_one_answer() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     upstream.in_turn("sk-upstream-only", &["format=webp", "format=jpeg", "plain format=png"]);
@@ -29,7 +30,7 @@ fn each_image_is_a_call_of_its_own_and_all_of_them_are_one_answer() {
     let mut found: Vec<&str> = data.iter().map(|image| image["b64_json"].as_str().expect("an image")).collect();
     made.sort_unstable();
     found.sort_unstable();
-    assert!(made == found && made[0] != made[1], "the images are those that were made");
+    assert!(made == found && made[0] != made[1], "the answer does not have the images that the upstream made");
     assert!(data.iter().all(|image| image["revised_prompt"] == "revised: a red cube"));
     assert_eq!(json["usage"]["output_tokens"], 3 * 196);
     assert_eq!((&json["model"], answer.header("x-imagate-missing")), (&json!("gpt-image-2"), None));
@@ -41,24 +42,24 @@ fn each_image_is_a_call_of_its_own_and_all_of_them_are_one_answer() {
 }
 
 #[test]
-fn the_calls_of_one_job_take_no_more_places_than_there_are() {
+fn the_calls_of_one_job_wait_for_free_slots() {
     let upstream = FakeUpstream::start();
     let gateway =
         Gateway::with("", &[Account::for_upstream("only", &upstream).with_responses_protocol().with_slots(2)]);
     let answer = std::thread::scope(|scope| {
-        let asked = scope.spawn(|| gateway.generate(json!({"n": 5, "prompt": "a cube [[gate=go]]"})));
+        let request = scope.spawn(|| gateway.generate(json!({"n": 5, "prompt": "a cube [[gate=go]]"})));
         upstream.wait_until("two calls are under way", |ledger| ledger.len() == 2);
         crate::kit::pause(std::time::Duration::from_millis(300));
-        assert_eq!(upstream.attempts(), 2, "a third call had no place");
+        assert_eq!(upstream.attempts(), 2, "a third call was made although both slots are in use");
         upstream.open_gate("go");
-        asked.join().expect("an answer")
+        request.join().expect("an answer")
     });
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(5));
     assert_eq!(upstream.attempts(), 5);
 }
 
 #[test]
-fn some_images_are_an_answer_that_says_how_many_are_missing() {
+fn a_partial_answer_states_how_many_images_are_missing() {
     for (script, class) in [
         ("status=400 body=policy", "R"),
         ("tale=created,failed-policy", "R"),
@@ -74,7 +75,7 @@ fn some_images_are_an_answer_that_says_how_many_are_missing() {
         assert_eq!(json["data"].as_array().map(Vec::len), Some(2), "{script}");
         assert_eq!(answer.header("x-imagate-missing"), Some("1"), "{script}");
         assert_eq!(json["usage"]["output_tokens"], 2 * 196, "{script}");
-        assert_eq!(upstream.attempts(), 3, "nothing was tried again: {script}");
+        assert_eq!(upstream.attempts(), 3, "a call was made again: {script}");
         let record = gateway.final_records(1).pop().expect("a record");
         assert_eq!((&record["state"], record["delivered"].as_array().map(Vec::len)), (&json!("succeeded"), Some(2)));
         assert_eq!(record["missing"], 1, "{script}: {record}");
@@ -83,7 +84,7 @@ fn some_images_are_an_answer_that_says_how_many_are_missing() {
 }
 
 #[test]
-fn what_failed_without_cost_is_made_on_another_account() {
+fn a_call_that_failed_without_cost_goes_to_another_account() {
     let upstream = FakeUpstream::start();
     let account = |name| Account::for_upstream(name, &upstream).with_responses_protocol();
     let gateway = Gateway::with("", &[account("first"), account("second").with_free_tier()]);
@@ -94,7 +95,7 @@ fn what_failed_without_cost_is_made_on_another_account() {
 }
 
 #[test]
-fn where_no_image_was_made_the_worst_failure_is_told() {
+fn without_an_image_the_answer_is_the_worst_failure() {
     for (scripts, code, reason, state) in [
         (&["status=400 body=policy"; 3][..], 502, "content_refused", "refused"),
         (&["status=400 body=policy", "tale=created,half,cut", "tale=created,half,cut"], 502, "network", "interrupted"),
@@ -115,10 +116,10 @@ fn where_no_image_was_made_the_worst_failure_is_told() {
 }
 
 #[test]
-fn nothing_is_paid_for_that_the_disk_has_no_place_for() {
+fn no_call_is_made_without_a_spool_file_for_its_image() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
-    // One file waits for its first use; no other can be made.
+    // The spool has prepared one file; the gateway cannot create another.
     std::fs::remove_dir_all(gateway.home().join("data").join("spool")).expect("a folder");
     let answer = gateway.generate(json!({"n": 3}));
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
@@ -137,12 +138,15 @@ fn the_calls_of_one_job_share_one_budget() {
         ["first", "second"].iter().for_each(|name| upstream.always_for_token(&format!("sk-upstream-{name}"), script));
         gateway.generate(json!({"n": 10})).error_object(502);
         let made = upstream.attempts() - before;
-        assert!((4..=5).contains(&made), "four, and the one that was under way beside the fourth: {made}, {script}");
+        assert!(
+            (4..=5).contains(&made),
+            "the budget is four failed calls, and one more may already be running: {made}, {script}"
+        );
     }
 }
 
 #[test]
-fn who_waits_for_a_place_is_not_begun_once_another_is_refused() {
+fn a_call_that_waits_for_a_slot_is_dropped_after_a_refusal() {
     let upstream = FakeUpstream::start();
     let gateway =
         Gateway::with("", &[Account::for_upstream("only", &upstream).with_responses_protocol().with_slots(1)]);
@@ -153,7 +157,7 @@ fn who_waits_for_a_place_is_not_begun_once_another_is_refused() {
 }
 
 #[test]
-fn an_answer_of_several_calls_is_paid_once_under_its_name() {
+fn an_answer_of_several_calls_is_replayed_without_cost() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     let call = || gateway.call(json!({"n": 2})).header("idempotency-key", "k-1").send(gateway.address());
