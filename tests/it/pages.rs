@@ -1,5 +1,5 @@
-//! The pages for people, as people meet them: in a real Chromium that reaches nothing but the gateway, with scripts and
-//! without; and as attackers meet them, byte by byte.
+//! The pages of the console in a real Chromium that can reach only the gateway, with and without JavaScript; and
+//! requests that an attacker sends to the pages.
 
 mod album;
 mod browser;

@@ -1,7 +1,7 @@
-//! A real Chromium: windows of several people in one process, driven by `tests/browser/driver.mjs` over two pipes.
+//! A real Chromium: windows of several users in one process, driven by `tests/browser/driver.mjs` over two pipes.
 //!
-//! Whatever a page does that no page may do (complain on the console, break its policy, ask another host, open a dialog,
-//! fail to load what it needs) fails the test at the next step, unless the test asks for it by [`Tab::faults`].
+//! If a page has a fault (it logs to the console, violates its Content Security Policy, requests another host, opens a
+//! dialog or fails to load a resource), the test fails at its next step, unless it takes the faults by [`Tab::faults`].
 
 use std::cell::{Cell, RefCell};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,21 +18,21 @@ use crate::kit::{Gateway, OutputChannel, TEST_TIMEOUT, env_setting, eventually, 
 
 const PACKAGES: [&str; 2] = ["playwright-core@1.65.1", "axe-core@4.14.1"];
 const SCRIPTS: [&str; 2] = ["driver.mjs", "faults.mjs"];
-/// What Debian, Fedora and others call it.
+/// The names of the program on Debian, Fedora and other systems.
 const PROGRAMS: [&str; 2] = ["chromium", "chromium-browser"];
 
-/// The browser. Dropping it ends every process of it.
+/// The browser. Its `Drop` ends all processes of the browser.
 pub(super) struct Browser {
     child: Child,
     wire: RefCell<Option<(ChildStdin, BufReader<ChildStdout>)>>,
     tabs: Cell<usize>,
-    /// Its profile and whatever else it writes.
+    /// The folder of the browser's profile and of its other files.
     _home: TempDir,
-    /// A browser is a heavy thing: there is one at a time.
+    /// Held because only one browser may run at a time: a browser takes much memory.
     _turn: MutexGuard<'static, ()>,
 }
 
-/// How somebody looks at the pages.
+/// The settings of a window.
 #[derive(Clone, Copy)]
 pub(super) struct Look {
     pub(super) javascript: bool,
@@ -41,7 +41,7 @@ pub(super) struct Look {
     pub(super) locale: &'static str,
 }
 
-/// The window of somebody, with cookies of its own, at one gateway.
+/// A window with its own cookies, for the pages of one gateway.
 pub(super) struct Tab<'a> {
     browser: &'a Browser,
     gateway: &'a Gateway,
@@ -50,7 +50,7 @@ pub(super) struct Tab<'a> {
     faults: RefCell<Vec<String>>,
 }
 
-/// A document as it was shown.
+/// A document that the browser has loaded.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) status: u64,
@@ -66,11 +66,11 @@ pub(super) const WITHOUT_SCRIPT: Look = Look { javascript: false, ..WITH_SCRIPT 
 impl Browser {
     #[track_caller]
     pub(super) fn start() -> Self {
-        static TURN: Mutex<()> = Mutex::new(());
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        static BROWSER_LOCK: Mutex<()> = Mutex::new(());
+        let guard = BROWSER_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         let program = chromium();
         let folder = modules("IMAGATE_NODE_BROWSER", "browser", &PACKAGES);
-        // A module finds only packages beside itself.
+        // Node resolves packages relative to the script, so the scripts are copied beside `node_modules`.
         for name in SCRIPTS {
             std::fs::copy(scripts().join(name), folder.join(name)).expect("a copy of the script");
         }
@@ -80,18 +80,18 @@ impl Browser {
         command.env("HOME", home.path()).env("TMPDIR", home.path());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("node starts");
         let wire = child.stdin.take().zip(child.stdout.take().map(BufReader::new));
-        Self { child, wire: RefCell::new(wire), tabs: Cell::new(0), _home: home, _turn: turn }
+        Self { child, wire: RefCell::new(wire), tabs: Cell::new(0), _home: home, _turn: guard }
     }
 
-    /// A new window without a cookie. Besides the gateway's it may see pages of `friends`.
+    /// A new window without cookies. It may load pages of the gateway and of `allowed_origins`.
     #[track_caller]
-    pub(super) fn tab_beside<'a>(&'a self, gateway: &'a Gateway, look: Look, friends: &[&str]) -> Tab<'a> {
+    pub(super) fn tab_beside<'a>(&'a self, gateway: &'a Gateway, look: Look, allowed_origins: &[&str]) -> Tab<'a> {
         self.tabs.set(self.tabs.get() + 1);
         let origin = format!("http://{}", gateway.address());
         let name = self.tabs.get().to_string();
         let tab = Tab { browser: self, gateway, name, origin: origin.clone(), faults: RefCell::default() };
         let mut origins = vec![origin.as_str()];
-        origins.extend(friends);
+        origins.extend(allowed_origins);
         let Look { javascript, theme, width, locale } = look;
         let height = if width < 600 { 844 } else { 900 };
         tab.act(
@@ -119,7 +119,7 @@ impl Browser {
 }
 
 impl Drop for Browser {
-    /// The driver closes the browser when nothing more can come.
+    /// Closes the pipe to the driver, which then closes the browser.
     fn drop(&mut self) {
         self.wire.borrow_mut().take();
         let start = Instant::now();
@@ -133,14 +133,14 @@ impl Drop for Browser {
     }
 }
 
-/// Where the browser is; a test without one fails.
+/// The path of Chromium; panics if Chromium is not installed.
 #[track_caller]
 fn chromium() -> PathBuf {
     let path = env_setting("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     let mut programs = PROGRAMS.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
     let found = programs.find(|program| program.is_file());
-    found.expect("Chromium is not installed; `cargo xtask test --only tools` says how it is")
+    found.expect("Chromium is not installed; `cargo xtask test --only tools` tells how to install it")
 }
 
 fn scripts() -> PathBuf {
@@ -150,11 +150,11 @@ fn scripts() -> PathBuf {
 // === impl Tab ===
 
 impl Tab<'_> {
-    /// Does one thing, and keeps what went wrong beside it.
+    /// Lets the driver do one action, and collects the faults that it reports.
     #[track_caller]
-    fn attempt(&self, deed: &str, with: Value) -> Result<Value, String> {
-        let mut order = with;
-        order["deed"] = json!(deed);
+    fn attempt(&self, action: &str, arguments: Value) -> Result<Value, String> {
+        let mut order = arguments;
+        order["deed"] = json!(action);
         order["tab"] = json!(self.name);
         let answer = self.browser.order(&order);
         let faults = answer["faults"].as_array().expect("a list of faults").iter();
@@ -166,26 +166,26 @@ impl Tab<'_> {
     }
 
     #[track_caller]
-    fn act(&self, deed: &str, with: Value) -> Value {
-        let done = self.attempt(deed, with);
+    fn act(&self, action: &str, arguments: Value) -> Value {
+        let result = self.attempt(action, arguments);
         let faults = self.faults.take();
-        match done {
+        match result {
             Err(error) => panic!("{error}\n{faults:#?}\n{}", self.attempt("text", json!({})).unwrap_or_default()),
             Ok(value) => {
-                assert!(faults.is_empty(), "{deed}: {faults:#?}");
+                assert!(faults.is_empty(), "{action}: {faults:#?}");
                 value
             }
         }
     }
 
     #[track_caller]
-    fn text_of(&self, deed: &str, with: Value) -> String {
-        self.act(deed, with).as_str().expect("a text").to_owned()
+    fn text_of(&self, action: &str, arguments: Value) -> String {
+        self.act(action, arguments).as_str().expect("a text").to_owned()
     }
 
     #[track_caller]
-    fn travel(&self, deed: &str, with: Value) -> Seen {
-        let seen = self.seen(&self.act(deed, with));
+    fn travel(&self, action: &str, arguments: Value) -> Seen {
+        let seen = self.seen(&self.act(action, arguments));
         assert!(seen.status > 0, "no document: {seen:?}");
         seen
     }
@@ -208,7 +208,7 @@ impl Tab<'_> {
         &self.origin
     }
 
-    /// Opens a page of the gateway, or one of elsewhere.
+    /// Opens a page: a path of the gateway, or a complete URL.
     #[track_caller]
     pub(super) fn go(&self, path: &str) -> Seen {
         let url = if path.starts_with('/') { format!("{}{path}", self.origin) } else { path.to_owned() };
@@ -220,25 +220,25 @@ impl Tab<'_> {
         self.travel("reload", json!({}))
     }
 
-    /// Clicks on what leads to another page.
+    /// Clicks on an element that opens another page.
     #[track_caller]
     pub(super) fn follow(&self, role: &str, name: &str) -> Seen {
         self.travel("follow", json!({"role": role, "name": name}))
     }
 
-    /// Clicks on the link that leads there.
+    /// Clicks on the link to this path.
     #[track_caller]
     pub(super) fn follow_to(&self, path: &str) -> Seen {
         self.travel("follow_to", json!({ "path": path }))
     }
 
-    /// Clicks on what stays on the page.
+    /// Clicks on an element that does not leave the page.
     #[track_caller]
     pub(super) fn click(&self, role: &str, name: &str) {
         self.act("click", json!({"role": role, "name": name}));
     }
 
-    /// How many things with this role and name can be seen.
+    /// The number of visible elements with this role and name.
     #[track_caller]
     pub(super) fn count(&self, role: &str, name: &str) -> u64 {
         self.act("count", json!({"role": role, "name": name})).as_u64().expect("a count")
@@ -249,13 +249,13 @@ impl Tab<'_> {
         self.act("fill", json!({"label": label, "value": value}));
     }
 
-    /// What can be read on the page.
+    /// The visible text of the page.
     #[track_caller]
     pub(super) fn text(&self) -> String {
         self.text_of("text", json!({}))
     }
 
-    /// The texts of what a selector finds.
+    /// The texts of the elements that a selector finds.
     #[track_caller]
     pub(super) fn inner(&self, selector: &str) -> Vec<String> {
         let texts = self.act("inner", json!({ "selector": selector }));
@@ -264,14 +264,14 @@ impl Tab<'_> {
 
     #[track_caller]
     pub(super) fn says(&self, text: &str) {
-        let all = self.text();
-        assert!(all.contains(text), "`{text}` is not on the page:\n{all}");
+        let page = self.text();
+        assert!(page.contains(text), "`{text}` is not on the page:\n{page}");
     }
 
     #[track_caller]
     pub(super) fn does_not_say(&self, text: &str) {
-        let all = self.text();
-        assert!(!all.contains(text), "`{text}` is on the page:\n{all}");
+        let page = self.text();
+        assert!(!page.contains(text), "`{text}` is on the page:\n{page}");
     }
 
     #[track_caller]
@@ -284,7 +284,7 @@ impl Tab<'_> {
         self.act("cookies", json!({})).as_array().expect("cookies").clone()
     }
 
-    /// Puts a cookie where the browser keeps those of the gateway.
+    /// Adds a cookie of the gateway to the window.
     #[track_caller]
     pub(super) fn give_cookie(&self, name: &str, value: &str) {
         self.act("give_cookie", json!({"cookie": {"name": name, "value": value, "url": self.origin}}));
@@ -295,7 +295,7 @@ impl Tab<'_> {
         self.act("evaluate", json!({ "code": code }))
     }
 
-    /// Address and text of each frame inside the page.
+    /// The URL and the text of each frame of the page.
     #[track_caller]
     pub(super) fn frames(&self) -> Vec<Value> {
         self.act("frames", json!({})).as_array().expect("frames").clone()
@@ -316,7 +316,7 @@ impl Tab<'_> {
         self.act("type", json!({ "text": text }));
     }
 
-    /// Role, name and value of what has the focus.
+    /// Role, name and value of the focused element.
     #[track_caller]
     pub(super) fn focused(&self) -> (String, String, String) {
         let value = self.act("focused", json!({}));
@@ -324,20 +324,20 @@ impl Tab<'_> {
         (text("role"), text("name"), text("value"))
     }
 
-    /// Whether it can be seen what has the focus.
+    /// True if the focused element has a visible focus ring.
     #[track_caller]
     pub(super) fn shows_focus(&self) -> bool {
         self.act("ring", json!({})) == json!(true)
     }
 
-    /// What is wider than the window.
+    /// Descriptions of the elements that are wider than the window.
     #[track_caller]
     pub(super) fn overflow(&self) -> Vec<String> {
         let found = self.act("overflow", json!({}));
         found.as_array().expect("a list").iter().map(|text| text.as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// What axe-core finds. It needs a page with scripts switched on.
+    /// The violations that axe-core finds. The window needs JavaScript.
     #[track_caller]
     pub(super) fn inspect(&self) -> Vec<Value> {
         self.act("inspect", json!({})).as_array().expect("a list").clone()
@@ -354,35 +354,35 @@ impl Tab<'_> {
         self.act("picture", json!({"path": path, "whole": whole}));
     }
 
-    /// Waits until so many faults with this word have come, and forgives them.
+    /// Waits until at least `count` faults contain this word, and discards all faults.
     #[track_caller]
     pub(super) fn wait_for_faults(&self, count: usize, word: &str) {
-        eventually("the browser complains", || {
+        eventually("the browser reports faults", || {
             drop(self.attempt("text", json!({})));
             let is_enough = self.faults.borrow().iter().filter(|fault| fault.contains(word)).count() >= count;
             is_enough.then(|| self.faults.take())
         });
     }
 
-    /// Opens what lies behind a word, which works without a script.
+    /// Opens the `<details>` element with this summary, which works without JavaScript.
     #[track_caller]
     pub(super) fn unfold(&self, word: &str) {
         self.act("unfold", json!({ "text": word }));
     }
 
-    /// Does something at which faults are expected, and gives them.
+    /// Runs `work`, which causes faults, and returns them.
     #[track_caller]
     pub(super) fn faults(&self, work: impl FnOnce(&Self)) -> Vec<String> {
         work(self);
         self.faults.take()
     }
 
-    /// As [`Tab::go`], where no page may come of it.
+    /// Like [`Tab::go`], but returns an error if no page is loaded.
     pub(super) fn try_go(&self, url: &str) -> Result<Seen, String> {
         self.attempt("go", json!({ "url": url })).map(|value| self.seen(&value))
     }
 
-    /// Closes the window, and whatever went wrong until then fails the test.
+    /// Closes the window. Panics if there was a fault since the last step.
     #[track_caller]
     pub(super) fn close(self) {
         self.act("close", json!({}));

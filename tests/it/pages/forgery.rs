@@ -1,6 +1,6 @@
-//! Forms that nobody has meant to send: from the page of somebody else, and byte by byte.
+//! Cross-site request forgery: forms that another site or an attacker sends for a signed-in user.
 //!
-//! Which forms there are is not written down here: they are found on the pages, so that a new one is tried as well.
+//! The tests find the forms on the pages, so that they also check forms that are added later.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ use super::people::{ADA, ADAS_PASSWORD, ada, ben, make_key, sign_in_at};
 use super::visitor::{Form, Visitor, forms, post};
 use crate::kit::{ForeignSite, Gateway};
 
-/// Where somebody who is signed in finds the forms; pages of single things are found by their links.
+/// The pages of a signed-in user that need no id. The tests find the pages of single items by links.
 pub(super) const PAGES: [&str; 9] =
     ["/start", "/keys", "/usage", "/records", "/people", "/groups", "/audit", "/accounts", "/profile"];
 
-/// Every page that somebody can find, with what is on it.
+/// Every page that a user can reach by links, with its HTML.
 #[track_caller]
 pub(super) fn every_page(visitor: &mut Visitor<'_>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    let mut ways = vec!["/keys".to_owned(), "/profile".to_owned()];
-    while let Some(way) = ways.pop() {
-        let answer = visitor.get(&way);
-        assert_eq!(answer.status, 200, "{way}: {}", answer.text());
+    let mut open_paths = vec!["/keys".to_owned(), "/profile".to_owned()];
+    while let Some(path) = open_paths.pop() {
+        let answer = visitor.get(&path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         let html = answer.text();
         for link in html.split("href=\"/").skip(1).filter_map(|rest| rest.split(['"', '?', '#']).next()) {
             let link = format!("/{link}");
             let is_page = !link.starts_with("/assets/") && !link.ends_with(".csv") && link != "/";
-            if is_page && link != way && !found.contains_key(&link) && !ways.contains(&link) {
-                ways.push(link);
+            if is_page && link != path && !found.contains_key(&link) && !open_paths.contains(&link) {
+                open_paths.push(link);
             }
         }
-        found.insert(way, html);
+        found.insert(path, html);
     }
     found
 }
 
-/// Every form that somebody can find, by its action.
+/// Every form that a user can reach by links, by its action.
 #[track_caller]
 pub(super) fn every_form(visitor: &mut Visitor<'_>) -> BTreeMap<String, Form> {
     let pages = every_page(visitor);
@@ -42,36 +42,36 @@ pub(super) fn every_form(visitor: &mut Visitor<'_>) -> BTreeMap<String, Form> {
     found.map(|form| (form.action.clone(), form)).collect()
 }
 
-/// How many lines the trail has: nothing may be changed without one.
+/// The number of rows of the audit trail. Every change adds a row.
 #[track_caller]
 pub(super) fn trail(visitor: &mut Visitor<'_>) -> usize {
     visitor.get("/audit").text().matches("<tr").count()
 }
 
 #[test]
-fn no_form_is_taken_without_its_token_or_from_another_address() {
+fn no_form_is_accepted_without_its_token_or_from_another_origin() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     let mut ben = ben(&mut ada);
     make_key(&mut ada, "target");
-    let theirs = ben.form("/keys", "/keys").value("csrf").to_owned();
-    let before_sign_in = Visitor::to(&gateway).form("/sign-in", "/sign-in").value("csrf").to_owned();
+    let bens_token = ben.form("/keys", "/keys").value("csrf").to_owned();
+    let anonymous_token = Visitor::to(&gateway).form("/sign-in", "/sign-in").value("csrf").to_owned();
     let forms = every_form(&mut ada);
     for action in ["/keys", "/people", "/groups", "/profile/password", "/sign-out"] {
         assert!(forms.contains_key(action), "{action}: {:?}", forms.keys());
     }
-    let before = trail(&mut ada);
-    let home = ada.origin();
+    let rows_before = trail(&mut ada);
+    let origin = ada.origin();
     let other_port = "http://127.0.0.1:1".to_owned();
     for (action, form) in forms.iter().filter(|(action, _)| *action != "/preferences") {
-        let tokens = [None, Some(""), Some("x"), Some(theirs.as_str()), Some(before_sign_in.as_str())];
+        let tokens = [None, Some(""), Some("x"), Some(bens_token.as_str()), Some(anonymous_token.as_str())];
         for token in tokens {
-            let bare = form.clone().without("csrf");
-            let form = token.map_or_else(|| bare.clone(), |token| bare.clone().with(&[("csrf", token)]));
+            let tokenless = form.clone().without("csrf");
+            let form = token.map_or_else(|| tokenless.clone(), |token| tokenless.clone().with(&[("csrf", token)]));
             let answer = ada.post(action, &form.fields);
             assert_eq!(answer.status, 403, "{action} with the token {token:?}: {}", answer.text());
         }
-        let said: [&[(&str, &str)]; 8] = [
+        let header_sets: [&[(&str, &str)]; 8] = [
             &[],
             &[("origin", "null")],
             &[("origin", &other_port)],
@@ -81,22 +81,23 @@ fn no_form_is_taken_without_its_token_or_from_another_address() {
             &[("sec-fetch-site", "cross-site")],
             &[("origin", &other_port), ("sec-fetch-site", "same-origin")],
         ];
-        for headers in said {
+        for headers in header_sets {
             let call = post(action, &form.fields);
             let call = headers.iter().fold(call, |call, (name, value)| call.header(name, value));
-            let answer = ada.send(call.header("referer", &home));
+            let answer = ada.send(call.header("referer", &origin));
             assert_eq!(answer.status, 403, "{action} with {headers:?}: {}", answer.text());
         }
     }
-    assert_eq!(trail(&mut ada), before, "nothing was changed");
+    assert_eq!(trail(&mut ada), rows_before, "a form was accepted");
     let form = ada.form("/keys", "/keys").with(&[("name", "meant")]);
     let answer = ada.send(post("/keys", &form.fields).header("sec-fetch-site", "same-origin"));
-    assert_eq!(answer.status, 200, "a browser that says no origin says that: {}", answer.text());
+    assert_eq!(answer.status, 200, "a browser without `origin` sends `sec-fetch-site`: {}", answer.text());
 }
 
-/// A site on another port of the same machine: browsers send it every cookie of ours, however strict.
+/// The foreign site is on another port of the same host, so browsers send the gateway's cookies with its requests even
+/// though they are `SameSite=Strict`.
 #[test]
-fn a_page_of_somebody_else_sends_a_form_in_vain_even_with_the_right_token() {
+fn a_form_of_another_site_is_refused_even_with_the_right_token() {
     let gateway = Gateway::simulated();
     drop(ada(&gateway));
     let browser = Browser::start();
@@ -118,11 +119,15 @@ fn a_page_of_somebody_else_sends_a_form_in_vain_even_with_the_right_token() {
     victim.close();
     let tab = browser.tab_beside(&gateway, WITH_SCRIPT, &[&site.origin()]);
     sign_in_at(&tab, ADA, ADAS_PASSWORD);
-    let mine = tab.go("/keys");
-    let token =
-        forms(&mine.html).into_iter().find(|form| form.action == "/keys").expect("a form").value("csrf").to_owned();
+    let keys_page = tab.go("/keys");
+    let token = forms(&keys_page.html)
+        .into_iter()
+        .find(|form| form.action == "/keys")
+        .expect("a form")
+        .value("csrf")
+        .to_owned();
     tab.go(&site.origin());
-    // The page has guessed the token of this very session, which it never can.
+    // The strongest attacker: the page knows the form token of this session.
     tab.evaluate(&format!("document.querySelector('[name=csrf]').value = {token:?}"));
     let seen = tab.follow("button", "Win");
     assert_eq!(seen.status, 403, "{seen:?}");

@@ -1,4 +1,4 @@
-//! The policies of groups as people set them, with plain forms.
+//! The policies of groups, as users set them with HTML forms.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use super::visitor::unescaped;
 use crate::kit::{Gateway, eventually};
 
 #[test]
-fn the_policy_of_a_group_is_set_seen_and_changed_in_a_plain_form() {
+fn the_policy_of_a_group_is_set_and_changed_in_a_form() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     let (page, action) = ("/groups/default", "/groups/default/change");
@@ -43,17 +43,17 @@ fn the_policy_of_a_group_is_set_seen_and_changed_in_a_plain_form() {
     ] {
         assert_eq!(form.value(name), value, "{name}");
     }
-    let draw = |prompt: &str| gateway.generate(json!({ "prompt": prompt })).status;
-    eventually("the filter is in force", || (draw("two words") == 502).then_some(()));
-    assert_eq!((draw("xx"), draw("a boat")), (502, 200));
-    // Sent as it is shown, nothing has changed.
+    let generate_status = |prompt: &str| gateway.generate(json!({ "prompt": prompt })).status;
+    eventually("the filter is in force", || (generate_status("two words") == 502).then_some(()));
+    assert_eq!((generate_status("xx"), generate_status("a boat")), (502, 200));
+    // A form that is sent unchanged changes nothing.
     assert_eq!(ada.submit(page, action, &[]).status, 303);
     let trail = unescaped(&ada.get("/audit").text());
     assert_eq!(trail.matches("group.change").count(), 2, "{trail}");
     assert!(ada.get("/groups").text().contains("href=\"/groups/default\""));
 
-    // A fault is told beside its field, and the form keeps the value.
-    for (name, value, said) in [
+    // The page shows an error beside its field, and the form keeps the value.
+    for (name, value, message) in [
         ("patterns", "(", "unclosed group"),
         ("image_deadline", "2h", "must be from"),
         ("delivery", "sometimes", "must be"),
@@ -65,18 +65,18 @@ fn the_policy_of_a_group_is_set_seen_and_changed_in_a_plain_form() {
         assert_eq!(answer.status, 422, "{name}: {}", answer.text());
         let text = answer.text();
         let error = text.split(&format!("id=\"{name}-error\">")).nth(1).unwrap_or_else(|| panic!("{name}: {text}"));
-        assert!(error.split("</span>").next().is_some_and(|error| error.contains(said)), "{name}: {error}");
+        assert!(error.split("</span>").next().is_some_and(|error| error.contains(message)), "{name}: {error}");
     }
-    assert_eq!(draw("two words"), 502, "nothing has changed");
+    assert_eq!(generate_status("two words"), 502, "a refused form changed the policy");
     let answer = ada.submit(page, action, &[("words", ""), ("patterns", ""), ("no_tools", "")]);
     assert_eq!(answer.status, 303, "{}", answer.text());
-    eventually("nothing is filtered", || (draw("two words") == 200).then_some(()));
+    eventually("nothing is filtered", || (generate_status("two words") == 200).then_some(()));
 }
 
 #[test]
-fn a_new_group_leads_to_its_policy_and_one_of_the_file_is_only_shown() {
-    let top = "[[groups]]\nname = \"written\"\ndelivery = \"fail\"\n[groups.filter]\nwords = [\"air <ship>\"]\n";
-    let gateway = Gateway::with(top, &[]);
+fn a_new_group_opens_its_policy_and_a_configured_group_is_read_only() {
+    let config = "[[groups]]\nname = \"written\"\ndelivery = \"fail\"\n[groups.filter]\nwords = [\"air <ship>\"]\n";
+    let gateway = Gateway::with(config, &[]);
     let mut ada = ada(&gateway);
     let made = ada.submit("/groups", "/groups", &[("name", "Design & co")]);
     assert_eq!(made.header("location"), Some("/groups/Design%20%26%20co?done=group"), "{}", made.text());
@@ -92,18 +92,18 @@ fn a_new_group_leads_to_its_policy_and_one_of_the_file_is_only_shown() {
     assert_eq!(ada.get("/groups/nobody").status, 404);
 }
 
-/// Changes the store of a gateway that is not running.
-fn alter(gateway: &Gateway, statement: &'static str) {
+/// Executes a statement on the database file of a gateway.
+fn execute_sql(gateway: &Gateway, statement: &'static str) {
     let path = gateway.home().join("data").join("imagate.db");
     tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
-        let mut store = SqliteConnectOptions::new().filename(path).connect().await.expect("the store");
-        sqlx::raw_sql(statement).execute(&mut store).await.expect("a change");
-        store.close().await.expect("an end");
+        let mut store = SqliteConnectOptions::new().filename(path).connect().await.expect("the database");
+        sqlx::raw_sql(statement).execute(&mut store).await.expect("the statement succeeds");
+        store.close().await.expect("the database closes");
     });
 }
 
 #[test]
-fn a_form_does_not_undo_what_somebody_else_has_saved() {
+fn a_form_does_not_overwrite_a_later_change() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     let (page, action) = ("/groups/default", "/groups/default/change");
@@ -117,13 +117,13 @@ fn a_form_does_not_undo_what_somebody_else_has_saved() {
 }
 
 #[test]
-fn a_stored_policy_that_the_form_cannot_show_is_not_lost_without_a_tick() {
+fn a_policy_the_form_cannot_show_is_replaced_only_after_confirmation() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     let (page, action) = ("/groups/default", "/groups/default/change");
     assert_eq!(ada.submit(page, action, &[("words", "zeppelin")]).status, 303);
     let stored = "UPDATE groups SET policy = '{\"colour\": \"red\", \"filter\": {\"words\": [\"zeppelin\"]}}'";
-    alter(&gateway, stored);
+    execute_sql(&gateway, stored);
     let text = unescaped(&ada.get(page).text());
     assert!(text.contains("\"colour\": \"red\""), "{text}");
     assert_eq!(ada.submit(page, action, &[]).status, 422);

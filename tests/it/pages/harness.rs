@@ -1,4 +1,4 @@
-//! The browser itself: what it must notice it does notice, or every other test here would be silent.
+//! Checks that the browser harness notices faults of pages. Without this test, the other tests could pass by mistake.
 
 use super::browser::{Browser, WITH_SCRIPT};
 use crate::kit::{ForeignSite, Gateway};
@@ -8,7 +8,7 @@ const BAD_PAGE: &str = "<!doctype html><html lang=en><title>Bad</title><main><h1
     <script>alert('boo'); fetch('http://outside.example/'); throw new Error('thrown')</script></main>";
 
 #[test]
-fn whatever_a_page_must_not_do_is_noticed() {
+fn the_harness_reports_every_kind_of_page_fault() {
     let gateway = Gateway::simulated();
     let site = ForeignSite::start(|path| match path {
         "/" => Some(("content-type: text/html", BAD_PAGE.to_owned())),

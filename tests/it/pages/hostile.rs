@@ -1,4 +1,4 @@
-//! Texts, frames and hosts of somebody who means harm, on pages that somebody else looks at.
+//! Hostile texts, frames and hosts, on pages that another user opens.
 
 use serde_json::json;
 
@@ -8,7 +8,8 @@ use super::people::{ADA, ADAS_PASSWORD, ada, invite, make_key, sign_in, sign_in_
 use super::visitor::Visitor;
 use crate::kit::{Call, ForeignSite, Gateway, request};
 
-/// Each would open a dialog, break the policy or be gone from the text where it is put between tags as it is.
+/// Each text opens a dialog, violates the Content Security Policy or disappears from the page if HTML contains it
+/// unescaped.
 pub(super) const TEXTS: [&str; 6] = [
     "<script>alert('key')</script>",
     "\"><img src=x onerror=alert(1)>",
@@ -19,7 +20,7 @@ pub(super) const TEXTS: [&str; 6] = [
 ];
 
 #[test]
-fn what_callers_and_people_write_is_text_on_every_page() {
+fn texts_of_callers_and_users_are_escaped_on_every_page() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     let mut paths = Vec::new();
@@ -29,7 +30,7 @@ fn what_callers_and_people_write_is_text_on_every_page() {
         call.send(gateway.address()).ok_json();
         paths.push(path);
     }
-    // Names of people are narrower; what is refused is shown again in the form, and in the trail.
+    // Names of users have stricter rules. The form and the audit trail show a refused name again.
     for text in TEXTS {
         let form = ada.form("/people", "/people").with(&[("name", text), ("role", "member")]);
         let answer = ada.post("/people", &form.fields);
@@ -50,18 +51,18 @@ fn what_callers_and_people_write_is_text_on_every_page() {
     sign_in_at(&tab, ADA, ADAS_PASSWORD);
     let mut shown = String::new();
     for path in &paths {
-        // A dialog, a script or a broken policy fails here.
+        // `go` panics if the page opens a dialog, runs a script or violates its policy.
         let seen = tab.go(path);
         assert!([200, 400].contains(&seen.status), "{path}: {}", seen.status);
         shown.push_str(&tab.text());
     }
     for text in TEXTS {
-        assert!(shown.matches(text).count() >= 3, "{text} is not on the pages as it was written");
+        assert!(shown.matches(text).count() >= 3, "{text} is not on the pages as plain text");
     }
 }
 
 #[test]
-fn a_table_for_a_spreadsheet_holds_no_formula() {
+fn csv_exports_have_no_formulas() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     for formula in ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1+1"] {
@@ -82,7 +83,7 @@ fn a_table_for_a_spreadsheet_holds_no_formula() {
 }
 
 #[test]
-fn no_page_stands_in_a_frame_of_another_site() {
+fn no_page_loads_in_a_frame_of_another_site() {
     let gateway = Gateway::simulated();
     drop(ada(&gateway));
     let browser = Browser::start();
@@ -120,7 +121,7 @@ fn no_page_stands_in_a_frame_of_another_site() {
 }
 
 #[test]
-fn a_host_that_is_not_ours_gets_no_page_and_stands_on_none() {
+fn a_foreign_host_gets_no_page_and_appears_on_no_page() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     let (key, _) = make_key(&mut ada, "laptop");
@@ -150,12 +151,18 @@ fn a_host_that_is_not_ours_gets_no_page_and_stands_on_none() {
         assert_eq!(answer.status, 200);
         assert!(!answer.text().contains("evil.example"), "{path}: {}", answer.text());
     }
-    assert!(ada.get(&key).text().contains(&format!("http://{}/v1", gateway.address())), "the address is the gateway's");
-    assert!(!ada.get("/audit").text().contains("203.0.113.9"), "whoever is connected is who is connected");
+    assert!(
+        ada.get(&key).text().contains(&format!("http://{}/v1", gateway.address())),
+        "the page must show the gateway's own address"
+    );
+    assert!(
+        !ada.get("/audit").text().contains("203.0.113.9"),
+        "the trail must have the peer address, not the forwarded address"
+    );
 }
 
 #[test]
-fn nobody_is_sent_to_another_site_after_signing_in() {
+fn sign_in_never_redirects_to_another_site() {
     let gateway = Gateway::simulated();
     drop(ada(&gateway));
     for next in [
@@ -176,29 +183,29 @@ fn nobody_is_sent_to_another_site_after_signing_in() {
             let mut ada = ada.clone();
             let answer = ada.post("/sign-in", &form.fields);
             let to = answer.header("location").unwrap_or_default();
-            let leads_home = to.starts_with('/') && !to.starts_with("//") && !to.contains(['\\', '\t']);
-            assert!(answer.status == 303 && leads_home, "{next:?} leads to {to}: {}", answer.status);
+            let is_local_path = to.starts_with('/') && !to.starts_with("//") && !to.contains(['\\', '\t']);
+            assert!(answer.status == 303 && is_local_path, "{next:?} leads to {to}: {}", answer.status);
             assert!(!answer.headers.iter().any(|(_, value)| value == "x=y"), "{answer:?}");
             super::people::guard_cookies(&gateway, &ada.cookies);
         }
         let mut ada = Visitor::to(&gateway);
-        let back = ada.form("/sign-in", "/sign-in").with(&[
+        let form = ada.form("/sign-in", "/sign-in").with(&[
             ("name", ADA),
             ("password", ADAS_PASSWORD),
             ("next", "/usage?days=7"),
         ]);
-        assert_eq!(ada.post("/sign-in", &back.fields).header("location"), Some("/usage?days=7"));
+        assert_eq!(ada.post("/sign-in", &form.fields).header("location"), Some("/usage?days=7"));
     }
 }
 
-/// A key, a link, a token: shown in the answer that made it and never again, wherever one looks.
+/// A key, a link or a token is shown only in the answer to the request that created it.
 #[test]
-fn what_is_shown_once_is_on_no_other_page() {
+fn secrets_that_are_shown_once_are_on_no_other_page() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     let (key, secret) = make_key(&mut ada, "laptop");
-    let made = ada.submit("/profile", "/profile/tokens", &[("name", "deploy")]);
-    let token = super::people::token_in(&made.text()).expect("a token");
+    let answer = ada.submit("/profile", "/profile/tokens", &[("name", "deploy")]);
+    let token = super::people::token_in(&answer.text()).expect("a token");
     gateway.watch_secret("an admin token", &token, &[crate::kit::OutputChannel::Key]);
     let link = invite(&mut ada, "cyd", "member");
     for (path, _) in super::forgery::every_page(&mut ada) {
@@ -207,18 +214,18 @@ fn what_is_shown_once_is_on_no_other_page() {
             assert!(!html.contains(hidden), "{path}");
         }
     }
-    // The very form again, as a browser sends it that loads the page anew.
+    // The same form again, as a browser sends it if the user reloads the page.
     let form = ada.form("/keys", "/keys").with(&[("name", "twice")]);
     let first = ada.post("/keys", &form.fields);
     let again = ada.post("/keys", &form.fields);
     assert!(super::people::secret_in(&first.text()).is_some() && super::people::secret_in(&again.text()).is_none());
-    assert_eq!(ada.get("/keys").text().matches(">twice<").count(), 1, "it was made once");
+    assert_eq!(ada.get("/keys").text().matches(">twice<").count(), 1, "the key was made twice");
     let rotated = ada.submit(&key, &format!("{key}/rotate"), &[]);
-    let next = super::people::secret_in(&rotated.text()).expect("a new secret");
-    gateway.watch_secret("a key", &next, &[crate::kit::OutputChannel::Key]);
-    assert!(next != secret && !ada.get(&key).text().contains(&next));
+    let new_secret = super::people::secret_in(&rotated.text()).expect("a new secret");
+    gateway.watch_secret("a key", &new_secret, &[crate::kit::OutputChannel::Key]);
+    assert!(new_secret != secret && !ada.get(&key).text().contains(&new_secret));
     Call::get("/admin/v1/me").key(&token).send(gateway.address()).ok_json();
-    for secret in [&secret, &next] {
+    for secret in [&secret, &new_secret] {
         Call::get("/v1/models").key(secret).send(gateway.address()).ok_json();
     }
 }

@@ -1,22 +1,22 @@
-//! Without a mouse: where the focus goes, that it is seen, and that a key can be made with it.
+//! The pages without a mouse: the focus reaches every element and is visible, and a user can make an API key.
 
 use super::browser::{Browser, Tab, WITH_SCRIPT};
 use super::people::{ADA, ADAS_PASSWORD, ada, secret_in};
 use crate::kit::{Gateway, OutputChannel};
 
-/// So many steps take one through any page of ours.
-const STEPS: usize = 60;
+/// The most steps with the Tab key. Every page has fewer focusable elements.
+const MAX_STEPS: usize = 60;
 
-/// Steps on until what has the focus has this name.
+/// Presses Tab until the focused element has this name.
 #[track_caller]
 fn step_to(tab: &Tab<'_>, name: &str) {
     let mut passed: Vec<String> = Vec::new();
-    for _ in 0..STEPS {
+    for _ in 0..MAX_STEPS {
         tab.press("Tab");
         let (role, found, _) = tab.focused();
-        // A field for a day has steps inside of it, and a look at its ring would begin them anew.
+        // A date field has several focus steps inside, and the check of the focus ring would return to the first.
         let is_new = role != "body" && passed.last() != Some(&found);
-        assert!(!is_new || tab.shows_focus(), "nobody can see that {role} `{found}` has the focus");
+        assert!(!is_new || tab.shows_focus(), "no focus ring is visible on {role} `{found}`");
         if found == name {
             return;
         }
@@ -38,7 +38,7 @@ fn a_key_is_made_without_a_mouse() {
     tab.write(ADAS_PASSWORD);
     assert_eq!(tab.press_to_leave("Enter").path, "/keys");
     tab.press("Tab");
-    assert_eq!(tab.focused().1, "Skip to content", "the first step leads past the navigation");
+    assert_eq!(tab.focused().1, "Skip to content", "the first focusable element must skip the navigation");
     tab.press("Enter");
     step_to(&tab, "New key");
     tab.press("Enter");

@@ -1,4 +1,4 @@
-//! Guessing passwords: it is slow for whoever guesses, and for nobody else.
+//! The rate limits against password guessing: they slow down the attacker and no other user.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::kit::Gateway;
 
 const WRONG: &str = "a password that is wrong";
 
-/// Guesses until it has to wait; how often it could guess.
+/// Sends at limit `limit` wrong passwords, and returns the number of guesses before the first 429, if there is one.
 #[track_caller]
-fn guess(visitor: &mut Visitor<'_>, name: &str, most: usize) -> Option<usize> {
-    (0..most).find(|_| {
+fn guess(visitor: &mut Visitor<'_>, name: &str, limit: usize) -> Option<usize> {
+    (0..limit).find(|_| {
         let answer = sign_in(visitor, name, WRONG);
         assert!([400, 401, 403, 422, 429].contains(&answer.status), "{}", answer.status);
         if answer.status != 429 {
@@ -24,60 +24,65 @@ fn guess(visitor: &mut Visitor<'_>, name: &str, most: usize) -> Option<usize> {
 }
 
 #[test]
-fn whoever_guesses_has_to_wait_and_whoever_is_known_does_not() {
+fn an_attacker_has_to_wait_and_a_known_address_does_not() {
     let gateway = Gateway::simulated();
     drop(ada(&gateway));
-    // The address from which she came first is known.
+    // The address from which Ada signed in before is known.
     let mut attackers = [2, 3, 4, 5, 6].map(|last| Visitor::from(&gateway, last));
     assert_eq!(guess(&mut attackers[0], ADA, 8), Some(5), "five guesses from one address");
-    assert_eq!(sign_in(&mut attackers[0], ADA, ADAS_PASSWORD).status, 429, "a right guess too late is a guess");
+    assert_eq!(
+        sign_in(&mut attackers[0], ADA, ADAS_PASSWORD).status,
+        429,
+        "the right password is refused during the wait"
+    );
     for attacker in &mut attackers[1..] {
         guess(attacker, ADA, 6);
     }
     let stranger = sign_in(&mut Visitor::from(&gateway, 9), ADA, ADAS_PASSWORD);
     assert_eq!(stranger.status, 429, "twenty guesses from all addresses");
     let known = sign_in(&mut Visitor::to(&gateway), ADA, ADAS_PASSWORD);
-    assert_eq!(known.status, 303, "nobody locks her out: {}", known.text());
+    assert_eq!(known.status, 303, "guesses from other addresses must not lock Ada out: {}", known.text());
 }
 
-/// All connections come from the proxy, which says for whom.
+/// All connections come from the proxy, which names the client address in `x-forwarded-for`.
 #[test]
-fn behind_a_proxy_whoever_guesses_slows_down_nobody_but_themselves() {
+fn behind_a_proxy_guesses_slow_down_only_their_client_address() {
     let gateway = Gateway::with("trusted_proxies = [\"127.0.0.1\"]", &[]);
     drop(ada(&gateway));
-    // What stands before the last address is what the caller wrote.
-    let [mut attacker, mut again, mut other] =
-        ["203.0.113.2", "198.51.100.7, 203.0.113.2", "198.51.100.7"].map(|from| Visitor::by_proxy(&gateway, from));
+    // The proxy appends the last address; the caller sent the addresses before it.
+    let [mut attacker, mut attacker_with_header, mut other_client] =
+        ["203.0.113.2", "198.51.100.7, 203.0.113.2", "198.51.100.7"].map(|header| Visitor::by_proxy(&gateway, header));
     assert_eq!(guess(&mut attacker, ADA, 8), Some(5));
-    assert_eq!(sign_in(&mut again, ADA, ADAS_PASSWORD).status, 429);
-    assert_eq!(sign_in(&mut other, ADA, ADAS_PASSWORD).status, 303);
-    assert!(other.get("/audit").text().contains("198.51.100.7"), "the trail names who has signed in");
+    assert_eq!(sign_in(&mut attacker_with_header, ADA, ADAS_PASSWORD).status, 429);
+    assert_eq!(sign_in(&mut other_client, ADA, ADAS_PASSWORD).status, 303);
+    assert!(other_client.get("/audit").text().contains("198.51.100.7"), "the trail has no client address");
 }
 
 #[test]
-fn one_address_cannot_try_one_password_on_many_names() {
+fn one_address_cannot_try_a_password_on_many_names() {
     let gateway = Gateway::simulated();
     drop(ada(&gateway));
     let mut attacker = Visitor::from(&gateway, 2);
-    let tried = (0..40).find(|count| guess(&mut attacker, &format!("name-{count}"), 1).is_some());
-    assert!(tried.is_some_and(|count| (29..=36).contains(&count)), "{tried:?}");
+    let guesses = (0..40).find(|count| guess(&mut attacker, &format!("name-{count}"), 1).is_some());
+    assert!(guesses.is_some_and(|count| (29..=36).contains(&count)), "{guesses:?}");
 }
 
 #[test]
-fn a_name_that_nobody_has_is_answered_like_one_that_somebody_has() {
+fn unknown_and_known_names_get_the_same_answer() {
     let gateway = Gateway::simulated();
     drop(ada(&gateway));
     let mut visitor = Visitor::to(&gateway);
-    let time = |visitor: &mut Visitor<'_>, name: &str| {
+    let timed_sign_in = |visitor: &mut Visitor<'_>, name: &str| {
         let start = std::time::Instant::now();
         let answer = sign_in(visitor, name, WRONG);
         (answer.status, answer.text().replace(name, "NAME"), start.elapsed())
     };
-    let (known, unknown): (Vec<_>, Vec<_>) =
-        (0..4).map(|count| (time(&mut visitor, ADA), time(&mut visitor, &format!("nob{count}")))).unzip();
+    let (known, unknown): (Vec<_>, Vec<_>) = (0..4)
+        .map(|count| (timed_sign_in(&mut visitor, ADA), timed_sign_in(&mut visitor, &format!("nob{count}"))))
+        .unzip();
     let strip = |page: &str| page.split("csrf").next().unwrap_or_default().to_owned();
     assert_eq!((known[0].0, strip(&known[0].1)), (unknown[0].0, strip(&unknown[0].1)));
     let fastest = |times: &[(u16, String, Duration)]| times.iter().map(|(_, _, time)| *time).min().unwrap_or_default();
-    // Both compute the same hash, which takes longer than all else.
+    // Both requests compute a password hash, which takes most of their time.
     assert!(fastest(&unknown) * 2 > fastest(&known), "{:?} {:?}", fastest(&known), fastest(&unknown));
 }

@@ -1,4 +1,4 @@
-//! What a member can reach of what is not theirs: nothing, by any page and any form of an administrator.
+//! A member cannot reach the data of others by any page or form of an administrator.
 
 use serde_json::json;
 
@@ -6,10 +6,10 @@ use super::forgery::{every_form, every_page, trail};
 use super::people::{ADA, ada, ben, make_key};
 use crate::kit::{Call, Gateway, request};
 
-/// Pages that only administrators have.
-const THEIRS: [&str; 4] = ["/people", "/groups", "/audit", "/accounts"];
-/// Forms that everybody has for themselves.
-const OWN: [&str; 5] = ["/preferences", "/sign-out", "/profile/", "/keys", "/start"];
+/// The pages that only administrators have.
+const ADMIN_PAGES: [&str; 4] = ["/people", "/groups", "/audit", "/accounts"];
+/// The actions of the forms that every user has.
+const OWN_ACTIONS: [&str; 5] = ["/preferences", "/sign-out", "/profile/", "/keys", "/start"];
 
 #[test]
 fn no_page_of_an_administrator_opens_for_a_member() {
@@ -20,21 +20,21 @@ fn no_page_of_an_administrator_opens_for_a_member() {
     Call::generation().key(&secret).json(&request(json!({}))).send(gateway.address()).ok_json();
     gateway.final_records(1);
     let pages = every_page(&mut ada);
-    let mine = every_page(&mut ben);
-    assert!(pages.len() > mine.len() + 4, "{:?}", pages.keys());
-    for path in pages.keys().filter(|path| !mine.contains_key(*path)) {
+    let bens_pages = every_page(&mut ben);
+    assert!(pages.len() > bens_pages.len() + 4, "{:?}", pages.keys());
+    for path in pages.keys().filter(|path| !bens_pages.contains_key(*path)) {
         let answer = ben.get(path);
-        let wanted = if THEIRS.iter().any(|theirs| path.starts_with(theirs)) { 403 } else { 404 };
-        assert_eq!(answer.status, wanted, "{path}: {}", answer.text());
+        let expected = if ADMIN_PAGES.iter().any(|page| path.starts_with(page)) { 403 } else { 404 };
+        assert_eq!(answer.status, expected, "{path}: {}", answer.text());
         assert!(!answer.text().contains("hers!") && !answer.text().contains(ADA), "{path}: {}", answer.text());
     }
-    for (path, html) in &mine {
+    for (path, html) in &bens_pages {
         assert!(!html.contains("hers!") && !html.contains(ADA), "{path}: {html}");
     }
     for path in ["/usage.csv", "/records.csv"] {
         assert!(!ben.get(path).text().contains("hers!"), "{path}");
     }
-    // Whatever a filter asks for, it asks it of what is one's own.
+    // A filter selects only among the member's own keys and records.
     let key = pages.keys().find_map(|path| path.strip_prefix("/keys/")).expect("a key");
     for path in [
         format!("/usage?key={key}"),
@@ -57,10 +57,12 @@ fn no_form_of_an_administrator_does_anything_for_a_member() {
     let forms = every_form(&mut ada);
     let foreign: Vec<_> = forms
         .iter()
-        .filter(|(action, _)| !OWN.iter().any(|own| action == own || own.ends_with('/') && action.starts_with(own)))
+        .filter(|(action, _)| {
+            !OWN_ACTIONS.iter().any(|own| action == own || own.ends_with('/') && action.starts_with(own))
+        })
         .collect();
     assert!(foreign.len() >= 8, "{:?}", forms.keys());
-    let before = trail(&mut ada);
+    let rows_before = trail(&mut ada);
     for (action, form) in foreign {
         let nonce = ben.form("/keys", "/keys").value("nonce").to_owned();
         let form = form.clone().with(&[("csrf", &token), ("nonce", &nonce), ("name", "forged"), ("role", "admin")]);
@@ -68,18 +70,18 @@ fn no_form_of_an_administrator_does_anything_for_a_member() {
         assert!([403, 404].contains(&answer.status), "{action}: {} {}", answer.status, answer.text());
     }
     let answer = ben.submit("/keys", "/keys", &[("name", "forged"), ("group", "nobodys")]);
-    assert_eq!(answer.status, 422, "nobody allowed the group: {}", answer.text());
-    assert_eq!(trail(&mut ada), before, "nothing was changed");
+    assert_eq!(answer.status, 422, "the member may not use the group: {}", answer.text());
+    assert_eq!(trail(&mut ada), rows_before, "a form changed something");
     drop(ben.submit("/keys", "/keys", &[("name", "forged"), ("user", ADA)]));
     let list = ada.get("/keys?search=forged").text();
     assert!(
         !list.contains(&format!("<bdi>{ADA}</bdi></a></td>")),
-        "whose key it is, is not for a member to say: {list}"
+        "a member must not make a key for another user: {list}"
     );
 }
 
 #[test]
-fn records_and_counts_of_an_end_user_are_found_with_a_plain_form() {
+fn records_and_counts_are_filtered_by_end_user() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     for end_user in ["kim & co", "lee", "kim & co"] {
@@ -90,10 +92,10 @@ fn records_and_counts_of_an_end_user_are_found_with_a_plain_form() {
     let page = ada.get("/records?state=&since=&until=&key=&user=&end_user=kim+%26+co").text();
     assert!(page.contains("name=\"end_user\" type=\"text\" value=\"kim &#38; co\""), "{page}");
     assert_eq!((page.matches("href=\"/records/").count(), page.contains(&of_lee)), (2, false), "{page}");
-    let sheet = ada.get("/records.csv?end_user=kim+%26+co").text();
-    assert_eq!((sheet.lines().count(), sheet.matches(",kim & co,").count()), (3, 2), "{sheet}");
+    let csv = ada.get("/records.csv?end_user=kim+%26+co").text();
+    assert_eq!((csv.lines().count(), csv.matches(",kim & co,").count()), (3, 2), "{csv}");
     let counts = ada.get("/usage.csv?end_user=lee").text();
     assert!(counts.lines().nth(1).is_some_and(|day| day.contains(",1,1,0,1,")), "{counts}");
-    // The page of a record leads to its end user's others.
+    // The page of a record links to the other records of its end user.
     assert!(ada.get(&of_lee).text().contains("href=\"/records?end_user=lee\""));
 }

@@ -1,20 +1,20 @@
-//! The people of these tests, and how they come in.
+//! The users of the page tests, and their sign-in.
 
 use super::browser::Tab;
 use super::visitor::Visitor;
 use crate::kit::{Answer, Gateway, OutputChannel, eventually};
 
-/// With a sign that no token, id or hash has: what is looked for is not found there by chance.
+/// Contains `@`, which no token, id or hash contains, so that a search for the name never matches such a value.
 pub(super) const ADA: &str = "ada@desk";
 pub(super) const BEN: &str = "ben@desk";
-/// With a sign that no token, id or hash has: what is looked for is not found there by chance.
+/// Contains words that no token, id or hash contains, so that a search cannot match such a value by chance.
 pub(super) const ADAS_PASSWORD: &str = "canary-of-ada-sings-at-dawn";
 pub(super) const BENS_PASSWORD: &str = "canary-of-ben-hides-by-night";
 
-/// What may be seen of a one-time link: where it is made, and where it leads.
+/// The outputs that may contain the token of a one-time link: the output at startup, and the pages of the link.
 const LINK: &[OutputChannel] = &[OutputChannel::StartupOutput, OutputChannel::Link];
 
-/// The path of the link that the server prints where nobody can sign in yet.
+/// The path of the setup link, which the server prints if there is no user yet.
 #[track_caller]
 pub(super) fn setup_path(gateway: &Gateway) -> String {
     let path = eventually("a link is printed", || link_in(&gateway.output(), "/setup/"));
@@ -23,18 +23,19 @@ pub(super) fn setup_path(gateway: &Gateway) -> String {
 }
 
 /// The path of a one-time link in a text.
-pub(super) fn link_in(text: &str, begins: &str) -> Option<String> {
-    let (_, rest) = text.split_once(begins)?;
+pub(super) fn link_in(text: &str, prefix: &str) -> Option<String> {
+    let (_, rest) = text.split_once(prefix)?;
     let token: String =
         rest.chars().take_while(|letter| letter.is_ascii_alphanumeric() || "-_".contains(*letter)).collect();
-    (token.len() >= 20).then(|| format!("{begins}{token}"))
+    (token.len() >= 20).then(|| format!("{prefix}{token}"))
 }
 
+/// From now on, the token of the link must not appear in any output but those of [`LINK`].
 pub(super) fn guard_link(gateway: &Gateway, path: &str) {
     gateway.watch_secret("a one-time link", path.rsplit('/').next().unwrap_or_default(), LINK);
 }
 
-/// From now on the cookies that somebody has are watched.
+/// From now on, the session cookies must not appear in any output.
 pub(super) fn guard_cookies<'a>(gateway: &Gateway, cookies: impl IntoIterator<Item = (&'a String, &'a String)>) {
     for (name, value) in cookies {
         if name.contains("imagate_session") {
@@ -49,7 +50,7 @@ pub(super) fn guard_passwords(gateway: &Gateway) {
     }
 }
 
-/// A gateway that simulates, with its first administrator, who is signed in.
+/// Creates the first administrator of a gateway, who is then signed in.
 #[track_caller]
 pub(super) fn ada(gateway: &Gateway) -> Visitor<'_> {
     guard_passwords(gateway);
@@ -62,7 +63,7 @@ pub(super) fn ada(gateway: &Gateway) -> Visitor<'_> {
     ada
 }
 
-/// A member, invited by an administrator, who is signed in.
+/// Invites a member, who accepts and is then signed in.
 #[track_caller]
 pub(super) fn ben<'a>(ada: &mut Visitor<'a>) -> Visitor<'a> {
     let path = invite(ada, BEN, "member");
@@ -73,7 +74,7 @@ pub(super) fn ben<'a>(ada: &mut Visitor<'a>) -> Visitor<'a> {
     ben
 }
 
-/// The path of the link that invites somebody.
+/// Invites a user, and returns the path of the invitation link.
 #[track_caller]
 pub(super) fn invite(ada: &mut Visitor<'_>, name: &str, role: &str) -> String {
     let answer = ada.submit("/people", "/people", &[("name", name), ("role", role)]);
@@ -83,7 +84,7 @@ pub(super) fn invite(ada: &mut Visitor<'_>, name: &str, role: &str) -> String {
     path
 }
 
-/// Tries to sign in.
+/// Sends the sign-in form, and returns its answer.
 #[track_caller]
 pub(super) fn sign_in(visitor: &mut Visitor<'_>, name: &str, password: &str) -> Answer {
     let answer = visitor.submit("/sign-in", "/sign-in", &[("name", name), ("password", password)]);
@@ -91,7 +92,7 @@ pub(super) fn sign_in(visitor: &mut Visitor<'_>, name: &str, password: &str) -> 
     answer
 }
 
-/// The same in a window.
+/// Signs in through the form in a browser window.
 #[track_caller]
 pub(super) fn sign_in_at(tab: &Tab<'_>, name: &str, password: &str) {
     tab.go("/sign-in");
@@ -101,7 +102,7 @@ pub(super) fn sign_in_at(tab: &Tab<'_>, name: &str, password: &str) {
     assert_eq!((seen.status, seen.path.as_str()), (200, "/keys"));
 }
 
-/// A key of somebody's own: its path and its secret.
+/// Makes a key for the signed-in user; returns the path of its page and its secret.
 #[track_caller]
 pub(super) fn make_key(visitor: &mut Visitor<'_>, name: &str) -> (String, String) {
     let answer = visitor.submit("/keys", "/keys", &[("name", name)]);
@@ -110,8 +111,8 @@ pub(super) fn make_key(visitor: &mut Visitor<'_>, name: &str) -> (String, String
     visitor.gateway.watch_secret("a key", &secret, &[OutputChannel::Key]);
     let list = visitor.get("/keys").text();
     let public = secret.split('-').nth(2).expect("a public id").to_owned();
-    let before = list.split(&public).next().unwrap_or_default();
-    let path = before.rsplit("href=\"").find(|link| link.starts_with("/keys/")).expect("a link to the key");
+    let html_before_id = list.split(&public).next().unwrap_or_default();
+    let path = html_before_id.rsplit("href=\"").find(|link| link.starts_with("/keys/")).expect("a link to the key");
     (path.split('"').next().unwrap_or_default().to_owned(), secret)
 }
 
@@ -125,8 +126,8 @@ pub(super) fn token_in(text: &str) -> Option<String> {
     secret_of(text, "sk-adm-")
 }
 
-fn secret_of(text: &str, begins: &str) -> Option<String> {
-    let at = text.find(begins)?;
+fn secret_of(text: &str, prefix: &str) -> Option<String> {
+    let at = text.find(prefix)?;
     let secret: String =
         text[at..].chars().take_while(|letter| letter.is_ascii_alphanumeric() || "-_".contains(*letter)).collect();
     (secret.len() > 40).then_some(secret)

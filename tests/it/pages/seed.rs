@@ -1,4 +1,4 @@
-//! A gateway that has been in use for a month: several people, keys of all states, records of all outcomes.
+//! A gateway that has been in use for a month: several users, keys in all states, records with all outcomes.
 
 use serde_json::json;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -9,12 +9,12 @@ use super::people::{ADAS_PASSWORD, ada, ben, invite, make_key};
 use super::visitor::Visitor;
 use crate::kit::{Account, Call, FakeUpstream, Gateway, OutputChannel, request};
 
-/// Each is the script of one call; see the words of the fake upstream.
+/// The scripts of the fake upstream for the calls of one key.
 const OUTCOMES: [&str; 8] = ["", "", "status=400 body=policy", "", "", "", "status=400 body=parameter", ""];
-/// After this one accounts rest, so it is the last.
-const WORST: &str = "status=500";
-/// Key, what its holder calls the end user, and how often each kind of call is made.
-const CALLERS: [(&str, Option<&str>, usize); 9] = [
+/// The script of the last call. Accounts are in cooldown after it.
+const LAST_SCRIPT: &str = "status=500";
+/// Key name, end user, and how many times the calls of [`OUTCOMES`] are made.
+const KEYS: [(&str, Option<&str>, usize); 9] = [
     ("trial-of-march", None, 1),
     ("design-mockups", None, 1),
     ("print-shop", Some("counter-2"), 1),
@@ -26,17 +26,17 @@ const CALLERS: [(&str, Option<&str>, usize); 9] = [
     ("production", Some("customer-1041"), 3),
 ];
 
-const STAGING: usize = 6;
-const LAPTOP: usize = 7;
-const PRODUCTION: usize = 8;
+const STAGING_INDEX: usize = 6;
+const LAPTOP_INDEX: usize = 7;
+const PRODUCTION_INDEX: usize = 8;
 
-/// The gateway, its upstream, and who is signed in.
+/// The gateway and its upstream.
 pub(super) struct Seeded {
     pub(super) gateway: Gateway,
     _upstream: FakeUpstream,
 }
 
-/// What the pages of single things are.
+/// The paths of the pages of single items.
 pub(super) struct Things {
     /// Keys by their state: active, disabled, rotated.
     pub(super) active: String,
@@ -62,7 +62,7 @@ impl Seeded {
         Self { gateway, _upstream: upstream }
     }
 
-    /// Lives a month.
+    /// Fills the gateway with the data of a month; returns Ada and Ben, signed in, and the paths of single pages.
     #[track_caller]
     pub(super) fn live(&self) -> (Visitor<'_>, Visitor<'_>, Things) {
         let gateway = &self.gateway;
@@ -78,16 +78,16 @@ impl Seeded {
         for text in TEXTS {
             make_key(&mut ada, text);
         }
-        let mut keys = CALLERS.map(|(name, user, times)| (make_key(&mut ada, name), user, times)).to_vec();
+        let mut keys = KEYS.map(|(name, user, times)| (make_key(&mut ada, name), user, times)).to_vec();
         keys.push((make_key(&mut ben, "phone"), None, 1));
         for ((_, secret), user, times) in &keys {
-            draw(gateway, secret, *user, *times);
+            send_calls(gateway, secret, *user, *times);
         }
-        let ((_, secret), ..) = &keys[PRODUCTION];
-        ask(gateway, secret, None, WORST);
+        let ((_, secret), ..) = &keys[PRODUCTION_INDEX];
+        send_call(gateway, secret, None, LAST_SCRIPT);
         let paths: Vec<&String> = keys.iter().map(|((path, _), ..)| path).collect();
-        ada.submit(paths[LAPTOP], &format!("{}/disable", paths[LAPTOP]), &[]);
-        let answer = ada.submit(paths[STAGING], &format!("{}/rotate", paths[STAGING]), &[]);
+        ada.submit(paths[LAPTOP_INDEX], &format!("{}/disable", paths[LAPTOP_INDEX]), &[]);
+        let answer = ada.submit(paths[STAGING_INDEX], &format!("{}/rotate", paths[STAGING_INDEX]), &[]);
         gateway.watch_secret(
             "a key",
             &super::people::secret_in(&answer.text()).expect("a secret"),
@@ -96,19 +96,20 @@ impl Seeded {
         ada.submit("/groups", "/groups", &[("name", "batch")]);
         ada.submit("/accounts", "/accounts/reserve/disable", &[]);
         let records = gateway.final_records(30);
-        age(gateway);
+        spread_over_a_month(gateway);
         let record = |state: &str| {
             let found = records.iter().rfind(|record| record["state"] == state).expect("a record");
             format!("/records/{}", found["request_id"].as_str().expect("an id"))
         };
         let people = ada.get("/people").text();
-        let person = people.split("href=\"").find(|link| link.starts_with("/people/") && link.contains(">ben@desk<"));
-        let person = person.and_then(|link| link.split('"').next()).expect("a link").to_owned();
+        let person_path =
+            people.split("href=\"").find(|link| link.starts_with("/people/") && link.contains(">ben@desk<"));
+        let person_path = person_path.and_then(|link| link.split('"').next()).expect("a link").to_owned();
         let things = Things {
-            active: paths[PRODUCTION].clone(),
-            disabled: paths[LAPTOP].clone(),
-            rotated: paths[STAGING].clone(),
-            person,
+            active: paths[PRODUCTION_INDEX].clone(),
+            disabled: paths[LAPTOP_INDEX].clone(),
+            rotated: paths[STAGING_INDEX].clone(),
+            person: person_path,
             good_record: record("succeeded"),
             bad_record: record("failed"),
         };
@@ -116,13 +117,13 @@ impl Seeded {
     }
 }
 
-fn draw(gateway: &Gateway, secret: &str, user: Option<&str>, times: usize) {
+fn send_calls(gateway: &Gateway, secret: &str, user: Option<&str>, times: usize) {
     for script in std::iter::repeat_n(OUTCOMES, times).flatten() {
-        ask(gateway, secret, user, script);
+        send_call(gateway, secret, user, script);
     }
 }
 
-fn ask(gateway: &Gateway, secret: &str, user: Option<&str>, script: &str) {
+fn send_call(gateway: &Gateway, secret: &str, user: Option<&str>, script: &str) {
     let mut body = request(json!({ "prompt": format!("a harbour at dusk [[{script}]]") }));
     if let Some(user) = user {
         body["user"] = json!(user);
@@ -130,19 +131,19 @@ fn ask(gateway: &Gateway, secret: &str, user: Option<&str>, script: &str) {
     drop(Call::generation().key(secret).json(&body).send(gateway.address()));
 }
 
-/// Repeats what there is over the thirty days before, on some more and on some less, as time would have done.
-fn age(gateway: &Gateway) {
+/// Copies the records to the days before, some days with more and some with fewer.
+fn spread_over_a_month(gateway: &Gateway) {
     let file = gateway.home().join("data").join("imagate.db");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let mut store = SqliteConnectOptions::new().filename(file).connect().await.expect("the database");
-        sqlx::raw_sql(AGE).execute(&mut store).await.expect("a month");
-        store.close().await.expect("the end");
+        sqlx::raw_sql(COPY_RECORDS_SQL).execute(&mut store).await.expect("the statements succeed");
+        store.close().await.expect("the database closes");
     });
 }
 
-/// Whatever counts records counts them when they leave the state `running`, so the copies leave it too.
-const AGE: &str = "
+/// Triggers count a record if it leaves the state `running`, so the copies start in this state and leave it.
+const COPY_RECORDS_SQL: &str = "
 BEGIN IMMEDIATE;
 CREATE TEMP TABLE month AS
     WITH RECURSIVE days (day) AS (SELECT 1 UNION ALL SELECT day + 1 FROM days WHERE day < 29)

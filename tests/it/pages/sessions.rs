@@ -1,4 +1,4 @@
-//! Sessions: what a cookie is like, whose it is, and when it is nobody's any more.
+//! Sessions: the attributes of their cookies, their owners and their ends.
 
 use super::browser::{Browser, WITH_SCRIPT};
 use super::people::{
@@ -9,7 +9,7 @@ use super::visitor::Visitor;
 use crate::kit::{Answer, Call, Gateway, eventually};
 
 const COOKIE: &str = "imagate_session";
-/// Of a gateway that is reached by an encrypted way.
+/// The name of the session cookie if the gateway's public URL is `https`.
 const SECURE_COOKIE: &str = "__Host-imagate";
 
 /// The attributes of a cookie that an answer sets.
@@ -20,18 +20,18 @@ fn attributes(answer: &Answer, name: &str) -> Vec<String> {
     line.split(';').skip(1).map(|attribute| attribute.trim().to_ascii_lowercase()).collect()
 }
 
-fn is_in(visitor: &mut Visitor<'_>) -> bool {
+fn is_signed_in(visitor: &mut Visitor<'_>) -> bool {
     visitor.get("/keys").status == 200
 }
 
 #[test]
-fn a_cookie_is_for_no_script_and_no_other_site() {
+fn a_session_cookie_is_hidden_from_scripts_and_other_sites() {
     let gateway = Gateway::simulated();
     drop(ada(&gateway));
     let answer = sign_in(&mut Visitor::to(&gateway), ADA, ADAS_PASSWORD);
     let attributes = attributes(&answer, COOKIE);
-    for wanted in ["httponly", "samesite=strict", "path=/"] {
-        assert!(attributes.contains(&wanted.to_owned()), "{wanted}: {attributes:?}");
+    for expected in ["httponly", "samesite=strict", "path=/"] {
+        assert!(attributes.contains(&expected.to_owned()), "{expected}: {attributes:?}");
     }
     assert!(!attributes.iter().any(|attribute| attribute.starts_with("domain")), "{attributes:?}");
     let browser = Browser::start();
@@ -41,37 +41,37 @@ fn a_cookie_is_for_no_script_and_no_other_site() {
 }
 
 #[test]
-fn behind_an_encrypted_address_a_cookie_never_goes_another_way() {
+fn with_an_https_address_the_cookie_is_secure() {
     let gateway = Gateway::with("public_url = \"https://images.example\"", &[]);
     guard_passwords(&gateway);
     let printed = gateway.output();
     let path = setup_path(&gateway);
-    assert!(printed.contains(&format!("https://images.example{path}")), "the link has the public address");
+    assert!(printed.contains(&format!("https://images.example{path}")), "the link does not have the public address");
     let mut ada = Visitor::to_host(&gateway, "images.example", "https://images.example");
     let fields = [("name", ADA), ("password", ADAS_PASSWORD), ("again", ADAS_PASSWORD)];
     let answer = ada.submit(&path, &path, &fields);
     assert_eq!(answer.status, 303, "{}", answer.text());
     let attributes = attributes(&answer, SECURE_COOKIE);
-    for wanted in ["secure", "httponly", "samesite=strict", "path=/"] {
-        assert!(attributes.contains(&wanted.to_owned()), "{wanted}: {attributes:?}");
+    for expected in ["secure", "httponly", "samesite=strict", "path=/"] {
+        assert!(attributes.contains(&expected.to_owned()), "{expected}: {attributes:?}");
     }
     guard_cookies(&gateway, &ada.cookies);
-    assert!(is_in(&mut ada));
+    assert!(is_signed_in(&mut ada));
 }
 
 #[test]
-fn a_cookie_that_somebody_planted_is_never_the_cookie_of_a_session() {
+fn a_planted_cookie_never_becomes_a_session_cookie() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     let mut ben = ben(&mut ada);
-    let bens = ben.cookies[COOKIE].clone();
-    for planted in ["chosen-by-an-attacker-0123456789abcdefghi", bens.as_str()] {
+    let bens_cookie = ben.cookies[COOKIE].clone();
+    for planted in ["chosen-by-an-attacker-0123456789abcdefghi", bens_cookie.as_str()] {
         let mut victim = Visitor::to(&gateway);
         victim.cookies.insert(COOKIE.to_owned(), planted.to_owned());
         let page = victim.get("/sign-in");
         victim.cookies.insert(COOKIE.to_owned(), planted.to_owned());
         if page.status == 303 {
-            // Whoever is signed in already signs out first.
+            // The planted cookie belongs to a session, so the victim signs out first.
             victim.submit("/keys", "/sign-out", &[]);
         }
         let answer = sign_in(&mut victim, ADA, ADAS_PASSWORD);
@@ -79,7 +79,7 @@ fn a_cookie_that_somebody_planted_is_never_the_cookie_of_a_session() {
         assert_ne!(victim.cookies[COOKIE], planted);
         let mut attacker = Visitor::to(&gateway);
         attacker.cookies.insert(COOKIE.to_owned(), planted.to_owned());
-        assert!(!attacker.get("/keys").text().contains(ADA), "{planted} opens the session of somebody else");
+        assert!(!attacker.get("/keys").text().contains(ADA), "{planted} opens the session of the victim");
     }
     let browser = Browser::start();
     let tab = browser.tab(&gateway, WITH_SCRIPT);
@@ -95,7 +95,7 @@ fn a_cookie_that_somebody_planted_is_never_the_cookie_of_a_session() {
 }
 
 #[test]
-fn a_session_ends_where_its_owner_leaves_changes_the_password_or_is_disabled() {
+fn sign_out_password_change_and_disabling_end_sessions() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     let mut ben = ben(&mut ada);
@@ -103,81 +103,82 @@ fn a_session_ends_where_its_owner_leaves_changes_the_password_or_is_disabled() {
     sign_in(&mut elsewhere, BEN, BENS_PASSWORD);
     let mut stolen = elsewhere.clone();
     elsewhere.submit("/keys", "/sign-out", &[]);
-    assert!(!is_in(&mut stolen) && is_in(&mut ben), "only that session is over");
+    assert!(!is_signed_in(&mut stolen) && is_signed_in(&mut ben), "the sign-out must end only its own session");
 
     sign_in(&mut elsewhere, BEN, BENS_PASSWORD);
     ben.submit("/profile", "/profile/sign-out", &[]);
-    assert!(!is_in(&mut ben) && !is_in(&mut elsewhere), "all are over");
+    assert!(!is_signed_in(&mut ben) && !is_signed_in(&mut elsewhere), "the sign-out must end all sessions");
 
     for visitor in [&mut ben, &mut elsewhere] {
         sign_in(visitor, BEN, BENS_PASSWORD);
     }
-    let next = "canary-of-ben-moults-in-june";
-    gateway.watch_secret("a password", next, &[]);
-    let fields = [("old", BENS_PASSWORD), ("password", next), ("again", next)];
+    let new_password = "canary-of-ben-moults-in-june";
+    gateway.watch_secret("a password", new_password, &[]);
+    let fields = [("old", BENS_PASSWORD), ("password", new_password), ("again", new_password)];
     let answer = ben.submit("/profile", "/profile/password", &fields);
     assert_eq!(answer.status, 303, "{}", answer.text());
     guard_cookies(&gateway, &ben.cookies);
-    assert!(is_in(&mut ben) && !is_in(&mut elsewhere), "the others are over");
-    assert_ne!(sign_in(&mut elsewhere, BEN, BENS_PASSWORD).status, 303, "the old password is over");
-    assert_eq!(sign_in(&mut elsewhere, BEN, next).status, 303);
+    assert!(is_signed_in(&mut ben) && !is_signed_in(&mut elsewhere), "a new password must end the other sessions");
+    assert_ne!(sign_in(&mut elsewhere, BEN, BENS_PASSWORD).status, 303, "the old password must be refused");
+    assert_eq!(sign_in(&mut elsewhere, BEN, new_password).status, 303);
 
     let people = ada.get("/people").text();
     let path = people.split("href=\"").find(|link| link.contains(BEN) && link.starts_with("/people/")).expect("a link");
     let path = path.split('"').next().expect("a path").to_owned();
     let answer = ada.submit(&path, &format!("{path}/disable"), &[]);
     assert_eq!(answer.status, 303, "{}", answer.text());
-    assert!(!is_in(&mut ben) && !is_in(&mut elsewhere), "somebody who is disabled is out");
-    assert_ne!(sign_in(&mut elsewhere, BEN, next).status, 303);
+    assert!(!is_signed_in(&mut ben) && !is_signed_in(&mut elsewhere), "the sessions of a disabled user must end");
+    assert_ne!(sign_in(&mut elsewhere, BEN, new_password).status, 303);
 }
 
 #[test]
-fn a_link_works_once_also_where_two_browsers_race_for_it() {
+fn a_one_time_link_works_once_even_for_two_parallel_browsers() {
     let gateway = Gateway::simulated();
     guard_passwords(&gateway);
     let path = setup_path(&gateway);
     let mut visitors = [Visitor::to(&gateway), Visitor::to(&gateway)];
     let names = [ADA, "eve@desk"];
-    let won = race(&mut visitors, &path, &[&[("name", names[0])], &[("name", names[1])]]);
-    let people = visitors[won].get("/people").text();
-    let named = |name: &str| people.contains(&format!(">{name}<"));
-    assert!(named(names[won]) && !named(names[1 - won]), "there is one administrator: {people}");
-    let late = Visitor::to(&gateway).get(&path);
+    let winner = race(&mut visitors, &path, &[&[("name", names[0])], &[("name", names[1])]]);
+    let people = visitors[winner].get("/people").text();
+    let is_listed = |name: &str| people.contains(&format!(">{name}<"));
+    assert!(is_listed(names[winner]) && !is_listed(names[1 - winner]), "there must be one administrator: {people}");
+    let late_answer = Visitor::to(&gateway).get(&path);
     assert!(
-        [404, 410].contains(&late.status) && !late.text().contains("<form method=\"post\" action=\"/setup"),
-        "{late:?}"
+        [404, 410].contains(&late_answer.status)
+            && !late_answer.text().contains("<form method=\"post\" action=\"/setup"),
+        "{late_answer:?}"
     );
 
-    let ada = &mut visitors[won];
+    let ada = &mut visitors[winner];
     let invitation = invite(ada, BEN, "member");
     let mut visitors = [Visitor::to(&gateway), Visitor::to(&gateway)];
-    let won = race(&mut visitors, &invitation, &[&[], &[]]);
-    assert!(is_in(&mut visitors[won]) && !is_in(&mut visitors[1 - won]));
+    let winner = race(&mut visitors, &invitation, &[&[], &[]]);
+    assert!(is_signed_in(&mut visitors[winner]) && !is_signed_in(&mut visitors[1 - winner]));
     assert!([404, 410].contains(&Visitor::to(&gateway).get(&invitation).status));
 }
 
-/// A program's interface takes no cookie: a page of another site could make a browser send it.
+/// The APIs accept no cookie, because a page of another site could make a browser send it.
 #[test]
-fn the_cookie_of_a_page_opens_nothing_but_pages() {
+fn a_session_cookie_opens_only_pages() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     for path in ["/admin/v1/me", "/admin/v1/keys", "/v1/models"] {
         assert_eq!(ada.send(Call::get(path)).error_object(401)["code"], "INVALID_API_KEY", "{path}");
     }
-    assert!(is_in(&mut ada));
+    assert!(is_signed_in(&mut ada));
 }
 
-/// The kit looks through the log when the gateway ends.
+/// The test kit searches the log for watched secrets when the gateway ends.
 #[test]
-fn what_no_page_answers_brings_no_link_into_the_log() {
+fn refused_requests_write_no_one_time_link_to_the_log() {
     let gateway = Gateway::simulated();
     let path = setup_path(&gateway);
     assert_eq!(Call::get(&format!("{path}/more")).send(gateway.address()).status, 404);
     assert_eq!(Call::with_method("PROPFIND", &path).send(gateway.address()).status, 405);
-    eventually("it is logged", || gateway.output().contains("PROPFIND").then_some(()));
+    eventually("the request is logged", || gateway.output().contains("PROPFIND").then_some(()));
 }
 
-/// Both have the form before either sends it. Who got in; exactly one does.
+/// Lets two visitors send the same form at once, and returns the index of the only visitor who succeeds.
 #[track_caller]
 fn race(visitors: &mut [Visitor<'_>; 2], path: &str, fields: &[&[(&str, &str)]; 2]) -> usize {
     let password = [("password", ADAS_PASSWORD), ("again", ADAS_PASSWORD)];
@@ -187,12 +188,12 @@ fn race(visitors: &mut [Visitor<'_>; 2], path: &str, fields: &[&[(&str, &str)]; 
         .map(|(visitor, fields)| visitor.form(path, path).with(&password).with(fields))
         .collect();
     let statuses: Vec<u16> = std::thread::scope(|scope| {
-        let racing: Vec<_> = visitors
+        let threads: Vec<_> = visitors
             .iter_mut()
             .zip(&forms)
             .map(|(visitor, form)| scope.spawn(|| visitor.post(path, &form.fields).status))
             .collect();
-        racing.into_iter().map(|thread| thread.join().expect("an answer")).collect()
+        threads.into_iter().map(|thread| thread.join().expect("an answer")).collect()
     });
     assert_eq!(statuses.iter().filter(|status| **status == 303).count(), 1, "{statuses:?}");
     guard_cookies(visitors[0].gateway, visitors.iter().flat_map(|visitor| &visitor.cookies));

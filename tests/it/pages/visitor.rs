@@ -1,24 +1,24 @@
-//! Somebody who speaks bytes and keeps cookies: what a browser would never send, and what it sends in full view.
+//! A client without a browser that keeps cookies. It can also send requests that no browser sends.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::kit::{Answer, Call, Gateway};
 
-/// Cookies at one gateway.
+/// A client of one gateway, with its cookies.
 #[derive(Clone)]
 pub(super) struct Visitor<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) cookies: BTreeMap<String, String>,
-    /// What is connected from, where it matters.
+    /// The local address of connections, if it is not the default.
     from: Option<IpAddr>,
-    /// Whom a proxy says that it speaks for.
+    /// The value of `x-forwarded-for`, if the client is behind a proxy.
     forwarded: Option<&'static str>,
-    /// Host and origin, where it is not the address itself.
+    /// Host and origin, if they are not the gateway's address.
     host: Option<(&'static str, &'static str)>,
 }
 
-/// A form on a page, with what stands in it.
+/// A form of a page, with the values of its fields.
 #[derive(Clone, Debug)]
 pub(super) struct Form {
     pub(super) action: String,
@@ -32,17 +32,17 @@ impl<'a> Visitor<'a> {
         Self { gateway, cookies: BTreeMap::new(), from: None, forwarded: None, host: None }
     }
 
-    /// Somebody at another address of this machine.
+    /// A client at the address 127.0.0.`last` of this machine.
     pub(super) fn from(gateway: &'a Gateway, last: u8) -> Self {
         Self { from: Some([127, 0, 0, last].into()), ..Self::to(gateway) }
     }
 
-    /// Somebody who comes by way of a proxy on this machine.
+    /// A client behind a proxy on this machine.
     pub(super) fn by_proxy(gateway: &'a Gateway, forwarded: &'static str) -> Self {
         Self { forwarded: Some(forwarded), ..Self::to(gateway) }
     }
 
-    /// Somebody who comes by a name.
+    /// A client that reaches the gateway by a host name.
     pub(super) fn to_host(gateway: &'a Gateway, host: &'static str, origin: &'static str) -> Self {
         Self { host: Some((host, origin)), ..Self::to(gateway) }
     }
@@ -54,7 +54,7 @@ impl<'a> Visitor<'a> {
         format!("http://{}", self.gateway.address())
     }
 
-    /// Sends what is given with the cookies that it keeps, and keeps those that come.
+    /// Sends a request with the client's cookies, and keeps the cookies of the answer.
     #[track_caller]
     pub(super) fn send(&mut self, call: Call) -> Answer {
         let cookies: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -66,8 +66,8 @@ impl<'a> Visitor<'a> {
         for (_, cookie) in answer.headers.iter().filter(|(name, _)| name == "set-cookie") {
             let pair = cookie.split(';').next().unwrap_or_default();
             let (name, value) = pair.split_once('=').expect("a cookie");
-            let over = value.is_empty() || cookie.contains("Max-Age=0");
-            if over {
+            let is_deleted = value.is_empty() || cookie.contains("Max-Age=0");
+            if is_deleted {
                 self.cookies.remove(name)
             } else {
                 self.cookies.insert(name.to_owned(), value.to_owned())
@@ -81,7 +81,7 @@ impl<'a> Visitor<'a> {
         self.send(Call::get(path))
     }
 
-    /// A form from our own page.
+    /// Sends a form as a page of the gateway does, with the gateway's origin.
     #[track_caller]
     pub(super) fn post(&mut self, path: &str, fields: &[(String, String)]) -> Answer {
         let origin = self.origin();
@@ -104,7 +104,7 @@ impl<'a> Visitor<'a> {
     }
 }
 
-/// A form as bytes, without a word of where it came from.
+/// A request with the fields of a form, without `origin`.
 pub(super) fn post(path: &str, fields: &[(String, String)]) -> Call {
     let body: Vec<String> =
         fields.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
@@ -112,16 +112,16 @@ pub(super) fn post(path: &str, fields: &[(String, String)]) -> Call {
 }
 
 pub(super) fn encoded(text: &str) -> String {
-    let letter = |byte: u8| {
+    let encode_byte = |byte: u8| {
         if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     };
-    text.bytes().map(letter).collect()
+    text.bytes().map(encode_byte).collect()
 }
 
 // === impl Form ===
 
 impl Form {
-    /// The same with other values.
+    /// The form with these values instead of its own.
     pub(super) fn with(mut self, fields: &[(&str, &str)]) -> Self {
         for (name, value) in fields {
             self.fields.retain(|(known, _)| known != name);
@@ -148,30 +148,30 @@ pub(super) fn forms(html: &str) -> Vec<Form> {
         if attribute(head, "method").as_deref() != Some("post") {
             continue;
         }
-        let inside = rest.split("</form>").next().unwrap_or_default();
-        found.push(Form { action: attribute(head, "action").unwrap_or_default(), fields: fields(inside) });
+        let inner_html = rest.split("</form>").next().unwrap_or_default();
+        found.push(Form { action: attribute(head, "action").unwrap_or_default(), fields: fields(inner_html) });
     }
     found
 }
 
-fn fields(inside: &str) -> Vec<(String, String)> {
-    let inputs = inside.split('<').filter(|tag| tag.starts_with("input ") || tag.starts_with("button "));
+fn fields(inner_html: &str) -> Vec<(String, String)> {
+    let inputs = inner_html.split('<').filter(|tag| tag.starts_with("input ") || tag.starts_with("button "));
     let of_input = |tag: &str| {
-        let unchosen = tag.contains("type=\"checkbox\"") && !tag.contains(" checked");
-        let name = attribute(tag, "name").filter(|_| !unchosen)?;
+        let is_unchecked = tag.contains("type=\"checkbox\"") && !tag.contains(" checked");
+        let name = attribute(tag, "name").filter(|_| !is_unchecked)?;
         Some((name, attribute(tag, "value").unwrap_or_default()))
     };
     let mut found: Vec<(String, String)> = inputs.filter_map(of_input).collect();
-    for piece in inside.split("<select ").skip(1) {
+    for piece in inner_html.split("<select ").skip(1) {
         let options = piece.split("</select>").next().unwrap_or_default();
         let options: Vec<&str> = options.split("<option ").skip(1).collect();
-        let chosen = options.iter().find(|option| option.contains(" selected")).or(options.first());
-        let value = chosen.and_then(|option| attribute(option, "value"));
+        let selected = options.iter().find(|option| option.contains(" selected")).or(options.first());
+        let value = selected.and_then(|option| attribute(option, "value"));
         found.extend(attribute(piece, "name").zip(value));
     }
-    for piece in inside.split("<textarea ").skip(1) {
+    for piece in inner_html.split("<textarea ").skip(1) {
         let (head, rest) = piece.split_once('>').unwrap_or_default();
-        // The first line break belongs to the tag, and a browser sends each other one as two letters.
+        // HTML ignores the first line break of a text area; browsers send each other line break as CRLF.
         let text = rest.split("</textarea>").next().unwrap_or_default();
         let text = unescaped(text.strip_prefix('\n').unwrap_or(text)).replace('\n', "\r\n");
         found.extend(attribute(head, "name").zip(Some(text)));
@@ -184,21 +184,21 @@ fn attribute(tag: &str, name: &str) -> Option<String> {
     Some(unescaped(rest.split('"').next()?))
 }
 
-/// Text as it stood before it was put between tags.
+/// Text with its HTML entities decoded.
 pub(super) fn unescaped(text: &str) -> String {
     let mut pieces = text.split('&');
     let mut plain = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
         let (entity, rest) = piece.split_once(';').unwrap_or_default();
-        let letter = match entity {
+        let character = match entity {
             "lt" => Some('<'),
             "gt" => Some('>'),
             "amp" => Some('&'),
             "quot" => Some('"'),
             _ => entity.strip_prefix('#').and_then(|digits| char::from_u32(digits.parse().ok()?)),
         };
-        plain.push(letter.unwrap_or('&'));
-        plain.push_str(if letter.is_some() { rest } else { piece });
+        plain.push(character.unwrap_or('&'));
+        plain.push_str(if character.is_some() { rest } else { piece });
     }
     plain
 }

@@ -1,5 +1,5 @@
-//! The whole way of somebody new, in a real browser, with scripts and without: from the link that the server prints to a
-//! key, an image, its record, the end of the key, the trail of it all, and a second person who sees nothing of it.
+//! The first steps of a new user in a real browser, with and without JavaScript: the printed setup link, a key, an
+//! image, its record, the disabling of the key, the audit trail, and a second user who sees none of it.
 
 use std::process::Command;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use super::people::{
 };
 use crate::kit::{Call, Gateway, OutputChannel, format_and_size, pause, request};
 
-/// So often a key may be let in after it was disabled, with [`PAUSE`] between: a second, and what the calls take.
-const TRIES: usize = 20;
+/// The most calls with a disabled key until one is refused, with [`PAUSE`] between: a second and the time of the calls.
+const MAX_CALLS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[test]
-fn somebody_new_gets_from_the_printed_link_to_the_audit_trail() {
-    walk(WITH_SCRIPT);
+fn a_new_user_gets_from_the_printed_link_to_the_audit_trail() {
+    follow_first_steps(WITH_SCRIPT);
 }
 
 #[test]
-fn somebody_new_gets_there_without_any_script_too() {
-    walk(WITHOUT_SCRIPT);
+fn a_new_user_gets_to_the_audit_trail_without_scripts() {
+    follow_first_steps(WITHOUT_SCRIPT);
 }
 
-fn walk(look: Look) {
+fn follow_first_steps(look: Look) {
     let gateway = Gateway::simulated();
     guard_passwords(&gateway);
     let browser = Browser::start();
@@ -43,13 +43,13 @@ fn walk(look: Look) {
     read_the_trail(&ada);
     let ben = browser.tab(&gateway, look);
     invite(&ada, &ben, &gateway);
-    sees_nothing(&ben, &key, &secret, &request_id);
-    leave_everywhere(&ben, &browser.tab(&gateway, look));
+    assert_no_access(&ben, &key, &secret, &request_id);
+    sign_out_everywhere(&ben, &browser.tab(&gateway, look));
     ada.close();
     ben.close();
 }
 
-/// The first person, who becomes the administrator and is shown what to do next.
+/// Makes the first user, who becomes an administrator and gets to the start page.
 fn set_up(tab: &Tab<'_>, path: &str) {
     assert_eq!(tab.go(path).status, 200);
     tab.fill("User name", ADA);
@@ -59,7 +59,7 @@ fn set_up(tab: &Tab<'_>, path: &str) {
     assert_eq!((seen.status, seen.path.as_str()), (200, "/start"));
 }
 
-/// A key: its page, its secret, and the command as it is copied.
+/// Makes a key; returns the path of its page, its secret, and the curl command that the page offers.
 fn create_key(tab: &Tab<'_>, gateway: &Gateway, look: Look) -> (String, String, String) {
     tab.go("/keys");
     open_form(tab);
@@ -77,29 +77,29 @@ fn create_key(tab: &Tab<'_>, gateway: &Gateway, look: Look) -> (String, String, 
         let code = tab.inner("pre code");
         code.into_iter().find(|code| code.contains("curl ")).expect("a command on the page")
     };
-    assert!(curl.contains(tab.origin()), "the address is the gateway's: {curl}");
-    let again = tab.go("/keys");
-    assert!(!again.html.contains(&secret), "a secret is shown once");
+    assert!(curl.contains(tab.origin()), "the command must have the gateway's address: {curl}");
+    let keys_page = tab.go("/keys");
+    assert!(!keys_page.html.contains(&secret), "a secret is shown once");
     let key = tab.follow("link", "laptop").path;
     tab.does_not_say(&secret);
     (key, secret, curl)
 }
 
-/// The form lies behind a word that opens it, also without a script.
+/// The form is inside a `<details>` element, which opens without JavaScript.
 fn open_form(tab: &Tab<'_>) {
     if tab.count("button", "Create key") == 0 {
         tab.unfold("New key");
     }
 }
 
-/// Runs what was copied in a real shell.
+/// Runs the curl command in a shell; returns the request id of the image's record.
 fn make_an_image(curl: &str, gateway: &Gateway) -> String {
     let folder = tempfile::TempDir::new().expect("a directory");
     let mut shell = Command::new("sh");
     shell.args(["-c", curl]).current_dir(folder.path()).env("HOME", folder.path());
-    let done = shell.output().expect("a shell");
+    let output = shell.output().expect("a shell");
     let answer: Value =
-        serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {curl}\n{done:?}"));
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {curl}\n{output:?}"));
     let file = STANDARD.decode(answer["data"][0]["b64_json"].as_str().expect("an image")).expect("base64");
     assert_eq!(format_and_size(&file).0, "png");
     let records = gateway.final_records(1);
@@ -115,13 +115,13 @@ fn read_the_record(tab: &Tab<'_>, request_id: &str) {
     }
 }
 
-/// The key is disabled on its page, and refused within the time it has.
+/// Disables the key on its page; the gateway must refuse it within about a second.
 fn disable(tab: &Tab<'_>, gateway: &Gateway, key: &str, secret: &str) {
     let call = || Call::generation().key(secret).json(&request(json!({}))).send(gateway.address());
     call().ok_json();
     tab.go(key);
     tab.follow("button", "Disable");
-    let refusal = (0..TRIES).find_map(|_| {
+    let refusal = (0..MAX_CALLS).find_map(|_| {
         let answer = call();
         pause(PAUSE);
         (answer.status == 401).then_some(answer)
@@ -132,18 +132,18 @@ fn disable(tab: &Tab<'_>, gateway: &Gateway, key: &str, secret: &str) {
     tab.says("Disabled");
 }
 
-/// Who did it, and when.
+/// The audit trail has the user, address and time of the disabling.
 fn read_the_trail(tab: &Tab<'_>) {
     tab.go("/audit");
     let rows = tab.inner("tbody tr");
     let row = rows.iter().find(|row| row.contains("laptop") && row.contains("key.disable"));
-    let row = row.unwrap_or_else(|| panic!("nothing of it: {rows:#?}"));
+    let row = row.unwrap_or_else(|| panic!("no row of the disabling: {rows:#?}"));
     assert!(row.contains(ADA) && row.contains("127.0.0.1"), "{row}");
-    let moments = tab.evaluate("[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes('key.disable')).querySelector('time').dateTime");
-    assert!(moments.as_str().is_some_and(|moment| moment.contains('T') && moment.ends_with('Z')), "{moments}");
+    let time = tab.evaluate("[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes('key.disable')).querySelector('time').dateTime");
+    assert!(time.as_str().is_some_and(|text| text.contains('T') && text.ends_with('Z')), "{time}");
 }
 
-/// The second person follows a link of the first.
+/// The first user invites the second, who accepts the invitation.
 fn invite(ada: &Tab<'_>, ben: &Tab<'_>, gateway: &Gateway) {
     ada.go("/people");
     if ada.count("button", "Create invitation link") == 0 {
@@ -162,12 +162,12 @@ fn invite(ada: &Tab<'_>, ben: &Tab<'_>, gateway: &Gateway) {
     sign_in_at(ben, BEN, BENS_PASSWORD);
 }
 
-fn sees_nothing(ben: &Tab<'_>, key: &str, secret: &str, request_id: &str) {
+fn assert_no_access(ben: &Tab<'_>, key: &str, secret: &str, request_id: &str) {
     for page in ["/keys", "/usage", "/records", "/start"] {
         let seen = ben.go(page);
         assert_eq!(seen.status, 200, "{page}");
         for text in ["laptop", request_id, secret, ADA] {
-            assert!(!seen.html.contains(text), "{text} is on {page} of somebody else: {}", seen.html);
+            assert!(!seen.html.contains(text), "{text} of another user is on {page}: {}", seen.html);
         }
     }
     for (page, status) in [
@@ -184,12 +184,12 @@ fn sees_nothing(ben: &Tab<'_>, key: &str, secret: &str, request_id: &str) {
     }
 }
 
-/// One window ends the session of the other.
-fn leave_everywhere(tab: &Tab<'_>, other: &Tab<'_>) {
-    sign_in_at(other, BEN, BENS_PASSWORD);
+/// A sign-out everywhere ends the sessions of both windows.
+fn sign_out_everywhere(tab: &Tab<'_>, other_tab: &Tab<'_>) {
+    sign_in_at(other_tab, BEN, BENS_PASSWORD);
     tab.go("/profile");
     tab.follow("button", "Sign out everywhere");
-    for window in [tab, other] {
+    for window in [tab, other_tab] {
         let seen = window.go("/keys");
         assert!(seen.path.starts_with("/sign-in"), "{seen:?}");
     }
