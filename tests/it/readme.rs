@@ -1,5 +1,5 @@
-//! The programs and commands of README.md and of the pages beside it as a reader would copy them, run against the
-//! simulator; Rust in a package of their own outside of this repository. Their settings are read by `imagate config check`.
+//! Runs the programs and commands of README.md and docs/sdk.md, as a reader copies them, against the simulator; the
+//! Rust programs in a package outside this repository. `imagate config check` reads the settings of the documents.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,40 +11,40 @@ use crate::kit::{Gateway, Program, format_and_size};
 
 const README: &str = include_str!("../../README.md");
 const SDK: &str = include_str!("../../docs/sdk.md");
-/// Pages with settings.
-const PAGES: [&str; 4] = [
+/// The documents with settings.
+const DOCUMENTS_WITH_SETTINGS: [&str; 4] = [
     README,
     include_str!("../../docs/configuration.md"),
     include_str!("../../docs/models.md"),
     include_str!("../../docs/operating.md"),
 ];
-/// The address that the pages give to a gateway.
+/// The base URL of a gateway in the documents.
 const ADDRESS: &str = "http://127.0.0.1:8080/v1";
-/// The program as README.md runs it from a checkout.
+/// The command by which README.md runs the program from a checkout.
 const FROM_CHECKOUT: &str = "cargo run --release --features cli -- ";
 
 /// The blocks of a page in this language.
 fn blocks(page: &'static str, language: &str) -> Vec<&'static str> {
-    let opened = page.split("\n```").filter_map(|part| part.split_once('\n'));
-    opened.filter(|(words, _)| words.split(',').next() == Some(language)).map(|(_, block)| block).collect()
+    let blocks = page.split("\n```").filter_map(|part| part.split_once('\n'));
+    blocks.filter(|(info, _)| info.split(',').next() == Some(language)).map(|(_, block)| block).collect()
 }
 
-/// The one block of README.md in this language that holds this text, with the address of the gateway.
+/// The only block of README.md in this language that contains `text`, with the base URL of the gateway.
 #[track_caller]
-fn block(language: &str, holding: &str, gateway: &Gateway) -> String {
-    let found: Vec<&str> = blocks(README, language).into_iter().filter(|block| block.contains(holding)).collect();
-    let [block] = found.as_slice() else { panic!("not one block with '{holding}': {found:?}") };
+fn block(language: &str, text: &str, gateway: &Gateway) -> String {
+    let found: Vec<&str> = blocks(README, language).into_iter().filter(|block| block.contains(text)).collect();
+    let [block] = found.as_slice() else { panic!("not exactly one block with '{text}': {found:?}") };
     block.replace(ADDRESS, &gateway.base_url())
 }
 
-/// Runs a program of README.md where the gateway lives, which must leave the picture that was asked for.
+/// Runs a program of README.md in the gateway's folder, and asserts that it writes the requested image.
 #[track_caller]
-fn makes_the_lighthouse(gateway: &Gateway, program: Program) {
+fn assert_writes_lighthouse(gateway: &Gateway, program: Program) {
     let program = program.env("IMAGATE_API_KEY", gateway.secret()).env("IMAGATE_BASE_URL", gateway.base_url());
-    let done = program.run();
-    done.ok_stdout();
+    let output = program.run();
+    output.ok_stdout();
     let file = std::fs::read(gateway.home().join("lighthouse.png"));
-    let file = file.unwrap_or_else(|error| panic!("no picture: {error}\n{done:#?}"));
+    let file = file.unwrap_or_else(|error| panic!("no image: {error}\n{output:#?}"));
     assert_eq!(format_and_size(&file), ("png".to_owned(), "1536x1024".to_owned()));
 }
 
@@ -59,7 +59,7 @@ fn tokio_features() -> Vec<&'static str> {
 
 /// The package that `cargo new` and the `cargo add` of README.md would make, with the versions that this repository has
 /// downloaded.
-fn package(folder: &Path, programs: &[&str]) {
+fn write_package(folder: &Path, programs: &[&str]) {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(repository.join("Cargo.toml")).expect("a manifest");
     // The same profile, so that the two builds share crates that do not depend on features.
@@ -76,21 +76,21 @@ fn package(folder: &Path, programs: &[&str]) {
     );
     std::fs::create_dir_all(folder.join("src/bin")).expect("a folder");
     std::fs::write(folder.join("Cargo.toml"), manifest).expect("a manifest");
-    std::fs::copy(repository.join("Cargo.lock"), folder.join("Cargo.lock")).expect("the versions");
+    std::fs::copy(repository.join("Cargo.lock"), folder.join("Cargo.lock")).expect("a copy of the lock file");
     for (number, program) in programs.iter().enumerate() {
         std::fs::write(folder.join(format!("src/bin/readme_{number}.rs")), program).expect("a program");
     }
 }
 
 #[test]
-fn the_rust_programs_of_the_readme_build_and_run_as_they_stand_there() {
+fn the_rust_programs_of_the_documents_build_and_run() {
     let programs = [blocks(README, "rust"), blocks(SDK, "rust")].concat();
     assert!(programs.len() >= 2, "{programs:?}");
     for program in &programs {
         assert!(program.lines().all(|line| !line.starts_with("# ") && line != "#"), "a hidden line: {program}");
     }
     let folder = TempDir::new().expect("a directory");
-    package(folder.path(), &programs);
+    write_package(folder.path(), &programs);
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--offline"]).current_dir(folder.path()).env("CARGO_TARGET_DIR", target());
     run(&mut build);
@@ -98,43 +98,43 @@ fn the_rust_programs_of_the_readme_build_and_run_as_they_stand_there() {
     for number in 0..programs.len() {
         let program = Program::for_program(&target().join(format!("debug/readme_{number}")), gateway.home());
         let program = program.env("IMAGATE_BASE_URL", gateway.base_url()).env("IMAGATE_API_KEY", gateway.secret());
-        let printed = program.run();
-        let files: Vec<&str> = printed.ok_stdout().lines().filter(|line| gateway.home().join(line).is_file()).collect();
-        assert!(!files.is_empty(), "it says nothing of a file: {printed:#?}");
+        let output = program.run();
+        let files: Vec<&str> = output.ok_stdout().lines().filter(|line| gateway.home().join(line).is_file()).collect();
+        assert!(!files.is_empty(), "the output names no file: {output:#?}");
     }
 }
 
 #[test]
-fn the_commands_of_the_readme_make_the_picture() {
-    for (holding, program) in [("curl ", ""), (" generate ", env!("CARGO_BIN_EXE_imagate"))] {
+fn the_commands_of_the_readme_make_the_image() {
+    for (text, program) in [("curl ", ""), (" generate ", env!("CARGO_BIN_EXE_imagate"))] {
         let gateway = Gateway::simulated();
-        let command = block("sh", holding, &gateway).replace(FROM_CHECKOUT, &format!("{program} "));
+        let command = block("sh", text, &gateway).replace(FROM_CHECKOUT, &format!("{program} "));
         let shell = Program::for_program(Path::new("sh"), gateway.home()).args(["-c", &command]);
-        makes_the_lighthouse(&gateway, shell);
+        assert_writes_lighthouse(&gateway, shell);
     }
 }
 
 #[test]
-fn the_python_program_of_the_readme_makes_the_picture() {
+fn the_python_program_of_the_readme_makes_the_image() {
     let gateway = Gateway::simulated();
     let interpreter = python("IMAGATE_PY_NEWEST", "openai-newest", "openai");
     let program = block("python", "from openai import OpenAI", &gateway);
-    makes_the_lighthouse(&gateway, Program::for_program(&interpreter, gateway.home()).args(["-c", &program]));
+    assert_writes_lighthouse(&gateway, Program::for_program(&interpreter, gateway.home()).args(["-c", &program]));
 }
 
 #[test]
-fn the_node_program_of_the_readme_makes_the_picture() {
+fn the_node_program_of_the_readme_makes_the_image() {
     let gateway = Gateway::simulated();
     let file = modules("IMAGATE_NODE_OPENAI", "openai", &["openai"]).join("readme.mjs");
     std::fs::write(&file, block("js", "from \"openai\"", &gateway)).expect("a module");
-    makes_the_lighthouse(&gateway, Program::for_program(Path::new("node"), gateway.home()).args([&file]));
+    assert_writes_lighthouse(&gateway, Program::for_program(Path::new("node"), gateway.home()).args([&file]));
 }
 
 #[test]
-fn the_settings_on_the_pages_can_be_used() {
+fn the_settings_of_the_documents_are_valid() {
     let home = TempDir::new().expect("a directory");
     let file = home.path().join("imagate.toml");
-    let settings = PAGES.into_iter().flat_map(|page| blocks(page, "toml"));
+    let settings = DOCUMENTS_WITH_SETTINGS.into_iter().flat_map(|page| blocks(page, "toml"));
     let settings: Vec<&str> = settings.filter(|block| !block.contains("[model_providers.")).collect();
     assert!(settings.len() >= 3, "{settings:?}");
     for block in settings {

@@ -1,12 +1,12 @@
-//! The reason in the record of a failed or killed job, and the accounts that have been set aside.
+//! The reason in the record of a failed or killed job, and the state of ejected accounts.
 
 use serde_json::{Value, json};
 
 use crate::kit::{Account, FakeUpstream, Gateway, RefusingPort, eventually, pause};
 
-const FIRST: &str = "sk-upstream-first";
+const FIRST_TOKEN: &str = "sk-upstream-first";
 
-fn two(upstream: &FakeUpstream) -> Gateway {
+fn gateway_with_two_accounts(upstream: &FakeUpstream) -> Gateway {
     Gateway::with(
         "",
         &[Account::for_upstream("first", upstream), Account::for_upstream("second", upstream).with_free_tier()],
@@ -16,9 +16,9 @@ fn two(upstream: &FakeUpstream) -> Gateway {
 #[test]
 fn a_killed_job_names_the_account_that_was_asked_and_every_attempt() {
     let upstream = FakeUpstream::start();
-    upstream.always_for_token(FIRST, "status=429 retry-after=60");
+    upstream.always_for_token(FIRST_TOKEN, "status=429 retry-after=60");
     upstream.always_for_token("sk-upstream-second", "gate=never");
-    let mut gateway = two(&upstream);
+    let mut gateway = gateway_with_two_accounts(&upstream);
     std::thread::scope(|scope| {
         // The call gets no answer, because the process is killed first.
         let call = gateway.call(json!({}));
@@ -32,8 +32,8 @@ fn a_killed_job_names_the_account_that_was_asked_and_every_attempt() {
     let record = &records[0];
     assert_eq!((&record["state"], &record["account"]), (&json!("interrupted"), &json!("second")), "{record}");
     let attempts = record["attempts"].as_array().expect("attempts");
-    let told: Vec<_> = attempts.iter().map(|attempt| (&attempt["account"], &attempt["class"])).collect();
-    assert_eq!(told, [(&json!("first"), &json!("N")), (&json!("second"), &json!("X"))], "{record}");
+    let classes: Vec<_> = attempts.iter().map(|attempt| (&attempt["account"], &attempt["class"])).collect();
+    assert_eq!(classes, [(&json!("first"), &json!("N")), (&json!("second"), &json!("X"))], "{record}");
     let id = attempts[0]["upstream_request_id"].as_str().unwrap_or_default();
     assert!(id.starts_with("req_upstream_"), "{record}");
     upstream.open_gate("never");
@@ -42,10 +42,10 @@ fn a_killed_job_names_the_account_that_was_asked_and_every_attempt() {
 #[test]
 fn a_killed_job_in_its_first_call_names_the_account_that_was_asked() {
     let upstream = FakeUpstream::start();
-    upstream.always_for_token(FIRST, "gate=never");
-    let mut gateway = two(&upstream);
+    upstream.always_for_token(FIRST_TOKEN, "gate=never");
+    let mut gateway = gateway_with_two_accounts(&upstream);
     std::thread::scope(|scope| {
-        // Nobody answers it: the process dies first.
+        // The call gets no answer, because the process is killed first.
         let call = gateway.call(json!({}));
         let address = gateway.address();
         scope.spawn(move || drop(call.try_send(address)));
@@ -63,9 +63,9 @@ fn a_killed_job_in_its_first_call_names_the_account_that_was_asked() {
 }
 
 #[test]
-fn the_id_that_the_upstream_gives_a_call_stands_in_its_attempt() {
+fn an_attempt_has_the_request_id_of_the_upstream() {
     let upstream = FakeUpstream::start();
-    let gateway = two(&upstream);
+    let gateway = gateway_with_two_accounts(&upstream);
     gateway.generate(json!({})).ok_json();
     let attempt = gateway.final_records(1)[0]["attempts"][0].clone();
     assert!(attempt["upstream_request_id"].as_str().is_some_and(|id| id.starts_with("req_upstream_")), "{attempt}");
@@ -95,30 +95,30 @@ fn a_failure_keeps_its_reason() {
 }
 
 #[test]
-fn a_filter_and_a_dead_network_are_told_apart_from_the_upstream() {
+fn a_filter_and_a_network_failure_have_their_own_reasons() {
     let upstream = FakeUpstream::start();
-    let top = "[[groups]]\nname = \"default\"\n[groups.filter]\nwords = [\"zeppelin\"]\n";
-    let gateway = Gateway::with(top, &[Account::for_upstream("only", &upstream)]);
+    let config = "[[groups]]\nname = \"default\"\n[groups.filter]\nwords = [\"zeppelin\"]\n";
+    let gateway = Gateway::with(config, &[Account::for_upstream("only", &upstream)]);
     assert_eq!(gateway.generate(json!({"prompt": "a zeppelin"})).status, 502);
     let record = &gateway.final_records(1)[0];
     assert_eq!((&record["state"], &record["error_reason"]), (&json!("refused"), &json!("filter")), "{record}");
     assert_eq!((upstream.accepted(), &record["error_detail"]), (0, &Value::Null));
 
     let closed = RefusingPort::new();
-    let gateway = Gateway::with("", &[Account::with_base_url("lonely", closed.base_url())]);
+    let gateway = Gateway::with("", &[Account::with_base_url("only", closed.base_url())]);
     assert_eq!(gateway.generate(json!({})).status, 502);
     assert_eq!(gateway.final_records(1)[0]["error_reason"], "network");
 }
 
 #[test]
-fn an_account_that_the_running_gateway_has_set_aside_says_so_and_not_for_ever() {
+fn an_ejected_account_shows_its_state_until_it_expires() {
     let upstream = FakeUpstream::start();
-    upstream.always_for_token(FIRST, "status=500");
-    let mut gateway = two(&upstream);
+    upstream.always_for_token(FIRST_TOKEN, "status=500");
+    let mut gateway = gateway_with_two_accounts(&upstream);
     for _ in 0..3 {
         gateway.generate(json!({})).ok_json();
     }
-    let account = eventually("the account says that it was set aside", || {
+    let account = eventually("the account is ejected", || {
         let account = gateway.account("first");
         (account["state"] == "failing").then_some(account)
     });
@@ -126,9 +126,9 @@ fn an_account_that_the_running_gateway_has_set_aside_says_so_and_not_for_ever() 
     assert!(account["cooling_until"].is_string(), "{account}");
     assert!(gateway.run_command(&["account", "list"]).ok_stdout().contains("failing until"));
     assert_eq!(gateway.account("second")["state"], "enabled");
-    // A killed process cannot take its note back, so the note must expire.
+    // A killed process cannot clear the state that it stored, so the state must expire.
     gateway.kill();
-    eventually("what a killed process has said is over", || {
+    eventually("the stored state expires", || {
         pause(std::time::Duration::from_millis(200));
         (gateway.account("first")["state"] == "enabled").then_some(())
     });
@@ -136,17 +136,17 @@ fn an_account_that_the_running_gateway_has_set_aside_says_so_and_not_for_ever() 
 }
 
 #[test]
-fn an_account_that_is_well_again_says_so() {
+fn a_recovered_account_shows_that_it_is_enabled() {
     let upstream = FakeUpstream::start();
-    upstream.always_for_token(FIRST, "status=500");
-    let gateway = two(&upstream);
+    upstream.always_for_token(FIRST_TOKEN, "status=500");
+    let gateway = gateway_with_two_accounts(&upstream);
     for _ in 0..3 {
         gateway.generate(json!({})).ok_json();
     }
     let state = || gateway.account("first")["state"].clone();
-    eventually("the account says that it was set aside", || (state() == "failing").then_some(()));
-    upstream.always_for_token(FIRST, "");
-    eventually("it serves again", || {
+    eventually("the account is ejected", || (state() == "failing").then_some(()));
+    upstream.always_for_token(FIRST_TOKEN, "");
+    eventually("the account serves again", || {
         gateway.generate(json!({})).ok_json();
         pause(std::time::Duration::from_millis(200));
         (state() == "enabled").then_some(())

@@ -1,4 +1,4 @@
-//! One durable record for each job, exactly once: through kills, through a polite end, and when the caller hangs up.
+//! Each job has exactly one durable record: after a kill, after a graceful stop, and if the caller hangs up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::JoinHandle;
@@ -12,29 +12,29 @@ use crate::kit::{
 
 const IN_FLIGHT: usize = 32;
 
-/// How often the kill test kills; more with `IMAGATE_TEST_KILLS`.
+/// The number of kills in the kill test: 20, or `IMAGATE_TEST_KILLS`.
 fn kills() -> u64 {
     env_setting("IMAGATE_TEST_KILLS")
         .map_or(20, |text| text.to_str().and_then(|text| text.parse().ok()).expect("a number of kills"))
 }
 
-/// How many records there are for each `user` of a request.
+/// The records by their end user.
 fn by_user(records: &[Value]) -> BTreeMap<String, Vec<&Value>> {
-    let mut shelf = BTreeMap::<_, Vec<_>>::new();
+    let mut by_end_user = BTreeMap::<_, Vec<_>>::new();
     for record in records {
-        shelf.entry(record["end_user"].as_str().unwrap_or("nobody").to_owned()).or_default().push(record);
+        by_end_user.entry(record["end_user"].as_str().unwrap_or("nobody").to_owned()).or_default().push(record);
     }
-    shelf
+    by_end_user
 }
 
-/// One round: 32 requests of random length, a kill in the middle of them. Returns the users who hold a whole answer.
-fn round(gateway: &mut Gateway, seed: u64) -> BTreeSet<String> {
+/// Sends 32 requests of random duration and kills the gateway meanwhile. Returns the users who got a complete answer.
+fn send_and_kill(gateway: &mut Gateway, seed: u64) -> BTreeSet<String> {
     let mut random = Random::seeded(seed);
     let kill_after = Duration::from_millis(random.between(5, 300));
     let calls: Vec<_> = (0..IN_FLIGHT)
-        .map(|at| {
-            let user = format!("r{seed}-{at}");
-            let image = if at % 4 == 0 { "b64=3000000" } else { "" };
+        .map(|index| {
+            let user = format!("r{seed}-{index}");
+            let image = if index % 4 == 0 { "b64=3000000" } else { "" };
             let script = format!("delay={} {image}", random.between(0, 400));
             let call = gateway.call(json!({"prompt": format!("a cube [[{script}]]"), "user": user}));
             (user, call)
@@ -52,51 +52,58 @@ fn round(gateway: &mut Gateway, seed: u64) -> BTreeSet<String> {
             .collect();
         pause(kill_after);
         gateway.kill();
-        let told = callers.into_iter().map(|caller| caller.join().expect("a caller"));
-        told.filter_map(|(user, whole)| whole.then_some(user)).collect()
+        let results = callers.into_iter().map(|caller| caller.join().expect("a caller"));
+        results.filter_map(|(user, complete)| complete.then_some(user)).collect()
     })
 }
 
 #[test]
-fn no_kill_loses_or_doubles_a_record() {
-    let _turn = heavy_test_lock();
+fn a_kill_neither_loses_nor_duplicates_a_record() {
+    let _guard = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with_upstream(&upstream);
-    let mut whole = BTreeSet::new();
+    let mut complete = BTreeSet::new();
     for seed in 0..kills() {
-        whole.extend(round(&mut gateway, seed));
+        complete.extend(send_and_kill(&mut gateway, seed));
         gateway.start();
     }
     let records = gateway.records();
-    let shelf = by_user(&records);
+    let by_end_user = by_user(&records);
     let reached: BTreeSet<String> =
         upstream.ledger().iter().map(Attempt::user).filter(|user| !user.is_empty()).collect();
-    assert!(reached.len() > IN_FLIGHT, "the kills came before anything was sent: {}", reached.len());
-    let lost: Vec<_> = reached.iter().filter(|user| !shelf.contains_key(*user)).collect();
+    assert!(reached.len() > IN_FLIGHT, "the kills came before the upstream got requests: {}", reached.len());
+    let lost: Vec<_> = reached.iter().filter(|user| !by_end_user.contains_key(*user)).collect();
     assert!(lost.is_empty(), "{} of {} are lost: {lost:?}", lost.len(), reached.len());
     let mut states = BTreeMap::<String, usize>::new();
-    for (user, records) in &shelf {
+    for (user, records) in &by_end_user {
         let [record] = records.as_slice() else { panic!("{user} has {} records", records.len()) };
         let state = record["state"].as_str().unwrap_or("none");
         *states.entry(state.to_owned()).or_default() += 1;
         assert!(["succeeded", "interrupted"].contains(&state), "{user} is {state}: {record}");
-        assert!(!whole.contains(user) || state == "succeeded", "{user} holds a whole answer, the record says {state}");
+        assert!(
+            !complete.contains(user) || state == "succeeded",
+            "{user} got a complete answer, but the record is {state}"
+        );
     }
     println!(
-        "{} kills, {} requests reached the upstream, {} whole answers: {states:?}",
+        "{} kills, {} requests reached the upstream, {} complete answers: {states:?}",
         kills(),
         reached.len(),
-        whole.len()
+        complete.len()
     );
 }
 
-/// A gateway with this drain time, and as many requests waiting at the gate `end`.
-fn busy(upstream: &FakeUpstream, drain: &str, count: usize) -> (Gateway, Vec<JoinHandle<std::io::Result<Answer>>>) {
+/// A gateway with this drain timeout, and `count` requests that wait upstream at the gate `end`.
+fn start_with_waiting_requests(
+    upstream: &FakeUpstream,
+    drain: &str,
+    count: usize,
+) -> (Gateway, Vec<JoinHandle<std::io::Result<Answer>>>) {
     let gateway = Gateway::with(&format!("drain_timeout = \"{drain}\""), &[Account::for_upstream("only", upstream)]);
     let address = gateway.address();
     let callers = (0..count).map(|at| {
-        let with = json!({"prompt": "a cube [[gate=end b64=1000000]]", "user": format!("u-{at}")});
-        let call = gateway.call(with);
+        let fields = json!({"prompt": "a cube [[gate=end b64=1000000]]", "user": format!("u-{at}")});
+        let call = gateway.call(fields);
         std::thread::spawn(move || call.try_send(address))
     });
     let callers = callers.collect();
@@ -105,12 +112,12 @@ fn busy(upstream: &FakeUpstream, drain: &str, count: usize) -> (Gateway, Vec<Joi
 }
 
 #[test]
-fn a_polite_end_lets_running_requests_finish() {
+fn a_graceful_stop_lets_running_requests_finish() {
     let upstream = FakeUpstream::start();
-    let (mut gateway, callers) = busy(&upstream, "20s", 8);
+    let (mut gateway, callers) = start_with_waiting_requests(&upstream, "20s", 8);
     let before = gateway.output();
     gateway.terminate();
-    eventually("it says that it stops", || (gateway.output() != before).then_some(()));
+    eventually("the log shows the stop", || (gateway.output() != before).then_some(()));
     upstream.open_gate("end");
     for caller in callers {
         caller.join().expect("a caller").expect("an answer").ok_json();
@@ -123,27 +130,27 @@ fn a_polite_end_lets_running_requests_finish() {
 }
 
 #[test]
-fn from_the_polite_end_on_no_new_connection_is_taken() {
+fn a_stopping_gateway_accepts_no_new_connection() {
     let upstream = FakeUpstream::start();
-    let (mut gateway, callers) = busy(&upstream, "20s", 1);
+    let (mut gateway, callers) = start_with_waiting_requests(&upstream, "20s", 1);
     let address = gateway.address();
     gateway.terminate();
     eventually("the port is closed", || std::net::TcpStream::connect(address).is_err().then_some(()));
     let still_running = !callers[0].is_finished();
     upstream.open_gate("end");
     let answer = callers.into_iter().map(|caller| caller.join().expect("a caller")).next().expect("one caller");
-    assert!(still_running, "the port was closed only when everything was over");
+    assert!(still_running, "the port was closed only after the last request");
     answer.expect("an answer").ok_json();
 }
 
 #[test]
-fn a_polite_end_does_not_wait_for_ever() {
+fn a_graceful_stop_ends_after_the_drain_timeout() {
     let upstream = FakeUpstream::start();
-    let (mut gateway, callers) = busy(&upstream, "1s", 1);
+    let (mut gateway, callers) = start_with_waiting_requests(&upstream, "1s", 1);
     gateway.terminate();
     gateway.server().wait(Duration::from_secs(15));
     for caller in callers {
-        let answer = caller.join().expect("the caller comes back");
+        let answer = caller.join().expect("a caller");
         assert!(answer.is_err() || answer.is_ok_and(|answer| answer.status != 200 || !answer.complete));
     }
     gateway.start_again();
@@ -166,21 +173,21 @@ fn a_caller_who_hangs_up_leaves_exactly_one_record() {
     }
     upstream.open_gate("go");
     let records = gateway.final_records(scripts.len());
-    let shelf = by_user(&records);
-    assert_eq!(shelf.len(), scripts.len());
-    for (user, records) in shelf {
+    let by_end_user = by_user(&records);
+    assert_eq!(by_end_user.len(), scripts.len());
+    for (user, records) in by_end_user {
         let [record] = records.as_slice() else { panic!("{user} has {} records", records.len()) };
         assert!(
             ["succeeded", "cancelled", "interrupted"].contains(&record["state"].as_str().expect("a state")),
             "{record}"
         );
     }
-    // Nothing is stuck: the places of those who left are free.
+    // The slots of the callers who left are free again.
     gateway.generate(json!({})).ok_json();
 }
 
 #[test]
-fn a_request_that_runs_on_alone_is_recorded_with_its_tokens() {
+fn a_job_without_its_caller_is_recorded_with_its_tokens() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let stream =
@@ -188,7 +195,7 @@ fn a_request_that_runs_on_alone_is_recorded_with_its_tokens() {
     upstream.wait_until("the attempt runs", |ledger| ledger.len() == 1);
     drop(stream);
     upstream.open_gate("go");
-    upstream.wait_until("the upstream has told everything", |ledger| ledger[0].completed);
+    upstream.wait_until("the upstream has sent all of its answer", |ledger| ledger[0].completed);
     let record = &gateway.final_records(1)[0];
     assert!(["succeeded", "cancelled"].contains(&record["state"].as_str().expect("a state")), "{record}");
     assert_eq!(Some(&record["usage"]), upstream.ledger()[0].usage.as_ref(), "{record}");
@@ -196,11 +203,11 @@ fn a_request_that_runs_on_alone_is_recorded_with_its_tokens() {
 }
 
 #[test]
-fn a_record_tells_the_story_of_its_request() {
+fn a_record_has_the_properties_of_its_request() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    let with = json!({"n": 2, "size": "1536x1024", "quality": "low", "output_format": "webp", "output_compression": 60, "user": "u-1"});
-    let answer = gateway.generate(with);
+    let fields = json!({"n": 2, "size": "1536x1024", "quality": "low", "output_format": "webp", "output_compression": 60, "user": "u-1"});
+    let answer = gateway.generate(fields);
     answer.ok_json();
     let record = &gateway.final_records(1)[0];
     let image = json!({"size": "1536x1024", "output_format": "webp", "quality": "low"});

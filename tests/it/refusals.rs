@@ -1,17 +1,17 @@
-//! What ends a request for good: refused content (class R), an exhausted usage window, a parameter the upstream
-//! refuses. And what no answer may give away.
+//! Failures that end a request: refused content (class R), an exhausted usage window, and a parameter that the upstream
+//! refuses. No answer may contain credentials, addresses or prompts.
 
 use serde_json::{Value, json};
 
 use crate::kit::{Account, FakeUpstream, Gateway};
 
-fn three(upstream: &FakeUpstream) -> Gateway {
+fn gateway_with_three_accounts(upstream: &FakeUpstream) -> Gateway {
     let [first, second, third] = ["first", "second", "third"].map(|name| Account::for_upstream(name, upstream));
     Gateway::with("", &[first, second.with_free_tier(), third.with_free_tier()])
 }
 
 #[test]
-fn refused_content_is_one_attempt_and_a_502_that_says_not_to_repeat() {
+fn refused_content_is_one_attempt_and_a_502_without_retry() {
     for script in [
         "status=400 body=policy",
         "status=400 body=policy-old",
@@ -19,7 +19,7 @@ fn refused_content_is_one_attempt_and_a_502_that_says_not_to_repeat() {
         "status=400 body=policy framing=chunked",
     ] {
         let upstream = FakeUpstream::start();
-        let gateway = three(&upstream);
+        let gateway = gateway_with_three_accounts(&upstream);
         let answer = gateway.scripted(script);
         let error = answer.error_object(502);
         let expected = json!({"message": "Upstream request failed", "type": "upstream_error", "param": null, "code": "upstream_error", "reason": "content_refused"});
@@ -41,18 +41,18 @@ fn refused_content_is_one_attempt_and_a_502_that_says_not_to_repeat() {
 fn an_exhausted_account_leaves_the_request_to_another() {
     let upstream = FakeUpstream::start();
     upstream.always_for_token("sk-upstream-first", "status=429 body=usage-limit resets-in=3600");
-    let gateway = three(&upstream);
+    let gateway = gateway_with_three_accounts(&upstream);
     gateway.generate(json!({})).ok_json();
     assert_eq!(gateway.final_records(1)[0]["state"], "succeeded");
 }
 
 #[test]
-fn when_every_account_is_exhausted_the_earliest_reset_stands_in_the_body() {
+fn if_every_account_is_exhausted_the_body_has_the_earliest_reset() {
     let upstream = FakeUpstream::start();
     upstream.always_for_token("sk-upstream-first", "status=429 body=usage-limit resets-in=7200");
     upstream.always_for_token("sk-upstream-second", "status=429 body=usage-limit resets-in=3600");
     upstream.always_for_token("sk-upstream-third", "status=429 body=usage-limit resets-in=354089");
-    let gateway = three(&upstream);
+    let gateway = gateway_with_three_accounts(&upstream);
     let answer = gateway.generate(json!({}));
     let error = answer.error_object(429);
     assert_eq!(
@@ -64,7 +64,7 @@ fn when_every_account_is_exhausted_the_earliest_reset_stands_in_the_body() {
     assert!((3590..=3600).contains(&seconds), "{error}");
     assert!(error["resets_at"].is_u64(), "{error}");
     assert_eq!((answer.should_retry(), answer.header("retry-after")), (Some("false"), None));
-    assert_eq!(upstream.attempts(), 3, "each account once");
+    assert_eq!(upstream.attempts(), 3, "each account is asked once");
     let record = &gateway.final_records(1)[0];
     assert_eq!((&record["state"], &record["error_code"]), (&json!("failed"), &json!("usage_limit_reached")));
 }
@@ -79,17 +79,17 @@ fn strange_reset_times_neither_break_the_answer_nor_reach_the_header() {
         let answer = gateway.scripted(&format!("status=429 body=usage-limit {resets}"));
         let error = answer.error_object(429);
         assert_eq!(error["code"], "usage_limit_reached", "{resets}");
-        let wait = answer.header("retry-after").map(|value| value.parse::<u64>().expect("whole seconds"));
-        assert!(wait.is_none_or(|wait| wait <= 60), "{resets}: {wait:?}");
+        let wait_seconds = answer.header("retry-after").map(|value| value.parse::<u64>().expect("whole seconds"));
+        assert!(wait_seconds.is_none_or(|seconds| seconds <= 60), "{resets}: {wait_seconds:?}");
         assert_eq!(upstream.attempts(), 1, "{resets}");
     }
 }
 
 #[test]
-fn an_error_body_that_stalls_is_acted_on_by_its_status() {
+fn an_error_with_a_stalled_body_is_classified_by_its_status() {
     let upstream = FakeUpstream::start();
     upstream.always_for_token("sk-upstream-first", "status=429 retry-after=7 stall=body");
-    let gateway = three(&upstream);
+    let gateway = gateway_with_three_accounts(&upstream);
     gateway.generate(json!({})).ok_json();
     assert_eq!(upstream.attempts(), 2);
 }
@@ -97,7 +97,7 @@ fn an_error_body_that_stalls_is_acted_on_by_its_status() {
 #[test]
 fn a_parameter_that_the_upstream_refuses_is_a_400_with_its_name() {
     let upstream = FakeUpstream::start();
-    let gateway = three(&upstream);
+    let gateway = gateway_with_three_accounts(&upstream);
     let answer = gateway.scripted("status=400 body=parameter");
     let error = answer.error_object(400);
     assert_eq!(
@@ -111,10 +111,10 @@ fn a_parameter_that_the_upstream_refuses_is_a_400_with_its_name() {
 }
 
 #[test]
-fn a_request_that_the_upstream_calls_wrong_is_asked_once_whether_a_parameter_is_named_or_not() {
+fn a_request_that_the_upstream_rejects_is_sent_once() {
     for status in [400, 413, 415, 422] {
         let upstream = FakeUpstream::start();
-        let gateway = three(&upstream);
+        let gateway = gateway_with_three_accounts(&upstream);
         let answer = gateway.scripted(&format!("status={status} body=request"));
         let error = answer.error_object(400);
         assert_eq!(error["message"], "The image is too complex.", "{status}");
@@ -126,10 +126,10 @@ fn a_request_that_the_upstream_calls_wrong_is_asked_once_whether_a_parameter_is_
 }
 
 #[test]
-fn accounts_that_need_their_operator_are_said_as_what_they_are() {
+fn accounts_without_quota_or_credentials_give_their_reason() {
     for (script, reason) in [("status=429 body=unpaid", "quota"), ("status=401", "credentials")] {
         let upstream = FakeUpstream::start();
-        let gateway = three(&upstream);
+        let gateway = gateway_with_three_accounts(&upstream);
         let answer = gateway.scripted(script);
         assert_eq!(answer.error_object(502)["reason"], reason, "{script}");
         assert_eq!(answer.should_retry(), Some("false"), "{script}");
@@ -139,7 +139,7 @@ fn accounts_that_need_their_operator_are_said_as_what_they_are() {
 }
 
 #[test]
-fn where_one_account_is_only_throttled_the_limit_is_one_of_the_rate() {
+fn with_one_throttled_account_the_error_is_a_rate_limit() {
     let upstream = FakeUpstream::start();
     upstream.always_for_token("sk-upstream-first", "status=429 body=usage-limit resets-in=3600");
     let gateway = Gateway::with(
@@ -159,11 +159,11 @@ fn where_one_account_is_only_throttled_the_limit_is_one_of_the_rate() {
 }
 
 #[test]
-fn nothing_of_an_account_or_a_key_leaves_where_it_does_not_belong() {
+fn no_credential_or_prompt_reaches_answers_logs_or_files() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let prompt = "prompt-canary";
-    let mut seen = String::new();
+    let mut answers = String::new();
     for script in [
         "",
         "status=500",
@@ -175,28 +175,25 @@ fn nothing_of_an_account_or_a_key_leaves_where_it_does_not_belong() {
         "status=429 body=usage-limit",
     ] {
         let answer = gateway.generate(json!({"prompt": format!("{prompt} [[{script}]]"), "user": "end-user"}));
-        seen.push_str(&format!("{:?}", answer.headers));
+        answers.push_str(&format!("{:?}", answer.headers));
         if answer.status != 200 {
-            seen.push_str(&answer.text());
+            answers.push_str(&answer.text());
         }
     }
     let port = upstream.address().port().to_string();
     for canary in ["upstream-canary", "sk-upstream-only", &format!(":{port}"), gateway.secret(), prompt] {
-        assert!(!seen.contains(canary), "{canary} reached the caller: {seen}");
+        assert!(!answers.contains(canary), "{canary} reached the caller: {answers}");
     }
     let records = format!("{:?}", gateway.final_records(8));
-    let said = gateway.output();
+    let log = gateway.output();
     for canary in ["sk-upstream-only", gateway.secret(), prompt] {
-        assert!(!said.contains(canary), "{canary} was logged: {said}");
+        assert!(!log.contains(canary), "{canary} was logged: {log}");
         assert!(!records.contains(canary), "{canary} was recorded: {records}");
     }
     for file in ["data/imagate.db", "data/imagate.db-wal", "data/imagate.sqlite", "data/imagate.sqlite-wal"] {
         let bytes = std::fs::read(gateway.home().join(file)).unwrap_or_default();
         for canary in ["sk-upstream-only", gateway.secret(), prompt] {
-            assert!(
-                !bytes.windows(canary.len()).any(|window| window == canary.as_bytes()),
-                "{canary} stands in {file}"
-            );
+            assert!(!bytes.windows(canary.len()).any(|window| window == canary.as_bytes()), "{canary} is in {file}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! From the upstream's body to the caller's: constant memory, unchanged image bytes, missing fields filled in, and a
-//! broken body that never looks whole.
+//! The relay of answers with images: constant memory, unchanged image bytes, missing fields filled in, and a truncated
+//! answer that never looks complete.
 
 use std::io::Read;
 
@@ -9,14 +9,16 @@ use serde_json::{Value, json};
 
 use crate::kit::{FakeUpstream, Gateway, PEAK_BYTES, base64_filler, heavy_test_lock};
 
-/// Characters of base64 of one huge image, 28 MB.
-const HUGE: usize = 28_000_000;
-const PARALLEL: usize = 64;
+/// The number of base64 characters of one image.
+const IMAGE_CHARS: usize = 28_000_000;
+const CALLERS: usize = 64;
 
-/// Reads a huge answer piece by piece and holds every byte of the image against what the upstream sent.
+/// Reads a huge answer in chunks, and compares every byte of the image with what the upstream sent.
 fn read_huge(gateway: &Gateway, user: usize) {
-    let prompt =
-        format!("a wide valley [[b64={HUGE} framing={}]]", if user.is_multiple_of(2) { "length" } else { "chunked" });
+    let prompt = format!(
+        "a wide valley [[b64={IMAGE_CHARS} framing={}]]",
+        if user.is_multiple_of(2) { "length" } else { "chunked" }
+    );
     let call = gateway.call(json!({"prompt": prompt, "size": "3840x2160", "user": format!("u-{user}")}));
     let mut reply = call.open(gateway.address()).expect("an answer");
     assert_eq!(reply.status, 200);
@@ -27,49 +29,46 @@ fn read_huge(gateway: &Gateway, user: usize) {
         head.push(byte[0]);
     }
     let mut buffer = vec![0; 1 << 17];
-    for piece in base64_filler(HUGE) {
-        let got = &mut buffer[..piece.len()];
-        reply.read_exact(got).expect("the image");
-        assert!(got == piece.as_slice(), "the image was changed on its way");
+    for chunk in base64_filler(IMAGE_CHARS) {
+        let received = &mut buffer[..chunk.len()];
+        reply.read_exact(received).expect("the image");
+        assert!(received == chunk.as_slice(), "the image was changed");
     }
-    let rest = reply.finish().expect("the rest");
-    assert!(rest.complete);
-    let whole = [head.as_slice(), rest.body.as_slice()].concat();
-    let json: Value = serde_json::from_slice(&whole).expect("JSON around the image");
+    let remaining = reply.finish().expect("the end of the body");
+    assert!(remaining.complete);
+    let without_image = [head.as_slice(), remaining.body.as_slice()].concat();
+    let json: Value = serde_json::from_slice(&without_image).expect("JSON around the image");
     assert_eq!((&json["data"][0]["b64_json"], &json["size"]), (&json!(""), &json!("3840x2160")));
     assert!(json["usage"]["total_tokens"].is_u64());
 }
 
 #[test]
-fn sixty_four_huge_images_at_once_cost_little_memory() {
-    let _turn = heavy_test_lock();
+fn sixty_four_parallel_huge_images_take_little_memory() {
+    let _guard = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with_upstream(&upstream);
     gateway.generate(json!({})).ok_json();
     gateway.server().reset_peak();
     std::thread::scope(|scope| {
-        for user in 0..PARALLEL {
+        for user in 0..CALLERS {
             let gateway = &gateway;
             scope.spawn(move || read_huge(gateway, user));
         }
     });
     let peak = gateway.server().peak_bytes();
-    println!("peak resident memory with {PARALLEL} images of {HUGE} bytes: {:.1} MB", peak as f64 / 1e6);
+    println!("peak resident memory with {CALLERS} images of {IMAGE_CHARS} characters: {:.1} MB", peak as f64 / 1e6);
     assert!(peak < PEAK_BYTES, "{peak} bytes");
-    let records = gateway.final_records(PARALLEL + 1);
-    assert_eq!(records.len(), PARALLEL + 1);
+    let records = gateway.final_records(CALLERS + 1);
+    assert_eq!(records.len(), CALLERS + 1);
     assert!(records.iter().all(|record| record["state"] == "succeeded"));
-    assert_eq!(
-        records[PARALLEL]["delivered"],
-        json!([{"size": "3840x2160", "output_format": "png", "quality": "low"}])
-    );
+    assert_eq!(records[CALLERS]["delivered"], json!([{"size": "3840x2160", "output_format": "png", "quality": "low"}]));
 }
 
 #[test]
-fn a_body_that_breaks_in_the_image_never_looks_whole() {
+fn a_body_that_breaks_in_the_image_never_looks_complete() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    let mut asked = 0;
+    let mut sent = 0;
     for image in ["b64=2000000", "b64=2000000 shape=usage-first", ""] {
         for cut in [
             "cut=50%",
@@ -81,16 +80,16 @@ fn a_body_that_breaks_in_the_image_never_looks_whole() {
             "cut=99%",
         ] {
             let answer = gateway.scripted(&format!("{image} {cut}"));
-            asked += 1;
-            let looks_whole = answer.status == 200 && answer.complete;
-            assert!(!looks_whole, "{image} {cut}: a complete 200 of {} bytes", answer.body.len());
+            sent += 1;
+            let looks_complete = answer.status == 200 && answer.complete;
+            assert!(!looks_complete, "{image} {cut}: a complete 200 of {} bytes", answer.body.len());
             if answer.status != 200 {
                 assert_eq!(answer.error_object(502)["code"], "upstream_error", "{cut}");
             }
         }
     }
-    let records = gateway.final_records(asked);
-    assert_eq!((records.len(), upstream.attempts()), (asked, asked));
+    let records = gateway.final_records(sent);
+    assert_eq!((records.len(), upstream.attempts()), (sent, sent));
     for record in records {
         assert_eq!(
             (&record["state"], &record["error_code"]),
@@ -101,10 +100,10 @@ fn a_body_that_breaks_in_the_image_never_looks_whole() {
 }
 
 #[test]
-fn a_break_after_the_image_is_still_a_break() {
+fn an_answer_that_breaks_after_its_image_is_not_complete() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    // Only the last bytes are missing: the image is there, the end is not.
+    // The image is complete; only the last bytes of the JSON are missing.
     for missing in [1, 2, 20, 100] {
         for framing in ["length", "chunked", "close"] {
             let answer = gateway.scripted(&format!("b64=400000 lack={missing} framing={framing}"));
@@ -142,7 +141,7 @@ fn an_answer_without_an_image_is_the_502_of_the_contract() {
         let expected =
             (&json!("Upstream request failed"), &json!("upstream_error"), &json!("upstream_error"), &Value::Null);
         assert_eq!((&error["message"], &error["type"], &error["code"], &error["param"]), expected, "{script}");
-        // An error object in a 200 is the upstream's own word that nothing was made.
+        // With an error object in a 200, the upstream states that it made no image, so a retry is allowed.
         assert!(script == "body=error" || answer.should_retry() == Some("false"), "{script}: {:?}", answer.headers);
         assert!(!answer.text().contains("<html"), "{script}");
     }
@@ -165,9 +164,9 @@ fn images_pass_unchanged_in_every_shape_of_json() {
         "shape=usage-first drip",
     ] {
         for format in ["png", "jpeg", "webp"] {
-            let with =
+            let fields =
                 json!({"prompt": format!("a cube [[{shape}]]"), "output_format": format, "n": 2, "quality": "medium"});
-            let answer = gateway.generate(with).ok_json();
+            let answer = gateway.generate(fields).ok_json();
             let sent = upstream.ledger().pop().expect("an attempt");
             let data = answer["data"].as_array().expect("data");
             assert_eq!(data.len(), 2, "{shape}");
@@ -192,7 +191,7 @@ fn images_pass_unchanged_in_every_shape_of_json() {
 fn fields_that_the_upstream_leaves_out_are_filled_in() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    let asked =
+    let base_fields =
         json!({"model": "gpt-image-2-2026-04-21", "size": "1536x1024", "quality": "high", "output_format": "webp"});
     for script in [
         "omit=model",
@@ -209,9 +208,9 @@ fn fields_that_the_upstream_leaves_out_are_filled_in() {
         "revised=none",
         "omit=model,size revised=none framing=chunked",
     ] {
-        let mut with = asked.clone();
-        with["prompt"] = json!(format!("a \"cube\" \\ é [[{script}]]"));
-        let answer = gateway.generate(with.clone()).ok_json();
+        let mut fields = base_fields.clone();
+        fields["prompt"] = json!(format!("a \"cube\" \\ é [[{script}]]"));
+        let answer = gateway.generate(fields.clone()).ok_json();
         for (field, expected) in [
             ("model", "gpt-image-2-2026-04-21"),
             ("size", "1536x1024"),
@@ -226,7 +225,7 @@ fn fields_that_the_upstream_leaves_out_are_filled_in() {
             "{script}"
         );
         if script.contains("revised=none") {
-            assert_eq!(answer["data"][0]["revised_prompt"], with["prompt"], "{script}");
+            assert_eq!(answer["data"][0]["revised_prompt"], fields["prompt"], "{script}");
         }
     }
 }
@@ -236,11 +235,11 @@ fn automatic_values_are_resolved_from_the_image_itself() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for script in ["size=1254x1254 omit=size,quality", "size=1254x1254 auto=size,quality,background"] {
-        let with =
+        let fields =
             json!({"prompt": format!("a cube [[{script}]]"), "size": "auto", "quality": "auto", "background": "auto"});
-        let answer = gateway.generate(with).ok_json();
+        let answer = gateway.generate(fields).ok_json();
         assert_eq!((&answer["size"], &answer["background"]), (&json!("1254x1254"), &json!("opaque")), "{script}");
-        assert_eq!(answer.get("quality"), None, "nobody has named one: {script}");
+        assert_eq!(answer.get("quality"), None, "neither the request nor the upstream names a quality: {script}");
     }
     for record in gateway.final_records(2) {
         let delivered = json!([{"size": "1254x1254", "output_format": "png", "quality": null}]);
@@ -249,26 +248,28 @@ fn automatic_values_are_resolved_from_the_image_itself() {
 }
 
 #[test]
-fn what_the_upstream_names_is_told_and_recorded() {
+fn the_model_and_quality_of_the_upstream_are_returned_and_recorded() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let named = "gpt-image-2-2026-04-21";
-    let with = json!({"prompt": format!("a cube [[model={named}]]"), "quality": "auto", "n": 2});
-    let answer = gateway.generate(with).ok_json();
+    let fields = json!({"prompt": format!("a cube [[model={named}]]"), "quality": "auto", "n": 2});
+    let answer = gateway.generate(fields).ok_json();
     assert_eq!((&answer["model"], &answer["quality"]), (&json!(named), &json!("low")));
     gateway.generate(json!({"prompt": "a cube [[omit=model,quality]]", "quality": "high"})).ok_json();
     let records = gateway.final_records(2);
-    for (record, asked, model, used) in
+    for (record, asked, model, delivered_quality) in
         [(&records[0], "auto", named, "low"), (&records[1], "high", "gpt-image-2", "high")]
     {
         assert_eq!(
             (&record["model"], &record["quality"]),
             (&json!("gpt-image-2"), &json!(asked)),
-            "what was asked for"
+            "the record must have the requested values"
         );
         assert_eq!((&record["image_model"], &record["host_model"]), (&json!(model), &Value::Null), "{record}");
         assert!(
-            record["delivered"].as_array().is_some_and(|images| images.iter().all(|image| image["quality"] == used))
+            record["delivered"]
+                .as_array()
+                .is_some_and(|images| images.iter().all(|image| image["quality"] == delivered_quality))
         );
     }
 }
@@ -277,12 +278,12 @@ fn what_the_upstream_names_is_told_and_recorded() {
 fn fewer_images_than_asked_for_are_recorded_as_missing() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    for (script, came, missing) in
+    for (script, delivered, missing) in
         [("images=1", 1, json!(2)), ("images=3", 3, Value::Null), ("images=5", 3, Value::Null)]
     {
         let answer = gateway.generate(json!({"prompt": format!("a cube [[{script}]]"), "n": 3}));
-        assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(came), "{script}");
-        // The answer begins with its first image; how many follow is known at its end.
+        assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(delivered), "{script}");
+        // The headers are sent with the first image, when the number of images is still unknown.
         assert_eq!(answer.header("x-imagate-missing"), None, "{script}");
         let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
         assert_eq!((&record["missing"], &record["state"]), (&missing, &json!("succeeded")), "{script}: {record}");
@@ -293,8 +294,9 @@ fn fewer_images_than_asked_for_are_recorded_as_missing() {
 fn another_size_or_format_than_asked_is_delivered_and_recorded() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    let with = json!({"prompt": "a cube [[size=1024x1024 format=jpeg]]", "size": "2048x2048", "output_format": "png"});
-    gateway.generate(with).ok_json();
+    let fields =
+        json!({"prompt": "a cube [[size=1024x1024 format=jpeg]]", "size": "2048x2048", "output_format": "png"});
+    gateway.generate(fields).ok_json();
     let record = &gateway.final_records(1)[0];
     assert_eq!((&record["size"], &record["output_format"]), (&json!("2048x2048"), &json!("png")));
     assert_eq!(record["delivered"], json!([{"size": "1024x1024", "output_format": "jpeg", "quality": "low"}]));
@@ -320,7 +322,7 @@ fn odd_usage_neither_costs_the_image_nor_corrupts_the_record() {
 }
 
 #[test]
-fn no_more_images_come_out_than_were_asked_for() {
+fn surplus_images_of_the_upstream_are_not_delivered() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let answer = gateway.generate(json!({"prompt": "a cube [[extra=2]]", "n": 2})).ok_json();
@@ -342,7 +344,7 @@ fn a_plain_body_labelled_as_compressed_is_readable_or_a_502() {
 }
 
 #[test]
-fn headers_of_the_upstream_stay_behind() {
+fn headers_of_the_upstream_are_not_passed_on() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let answer = gateway.scripted("");
@@ -354,27 +356,27 @@ fn headers_of_the_upstream_stay_behind() {
 }
 
 #[test]
-fn a_slow_reader_gets_everything() {
+fn a_slow_reader_gets_the_complete_answer() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let mut reply =
         gateway.call(json!({"prompt": "a cube [[b64=6000000]]"})).open(gateway.address()).expect("an answer");
-    let mut taken = Vec::new();
-    let mut small = [0; 4096];
-    while taken.len() < 200_000 {
-        let got = reply.read(&mut small).expect("bytes");
-        taken.extend_from_slice(&small[..got]);
+    let mut body = Vec::new();
+    let mut buffer = [0; 4096];
+    while body.len() < 200_000 {
+        let received = reply.read(&mut buffer).expect("bytes");
+        body.extend_from_slice(&buffer[..received]);
         std::thread::yield_now();
     }
-    let rest = reply.finish().expect("the rest");
-    assert!(rest.complete);
-    taken.extend(rest.body);
-    let json: Value = serde_json::from_slice(&taken).expect("JSON");
+    let remaining = reply.finish().expect("the end of the body");
+    assert!(remaining.complete);
+    body.extend(remaining.body);
+    let json: Value = serde_json::from_slice(&body).expect("JSON");
     assert_eq!(json["data"][0]["b64_json"].as_str().map(str::len), Some(6_000_000));
 }
 
 #[test]
-fn a_caller_that_speaks_http_1_0_gets_a_whole_answer_or_an_error() {
+fn an_http_1_0_caller_gets_a_complete_answer_or_an_error() {
     use std::io::Write as _;
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
@@ -389,6 +391,6 @@ fn a_caller_that_speaks_http_1_0_gets_a_whole_answer_or_an_error() {
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         assert_eq!(head.split(' ').nth(1), Some(status), "{script}: {head}");
         assert!(head.to_ascii_lowercase().contains(&format!("content-length: {}", body.len())), "{script}: {head}");
-        assert!(serde_json::from_str::<Value>(body).is_ok(), "{script}: the body is whole");
+        assert!(serde_json::from_str::<Value>(body).is_ok(), "{script}: the body is not complete JSON");
     }
 }

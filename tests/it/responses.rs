@@ -1,4 +1,4 @@
-//! `POST /v1/responses`: what passes, what is refused before anything is spent, how it fails, and what is recorded.
+//! `POST /v1/responses`: the passthrough, refusals that cost nothing, failures, and records.
 
 mod broken;
 mod continued;
@@ -18,16 +18,16 @@ use serde_json::{Value, json};
 
 use crate::kit::{Account, Call, FakeUpstream, Gateway, format_and_size};
 
-/// A task with these fields over `model` and `input`.
-fn task(with: &Value) -> Value {
+/// The body of a response request: `model` and `input`, with these fields added or replaced.
+fn task(fields: &Value) -> Value {
     let mut body = json!({"model": "gpt-5.5", "input": "a red cube"});
-    for (name, value) in with.as_object().expect("fields") {
+    for (name, value) in fields.as_object().expect("fields") {
         body[name] = value.clone();
     }
     body
 }
 
-/// A task with an image tool and a script for the upstream.
+/// A response request with an image tool and a script for the upstream.
 fn drawing(script: &str, stream: bool) -> Value {
     task(&json!({
         "input": format!("a red cube [[{script}]]"), "stream": stream,
@@ -39,12 +39,12 @@ fn call(gateway: &Gateway) -> Call {
     Call::post("/v1/responses").key(gateway.secret())
 }
 
-/// One account that speaks `/responses`.
+/// A gateway with one account of the protocol `responses`.
 fn before(upstream: &FakeUpstream) -> Gateway {
     Gateway::with("", &[Account::for_upstream("only", upstream).with_responses_protocol()])
 }
 
-/// Two of them; `first` is always chosen first.
+/// A gateway with two such accounts; `first` is always asked first.
 fn two(upstream: &FakeUpstream) -> Gateway {
     let account = |name| Account::for_upstream(name, upstream).with_responses_protocol();
     Gateway::with("", &[account("first"), account("second").with_free_tier()])

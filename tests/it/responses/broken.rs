@@ -1,4 +1,5 @@
-//! How a response fails: an ordinary error before it has begun, the pair of events after that, and never a second answer.
+//! Failures of responses: an ordinary error before the answer has begun, a pair of error events after that, and never a
+//! second call.
 
 use std::io::Read as _;
 
@@ -8,7 +9,7 @@ use super::{before, call, drawing, task, two};
 use crate::kit::{FakeUpstream, before_error_frame, eventually};
 
 #[test]
-fn a_failure_before_anything_was_done_is_an_ordinary_error_with_its_status() {
+fn a_failure_before_the_first_output_is_an_ordinary_error() {
     for (script, stream, status, code, state) in [
         ("status=500", false, 502, "upstream_error", "failed"),
         ("status=429 body=usage-limit resets-in=3600", false, 429, "usage_limit_reached", "failed"),
@@ -42,7 +43,7 @@ fn a_failure_before_anything_was_done_is_an_ordinary_error_with_its_status() {
 }
 
 #[test]
-fn another_account_is_asked_only_where_nothing_was_made() {
+fn another_account_is_asked_only_if_no_output_was_made() {
     for (script, attempts) in
         [("status=429", 2), ("status=500", 2), ("hang-up", 1), ("status=502", 1), ("status=400 body=policy", 1)]
     {
@@ -54,16 +55,17 @@ fn another_account_is_asked_only_where_nothing_was_made() {
     }
 }
 
-/// The pair at the end of a stream; what stands before it.
+/// Splits a stream before the pair of error events at its end; returns the part before them and `response.failed`.
 #[track_caller]
-fn before_pair(text: &str) -> (&str, Value) {
-    let (rest, failed) = text.rsplit_once("event: response.failed\ndata: ").expect("the failed response at the end");
+fn split_error_events(text: &str) -> (&str, Value) {
+    let (before_failed, failed) =
+        text.rsplit_once("event: response.failed\ndata: ").expect("the failed response at the end");
     let failed: Value = serde_json::from_str(failed.strip_suffix("\n\n").expect("an end")).expect("JSON");
-    (before_error_frame(rest), failed)
+    (before_error_frame(before_failed), failed)
 }
 
 #[test]
-fn a_failure_in_the_middle_is_the_pair_of_events_that_every_client_understands() {
+fn a_failure_after_the_first_output_is_a_pair_of_error_events() {
     for (script, code) in [
         ("events=created,added,eof", "server_error"),
         ("events=created,added,cut", "server_error"),
@@ -80,11 +82,11 @@ fn a_failure_in_the_middle_is_the_pair_of_events_that_every_client_understands()
         let gateway = two(&upstream);
         let answer = call(&gateway).json(&drawing(script, true)).send(gateway.address());
         assert_eq!(answer.status, 200, "{script}: {:.300}", answer.text());
-        assert!(answer.complete, "{script}: the body has an end");
+        assert!(answer.complete, "{script}: the body must be complete");
         let text = answer.text();
-        let (before, failed) = before_pair(&text);
+        let (before, failed) = split_error_events(&text);
         assert!(before.starts_with("event: response.created\n"), "{script}: {before:.300}");
-        assert!(!text.contains("upstream-canary"), "{script}: the upstream's own words came out");
+        assert!(!text.contains("upstream-canary"), "{script}: the answer has the upstream's error text");
         assert_eq!(
             failed["response"]["error"],
             json!({"code": code, "message": "Upstream request failed"}),
@@ -102,28 +104,28 @@ fn a_failure_in_the_middle_is_the_pair_of_events_that_every_client_understands()
 }
 
 #[test]
-fn a_plain_response_that_breaks_within_its_image_breaks_the_callers_too() {
+fn a_plain_response_that_breaks_in_its_image_is_truncated() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     let answer = call(&gateway).json(&drawing("b64=3000000 cut=50%", false)).send(gateway.address());
-    assert!(answer.status == 200 && !answer.complete, "a cut answer must not look whole");
+    assert!(answer.status == 200 && !answer.complete, "a truncated answer must not look complete");
     assert_eq!(gateway.final_records(1)[0]["state"], "interrupted");
 }
 
 #[test]
-fn a_caller_of_events_who_leaves_ends_the_upstreams_work() {
+fn a_caller_who_leaves_a_stream_ends_the_upstream_call() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     let mut reply =
         call(&gateway).json(&drawing("events=created,added,stall", true)).open(gateway.address()).expect("an answer");
-    reply.read_exact(&mut [0; 10]).expect("its beginning");
+    reply.read_exact(&mut [0; 10]).expect("the start of the answer");
     drop(reply);
     upstream.wait_until("the upstream sees its caller leave", |ledger| ledger[0].peer_left);
     assert_eq!(gateway.final_records(1)[0]["state"], "cancelled");
 }
 
 #[test]
-fn a_plain_caller_who_leaves_has_paid_and_the_response_is_recorded() {
+fn the_response_of_a_plain_caller_who_left_is_recorded() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     let stream = call(&gateway).json(&drawing("gate=go", false)).dispatch(gateway.address()).expect("sent");
@@ -133,23 +135,23 @@ fn a_plain_caller_who_leaves_has_paid_and_the_response_is_recorded() {
     let record = gateway.final_records(1).remove(0);
     assert_eq!(
         (&record["state"], &record["host_usage"]["output_tokens"]),
-        // The answer is read to its end for the client's own retry, as at the image endpoints.
+        // The gateway reads the answer to its end, so that a retry of the client gets it, as on the image endpoints.
         (&json!("succeeded"), &json!(50))
     );
 }
 
 #[test]
-fn an_answer_in_the_other_shape_is_never_asked_for_again_and_the_operator_learns_of_it() {
-    for (script, stream, said) in
+fn an_answer_of_the_wrong_kind_is_logged_and_not_asked_for_again() {
+    for (script, stream, log_text) in
         [("sse", false, "answered with events"), ("plain", true, "answered with one response")]
     {
         let upstream = FakeUpstream::start();
         let gateway = two(&upstream);
         let answer = call(&gateway).json(&drawing(script, stream)).send(gateway.address());
         assert_eq!(answer.error_object(502)["reason"], "no_image_data", "{script}");
-        assert_eq!(answer.should_retry(), Some("false"), "{script}: it may have been paid for");
+        assert_eq!(answer.should_retry(), Some("false"), "{script}: the answer may have been paid for");
         assert_eq!(upstream.attempts(), 1, "{script}");
-        eventually("the operator learns of it", || gateway.output().contains(said).then_some(()));
+        eventually("the log names the mismatch", || gateway.output().contains(log_text).then_some(()));
         assert_eq!(gateway.final_records(1)[0]["attempts"][0]["class"], json!("X"), "{script}");
     }
 }

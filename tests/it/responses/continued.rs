@@ -7,13 +7,13 @@ use crate::kit::{Account, FakeUpstream, Gateway};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
 
-/// Three accounts, each with an upstream of its own.
-fn three() -> (Vec<FakeUpstream>, Gateway) {
+/// A gateway with start_three_accounts accounts, each with its own upstream.
+fn start_three_accounts() -> (Vec<FakeUpstream>, Gateway) {
     let upstreams: Vec<_> = NAMES.iter().map(|_| FakeUpstream::start()).collect();
     let accounts: Vec<_> = NAMES
         .iter()
         .zip(&upstreams)
-        .map(|(name, at)| Account::for_upstream(name, at).with_responses_protocol())
+        .map(|(name, upstream)| Account::for_upstream(name, upstream).with_responses_protocol())
         .collect();
     let gateway = Gateway::with("", &accounts);
     (upstreams, gateway)
@@ -24,11 +24,11 @@ fn attempts(upstreams: &[FakeUpstream]) -> Vec<usize> {
     upstreams.iter().map(FakeUpstream::attempts).collect()
 }
 
-/// The id of the response and the number of the account that made it.
+/// Sends a response request; returns the id of the response and the index of the account that made it.
 #[track_caller]
-fn respond(gateway: &Gateway, upstreams: &[FakeUpstream], with: &Value) -> (String, usize) {
+fn respond(gateway: &Gateway, upstreams: &[FakeUpstream], fields: &Value) -> (String, usize) {
     let before = attempts(upstreams);
-    let answer = call(gateway).json(&task(with)).send(gateway.address());
+    let answer = call(gateway).json(&task(fields)).send(gateway.address());
     assert_eq!(answer.status, 200, "{}", answer.text());
     let after = attempts(upstreams);
     let maker = (0..after.len()).find(|at| after[*at] > before[*at]).expect("an attempt");
@@ -39,17 +39,17 @@ fn respond(gateway: &Gateway, upstreams: &[FakeUpstream], with: &Value) -> (Stri
 
 #[test]
 fn a_response_is_continued_at_the_account_that_made_it() {
-    let (upstreams, mut gateway) = three();
+    let (upstreams, mut gateway) = start_three_accounts();
     for stream in [false, true] {
         for _ in 0..4 {
             let (id, maker) = respond(&gateway, &upstreams, &json!({"stream": stream}));
             for round in 0..4 {
-                let with = json!({"previous_response_id": id, "stream": round % 2 == 1});
-                assert_eq!(respond(&gateway, &upstreams, &with).1, maker, "{id}");
+                let fields = json!({"previous_response_id": id, "stream": round % 2 == 1});
+                assert_eq!(respond(&gateway, &upstreams, &fields).1, maker, "{id}");
             }
         }
     }
-    // This holds after a kill, too.
+    // A response is also continued after a kill of the gateway.
     let (id, maker) = respond(&gateway, &upstreams, &json!({}));
     gateway.kill();
     gateway.start();
@@ -59,45 +59,49 @@ fn a_response_is_continued_at_the_account_that_made_it() {
 }
 
 #[test]
-fn no_other_account_is_asked_to_go_on() {
-    let (upstreams, gateway) = three();
+fn no_other_account_is_asked_to_continue_a_response() {
+    let (upstreams, gateway) = start_three_accounts();
     let (id, maker) = respond(&gateway, &upstreams, &json!({}));
     let before: usize = attempts(&upstreams).iter().sum();
-    let go_on = || call(&gateway).json(&task(&json!({"previous_response_id": id}))).send(gateway.address());
+    let continue_response = || call(&gateway).json(&task(&json!({"previous_response_id": id}))).send(gateway.address());
     upstreams[maker].in_turn(&format!("sk-upstream-{}", NAMES[maker]), &["status=500"]);
-    go_on().error_object(502);
-    assert_eq!(attempts(&upstreams).iter().sum::<usize>(), before + 1, "asked once, and nobody else");
-    // Another user has no such response.
-    let bob = gateway.run_command(&["key", "create", "--name", "bob", "--user", "bob", "--json"]).json();
-    let foreign = crate::kit::Call::post("/v1/responses").key(bob["secret"].as_str().expect("a secret"));
-    let error = foreign.json(&task(&json!({"previous_response_id": id}))).send(gateway.address()).error_object(400);
+    continue_response().error_object(502);
+    assert_eq!(
+        attempts(&upstreams).iter().sum::<usize>(),
+        before + 1,
+        "only the account that made the response may be asked, and only once"
+    );
+    // Another user cannot continue the response.
+    let bobs_key = gateway.run_command(&["key", "create", "--name", "bob", "--user", "bob", "--json"]).json();
+    let bobs_call = crate::kit::Call::post("/v1/responses").key(bobs_key["secret"].as_str().expect("a secret"));
+    let error = bobs_call.json(&task(&json!({"previous_response_id": id}))).send(gateway.address()).error_object(400);
     assert_eq!(error["param"], "previous_response_id");
     // If the account is out of service the request is refused, and no other account is asked.
     gateway.run_command(&["account", "disable", NAMES[maker]]).ok_stdout();
     let error = crate::kit::eventually("the account is disabled", || {
-        let answer = go_on();
+        let answer = continue_response();
         (answer.status == 400).then(|| answer.error_object(400))
     });
     assert_eq!(error["param"], "previous_response_id");
     let attempts = attempts(&upstreams);
-    let others: usize = (0..3).filter(|at| *at != maker).map(|at| attempts[at]).sum();
-    assert_eq!(others, 0, "{attempts:?}");
+    let other_attempts: usize = (0..3).filter(|at| *at != maker).map(|at| attempts[at]).sum();
+    assert_eq!(other_attempts, 0, "{attempts:?}");
 }
 
 #[test]
-fn keys_of_nobody_do_not_share_their_responses() {
-    let (_upstreams, gateway) = three();
+fn keys_without_a_user_do_not_share_their_responses() {
+    let (_upstreams, gateway) = start_three_accounts();
     let key = |name: &str| {
         let made = gateway.run_command(&["key", "create", "--name", name, "--json"]).json();
         made["secret"].as_str().expect("a secret").to_owned()
     };
-    let send = |secret: &str, with: &Value| {
-        crate::kit::Call::post("/v1/responses").key(secret).json(&task(with)).send(gateway.address())
+    let send = |secret: &str, fields: &Value| {
+        crate::kit::Call::post("/v1/responses").key(secret).json(&task(fields)).send(gateway.address())
     };
-    let (one, other) = (key("one"), key("other"));
-    let text = send(&one, &json!({})).text();
+    let (first, second) = (key("first"), key("second"));
+    let text = send(&first, &json!({})).text();
     let id = text.split("\"id\":\"resp_").nth(1).and_then(|rest| rest.split('"').next()).expect("an id");
-    let go_on = json!({"previous_response_id": format!("resp_{id}")});
-    assert_eq!(send(&other, &go_on).error_object(400)["param"], "previous_response_id");
-    assert_eq!(send(&one, &go_on).status, 200);
+    let continue_response = json!({"previous_response_id": format!("resp_{id}")});
+    assert_eq!(send(&second, &continue_response).error_object(400)["param"], "previous_response_id");
+    assert_eq!(send(&first, &continue_response).status, 200);
 }

@@ -1,11 +1,11 @@
-//! What the upstream gets is what the caller sent, and what the caller gets is what the upstream said, to the byte.
+//! The passthrough: the upstream gets the caller's body, and the caller gets the upstream's answer, byte for byte.
 
 use serde_json::{Value, json};
 
 use super::{before, call, drawing, size_of, task, two};
 use crate::kit::{Account, Events, FakeUpstream, Gateway};
 
-/// Bodies as agents write them, which a JSON library would write otherwise.
+/// Bodies of agents that a JSON library would serialize differently.
 const BODIES: [&str; 3] = [
     "{\"model\":\"gpt-5.5\",\"input\":[{\"type\":\"message\",\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"caf\\u00e9 \\/ \u{1F980}\"}],\
      \"internal_chat_message_metadata_passthrough\":{\"z\":1,\"a\":2}}],\"stream\":false,\"store\":false,\"temperature\":1.0,\"top_p\":1e0,\
@@ -17,7 +17,7 @@ const BODIES: [&str; 3] = [
 ];
 
 #[test]
-fn the_body_reaches_the_upstream_to_the_byte() {
+fn the_body_reaches_the_upstream_byte_for_byte() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     for body in BODIES {
@@ -36,10 +36,10 @@ fn the_body_reaches_the_upstream_to_the_byte() {
 }
 
 #[test]
-fn a_conversation_can_be_told_apart_upstream_and_the_caller_cannot() {
+fn conversation_headers_reach_the_upstream_and_caller_headers_do_not() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
-    let kept = [
+    let forwarded = [
         ("originator", "codex_exec"),
         ("session-id", "s-1"),
         ("session_id", "s-2"),
@@ -49,7 +49,7 @@ fn a_conversation_can_be_told_apart_upstream_and_the_caller_cannot() {
         ("x-client-request-id", "r-1"),
     ];
     let mut sent = call(&gateway).json(&task(&json!({})));
-    for (name, value) in kept {
+    for (name, value) in forwarded {
         sent = sent.header(name, value);
     }
     for name in
@@ -59,7 +59,7 @@ fn a_conversation_can_be_told_apart_upstream_and_the_caller_cannot() {
     }
     assert_eq!(sent.header("user-agent", "caller-canary").send(gateway.address()).status, 200);
     let attempt = upstream.ledger().remove(0);
-    for (name, value) in kept {
+    for (name, value) in forwarded {
         assert_eq!(attempt.header(name), Some(value), "{name}");
     }
     assert_eq!(attempt.token, "sk-upstream-only");
@@ -86,40 +86,40 @@ fn a_plain_response_comes_back_with_its_image_untouched() {
 }
 
 #[test]
-fn events_come_one_by_one_the_moment_they_are_there() {
+fn each_response_event_is_passed_on_at_once() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
-    let words = ["created", "progress", "added", "generating", "p", "k", "x", "item", "text", "c"];
-    let story = words.map(|word| format!("@{word},{word}")).join(",");
-    let body = drawing(&format!("events={story}"), true);
-    // Until the first sign of work the status is held.
+    let event_names = ["created", "progress", "added", "generating", "p", "k", "x", "item", "text", "c"];
+    let script = event_names.map(|name| format!("@{name},{name}")).join(",");
+    let body = drawing(&format!("events={script}"), true);
+    // The gateway sends the status with the first event that proves work, so the events before it need open gates.
     for gate in ["created", "progress", "added"] {
         upstream.open_gate(gate);
     }
     let mut events = Events::from_reply(call(&gateway).json(&body).open(gateway.address()).expect("an answer"));
-    let mut told = Vec::new();
-    let mut tell = |events: &mut Events| told.push(events.next().expect("no break").expect("an event").name);
+    let mut names = Vec::new();
+    let mut receive = |events: &mut Events| names.push(events.next().expect("no break").expect("an event").name);
     for _ in 0..3 {
-        tell(&mut events);
+        receive(&mut events);
     }
     for gate in ["generating", "p", "k", "x", "item"] {
         upstream.open_gate(gate);
         if gate != "k" {
-            tell(&mut events);
+            receive(&mut events);
         }
     }
     upstream.open_gate("text");
     upstream.open_gate("c");
-    told.extend(events.rest().into_iter().map(|event| event.name));
+    names.extend(events.rest().into_iter().map(|event| event.name));
     let expected = "created in_progress output_item.added image_generation_call.generating \
                     image_generation_call.partial_image web_search_call.searching output_item.done output_item.added \
                     content_part.added output_text.delta content_part.done output_item.done completed";
-    let found: Vec<&str> = told.iter().map(|name| name.trim_start_matches("response.")).collect();
+    let found: Vec<&str> = names.iter().map(|name| name.trim_start_matches("response.")).collect();
     assert_eq!(found.join(" "), expected);
 }
 
 #[test]
-fn events_pass_to_the_byte_in_every_size_and_framing() {
+fn events_pass_unchanged_in_every_size_and_framing() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     for script in ["", "reads=700", "framing=close", "b64=200000", "b64=30000000"] {
@@ -128,32 +128,32 @@ fn events_pass_to_the_byte_in_every_size_and_framing() {
         let text = answer.text();
         assert!(answer.complete && text.ends_with("\n\n"), "{script}");
         let written = upstream.ledger().pop().expect("an attempt").written;
-        assert_eq!(text.len() as u64, written, "{script}: as many bytes as the upstream wrote");
+        assert_eq!(text.len() as u64, written, "{script}: the caller must get as many bytes as the upstream wrote");
         assert_eq!(text.matches("event: response.completed\n").count(), 1, "{script}");
     }
 }
 
 #[test]
-fn text_and_images_are_recorded_apart() {
+fn tokens_of_text_and_images_are_recorded_separately() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     for stream in [false, true] {
         assert_eq!(call(&gateway).json(&drawing("", stream)).send(gateway.address()).status, 200);
     }
-    let talk = task(&json!({"safety_identifier": "u-7", "user": "hidden"}));
-    assert_eq!(call(&gateway).json(&talk).send(gateway.address()).status, 200);
+    let text_request = task(&json!({"safety_identifier": "u-7", "user": "hidden"}));
+    assert_eq!(call(&gateway).json(&text_request).send(gateway.address()).status, 200);
     let records = gateway.final_records(3);
     let ledger = upstream.ledger();
     for (record, attempt) in records.iter().zip(&ledger) {
         assert_eq!((&record["operation"], &record["state"]), (&json!("create_response"), &json!("succeeded")));
         assert_eq!((&record["model"], &record["n"]), (&json!("gpt-5.5"), &Value::Null));
-        let text = attempt.usage.as_ref().expect("tokens");
+        let text_usage = attempt.usage.as_ref().expect("tokens");
         for field in ["input_tokens", "output_tokens", "total_tokens"] {
-            assert_eq!(record["host_usage"][field], text[field], "{record}");
+            assert_eq!(record["host_usage"][field], text_usage[field], "{record}");
         }
-        let drew = !attempt.images.is_empty();
-        assert_eq!(record["usage"].is_null(), !drew, "{record}");
-        assert!(!drew || record["usage"]["output_tokens"] == 196, "{record}");
+        let has_image = !attempt.images.is_empty();
+        assert_eq!(record["usage"].is_null(), !has_image, "{record}");
+        assert!(!has_image || record["usage"]["output_tokens"] == 196, "{record}");
         assert_eq!((&record["host_model"], &record["missing"]), (&json!("gpt-5.5"), &Value::Null), "{record}");
         assert_eq!(record["attempts"][0]["account"], "only");
     }
@@ -170,19 +170,19 @@ fn text_and_images_are_recorded_apart() {
 }
 
 #[test]
-fn the_model_that_drew_and_the_quality_of_its_images_are_recorded() {
+fn the_image_model_and_the_quality_of_its_images_are_recorded() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
-    let named = "gpt-image-2-2026-04-21";
+    let image_model = "gpt-image-2-2026-04-21";
     for stream in [false, true] {
-        let mut body = drawing(&format!("model={named}"), stream);
+        let mut body = drawing(&format!("model={image_model}"), stream);
         let tool = body["tools"]
             .as_array_mut()
             .and_then(|tools| tools.iter_mut().find(|tool| tool["type"] == "image_generation"));
         tool.expect("an image tool")["quality"] = json!("auto");
         assert_eq!(call(&gateway).json(&body).send(gateway.address()).status, 200);
         let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
-        assert_eq!((&record["model"], &record["image_model"]), (&json!("gpt-5.5"), &json!(named)), "{record}");
+        assert_eq!((&record["model"], &record["image_model"]), (&json!("gpt-5.5"), &json!(image_model)), "{record}");
         assert_eq!(
             (&record["quality"], &record["delivered"][0]["quality"]),
             (&json!("auto"), &json!("low")),
@@ -192,7 +192,7 @@ fn the_model_that_drew_and_the_quality_of_its_images_are_recorded() {
 }
 
 #[test]
-fn a_response_goes_to_an_account_that_speaks_it_and_images_rather_to_one_that_speaks_theirs() {
+fn each_endpoint_prefers_accounts_of_its_own_protocol() {
     let upstream = FakeUpstream::start();
     let images = Gateway::with_upstream(&upstream);
     assert_eq!(
@@ -214,7 +214,7 @@ fn a_response_goes_to_an_account_that_speaks_it_and_images_rather_to_one_that_sp
 }
 
 #[test]
-fn a_delivery_that_is_not_what_the_tool_asked_for_is_told() {
+fn a_delivery_that_differs_from_the_tool_options_is_a_mismatch() {
     let upstream = FakeUpstream::start();
     let gateway = two(&upstream);
     let answer = call(&gateway).json(&drawing("size=640x1024", false)).send(gateway.address());

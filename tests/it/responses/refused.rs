@@ -1,4 +1,4 @@
-//! What is refused before anything is spent.
+//! Requests that the gateway refuses before it calls an upstream.
 
 use serde_json::{Value, json};
 
@@ -50,20 +50,20 @@ fn a_broken_rule_names_its_parameter_and_costs_nothing() {
 }
 
 #[test]
-fn the_key_comes_first_and_the_size_has_an_end() {
+fn the_key_is_checked_first_and_the_body_size_is_limited() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     let no_key = Call::post("/v1/responses").header("content-encoding", "zstd").bytes("not looked at");
     assert_eq!(no_key.send(gateway.address()).error_object(401)["code"], "INVALID_API_KEY");
-    let announced = call(&gateway).header("content-type", "application/json").announcing_only(67_108_865);
-    assert_eq!(announced.send(gateway.address()).error_object(413)["code"], "request_too_large");
+    let oversized = call(&gateway).header("content-type", "application/json").announcing_only(67_108_865);
+    assert_eq!(oversized.send(gateway.address()).error_object(413)["code"], "request_too_large");
     let text = call(&gateway).header("content-type", "text/plain").bytes("{}");
     assert_eq!(text.send(gateway.address()).error_object(415)["code"], "unsupported_media_type");
     assert_eq!(upstream.accepted(), 0);
 }
 
 #[test]
-fn a_websocket_handshake_is_told_to_go_on_without_whoever_asks() {
+fn a_websocket_handshake_is_a_426_with_or_without_a_key() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     let key = format!("Bearer {}", gateway.secret());

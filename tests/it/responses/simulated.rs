@@ -1,4 +1,4 @@
-//! Without any account: the simulator answers.
+//! Responses of a gateway without accounts: the simulator answers.
 
 use serde_json::json;
 
@@ -6,24 +6,24 @@ use super::{call, drawing, size_of, task};
 use crate::kit::{Events, Gateway};
 
 #[test]
-fn the_simulator_draws_with_the_tool_and_talks_without() {
+fn the_simulator_makes_an_image_only_with_the_image_tool() {
     let gateway = Gateway::simulated();
     let answer = call(&gateway).json(&drawing("", false)).send(gateway.address());
     let response = answer.ok_json();
     assert_eq!(answer.header("x-imagate-simulated"), Some("true"));
     assert_eq!(size_of(&response["output"][0]), "1024x640");
-    let talk = call(&gateway).json(&task(&json!({}))).send(gateway.address()).ok_json();
-    assert_eq!(talk["output"][0]["type"], "message");
+    let text_response = call(&gateway).json(&task(&json!({}))).send(gateway.address()).ok_json();
+    assert_eq!(text_response["output"][0]["type"], "message");
     let records = gateway.final_records(2);
     assert_eq!(records[0]["delivered"], json!([{"size": "1024x640", "output_format": "png", "quality": "low"}]));
     assert_eq!((&records[0]["operation"], &records[1]["delivered"]), (&json!("create_response"), &json!([])));
     assert!(records[0]["usage"]["output_tokens_details"]["image_tokens"].as_u64() > Some(0));
     assert!(records.iter().all(|record| record["host_usage"]["total_tokens"].as_u64() > Some(0)));
-    assert!(records[1]["usage"].is_null(), "nothing was drawn: {}", records[1]);
+    assert!(records[1]["usage"].is_null(), "a response without an image must have no image usage: {}", records[1]);
 }
 
 #[test]
-fn its_events_come_in_the_order_of_the_contract() {
+fn the_events_of_the_simulator_are_in_the_order_of_the_contract() {
     let gateway = Gateway::simulated();
     let reply = call(&gateway).json(&drawing("", true)).open(gateway.address()).expect("an answer");
     let events = Events::from_reply(reply).rest();

@@ -1,4 +1,4 @@
-//! Conversations of tens of megabytes: they lie on disk while they are asked about, whole and for every attempt.
+//! Conversations of tens of megabytes: the gateway spools them to disk, and every attempt sends the complete body.
 
 use std::sync::Arc;
 
@@ -9,29 +9,29 @@ use super::{call, task};
 use crate::kit::{Account, FakeUpstream, Gateway, Pieces, base64_filler, heavy_test_lock};
 
 const CALLERS: usize = 32;
-/// Bytes of one conversation, nearly.
-const LENGTH: usize = 40 << 20;
-/// How much more the program may hold with all of them than without.
-const GROWTH_BYTES: u64 = 48 << 20;
+/// The size of the image in one conversation, in base64 characters: nearly the size of the body.
+const IMAGE_CHARS: usize = 40 << 20;
+/// The most bytes by which all conversations together may increase the resident memory.
+const MAX_GROWTH_BYTES: u64 = 48 << 20;
 
-/// A conversation with images in it, as agents send them again and again.
+/// A conversation with an image, as agents send it with every request.
 fn conversation(caller: usize) -> Pieces {
     let head = format!(
         "{{ \"model\":\"gpt-5.5\",\"input\":[{{\"type\":\"image_generation_call\",\"id\":\"ig_{caller}\",\"result\":\""
     );
     let tail = "\"},{\"role\":\"user\",\"content\":\"smaller, please\"}],\"store\" : false}";
     let mut pieces = vec![Arc::new(head.into_bytes())];
-    pieces.extend(base64_filler(LENGTH));
+    pieces.extend(base64_filler(IMAGE_CHARS));
     pieces.push(Arc::new(tail.as_bytes().to_vec()));
     pieces
 }
 
 #[test]
-fn many_long_conversations_at_once_cost_little_memory_and_arrive_to_the_byte() {
-    let _turn = heavy_test_lock();
+fn many_parallel_long_conversations_take_little_memory() {
+    let _guard = heavy_test_lock();
     let upstream = FakeUpstream::digesting();
     let account = |name| Account::for_upstream(name, &upstream).with_responses_protocol().with_slots(CALLERS);
-    // Every conversation is sent twice: the first account turns all of them away.
+    // Every conversation is sent upstream twice, because the first account refuses all requests.
     let mut gateway = Gateway::with("", &[account("first"), account("second").with_free_tier()]);
     upstream.always_for_token("sk-upstream-first", "status=429");
     call(&gateway).json(&task(&json!({}))).send(gateway.address());
@@ -47,16 +47,16 @@ fn many_long_conversations_at_once_cost_little_memory_and_arrive_to_the_byte() {
             });
         }
     });
-    let grown = gateway.server().peak_bytes() - idle;
-    println!("{CALLERS} bodies of {LENGTH} bytes at once: {:.1} MB more resident", grown as f64 / 1e6);
-    assert!(grown < GROWTH_BYTES, "{grown} bytes");
+    let growth = gateway.server().peak_bytes() - idle;
+    println!("{CALLERS} bodies of {IMAGE_CHARS} characters at once: {:.1} MB more resident", growth as f64 / 1e6);
+    assert!(growth < MAX_GROWTH_BYTES, "{growth} bytes");
     let arrived: Vec<Vec<u8>> = upstream.ledger().into_iter().map(|attempt| attempt.digest).collect();
     for caller in 0..CALLERS {
         let mut digest = digest::Context::new(&digest::SHA256);
-        conversation(caller).iter().for_each(|piece| digest.update(piece));
+        conversation(caller).iter().for_each(|chunk| digest.update(chunk));
         assert!(
             arrived.contains(&digest.finish().as_ref().to_vec()),
-            "the conversation of caller {caller} did not arrive as it was"
+            "the conversation of caller {caller} was changed"
         );
     }
     assert_eq!(
@@ -66,7 +66,7 @@ fn many_long_conversations_at_once_cost_little_memory_and_arrive_to_the_byte() {
 }
 
 #[test]
-fn a_conversation_on_disk_goes_to_the_next_account_to_the_byte() {
+fn a_spooled_conversation_goes_to_the_next_account_unchanged() {
     let upstream = FakeUpstream::start();
     let account = |name| Account::for_upstream(name, &upstream).with_responses_protocol();
     let gateway = Gateway::with("", &[account("first"), account("second").with_free_tier()]);
@@ -80,7 +80,7 @@ fn a_conversation_on_disk_goes_to_the_next_account_to_the_byte() {
 }
 
 #[test]
-fn what_is_wrong_at_the_end_of_a_long_conversation_costs_nothing_upstream() {
+fn a_fault_at_the_end_of_a_long_conversation_costs_nothing() {
     let upstream = FakeUpstream::start();
     let gateway = super::before(&upstream);
     let long = "A".repeat(2_000_000);
