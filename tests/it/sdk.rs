@@ -1,4 +1,4 @@
-//! The SDK of this crate against the program of this crate: tasks for text models, and models that an operator added.
+//! The SDK of this crate against the gateway of this crate: responses, and models that an operator has configured.
 
 mod later;
 
@@ -22,17 +22,17 @@ fn client(gateway: &Gateway) -> Client {
     Client::new(&gateway.base_url(), gateway.secret()).expect("a client")
 }
 
-fn drawing(task: &str) -> ResponseRequest {
+fn image_request(input: &str) -> ResponseRequest {
     let tool = ImageTool::new().size(size!("1024x640")).quality(Quality::Low).format(Format::Jpeg);
-    ResponseRequest::new("gpt-5.5", task).tool(tool.partial_images(PartialImages::MAX))
+    ResponseRequest::new("gpt-5.5", input).tool(tool.partial_images(PartialImages::MAX))
 }
 
 #[test]
-fn a_task_draws_to_a_file_and_its_output_goes_into_the_next_turn() {
+fn a_response_writes_its_image_and_its_output_is_the_next_input() {
     let gateway = Gateway::simulated();
     let (client, folder) = (client(&gateway), tempfile::TempDir::new().expect("a directory"));
     run(async {
-        let first = client.responses().create(drawing("a fox")).await?;
+        let first = client.responses().create(image_request("a fox")).await?;
         assert!(first.is_simulated() && !first.text().is_empty() && first.image_usage().is_some(), "{first:?}");
         let image = first.images().next().expect("an image");
         let path = image.write_to(folder.path().join("fox")).await?;
@@ -51,7 +51,7 @@ fn a_task_draws_to_a_file_and_its_output_goes_into_the_next_turn() {
 }
 
 #[test]
-fn a_loop_over_the_images_of_an_answer_keeps_all_of_them() {
+fn a_loop_over_the_images_of_an_answer_writes_all_of_them() {
     let gateway = Gateway::simulated();
     let folder = tempfile::TempDir::new().expect("a directory");
     let request = GenerateRequest::new("a fox").size(size!("1024x640")).quality(Quality::Low);
@@ -70,12 +70,12 @@ fn a_loop_over_the_images_of_an_answer_keeps_all_of_them() {
 }
 
 #[test]
-fn a_stream_of_a_task_brings_intermediate_images_and_then_all_of_it() {
+fn a_response_stream_has_partial_images_and_the_complete_response() {
     let gateway = Gateway::simulated();
     let client = client(&gateway);
     run(async {
-        let mut stream = client.responses().stream(drawing("a fox")).await?;
-        let (mut partials, mut done, mut said, mut last) = (0, None, String::new(), None);
+        let mut stream = client.responses().stream(image_request("a fox")).await?;
+        let (mut partials, mut done, mut text, mut last) = (0, None, String::new(), None);
         while let Some(event) = stream.next().await {
             match event?.into_step() {
                 ResponseStep::PartialImage { image, .. } => {
@@ -83,13 +83,13 @@ fn a_stream_of_a_task_brings_intermediate_images_and_then_all_of_it() {
                     partials += 1;
                 }
                 ResponseStep::ItemDone { item: OutputItem::Image(call), .. } => done = call.image().cloned(),
-                ResponseStep::TextDelta { delta, .. } => said.push_str(&delta),
+                ResponseStep::TextDelta { delta, .. } => text.push_str(&delta),
                 ResponseStep::Completed { response, .. } => last = Some(response),
                 _ => {}
             }
         }
         let (done, last) = (done.expect("an image"), last.expect("a response"));
-        assert_eq!((partials, last.text()), (3, said));
+        assert_eq!((partials, last.text()), (3, text));
         assert_eq!(last.images().next().map(|image| image.base64()), Some(done.base64()));
         Ok::<(), Error>(())
     })
@@ -97,13 +97,13 @@ fn a_stream_of_a_task_brings_intermediate_images_and_then_all_of_it() {
 }
 
 #[test]
-fn a_failure_in_the_middle_is_the_failed_response_and_one_error() {
+fn a_failure_in_a_stream_is_the_failed_response_and_one_error() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("", &[Account::for_upstream("one", &upstream).with_responses_protocol()]);
     upstream.script_next("events=created,progress,added,p,cut");
     let (mut kinds, mut end) = (Vec::new(), None);
     run(async {
-        let mut stream = client(&gateway).responses().stream(drawing("a fox")).await.expect("a stream");
+        let mut stream = client(&gateway).responses().stream(image_request("a fox")).await.expect("a stream");
         while let Some(event) = stream.next().await {
             match event {
                 Ok(event) => kinds.push(event.kind().to_owned()),
@@ -119,7 +119,7 @@ fn a_failure_in_the_middle_is_the_failed_response_and_one_error() {
 }
 
 #[test]
-fn a_task_that_breaks_a_rule_names_the_parameter() {
+fn a_request_that_breaks_a_rule_names_the_parameter() {
     let gateway = Gateway::simulated();
     let error = run(client(&gateway).responses().create(ResponseRequest::new("gpt-image-2", "a fox")));
     assert_eq!(error.expect_err("an image model").param(), Some("model"));
@@ -129,7 +129,7 @@ fn a_task_that_breaks_a_rule_names_the_parameter() {
 }
 
 #[test]
-fn a_model_that_the_operator_added_is_listed_by_nobody_found_by_its_id_and_drawn_with() {
+fn a_configured_model_is_found_by_its_id_and_makes_images() {
     let upstream = FakeUpstream::start();
     upstream.always_for_token("sk-upstream-talking", "models=gpt-5.5");
     let accounts = [
@@ -148,7 +148,7 @@ fn a_model_that_the_operator_added_is_listed_by_nobody_found_by_its_id_and_drawn
         assert_eq!(images.response().model.as_deref(), Some("sketch-1"));
         Ok::<(), Error>(())
     })
-    .expect("a model of the operator's own");
-    let drawn = upstream.ledger().pop().expect("an attempt").json();
-    assert_eq!(drawn["model"], json!("sketch-1"));
+    .expect("the configured model works");
+    let upstream_request = upstream.ledger().pop().expect("an attempt").json();
+    assert_eq!(upstream_request["model"], json!("sketch-1"));
 }

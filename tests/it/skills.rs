@@ -1,4 +1,4 @@
-//! The skills that a gateway publishes: this repository's own, and what becomes of them when somebody breaks them.
+//! The skills that a gateway publishes: the skills of this repository, and copies of them with faults.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use crate::kit::{Answer, Call, Gateway, eventually};
 const MANIFEST: &str = "/skills/skills.json";
 const INDEX: &str = "/.well-known/agent-skills/index.json";
 
-/// Publishes a copy of our own skills.
-fn publishing(folder: &Path) -> Gateway {
+/// A gateway that publishes a copy of this repository's skills.
+fn start_publishing_gateway(folder: &Path) -> Gateway {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/skills");
     std::fs::create_dir_all(folder.join("packages")).expect("a folder");
     std::fs::copy(own.join("skills.json"), folder.join("skills.json")).expect("our manifest");
@@ -25,9 +25,9 @@ fn get(gateway: &Gateway, path: &str) -> Answer {
 }
 
 #[test]
-fn our_own_skills_are_published_to_the_byte_with_a_tag_and_an_index() {
+fn the_own_skills_are_published_byte_for_byte_with_a_tag_and_an_index() {
     let folder = tempfile::TempDir::new().expect("a folder");
-    let gateway = publishing(folder.path());
+    let gateway = start_publishing_gateway(folder.path());
     let manifest = get(&gateway, MANIFEST);
     assert_eq!(manifest.status, 200, "{}", manifest.text());
     assert_eq!(manifest.body, std::fs::read(folder.path().join("skills.json")).expect("our manifest"));
@@ -36,9 +36,10 @@ fn our_own_skills_are_published_to_the_byte_with_a_tag_and_an_index() {
     assert_eq!(manifest.header("access-control-allow-origin"), Some("*"));
     let tag = manifest.header("etag").expect("a tag").to_owned();
     let index = get(&gateway, INDEX).ok_json();
-    for (entry, skill) in index["skills"].as_array().expect("skills").iter().zip(0..) {
-        let of = manifest.json()["skills"].as_array().expect("skills").clone();
-        let skill = of.iter().find(|skill| skill["name"] == entry["name"]).unwrap_or_else(|| panic!("skill {skill}"));
+    for (entry, number) in index["skills"].as_array().expect("skills").iter().zip(0..) {
+        let skills = manifest.json()["skills"].as_array().expect("skills").clone();
+        let skill =
+            skills.iter().find(|skill| skill["name"] == entry["name"]).unwrap_or_else(|| panic!("skill {number}"));
         assert_eq!(entry["digest"], format!("sha256:{}", skill["sha256"].as_str().expect("a checksum")));
     }
     for (tags, status) in [(tag.as_str(), 304), ("*", 304), (&format!("\"other\", W/{tag}"), 304), ("\"other\"", 200)] {
@@ -51,39 +52,39 @@ fn our_own_skills_are_published_to_the_byte_with_a_tag_and_an_index() {
 }
 
 #[test]
-fn what_has_an_error_is_not_published_and_what_was_good_stays() {
+fn invalid_skills_are_not_published_and_the_last_valid_version_stays() {
     let folder = tempfile::TempDir::new().expect("a folder");
-    let gateway = publishing(folder.path());
-    let good = get(&gateway, MANIFEST);
-    assert_eq!(good.status, 200);
+    let gateway = start_publishing_gateway(folder.path());
+    let published = get(&gateway, MANIFEST);
+    assert_eq!(published.status, 200);
     let package = std::fs::read_dir(folder.path().join("packages")).expect("packages").flatten().next().expect("one");
-    let whole = std::fs::read(package.path()).expect("a package");
+    let original = std::fs::read(package.path()).expect("a package");
     std::fs::write(package.path(), b"another").expect("a broken package");
-    let complaints = |count: usize| {
-        eventually("the operator is told", || {
+    let wait_for_errors = |count: usize| {
+        eventually("the error is in the log", || {
             let answer = get(&gateway, MANIFEST);
-            assert_eq!(answer.body, good.body, "what was good stays");
-            let said = gateway.output();
-            (said.matches("the skills are not published").count() >= count).then_some(said)
+            assert_eq!(answer.body, published.body, "the last valid manifest must stay published");
+            let log = gateway.output();
+            (log.matches("the skills are not published").count() >= count).then_some(log)
         })
     };
-    assert!(complaints(1).contains("the last valid version"));
+    assert!(wait_for_errors(1).contains("the last valid version"));
     std::fs::write(folder.path().join("skills.json"), "{\"skills\": 3}").expect("a broken manifest");
-    complaints(2);
-    // Mended, with another byte in it.
-    std::fs::write(package.path(), whole).expect("the package");
-    let mut next = good.body.clone();
+    wait_for_errors(2);
+    // The package is restored, and the manifest is valid again, with an added line break.
+    std::fs::write(package.path(), original).expect("the package");
+    let mut next = published.body.clone();
     next.push(b'\n');
     std::fs::write(folder.path().join("skills.json"), &next).expect("a manifest");
-    let tag = eventually("the next one is published", || {
+    let tag = eventually("the next manifest is published", || {
         let answer = get(&gateway, MANIFEST);
         (answer.body == next).then(|| answer.header("etag").map(str::to_owned))
     });
-    assert_ne!(tag.as_deref(), good.header("etag"));
+    assert_ne!(tag.as_deref(), published.header("etag"));
 }
 
 #[test]
-fn where_nothing_is_published_nothing_is_there() {
+fn without_valid_skills_their_paths_are_not_found() {
     let gateway = Gateway::simulated();
     for path in [MANIFEST, INDEX, "/skills/packages/image-generation-1.0.0.zip", "/skills"] {
         assert_eq!(get(&gateway, path).error_object(404)["code"], "unknown_url", "{path}");
@@ -91,8 +92,8 @@ fn where_nothing_is_published_nothing_is_there() {
     let folder = tempfile::TempDir::new().expect("a folder");
     let empty = Gateway::with(&format!("skills_dir = \"{}\"", folder.path().display()), &[]);
     assert_eq!(get(&empty, MANIFEST).status, 404);
-    // The log is read beside the answers, and may be a moment behind them.
-    eventually("the log says why", || {
+    // The log may appear later than the answer.
+    eventually("the log has the reason", || {
         empty.output().contains("skills.json cannot be read: it does not exist").then_some(())
     });
 }
@@ -100,15 +101,15 @@ fn where_nothing_is_published_nothing_is_there() {
 /// The packages that our manifest names, with their checksums.
 fn packages(gateway: &Gateway) -> Vec<(String, String)> {
     let manifest = get(gateway, MANIFEST).ok_json();
-    let word = |skill: &serde_json::Value, key: &str| skill[key].as_str().expect("a text").to_owned();
+    let text = |skill: &serde_json::Value, key: &str| skill[key].as_str().expect("a text").to_owned();
     let skills = manifest["skills"].as_array().expect("skills").iter();
-    skills.map(|skill| (format!("/skills/{}", word(skill, "package")), word(skill, "sha256"))).collect()
+    skills.map(|skill| (format!("/skills/{}", text(skill, "package")), text(skill, "sha256"))).collect()
 }
 
 #[test]
-fn every_package_that_the_manifest_names_is_served_to_the_byte() {
+fn every_package_of_the_manifest_is_served_byte_for_byte() {
     let folder = tempfile::TempDir::new().expect("a folder");
-    let gateway = publishing(folder.path());
+    let gateway = start_publishing_gateway(folder.path());
     let packages = packages(&gateway);
     assert!(packages.len() >= 2, "{packages:?}");
     for (path, sum) in packages {
@@ -136,13 +137,13 @@ fn every_package_that_the_manifest_names_is_served_to_the_byte() {
         }
         let posted = Call::post(&path).send(gateway.address());
         assert_eq!(posted.error_object(405)["code"], "method_not_allowed", "{path}");
-        // An escape is another spelling of the same name.
+        // A percent-encoded path names the same file.
         assert_eq!(get(&gateway, &path.replace('-', "%2d").replace(".zip", "%2Ezip")).body, on_disk, "{path}");
     }
 }
 
 /// Paths below `/skills/` that the manifest does not name.
-const OTHERS: &[&str] = &[
+const UNLISTED_PATHS: &[&str] = &[
     "",
     "secret",
     ".env",
@@ -173,12 +174,12 @@ const OTHERS: &[&str] = &[
     "//etc/passwd",
 ];
 
-/// Everything below and beside the folder that the manifest does not name.
+/// Requests files in and beside the folder that the manifest does not name.
 #[test]
-fn nothing_is_served_that_the_manifest_does_not_name() {
+fn no_file_outside_the_manifest_is_served() {
     let folder = tempfile::TempDir::new().expect("a folder");
     let root = folder.path().join("published");
-    let gateway = publishing(&root);
+    let gateway = start_publishing_gateway(&root);
     std::fs::write(folder.path().join("secret"), "secret").expect("a file beside the folder");
     for name in ["secret", ".env", "packages/secret", "packages/older-1.0.0.zip", "README.md"] {
         std::fs::write(root.join(name), "secret").expect("a file in the folder");
@@ -187,9 +188,9 @@ fn nothing_is_served_that_the_manifest_does_not_name() {
     std::os::unix::fs::symlink("../../secret", root.join("packages/link-1.0.0.zip")).expect("a link");
     let (package, _) = packages(&gateway).swap_remove(0);
     let name = package.rsplit('/').next().expect("a name").to_owned();
-    let here = root.display().to_string();
-    let paths = OTHERS.iter().map(|path| (*path).to_owned()).chain([
-        here.clone(),
+    let root_path = root.display().to_string();
+    let paths = UNLISTED_PATHS.iter().map(|path| (*path).to_owned()).chain([
+        root_path.clone(),
         format!("packages/{name}/"),
         format!("packages//{name}"),
         format!("packages/{name}%00"),
@@ -197,7 +198,7 @@ fn nothing_is_served_that_the_manifest_does_not_name() {
         format!("packages/{}", name.to_uppercase()),
         format!("packages/%2e/{name}"),
         format!("packages/x/%2e%2e/{name}"),
-        format!("{}{}", here, "/skills.json"),
+        format!("{}{}", root_path, "/skills.json"),
     ]);
     for path in paths {
         let answer = get(&gateway, &format!("/skills/{path}"));
@@ -206,7 +207,7 @@ fn nothing_is_served_that_the_manifest_does_not_name() {
         let head = Call::head_of(&format!("/skills/{path}")).send(gateway.address());
         assert_eq!((head.status, head.body.len()), (404, 0), "{path}");
     }
-    // Such paths go nowhere at all, whoever is asked.
+    // Paths with dot segments are refused before routing.
     for path in ["../secret", "../../etc/passwd", "packages/../../secret", "./skills.json", "packages/../skills.json"] {
         assert_eq!(
             get(&gateway, &format!("/skills/{path}")).error_object(400)["code"],
@@ -219,24 +220,24 @@ fn nothing_is_served_that_the_manifest_does_not_name() {
 }
 
 #[test]
-fn a_package_that_was_changed_is_not_served_until_it_is_good_again() {
+fn a_changed_package_is_not_served_until_it_is_restored() {
     let folder = tempfile::TempDir::new().expect("a folder");
-    let gateway = publishing(folder.path());
+    let gateway = start_publishing_gateway(folder.path());
     let (path, sum) = packages(&gateway).swap_remove(0);
-    let place = folder.path().join(path.trim_start_matches("/skills/"));
-    let good = std::fs::read(&place).expect("a package");
-    let mut bad = good.clone();
-    *bad.last_mut().expect("a byte") ^= 1;
-    std::fs::write(&place, &bad).expect("another package");
+    let file = folder.path().join(path.trim_start_matches("/skills/"));
+    let original = std::fs::read(&file).expect("a package");
+    let mut changed = original.clone();
+    *changed.last_mut().expect("a byte") ^= 1;
+    std::fs::write(&file, &changed).expect("a changed package");
     assert_eq!(get(&gateway, &path).error_object(404)["code"], "unknown_url");
     assert_eq!(Call::head_of(&path).send(gateway.address()).status, 404);
-    std::fs::remove_file(&place).expect("the package");
+    std::fs::remove_file(&file).expect("the package");
     assert_eq!(get(&gateway, &path).error_object(404)["code"], "unknown_url");
-    std::fs::write(&place, &good).expect("the package");
-    let answer = eventually("it is served again", || {
+    std::fs::write(&file, &original).expect("the package");
+    let answer = eventually("the package is served again", || {
         let answer = get(&gateway, &path);
         (answer.status == 200).then_some(answer)
     });
     assert_eq!(answer.header("etag"), Some(&*format!("\"{sum}\"")));
-    assert_eq!(answer.body, good);
+    assert_eq!(answer.body, original);
 }

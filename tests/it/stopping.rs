@@ -1,4 +1,4 @@
-//! The end of the gateway: requests that may finish do, and the others are answered with an error.
+//! The stop of the gateway: requests that end within the drain timeout are completed, the others get an error.
 
 mod many;
 
@@ -16,7 +16,7 @@ fn with_drain(upstream: &FakeUpstream, drain: &str) -> Gateway {
 }
 
 #[test]
-fn a_request_that_cannot_finish_is_answered_and_not_to_be_sent_again() {
+fn a_request_that_cannot_finish_gets_an_error_without_retry() {
     let upstream = FakeUpstream::start();
     let mut gateway = with_drain(&upstream, "500ms");
     let address = gateway.address();
@@ -29,14 +29,14 @@ fn a_request_that_cannot_finish_is_answered_and_not_to_be_sent_again() {
     let error = &answer.json()["error"];
     assert_eq!((&error["code"], &error["reason"]), (&json!("upstream_error"), &json!("outcome_unknown")), "{error}");
     assert!(gateway.server().wait(TEST_TIMEOUT).success());
-    // Read before the next start, which would close the records that were left open.
+    // The records are read before the next start, because a start closes open records.
     let records = gateway.records();
     let [record] = records.as_slice() else { panic!("not exactly one record: {records:?}") };
     assert_eq!((&record["state"], &record["error_code"]), (&json!("interrupted"), &json!("upstream_error")));
 }
 
 #[test]
-fn a_job_whose_caller_has_left_is_recorded_when_it_is_cut_off() {
+fn a_job_without_its_caller_is_recorded_when_it_is_cut_off() {
     let upstream = FakeUpstream::start();
     let mut gateway = with_drain(&upstream, "500ms");
     let scripts = ["gate=never", "gate-middle=never b64=4000000"];
@@ -58,8 +58,8 @@ fn a_stream_that_cannot_finish_ends_with_an_error_event() {
     let upstream = FakeUpstream::start();
     let mut gateway = with_drain(&upstream, "500ms");
     let address = gateway.address();
-    let with = json!({"prompt": "a cube [[events=p,@never,c]]", "stream": true, "partial_images": 1});
-    let reply = gateway.call(with).open(address).expect("an answer");
+    let fields = json!({"prompt": "a cube [[events=p,@never,c]]", "stream": true, "partial_images": 1});
+    let reply = gateway.call(fields).open(address).expect("an answer");
     assert_eq!(reply.status, 200);
     gateway.terminate();
     let answer = reply.finish().expect("the end of the answer");
@@ -87,14 +87,14 @@ fn a_second_signal_cuts_off_at_once() {
 }
 
 #[test]
-fn a_load_balancer_sees_that_it_stops_before_the_port_closes() {
+fn readyz_fails_before_the_port_closes() {
     let upstream = FakeUpstream::start();
     let mut gateway =
         Gateway::with("shutdown_delay = \"10m\"\ndrain_timeout = \"1m\"", &[Account::for_upstream("only", &upstream)]);
     let address = gateway.address();
     assert_eq!(Call::get("/readyz").send(address).status, 200);
     gateway.terminate();
-    eventually("it is not ready", || (Call::get("/readyz").send(address).status == 503).then_some(()));
+    eventually("the gateway is not ready", || (Call::get("/readyz").send(address).status == 503).then_some(()));
     gateway.generate(json!({})).ok_json();
     gateway.server().signal("TERM");
     eventually("the port is closed", || TcpStream::connect(address).is_err().then_some(()));
@@ -102,7 +102,7 @@ fn a_load_balancer_sees_that_it_stops_before_the_port_closes() {
 }
 
 #[test]
-fn a_connection_that_is_kept_alive_is_told_that_it_ends() {
+fn a_kept_alive_connection_gets_connection_close() {
     let upstream = FakeUpstream::start();
     let mut gateway = with_drain(&upstream, "1m");
     let address = gateway.address();
@@ -121,22 +121,22 @@ fn a_connection_that_is_kept_alive_is_told_that_it_ends() {
     eventually("the port is closed", || TcpStream::connect(address).is_err().then_some(()));
     upstream.open_gate("end");
     let mut reader = BufReader::new(stream);
-    let mut told = false;
+    let mut closes = false;
     for line in reader.by_ref().lines() {
         let line = line.expect("a line of the head").to_ascii_lowercase();
-        told |= line == "connection: close";
+        closes |= line == "connection: close";
         if line.is_empty() {
             break;
         }
     }
-    assert!(told, "the head says that the connection ends");
-    let mut rest = Vec::new();
-    reader.read_to_end(&mut rest).expect("the connection is closed after the answer");
+    assert!(closes, "the head has no `connection: close`");
+    let mut body = Vec::new();
+    reader.read_to_end(&mut body).expect("the connection is closed after the answer");
     assert!(gateway.server().wait(TEST_TIMEOUT).success());
 }
 
 #[test]
-fn a_hangup_does_not_end_the_process() {
+fn a_sighup_does_not_end_the_process() {
     let upstream = FakeUpstream::start();
     let mut gateway = with_drain(&upstream, "1m");
     let address = gateway.address();
@@ -156,14 +156,14 @@ fn a_hangup_does_not_end_the_process() {
 }
 
 #[test]
-fn nothing_that_is_idle_keeps_it_from_stopping() {
+fn an_idle_connection_does_not_delay_the_stop() {
     let upstream = FakeUpstream::start();
     let mut gateway = with_drain(&upstream, "10m");
     gateway.generate(json!({})).ok_json();
     let _idle = TcpStream::connect(gateway.address()).expect("a connection");
-    let begun = Instant::now();
+    let start = Instant::now();
     gateway.terminate();
     gateway.server().signal("HUP");
     assert!(gateway.server().wait(TEST_TIMEOUT).success());
-    assert!(begun.elapsed() < Duration::from_secs(30), "it waited for a connection without a request");
+    assert!(start.elapsed() < Duration::from_secs(30), "the stop waited for an idle connection");
 }

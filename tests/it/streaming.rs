@@ -1,7 +1,7 @@
-//! Streams of both operations: the frames of the contract to the byte, one by one as they come, whatever the framing of
-//! the upstream is.
+//! Streams of both operations: the caller gets the frames of the contract, each as soon as it arrives, whatever the
+//! framing of the upstream is.
 //!
-//! What breaks stands in `broken`, who leaves in `leaving`, what it costs in `load`.
+//! `broken` tests failures, `leaving` tests callers who leave, and `load` tests delay and memory.
 
 mod broken;
 mod leaving;
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::kit::{Account, Call, Event, Events, FakeUpstream, Form, Gateway, TEST_TIMEOUT, alpha_png, env_setting};
 
-/// What each event of the contract carries, in addition to its type.
-const KEYS: [&str; 6] = ["b64_json", "created_at", "size", "quality", "background", "output_format"];
+/// The fields of each event of the contract, in addition to its type.
+const FIELDS: [&str; 6] = ["b64_json", "created_at", "size", "quality", "background", "output_format"];
 
 /// The two operations, which differ only in the names of their events.
 #[derive(Clone, Copy, Debug)]
@@ -51,11 +51,11 @@ impl Operation {
     }
 }
 
-/// Every key that the SDKs' types require, in the values that strict clients accept.
+/// Asserts that an event has every field that the types of the SDKs require, with values that strict clients accept.
 #[track_caller]
-fn is_complete(event: &Event) {
+fn assert_complete(event: &Event) {
     let data = &event.data;
-    for key in KEYS {
+    for key in FIELDS {
         assert!(data.get(key).is_some_and(|value| !value.is_null()), "{key} is missing: {}", without_image(data));
     }
     assert!(data["b64_json"].as_str().is_some_and(|image| !image.is_empty()));
@@ -84,16 +84,16 @@ fn is_good(operation: Operation, events: &[Event], images: &[String], partials: 
     expected.push(format!("{family}.completed"));
     assert_eq!(names, expected);
     for (at, event) in events.iter().enumerate() {
-        is_complete(event);
-        assert!(event.data["b64_json"].as_str() == Some(images[at].as_str()), "image {at} was changed on its way");
+        assert_complete(event);
+        assert!(event.data["b64_json"].as_str() == Some(images[at].as_str()), "image {at} was changed");
         let index = (at < partials).then_some(at as u64);
         assert_eq!(event.data["partial_image_index"].as_u64(), index);
-        assert_eq!(event.data.get("usage").is_some(), index.is_none(), "usage stands in the final event only");
+        assert_eq!(event.data.get("usage").is_some(), index.is_none(), "only the final event must have the usage");
     }
 }
 
 #[test]
-fn frames_are_those_of_the_contract_and_nothing_else_comes() {
+fn a_stream_has_only_the_frames_of_the_contract() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for operation in [Operation::Generate, Operation::Edit] {
@@ -105,7 +105,7 @@ fn frames_are_those_of_the_contract_and_nothing_else_comes() {
             let count = usize::try_from(partials).expect("a count");
             is_good(operation, &events, &attempt.images, count);
             assert_eq!(Some(&events[count].data["usage"]), attempt.usage.as_ref());
-            assert_eq!(attempt.fields()["stream"], true, "the upstream was asked for a stream");
+            assert_eq!(attempt.fields()["stream"], true, "the upstream request must ask for a stream");
             assert_eq!(attempt.fields()["partial_images"].as_u64().unwrap_or(0), partials);
         }
     }
@@ -124,7 +124,7 @@ fn frames_are_those_of_the_contract_and_nothing_else_comes() {
 }
 
 #[test]
-fn each_event_is_passed_on_before_the_next_one_comes() {
+fn each_image_event_is_passed_on_before_the_next_one() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for (at, operation) in [Operation::Generate, Operation::Edit].into_iter().enumerate() {
@@ -133,7 +133,7 @@ fn each_event_is_passed_on_before_the_next_one_comes() {
         let mut events = Events::from_reply(call.open(gateway.address()).expect("an answer"));
         for gate in ["a", "b", "c", "d"] {
             let event = events.next().expect("an event").expect("not the end");
-            is_complete(&event);
+            assert_complete(&event);
             upstream.open_gate(&format!("{at}-{gate}"));
         }
         assert_eq!(events.next().expect("the end"), None);
@@ -183,19 +183,19 @@ fn every_framing_of_the_upstream_gives_the_same_events() {
 }
 
 #[test]
-fn no_more_partial_images_come_out_than_were_asked_for() {
+fn surplus_partial_images_are_not_delivered() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for asked in 0..3 {
         let events = Operation::Generate.events(&gateway, "partials=5", asked);
         let count = usize::try_from(asked).expect("a count");
         let attempt = upstream.ledger().pop().expect("an attempt");
-        // Which of the surplus are left out is free; the final image is the last that the upstream sent.
+        // The gateway may leave out any surplus partial image; the final image is the last image that the upstream sent.
         let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
         assert_eq!(names.len(), count + 1, "{names:?}");
         assert_eq!(events[count].data["b64_json"].as_str(), attempt.images.last().map(String::as_str));
     }
-    // Fewer are no fault, and they are counted from 0 whatever the upstream calls them.
+    // Fewer partial images are no fault. Their indices start at 0, whatever indices the upstream sends.
     let events = Operation::Generate.events(&gateway, "events=p7,c", 3);
     is_good(Operation::Generate, &events, &upstream.ledger().pop().expect("an attempt").images, 1);
     is_good(Operation::Edit, &Operation::Edit.events(&gateway, "events=c", 3), &upstream.ledger()[4].images, 0);
@@ -217,9 +217,9 @@ fn fields_that_the_upstream_leaves_out_are_filled_in() {
         "auto=size,quality,background",
         "auto=size,quality,background shape=usage-first reads=1",
     ] {
-        let with = json!({"prompt": format!("a cube [[{script}]]"), "partial_images": 1, "size": "1536x1024",
+        let fields = json!({"prompt": format!("a cube [[{script}]]"), "partial_images": 1, "size": "1536x1024",
                           "quality": "high", "output_format": "webp"});
-        let events = gateway.stream(with).rest();
+        let events = gateway.stream(fields).rest();
         println!("{script}");
         is_good(Operation::Generate, &events, &upstream.ledger().pop().expect("an attempt").images, 1);
         for event in &events {
@@ -230,9 +230,9 @@ fn fields_that_the_upstream_leaves_out_are_filled_in() {
     }
 }
 
-/// The official types have no event without a quality, and one that says `auto`.
+/// The official types require a quality in events, and accept `auto`.
 #[test]
-fn a_quality_that_nobody_has_named_is_auto_in_events() {
+fn an_unknown_quality_is_auto_in_events() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for script in ["omit=quality", "auto=quality", "omit=quality plain"] {
@@ -248,7 +248,7 @@ fn a_quality_that_nobody_has_named_is_auto_in_events() {
 }
 
 #[test]
-fn the_type_may_stand_in_the_event_line_or_in_the_data_alone() {
+fn the_type_may_be_only_in_the_event_line_or_only_in_the_data() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for script in ["omit=type", "omit=type lines=crlf", "frames=no-event", "frames=no-event shape=usage-first"] {
@@ -284,7 +284,7 @@ fn a_plain_answer_to_a_stream_and_a_stream_to_a_plain_request_are_both_served() 
 }
 
 #[test]
-fn an_account_that_is_turned_away_leaves_the_stream_to_another() {
+fn another_account_serves_a_stream_that_the_first_account_refuses() {
     for script in [
         "status=401",
         "status=429",
@@ -311,25 +311,25 @@ fn an_account_that_is_turned_away_leaves_the_stream_to_another() {
 }
 
 #[test]
-fn while_nothing_comes_there_is_a_heartbeat() {
+fn a_stream_without_events_has_heartbeats() {
     // The interval of the contract is 15 seconds, and nothing shortens it.
     if env_setting("IMAGATE_TEST_FAST").is_some() {
         return;
     }
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    // An upstream that has not accepted the request yet (`gate`) is waited for like one that has.
-    let stories = ["gate=late", "events=@late,p,c", "events=p,@late,c", "events=@late,cut", "events=@late,e-policy"];
-    let (heard, beats) = channel();
+    // There are heartbeats also while the upstream has not yet accepted the request (`gate`).
+    let scripts = ["gate=late", "events=@late,p,c", "events=p,@late,c", "events=@late,cut", "events=@late,e-policy"];
+    let (sender, heartbeats) = channel();
     let counts: Vec<(usize, Vec<String>)> = std::thread::scope(|scope| {
-        let listeners = stories.map(|script| {
+        let listeners = scripts.map(|script| {
             let call = Operation::Generate.call(&gateway, script, 1);
             let address = gateway.address();
-            let heard = heard.clone();
-            scope.spawn(move || listen(call, address, heard))
+            let sender = sender.clone();
+            scope.spawn(move || listen(call, address, sender))
         });
-        // One that is missing is missing in the counts.
-        let _ = stories.iter().try_for_each(|_| beats.recv_timeout(TEST_TIMEOUT).map(drop));
+        // A timeout here shows as a missing heartbeat in the counts.
+        let _ = scripts.iter().try_for_each(|_| heartbeats.recv_timeout(TEST_TIMEOUT).map(drop));
         upstream.open_gate("late");
         listeners.map(|listener| listener.join().expect("a listener")).into()
     });
@@ -337,13 +337,13 @@ fn while_nothing_comes_there_is_a_heartbeat() {
     let expected: [&[&str]; 5] =
         [&[partial, completed], &[partial, completed], &[partial, completed], &["error"], &["error"]];
     let expected = expected.map(|names| (1, names.iter().map(ToString::to_string).collect::<Vec<_>>()));
-    assert_eq!(counts, expected, "heartbeats and events of {stories:?}");
+    assert_eq!(counts, expected, "heartbeats and events of {scripts:?}");
 }
 
-/// How many heartbeats came, and the names of the events.
-fn listen(call: Call, address: std::net::SocketAddr, heard: Sender<()>) -> (usize, Vec<String>) {
+/// Reads a stream to its end; returns the number of heartbeats and the names of the events.
+fn listen(call: Call, address: std::net::SocketAddr, sender: Sender<()>) -> (usize, Vec<String>) {
     let mut events = Events::from_reply(call.open(address).expect("an answer"));
-    events.listener = Some(heard);
+    events.listener = Some(sender);
     let mut names = Vec::new();
     while let Some(event) = events.next().expect("a stream that does not break off") {
         names.push(event.name);

@@ -7,7 +7,7 @@ use crate::kit::{Account, FakeUpstream, Gateway};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
 
-/// A gateway with start_three_accounts accounts, each with its own upstream.
+/// A gateway with three accounts, each with its own upstream.
 fn start_three_accounts() -> (Vec<FakeUpstream>, Gateway) {
     let upstreams: Vec<_> = NAMES.iter().map(|_| FakeUpstream::start()).collect();
     let accounts: Vec<_> = NAMES

@@ -13,7 +13,7 @@ fn gateway_with_three_accounts(upstream: &FakeUpstream) -> Gateway {
     Gateway::with("", &NAMES.map(|name| Account::for_upstream(name, upstream).with_responses_protocol()))
 }
 
-/// Sends a request of a conversation, and returns the token of the account that token_for.
+/// Sends a request of a conversation, and returns the token of the account that answers.
 #[track_caller]
 fn token_for(gateway: &Gateway, upstream: &FakeUpstream, header: &str, session: &str) -> String {
     let answer = call(gateway).header(header, session).json(&task(&json!({}))).send(gateway.address());

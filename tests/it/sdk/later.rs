@@ -1,5 +1,5 @@
-//! Answers of an upstream that speaks a newer contract than the document, read by the SDK directly and through the
-//! gateway: each is paid for, so each is decoded, and whatever is new in it arrives as it was sent.
+//! Answers of an upstream with a newer contract than the API document, read by the SDK directly and by the gateway.
+//! Each answer is paid for, so the SDK must decode it and keep the fields that it does not know.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,29 +9,29 @@ use serde_json::{Map, Value, json};
 use super::run;
 use crate::kit::{Account, Gateway, VerbatimUpstream, image_file};
 
-/// The operation and transport that an answer comes by.
+/// The operation of an answer, and whether the answer is a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AnswerKind {
     Whole,
     Stream,
     Edit,
     EditStream,
-    /// Asked of the image endpoint, made by an upstream that speaks `/responses`.
+    /// The answer of an image endpoint, made by an account of the protocol `responses`.
     Drawn,
     DrawnStream,
     Task,
     TaskStream,
 }
 
-/// The body of an upstream's answer, and the values that a caller is to read from it.
+/// The body of an upstream's answer, and the values that the caller must read from it.
 struct UpstreamAnswer {
     content_type: &'static str,
     body: String,
-    /// The answer of the image endpoints, or the whole response.
+    /// The answer of the image endpoints, or the complete response.
     expected: Value,
 }
 
-const WAYS: [AnswerKind; 8] = [
+const ANSWER_KINDS: [AnswerKind; 8] = [
     AnswerKind::Whole,
     AnswerKind::Stream,
     AnswerKind::Edit,
@@ -46,11 +46,11 @@ const GIF: &[u8] =
     b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
 const SVG: &[u8] = b"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"16\" height=\"16\"/>";
 
-/// As the events of the field are.
-const NEITHER: &str = "neither a model nor a prompt";
+/// The name of the change that removes the model and the prompt, as in events that image APIs send.
+const NO_MODEL_AND_PROMPT: &str = "neither a model nor a prompt";
 
-/// The changes of the contract since the document was written, each by itself and all together. `image` is what changes
-/// in the image, everything else in the answer; `null` takes a member away.
+/// Changes of the contract that are newer than the API document: each alone, and most of them together. `image` has the
+/// changes of the image; the other members are changes of the answer. `null` removes a member.
 fn changes() -> Vec<(&'static str, Value)> {
     let (gif, odd) = (STANDARD.encode(GIF), STANDARD.encode(&*image_file(1000, 1000, "png")));
     let tokens = json!({"input_tokens": 1, "input_tokens_details": {"image_tokens": 0, "text_tokens": 1, "frame_tokens": 2},
@@ -76,11 +76,11 @@ fn changes() -> Vec<(&'static str, Value)> {
         ("size of another grid", json!({"size": "1000x1000", "image": {"b64_json": odd}})),
         ("gif", json!({"output_format": "gif", "frame_count": 1, "image": {"b64_json": gif}})),
         ("svg", json!({"output_format": "svg", "svg_usage": {}, "image": {"b64_json": STANDARD.encode(SVG)}})),
-        (NEITHER, json!({"model": null, "image": {"revised_prompt": null}})),
+        (NO_MODEL_AND_PROMPT, json!({"model": null, "image": {"revised_prompt": null}})),
     ];
     let mut all = Map::new();
     for (name, change) in &changes {
-        if !["gif", "svg", "size of another grid", "quality max", NEITHER].contains(name) {
+        if !["gif", "svg", "size of another grid", "quality max", NO_MODEL_AND_PROMPT].contains(name) {
             all.extend(change.as_object().expect("members").clone());
         }
     }
@@ -108,13 +108,13 @@ fn answer(change: &Value) -> Value {
     answer
 }
 
-fn change_members(of: &mut Value, change: &Value) {
-    let of = of.as_object_mut().expect("members");
-    of.extend(change.as_object().expect("members").clone());
-    of.retain(|_, value| !value.is_null());
+fn change_members(target: &mut Value, change: &Value) {
+    let target = target.as_object_mut().expect("members");
+    target.extend(change.as_object().expect("members").clone());
+    target.retain(|_, value| !value.is_null());
 }
 
-/// The same as an event.
+/// The answer as the event that completes a stream.
 fn event(kind: &str, answer: &Value) -> Value {
     let mut event = answer.clone();
     let members = event.as_object_mut().expect("members");
@@ -126,7 +126,7 @@ fn event(kind: &str, answer: &Value) -> Value {
     event
 }
 
-/// The same as a response in which the image tool was used.
+/// The answer as a response in which the image tool made the image.
 fn response(answer: &Value) -> Value {
     let mut item = event("image_generation_call", answer);
     let members = item.as_object_mut().expect("members");
@@ -154,12 +154,12 @@ fn frames(events: &[Value]) -> String {
     events.iter().map(frame).collect()
 }
 
-/// The events of a response, with one of a type that nobody knows.
-fn task_events(response: &Value) -> Vec<Value> {
-    let mut begun = response.clone();
-    (begun["status"], begun["output"]) = ("in_progress".into(), json!([]));
+/// The events of a response, with one event of an unknown type.
+fn response_events(response: &Value) -> Vec<Value> {
+    let mut started = response.clone();
+    (started["status"], started["output"]) = ("in_progress".into(), json!([]));
     let mut events = vec![
-        json!({"type": "response.created", "response": begun}),
+        json!({"type": "response.created", "response": started}),
         json!({"type": "response.palette.chosen", "colors": ["#ff8800"]}),
     ];
     for (index, item) in response["output"].as_array().expect("items").iter().enumerate() {
@@ -172,7 +172,8 @@ fn task_events(response: &Value) -> Vec<Value> {
     events
 }
 
-fn said(way: AnswerKind, change: &Value) -> UpstreamAnswer {
+/// The answer of the upstream with a change, as this kind of answer.
+fn upstream_answer(kind: AnswerKind, change: &Value) -> UpstreamAnswer {
     const JSON: &str = "application/json";
     const EVENTS: &str = "text/event-stream";
     let answer = answer(change);
@@ -181,25 +182,28 @@ fn said(way: AnswerKind, change: &Value) -> UpstreamAnswer {
         frames(&[unknown, event(&format!("{family}.completed"), &answer)])
     };
     let response = response(&answer);
-    let (content_type, body) = match way {
+    let (content_type, body) = match kind {
         AnswerKind::Whole | AnswerKind::Edit => (JSON, answer.to_string()),
         AnswerKind::Stream => (EVENTS, stream("image_generation")),
         AnswerKind::EditStream => (EVENTS, stream("image_edit")),
         AnswerKind::Task => (JSON, response.to_string()),
         AnswerKind::TaskStream | AnswerKind::Drawn | AnswerKind::DrawnStream => {
-            (EVENTS, frames(&task_events(&response)))
+            (EVENTS, frames(&response_events(&response)))
         }
     };
-    let expected = match way {
+    let expected = match kind {
         AnswerKind::Task | AnswerKind::TaskStream => response,
-        AnswerKind::Stream | AnswerKind::EditStream | AnswerKind::Drawn | AnswerKind::DrawnStream => of_event(answer),
+        AnswerKind::Stream | AnswerKind::EditStream | AnswerKind::Drawn | AnswerKind::DrawnStream => {
+            with_flat_members(answer)
+        }
         AnswerKind::Whole | AnswerKind::Edit => answer,
     };
     UpstreamAnswer { content_type, body, expected }
 }
 
-/// An event is flat, and so is the item of a response: a member that nobody knows may belong to the image or to the answer.
-fn of_event(mut answer: Value) -> Value {
+/// Moves unknown members of the image to the answer: events and items of responses are flat, so the reader cannot know
+/// to which of the two an unknown member belongs.
+fn with_flat_members(mut answer: Value) -> Value {
     let image = answer["data"][0].as_object_mut().expect("an image");
     let names = image.keys().filter(|name| !["b64_json", "revised_prompt"].contains(&name.as_str()));
     let names: Vec<String> = names.cloned().collect();
@@ -208,13 +212,13 @@ fn of_event(mut answer: Value) -> Value {
     answer
 }
 
-/// Asks, and gives what was read as it would be written again, or why nothing was.
-fn read(client: &Client, way: AnswerKind, prompt: &str) -> Result<Value, String> {
+/// Sends a request; returns the answer that the SDK has read, serialized again, or the error.
+fn request_answer(client: &Client, kind: AnswerKind, prompt: &str) -> Result<Value, String> {
     let request = GenerateRequest::new(prompt);
     let edit = EditRequest::new(prompt).image(image_file(1024, 1024, "png").to_vec());
     let task = ResponseRequest::new("gpt-5.5", prompt);
-    let answered = run(async {
-        let images = match way {
+    let result = run(async {
+        let images = match kind {
             AnswerKind::Whole | AnswerKind::Drawn => client.images().generate(request).await?,
             AnswerKind::Edit => client.images().edit(edit).await?,
             AnswerKind::Stream | AnswerKind::DrawnStream => {
@@ -227,30 +231,32 @@ fn read(client: &Client, way: AnswerKind, prompt: &str) -> Result<Value, String>
                 return Ok(serde_json::to_value(response).expect("JSON"));
             }
         };
-        Ok::<_, imagate::client::Error>(kept(&images).await)
+        Ok::<_, imagate::client::Error>(write_and_serialize(&images).await)
     });
-    answered.map_err(|error| format!("{error:?}"))
+    result.map_err(|error| format!("{error:?}"))
 }
 
-/// The answer, after its image was written to a file.
-async fn kept(images: &Images) -> Value {
+/// Writes the image to a file, checks the file, and returns the answer, serialized.
+async fn write_and_serialize(images: &Images) -> Value {
     let folder = tempfile::TempDir::new().expect("a directory");
     let path = images.first().write_to(folder.path().join("fox")).await.expect("a file");
     assert_eq!(std::fs::read(path).expect("the file"), images.first().bytes().expect("bytes"));
     serde_json::to_value(images.response()).expect("JSON")
 }
 
-/// The members of the answer that are not as they were said. What is beside them may have been added.
+/// The expected members that are missing or different. Additional members are ignored.
 fn differences(expected: &Value, read: &Value) -> Vec<String> {
     let members = expected.as_object().expect("members").iter();
     let members = members.filter(|(name, value)| read.get(*name) != Some(*value));
     members
-        .map(|(name, value)| format!("{name}: {} instead of {}", short(read.get(name)), short(Some(value))))
+        .map(|(name, value)| {
+            format!("{name}: {} instead of {}", without_image(read.get(name)), without_image(Some(value)))
+        })
         .collect()
 }
 
-/// Without the bulk of an image.
-fn short(value: Option<&Value>) -> String {
+/// A value as text, with `…` instead of the image.
+fn without_image(value: Option<&Value>) -> String {
     let mut value = value.cloned().unwrap_or_default();
     if let Some(image) = value.pointer_mut("/0/b64_json") {
         *image = "…".into();
@@ -259,98 +265,101 @@ fn short(value: Option<&Value>) -> String {
 }
 
 #[test]
-fn everything_new_that_an_upstream_says_is_read_and_kept() {
+fn the_sdk_reads_and_keeps_unknown_fields() {
     let upstream = VerbatimUpstream::start();
     let client = Client::new(&upstream.base_url(), "sk-test").expect("a client");
-    let (mut rows, mut lost) = (0, Vec::new());
+    let (mut count, mut failures) = (0, Vec::new());
     for (name, change) in changes() {
-        for way in WAYS.into_iter().filter(|way| !matches!(way, AnswerKind::Drawn | AnswerKind::DrawnStream)) {
-            let said = said(way, &change);
-            upstream.set_answer(said.content_type, said.body);
-            match read(&client, way, name) {
-                Ok(read) if read == said.expected => {}
-                Ok(read) => lost.push(format!("{name}, {way:?}: {:?} {read}", differences(&said.expected, &read))),
-                Err(error) => lost.push(format!("{name}, {way:?}: {error}")),
+        for kind in ANSWER_KINDS.into_iter().filter(|kind| !matches!(kind, AnswerKind::Drawn | AnswerKind::DrawnStream))
+        {
+            let answer = upstream_answer(kind, &change);
+            upstream.set_answer(answer.content_type, answer.body);
+            match request_answer(&client, kind, name) {
+                Ok(read) if read == answer.expected => {}
+                Ok(read) => {
+                    failures.push(format!("{name}, {kind:?}: {:?} {read}", differences(&answer.expected, &read)))
+                }
+                Err(error) => failures.push(format!("{name}, {kind:?}: {error}")),
             }
-            rows += 1;
+            count += 1;
         }
     }
-    println!("{rows} answers are read by the SDK, {} of them lost or changed", lost.len());
-    assert!(rows >= 50 && lost.is_empty(), "{} of {rows}:\n{}", lost.len(), lost.join("\n"));
-    assert_eq!(upstream.attempts(), rows, "each is asked for once");
+    println!("the SDK reads {count} answers, {} of them with failures", failures.len());
+    assert!(count >= 50 && failures.is_empty(), "{} of {count}:\n{}", failures.len(), failures.join("\n"));
+    assert_eq!(upstream.attempts(), count, "each answer must be requested once");
 }
 
 #[test]
-fn everything_new_that_an_upstream_says_passes_the_gateway() {
-    let (rows, lost) = through_gateway(&changes(), |way, prompt, expected, read| {
-        let expected = filled_in(way, prompt, expected.clone());
-        (*read != expected).then(|| format!("{:?} {}", differences(&expected, read), short(Some(read))))
+fn unknown_fields_pass_the_gateway() {
+    let (count, failures) = through_gateway(&changes(), |kind, prompt, expected, read| {
+        let expected = filled_in(kind, prompt, expected.clone());
+        (*read != expected).then(|| format!("{:?} {}", differences(&expected, read), without_image(Some(read))))
     });
-    println!("{rows} answers pass the gateway and are read by the SDK, {} of them lost or changed", lost.len());
-    assert!(rows >= 50 && lost.is_empty(), "{} of {rows}:\n{}", lost.len(), lost.join("\n"));
+    println!("{count} answers pass the gateway and the SDK, {} of them with failures", failures.len());
+    assert!(count >= 50 && failures.is_empty(), "{} of {count}:\n{}", failures.len(), failures.join("\n"));
 }
 
 #[test]
-fn nothing_passes_that_names_the_account_of_the_upstream() {
+fn the_gateway_removes_fields_that_identify_the_account() {
     let names = ["organization", "account_id", "user", "user_id", "email", "plan_type", "x-request-id", "api_key"];
-    let telling: Map<String, Value> = names.into_iter().map(|name| (name.to_owned(), "canary".into())).collect();
+    let identifying: Map<String, Value> = names.into_iter().map(|name| (name.to_owned(), "canary".into())).collect();
     let address = "https://upstream.example/canary.png?sig=1";
-    let mut image = telling.clone();
+    let mut image = identifying.clone();
     image.insert("url".to_owned(), address.into());
-    let mut change = telling.clone();
+    let mut change = identifying.clone();
     change.extend([
         ("complexity".to_owned(), "high".into()),
         ("image".to_owned(), image.into()),
-        ("svg".to_owned(), json!({"at": [telling, address]})),
+        ("svg".to_owned(), json!({"at": [identifying, address]})),
     ]);
-    let (rows, leaks) = through_gateway(&[("an account", change.into())], |way, _, _, read| {
-        // A response passes to the letter.
-        let may_tell = matches!(way, AnswerKind::Task | AnswerKind::TaskStream);
-        let tells = read.to_string().contains("canary") || read["complexity"] != "high";
-        (tells && !may_tell).then(|| short(Some(read)))
+    let (count, leaks) = through_gateway(&[("an account", change.into())], |kind, _, _, read| {
+        // A response passes unchanged, so it may contain the account's names.
+        let is_passthrough = matches!(kind, AnswerKind::Task | AnswerKind::TaskStream);
+        let leaks_account = read.to_string().contains("canary") || read["complexity"] != "high";
+        (leaks_account && !is_passthrough).then(|| without_image(Some(read)))
     });
-    assert!(leaks.is_empty(), "{} of {rows}:\n{}", leaks.len(), leaks.join("\n"));
+    assert!(leaks.is_empty(), "{} of {count}:\n{}", leaks.len(), leaks.join("\n"));
 }
 
-/// Asks a gateway for each of these changes in every way. Returns the number of answers, and what is wrong with them
-/// according to `judge`, which gets the prompt, what was said, and what was read.
+/// Asks a gateway for each of these changes in every kind. Returns the number of answers, and what is faults with them
+/// according to `check`, which gets the prompt, what was said, and what was read.
 fn through_gateway(
     changes: &[(&'static str, Value)],
-    judge: impl Fn(AnswerKind, &str, &Value, &Value) -> Option<String>,
+    check: impl Fn(AnswerKind, &str, &Value, &Value) -> Option<String>,
 ) -> (usize, Vec<String>) {
     let upstream = VerbatimUpstream::start();
     let account = |name: &str| Account::with_base_url(name, upstream.base_url());
-    let (mut rows, mut wrong) = (0, Vec::new());
-    for ways in [&WAYS[..4], &WAYS[4..]] {
-        let accounts = if ways[0] == AnswerKind::Drawn {
+    let (mut count, mut faults) = (0, Vec::new());
+    for kinds in [&ANSWER_KINDS[..4], &ANSWER_KINDS[4..]] {
+        let accounts = if kinds[0] == AnswerKind::Drawn {
             [account("talks").with_responses_protocol()]
         } else {
             [account("draws")]
         };
         let mut gateway = Gateway::with("", &accounts);
-        for (way, (name, change)) in changes.iter().flat_map(|change| ways.iter().map(move |way| (*way, change))) {
-            let said = said(way, change);
-            upstream.set_answer(said.content_type, said.body);
+        for (kind, (name, change)) in changes.iter().flat_map(|change| kinds.iter().map(move |kind| (*kind, change))) {
+            let answer = upstream_answer(kind, change);
+            upstream.set_answer(answer.content_type, answer.body);
             let client = Client::new(&gateway.base_url(), gateway.secret()).expect("a client");
-            let prompt = format!("{name} {way:?}");
-            let read = read(&client, way, &prompt);
+            let prompt = format!("{name} {kind:?}");
+            let read = request_answer(&client, kind, &prompt);
             if read.is_err() {
-                // The account may be out of use now.
+                // The account may be ejected or in cooldown now.
                 gateway = Gateway::with("", &accounts);
             }
-            let found = read.map_or_else(Some, |read| judge(way, &prompt, &said.expected, &read));
-            wrong.extend(found.map(|found| format!("{prompt}: {found}")));
-            rows += 1;
+            let fault = read.map_or_else(Some, |read| check(kind, &prompt, &answer.expected, &read));
+            faults.extend(fault.map(|fault| format!("{prompt}: {fault}")));
+            count += 1;
         }
     }
-    assert_eq!(upstream.attempts(), rows, "each is paid for once");
-    (rows, wrong)
+    assert_eq!(upstream.attempts(), count, "each answer must be requested upstream once");
+    (count, faults)
 }
 
-/// The answer with what the gateway adds to plain ones: the model and the prompt that were asked for, where the upstream
-/// names none. Nothing is added to events, and a response passes to the letter.
-fn filled_in(way: AnswerKind, prompt: &str, mut answer: Value) -> Value {
-    if matches!(way, AnswerKind::Whole | AnswerKind::Edit | AnswerKind::Drawn) {
+/// The answer with the fields that the gateway adds: the requested model and prompt, if the upstream names none. The
+/// gateway adds no fields to events, and passes responses unchanged.
+fn filled_in(kind: AnswerKind, prompt: &str, mut answer: Value) -> Value {
+    if matches!(kind, AnswerKind::Whole | AnswerKind::Edit | AnswerKind::Drawn) {
         answer.as_object_mut().expect("members").entry("model").or_insert_with(|| "gpt-image-2".into());
         let image = answer["data"][0].as_object_mut().expect("an image");
         image.entry("revised_prompt").or_insert_with(|| prompt.into());

@@ -1,7 +1,7 @@
 //! Many stops in a row with jobs in flight: nothing is paid for twice, and a graceful stop loses nothing that was paid
 //! for.
 //!
-//! `IT_STOPS` sets the number of stops; the default is small for the test run. Each test prints a table.
+//! `IT_STOPS` sets the number of stops; the default is [`DEFAULT_STOPS`]. Each test prints a table.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -12,10 +12,11 @@ use crate::kit::{
     Account, Answer, Call, FakeUpstream, Gateway, TEST_TIMEOUT, env_setting, eventually, heavy_test_lock,
 };
 
-/// The number of jobs in flight at each stop, with an idempotency key and without one.
+/// The number of jobs with an idempotency key in flight at each stop.
 const KEYED: usize = 20;
+/// The number of jobs without an idempotency key in flight at each stop.
 const PLAIN: usize = 20;
-const FEW: usize = 3;
+const DEFAULT_STOPS: usize = 3;
 
 /// One job from its caller's point of view.
 #[derive(Clone)]
@@ -32,14 +33,14 @@ struct Job {
 struct Tally(BTreeMap<String, usize>);
 
 fn stops() -> usize {
-    env_setting("IT_STOPS").and_then(|count| count.to_str()?.parse().ok()).unwrap_or(FEW)
+    env_setting("IT_STOPS").and_then(|count| count.to_str()?.parse().ok()).unwrap_or(DEFAULT_STOPS)
 }
 
 fn jobs(round: usize) -> Vec<Job> {
-    let job = |at: usize| Job {
-        user: format!("r{round}-j{at}"),
-        keyed: at < KEYED,
-        leaves: at.is_multiple_of(2),
+    let job = |index: usize| Job {
+        user: format!("r{round}-j{index}"),
+        keyed: index < KEYED,
+        leaves: index.is_multiple_of(2),
         gate: format!("g{round}"),
     };
     (0..KEYED + PLAIN).map(job).collect()
@@ -77,8 +78,9 @@ impl Tally {
     }
 }
 
-/// Sends all jobs, waits until the upstream has them, and hangs up those whose callers leave. The others keep waiting.
-fn begin(
+/// Sends all jobs, waits until the upstream has them, and closes the connections of the callers who leave. Returns the
+/// other jobs with their threads, which wait for the answers.
+fn start_jobs(
     gateway: &Gateway,
     upstream: &FakeUpstream,
     jobs: &[Job],
@@ -86,18 +88,18 @@ fn begin(
     let before = upstream.attempts();
     let address = gateway.address();
     let mut leaving: Vec<TcpStream> = Vec::new();
-    let mut staying = Vec::new();
+    let mut waiting_callers = Vec::new();
     for job in jobs {
         let call = job.call(gateway);
         if job.leaves {
             leaving.push(call.dispatch(address).expect("a connection"));
         } else {
-            staying.push((job.clone(), std::thread::spawn(move || call.try_send(address))));
+            waiting_callers.push((job.clone(), std::thread::spawn(move || call.try_send(address))));
         }
     }
     upstream.wait_until("all are running", |ledger| ledger.len() == before + jobs.len());
     drop(leaving);
-    staying
+    waiting_callers
 }
 
 /// The number of attempts beyond the first for each job, summed up.
@@ -110,64 +112,64 @@ fn second_payments(upstream: &FakeUpstream) -> usize {
 }
 
 #[test]
-fn nothing_is_lost_or_paid_twice_over_many_graceful_ends() {
-    let _turn = heavy_test_lock();
+fn graceful_stops_lose_nothing_and_pay_nothing_twice() {
+    let _guard = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with("drain_timeout = \"60s\"", &[Account::for_upstream("only", &upstream)]);
     let mut tally = Tally::default();
     for round in 0..stops() {
         let jobs = jobs(round);
-        let staying = begin(&gateway, &upstream, &jobs);
+        let waiting_callers = start_jobs(&gateway, &upstream, &jobs);
         let address = gateway.address();
         gateway.terminate();
         eventually("the port is closed", || TcpStream::connect(address).is_err().then_some(()));
         upstream.open_gate(&format!("g{round}"));
-        for (_, caller) in staying {
+        for (_, caller) in waiting_callers {
             let answer = caller.join().expect("a caller");
-            let good = answer.is_ok_and(|answer| answer.status == 200 && answer.complete);
-            tally.add(if good { "waited, and got the image" } else { "waited, and got no image" });
+            let got_image = answer.is_ok_and(|answer| answer.status == 200 && answer.complete);
+            tally.add(if got_image { "waited, and got the image" } else { "waited, and got no image" });
         }
         assert!(gateway.server().wait(TEST_TIMEOUT).success());
         gateway.start_again();
         for job in jobs.iter().filter(|job| job.keyed || job.leaves) {
             let kind = if job.keyed { "keyed" } else { "plain" };
             let answer = job.again(&gateway);
-            tally.add(&format!("asked again, {kind}: {}", answer.status));
+            tally.add(&format!("retried, {kind}: {}", answer.status));
         }
     }
     tally.0.insert("second payments".to_owned(), second_payments(&upstream));
-    tally.print(&format!("{} graceful ends", stops()));
-    let ends = stops();
+    tally.print(&format!("{} graceful stops", stops()));
+    let stop_count = stops();
     assert_eq!(tally.of("second payments"), 0);
-    assert_eq!(tally.of("waited, and got the image"), ends * (KEYED + PLAIN) / 2);
-    assert_eq!(tally.of("asked again, keyed: 200"), ends * KEYED);
-    assert_eq!(tally.of("asked again, plain: 200"), ends * PLAIN / 2);
+    assert_eq!(tally.of("waited, and got the image"), stop_count * (KEYED + PLAIN) / 2);
+    assert_eq!(tally.of("retried, keyed: 200"), stop_count * KEYED);
+    assert_eq!(tally.of("retried, plain: 200"), stop_count * PLAIN / 2);
 }
 
 #[test]
-fn nothing_is_paid_twice_over_many_kills() {
-    let _turn = heavy_test_lock();
+fn kills_pay_nothing_twice() {
+    let _guard = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
     let mut tally = Tally::default();
     for round in 0..stops() {
         let jobs = jobs(round);
-        let staying = begin(&gateway, &upstream, &jobs);
+        let waiting_callers = start_jobs(&gateway, &upstream, &jobs);
         gateway.kill();
         upstream.open_gate(&format!("g{round}"));
-        staying.into_iter().for_each(|(_, caller)| drop(caller.join()));
+        waiting_callers.into_iter().for_each(|(_, caller)| drop(caller.join()));
         gateway.start();
         for job in &jobs {
             let kind = if job.keyed { "keyed" } else { "plain" };
             let answer = job.again(&gateway);
             let reason = answer.json()["error"]["reason"].as_str().unwrap_or("-").to_owned();
-            tally.add(&format!("asked again, {kind}: {} {reason}", answer.status));
+            tally.add(&format!("retried, {kind}: {} {reason}", answer.status));
         }
     }
     tally.0.insert("second payments".to_owned(), second_payments(&upstream));
     tally.print(&format!("{} kills", stops()));
-    let ends = stops();
+    let stop_count = stops();
     assert_eq!(tally.of("second payments"), 0);
-    assert_eq!(tally.of("asked again, keyed: 502 outcome_unknown"), ends * KEYED);
-    assert_eq!(tally.of("asked again, plain: 502 outcome_unknown"), ends * PLAIN);
+    assert_eq!(tally.of("retried, keyed: 502 outcome_unknown"), stop_count * KEYED);
+    assert_eq!(tally.of("retried, plain: 502 outcome_unknown"), stop_count * PLAIN);
 }

@@ -1,13 +1,13 @@
-//! Streams that break: an ordinary status before the first event, the error frame of the contract after it, and never a
-//! second answer.
+//! Streams that break: an ordinary error before the first event, the error frame of the contract after it, and never a
+//! second call.
 
 use serde_json::{Value, json};
 
 use super::Operation;
 use crate::kit::{Account, ERROR_FRAME, Events, FakeUpstream, Gateway, before_error_frame, env_setting};
 
-/// Two accounts at one upstream; `first` is always chosen first.
-fn two(upstream: &FakeUpstream) -> Gateway {
+/// A gateway with two accounts of one upstream; `first` is always asked first.
+fn gateway_with_two_accounts(upstream: &FakeUpstream) -> Gateway {
     Gateway::with(
         "",
         &[Account::for_upstream("first", upstream), Account::for_upstream("second", upstream).with_free_tier()],
@@ -34,12 +34,12 @@ fn a_failure_before_the_first_event_is_an_ordinary_error_with_its_status() {
         ("plain data=empty", 502, "upstream_error", "interrupted"),
         ("plain cut=20", 502, "upstream_error", "interrupted"),
     ] {
-        is_ordinary(row);
+        assert_ordinary_error(row);
     }
 }
 
 #[test]
-fn an_error_event_before_the_first_image_is_judged_by_what_it_says() {
+fn an_error_event_before_the_first_image_has_its_own_status() {
     for row in [
         ("events=e-policy", 502, "upstream_error", "refused"),
         ("events=e", 502, "upstream_error", "failed"),
@@ -48,12 +48,12 @@ fn an_error_event_before_the_first_image_is_judged_by_what_it_says() {
         ("events=e-limit", 429, "usage_limit_reached", "failed"),
         ("events=e-parameter", 400, "invalid_request_error", "failed"),
     ] {
-        is_ordinary(row);
+        assert_ordinary_error(row);
     }
 }
 
 #[track_caller]
-fn is_ordinary((script, status, code, state): (&str, u16, &str, &str)) {
+fn assert_ordinary_error((script, status, code, state): (&str, u16, &str, &str)) {
     println!("{script}");
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
@@ -61,14 +61,14 @@ fn is_ordinary((script, status, code, state): (&str, u16, &str, &str)) {
         let answer = operation.call(&gateway, script, 1).send(gateway.address());
         let error = answer.error_object(status);
         assert_eq!(error["code"], code, "{script}");
-        assert!(answer.should_retry().is_some(), "{script}: no advice");
+        assert!(answer.should_retry().is_some(), "{script}: no `x-should-retry`");
         if state == "interrupted" || state == "refused" {
             assert_eq!(answer.should_retry(), Some("false"), "{script}");
         }
     }
     let records = gateway.final_records(2);
     assert_eq!(records.len(), 2, "{script}");
-    // An account that cools down leaves the second request without an attempt, and that is a failure as well.
+    // Only the first record is checked: if the account is in cooldown, the second request fails without an attempt.
     let found = (&records[0]["state"], &records[0]["error_code"]);
     assert_eq!(found, (&json!(state), &json!(code)), "{script}: {records:#?}");
 }
@@ -94,15 +94,15 @@ fn a_failure_after_the_first_event_is_the_error_frame_and_then_the_end() {
         "events=p,p,eof",
     ] {
         let upstream = FakeUpstream::start();
-        let gateway = two(&upstream);
+        let gateway = gateway_with_two_accounts(&upstream);
         for (at, operation) in [Operation::Generate, Operation::Edit].into_iter().enumerate() {
             println!("{operation:?} {script}");
-            is_broken_once(operation, &gateway, script);
+            assert_ends_in_error_frame(operation, &gateway, script);
             assert_eq!(upstream.attempts(), at + 1, "{script}: never a second attempt after the first event");
         }
         for record in gateway.final_records(2) {
             let mut states = vec!["interrupted", "failed"];
-            // What was refused in the middle was begun, and both are true of it.
+            // A stream that is refused after its start may be recorded as refused or as interrupted.
             states.extend(script.ends_with("policy").then_some("refused"));
             assert!(states.contains(&record["state"].as_str().unwrap_or_default()), "{script}: {record}");
             assert!(record["error_code"].is_string(), "{script}: {record}");
@@ -111,26 +111,29 @@ fn a_failure_after_the_first_event_is_the_error_frame_and_then_the_end() {
     }
 }
 
-/// At most the partial images, then perhaps the beginning of an image that never became whole, then the error frame.
+/// Asserts that a stream has at most its partial images, perhaps the start of an incomplete image, and the error frame.
 #[track_caller]
-fn is_broken_once(operation: Operation, gateway: &Gateway, script: &str) {
+fn assert_ends_in_error_frame(operation: Operation, gateway: &Gateway, script: &str) {
     let answer = operation.call(gateway, script, 2).send(gateway.address());
     assert_eq!(answer.status, 200, "{:.300}", answer.text());
-    assert!(answer.complete, "{script}: the body has an end");
+    assert!(answer.complete, "{script}: the body must be complete");
     let text = answer.text();
-    assert!(!text.contains("upstream-canary"), "{script}: the upstream's own words came out");
-    let rest = before_error_frame(&text);
+    assert!(!text.contains("upstream-canary"), "{script}: the answer has the upstream's error text");
+    let frames = before_error_frame(&text);
     let completed = format!("event: {}.completed\n", operation.family());
-    for frame in rest.split_inclusive("\n\n") {
+    for frame in frames.split_inclusive("\n\n") {
         let data = frame.split_once("\ndata: ").map(|(_, data)| data.trim_end()).unwrap_or_default();
-        let whole = serde_json::from_str::<Value>(data).is_ok();
-        assert!(!(frame.starts_with(&completed) && whole), "{script}: a final image that never was: {frame:.200}");
+        let is_json = serde_json::from_str::<Value>(data).is_ok();
+        assert!(
+            !(frame.starts_with(&completed) && is_json),
+            "{script}: a final image that the upstream did not send: {frame:.200}"
+        );
     }
-    assert!(rest.contains(".partial_image\n"), "{script}");
+    assert!(frames.contains(".partial_image\n"), "{script}");
 }
 
 #[test]
-fn the_error_frame_is_that_of_the_contract_to_the_byte() {
+fn the_error_frame_equals_that_of_the_contract() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for operation in [Operation::Generate, Operation::Edit] {
@@ -141,7 +144,7 @@ fn the_error_frame_is_that_of_the_contract_to_the_byte() {
 }
 
 #[test]
-fn a_huge_image_that_breaks_in_the_middle_cannot_be_taken_for_a_whole_one() {
+fn a_broken_huge_image_does_not_look_complete() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for script in
@@ -151,9 +154,9 @@ fn a_huge_image_that_breaks_in_the_middle_cannot_be_taken_for_a_whole_one() {
         println!("{script}: {} {}", answer.status, answer.body.len());
         if answer.status == 200 {
             let text = answer.text();
-            // The SDKs raise nothing when a stream just stops.
+            // The SDKs raise no error if a stream only stops, so the error frame must be there.
             before_error_frame(&text);
-            assert!(answer.complete, "{script}: the body has an end");
+            assert!(answer.complete, "{script}: the body must be complete");
         } else {
             answer.error_object(502);
         }
@@ -162,11 +165,11 @@ fn a_huge_image_that_breaks_in_the_middle_cannot_be_taken_for_a_whole_one() {
 }
 
 #[test]
-fn a_broken_upstream_does_not_leave_the_account_busy() {
+fn broken_streams_free_the_slots_of_their_account() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for _ in 0..70 {
-        // More often than the account has places.
+        // More requests than the account has slots.
         drop(Operation::Generate.call(&gateway, "events=p,cut", 1).send(gateway.address()));
     }
     let events =
@@ -175,7 +178,7 @@ fn a_broken_upstream_does_not_leave_the_account_busy() {
 }
 
 #[test]
-fn heartbeats_of_the_upstream_do_not_keep_a_dead_job_alive() {
+fn upstream_heartbeats_do_not_extend_the_deadline() {
     for script in ["events=stall", "events=murmur"] {
         let upstream = FakeUpstream::start();
         let deadlines = "[deadlines]\nconnect = \"1s\"\nimage = \"1500ms\"\n";
@@ -183,7 +186,9 @@ fn heartbeats_of_the_upstream_do_not_keep_a_dead_job_alive() {
         let answer = Operation::Generate.call(&gateway, script, 1).send(gateway.address());
         let error = answer.error_object(502);
         assert_eq!((&error["reason"], answer.should_retry()), (&json!("timeout"), Some("false")), "{script}");
-        upstream.wait_until("the gateway has let go", |ledger| ledger.iter().all(|attempt| attempt.peer_left));
+        upstream.wait_until("the gateway has closed its upstream connection", |ledger| {
+            ledger.iter().all(|attempt| attempt.peer_left)
+        });
         assert_eq!(
             (upstream.attempts(), &gateway.final_records(1)[0]["state"]),
             (1, &json!("interrupted")),
@@ -194,7 +199,7 @@ fn heartbeats_of_the_upstream_do_not_keep_a_dead_job_alive() {
 
 #[test]
 fn a_stream_that_stalls_after_an_event_ends_with_the_error_frame() {
-    // Longer than the interval of the heartbeats, which nothing shortens.
+    // The test takes longer than the interval of the heartbeats, which has no setting.
     if env_setting("IMAGATE_TEST_FAST").is_some() {
         return;
     }
@@ -207,14 +212,11 @@ fn a_stream_that_stalls_after_an_event_ends_with_the_error_frame() {
             let (call, address) = (Operation::Generate.call(&gateway, script, 1), gateway.address());
             scope.spawn(move || {
                 let answer = call.send(address);
-                assert!(answer.complete, "{script}: the body has an end");
+                assert!(answer.complete, "{script}: the body must be complete");
                 let text = answer.text();
-                let rest = before_error_frame(&text);
-                assert_eq!(rest.matches("event: ").count(), 1, "{script}");
-                assert!(
-                    rest.contains(": keep-alive\n\n"),
-                    "{script}: the caller is kept waiting without a sign of life"
-                );
+                let frames = before_error_frame(&text);
+                assert_eq!(frames.matches("event: ").count(), 1, "{script}");
+                assert!(frames.contains(": keep-alive\n\n"), "{script}: the caller got no heartbeat");
             });
         }
     });

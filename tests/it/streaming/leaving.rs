@@ -1,4 +1,4 @@
-//! A caller that leaves a stream: its upstream is closed at once, and the record says so.
+//! A caller that leaves a stream: the gateway closes the upstream call at once, and the record is `cancelled`.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use serde_json::json;
 use super::Operation;
 use crate::kit::{Events, FakeUpstream, Gateway, pause};
 
-/// Within this time the upstream must see that nobody listens any more.
-const AT_ONCE: Duration = Duration::from_secs(1);
+/// The time within which the upstream connection must be closed.
+const MAX_CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// When a caller leaves.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl Moment {
         }
     }
 
-    /// How much of the answer the caller reads before it leaves.
+    /// The bytes of the answer that the caller reads before it leaves; 1 means one event.
     fn reads(self) -> usize {
         match self {
             Self::BeforeTheHead | Self::BeforeTheFirstEvent => 0,
@@ -43,14 +43,14 @@ impl Moment {
     }
 }
 
-/// Leaves at this moment; how long it took until the upstream saw it.
+/// Leaves at this moment; returns the time until the upstream connection was closed.
 fn leave(gateway: &Gateway, upstream: &FakeUpstream, operation: Operation, moment: Moment) -> Duration {
     let before = upstream.attempts();
     let call = operation.call(gateway, moment.script(), 1);
     let stream = call.dispatch(gateway.address()).expect("a connection");
     upstream.wait_until("the attempt", |ledger| ledger.len() > before);
     if moment.reads() == 0 {
-        // The body of the request is read before the story begins.
+        // The fake upstream reads the body of the request before its script starts.
         upstream
             .wait_until("the request", |ledger| !ledger[before].body.is_empty() || !ledger[before].parts.is_empty());
         drop(stream);
@@ -63,40 +63,40 @@ fn leave(gateway: &Gateway, upstream: &FakeUpstream, operation: Operation, momen
         drop(events);
     }
     let left = Instant::now();
-    // Far more than is allowed, and still no hang of the test.
-    while !upstream.ledger()[before].peer_left && left.elapsed() < AT_ONCE * 5 {
+    // The wait ends after five times the allowed time, so that the test cannot hang.
+    while !upstream.ledger()[before].peer_left && left.elapsed() < MAX_CLOSE_TIME * 5 {
         pause(Duration::from_millis(10));
     }
     left.elapsed()
 }
 
 #[test]
-fn a_caller_that_leaves_closes_its_upstream_at_once_and_the_record_says_cancelled() {
+fn a_caller_that_leaves_closes_the_upstream_call_at_once() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let mut times = Vec::new();
     for operation in [Operation::Generate, Operation::Edit] {
         for moment in Moment::ALL {
-            let mut three: Vec<Duration> = (0..3).map(|_| leave(&gateway, &upstream, operation, moment)).collect();
-            println!("{operation:?} {moment:?}: {three:?}");
-            // The median: a busy machine may hold one of them up.
-            three.sort();
-            times.push((operation, moment, three[1]));
+            let mut durations: Vec<Duration> = (0..3).map(|_| leave(&gateway, &upstream, operation, moment)).collect();
+            println!("{operation:?} {moment:?}: {durations:?}");
+            // The median counts, because a busy machine may delay one measurement.
+            durations.sort();
+            times.push((operation, moment, durations[1]));
         }
     }
-    times.retain(|(_, _, time)| *time >= AT_ONCE);
+    times.retain(|(_, _, time)| *time >= MAX_CLOSE_TIME);
     assert!(times.is_empty(), "too late: {times:?}");
     let records = gateway.final_records(24);
     assert_eq!(records.len(), 24);
     for record in &records {
         assert_eq!((&record["state"], &record["stream"]), (&json!("cancelled"), &json!(true)), "{record}");
     }
-    // Every place is free again.
+    // Every slot is free again.
     assert_eq!(Operation::Generate.events(&gateway, "", 1).len(), 2);
 }
 
 #[test]
-fn a_caller_that_leaves_with_the_last_byte_is_recorded_with_what_it_cost() {
+fn a_caller_that_leaves_after_the_last_event_is_recorded_with_usage() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for _ in 0..20 {
