@@ -1,5 +1,5 @@
-//! Images that take longer than a plain request may wait: the caller gets a 409 and reretries, and the image is paid for
-//! once.
+//! Images that take longer than a plain request may wait: the caller gets a 409, sends the request again, and the image
+//! is paid for once.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -169,8 +169,8 @@ fn official_clients_and_curl_get_images_of_up_to_590_seconds() {
         for (delay, stream) in delays.into_iter().flat_map(|delay| [(delay, false), (delay, true)]) {
             let gateway = &gateway;
             scope.spawn(move || {
-                let retries = (0..4).map(|_| by_curl(gateway, delay, stream)).find(|(status, _)| *status != 409);
-                let (status, text) = retries.expect("an answer");
+                let mut responses = (0..4).map(|_| by_curl(gateway, delay, stream));
+                let (status, text) = responses.find(|(status, _)| *status != 409).expect("an answer");
                 assert_eq!(status, 200, "{delay} {stream}: {text:.300}");
                 assert_eq!(text.contains("event: image_generation.completed"), stream, "{text:.300}");
                 assert!(text.contains("b64_json"), "{text:.300}");

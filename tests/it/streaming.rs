@@ -190,7 +190,7 @@ fn surplus_partial_images_are_not_delivered() {
         let events = Operation::Generate.events(&gateway, "partials=5", asked);
         let count = usize::try_from(asked).expect("a count");
         let attempt = upstream.ledger().pop().expect("an attempt");
-        // The gateway may leave out any surplus partial image; the final image is the last image that the upstream sent.
+        // The gateway may leave out any surplus partial image; the final image is the last that the upstream sent.
         let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
         assert_eq!(names.len(), count + 1, "{names:?}");
         assert_eq!(events[count].data["b64_json"].as_str(), attempt.images.last().map(String::as_str));

@@ -1,15 +1,16 @@
-//! Every upstream case of the catalogue, U01 to U33, against generations and edits, whole and streamed.
+//! Every upstream case of the failure catalogue, U01 to U33, with generations and edits, plain and streamed.
 //!
-//! Each line of the table is one stimulus on a place of its own (a group, its key, its accounts, their upstream), all of
-//! them in one gateway, side by side. Whatever the case, five things are asserted:
+//! Each line of the table is one case with one operation. Each line has its own fixture (a group, its key, its accounts
+//! and their upstream) in one shared gateway, and the lines run in parallel. Each asserts five properties:
 //!
 //! - ONE: the ledger shows at most one attempt for each request with which an image can have been made.
 //! - USE: each request has exactly one record, in a state that fits, with the tokens and the attempts of the ledger.
-//! - LEAK: no credential, prompt, account or address of an upstream comes out, in no answer, log line or stored byte.
-//! - LIVE: afterwards an ordinary request is served, every place of every account is free, and memory is back.
-//! - ERR: every error is of the shape that clients read, has a request id, and says whether to try again.
+//! - LEAK: no credential, prompt, account or address of an upstream is in an answer, in the log or in a file.
+//! - LIVE: afterwards an ordinary request is served, every slot of every account is free, and the memory is released.
+//! - ERR: every error has the documented shape, a request id, and advice about a retry.
 //!
-//! The table is written to `target/u_cases.txt`, the gateway's log to `target/u_cases.log`; what does not hold is printed. `IMAGATE_U_CASES=U12` runs what begins so.
+//! The test writes the table to `target/u_cases.txt` and the gateway's log to `target/u_cases.log`, and prints the
+//! lines that fail. `IMAGATE_U_CASES=U12` runs only the cases whose number starts with U12.
 
 mod bench;
 mod door;
@@ -32,17 +33,17 @@ use report::{Line, Report};
 use row::Row;
 use scene::Scene;
 
-/// So many quick cases at once: most of them wait for something. A slow one has a thread of its own.
-const LANES: usize = 16;
-/// Memory must come back to within this of where it began.
-const SLACK: u64 = 32 << 20;
-/// And may never have grown by more, endless answers and bombs included.
-const PEAK: u64 = 192 << 20;
+/// The number of threads for quick cases, which mostly wait (our choice). Each slow case has its own thread.
+const QUICK_CASE_THREADS: usize = 16;
+/// The most bytes by which the resident memory may be larger after the cases than before.
+const MAX_REMAINING_GROWTH: u64 = 32 << 20;
+/// The most bytes by which the resident memory may grow meanwhile, also with endless answers and decompression bombs.
+const MAX_PEAK_GROWTH: u64 = 192 << 20;
 
 #[test]
 fn every_upstream_case_holds_for_every_operation() {
-    let _turn = heavy_test_lock();
-    let rows: &'static [Row] = Box::leak(chosen().into_boxed_slice());
+    let _guard = heavy_test_lock();
+    let rows: &'static [Row] = Box::leak(selected_rows().into_boxed_slice());
     let bench = Bench::set_up(rows);
     warm_up(&bench);
     let resident = |bench: &Bench| {
@@ -57,75 +58,75 @@ fn every_upstream_case_holds_for_every_operation() {
         for place in slow {
             let (bench, lines) = (&bench, &lines);
             scope.spawn(move || {
-                let line = play(bench, place);
+                let line = run_case(bench, place);
                 lock(lines).push(line);
             });
         }
-        for _ in 0..LANES {
-            scope.spawn(|| lane(&bench, &queue, &lines));
+        for _ in 0..QUICK_CASE_THREADS {
+            scope.spawn(|| run_queued_cases(&bench, &queue, &lines));
         }
     });
     let peak = bench.gateway().server().peak_bytes();
     report.take(lock(&lines).drain(..));
     report.fact(
         "LIVE: memory never grew by more than 192 MiB",
-        peak < baseline + PEAK,
+        peak < baseline + MAX_PEAK_GROWTH,
         &format!("{} MiB", (peak.saturating_sub(baseline)) >> 20),
     );
-    let back = (0..100).find(|_| {
+    let released = (0..100).find(|_| {
         crate::kit::pause(Duration::from_millis(100));
-        resident(&bench) < baseline + SLACK
+        resident(&bench) < baseline + MAX_REMAINING_GROWTH
     });
     report.fact(
         "LIVE: memory is back to within 32 MiB",
-        back.is_some(),
+        released.is_some(),
         &format!("{} MiB more", resident(&bench).saturating_sub(baseline) >> 20),
     );
     let leaks = leaks(&bench);
     report.fact("LEAK: nothing in the log or on disk", leaks.is_empty(), &leaks.join(", "));
-    report.fact("U27: nobody was redirected", bench.target.accepted() == 0, &bench.target.accepted().to_string());
-    let said = bench.gateway().output();
-    let trouble: Vec<&str> = said.lines().filter(|line| line.contains(" ERROR ")).collect();
+    report.fact("U27: no redirect was followed", bench.target.accepted() == 0, &bench.target.accepted().to_string());
+    let log = bench.gateway().output();
+    let errors: Vec<&str> = log.lines().filter(|line| line.contains(" ERROR ")).collect();
     report.fact(
         "no error in the log",
-        trouble.is_empty(),
-        &format!("{}: {:?}", trouble.len(), trouble.iter().take(5).collect::<Vec<_>>()),
+        errors.is_empty(),
+        &format!("{}: {:?}", errors.len(), errors.iter().take(5).collect::<Vec<_>>()),
     );
-    report.finish(&said);
+    report.finish(&log);
 }
 
-/// The rows that the caller wants.
-fn chosen() -> Vec<Row> {
+/// The rows that the environment variables select.
+fn selected_rows() -> Vec<Row> {
     let only = env_setting("IMAGATE_U_CASES").map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
     let fast = env_setting("IMAGATE_TEST_FAST").is_some();
-    let wanted = |row: &Row| row.case.starts_with(&only) && !(fast && row.slow);
-    rows::all().into_iter().filter(wanted).collect()
+    let is_selected = |row: &Row| row.case.starts_with(&only) && !(fast && row.slow);
+    rows::all().into_iter().filter(is_selected).collect()
 }
 
-/// Everything that is made once in a process is made now.
+/// Sends requests before the measurement, so that one-time allocations of the gateway are part of the baseline.
 fn warm_up(bench: &Bench) {
     for place in bench.places.iter().filter(|place| place.row.door == door::Kind::Open).take(8) {
         place.operation.call(&place.secret, serde_json::json!({"prompt": PROMPT, "user": WARM_UP})).send(place.address);
         let attempts = place.upstream.attempts();
-        assert_eq!(attempts, 1, "the bench does not work");
+        assert_eq!(attempts, 1, "the fixture must call its upstream once");
     }
 }
 
-fn play(bench: &Bench, place: &Place) -> Line {
+fn run_case(bench: &Bench, place: &Place) -> Line {
     let mut scene = Scene::new(bench, place);
-    let begun = Instant::now();
+    let start = Instant::now();
     let verdict = catch_unwind(AssertUnwindSafe(|| scene.run())).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-        text.unwrap_or("a panic without words").to_owned()
+        text.unwrap_or("a panic without a message").to_owned()
     });
-    Line::new(place, scene.seen(), begun.elapsed(), verdict)
+    Line::new(place, scene.seen(), start.elapsed(), verdict)
 }
 
-/// Where a secret or a prompt stands that should stand nowhere.
+/// The places in the log and the data folder that contain a secret or a prompt.
 fn leaks(bench: &Bench) -> Vec<String> {
     let gateway = bench.gateway();
     let mut found = Vec::new();
-    // Every token has the last of these in it; of the keys some stand for all.
+    // Every upstream token contains `c4n4ry`. Only the first keys are searched for, as a sample.
     let keys = bench.places.iter().take(8).map(|place| place.secret.as_str());
     let canaries: Vec<&str> = keys.chain([PROMPT, "prompt-canary", "c4n4ry"]).collect();
     let mut search = |name: &str, text: &str| {
@@ -135,9 +136,9 @@ fn leaks(bench: &Bench) -> Vec<String> {
     };
     search("the log", &gateway.output());
     let files = files_under(&gateway.home().join("data"));
-    assert!(!files.is_empty(), "nothing is stored where it should be");
+    assert!(!files.is_empty(), "the data folder has no files");
     for file in files {
-        // A spool file may go at any moment.
+        // A spool file may be deleted at any moment.
         let bytes = std::fs::read(&file).unwrap_or_default();
         search(&file.display().to_string(), &String::from_utf8_lossy(&bytes));
     }
@@ -151,11 +152,11 @@ fn files_under(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files_under(&path) } else { vec![path] }).collect()
 }
 
-/// Plays what is next until nothing is.
-fn lane(bench: &Bench, queue: &Mutex<VecDeque<&Place>>, lines: &Mutex<Vec<Line>>) {
-    // Not `lock` itself: its guard would live as long as the loop's body.
+/// Runs cases of the queue until the queue is empty.
+fn run_queued_cases(bench: &Bench, queue: &Mutex<VecDeque<&Place>>, lines: &Mutex<Vec<Line>>) {
+    // `next` releases the lock before the loop body; a guard in the loop condition would live as long as the body.
     while let Some(place) = next(queue) {
-        let line = play(bench, place);
+        let line = run_case(bench, place);
         lock(lines).push(line);
     }
 }

@@ -321,8 +321,8 @@ fn the_gateway_removes_fields_that_identify_the_account() {
     assert!(leaks.is_empty(), "{} of {count}:\n{}", leaks.len(), leaks.join("\n"));
 }
 
-/// Asks a gateway for each of these changes in every kind. Returns the number of answers, and what is faults with them
-/// according to `check`, which gets the prompt, what was said, and what was read.
+/// Requests each change as each kind of answer from a gateway. Returns the number of answers and the faults that
+/// `check` finds; `check` gets the kind, the prompt, the expected value and the value that was read.
 fn through_gateway(
     changes: &[(&'static str, Value)],
     check: impl Fn(AnswerKind, &str, &Value, &Value) -> Option<String>,

@@ -1,5 +1,5 @@
-//! One gateway for all cases, and in it a place of its own for each of them: a group, its key, its accounts and their
-//! upstream. Nothing that one case does to its accounts is felt by another.
+//! One gateway for all cases. Each case and operation has its own group, key, accounts and upstream in the gateway, so
+//! that no case affects the accounts of another.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -14,43 +14,44 @@ use super::operation::Operation;
 use super::row::Row;
 use crate::kit::{FakeUpstream, Gateway};
 
-/// What stands in every prompt, and nowhere else.
+/// The text that every prompt contains; nothing else contains it.
 pub(super) const PROMPT: &str = "a red cube, prompt-canary-5d1f";
 
 /// The `user` of requests before the first case.
 pub(super) const WARM_UP: &str = "warm-up";
 
-/// Bounds the connection of every account.
-const TOP: &str = "[deadlines]\nconnect = \"1s\"\n";
+/// The start of the configuration: the connect deadline.
+const CONFIG_START: &str = "[deadlines]\nconnect = \"1s\"\n";
 
 pub(super) struct Bench {
     pub(super) gateway: Mutex<Gateway>,
     pub(super) places: Vec<Place>,
-    /// Where redirects lead.
+    /// The target of redirects, which the gateway must not follow.
     pub(super) target: FakeUpstream,
     _secrets: TempDir,
     looking: Mutex<Look>,
 }
 
-/// What the last look at the records showed, and when it began.
+/// The records that the last command printed, and the time at which it started.
 #[derive(Default)]
 struct Look {
     begun: Option<Instant>,
     all: Arc<String>,
 }
 
-/// What one case has for one operation.
+/// The fixture of one case with one operation.
 pub(super) struct Place {
     pub(super) row: &'static Row,
     pub(super) operation: Operation,
     pub(super) upstream: FakeUpstream,
-    /// Of each account, the first one being the one that is chosen first.
+    /// The upstream token of each account, in the order of their priority.
     pub(super) tokens: Vec<String>,
-    /// Of its key.
+    /// The secret of the API key.
     pub(super) secret: String,
+    /// The id of the API key.
     pub(super) key: String,
     pub(super) address: std::net::SocketAddr,
-    /// What the first account stands behind, where that is no upstream.
+    /// The endpoint of the first account, if it is not the upstream.
     pub(super) door: Door,
     group: String,
 }
@@ -64,11 +65,11 @@ impl Bench {
         let jobs = jobs.filter(|(row, operation)| row.scripts(*operation).is_ok());
         let mut places: Vec<Place> =
             jobs.enumerate().map(|(at, (row, operation))| Place::new(at, row, operation)).collect();
-        let mut top = TOP.to_owned();
+        let mut config = CONFIG_START.to_owned();
         for place in &places {
-            place.configure(&mut top, secrets.path());
+            place.configure(&mut config, secrets.path());
         }
-        let gateway = Gateway::with(&top, &[]);
+        let gateway = Gateway::with(&config, &[]);
         for place in &mut places {
             let file = place.small_config(&gateway);
             let key = ["key", "create", "--name", "u", "--group", &place.group, "--json", "--config"];
@@ -89,20 +90,20 @@ impl Bench {
         self.gateway.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The records of a place, oldest first.
+    /// The records of a fixture, oldest first.
     pub(super) fn records(&self, place: &Place) -> Vec<Value> {
         let all = self.look();
-        let mine = all.lines().filter(|line| line.contains(&place.key));
-        let records = mine.map(|line| serde_json::from_str(line).expect("a record per line"));
+        let own_lines = all.lines().filter(|line| line.contains(&place.key));
+        let records = own_lines.map(|line| serde_json::from_str(line).expect("a record per line"));
         records.filter(|record: &Value| record["end_user"] != WARM_UP).collect()
     }
 
-    /// All records, as they were at some moment after the call. A command is a process, and many at once would be what is
-    /// measured: one look serves everybody who waited for it.
+    /// All records, as JSON lines, read after this call began. Each read starts a process, and many at once would
+    /// disturb the measurement, so callers that wait together share one read.
     fn look(&self) -> Arc<String> {
-        let came = Instant::now();
+        let called_at = Instant::now();
         let mut look = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        if look.begun.is_none_or(|begun| begun < came) {
+        if look.begun.is_none_or(|begun| begun < called_at) {
             let program = {
                 let gateway = self.gateway();
                 let file = gateway.home().join(&self.places[0].group);
@@ -135,9 +136,9 @@ impl Place {
 
     fn configure(&self, text: &mut String, secrets: &std::path::Path) {
         let Self { group, row, .. } = self;
-        write!(text, "\n[[groups]]\nname = \"{group}\"\n").expect("text");
+        write!(text, "\n[[groups]]\nname = \"{group}\"\n").expect("writing to a string");
         if let Some(time) = row.deadline {
-            writeln!(text, "image_deadline = \"{time}ms\"").expect("text");
+            writeln!(text, "image_deadline = \"{time}ms\"").expect("writing to a string");
         }
         for (number, token) in self.tokens.iter().enumerate() {
             let file = secrets.join(format!("{group}-{number}"));
@@ -151,11 +152,11 @@ impl Place {
                  api_key = {{ file = \"{file}\" }}\ngroups = [\"{group}\"]\npriority = -{number}\n\
                  concurrency = {places}\nlarge_concurrency = {places}\n"
             )
-            .expect("text");
+            .expect("writing to a string");
         }
     }
 
-    /// For commands: the same store, and nothing but the group, so that a command has little to read.
+    /// Writes a configuration for commands: the same store, and only this group, so that commands start quickly.
     fn small_config(&self, gateway: &Gateway) -> PathBuf {
         let (file, data) = (gateway.home().join(&self.group), gateway.home().join("data"));
         let text = format!("data_dir = \"{}\"\n[[groups]]\nname = \"{}\"\n", data.display(), self.group);
@@ -168,7 +169,7 @@ impl Place {
         format!("{}-account-{number}", self.group)
     }
 
-    /// What no caller may ever read.
+    /// The texts that no answer may contain.
     pub(super) fn canaries(&self) -> Vec<String> {
         let mut canaries: Vec<String> = (0..self.tokens.len()).map(|number| self.account(number)).collect();
         canaries.extend(self.tokens.iter().cloned());
@@ -179,7 +180,7 @@ impl Place {
         canaries
     }
 
-    /// The first account gets one script, the others another.
+    /// Sets the script of the first account, and that of the others.
     pub(super) fn script(&self, first: &str, others: &str) {
         for (number, token) in self.tokens.iter().enumerate() {
             self.upstream.always_for_token(token, if number == 0 { first } else { others });

@@ -1,4 +1,4 @@
-//! What stands where the first account's upstream should be.
+//! The endpoint of the first account: its upstream, or a port that cannot be reached or does not speak TLS.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use crate::kit::{FakeUpstream, RefusingPort, UnresponsivePort};
 
-/// As a row asks for it.
+/// The kind of the first account's endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The upstream itself.
     Open,
-    /// Nobody listens.
+    /// No process listens on the port.
     Shut,
-    /// A full queue: no answer to a SYN.
+    /// The accept queue is full: a SYN gets no answer.
     Deaf,
-    /// Takes a TLS greeting and says nothing.
+    /// Reads the TLS ClientHello and sends nothing.
     Mute,
-    /// Answers a TLS greeting with plain HTTP.
+    /// Answers the TLS ClientHello with plain HTTP.
     Plain,
 }
 
-/// As it stands there.
+/// The endpoint of the first account.
 pub(super) struct Door {
     base_url: Option<String>,
     state: Mutex<State>,
-    /// Every byte that a trap got.
+    /// Every byte that the endpoint received in place of TLS.
     heard: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -53,10 +53,11 @@ impl Door {
                 let deaf = UnresponsivePort::new();
                 (Some(deaf.base_url()), State::Deaf(deaf))
             }
-            Kind::Mute => (https(trap(&heard, b"")), State::Nothing),
-            Kind::Plain => {
-                (https(trap(&heard, b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")), State::Nothing)
-            }
+            Kind::Mute => (https(start_raw_endpoint(&heard, b"")), State::Nothing),
+            Kind::Plain => (
+                https(start_raw_endpoint(&heard, b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")),
+                State::Nothing,
+            ),
         };
         Self { base_url, state: Mutex::new(state), heard }
     }
@@ -65,17 +66,17 @@ impl Door {
         self.base_url.clone()
     }
 
-    /// From now on there is a good upstream, where there can be one.
+    /// Replaces a refusing or unresponsive port by an upstream on the same port.
     pub(super) fn open(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         *state = match std::mem::replace(&mut *state, State::Nothing) {
             State::Shut(shut) => State::Opened(shut.open()),
             State::Deaf(deaf) => State::Opened(deaf.open()),
-            other => other,
+            unchanged => unchanged,
         };
     }
 
-    /// How many attempts came through it since it was opened.
+    /// The number of attempts since the call of `open`.
     pub(super) fn attempts(&self) -> usize {
         match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
             State::Opened(upstream) => upstream.attempts(),
@@ -83,35 +84,35 @@ impl Door {
         }
     }
 
-    /// Whether a trap behind TLS was told this.
+    /// True if the endpoint received this text unencrypted.
     pub(super) fn heard(&self, text: &str) -> bool {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.windows(text.len()).any(|window| window == text.as_bytes())
     }
 }
 
-/// Takes every connection, keeps what it hears, says one thing and waits for the other side to leave.
-fn trap(heard: &Arc<Mutex<Vec<u8>>>, word: &'static [u8]) -> SocketAddr {
+/// Accepts every connection, stores the received bytes, sends `reply` once and waits until the peer closes.
+fn start_raw_endpoint(heard: &Arc<Mutex<Vec<u8>>>, reply: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let heard = Arc::clone(heard);
     std::thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
             let heard = Arc::clone(&heard);
-            std::thread::spawn(move || listen(stream, &heard, word));
+            std::thread::spawn(move || record_connection(stream, &heard, reply));
         }
     });
     address
 }
 
-fn listen(mut stream: TcpStream, heard: &Mutex<Vec<u8>>, word: &[u8]) {
+fn record_connection(mut stream: TcpStream, heard: &Mutex<Vec<u8>>, reply: &[u8]) {
     drop(stream.set_read_timeout(Some(Duration::from_secs(20))));
     let mut buffer = [0; 4096];
-    let mut word = Some(word).filter(|word| !word.is_empty());
+    let mut reply = Some(reply).filter(|reply| !reply.is_empty());
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
         heard.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..count]);
-        if let Some(word) = word.take() {
-            drop(stream.write_all(word));
+        if let Some(reply) = reply.take() {
+            drop(stream.write_all(reply));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The four operations, and what a caller of each of them was told.
+//! The four operations, and how a caller reads their answers.
 
 use serde_json::{Value, json};
 
@@ -12,14 +12,14 @@ pub(super) enum Operation {
     EditStream,
 }
 
-/// The verdict on one answer, as far as it can be seen from outside.
+/// One answer as the caller sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Told {
-    /// A whole answer with these images (of a stream the final one) and this usage.
+    /// A complete answer with these images (of a stream only the final image) and this usage.
     Whole { images: Vec<String>, usage: Value },
     /// An error with this status.
     Error(u16),
-    /// It had begun, and cannot be taken for a whole answer.
+    /// An answer that had begun and is visibly incomplete.
     Broken,
 }
 
@@ -41,13 +41,13 @@ impl Operation {
         matches!(self, Self::GenerationStream | Self::EditStream)
     }
 
-    /// A request with these fields over the minimum; a stream asks for two partial images.
-    pub(super) fn call(self, secret: &str, mut with: Value) -> Call {
+    /// A request with the required fields and these fields; a stream asks for two partial images.
+    pub(super) fn call(self, secret: &str, mut fields: Value) -> Call {
         if self.streams() {
-            with["stream"] = json!(true);
-            with["partial_images"] = json!(2);
+            fields["stream"] = json!(true);
+            fields["partial_images"] = json!(2);
         }
-        let fields = request(with);
+        let fields = request(fields);
         if matches!(self, Self::Generation | Self::GenerationStream) {
             return Call::generation().key(secret).json(&fields);
         }
@@ -57,28 +57,31 @@ impl Operation {
         form.file("image[]", &alpha_png(64, 64)).call().key(secret)
     }
 
-    /// Judges an answer; what fits no rule at all is a panic.
+    /// Reads an answer; panics if the answer is neither complete, nor an error, nor visibly broken.
     #[track_caller]
     pub(super) fn read(self, answer: &Answer) -> Told {
         if answer.status != 200 {
-            has_advice(answer);
+            assert_error_shape(answer);
             return Told::Error(answer.status);
         }
-        if self.streams() { stream(answer) } else { plain(answer) }
+        if self.streams() { read_stream(answer) } else { read_plain(answer) }
     }
 }
 
-/// ERR: the shape that every client reads, a request id, and a word on whether to try again.
+/// ERR: asserts the documented shape of an error, a request id, and advice about a retry.
 #[track_caller]
-fn has_advice(answer: &Answer) {
+fn assert_error_shape(answer: &Answer) {
     let error = answer.error_object(answer.status);
-    assert!(["true", "false"].contains(&answer.should_retry().unwrap_or_default()), "ERR: no advice: {error}");
+    assert!(
+        ["true", "false"].contains(&answer.should_retry().unwrap_or_default()),
+        "ERR: no `x-should-retry`: {error}"
+    );
     let wait = answer.header("retry-after").map(|wait| wait.parse::<u64>().expect("ERR: whole seconds"));
     assert!(wait.is_none_or(|wait| (1..=60).contains(&wait)), "ERR: retry-after {wait:?}");
 }
 
 #[track_caller]
-fn plain(answer: &Answer) -> Told {
+fn read_plain(answer: &Answer) -> Told {
     if !answer.complete {
         return Told::Broken;
     }
@@ -89,30 +92,31 @@ fn plain(answer: &Answer) -> Told {
 }
 
 #[track_caller]
-fn stream(answer: &Answer) -> Told {
-    assert!(answer.complete, "a stream has a proper end even when it fails");
+fn read_stream(answer: &Answer) -> Told {
+    assert!(answer.complete, "a stream must end properly even if it fails");
     let text = answer.text();
     let completed = text.matches(".completed\ndata: ").count();
     assert!(completed <= 1, "{completed} final images");
     if completed == 0 || text.contains("event: error\n") {
-        let rest = before_error_frame(&text);
-        let whole = rest.split("\n\n").any(|frame| frame.contains(".completed\ndata: ") && data(frame).is_some());
-        assert!(!whole, "an error after a whole final image");
+        let frames = before_error_frame(&text);
+        let has_final_image =
+            frames.split("\n\n").any(|frame| frame.contains(".completed\ndata: ") && event_data(frame).is_some());
+        assert!(!has_final_image, "an error after a complete final image");
         return Told::Broken;
     }
     let last = text.trim_end().rsplit("\n\n").find(|frame| !frame.starts_with(':')).unwrap_or_default();
-    let data = data(last).expect("JSON in the final event");
+    let data = event_data(last).expect("JSON in the final event");
     assert!(last.contains(".completed\ndata: "), "the final image is not the last event: {last:.200}");
     Told::Whole { images: vec![data["b64_json"].as_str().expect("an image").to_owned()], usage: data["usage"].clone() }
 }
 
-fn data(frame: &str) -> Option<Value> {
+fn event_data(frame: &str) -> Option<Value> {
     serde_json::from_str(frame.split_once("\ndata: ")?.1).ok()
 }
 
 /// The base64 of the huge image that a script asks for with `b64=N`.
 pub(super) fn huge(script: &str) -> Option<String> {
     let length = script.split_whitespace().find_map(|word| word.strip_prefix("b64="))?;
-    let bytes: Vec<u8> = base64_filler(length.parse().expect("a length")).flat_map(|piece| piece.to_vec()).collect();
+    let bytes: Vec<u8> = base64_filler(length.parse().expect("a length")).flat_map(|chunk| chunk.to_vec()).collect();
     Some(String::from_utf8(bytes).expect("base64"))
 }

@@ -1,4 +1,4 @@
-//! The stories that take more than one stimulus.
+//! The checks of cases that need more than one stimulus.
 
 use std::io::Read as _;
 use std::time::{Duration, Instant};
@@ -13,19 +13,19 @@ use crate::kit::{eventually, pause};
 
 /// U01 to U03: the first account cannot be reached, and nothing was sent to it.
 pub(super) fn unreachable(scene: &mut Scene<'_>) {
-    let begun = Instant::now();
+    let start = Instant::now();
     scene.stimulus("");
-    assert!(begun.elapsed() < Duration::from_secs(20), "the limits are 1 s to connect and 5 s for TLS");
+    assert!(start.elapsed() < Duration::from_secs(20), "the limits are 1 s to connect and 5 s for TLS");
     for secret in ["c4n4ry", "Bearer", "authorization"] {
-        assert!(!scene.place.door.heard(secret), "{secret} went out in the clear");
+        assert!(!scene.place.door.heard(secret), "{secret} was sent unencrypted");
     }
-    let stays_out = [Kind::Plain, Kind::Mute].contains(&scene.row().door);
-    if !(stays_out && scene.row().accounts == 1) {
+    let never_recovers = [Kind::Plain, Kind::Mute].contains(&scene.row().door);
+    if !(never_recovers && scene.row().accounts == 1) {
         scene.recovers();
     }
 }
 
-/// U07: no later answer holds what came too much.
+/// U07: no later answer contains the surplus bytes of an earlier one.
 pub(super) fn poisoned(scene: &mut Scene<'_>) {
     for script in scene.scripts() {
         scene.stimulus(script);
@@ -37,63 +37,63 @@ pub(super) fn poisoned(scene: &mut Scene<'_>) {
     }
 }
 
-/// U13: ends by a rule of rate within a minute, long before the end of the whole request.
+/// U13: the minimum rate ends the answer within about a minute, long before the deadline of the request.
 pub(super) fn drip(scene: &mut Scene<'_>) {
     scene.place.script(scene.scripts()[0], "");
     let (user, call) = scene.prepare();
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut reply = call.open(scene.place.address).expect("an answer");
     let mut buffer = [0; 1 << 14];
     let ended = loop {
         match reply.read(&mut buffer) {
             Ok(0) => break "an end",
             Err(_) => break "a break",
-            Ok(_) if begun.elapsed() > Duration::from_secs(65) => break "",
+            Ok(_) if start.elapsed() > Duration::from_secs(65) => break "",
             Ok(_) => {}
         }
     };
     drop(reply);
-    assert!(!ended.is_empty(), "still dripping after 65 s: there is no rule of rate");
+    assert!(!ended.is_empty(), "the answer still goes on after 65 s: there is no minimum rate");
     let record = scene.record(&user);
     assert_eq!(record["state"], "interrupted", "{ended}: {record}");
     scene.recovers();
 }
 
-/// U14: the account is asked again when the time is over, not before, and soon after.
+/// U14: the account is asked again soon after its retry time, and not before.
 pub(super) fn told_when(scene: &mut Scene<'_>) {
-    let begun = Instant::now();
+    let start = Instant::now();
     scene.stimulus(scene.scripts()[0]);
     scene.place.script("", "");
     let before = scene.first_was_called();
-    let again = loop {
+    let asked_again_after = loop {
         let asked = scene.ask(json!({}));
         assert!(matches!(asked.told, Told::Whole { .. }), "another account is free: {}", asked.answer.status);
         if scene.first_was_called() > before {
-            break begun.elapsed();
+            break start.elapsed();
         }
-        assert!(begun.elapsed() < Duration::from_secs(15), "the first account is never asked again");
+        assert!(start.elapsed() < Duration::from_secs(15), "the first account is never asked again");
         pause(Duration::from_millis(50));
     };
-    // The clock of the gateway started after this one; a date has whole seconds.
-    assert!(again > Duration::from_millis(2900), "asked again after {again:?}, not 3 s");
-    assert!(again < Duration::from_secs(8), "asked again only after {again:?}");
+    // The gateway measures from a later moment than this test, and a date has whole seconds.
+    assert!(asked_again_after > Duration::from_millis(2900), "asked again after {asked_again_after:?}, not 3 s");
+    assert!(asked_again_after < Duration::from_secs(8), "asked again only after {asked_again_after:?}");
     scene.recovers();
 }
 
-/// U15: short pauses that grow, and the account is back by itself.
+/// U15: without a retry time, the account is in cooldown for short, growing times, and recovers by itself.
 pub(super) fn untold(scene: &mut Scene<'_>) {
-    let begun = Instant::now();
+    let start = Instant::now();
     scene.stimulus("status=429");
     scene.place.upstream.in_turn(&scene.place.tokens[0], &["status=429", "status=429", ""]);
     scene.serves_within(Duration::from_secs(60));
     let attempts = scene.place.upstream.ledger();
-    let gaps: Vec<Duration> = attempts.windows(2).map(|two| two[1].came - two[0].came).collect();
+    let gaps: Vec<Duration> = attempts.windows(2).map(|pair| pair[1].came - pair[0].came).collect();
     assert!(attempts.len() >= 4, "{gaps:?}");
-    assert!(gaps.iter().all(|gap| *gap >= Duration::from_millis(450)), "a hot loop: {gaps:?} in {:?}", begun.elapsed());
+    assert!(gaps.iter().all(|gap| *gap >= Duration::from_millis(450)), "a hot loop: {gaps:?} in {:?}", start.elapsed());
     scene.recovers();
 }
 
-/// U16: the caller is told when, and the account is left alone until then.
+/// U16: the caller gets the reset time, and the account is not asked before it.
 pub(super) fn exhausted(scene: &mut Scene<'_>) {
     scene.stimulus(scene.scripts()[0]);
     scene.place.script("", "");
@@ -111,27 +111,27 @@ pub(super) fn exhausted(scene: &mut Scene<'_>) {
     assert_eq!(scene.first_was_called(), before, "an exhausted account was asked");
 }
 
-/// U16: a real but short window.
+/// U16: a usage window that resets after a short time.
 pub(super) fn short_window(scene: &mut Scene<'_>) {
-    let begun = Instant::now();
+    let start = Instant::now();
     scene.stimulus(scene.scripts()[0]);
     scene.place.script("", "");
     let before = scene.first_was_called();
     let asked = scene.ask(json!({}));
-    if begun.elapsed() < Duration::from_millis(2500) {
+    if start.elapsed() < Duration::from_millis(2500) {
         asked.answer.error_object(429);
         assert_eq!(scene.first_was_called(), before, "an exhausted account was asked");
     }
     scene.recovers();
-    assert!(begun.elapsed() > Duration::from_millis(2900), "back after {:?}", begun.elapsed());
+    assert!(start.elapsed() > Duration::from_millis(2900), "back after {:?}", start.elapsed());
 }
 
-/// U16: a reset that means nothing is a short pause, and no hot loop.
+/// U16: an invalid reset time causes a short cooldown and no hot loop.
 pub(super) fn odd_window(scene: &mut Scene<'_>) {
     scene.stimulus(scene.scripts()[0]);
     let before = scene.first_was_called();
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(3) {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(3) {
         scene.ask(json!({})).answer.error_object(429);
         pause(Duration::from_millis(100));
     }
@@ -152,8 +152,9 @@ pub(super) fn dead(scene: &mut Scene<'_>) {
     }
     let called = scene.first_was_called() - before;
     assert!((1..=3).contains(&called), "a dead account was asked {called} times in 12 requests");
-    // The first rest is two seconds and may end any moment; the second takes twice as long. A third disables.
-    eventually("it is refused again", || {
+    // The first cooldown takes two seconds and may end at any moment; the second takes twice as long. A third failure
+    // disables the account.
+    eventually("the account is asked again", || {
         let asked = scene.ask(json!({}));
         assert!(matches!(asked.told, Told::Whole { .. }), "{}", asked.answer.status);
         (scene.first_was_called() - before >= 2).then_some(())
@@ -174,30 +175,30 @@ pub(super) fn moves_away(scene: &mut Scene<'_>) {
     scene.recovers();
 }
 
-/// U25: aborted near the cap, which counts every image that may come.
+/// U25: the gateway aborts an endless answer near the size limit, which allows for every image that may come.
 pub(super) fn endless(scene: &mut Scene<'_>) {
     const IMAGE: u64 = 96 << 20;
     let images = if scene.operation().streams() { 3 } else { 1 };
-    let cap = (images + 1) * IMAGE;
+    let limit = (images + 1) * IMAGE;
     for script in scene.scripts() {
         scene.stimulus(script);
-        let told = scene.place.upstream.ledger().iter().map(|attempt| attempt.written).max();
-        assert!(told.is_some_and(|written| written < cap), "{script}: {told:?} bytes were taken");
+        let most_written = scene.place.upstream.ledger().iter().map(|attempt| attempt.written).max();
+        assert!(most_written.is_some_and(|written| written < limit), "{script}: {most_written:?} bytes were read");
         scene.recovers();
     }
 }
 
-/// U28: what came is delivered and recorded, and n is not changed.
+/// U28: the images that came are delivered and recorded, and n is sent unchanged.
 pub(super) fn counts(scene: &mut Scene<'_>) {
-    for (script, came) in scene.scripts().iter().zip([1, 4, 6]) {
+    for (script, image_count) in scene.scripts().iter().zip([1, 4, 6]) {
         scene.place.script(script, "");
         let asked = scene.ask(json!({"n": 4}));
-        let delivered = came.min(4);
+        let delivered = image_count.min(4);
         let Told::Whole { images, usage } = &asked.told else { panic!("{script}: {:.300}", asked.answer.text()) };
         assert_eq!(images.len(), delivered, "{script}");
         let attempts = scene.attempts(&asked.user);
         let [attempt] = attempts.as_slice() else { panic!("{} attempts", attempts.len()) };
-        assert_eq!(attempt.fields()["n"], 4, "n was changed on its way");
+        assert_eq!(attempt.fields()["n"], 4, "n was changed");
         assert_eq!(Some(usage), attempt.usage.as_ref());
         let record = scene.record(&asked.user);
         assert_eq!(
@@ -210,7 +211,7 @@ pub(super) fn counts(scene: &mut Scene<'_>) {
     }
 }
 
-/// U30: requests that come just as their connection goes.
+/// U30: requests that are sent while the upstream closes their connection.
 pub(super) fn races(scene: &mut Scene<'_>) {
     const ROUNDS: u64 = 30;
     scene.place.script("idle=300", "idle=300");
@@ -228,42 +229,44 @@ pub(super) fn races(scene: &mut Scene<'_>) {
     scene.recovers();
 }
 
-/// U30: once a byte was written on a connection, its end is ambiguous.
+/// U30: if a reused connection ends after the gateway has written to it, the attempt is ambiguous.
 pub(super) fn reset_on_reuse(scene: &mut Scene<'_>) {
     scene.place.script("sour", "");
     let first = scene.ask(json!({}));
     assert!(matches!(first.told, Told::Whole { .. }), "{}", first.answer.status);
     let second = scene.ask(json!({}));
     let ledger: Vec<_> = [&first, &second].into_iter().flat_map(|asked| scene.attempts(&asked.user)).collect();
-    let [one, other] = ledger.as_slice() else { panic!("{} attempts for two requests", ledger.len()) };
-    if one.connection == other.connection {
+    let [first_attempt, second_attempt] = ledger.as_slice() else {
+        panic!("{} attempts for two requests", ledger.len())
+    };
+    if first_attempt.connection == second_attempt.connection {
         second.answer.error_object(502);
         assert_eq!(second.answer.should_retry(), Some("false"));
         assert_eq!(scene.record(&second.user)["state"], "interrupted");
     } else {
-        // The end of a stream is not waited for, and so its connection is not used again.
-        assert!(scene.operation().streams(), "the connection was not used again, and so nothing was shown");
+        // The gateway does not wait for the end of a stream, so it does not reuse the connection.
+        assert!(scene.operation().streams(), "the connection was not reused, so the case was not tested");
         assert!(matches!(second.told, Told::Whole { .. }), "{}", second.answer.status);
     }
     scene.recovers();
 }
 
-/// U32: an account that never answers loses its share.
+/// U32: an account that never answers gets fewer and fewer requests.
 pub(super) fn grey(scene: &mut Scene<'_>) {
     const RATE: usize = 10;
     const ROUNDS: usize = 20;
     scene.place.script(scene.scripts()[0], "");
     let mut failed = Vec::new();
     for _ in 0..ROUNDS {
-        let begun = Instant::now();
+        let start = Instant::now();
         let asked = scene.ask_all(RATE);
         failed.push(asked.iter().filter(|asked| !matches!(asked.told, Told::Whole { .. })).count());
-        assert!(asked.iter().all(|asked| asked.took < Duration::from_secs(20)), "a queue without a bound: {failed:?}");
-        pause(Duration::from_millis(500).saturating_sub(begun.elapsed()));
+        assert!(asked.iter().all(|asked| asked.took < Duration::from_secs(20)), "an unbounded queue: {failed:?}");
+        pause(Duration::from_millis(500).saturating_sub(start.elapsed()));
     }
-    let late: usize = failed[8..].iter().sum();
+    let late_failures: usize = failed[8..].iter().sum();
     let all = (ROUNDS - 8) * RATE;
-    assert!(late * 50 <= all, "{late} of {all} requests failed after the beginning: {failed:?}");
+    assert!(late_failures * 50 <= all, "{late_failures} of {all} requests failed after the first rounds: {failed:?}");
     assert!(matches!(scene.row().after, After::Within(_)));
     scene.recovers();
 }

@@ -1,4 +1,4 @@
-//! The table: written down, judged, and printed as far as it does not hold.
+//! The table of results: the file with all lines, and the printed lines that fail.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use super::row::{After, Row};
 use super::rows;
 use super::scene::Seen;
 
-/// What came of one row with one operation.
+/// The result of one row with one operation.
 pub(super) struct Line {
     case: &'static str,
     name: &'static str,
@@ -35,7 +35,7 @@ pub(super) struct Report {
 impl Line {
     pub(super) fn new(place: &Place, seen: &Seen, took: Duration, verdict: Result<(), String>) -> Self {
         let good = verdict.is_ok();
-        let said = match (verdict, place.row.after) {
+        let text = match (verdict, place.row.after) {
             (Ok(()), After::Never(reason)) => format!("holds (LIVE: {reason})"),
             (Ok(()), _) => "holds".to_owned(),
             (Err(fault), _) => format!("FAILS: {:?}: {}", seen.stimulus, short(&fault)),
@@ -50,7 +50,7 @@ impl Line {
             status: join(&seen.statuses),
             state: join(&seen.states),
             took: format!("{:.1}", took.as_secs_f64()),
-            verdict: said.chars().take(600).collect(),
+            verdict: text.chars().take(600).collect(),
             good,
         }
     }
@@ -75,13 +75,14 @@ impl Line {
             table,
             "{case:<4} {name:<44} {operation:<21} {attempts:<8} {status:<15} {state:<22} {took:>5} {verdict}"
         )
-        .expect("text");
+        .expect("writing to a string");
     }
 }
 
-const HEAD: &str = "case stimulus                                     operation             attempts status          state                      s verdict\n";
+/// The header line of the table.
+const HEADER: &str = "case stimulus                                     operation             attempts status          state                      s verdict\n";
 
-/// One line of it, without the images.
+/// The message on one line, without the images.
 fn short(fault: &str) -> String {
     let words = fault.split_whitespace().map(|word| {
         let pieces = word.split('"').map(|piece| if piece.len() > 100 { "…" } else { piece });
@@ -93,7 +94,7 @@ fn short(fault: &str) -> String {
 // === impl Report ===
 
 impl Report {
-    /// With the lines that make no sense, and why.
+    /// A report with a line for each operation that a row does not have, and the reason.
     pub(super) fn new(rows: &[Row]) -> Self {
         let absent = rows.iter().flat_map(|row| {
             let reasons = Operation::ALL.map(|operation| (operation, row.scripts(operation).err()));
@@ -107,29 +108,30 @@ impl Report {
         self.lines.sort_by_key(|line| line.case);
     }
 
-    /// A line below the table.
+    /// Adds a line below the table.
     pub(super) fn fact(&mut self, what: &str, holds: bool, seen: &str) {
         self.good &= holds;
-        writeln!(self.facts, "{what}: {} ({seen})", if holds { "holds" } else { "FAILS" }).expect("text");
+        writeln!(self.facts, "{what}: {} ({seen})", if holds { "holds" } else { "FAILS" })
+            .expect("writing to a string");
     }
 
-    /// Writes it down, prints what does not hold, and panics where something does not hold.
+    /// Writes the files, and prints the lines and facts that fail; panics if there is one.
     #[track_caller]
     pub(super) fn finish(self, log: &str) {
-        let mut table = HEAD.to_owned();
+        let mut table = HEADER.to_owned();
         self.lines.iter().for_each(|line| line.write(&mut table));
         for (case, test) in rows::ELSEWHERE {
-            writeln!(table, "{case:<4} also: {test}").expect("text");
+            writeln!(table, "{case:<4} also: {test}").expect("writing to a string");
         }
         table.push_str(&self.facts);
         let folder = Path::new(env!("CARGO_BIN_EXE_imagate")).ancestors().nth(2).expect("the target folder");
         std::fs::write(folder.join("u_cases.txt"), &table).expect("the table is written");
         std::fs::write(folder.join("u_cases.log"), log).expect("the log is written");
-        let bad: Vec<&Line> = self.lines.iter().filter(|line| !line.good).collect();
-        let mut shown = HEAD.to_owned();
-        bad.iter().for_each(|line| line.write(&mut shown));
-        // Of what is printed only the beginning may be kept, so it is no more than what does not hold.
-        println!("{shown}{}", self.facts);
-        assert!(bad.is_empty() && self.good, "{} of {} lines do not hold", bad.len(), self.lines.len());
+        let failed: Vec<&Line> = self.lines.iter().filter(|line| !line.good).collect();
+        let mut printed = HEADER.to_owned();
+        failed.iter().for_each(|line| line.write(&mut printed));
+        // A test runner may truncate the output, so the test prints only the lines that fail.
+        println!("{printed}{}", self.facts);
+        assert!(failed.is_empty() && self.good, "{} of {} lines fail", failed.len(), self.lines.len());
     }
 }
