@@ -97,7 +97,8 @@ fn a_hundred_slow_readers_take_little_memory() {
     let written = wait_until_stalled(&upstream);
     let peak = gateway.server().peak_bytes();
     println!(
-        "{READERS} streams of {IMAGE_CHARS} characters: {:.1} MB resident, {:.1} MB written by the upstream without a reader",
+        "{READERS} streams of {IMAGE_CHARS} characters: {:.1} MB resident, \
+         {:.1} MB written by the upstream without a reader",
         peak as f64 / 1e6,
         written as f64 / 1e6
     );
