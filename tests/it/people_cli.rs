@@ -126,12 +126,12 @@ fn a_key_disabled_by_command_is_refused_within_a_second() {
     const PAUSE: Duration = Duration::from_millis(50);
 
     let gateway = Gateway::simulated();
-    for (id, words) in [("key", ["key", "disable"]), ("user", ["user", "disable"])] {
-        let made = gateway.run_command(&["key", "create", "--name", id, "--user", "bob", "--json"]).json();
-        let [key, secret] = ["id", "secret"].map(|field| made[field].as_str().expect("a text").to_owned());
+    for (id, command) in [("key", ["key", "disable"]), ("user", ["user", "disable"])] {
+        let created = gateway.run_command(&["key", "create", "--name", id, "--user", "bob", "--json"]).json();
+        let [key, secret] = ["id", "secret"].map(|field| created[field].as_str().expect("a text").to_owned());
         let call = || Call::get("/v1/models").key(&secret).send(gateway.address());
         call().ok_json();
-        gateway.run_command(&[words[0], words[1], if id == "key" { &key } else { "bob" }]).ok_stdout();
+        gateway.run_command(&[command[0], command[1], if id == "key" { &key } else { "bob" }]).ok_stdout();
         let refusal = (0..MAX_CALLS).find_map(|_| {
             let answer = call();
             pause(PAUSE);
