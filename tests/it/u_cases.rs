@@ -1,7 +1,7 @@
 //! Every upstream case of the failure catalogue, U01 to U33, with generations and edits, plain and streamed.
 //!
 //! Each line of the table is one case with one operation. Each line has its own fixture (a group, its key, its accounts
-//! and their upstream) in one shared gateway, and the lines run in parallel. Each asserts five properties:
+//! and their upstream) in one shared gateway, and the lines run in parallel. The test asserts five properties:
 //!
 //! - ONE: the ledger shows at most one attempt for each request with which an image can have been made.
 //! - USE: each request has exactly one record, in a state that fits, with the tokens and the attempts of the ledger.
