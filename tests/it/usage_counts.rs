@@ -1,4 +1,4 @@
-//! What the console and `imagate usage` count is what the upstream has given, and each sees only what is theirs.
+//! The counts of the console and of `imagate usage` agree with the upstream, and each user sees only their own.
 
 use std::collections::BTreeMap;
 
@@ -21,14 +21,14 @@ fn ask(gateway: &Gateway, token: &str, path: &str) -> Answer {
 }
 
 #[track_caller]
-fn told(gateway: &Gateway, token: &str, path: &str) -> Value {
+fn get_json(gateway: &Gateway, token: &str, path: &str) -> Value {
     ask(gateway, token, path).ok_json()
 }
 
 /// The sums of these rows, count by count.
 fn sums<'a>(rows: impl IntoIterator<Item = &'a Value>) -> [u64; 7] {
     rows.into_iter().fold([0; 7], |sum, row| {
-        std::array::from_fn(|place| sum[place] + row[COUNTS[place]].as_u64().unwrap_or_else(|| panic!("{row}")))
+        std::array::from_fn(|index| sum[index] + row[COUNTS[index]].as_u64().unwrap_or_else(|| panic!("{row}")))
     })
 }
 
@@ -36,71 +36,71 @@ fn rows(list: &Value) -> &[Value] {
     list.as_array().expect("a list")
 }
 
-/// The counts as the records have them, one for each.
-fn of_records(records: &[Value]) -> [u64; 7] {
+/// The counts of these records, in the order of [`COUNTS`].
+fn counts_of_records(records: &[Value]) -> [u64; 7] {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     records.iter().fold([0; 7], |sum, record| {
         let succeeded = u64::from(record["state"] == "succeeded");
         let (images, usage) = (rows(&record["delivered"]).len() as u64, &record["usage"]);
         let [input, output, total] = ["input_tokens", "output_tokens", "total_tokens"].map(|name| number(&usage[name]));
-        let own = [1, succeeded, 1 - succeeded, images, input, output, total];
-        std::array::from_fn(|place| sum[place] + own[place])
+        let counts = [1, succeeded, 1 - succeeded, images, input, output, total];
+        std::array::from_fn(|index| sum[index] + counts[index])
     })
 }
 
-/// Images and tokens as the upstream has given them in answers that it could finish.
-fn of_the_upstream(upstream: &FakeUpstream) -> [u64; 4] {
+/// The images and tokens of the answers that the upstream completed.
+fn counts_of_upstream(upstream: &FakeUpstream) -> [u64; 4] {
     let given = upstream.ledger().into_iter().filter(|attempt| attempt.completed);
     given.fold([0; 4], |sum, attempt| {
         let usage = attempt.usage.unwrap_or_default();
         let tokens = |name: &str| usage[name].as_u64().unwrap_or(0);
-        let own =
+        let counts =
             [attempt.images.len() as u64, tokens("input_tokens"), tokens("output_tokens"), tokens("total_tokens")];
-        std::array::from_fn(|place| sum[place] + own[place])
+        std::array::from_fn(|index| sum[index] + counts[index])
     })
 }
 
-/// What one of the forms of `imagate usage` prints, line by line.
+/// The lines that `imagate usage --json` prints with these arguments.
 #[track_caller]
-fn lines(gateway: &Gateway, words: &[&str]) -> Vec<Value> {
-    let done = gateway.run_command(&[&["usage", "--json"], words].concat());
+fn lines(gateway: &Gateway, arguments: &[&str]) -> Vec<Value> {
+    let done = gateway.run_command(&[&["usage", "--json"], arguments].concat());
     done.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// Every way to ask says the same, and it is what the records and the upstream say.
+/// Checks that every view of the usage agrees with the records and the upstream. Returns the usage of the admin API.
 #[track_caller]
 fn all_agree(gateway: &Gateway, upstream: &FakeUpstream, count: usize) -> Value {
     let records = gateway.final_records(count);
     assert_eq!(records.len(), count);
-    let expected = of_records(&records);
-    assert_eq!(expected[3..], of_the_upstream(upstream), "records and upstream");
-    let usage = told(gateway, TOKEN, "usage");
+    let expected = counts_of_records(&records);
+    assert_eq!(expected[3..], counts_of_upstream(upstream), "records and upstream");
+    let usage = get_json(gateway, TOKEN, "usage");
     assert_eq!(sums([&usage["totals"]]), expected, "{usage}");
     assert_eq!(sums(rows(&usage["days"])), expected, "{usage}");
     assert_eq!(sums(rows(&usage["keys"])), expected, "{usage}");
     assert_eq!(sums(&lines(gateway, &["--by", "day"])), expected);
     assert_eq!(sums(&lines(gateway, &["--by", "key"])), expected);
-    // And key by key, also beside the keys themselves.
+    // The counts of each key agree too, also those in the list of keys.
     let mut by_key: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for record in &records {
         by_key.entry(record["key"].as_str().expect("a key")).or_default().push(record.clone());
     }
-    let keys = told(gateway, TOKEN, "keys");
+    let keys = get_json(gateway, TOKEN, "keys");
     for (key, records) in by_key {
-        let expected = of_records(&records);
+        let expected = counts_of_records(&records);
         let row = rows(&usage["keys"]).iter().find(|row| row["key"] == key).expect("a row of the key");
         assert_eq!(sums([row]), expected, "{key}: {usage}");
-        assert_eq!(sums([&told(gateway, TOKEN, &format!("usage?key={key}"))["totals"]]), expected);
+        assert_eq!(sums([&get_json(gateway, TOKEN, &format!("usage?key={key}"))["totals"]]), expected);
         let listed = rows(&keys["data"]).iter().find(|row| row["id"] == key).expect("the key");
-        let one = told(gateway, TOKEN, &format!("keys/{key}"));
-        for shown in [listed, &one] {
+        let single = get_json(gateway, TOKEN, &format!("keys/{key}"));
+        for shown in [listed, &single] {
             assert_eq!([&shown["requests"], &shown["images"]], [&json!(expected[0]), &json!(expected[3])], "{shown}");
         }
     }
     usage
 }
 
-/// A caller that leaves when it has heard the first of a stream.
+/// Sends a streamed request and leaves after its first event.
 fn leave(gateway: &Gateway, upstream: &FakeUpstream) {
     let before = upstream.attempts();
     let mut events = gateway.stream(json!({"prompt": "a cube [[events=p,murmur]]", "partial_images": 1}));
@@ -110,18 +110,21 @@ fn leave(gateway: &Gateway, upstream: &FakeUpstream) {
 }
 
 #[test]
-fn every_count_is_that_of_the_records_and_of_the_upstream_also_after_a_kill() {
+fn all_counts_agree_with_records_and_upstream_after_a_kill() {
     let upstream = FakeUpstream::start();
     let mut gateway = open(&upstream);
-    let other = gateway.make_key("other");
+    let second_key = gateway.make_key("other");
     gateway.generate(json!({"n": 2})).ok_json();
     gateway.scripted("tokens=1234").ok_json();
     gateway.stream(json!({})).rest();
-    let theirs = || Call::generation().key(other["secret"].as_str().expect("a secret"));
-    theirs().json(&request(json!({"user": "=1+1"}))).send(gateway.address()).ok_json();
-    Events::from_reply(theirs().json(&request(json!({"stream": true}))).open(gateway.address()).expect("a stream"))
-        .rest();
-    // Refused by the upstream, failed there, left by the caller; and what never becomes a job is no request.
+    let with_second_key = || Call::generation().key(second_key["secret"].as_str().expect("a secret"));
+    with_second_key().json(&request(json!({"user": "=1+1"}))).send(gateway.address()).ok_json();
+    Events::from_reply(
+        with_second_key().json(&request(json!({"stream": true}))).open(gateway.address()).expect("a stream"),
+    )
+    .rest();
+    // One request is refused by the upstream, one fails there, one is left by its caller. The last request never
+    // becomes a job and does not count as a request.
     assert_eq!(gateway.scripted("status=400 body=policy").status, 502);
     assert_eq!(gateway.scripted("status=400 body=parameter").status, 400);
     leave(&gateway, &upstream);
@@ -129,15 +132,15 @@ fn every_count_is_that_of_the_records_and_of_the_upstream_also_after_a_kill() {
     let usage = all_agree(&gateway, &upstream, 8);
     assert_eq!(sums([&usage["totals"]])[..4], [8, 5, 3, 6], "{usage}");
 
-    // Two are in the middle of their job when the process dies.
+    // Two jobs are running when the process is killed.
     let before = upstream.attempts();
     let waiting: Vec<_> = (0..2)
         .map(|_| gateway.call(json!({"prompt": "a cube [[gate=never]]"})).dispatch(gateway.address()).expect("a call"))
         .collect();
     upstream.wait_until("both are running", |ledger| ledger.len() == before + 2);
-    let running = told(&gateway, TOKEN, "records?state=running");
+    let running = get_json(&gateway, TOKEN, "records?state=running");
     assert_eq!(rows(&running["data"]).len(), 2, "{running}");
-    assert_eq!(sums([&told(&gateway, TOKEN, "usage")["totals"]])[0], 8, "what is running is counted");
+    assert_eq!(sums([&get_json(&gateway, TOKEN, "usage")["totals"]])[0], 8, "only finished jobs are counted");
     gateway.kill();
     drop(waiting);
     gateway.start();
@@ -147,7 +150,7 @@ fn every_count_is_that_of_the_records_and_of_the_upstream_also_after_a_kill() {
     assert_eq!(sums([&usage["totals"]])[..4], [11, 6, 5, 7], "{usage}");
     gateway.kill();
     gateway.start();
-    assert_eq!(all_agree(&gateway, &upstream, 11), usage, "a kill in peace changes nothing");
+    assert_eq!(all_agree(&gateway, &upstream, 11), usage, "a kill without running jobs changes nothing");
 
     let csv = gateway.run_command(&["usage", "--csv"]).ok_stdout().to_owned();
     assert!(csv.contains(",'=1+1,"), "a formula reaches a spreadsheet: {csv}");
@@ -158,7 +161,7 @@ fn every_count_is_that_of_the_records_and_of_the_upstream_also_after_a_kill() {
 }
 
 #[test]
-fn records_are_paged_filtered_and_whole() {
+fn records_are_paged_filtered_and_complete() {
     let upstream = FakeUpstream::start();
     let gateway = open(&upstream);
     for number in 0..5 {
@@ -169,7 +172,7 @@ fn records_are_paged_filtered_and_whole() {
     let mut seen = Vec::new();
     let mut path = "records?limit=4".to_owned();
     loop {
-        let page = told(&gateway, TOKEN, &path);
+        let page = get_json(&gateway, TOKEN, &path);
         seen.extend(rows(&page["data"]).to_vec());
         let last = seen.last().expect("a record")["request_id"].as_str().expect("an id");
         if page["has_more"] == false {
@@ -190,11 +193,11 @@ fn records_are_paged_filtered_and_whole() {
         assert_eq!(shown["attempts"][0]["account"], "only", "{shown}");
         assert_eq!(shown["key_name"], "it", "{shown}");
         let id = shown["request_id"].as_str().expect("an id");
-        assert_eq!(&told(&gateway, TOKEN, &format!("records/{id}")), shown);
+        assert_eq!(&get_json(&gateway, TOKEN, &format!("records/{id}")), shown);
     }
-    let refused = told(&gateway, TOKEN, "records?state=refused");
+    let refused = get_json(&gateway, TOKEN, "records?state=refused");
     assert_eq!(ids(rows(&refused["data"])), ids(&expected[5..]));
-    let none = told(&gateway, TOKEN, "records?until=2020-01-01T00:00:00Z");
+    let none = get_json(&gateway, TOKEN, "records?until=2020-01-01T00:00:00Z");
     assert_eq!(rows(&none["data"]).len(), 0);
     for (path, status, param) in [
         ("records?before=nobody", 400, json!("before")),
@@ -216,7 +219,7 @@ fn records_are_paged_filtered_and_whole() {
 }
 
 #[test]
-fn an_end_user_is_searched_for_by_api_and_command() {
+fn the_api_and_the_command_filter_by_end_user() {
     let upstream = FakeUpstream::start();
     let gateway = open(&upstream);
     let long = "\u{e4}".repeat(300);
@@ -226,33 +229,45 @@ fn an_end_user_is_searched_for_by_api_and_command() {
     let records = gateway.final_records(4);
     let ids = |records: &[Value]| records.iter().map(|record| record["request_id"].clone()).collect::<Vec<_>>();
     let expected = [records[0].clone(), records[2].clone()];
-    let listed = told(&gateway, TOKEN, "records?end_user=ada+%26+co");
+    let listed = get_json(&gateway, TOKEN, "records?end_user=ada+%26+co");
     let mut found = rows(&listed["data"]).to_vec();
     found.reverse();
     assert_eq!(ids(&found), ids(&expected));
     let printed = lines(&gateway, &["--end-user", "ada & co"]);
     assert_eq!(ids(&printed), ids(&expected));
-    let usage = told(&gateway, TOKEN, "usage?end_user=ada+%26+co");
-    assert_eq!(sums([&usage["totals"]]), of_records(&expected), "{usage}");
-    assert_eq!(sums(rows(&usage["days"])), of_records(&expected), "{usage}");
-    assert_eq!(sums(rows(&usage["keys"])), of_records(&expected), "{usage}");
+    let usage = get_json(&gateway, TOKEN, "usage?end_user=ada+%26+co");
+    assert_eq!(sums([&usage["totals"]]), counts_of_records(&expected), "{usage}");
+    assert_eq!(sums(rows(&usage["days"])), counts_of_records(&expected), "{usage}");
+    assert_eq!(sums(rows(&usage["keys"])), counts_of_records(&expected), "{usage}");
     for by in ["day", "key"] {
-        assert_eq!(sums(&lines(&gateway, &["--by", by, "--end-user", "ada & co"])), of_records(&expected), "{by}");
+        assert_eq!(
+            sums(&lines(&gateway, &["--by", by, "--end-user", "ada & co"])),
+            counts_of_records(&expected),
+            "{by}"
+        );
     }
     let csv = gateway.run_command(&["usage", "--csv", "--end-user", "ben"]).ok_stdout().to_owned();
     assert_eq!((csv.lines().count(), csv.contains(",ben,")), (2, true), "{csv}");
-    // A record has no more than 256 bytes of it, and neither does a search.
+    // A record keeps at most 256 bytes of the end user, and a search uses at most as many.
     let encoded = "%C3%A4".repeat(300);
-    let listed = told(&gateway, TOKEN, &format!("records?end_user={encoded}"));
+    let listed = get_json(&gateway, TOKEN, &format!("records?end_user={encoded}"));
     assert_eq!(ids(rows(&listed["data"])), ids(&records[3..]));
-    for nobody in ["hidden", "ada", "ada+%26+co+", "BEN"] {
-        assert_eq!(rows(&told(&gateway, TOKEN, &format!("records?end_user={nobody}"))["data"]).len(), 0, "{nobody}");
-        assert_eq!(told(&gateway, TOKEN, &format!("usage?end_user={nobody}"))["totals"]["requests"], 0, "{nobody}");
+    for unmatched in ["hidden", "ada", "ada+%26+co+", "BEN"] {
+        assert_eq!(
+            rows(&get_json(&gateway, TOKEN, &format!("records?end_user={unmatched}"))["data"]).len(),
+            0,
+            "{unmatched}"
+        );
+        assert_eq!(
+            get_json(&gateway, TOKEN, &format!("usage?end_user={unmatched}"))["totals"]["requests"],
+            0,
+            "{unmatched}"
+        );
     }
 }
 
 #[test]
-fn a_member_sees_their_own_records_and_counts_and_no_accounts() {
+fn a_member_sees_their_own_records_and_no_accounts() {
     let upstream = FakeUpstream::start();
     let gateway = open(&upstream);
     let post = |path: &str, body: Value| {
@@ -262,7 +277,7 @@ fn a_member_sees_their_own_records_and_counts_and_no_accounts() {
     let token = post("tokens", json!({"name": "kim's", "user": "kim"}))["secret"].as_str().expect("a token").to_owned();
     let key = post("keys", json!({"name": "laptop", "user": "kim"}));
     let secret = key["secret"].as_str().expect("a secret").to_owned();
-    // The key is new, and the book of keys learns of it by itself.
+    // The key is new; the key cache loads it by itself.
     eventually("the key is good", || {
         let answer = Call::generation().key(&secret).json(&request(json!({}))).send(gateway.address());
         (answer.status == 200).then_some(())
@@ -270,71 +285,70 @@ fn a_member_sees_their_own_records_and_counts_and_no_accounts() {
     gateway.generate(json!({})).ok_json();
     gateway.generate(json!({})).ok_json();
     let records = gateway.final_records(3);
-    let (mine, theirs): (Vec<&Value>, Vec<&Value>) =
+    let (own, foreign): (Vec<&Value>, Vec<&Value>) =
         records.iter().partition(|record| record["key"] == key["key"]["id"]);
-    assert_eq!((mine.len(), theirs.len()), (1, 2));
+    assert_eq!((own.len(), foreign.len()), (1, 2));
 
-    let list = told(&gateway, &token, "records");
+    let list = get_json(&gateway, &token, "records");
     assert_eq!(rows(&list["data"]).len(), 1, "{list}");
     let shown = &list["data"][0];
     assert_eq!(
         (&shown["request_id"], &shown["user_name"], &shown["key_name"]),
-        (&mine[0]["request_id"], &json!("kim"), &json!("laptop"))
+        (&own[0]["request_id"], &json!("kim"), &json!("laptop"))
     );
     let id = |record: &Value| record["request_id"].as_str().expect("an id").to_owned();
-    for visible in [shown, &told(&gateway, &token, &format!("records/{}", id(mine[0])))] {
+    for visible in [shown, &get_json(&gateway, &token, &format!("records/{}", id(own[0])))] {
         assert!(visible.get("account").is_none() && !visible["attempts"].to_string().contains("only"), "{visible}");
     }
-    let (foreign, hidden) = (theirs[0]["key"].as_str().expect("a key"), id(theirs[0]));
+    let (foreign_key, hidden) = (foreign[0]["key"].as_str().expect("a key"), id(foreign[0]));
     let refused = ask(&gateway, &token, &format!("records/{hidden}"));
     assert_eq!(refused.error_object(404)["code"], "record_not_found");
     let refused = ask(&gateway, &token, &format!("records?before={hidden}"));
     assert_eq!(refused.error_object(400)["param"], "before");
-    assert_eq!(rows(&told(&gateway, &token, &format!("records?key={foreign}"))["data"]).len(), 0);
-    let other = theirs[0]["user"].as_str().expect("a user");
-    assert_eq!(ask(&gateway, &token, &format!("records?user={other}")).error_object(404)["param"], "user");
-    assert_eq!(rows(&told(&gateway, &token, "records?user=kim")["data"]).len(), 1);
-    // One end user of theirs, and one of somebody else's key.
-    let theirs = gateway.generate(json!({"user": "shared"}));
-    theirs.ok_json();
+    assert_eq!(rows(&get_json(&gateway, &token, &format!("records?key={foreign_key}"))["data"]).len(), 0);
+    let other_user = foreign[0]["user"].as_str().expect("a user");
+    assert_eq!(ask(&gateway, &token, &format!("records?user={other_user}")).error_object(404)["param"], "user");
+    assert_eq!(rows(&get_json(&gateway, &token, "records?user=kim")["data"]).len(), 1);
+    // The end user belongs to a request with another user's key, so the member does not find it.
+    gateway.generate(json!({"user": "shared"})).ok_json();
     gateway.final_records(4);
     for (token, count) in [(TOKEN, 1), (token.as_str(), 0)] {
-        assert_eq!(rows(&told(&gateway, token, "records?end_user=shared")["data"]).len(), count);
-        assert_eq!(told(&gateway, token, "usage?end_user=shared")["totals"]["requests"], json!(count));
+        assert_eq!(rows(&get_json(&gateway, token, "records?end_user=shared")["data"]).len(), count);
+        assert_eq!(get_json(&gateway, token, "usage?end_user=shared")["totals"]["requests"], json!(count));
     }
 
-    let usage = told(&gateway, &token, "usage");
+    let usage = get_json(&gateway, &token, "usage");
     assert_eq!(
         (sums([&usage["totals"]])[0], sums(rows(&usage["days"]))[0], rows(&usage["keys"]).len()),
         (1, 1, 1),
         "{usage}"
     );
-    assert_eq!(sums([&told(&gateway, &token, &format!("usage?key={foreign}"))["totals"]]), [0; 7]);
-    assert_eq!(ask(&gateway, &token, &format!("usage?user={other}")).error_object(404)["param"], "user");
-    // For the admin nothing of it is hidden.
-    assert_eq!(sums([&told(&gateway, TOKEN, "usage")["totals"]])[0], 4);
-    assert_eq!(sums([&told(&gateway, TOKEN, "usage?user=kim")["totals"]])[0], 1);
-    assert_eq!(told(&gateway, TOKEN, &format!("records/{}", id(mine[0])))["account"], "only");
+    assert_eq!(sums([&get_json(&gateway, &token, &format!("usage?key={foreign_key}"))["totals"]]), [0; 7]);
+    assert_eq!(ask(&gateway, &token, &format!("usage?user={other_user}")).error_object(404)["param"], "user");
+    // The admin sees all of it.
+    assert_eq!(sums([&get_json(&gateway, TOKEN, "usage")["totals"]])[0], 4);
+    assert_eq!(sums([&get_json(&gateway, TOKEN, "usage?user=kim")["totals"]])[0], 1);
+    assert_eq!(get_json(&gateway, TOKEN, &format!("records/{}", id(own[0])))["account"], "only");
 }
 
-/// Such requests leave no record, but are counted.
+/// Such requests have no record, but are counted.
 #[test]
 fn requests_that_become_no_job_are_counted_by_key() {
     let upstream = FakeUpstream::start();
     let gateway = open(&upstream);
-    let made = Call::post("/admin/v1/keys").json(&json!({"name": "off", "user": "admin"}));
-    let made = made.key(TOKEN).send(gateway.address()).ok_json();
+    let call = Call::post("/admin/v1/keys").json(&json!({"name": "off", "user": "admin"}));
+    let made = call.key(TOKEN).send(gateway.address()).ok_json();
     let [id, secret] =
-        ["/key/id", "/secret"].map(|at| made.pointer(at).and_then(Value::as_str).expect("a text").to_owned());
+        ["/key/id", "/secret"].map(|pointer| made.pointer(pointer).and_then(Value::as_str).expect("a text").to_owned());
     let disable = Call::patch(&format!("/admin/v1/keys/{id}")).json(&json!({"enabled": false}));
     disable.key(TOKEN).send(gateway.address()).ok_json();
 
     for with in [json!({"size": "7x7"}), json!({"model": "no-such-model"}), json!({"n": 0})] {
         assert!([400, 404].contains(&gateway.generate(with).status));
     }
-    let again = |body: Value| gateway.call(body).header("idempotency-key", "once").send(gateway.address());
-    again(json!({})).ok_json();
-    again(json!({"n": 2})).error_object(400);
+    let with_same_key = |body: Value| gateway.call(body).header("idempotency-key", "once").send(gateway.address());
+    with_same_key(json!({})).ok_json();
+    with_same_key(json!({"n": 2})).error_object(400);
     Call::get("/v1/models/no-such-model").key(gateway.secret()).send(gateway.address()).error_object(404);
     for _ in 0..2 {
         Call::generation().key(&secret).json(&request(json!({}))).send(gateway.address()).error_object(401);
@@ -344,11 +358,11 @@ fn requests_that_become_no_job_are_counted_by_key() {
         call.send(gateway.address()).error_object(401);
     }
     gateway.final_records(1);
-    eventually("they are counted", || {
-        (told(&gateway, TOKEN, "usage")["totals"]["refused"].as_u64() >= Some(11)).then_some(())
+    eventually("all refused requests are counted", || {
+        (get_json(&gateway, TOKEN, "usage")["totals"]["refused"].as_u64() >= Some(11)).then_some(())
     });
-    // The first answer that tells of them all may have been put together while they were written.
-    let usage = told(&gateway, TOKEN, "usage");
+    // The total above may come from a read during the writes, so the usage is read again.
+    let usage = get_json(&gateway, TOKEN, "usage");
     let by_key = |id: &str| {
         let row = rows(&usage["keys"]).iter().find(|row| row["key"] == id).unwrap_or_else(|| panic!("{id}: {usage}"));
         (row["requests"].as_u64(), row["refused"].as_u64())

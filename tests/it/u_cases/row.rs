@@ -1,4 +1,4 @@
-//! One line of the table: a stimulus, and what must come of it.
+//! One row of the table: the behaviour of the upstream (the stimulus) and the results that the test expects.
 
 use std::ops::RangeInclusive;
 
@@ -6,70 +6,76 @@ use super::door::Kind;
 use super::operation::Operation;
 use super::scene::Scene;
 
-/// What the caller must be told.
+/// The answer that the caller must get.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expect {
     /// A whole answer with the bytes that the upstream sent.
     Good,
-    /// This error, with one of these reasons where there are any, and this advice where it is fixed.
+    /// An error with one of these statuses and this code. If `reasons` is not empty, the error has one of them. If
+    /// `retry` is set, it is the value of `x-should-retry`.
     Error { status: &'static [u16], code: &'static str, reasons: &'static [&'static str], retry: Option<&'static str> },
     /// A 502, or an answer that is visibly broken.
     Broken,
-    /// A whole answer or a visibly broken one: both are honest.
+    /// A whole answer or a visibly broken one: both are correct.
     GoodOrBroken,
 }
 
-/// What must be true of the accounts afterwards.
+/// The state that the accounts must have afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     /// Every account can be used at once.
     AllFree,
-    /// As [`After::AllFree`], and the next request goes to the first account again: it was not its fault.
+    /// As [`After::AllFree`], and the next request goes to the first account again: the failure does not count against
+    /// it.
     Blameless,
-    /// One account at least can be used: one that failed several times in a row may rest.
+    /// At least one account can be used: an account that failed several times in a row may be in a cooldown.
     OneFree,
-    /// The first one rests, the others can be used.
+    /// The first account is in a cooldown, the others can be used.
     FirstRests,
-    /// A request succeeds within so many seconds: whoever rests does not rest longer.
+    /// A request succeeds within this many seconds: no cooldown lasts longer.
     Within(u64),
-    /// Nothing can be asked of them any more, and why.
+    /// No account can be used again during the test; the text is the reason.
     Never(&'static str),
 }
 
-type Play = fn(&mut Scene<'_>);
+type CustomSteps = fn(&mut Scene<'_>);
 
+/// One case of the failure catalogue, with one or more stimuli.
 #[derive(Clone)]
 pub(super) struct Row {
+    /// The number in the failure catalogue, such as `U07`.
     pub(super) case: &'static str,
     pub(super) name: &'static str,
     pub(super) accounts: usize,
     /// How many requests each account serves at once.
     pub(super) places: usize,
-    /// Milliseconds.
+    /// The deadline of the group, in milliseconds.
     pub(super) deadline: Option<u64>,
     pub(super) door: Kind,
-    /// What the other accounts do; `=` is the same as the first.
+    /// The script of the other accounts; `=` stands for the script of the first account.
     pub(super) others: &'static str,
     pub(super) expect: Expect,
-    /// Attempts in the ledger for each stimulus.
+    /// The number of attempts in the ledger for each stimulus.
     pub(super) calls: RangeInclusive<usize>,
+    /// The states that the record may have.
     pub(super) states: &'static [&'static str],
     pub(super) after: After,
     /// The record must hold the usage of the ledger although there is no image.
     pub(super) charged: bool,
-    /// The usage makes no sense, so the record need not agree with it.
+    /// The upstream reports invalid usage, so the record need not agree with it.
     pub(super) odd_usage: bool,
-    /// The upstream closes connections at the moment they are used again, and then never reads what was written to them.
+    /// The upstream closes connections at the moment of their reuse, and does not read the bytes that were written to
+    /// them.
     pub(super) closes_on_reuse: bool,
-    /// Takes about a minute, because the limit is one.
+    /// The row takes about a minute, because it waits for a limit of one minute.
     pub(super) slow: bool,
-    /// A story that is more than one stimulus after the other.
-    pub(super) play: Option<Play>,
+    /// The steps of a row that does more than send its stimuli one after the other.
+    pub(super) play: Option<CustomSteps>,
     plain: Result<&'static [&'static str], &'static str>,
     streamed: Result<&'static [&'static str], &'static str>,
 }
 
-/// A row with two accounts, of which the second is well.
+/// A row with two accounts, of which the second works.
 pub(super) fn row(case: &'static str, name: &'static str) -> Row {
     Row {
         case,
@@ -96,7 +102,7 @@ pub(super) fn row(case: &'static str, name: &'static str) -> Row {
 // === impl Row ===
 
 impl Row {
-    /// The stimuli, or why there are none.
+    /// The stimuli, or the reason why there are none.
     pub(super) fn scripts(&self, operation: Operation) -> Result<&'static [&'static str], &'static str> {
         if operation.streams() { self.streamed } else { self.plain }
     }
@@ -165,11 +171,11 @@ impl Row {
         Self { slow: true, ..self }
     }
 
-    pub(super) fn play(self, play: Play) -> Self {
+    pub(super) fn play(self, play: CustomSteps) -> Self {
         Self { play: Some(play), ..self }
     }
 
-    /// The 502 of the specification.
+    /// The caller gets the 502 of the specification.
     pub(super) fn fails(self, states: &'static [&'static str]) -> Self {
         self.errs(&[502], "upstream_error", states)
     }
@@ -186,20 +192,20 @@ impl Row {
         self
     }
 
-    /// The error gives this advice.
-    pub(super) fn advises(mut self, word: &'static str) -> Self {
+    /// The error gives this advice about a retry (`true` or `false`).
+    pub(super) fn advises(mut self, advice: &'static str) -> Self {
         if let Expect::Error { retry, .. } = &mut self.expect {
-            *retry = Some(word);
+            *retry = Some(advice);
         }
         self
     }
 
-    /// Class X: never tried again, by nobody.
+    /// Attempt class X: neither the gateway nor the caller may try again.
     pub(super) fn ambiguous(self, reasons: &'static [&'static str]) -> Self {
         self.fails(&["interrupted"]).because(reasons).advises("false")
     }
 
-    /// Class R.
+    /// Attempt class R: the upstream refused the request.
     pub(super) fn refused(self) -> Self {
         self.fails(&["refused"]).because(&["content_refused"]).advises("false").after(After::Blameless)
     }

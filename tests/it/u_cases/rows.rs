@@ -1,4 +1,5 @@
-//! The table. What a script says is explained in the kit; where an operation has no row, the reason stands here.
+//! The table of cases. `tests/it/kit/upstream` explains the scripts. If a row does not apply to an operation, the row
+//! gives the reason.
 
 mod accounts;
 mod answers;
@@ -7,10 +8,10 @@ use super::door::Kind;
 use super::plays;
 use super::row::{After, Row, row};
 
-const NO_PARTIAL: &str = "a partial image never reaches a plain answer, which has not begun then";
-const BYTES: &str = "see the other row: bytes have a fixed limit of a minute, events that of the group";
+const NO_PARTIAL: &str = "a plain answer has no partial images and has not begun at that time";
+const BYTE_LIMIT: &str = "see the other row: bytes have a fixed limit of a minute, events the deadline of the group";
 
-/// What is covered by tests of smaller parts, because it needs a resolver or certificates of its own.
+/// Cases that other tests cover because they need their own resolver or certificates, and cases that are scaled down.
 pub(super) const ELSEWHERE: [(&str, &str); 6] = [
     ("U02", "transport::tests::faults::nothing_is_sent_if_the_name_has_no_address (NXDOMAIN)"),
     ("U02", "transport::resolve::tests::a_name_that_hangs_stops_no_other (a resolver that hangs)"),
@@ -20,13 +21,13 @@ pub(super) const ELSEWHERE: [(&str, &str); 6] = [
     ("U30", "scaled: connections are closed after 300 ms instead of 1 s, and reused at 270 to 330 ms"),
 ];
 
-/// Every case, in the order of the catalogue.
+/// Every case, in the order of the failure catalogue.
 pub(super) fn all() -> Vec<Row> {
-    [connecting(), nothing(), silence(), accounts::rows(), answers::rows()].concat()
+    [connection_failures(), useless_answers(), stalled_answers(), accounts::rows(), answers::rows()].concat()
 }
 
-/// U01 to U03: nobody to talk to.
-fn connecting() -> Vec<Row> {
+/// U01 to U03: no connection can be made.
+fn connection_failures() -> Vec<Row> {
     let network = |row: Row| row.accounts(1).fails(&["failed"]).because(&["network"]).calls(0..=0);
     let tls = After::Never("an account that cannot speak TLS stays so");
     vec![
@@ -53,8 +54,8 @@ fn connecting() -> Vec<Row> {
     ]
 }
 
-/// U04 to U07: a 200 that is none.
-fn nothing() -> Vec<Row> {
+/// U04 to U07: a status 200 without a usable image.
+fn useless_answers() -> Vec<Row> {
     let page: &[&str] =
         &["body=page", "body=html type=application/json", "body=text", "body=none", "body=html framing=close"];
     vec![
@@ -109,8 +110,8 @@ fn nothing() -> Vec<Row> {
     ]
 }
 
-/// U08 to U13: too little, too late.
-fn silence() -> Vec<Row> {
+/// U08 to U13: answers that stall, end early or are too slow.
+fn stalled_answers() -> Vec<Row> {
     let timeout = |row: Row| row.deadline(1500).ambiguous(&["timeout"]);
     vec![
         row("U08", "events end before the final one")
@@ -125,8 +126,8 @@ fn silence() -> Vec<Row> {
             .breaks(),
         timeout(row("U09", "accepts and stays silent").both(&["stall=head"])),
         timeout(row("U10", "headers, then nothing").both(&["stall=body"])),
-        row("U10", "one byte, then nothing").both(&["still=1"]).not_streamed(BYTES).breaks().slow(),
-        row("U10", "one byte, then nothing").both(&["still=1"]).not_plain(BYTES).breaks().deadline(1500),
+        row("U10", "one byte, then nothing").both(&["still=1"]).not_streamed(BYTE_LIMIT).breaks().slow(),
+        row("U10", "one byte, then nothing").both(&["still=1"]).not_plain(BYTE_LIMIT).breaks().deadline(1500),
         row("U11", "429 whose body stalls, another account")
             .both(&["status=429 retry-after=20 stall=middle"])
             .calls(2..=2)

@@ -1,4 +1,4 @@
-//! One case on its place: asks, and holds every answer, every attempt and every record against each other.
+//! One case in its own group: sends requests, and compares every answer, attempt and record with each other.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,9 +11,11 @@ use super::operation::{Operation, Told, huge};
 use super::row::{After, Expect, Row};
 use crate::kit::{Answer, Attempt, Call, FakeUpstream, Reply, TEST_TIMEOUT, eventually, pause};
 
-/// The time in which a healthy place must serve again. The catalogue says one second for a machine of its own.
+/// The time within which a request must succeed once the upstream works again. The failure catalogue demands one
+/// second, on a machine that does nothing else.
 const LIVE: Duration = Duration::from_secs(20);
 
+/// One row of the table while it runs for one operation.
 pub(super) struct Scene<'a> {
     pub(super) bench: &'a Bench,
     pub(super) place: &'a Place,
@@ -22,17 +24,17 @@ pub(super) struct Scene<'a> {
     seen: Seen,
 }
 
-/// For the table: what was seen of the stimuli.
+/// The observations that are written to the table of results.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// The last one.
+    /// The script of the last stimulus.
     pub(super) stimulus: String,
     pub(super) attempts: BTreeSet<usize>,
     pub(super) statuses: BTreeSet<String>,
     pub(super) states: BTreeSet<String>,
 }
 
-/// One request and what came of it.
+/// One request and its answer.
 pub(super) struct Asked {
     pub(super) user: String,
     pub(super) answer: Answer,
@@ -63,7 +65,7 @@ impl<'a> Scene<'a> {
         self.row().scripts(self.operation()).expect("a row that makes sense")
     }
 
-    /// The whole row, and the assertions that hold for every one.
+    /// Runs the whole row, and makes the assertions that hold for every row.
     #[track_caller]
     pub(super) fn run(&mut self) {
         match self.row().play {
@@ -75,11 +77,11 @@ impl<'a> Scene<'a> {
                 }
             }
         }
-        self.slots();
-        self.one_and_use();
+        self.all_slots_are_free();
+        self.accounts_for_every_request();
     }
 
-    /// One stimulus and what it must bring.
+    /// Sends one request with this stimulus and checks its answer, its attempts and its record.
     #[track_caller]
     pub(super) fn stimulus(&mut self, script: &str) {
         script.clone_into(&mut self.seen.stimulus);
@@ -87,7 +89,7 @@ impl<'a> Scene<'a> {
         let others = if self.row().others == "=" { &script } else { self.row().others };
         self.place.script(&script, others);
         let asked = self.ask(json!({}));
-        self.expected(&asked, &script);
+        self.matches_expectation(&asked, &script);
         let (attempts, record) = (self.attempts(&asked.user), self.record(&asked.user));
         let calls = attempts.len();
         self.seen.attempts.insert(calls);
@@ -117,7 +119,7 @@ impl<'a> Scene<'a> {
         asked
     }
 
-    /// A request that the caller sends and reads by itself.
+    /// Returns the `user` of a request and the request, which the test sends and reads by itself.
     pub(super) fn prepare(&mut self) -> (String, Call) {
         let user = format!("{}-{}", self.place.key, self.asked.len());
         self.asked.push(user.clone());
@@ -129,11 +131,11 @@ impl<'a> Scene<'a> {
     #[track_caller]
     pub(super) fn ask_all(&mut self, count: usize) -> Vec<Asked> {
         let first = self.asked.len();
-        let users: Vec<String> = (first..first + count).map(|at| format!("{}-{at}", self.place.key)).collect();
+        let users: Vec<String> = (first..first + count).map(|index| format!("{}-{index}", self.place.key)).collect();
         self.asked.extend(users.iter().cloned());
-        let this = &*self;
+        let scene = &*self;
         std::thread::scope(|scope| {
-            let callers: Vec<_> = users.into_iter().map(|user| scope.spawn(|| this.send(user, json!({})))).collect();
+            let callers: Vec<_> = users.into_iter().map(|user| scope.spawn(|| scene.send(user, json!({})))).collect();
             callers.into_iter().map(|caller| caller.join().expect("a caller")).collect()
         })
     }
@@ -145,7 +147,7 @@ impl<'a> Scene<'a> {
         let call = self.operation().call(&self.place.secret, with);
         let begun = Instant::now();
         let stream = call.dispatch(self.place.address).expect("a connection");
-        // Some limits of the gateway are a minute long, just as the patience of the kit is.
+        // Some limits of the gateway are as long as the timeout of the kit: one minute.
         stream.set_read_timeout(Some(TEST_TIMEOUT * 2)).expect("a limit");
         let answer = Reply::read(stream).and_then(Reply::finish).expect("an answer");
         let took = begun.elapsed();
@@ -154,7 +156,8 @@ impl<'a> Scene<'a> {
         Asked { user, answer, told, took }
     }
 
-    /// LEAK, as far as callers are concerned. Of a huge answer the middle is the image.
+    /// LEAK: checks the headers of an answer and the beginning and end of its body. The middle of a huge body is the
+    /// image.
     #[track_caller]
     fn leaks_nothing(&self, answer: &Answer) {
         const EDGE: usize = 1 << 17;
@@ -170,31 +173,31 @@ impl<'a> Scene<'a> {
     }
 
     #[track_caller]
-    fn expected(&self, asked: &Asked, script: &str) {
-        let said = || format!("{} {:.400}", asked.answer.status, asked.answer.text());
+    fn matches_expectation(&self, asked: &Asked, script: &str) {
+        let shown = || format!("{} {:.400}", asked.answer.status, asked.answer.text());
         match (self.row().expect, &asked.told) {
             (Expect::Good | Expect::GoodOrBroken, Told::Whole { images, usage }) => {
                 self.is_whole(&asked.user, script, images, usage);
             }
             (Expect::Error { status, code, reasons, retry }, Told::Error(found)) => {
                 let error = asked.answer.error_object(*found);
-                assert!(status.contains(found) && (code.is_empty() || error["code"] == code), "ERR: {}", said());
+                assert!(status.contains(found) && (code.is_empty() || error["code"] == code), "ERR: {}", shown());
                 let reason = error["reason"].as_str().unwrap_or_default();
                 assert!(reasons.is_empty() || reasons.contains(&reason), "ERR: the reason is {reason:?}");
                 assert!(retry.is_none() || asked.answer.should_retry() == retry, "ERR: {:?}", asked.answer.headers);
             }
             (Expect::Broken | Expect::GoodOrBroken, Told::Broken) => {}
             (Expect::Broken | Expect::GoodOrBroken, Told::Error(502)) => {
-                assert_eq!(asked.answer.should_retry(), Some("false"), "ERR: {}", said());
+                assert_eq!(asked.answer.should_retry(), Some("false"), "ERR: {}", shown());
             }
-            (expect, _) => panic!("{expect:?}, but: {}", said()),
+            (expect, _) => panic!("{expect:?}, but: {}", shown()),
         }
     }
 
-    /// The bytes of the upstream, and its tokens.
+    /// Checks that the answer has the image and the tokens of the upstream.
     #[track_caller]
     fn is_whole(&self, user: &str, script: &str, images: &[String], usage: &Value) {
-        let attempt = self.attempts(user).pop().unwrap_or_else(|| panic!("an image that nobody made"));
+        let attempt = self.attempts(user).pop().unwrap_or_else(|| panic!("the upstream made no image"));
         let huge = huge(script);
         let known = |image: &String| huge.as_ref() == Some(image) || attempt.images.contains(image);
         assert!(images.len() == 1 && images.iter().all(known), "the image was changed on its way");
@@ -203,12 +206,12 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// The attempts for a request that reached the upstream of the place.
+    /// The attempts of a request that reached the upstream.
     pub(super) fn attempts(&self, user: &str) -> Vec<Attempt> {
         self.place.upstream.ledger().into_iter().filter(|attempt| attempt.user() == user).collect()
     }
 
-    /// How many attempts the first account has seen.
+    /// The number of attempts on the first account so far.
     pub(super) fn first_was_called(&self) -> usize {
         let first = &self.place.tokens[0];
         let mine = self.place.upstream.ledger().iter().filter(|attempt| &attempt.token == first).count();
@@ -226,7 +229,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// LIVE: once the upstream is well again, so is the place.
+    /// LIVE: once the upstream works again, requests are served again.
     #[track_caller]
     pub(super) fn recovers(&mut self) {
         self.place.script("", "");
@@ -243,14 +246,14 @@ impl<'a> Scene<'a> {
                     asked.answer.status,
                     asked.answer.text()
                 );
-                let again = usize::from(self.row().after == After::Blameless);
-                assert_eq!(self.first_was_called() - before, again, "attempts on the first account");
+                let expected = usize::from(self.row().after == After::Blameless);
+                assert_eq!(self.first_was_called() - before, expected, "attempts on the first account");
             }
             After::Never(_) => {}
         }
     }
 
-    /// Asks until an answer is whole; how long that took.
+    /// Sends requests until an answer is whole, and returns the time until then.
     #[track_caller]
     pub(super) fn serves_within(&mut self, limit: Duration) -> Duration {
         let begun = Instant::now();
@@ -265,9 +268,9 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// LIVE: every place of every account that does not rest is free, all of them at the same time.
+    /// LIVE: every slot of every account that is not in a cooldown is free, all of them at the same time.
     #[track_caller]
-    fn slots(&mut self) {
+    fn all_slots_are_free(&mut self) {
         let row = self.row();
         let accounts = match row.after {
             After::AllFree | After::Blameless | After::Within(_) => row.accounts,
@@ -275,7 +278,7 @@ impl<'a> Scene<'a> {
             After::FirstRests => row.accounts - 1,
             After::Never(_) => return,
         };
-        // Behind another door not every attempt is seen; there the ordinary request has shown it.
+        // An endpoint other than the fake upstream does not record every attempt; `recovers` has already tested it.
         let count = accounts * row.places;
         if row.door != Kind::Open || count > 8 {
             return;
@@ -283,18 +286,18 @@ impl<'a> Scene<'a> {
         let before = self.place.upstream.attempts();
         self.place.script("gate=live", "gate=live");
         let upstream = &self.place.upstream;
-        let together = std::thread::scope(|scope| {
+        let waiting = std::thread::scope(|scope| {
             let watch = scope.spawn(move || watch(upstream, before, count));
             let asked = self.ask_all(count);
             assert!(asked.iter().all(|asked| matches!(asked.told, Told::Whole { .. })), "LIVE: not all are served");
             watch.join().expect("a watcher")
         });
-        assert_eq!(together, count, "LIVE: so many places are free");
+        assert_eq!(waiting, count, "LIVE: the slots that are free");
     }
 
-    /// ONE and USE over everything that was asked here.
+    /// ONE and USE: compares every request of this row with the ledger and the records.
     #[track_caller]
-    fn one_and_use(&self) {
+    fn accounts_for_every_request(&self) {
         let count = self.asked.len();
         let records = eventually("every record has its outcome", || {
             let records = self.bench.records(self.place);
@@ -304,28 +307,30 @@ impl<'a> Scene<'a> {
         let ledger: Vec<(String, Attempt)> =
             self.place.upstream.ledger().into_iter().map(|attempt| (attempt.user(), attempt)).collect();
         for user in &self.asked {
-            let mine: Vec<&Attempt> = ledger.iter().filter(|(of, _)| of == user).map(|(_, attempt)| attempt).collect();
+            let mine: Vec<&Attempt> =
+                ledger.iter().filter(|(of_user, _)| of_user == user).map(|(_, attempt)| attempt).collect();
             let paid = mine.iter().filter(|attempt| may_be_paid(attempt)).count();
             assert!(paid <= 1, "ONE: {paid} images for {user}");
             let of_user: Vec<&Value> = records.iter().filter(|record| record["end_user"] == user.as_str()).collect();
             let [record] = of_user.as_slice() else { panic!("USE: {} records for {user}", of_user.len()) };
             self.agrees(record, &mine);
         }
-        let strangers = ledger.iter().filter(|(user, _)| user != WARM_UP && !self.asked.contains(user)).count();
-        assert_eq!(strangers, 0, "ONE: attempts that nobody asked for");
+        let unrelated = ledger.iter().filter(|(user, _)| user != WARM_UP && !self.asked.contains(user)).count();
+        assert_eq!(unrelated, 0, "ONE: attempts without a request");
     }
 
-    /// The record against the ledger.
+    /// USE: compares a record with the attempts of its request in the ledger.
     #[track_caller]
     fn agrees(&self, record: &Value, mine: &[&Attempt]) {
-        let told = record["attempts"].as_array().map_or(0, Vec::len);
+        let recorded = record["attempts"].as_array().map_or(0, Vec::len);
         let reached = mine.len();
         let elsewhere = self.row().door != Kind::Open;
-        // A request that was written as its connection was closed: the gateway cannot know that nobody read it.
-        let unread = self.row().closes_on_reuse && reached == 0 && told == 1;
+        // A request that was written while its connection was closed: the gateway cannot know that the upstream did not
+        // read it.
+        let is_unread = self.row().closes_on_reuse && reached == 0 && recorded == 1;
         assert!(
-            told == reached || elsewhere && told >= reached || unread && is_ambiguous(record),
-            "USE: {told} attempts recorded, {reached} made: {record}"
+            recorded == reached || elsewhere && recorded >= reached || is_unread && is_ambiguous(record),
+            "USE: {recorded} attempts recorded, {reached} made: {record}"
         );
         if record["state"] == "succeeded" && !self.row().odd_usage {
             let usage = mine.last().and_then(|attempt| attempt.usage.as_ref());
@@ -336,18 +341,20 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Opens the gate once so many stand before it together, or no more come; how many there were.
+/// Opens the gate once `count` attempts wait at it, or after the time limit. Returns the number of attempts at that
+/// time.
 fn watch(upstream: &FakeUpstream, before: usize, count: usize) -> usize {
     let begun = Instant::now();
     while upstream.attempts() < before + count && begun.elapsed() < LIVE {
         pause(Duration::from_millis(10));
     }
-    let together = upstream.attempts() - before;
+    let waiting = upstream.attempts() - before;
     upstream.open_gate("live");
-    together
+    waiting
 }
 
-/// Whether an image can have been made for it: the ledger says what the upstream charged, or what had begun to leave.
+/// Returns whether an image may have been made for the attempt: the upstream charged tokens, or had begun to send an
+/// image.
 fn may_be_paid(attempt: &Attempt) -> bool {
     let positive = |usage: &Value| {
         let counts = usage.as_object().into_iter().flat_map(|usage| usage.values());
@@ -356,7 +363,7 @@ fn may_be_paid(attempt: &Attempt) -> bool {
     attempt.usage.as_ref().map_or(!attempt.images.is_empty(), positive)
 }
 
-/// True if the only attempt of the record may have been paid for, as far as the gateway knows.
+/// Returns whether the record says that its first attempt may have been paid for.
 fn is_ambiguous(record: &Value) -> bool {
     record["state"] == "interrupted" && record["attempts"][0]["class"] == "X" && record["delivered"] == json!([])
 }

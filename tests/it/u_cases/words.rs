@@ -1,4 +1,5 @@
-//! The words of the upstream's scripts that the table needs, against themselves: a stimulus that is none proves nothing.
+//! Tests of the directives of the fake upstream that the table uses: a case whose stimulus does not work proves
+//! nothing.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -16,12 +17,12 @@ fn ask(upstream: &FakeUpstream, script: &str) -> Answer {
     call(script).for_upstream().send(upstream.address())
 }
 
-/// Every byte of the answer, up to `most`.
-fn raw(upstream: &FakeUpstream, script: &str, most: u64) -> Vec<u8> {
+/// The bytes of the answer, at most `limit`.
+fn raw(upstream: &FakeUpstream, script: &str, limit: u64) -> Vec<u8> {
     let stream = call(script).dispatch(upstream.address()).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a limit");
     let mut bytes = Vec::new();
-    drop(stream.take(most).read_to_end(&mut bytes));
+    drop(stream.take(limit).read_to_end(&mut bytes));
     bytes
 }
 
@@ -30,7 +31,7 @@ fn address(base_url: &str) -> std::net::SocketAddr {
 }
 
 #[test]
-fn scripts_of_a_token_come_in_turn_and_the_last_one_stays() {
+fn scripts_of_a_token_are_used_in_order_and_the_last_is_kept() {
     let upstream = FakeUpstream::start();
     upstream.in_turn("sk-words", &["status=429", "status=500", ""]);
     let statuses: Vec<u16> = (0..4).map(|_| ask(&upstream, "").status).collect();
@@ -46,11 +47,11 @@ fn interim_answers_come_before_the_real_one() {
 }
 
 #[test]
-fn a_coded_body_is_coded() {
+fn a_coding_directive_compresses_the_body() {
     let upstream = FakeUpstream::start();
     let answer = ask(&upstream, "coding=gzip");
     assert_eq!((answer.header("content-encoding"), &answer.body[..3]), (Some("gzip"), &[0x1f, 0x8b, 8][..]));
-    // A small answer is one stored block: eighteen bytes of frame and five of the block's head around it.
+    // A small answer is one stored block of deflate: the gzip frame has 18 bytes, and the header of the block has 5.
     let plain = ask(&upstream, "coding=gzip status=500");
     let inside = &plain.body[15..plain.body.len() - 8];
     assert!(serde_json::from_slice::<serde_json::Value>(inside).is_ok(), "{:?}", String::from_utf8_lossy(inside));
@@ -58,7 +59,7 @@ fn a_coded_body_is_coded() {
 }
 
 #[test]
-fn floods_are_as_large_as_they_say() {
+fn flood_and_endless_answers_have_the_stated_size() {
     let upstream = FakeUpstream::start();
     assert!(ask(&upstream, "flood=10000").headers.len() > 10_000);
     assert!(raw(&upstream, "flood=wide", 6_000_000).len() > 5_000_000);
@@ -69,47 +70,47 @@ fn floods_are_as_large_as_they_say() {
 }
 
 #[test]
-fn a_still_body_stops_where_it_says() {
+fn a_still_body_stops_after_the_stated_bytes() {
     let upstream = FakeUpstream::start();
     let bytes = raw(&upstream, "still=7", 1 << 20);
-    let body = bytes.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
+    let body = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head") + 4;
     assert_eq!(bytes.len() - body, 7);
 }
 
 #[test]
-fn an_idle_connection_is_closed_and_a_sour_one_reset() {
+fn an_idle_connection_is_closed_and_a_sour_connection_is_reset() {
     let upstream = FakeUpstream::start();
     let body = request(json!({"prompt": "a cube"})).to_string();
     let message = format!(
         "POST /v1/images/generations HTTP/1.1\r\nauthorization: Bearer sk-words\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
-    for (script, again) in [("idle=50", false), ("sour", true)] {
+    for (script, sends_second) in [("idle=50", false), ("sour", true)] {
         upstream.always_for_token("sk-words", script);
         let mut stream = TcpStream::connect(upstream.address()).expect("a connection");
         stream.write_all(message.as_bytes()).expect("a request");
         upstream.wait_until("the answer", |ledger| ledger.last().is_some_and(|attempt| attempt.completed));
-        if again {
+        if sends_second {
             stream.write_all(message.as_bytes()).expect("another request");
         }
-        // The first answer, and then the end or the reset; a hang would run into the limit.
+        // The first answer arrives, then the end or the reset. If the connection hangs, the read runs into the timeout.
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
         let ended = stream.read_to_end(&mut Vec::new());
-        let hang = ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
-        assert!(!hang, "{script}: the connection stays open");
+        let hangs = ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+        assert!(!hangs, "{script}: the connection stays open");
     }
     assert_eq!(upstream.attempts(), 3);
 }
 
 #[test]
-fn doors_are_shut_until_they_are_opened() {
-    let (shut, deaf) = (RefusingPort::new(), UnresponsivePort::new());
-    let (at_shut, at_deaf) = (address(&shut.base_url()), address(&deaf.base_url()));
-    assert!(TcpStream::connect(at_shut).is_err());
-    assert!(TcpStream::connect_timeout(&at_deaf, Duration::from_millis(300)).is_err());
-    let (shut, deaf) = (shut.open(), deaf.open());
-    for upstream in [&shut, &deaf] {
+fn ports_accept_connections_only_after_they_are_opened() {
+    let (refusing, unresponsive) = (RefusingPort::new(), UnresponsivePort::new());
+    let (refusing_address, unresponsive_address) = (address(&refusing.base_url()), address(&unresponsive.base_url()));
+    assert!(TcpStream::connect(refusing_address).is_err());
+    assert!(TcpStream::connect_timeout(&unresponsive_address, Duration::from_millis(300)).is_err());
+    let (refusing, unresponsive) = (refusing.open(), unresponsive.open());
+    for upstream in [&refusing, &unresponsive] {
         assert_eq!(ask(upstream, "").status, 200);
     }
-    assert_eq!((shut.address(), deaf.address()), (at_shut, at_deaf));
+    assert_eq!((refusing.address(), unresponsive.address()), (refusing_address, unresponsive_address));
 }

@@ -1,14 +1,14 @@
-//! U14 to U22: an account turns a request away, fails it, or refuses it.
+//! U14 to U22: an account cannot serve a request, fails, or refuses it.
 
 use super::super::plays;
 use super::super::row::{After, Row, row};
 
 pub(super) fn rows() -> Vec<Row> {
-    [times(), windows(), gone(), failures(), refusals()].concat()
+    [rate_limits(), usage_limits(), invalid_accounts(), failures(), refusals()].concat()
 }
 
 /// U14 and U15: 429.
-fn times() -> Vec<Row> {
+fn rate_limits() -> Vec<Row> {
     vec![
         row("U14", "429 with Retry-After in seconds")
             .both(&["status=429 retry-after=3"])
@@ -46,10 +46,10 @@ fn times() -> Vec<Row> {
     ]
 }
 
-/// U16: a usage limit.
-fn windows() -> Vec<Row> {
+/// U16: usage limits.
+fn usage_limits() -> Vec<Row> {
     let exhausted = |row: Row| row.accounts(1).errs(&[429], "usage_limit_reached", &["failed"]);
-    let reset = After::Never("rests until the reset that the upstream stated");
+    let reset = After::Never("the account is in a cooldown until the reset that the upstream stated");
     vec![
         exhausted(row("U16", "usage limit for days"))
             .both(&["status=429 body=usage-limit resets-in=354089"])
@@ -86,28 +86,31 @@ fn windows() -> Vec<Row> {
     ]
 }
 
-/// U17 and U18: the account is not what it was.
-fn gone() -> Vec<Row> {
-    let alone = |row: Row| row.accounts(1).errs(&[502, 503], "", &["failed"]);
-    let known = After::Never("the account is known to be out");
+/// U17 and U18: the credentials or the account are no longer valid.
+fn invalid_accounts() -> Vec<Row> {
+    let single_account = |row: Row| row.accounts(1).errs(&[502, 503], "", &["failed"]);
+    let known = After::Never("the account is known to be unusable");
     vec![
         row("U17", "401, another account")
             .both(&["status=401", "status=401 body=revoked"])
             .calls(2..=2)
             .after(After::FirstRests)
             .play(plays::dead),
-        alone(row("U17", "401, no other")).both(&["status=401"]).after(known),
+        single_account(row("U17", "401, no other")).both(&["status=401"]).after(known),
         row("U18", "402, another account").both(&["status=402"]).calls(2..=2).after(After::FirstRests),
         row("U18", "403, another account").both(&["status=403"]).calls(2..=2).after(After::FirstRests),
         row("U18", "404, another account").both(&["status=404"]).calls(2..=2).after(After::FirstRests),
-        alone(row("U18", "402, no other")).both(&["status=402"]).after(known),
+        single_account(row("U18", "402, no other")).both(&["status=402"]).after(known),
         // An HTML page says nothing about the account, so the next request goes there again.
-        alone(row("U18", "403, no other")).both(&["status=403 body=html"]).advises("false").after(After::Blameless),
-        alone(row("U18", "404, no other")).both(&["status=404"]).after(known),
+        single_account(row("U18", "403, no other"))
+            .both(&["status=403 body=html"])
+            .advises("false")
+            .after(After::Blameless),
+        single_account(row("U18", "404, no other")).both(&["status=404"]).after(known),
     ]
 }
 
-/// U19, U20 and U22: it failed, or may have.
+/// U19, U20 and U22: the attempt failed, or may have failed.
 fn failures() -> Vec<Row> {
     vec![
         row("U19", "stated server error, another account")
@@ -150,7 +153,7 @@ fn failures() -> Vec<Row> {
     ]
 }
 
-/// U21: refused.
+/// U21: the upstream refuses the request.
 fn refusals() -> Vec<Row> {
     vec![
         row("U21", "refused by status")

@@ -1,15 +1,15 @@
-//! U23 to U33: answers and connections as nobody expects them.
+//! U23 to U33: malformed or unusual answers and connections.
 
 use super::super::plays;
 use super::super::row::{After, Row, row};
 
-const ONE_IMAGE: &str = "streams make exactly one image (n = 1 by the rules); surplus ones are U23";
+const ONE_IMAGE: &str = "streams make exactly one image (n = 1 by the rules); surplus images are U23";
 
 pub(super) fn rows() -> Vec<Row> {
     [streams(), bodies(), connections()].concat()
 }
 
-/// U23 and U24: events as nobody expects them.
+/// U23 and U24: malformed or unusual events.
 fn streams() -> Vec<Row> {
     vec![
         row("U23", "twice, out of order, unknown, surplus")
@@ -52,11 +52,11 @@ fn streams() -> Vec<Row> {
     ]
 }
 
-/// U25 to U29: what no body should be.
+/// U25 to U29: malformed or unusual bodies and statuses.
 fn bodies() -> Vec<Row> {
     vec![
         row("U25", "a body or line without an end")
-            // At a pace that leaves a machine with two cores and a build without optimisation some room.
+            // The pace is slow enough for a machine with two cores and a build without optimisation.
             .plain(&["endless=image b64=100000 pace=5", "endless=image framing=chunked", "endless=before"])
             .streamed(&["plain endless=image b64=100000 pace=5", "plain endless=image", "events=p,flood pace=5"])
             .breaks()
@@ -104,7 +104,7 @@ fn bodies() -> Vec<Row> {
     ]
 }
 
-/// U30 to U33: what no connection should do.
+/// U30 to U33: faults of connections and headers.
 fn connections() -> Vec<Row> {
     vec![
         row("U30", "closed at the moment of reuse").accounts(1).places(6).closes_on_reuse().play(plays::races),
