@@ -1,6 +1,6 @@
-//! Skills registry manifests: a corpus with a folder for each rule, an independent validator as a second opinion on
-//! the shape, the models, and the commands of the program.
-#![expect(clippy::expect_used, clippy::panic, reason = "a test may fail where it stands")]
+//! Tests of skills registry manifests: a corpus with a folder for each rule, a comparison with an independent JSON
+//! Schema validator, the Rust types, and the commands of `imagate`.
+#![expect(clippy::expect_used, clippy::panic, reason = "a failed assumption fails the test")]
 
 #[path = "skills/agree.rs"]
 mod agree;
@@ -11,7 +11,7 @@ mod cases;
 mod cli;
 #[path = "skills/corpus.rs"]
 mod corpus;
-#[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "the tests of the program use the rest"))]
+#[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "the tests of the commands use the remaining items"))]
 #[path = "skills/hostile.rs"]
 mod hostile;
 #[path = "skills/models.rs"]

@@ -1,4 +1,4 @@
-//! Three opinions on the shape are one: the check, the types, and the reference validator of Python on the schema.
+//! The check, the Rust types and a JSON Schema validator in Python agree on the shape of manifests.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use crate::mutate::{Dice, mutated, seeds};
 
 const MUTATIONS: usize = 10_000;
 
-/// Whether the check finds nothing wrong with the shape; nothing where there is more of it than is read.
+/// Returns whether the check finds no error of shape, or `None` if the manifest exceeds a limit (rule M007).
 fn verdict(bytes: &[u8]) -> Option<bool> {
     let report = check(SourceFile::new("", bytes), &CheckOptions::default());
     let mut shape =
@@ -22,8 +22,8 @@ fn verdict(bytes: &[u8]) -> Option<bool> {
     (!is_limit).then(|| shape.next().is_none())
 }
 
-/// What the reference validator says of each.
-fn second_opinions(documents: &[Vec<u8>]) -> Vec<bool> {
+/// Returns for each document whether the reference validator accepts it.
+fn reference_verdicts(documents: &[Vec<u8>]) -> Vec<bool> {
     let script = folder().parent().expect("tests").join("clients/schema_verdicts.py");
     let schema = folder().join("../../schemas/skills-registry.schema.json");
     let mut command = Command::new(crate::outside::python("jsonschema", "IMAGATE_PY_JSONSCHEMA"));
@@ -37,22 +37,23 @@ fn second_opinions(documents: &[Vec<u8>]) -> Vec<bool> {
     let mut input = child.stdin.take().expect("a pipe");
     let lines: String = documents.iter().map(|bytes| STANDARD.encode(bytes) + "\n").collect();
     let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
-    let output = child.wait_with_output().expect("its output");
-    writer.join().expect("the writer").expect("all was read");
+    let output = child.wait_with_output().expect("the output of the child");
+    writer.join().expect("the writer").expect("the child reads all of its input");
     assert!(output.status.success(), "{command:?}");
     output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(|line| line == b"1").collect()
 }
 
+/// Compares the three verdicts on each document. Returns the numbers of valid and of invalid documents.
 fn compare(documents: &[Vec<u8>]) -> (usize, usize) {
-    let opinions = second_opinions(documents);
-    assert_eq!(opinions.len(), documents.len());
+    let expected = reference_verdicts(documents);
+    assert_eq!(expected.len(), documents.len());
     let mut counts = (0, 0);
-    for (bytes, opinion) in documents.iter().zip(opinions) {
+    for (bytes, reference_verdict) in documents.iter().zip(expected) {
         let Some(verdict) = verdict(bytes) else { continue };
         let shown = String::from_utf8_lossy(bytes);
-        assert_eq!(verdict, opinion, "the check and the validator do not agree on {shown}");
-        let typed = Manifest::read(&SourceFile::new("", bytes.as_slice())).is_ok();
-        assert_eq!(verdict, typed, "the check and the types do not agree on {shown}");
+        assert_eq!(verdict, reference_verdict, "the check and the validator do not agree on {shown}");
+        let is_readable = Manifest::read(&SourceFile::new("", bytes.as_slice())).is_ok();
+        assert_eq!(verdict, is_readable, "the check and the types do not agree on {shown}");
         if verdict { counts.0 += 1 } else { counts.1 += 1 }
     }
     counts
@@ -61,15 +62,15 @@ fn compare(documents: &[Vec<u8>]) -> (usize, usize) {
 #[test]
 fn the_reference_validator_agrees_on_the_corpus() {
     let documents: Vec<Vec<u8>> = cases().iter().map(|case| case.source.bytes().to_vec()).collect();
-    let (good, bad) = compare(&documents);
-    assert!(good > 50 && bad > 30, "{good} {bad}");
+    let (valid, invalid) = compare(&documents);
+    assert!(valid > 50 && invalid > 30, "{valid} {invalid}");
 }
 
 #[test]
 fn the_reference_validator_agrees_on_ten_thousand_mutations() {
     let (seeds, mut dice) = (seeds(), Dice::new(7));
     let documents: Vec<Vec<u8>> = (0..MUTATIONS).map(|_| mutated(&seeds, &mut dice)).collect();
-    let (good, bad) = compare(&documents);
-    println!("{good} of the right shape, {bad} of another");
-    assert!(good > MUTATIONS / 10 && bad > MUTATIONS / 10, "{good} {bad}");
+    let (valid, invalid) = compare(&documents);
+    println!("{valid} valid documents, {invalid} invalid ones");
+    assert!(valid > MUTATIONS / 10 && invalid > MUTATIONS / 10, "{valid} {invalid}");
 }

@@ -1,5 +1,5 @@
-//! What a corpus says: its cases, what a check finds in them, and how that is printed. It is handed the files, so that it
-//! also runs where there are none (`tests/wasm`).
+//! The cases of a corpus, the findings of a check in them, and the printed reports. The caller passes the files, so
+//! this module also works without a file system (`tests/wasm`).
 
 use std::collections::BTreeMap;
 
@@ -10,34 +10,34 @@ use imagate::manifest::{
     FindingLevel, MemoryFiles, RepositoryFiles as _, SourceFile, WebFetcher, check, render, rules,
 };
 
-/// The files of a folder, by their paths below it.
+/// The files of a folder, by their relative paths.
 pub(crate) type Tree = BTreeMap<String, Vec<u8>>;
 
 /// A manifest of the corpus.
 pub(crate) struct Case {
-    /// `M040/short`
+    /// Folder and file name without the extension, such as `M040/short`.
     pub(crate) name: String,
     pub(crate) source: SourceFile,
     previous: Option<SourceFile>,
     files: Option<MemoryFiles>,
-    web: Option<Answers>,
+    web: Option<ScriptedWeb>,
 }
 
-/// What addresses answer, as it stands in the corpus.
-struct Answers {
+/// The answers of URLs, from the `.web.json` file of a case.
+struct ScriptedWeb {
     by_address: serde_json::Value,
     files: MemoryFiles,
 }
 
-impl WebFetcher for Answers {
-    fn fetch(&self, questions: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>> {
-        questions.iter().map(|question| self.answer(question)).collect()
+impl WebFetcher for ScriptedWeb {
+    fn fetch(&self, requests: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>> {
+        requests.iter().map(|request| self.answer(request)).collect()
     }
 }
 
-impl Answers {
-    fn answer(&self, question: &FetchRequest) -> Result<FetchResponse, FetchError> {
-        let answer = &self.by_address[question.address.as_str()];
+impl ScriptedWeb {
+    fn answer(&self, request: &FetchRequest) -> Result<FetchResponse, FetchError> {
+        let answer = &self.by_address[request.address.as_str()];
         let text = |key: &str| answer[key].as_str().map(str::to_owned);
         if let Some(limit) = answer["more_than"].as_u64() {
             return Err(FetchError::TooLarge { limit });
@@ -47,14 +47,14 @@ impl Answers {
             ("unreachable", FetchError::Unreachable),
             ("forbidden", FetchError::Forbidden),
         ] {
-            text(key).map_or(Ok(()), |why| Err(error(why)))?;
+            text(key).map_or(Ok(()), |reason| Err(error(reason)))?;
         }
-        let status = answer["status"].as_u64().unwrap_or_else(|| panic!("nothing is said of {question:?}"));
+        let status = answer["status"].as_u64().unwrap_or_else(|| panic!("the case has no answer for {request:?}"));
         let bytes = match (text("file"), text("text")) {
             (Some(path), _) => self.files.read(&path, u64::MAX).expect("a file").expect("a file"),
             (None, text) => text.unwrap_or_default().into_bytes(),
         };
-        let body = match question.scope {
+        let body = match request.scope {
             _ if status != 200 => FetchBody::Unread,
             FetchScope::Status => FetchBody::Unread,
             FetchScope::Sum { .. } => FetchBody::Sum { size: bytes.len() as u64, sum: Sha256Sum::of(&bytes) },
@@ -77,7 +77,7 @@ fn case(tree: &Tree, path: &str) -> Option<Case> {
     }
     let read = |path: &str| Some(SourceFile::new(path, tree.get(path)?.clone()));
     let files = files(tree, &format!("{name}.files/"));
-    let web = tree.get(&format!("{name}.web.json")).map(|bytes| Answers {
+    let web = tree.get(&format!("{name}.web.json")).map(|bytes| ScriptedWeb {
         by_address: serde_json::from_slice(bytes).expect("JSON"),
         files: files.clone().unwrap_or_default(),
     });
@@ -90,7 +90,7 @@ fn case(tree: &Tree, path: &str) -> Option<Case> {
     })
 }
 
-/// The checkout of a case, where it has one.
+/// The checkout of a case, if it has one.
 fn files(tree: &Tree, folder: &str) -> Option<MemoryFiles> {
     let mut files = MemoryFiles::new();
     let mut below = tree.iter().filter_map(|(path, bytes)| Some((path.strip_prefix(folder)?, bytes))).peekable();
@@ -110,7 +110,7 @@ fn files(tree: &Tree, folder: &str) -> Option<MemoryFiles> {
 // === impl Case ===
 
 impl Case {
-    /// The rule that it is about, unless it is about none.
+    /// The id of the rule that the case tests; `None` for the cases in the folder `good`.
     pub(crate) fn rule(&self) -> Option<&str> {
         self.name.split('/').next().filter(|folder| *folder != "good")
     }
@@ -119,12 +119,12 @@ impl Case {
         self.name.contains("/good-") || self.rule().is_none()
     }
 
-    /// The same with another manifest.
+    /// The same case with another manifest.
     pub(crate) fn with(self, source: SourceFile) -> Self {
         Self { source, ..self }
     }
 
-    /// What a check says. Rules that are off are on for their own cases.
+    /// The report of a check. A rule whose level is `off` is a warning in its own cases.
     pub(crate) fn report(&self) -> CheckReport {
         let mut options = CheckOptions::default();
         options.now = Some("2026-11-21T03:00:00Z".parse::<DateTime<Utc>>().expect("a time"));
@@ -141,7 +141,7 @@ impl Case {
 /// The formats that a report is printed in; `golden/` has a file for each.
 pub(crate) const FORMATS: [&str; 5] = ["human", "json", "github", "junit", "sarif"];
 
-/// What is printed of every case in one of the [`FORMATS`].
+/// The printed reports of all cases in one of the [`FORMATS`].
 pub(crate) fn printed(format: &str, cases: &[Case]) -> String {
     let print = |(index, case): (usize, &Case)| {
         let report = case.report();
@@ -151,21 +151,21 @@ pub(crate) fn printed(format: &str, cases: &[Case]) -> String {
             "github" => render::github(&report),
             "junit" => junit(&report),
             "sarif" => sarif(&report, index == 0),
-            _ => panic!("there is no format {format}"),
+            _ => panic!("unknown format {format}"),
         };
         format!("=== {}\n{text}", case.name)
     };
     cases.iter().enumerate().map(print).collect()
 }
 
-/// Of the rules that were asked and hold, one line is as good as all.
+/// A JUnit report without the rules that hold, to keep the golden file short.
 fn junit(report: &CheckReport) -> String {
     let text = render::junit(report);
     let lines = text.lines().filter(|line| !(line.contains("<testcase") && line.ends_with("/>")));
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// The rules are the same in every report, and stand in the first one only.
+/// A SARIF report. The rules are the same in every report, so only the first report keeps them.
 fn sarif(report: &CheckReport, is_first: bool) -> String {
     let text = render::sarif(report).expect("SARIF");
     let mut document: serde_json::Value = serde_json::from_str(&text).expect("JSON");

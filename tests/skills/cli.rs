@@ -1,4 +1,4 @@
-//! The commands, as the program that people run.
+//! The `skills` commands, tested through the program `imagate`.
 
 use std::fs;
 use std::io::Write as _;
@@ -20,12 +20,14 @@ mod online;
 #[path = "cli/server.rs"]
 mod server;
 
-/// Exit codes: done, findings or failure, wrong usage.
+/// The exit code of success.
 const DONE: i32 = 0;
+/// The exit code of findings and of failures.
 const FOUND: i32 = 1;
+/// The exit code of wrong usage.
 const USAGE: i32 = 2;
 
-/// What a run of the program came to.
+/// The exit code and the output of one run of the program.
 #[derive(Debug)]
 struct Done {
     code: i32,
@@ -43,10 +45,10 @@ fn done(command: &mut Command, input: Option<&[u8]>) -> Done {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
     let mut stdin = child.stdin.take().expect("a pipe");
-    // Who does not read what it is given has closed the pipe.
+    // A command that does not read its input has closed the pipe; the write fails then.
     let _ = stdin.write_all(input.unwrap_or_default());
     drop(stdin);
-    let output = child.wait_with_output().expect("its output");
+    let output = child.wait_with_output().expect("the output of the program");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     Done { code: output.status.code().expect("a code"), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
@@ -55,7 +57,7 @@ fn skills(arguments: &[&str]) -> Done {
     done(&mut program(arguments), None)
 }
 
-/// A file of the corpus.
+/// The path of a manifest of the corpus.
 fn case(name: &str) -> String {
     let path = folder().join("corpus").join(format!("{name}.json"));
     path.to_str().expect("UTF-8").to_owned()
@@ -78,7 +80,7 @@ fn the_exit_code_says_whether_there_are_errors() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_wrong_usage() {
+fn invalid_arguments_are_a_usage_error() {
     let good = case("good/full");
     for arguments in [
         &["validate"][..],
@@ -97,12 +99,12 @@ fn what_does_not_fit_together_is_wrong_usage() {
         let done = skills(arguments);
         assert!(done.code == USAGE && done.stdout.is_empty() && !done.stderr.is_empty(), "{arguments:?}: {done:?}");
     }
-    let slip = skills(&["validate", "--deny", "M03", &good]);
-    assert!(slip.stderr.contains("did you mean `M0"), "{slip:?}");
+    let misspelled = skills(&["validate", "--deny", "M03", &good]);
+    assert!(misspelled.stderr.contains("did you mean `M0"), "{misspelled:?}");
 }
 
 #[test]
-fn what_is_allowed_stands_in_the_report_with_its_reason() {
+fn allowed_findings_are_reported_with_their_reason() {
     let arguments = ["validate", "--allow", "M036=moved by hand", &case("M036/build-metadata")];
     let done = skills(&arguments);
     assert!(done.code == DONE && done.stdout.contains("allowed: moved by hand"), "{done:?}");
@@ -117,34 +119,34 @@ fn what_is_allowed_stands_in_the_report_with_its_reason() {
 }
 
 #[test]
-fn a_manifest_comes_from_standard_input_too() {
+fn a_manifest_is_read_from_standard_input() {
     let text = fs::read(case("M036/build-metadata")).expect("a case");
     let done = done(&mut program(&["validate", "-"]), Some(&text));
     assert!(done.code == FOUND && done.stdout.contains("--> <stdin>:43:18"), "{done:?}");
 }
 
 #[test]
-fn the_checkout_and_the_manifest_before_are_asked() {
-    let (now, before) = (case("M114/major"), case("M114/major.previous"));
+fn the_checkout_and_the_previous_manifest_are_used() {
+    let (current, before) = (case("M114/major"), case("M114/major.previous"));
     let root = folder().join("corpus/M114/major.files");
     let root = root.to_str().expect("UTF-8");
     let report = |arguments: &[&str]| {
-        let done = skills(&[&["validate", "--format", "json", &now], arguments].concat());
+        let done = skills(&[&["validate", "--format", "json", &current], arguments].concat());
         let report: Value = serde_json::from_str(&done.stdout).expect("JSON");
-        let rules = report["findings"].as_array().expect("a list").iter().map(|one| one["rule"].to_string());
+        let rules = report["findings"].as_array().expect("a list").iter().map(|finding| finding["rule"].to_string());
         rules.collect::<Vec<_>>().join(" ")
     };
     assert!(!report(&["--previous", &before]).contains("M114"));
     assert!(report(&["--previous", &before, "--root", root]).contains("M114"));
     let changed = skills(&["validate", "--previous", &case("M113/checksum.previous"), &case("M113/checksum")]);
     assert!(changed.code == FOUND && changed.stdout.contains("error[M113]"), "{changed:?}");
-    assert_eq!(code(&["validate", &now, "--root", "no-such-folder"]), FOUND);
+    assert_eq!(code(&["validate", &current, "--root", "no-such-folder"]), FOUND);
 }
 
 #[test]
-fn a_release_may_be_called_otherwise_and_a_repository_is_not_moved_unseen() {
+fn build_metadata_may_change_and_a_moved_repository_is_reported() {
     let folder = TempDir::new().expect("a folder");
-    let said = |change: &dyn Fn(&mut Value)| {
+    let output = |change: &dyn Fn(&mut Value)| {
         let path = variant(&folder, "now.json", |manifest| {
             manifest["generated_at"] = "2026-11-21T04:00:00Z".into();
             change(manifest);
@@ -152,27 +154,28 @@ fn a_release_may_be_called_otherwise_and_a_repository_is_not_moved_unseen() {
         skills(&["validate", "--previous", &case("good/full"), as_text(&path)]).stdout
     };
     let build = |manifest: &mut Value| manifest["skills"][0]["version"] = "1.2.0+b2".into();
-    assert!(!said(&build).contains("M110"));
+    assert!(!output(&build).contains("M110"));
     let content = |manifest: &mut Value| {
         build(manifest);
         manifest["skills"][0]["sha256"] = "1".repeat(64).into();
     };
-    assert!(said(&content).contains("M110"));
+    assert!(output(&content).contains("M110"));
     for key in ["git_url", "raw_base_url"] {
-        let moved = |manifest: &mut Value| manifest["repository"][key] = "https://example.com/main/e/s".into();
-        assert!(said(&moved).contains(&format!("`{key}` changed")), "{key}");
+        let move_repository =
+            |manifest: &mut Value| manifest["repository"][key] = "https://example.com/main/e/s".into();
+        assert!(output(&move_repository).contains(&format!("`{key}` changed")), "{key}");
     }
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn no_more_of_a_manifest_is_read_than_is_looked_at() {
+fn reading_of_an_endless_manifest_stops_at_the_limit() {
     let done = skills(&["validate", "/dev/zero"]);
     assert!(done.code == FOUND && done.stdout.contains("M007"), "{done:?}");
 }
 
 #[test]
-fn every_format_is_what_its_readers_expect() {
+fn every_report_format_has_its_expected_form() {
     let printed = |format| skills(&["validate", "--format", format, &case("M036/build-metadata")]).stdout;
     let sarif: Value = serde_json::from_str(&printed("sarif")).expect("JSON");
     assert_eq!((&sarif["version"], &sarif["runs"][0]["results"][0]["ruleId"]), (&"2.1.0".into(), &"M036".into()));
@@ -197,7 +200,7 @@ fn as_text(path: &Path) -> &str {
 }
 
 #[test]
-fn a_file_is_rewritten_once_and_keeps_who_may_read_it() {
+fn formatting_is_stable_and_keeps_permissions_and_links() {
     let folder = TempDir::new().expect("a folder");
     let path = copy(&folder, "M120/order");
     let checked = skills(&["fmt", "--check", as_text(&path)]);
@@ -228,7 +231,7 @@ fn a_file_is_rewritten_once_and_keeps_who_may_read_it() {
 }
 
 #[test]
-fn skills_are_sorted_where_it_is_asked_for() {
+fn skills_are_sorted_only_on_request() {
     let text = fs::read(case("M121/skills")).expect("a case");
     let plain = done(&mut program(&["fmt", "-"]), Some(&text));
     assert_eq!(plain.stdout.as_bytes(), text);
@@ -237,7 +240,7 @@ fn skills_are_sorted_where_it_is_asked_for() {
 }
 
 #[test]
-fn what_is_no_json_is_left_alone() {
+fn a_file_that_is_not_json_is_not_rewritten() {
     let folder = TempDir::new().expect("a folder");
     let path = copy(&folder, "M002/comma-at-the-end");
     let done = skills(&["fmt", as_text(&path)]);
@@ -245,7 +248,7 @@ fn what_is_no_json_is_left_alone() {
     assert_eq!(fs::read(&path).expect("the file"), fs::read(case("M002/comma-at-the-end")).expect("the case"));
 }
 
-/// A manifest with one skill, from a case and a change.
+/// Writes a changed copy of the manifest `good/full` and returns its path.
 fn variant(folder: &TempDir, name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
     let mut manifest: Value =
         serde_json::from_str(&fs::read_to_string(case("good/full")).expect("a case")).expect("JSON");
@@ -256,49 +259,49 @@ fn variant(folder: &TempDir, name: &str, change: impl FnOnce(&mut Value)) -> Pat
 }
 
 #[test]
-fn a_difference_names_the_version_that_it_asks_for() {
+fn a_diff_names_the_required_version_bump() {
     let folder = TempDir::new().expect("a folder");
     let old = case("good/full");
-    let asked = |version: &str, change: &dyn Fn(&mut Value)| {
+    let required_bump = |version: &str, change: &dyn Fn(&mut Value)| {
         let path = variant(&folder, "new.json", |manifest| {
             manifest["skills"][0]["version"] = version.into();
             change(&mut manifest["skills"][0]);
         });
         let done = skills(&["diff", "--json", &old, as_text(&path)]);
         let difference: Value = serde_json::from_str(&done.stdout).expect("JSON");
-        let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-        (word(&difference["skills"][0]["required"]), word(&difference["required"]), done.code)
+        let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+        (text(&difference["skills"][0]["required"]), text(&difference["required"]), done.code)
     };
-    let answer = |skill: &str, whole: &str, code| (skill.to_owned(), whole.to_owned(), code);
+    let expected = |skill: &str, registry: &str, code| (skill.to_owned(), registry.to_owned(), code);
     let content = |skill: &mut Value| skill["sha256"] = "0".repeat(64).into();
     let more = |skill: &mut Value| skill["agents"] = vec!["codex", "claude-code", "goose"].into();
     let fewer = |skill: &mut Value| skill["agents"] = vec!["codex"].into();
-    assert_eq!(asked("1.2.0", &|_| {}), answer("-", "none", DONE));
-    assert_eq!(asked("1.2.1", &|_| {}), answer("none", "patch", DONE));
-    assert_eq!(asked("1.2.0", &content), answer("patch", "patch", FOUND));
-    assert_eq!(asked("1.2.1", &content), answer("patch", "patch", DONE));
-    assert_eq!(asked("1.2.1", &more), answer("minor", "minor", FOUND));
-    assert_eq!(asked("1.3.0", &more), answer("minor", "minor", DONE));
-    assert_eq!(asked("1.3.0", &fewer), answer("major", "major", FOUND));
-    assert_eq!(asked("2.0.0", &fewer), answer("major", "major", DONE));
-    assert_eq!(asked("1.1.9", &content), answer("patch", "minor", FOUND));
-    assert_eq!(asked("2.0.0-rc.1", &fewer), answer("major", "major", DONE));
+    assert_eq!(required_bump("1.2.0", &|_| {}), expected("-", "none", DONE));
+    assert_eq!(required_bump("1.2.1", &|_| {}), expected("none", "patch", DONE));
+    assert_eq!(required_bump("1.2.0", &content), expected("patch", "patch", FOUND));
+    assert_eq!(required_bump("1.2.1", &content), expected("patch", "patch", DONE));
+    assert_eq!(required_bump("1.2.1", &more), expected("minor", "minor", FOUND));
+    assert_eq!(required_bump("1.3.0", &more), expected("minor", "minor", DONE));
+    assert_eq!(required_bump("1.3.0", &fewer), expected("major", "major", FOUND));
+    assert_eq!(required_bump("2.0.0", &fewer), expected("major", "major", DONE));
+    assert_eq!(required_bump("1.1.9", &content), expected("patch", "minor", FOUND));
+    assert_eq!(required_bump("2.0.0-rc.1", &fewer), expected("major", "major", DONE));
 }
 
 #[test]
-fn a_difference_asks_for_less_before_a_release_and_of_what_follows_from_one() {
+fn the_required_bump_depends_on_versions_and_changes() {
     let folder = TempDir::new().expect("a folder");
-    let asked = |before: &str, now: &str, change: &dyn Fn(&mut Value)| {
+    let required_bump = |before: &str, current: &str, change: &dyn Fn(&mut Value)| {
         let old = variant(&folder, "old.json", |manifest| manifest["skills"][0]["version"] = before.into());
         let new = variant(&folder, "new.json", |manifest| {
-            manifest["skills"][0]["version"] = now.into();
+            manifest["skills"][0]["version"] = current.into();
             change(manifest);
         });
         let done = skills(&["diff", "--json", as_text(&old), as_text(&new)]);
         let difference: Value = serde_json::from_str(&done.stdout).expect("JSON");
         (difference["skills"][0]["required"].as_str().unwrap_or("-").to_owned(), done.code)
     };
-    let answer = |required: &str, code| (required.to_owned(), code);
+    let expected = |required: &str, code| (required.to_owned(), code);
     let more = |manifest: &mut Value| {
         manifest["skills"][0]["agents"] = vec!["codex", "claude-code", "goose"].into();
     };
@@ -313,19 +316,19 @@ fn a_difference_asks_for_less_before_a_release_and_of_what_follows_from_one() {
         entry["version"] = "1.1.0".into();
         manifest["skills"].as_array_mut().expect("a list").push(entry);
     };
-    assert_eq!(asked("0.3.1", "0.3.2", &fewer), answer("minor", FOUND));
-    assert_eq!(asked("0.3.1", "0.4.0", &fewer), answer("minor", DONE));
-    assert_eq!(asked("0.3.1", "0.3.2", &more), answer("patch", DONE));
-    assert_eq!(asked("2.0.0-rc.1", "2.0.0-rc.2", &fewer), answer("major", DONE));
-    assert_eq!(asked("2.0.0-rc.2", "2.0.0-rc.1", &fewer), answer("major", FOUND));
-    assert_eq!(asked("1.2.0", "1.2.1", &renamed), answer("none", DONE));
-    assert_eq!(asked("1.2.0", "1.2.0", &renamed), answer("patch", FOUND));
-    assert_eq!(asked("1.2.0", "1.2.0", &capitals), answer("-", DONE));
-    assert_eq!(asked("1.2.0", "1.2.0", &older), answer("-", DONE));
+    assert_eq!(required_bump("0.3.1", "0.3.2", &fewer), expected("minor", FOUND));
+    assert_eq!(required_bump("0.3.1", "0.4.0", &fewer), expected("minor", DONE));
+    assert_eq!(required_bump("0.3.1", "0.3.2", &more), expected("patch", DONE));
+    assert_eq!(required_bump("2.0.0-rc.1", "2.0.0-rc.2", &fewer), expected("major", DONE));
+    assert_eq!(required_bump("2.0.0-rc.2", "2.0.0-rc.1", &fewer), expected("major", FOUND));
+    assert_eq!(required_bump("1.2.0", "1.2.1", &renamed), expected("none", DONE));
+    assert_eq!(required_bump("1.2.0", "1.2.0", &renamed), expected("patch", FOUND));
+    assert_eq!(required_bump("1.2.0", "1.2.0", &capitals), expected("-", DONE));
+    assert_eq!(required_bump("1.2.0", "1.2.0", &older), expected("-", DONE));
 }
 
 #[test]
-fn a_difference_is_told_to_people() {
+fn a_diff_is_printed_as_text() {
     let folder = TempDir::new().expect("a folder");
     let path = variant(&folder, "new.json", |manifest| {
         manifest["skills"][0]["title"] = "Images".into();

@@ -1,9 +1,10 @@
-//! The corpus: `corpus/M040/short.json` breaks rule M040, `corpus/M040/good-….json` is near it and does not, and what
-//! stands in `corpus/good` has nothing to report. Beside a manifest may stand the one published before
-//! (`….previous.json`), a checkout (`….files/`) and what addresses answer (`….web.json`). A symbolic link cannot lie there, for
-//! git on some systems makes a text of it: `NAME.link` in a checkout is the link `NAME`, and its text is where that leads.
+//! The corpus of manifests. `corpus/M040/short.json` breaks rule M040, `corpus/M040/good-….json` almost breaks it, and
+//! the manifests in `corpus/good` have no findings. A case may have further files beside its manifest: the manifest
+//! that was published before (`….previous.json`), a checkout (`….files/`) and the answers of URLs (`….web.json`). Git
+//! on some systems turns symbolic links into text files, so the corpus has none: `NAME.link` in a checkout stands for
+//! the link `NAME`, and its text is the target of the link.
 //!
-//! What is printed of it stands in `golden/`, one file for each format; with `IMAGATE_BLESS=1` it is written anew.
+//! The printed reports are in `golden/`, one file for each format; `IMAGATE_BLESS=1` writes them again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,8 +19,9 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/skills")
 }
 
-/// The folder of the documents and our own skills: the repository, or a changed copy of `cargo xtask mutations`.
-#[expect(clippy::disallowed_methods, reason = "the chore that makes the copy says so only in the environment")]
+/// The folder of the documents and the skills that this repository ships: the repository, or a changed copy that
+/// `cargo xtask mutations` made.
+#[expect(clippy::disallowed_methods, reason = "`cargo xtask mutations` passes the folder only in the environment")]
 pub(crate) fn documents() -> PathBuf {
     let root = || Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf();
     std::env::var_os("IMAGATE_DOCUMENTS").map_or_else(root, PathBuf::from)
@@ -67,9 +69,11 @@ fn every_case_breaks_the_rule_that_it_is_named_after() {
 fn every_rule_about_the_manifest_has_cases() {
     let covered: BTreeSet<String> =
         cases().iter().filter(|case| !case.is_good()).filter_map(|case| case.rule().map(str::to_owned)).collect();
-    let of_manifest = |class| matches!(class, RuleClass::Shape | RuleClass::Static | RuleClass::History);
-    let missing: Vec<&str> =
-        rules::all().filter(|rule| of_manifest(rule.class) && !covered.contains(rule.id)).map(|rule| rule.id).collect();
+    let is_about_manifest = |class| matches!(class, RuleClass::Shape | RuleClass::Static | RuleClass::History);
+    let missing: Vec<&str> = rules::all()
+        .filter(|rule| is_about_manifest(rule.class) && !covered.contains(rule.id))
+        .map(|rule| rule.id)
+        .collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
@@ -88,26 +92,26 @@ fn a_finding_points_into_its_file() {
 }
 
 #[test]
-fn formatting_is_done_once_and_changes_no_finding_but_the_layout() {
+fn formatting_is_stable_and_changes_only_layout_findings() {
     for case in cases() {
         let Ok(text) = format(&case.source, false) else { continue };
-        let again = SourceFile::new(case.source.name(), text.clone());
-        assert_eq!(format(&again, false).expect("it was formatted"), text, "{}", case.name);
+        let formatted = SourceFile::new(case.source.name(), text.clone());
+        assert_eq!(format(&formatted, false).expect("formatted text is JSON"), text, "{}", case.name);
         let before = broken(&case.report());
-        let after = broken(&case.with(again).report());
-        let of_layout = BTreeSet::from(["M001", "M120"]);
-        assert!(before.difference(&after).all(|rule| of_layout.contains(rule)), "{before:?} {after:?}");
+        let after = broken(&case.with(formatted).report());
+        let layout_rules = BTreeSet::from(["M001", "M120"]);
+        assert!(before.difference(&after).all(|rule| layout_rules.contains(rule)), "{before:?} {after:?}");
         assert!(after.is_subset(&before) && !after.contains("M120"), "{before:?} {after:?}");
     }
 }
 
 #[test]
-fn reports_are_as_they_were_in_every_format() {
-    FORMATS.into_iter().for_each(golden);
+fn reports_equal_the_golden_files_in_every_format() {
+    FORMATS.into_iter().for_each(compare_with_golden_file);
 }
 
-/// Compares what is printed of every case with what was printed before.
-fn golden(format: &str) {
+/// Compares the printed reports of all cases with the golden file.
+fn compare_with_golden_file(format: &str) {
     let name = format!("{format}.txt");
     let path = folder().join("golden").join(&name);
     let printed = printed(format, &cases());
@@ -118,7 +122,7 @@ fn golden(format: &str) {
     let before = fs::read_to_string(&path).unwrap_or_default();
     let difference = printed.lines().zip(before.lines()).enumerate().find(|(_, (now, before))| now != before);
     if let Some((line, (now, before))) = difference {
-        panic!("{name}:{}: `{now}`, before `{before}`; IMAGATE_BLESS=1 writes it anew", line + 1);
+        panic!("{name}:{}: `{now}`, before `{before}`; IMAGATE_BLESS=1 writes the file again", line + 1);
     }
-    assert_eq!(printed.len(), before.len(), "{name}; IMAGATE_BLESS=1 writes it anew");
+    assert_eq!(printed.len(), before.len(), "{name}; IMAGATE_BLESS=1 writes the file again");
 }

@@ -1,7 +1,8 @@
-//! Archives made to harm whoever unpacks them, built from parts: each way to lie, in every place where it can be told.
+//! Archives that are dangerous to unpack, built entry by entry: each kind of false or contradictory metadata, in each
+//! field that can hold it.
 //!
-//! Shared by the tests of the archive reader and those of the program that installs.
-#![expect(clippy::cast_possible_truncation, reason = "what is built here is small, and lies on purpose")]
+//! The tests of the archive reader and the tests of `imagate skills install` share this module.
+#![expect(clippy::cast_possible_truncation, reason = "the archives are small, and some values are wrong on purpose")]
 
 #[path = "hostile/tars.rs"]
 mod tars;
@@ -12,13 +13,13 @@ mod zips;
 
 use miniz_oxide::deflate::compress_to_vec;
 
-/// One archive, and what is wrong with it in a few words.
+/// A hostile archive; the name describes its fault.
 pub(crate) struct Hostile {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// One entry of a zip; what is not set follows from the rest.
+/// One entry of a zip. A field that is `None` is computed from the others; `local_…` fields are of the local header.
 #[derive(Clone, Default)]
 pub(crate) struct Part {
     pub(crate) name: Vec<u8>,
@@ -40,10 +41,13 @@ pub(crate) struct Part {
     pub(crate) local_flags: Option<u16>,
     pub(crate) local_method: Option<u16>,
     pub(crate) local_extra: Vec<u8>,
+    /// Bytes before the local header.
     pub(crate) before: Vec<u8>,
+    /// Bytes after the data.
     pub(crate) behind: Vec<u8>,
-    /// Leaves the header out of the file, or the record out of the directory.
+    /// Omits the local header and the data.
     pub(crate) no_local: bool,
+    /// Omits the entry in the central directory.
     pub(crate) no_record: bool,
 }
 
@@ -53,6 +57,7 @@ impl Part {
     }
 }
 
+/// A zip archive. A field that is `None` is computed from the entries.
 #[derive(Clone, Default)]
 pub(crate) struct Zip {
     pub(crate) parts: Vec<Part>,
@@ -61,6 +66,7 @@ pub(crate) struct Zip {
     pub(crate) comment: Vec<u8>,
     pub(crate) behind: Vec<u8>,
     pub(crate) count: Option<u16>,
+    /// The number of entries on this disk.
     pub(crate) count_here: Option<u16>,
     pub(crate) directory_size: Option<u32>,
     pub(crate) directory_start: Option<u32>,
@@ -71,16 +77,16 @@ pub(crate) const SKILL: &str = "---\nname: demo\ndescription: Shows a thing when
 
 pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |rest, _| if rest & 1 == 1 { (rest >> 1) ^ 0xedb8_8320 } else { rest >> 1 })
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 })
     })
 }
 
-fn put16(out: &mut Vec<u8>, words: &[u16]) {
-    words.iter().for_each(|word| out.extend(word.to_le_bytes()));
+fn put16(out: &mut Vec<u8>, values: &[u16]) {
+    values.iter().for_each(|value| out.extend(value.to_le_bytes()));
 }
 
-fn put32(out: &mut Vec<u8>, longs: &[u32]) {
-    longs.iter().for_each(|long| out.extend(long.to_le_bytes()));
+fn put32(out: &mut Vec<u8>, values: &[u32]) {
+    values.iter().for_each(|value| out.extend(value.to_le_bytes()));
 }
 
 impl Zip {
@@ -151,7 +157,7 @@ pub(crate) struct Member {
     pub(crate) kind: u8,
     pub(crate) mode: u32,
     pub(crate) link: Vec<u8>,
-    /// Written into the size field as it is.
+    /// The raw bytes of the size field.
     pub(crate) size: Option<Vec<u8>>,
     pub(crate) magic: [u8; 8],
     pub(crate) prefix: Vec<u8>,
@@ -179,9 +185,9 @@ impl Member {
 
     fn write(&self, out: &mut Vec<u8>) {
         let mut block = vec![0; 512];
-        let mut set = |at: usize, bytes: &[u8], most: usize| {
-            let bytes = &bytes[..bytes.len().min(most)];
-            block[at..at + bytes.len()].copy_from_slice(bytes);
+        let mut set = |offset: usize, bytes: &[u8], limit: usize| {
+            let bytes = &bytes[..bytes.len().min(limit)];
+            block[offset..offset + bytes.len()].copy_from_slice(bytes);
         };
         set(0, &self.name, 100);
         set(100, format!("{:07o}\0", self.mode).as_bytes(), 8);
@@ -194,7 +200,7 @@ impl Member {
         set(156, &[self.kind], 1);
         set(157, &self.link, 100);
         set(257, &self.magic, 8);
-        // Behind it is room for what some programs write there.
+        // Longer than the prefix field of ustar (155 bytes): some formats use the 12 bytes of padding after it.
         set(345, &self.prefix, 167);
         let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
         let sum = self.checksum.clone().unwrap_or_else(|| format!("{sum:06o}\0 ").into_bytes());
@@ -219,11 +225,13 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
+/// The records of a pax extended header.
 pub(crate) fn pax(records: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (key, value) in records {
-        let rest = key.len() + value.len() + 3;
-        let length = (rest..).find(|length| length.to_string().len() + rest == *length).expect("a length");
+        let without_length = key.len() + value.len() + 3;
+        let length =
+            (without_length..).find(|length| length.to_string().len() + without_length == *length).expect("a length");
         out.extend(format!("{length} {key}={value}\n").bytes());
     }
     out
@@ -237,7 +245,7 @@ pub(crate) fn skill_member() -> Member {
     Member::file("SKILL.md", SKILL)
 }
 
-/// Paths that lead out of a folder, or to another file than the one they seem to name.
+/// Paths that lead out of a folder, or name another file than they seem to.
 pub(crate) const PATHS: &[&str] = &[
     "../escape.txt",
     "../../../../../../tmp/escape.txt",
@@ -281,7 +289,7 @@ pub(crate) const PATHS: &[&str] = &[
     "\u{1b}[2J",
 ];
 
-/// Pairs that are one file on some systems.
+/// Pairs of paths that name one file on some systems, or a file and a folder at the same path.
 pub(crate) const PAIRS: &[(&str, &str)] = &[
     ("a.txt", "a.txt"),
     ("a.txt", "A.TXT"),
@@ -295,7 +303,7 @@ pub(crate) const PAIRS: &[(&str, &str)] = &[
     ("d/e/f", "d/E/g"),
 ];
 
-/// Every archive of the collection; none of them may be let in.
+/// Every hostile archive. The archive reader must refuse each of them.
 pub(crate) fn archives() -> Vec<Hostile> {
     let mut all = Vec::new();
     let mut add = |name: String, bytes: Vec<u8>| all.push(Hostile { name, bytes });

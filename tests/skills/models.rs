@@ -1,4 +1,4 @@
-//! The models lose nothing: what is read is written again, and a change is a change of what was changed.
+//! The Rust types lose nothing: a manifest is written as it was read, and an edit changes nothing else.
 
 use imagate::manifest::text::{JsonLimits, read, write};
 use imagate::manifest::{Manifest, SourceFile};
@@ -30,19 +30,19 @@ fn a_change_through_the_types_changes_nothing_else() {
         manifest.edit(|registry| registry.generated_at = "2027-01-01T00:00:00Z".to_owned()).expect("a text");
         let mut expected = read(&text, JsonLimits::default()).expect("JSON");
         let imagate::manifest::text::JsonValue::Object(members) = &mut expected.value else { panic!("{text}") };
-        let member = members.iter_mut().rev().find(|member| member.key == "generated_at").expect("it is required");
+        let member = members.iter_mut().rev().find(|member| member.key == "generated_at").expect("a required field");
         member.node = read("\"2027-01-01T00:00:00Z\"", JsonLimits::default()).expect("JSON");
         assert_eq!(manifest.to_text(), write(&expected));
     }
 }
 
 #[test]
-fn a_manifest_made_from_the_types_says_the_same() {
+fn a_manifest_made_from_the_types_has_the_same_content() {
     for (_, manifest) in manifests() {
-        let made = Manifest::new(manifest.registry().clone()).expect("it was read");
-        let again = Manifest::read(&SourceFile::new("", made.to_text())).expect("a manifest");
+        let made = Manifest::new(manifest.registry().clone()).expect("a registry that was read");
+        let reread = Manifest::read(&SourceFile::new("", made.to_text())).expect("a manifest");
         let json = |manifest: &Manifest| serde_json::to_value(manifest.registry()).expect("JSON");
-        assert_eq!(json(&again), json(&manifest));
+        assert_eq!(json(&reread), json(&manifest));
     }
 }
 
@@ -58,7 +58,7 @@ fn edited(change: impl FnOnce(&mut imagate::manifest::SkillsRegistry)) -> String
 }
 
 #[test]
-fn a_skill_that_is_removed_leaves_the_others_as_they_were_written() {
+fn removing_a_skill_keeps_the_text_of_the_others() {
     let text = edited(|registry| drop(registry.skills.remove(0)));
     assert!(text.contains(r#""skills": [ { "size_bytes": 10, "name": "b","#) && !text.contains("1E2"), "{text}");
     let text = edited(|registry| registry.skills.reverse());
@@ -67,7 +67,7 @@ fn a_skill_that_is_removed_leaves_the_others_as_they_were_written() {
 }
 
 #[test]
-fn a_field_is_added_and_taken_away_where_it_stands() {
+fn fields_are_changed_added_and_removed_in_place() {
     let text = edited(|registry| {
         registry.skills[0].tags = vec!["new".to_owned()];
         registry.skills[1].size_bytes = None;

@@ -1,4 +1,4 @@
-//! Manifests behind an address: https and nothing else, where it is allowed, and no more than is read.
+//! Downloads of manifests: only with permission, only over https, and only up to the size limit.
 
 use std::net::TcpListener;
 
@@ -10,25 +10,25 @@ fn validate(server: &Server, arguments: &[&str]) -> Done {
     done(server.known_to(&mut program(&[&["validate", &address], arguments].concat())), None)
 }
 
-fn serving(name: &str) -> Server {
+fn start_server(name: &str) -> Server {
     let bytes = std::fs::read(case(name)).expect("a case");
     Server::start(move |_| Answer::ok(bytes.clone()))
 }
 
 #[test]
-fn a_manifest_is_downloaded_where_that_is_allowed() {
-    let server = serving("M036/build-metadata");
+fn a_manifest_is_downloaded_only_if_allowed() {
+    let server = start_server("M036/build-metadata");
     let done = validate(&server, &["--allow-network"]);
     assert!(done.code == FOUND && done.stdout.contains("/skills.json:43:18"), "{done:?}");
-    let server = serving("good/full");
+    let server = start_server("good/full");
     assert_eq!(validate(&server, &["--allow-network"]).code, DONE);
     let refused = validate(&server, &[]);
     assert!(refused.code == USAGE && refused.stderr.contains("--allow-network"), "{refused:?}");
 }
 
 #[test]
-fn a_server_that_nobody_vouches_for_is_not_believed() {
-    let server = serving("good/full");
+fn a_server_with_an_untrusted_certificate_is_refused() {
+    let server = start_server("good/full");
     let address = server.url("/skills.json");
     let mut command = program(&["validate", &address, "--allow-network"]);
     let done = done(command.env_remove("SSL_CERT_FILE"), None);
@@ -36,24 +36,24 @@ fn a_server_that_nobody_vouches_for_is_not_believed() {
 }
 
 #[test]
-fn a_download_is_never_sent_to_http() {
-    let plain = TcpListener::bind("127.0.0.1:0").expect("a port");
-    plain.set_nonblocking(true).expect("it does not wait");
-    let port = plain.local_addr().expect("an address").port();
+fn a_redirect_to_http_is_not_followed() {
+    let http_listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    http_listener.set_nonblocking(true).expect("a non-blocking listener");
+    let port = http_listener.local_addr().expect("an address").port();
     let server = Server::start(move |_| Answer::redirect(&format!("http://localhost:{port}/x")));
     let done = validate(&server, &["--allow-network"]);
     assert!(done.code == FOUND && done.stdout.is_empty(), "{done:?}");
-    assert!(plain.accept().is_err(), "it was called without TLS");
+    assert!(http_listener.accept().is_err(), "the redirect to http was followed");
 }
 
 #[test]
-fn an_answer_that_is_no_manifest_is_a_failure() {
+fn a_status_404_is_a_failure() {
     let done = validate(&Server::start(|_| Answer::status("404 Not Found")), &["--allow-network"]);
     assert!(done.code == FOUND && done.stderr.contains("404"), "{done:?}");
 }
 
 #[test]
-fn a_download_without_an_end_is_ended() {
+fn an_endless_download_is_stopped_at_the_limit() {
     let done = validate(&Server::start(|_| Answer::endless()), &["--allow-network"]);
     assert!(done.code == FOUND && done.stderr.contains("67108864 bytes"), "{done:?}");
 }

@@ -1,4 +1,4 @@
-//! What the addresses of a manifest answer, and skills that are installed from there.
+//! The checks that request the URLs of a manifest, and skills that are installed from URLs.
 
 use std::fs;
 use std::net::TcpListener;
@@ -17,24 +17,28 @@ const OTHER: &str = "GET /e/s/raw/main/packages/other-0.3.0.zip";
 const REFS: &str = "GET /e/s.git/info/refs?service=git-upload-pack";
 const SOURCE: &str = "HEAD /docs";
 
-/// A host that serves a repository, but for one question, and the repository itself.
-fn hosted(question: &'static str, answer: Answer) -> (Shop, Server) {
+/// A repository and a host that serves it. The host gives `answer` to the request `question`.
+fn hosted(overridden_request: &'static str, answer: Answer) -> (Shop, Server) {
     let shop = Shop::new();
     let folder = shop.at("").canonicalize().expect("a folder");
-    let server = Server::start(move |asked| if asked == question { answer.clone() } else { honest(&folder, asked) });
+    let server = Server::start(move |request| match request == overridden_request {
+        true => answer.clone(),
+        false => correct_answer(&folder, request),
+    });
     let sources = format!("{} {}", server.url("/docs#one"), server.url("/docs#two"));
-    let front = format!("title: Images\nproduct: images\nlanguage: python\nsource_urls: {sources}");
-    shop.put("apis/images.md", &format!("---\n{front}\n---\n"));
+    let front_matter = format!("title: Images\nproduct: images\nlanguage: python\nsource_urls: {sources}");
+    shop.put("apis/images.md", &format!("---\n{front_matter}\n---\n"));
     shop.build_for(&server.url(""));
     (shop, server)
 }
 
-fn honest(folder: &Path, asked: &str) -> Answer {
-    if asked == REFS {
+/// The answer of a host that serves the repository in `folder` correctly.
+fn correct_answer(folder: &Path, request: &str) -> Answer {
+    if request == REFS {
         let id = "0".repeat(40);
         return Answer::ok(format!("001e# service=git-upload-pack\n0000003d{id} refs/heads/main\n0000"));
     }
-    let path = asked.strip_prefix("GET /e/s/raw/main/").map(|path| folder.join(path));
+    let path = request.strip_prefix("GET /e/s/raw/main/").map(|path| folder.join(path));
     match path.map(fs::read) {
         Some(Ok(bytes)) => Answer::ok(bytes),
         Some(Err(_)) => Answer::status("404 Not Found"),
@@ -46,7 +50,7 @@ fn run(shop: &Shop, server: &Server, arguments: &[&str]) -> Done {
     done(server.known_to(&mut shop.command(arguments)), None)
 }
 
-/// The rules of class N that are broken.
+/// The rules M100 to M109 that a check with `--online` finds broken.
 fn broken(shop: &Shop, server: &Server, arguments: &[&str]) -> Vec<String> {
     let validate = ["validate", "skills.json", "--format", "json", "--online"];
     let report = run(shop, server, &[&validate, arguments].concat());
@@ -58,7 +62,7 @@ fn broken(shop: &Shop, server: &Server, arguments: &[&str]) -> Vec<String> {
 const PRIVATE: &[&str] = &["--allow-private-hosts"];
 
 #[test]
-fn each_address_is_asked_once_and_only_where_that_is_wanted() {
+fn each_url_is_requested_once_and_only_with_online() {
     let (shop, server) = hosted("", Answer::status("200 OK"));
     assert_eq!(run(&shop, &server, &["validate", "skills.json", "--allow-private-hosts"]).code, DONE);
     assert_eq!(server.asked(), [""; 0]);
@@ -67,8 +71,8 @@ fn each_address_is_asked_once_and_only_where_that_is_wanted() {
 }
 
 #[test]
-fn an_address_that_is_wrong_as_it_stands_is_not_asked() {
-    for (key, value, asked) in [
+fn an_invalid_url_is_not_requested() {
+    for (key, value, requests) in [
         ("raw_base_url", "/e/s/raw/main?a=b", &[REFS, SOURCE][..]),
         ("raw_base_url", "/e/s/raw/main#a", &[REFS, SOURCE]),
         ("git_url", "/e/s.git?a=b", &[PACKAGE, OTHER, SOURCE]),
@@ -79,7 +83,7 @@ fn an_address_that_is_wrong_as_it_stands_is_not_asked() {
         manifest["repository"][key] = server.url(value).into();
         shop.put("skills.json", &manifest.to_string());
         assert_eq!(broken(&shop, &server, PRIVATE), [""; 0], "{value}");
-        assert_eq!(server.asked(), asked, "{value}");
+        assert_eq!(server.asked(), requests, "{value}");
     }
     let (shop, server) = hosted("", Answer::status("200 OK"));
     let mut manifest = shop.manifest();
@@ -90,7 +94,7 @@ fn an_address_that_is_wrong_as_it_stands_is_not_asked() {
 }
 
 #[test]
-fn a_checksum_is_served_in_capitals_too() {
+fn a_checksum_in_capitals_is_accepted() {
     let (shop, server) = hosted("", Answer::status("200 OK"));
     let mut manifest = shop.manifest();
     manifest["skills"][0]["sha256"] = manifest["skills"][0]["sha256"].as_str().expect("a sum").to_uppercase().into();
@@ -99,16 +103,16 @@ fn a_checksum_is_served_in_capitals_too() {
 }
 
 #[test]
-fn one_host_is_asked_two_questions_at_a_time() {
+fn one_host_gets_at_most_two_requests_at_a_time() {
     let counts = Arc::new((Mutex::new((0, 0)), Condvar::new()));
-    let counted = Arc::clone(&counts);
+    let server_counts = Arc::clone(&counts);
     let server = Server::start(move |_| {
-        let (counts, changed) = &*counted;
-        let mut now = counts.lock().expect("nobody panicked");
-        *now = (now.0 + 1, now.1.max(now.0 + 1));
+        let (counts, changed) = &*server_counts;
+        let mut running = counts.lock().expect("no thread panicked");
+        *running = (running.0 + 1, running.1.max(running.0 + 1));
         changed.notify_all();
-        let waited = changed.wait_timeout_while(now, Duration::from_millis(100), |(_, most)| *most < 3);
-        waited.expect("nobody panicked").0.0 -= 1;
+        let wait = changed.wait_timeout_while(running, Duration::from_millis(100), |(_, maximum)| *maximum < 3);
+        wait.expect("no thread panicked").0.0 -= 1;
         Answer::status("200 OK")
     });
     let (shop, _) = hosted("", Answer::status("200 OK"));
@@ -117,13 +121,13 @@ fn one_host_is_asked_two_questions_at_a_time() {
     shop.put("skills.json", &manifest.to_string());
     broken(&shop, &server, PRIVATE);
     assert_eq!(server.asked().len(), 8);
-    assert!(counts.0.lock().expect("nobody panicked").1 <= 2);
+    assert!(counts.0.lock().expect("no thread panicked").1 <= 2);
 }
 
 #[test]
-fn hosts_that_everybody_can_reach_are_asked_without_a_proxy() {
+fn public_hosts_are_requested_without_a_proxy() {
     let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
-    proxy.set_nonblocking(true).expect("it does not wait");
+    proxy.set_nonblocking(true).expect("a non-blocking listener");
     let shop = Shop::new();
     shop.build_for("https://nobody.invalid");
     let mut command = shop.command(&["validate", "skills.json", "--online"]);
@@ -131,54 +135,55 @@ fn hosts_that_everybody_can_reach_are_asked_without_a_proxy() {
         command.env_remove(name);
     }
     let address = format!("http://{}", proxy.local_addr().expect("an address"));
-    let told = done(command.env("HTTPS_PROXY", &address).env("https_proxy", &address), None);
-    assert!(told.code == FOUND && told.stdout.contains("it cannot be reached"), "{told:?}");
-    assert!(proxy.accept().is_err(), "somebody in between was asked");
+    let output = done(command.env("HTTPS_PROXY", &address).env("https_proxy", &address), None);
+    assert!(output.code == FOUND && output.stdout.contains("it cannot be reached"), "{output:?}");
+    assert!(proxy.accept().is_err(), "the proxy was used");
 }
 
 #[test]
-fn a_question_that_is_sent_in_circles_is_given_up() {
+fn a_redirect_loop_is_given_up() {
     let (shop, server) = hosted(PACKAGE, Answer::redirect("/e/s/raw/main/packages/demo-1.0.0.zip"));
     assert_eq!(broken(&shop, &server, PRIVATE), ["M104"]);
-    assert_eq!(server.asked().iter().filter(|asked| *asked == PACKAGE).count(), 6);
+    assert_eq!(server.asked().iter().filter(|request| *request == PACKAGE).count(), 6);
 }
 
 #[test]
-fn hosts_that_only_some_can_reach_are_not_asked() {
+fn private_hosts_are_not_requested_by_default() {
     let (shop, server) = hosted("", Answer::status("200 OK"));
     assert_eq!(broken(&shop, &server, &[]), [""; 0]);
     assert_eq!(server.asked(), [""; 0]);
 }
 
 #[test]
-fn each_wrong_answer_is_told_by_its_rule() {
-    let gone = || Answer::status("404 Not Found");
-    let list = Answer::ok(format!("001e# service=git-upload-pack\n0000003d{} refs/heads/next\n0000", "0".repeat(40)));
-    let length = fs::metadata(hosted("", gone()).0.at("packages/demo-1.0.0.zip")).expect("a package").len();
+fn each_wrong_answer_breaks_its_rule() {
+    let not_found = || Answer::status("404 Not Found");
+    let refs_without_branch =
+        Answer::ok(format!("001e# service=git-upload-pack\n0000003d{} refs/heads/next\n0000", "0".repeat(40)));
+    let length = fs::metadata(hosted("", not_found()).0.at("packages/demo-1.0.0.zip")).expect("a package").len();
     let same_length = vec![b'x'; usize::try_from(length).expect("a length")];
-    for (question, answer, rules) in [
-        (PACKAGE, gone(), &["M100"][..]),
+    for (overridden_request, answer, rules) in [
+        (PACKAGE, not_found(), &["M100"][..]),
         (PACKAGE, Answer::endless(), &["M100"]),
         (PACKAGE, Answer::ok(vec![b' '; (10 << 20) + 1]), &["M100"]),
         (PACKAGE, Answer::ok("other"), &["M101", "M101"]),
         (PACKAGE, Answer::ok(same_length), &["M101"]),
-        (REFS, gone(), &["M103"]),
+        (REFS, not_found(), &["M103"]),
         (REFS, Answer::ok("<!DOCTYPE html>"), &["M103"]),
-        (REFS, list, &["M103"]),
+        (REFS, refs_without_branch, &["M103"]),
         (REFS, Answer::endless(), &[]),
         (REFS, Answer::ok(vec![b' '; (8 << 20) + 1]), &[]),
-        // Who does not know HEAD is asked with GET, which is answered.
+        // A host that refuses HEAD gets a GET, which it answers.
         (SOURCE, Answer::status("405 Method Not Allowed"), &[]),
         (PACKAGE, Answer::redirect("https://user:secret@localhost/"), &["M104"]),
         (PACKAGE, Answer::redirect("/e/s/raw/main/packages/demo-1.0.0.zip"), &["M104"]),
     ] {
-        let (shop, server) = hosted(question, answer);
-        assert_eq!(broken(&shop, &server, PRIVATE), rules, "{question}");
+        let (shop, server) = hosted(overridden_request, answer);
+        assert_eq!(broken(&shop, &server, PRIVATE), rules, "{overridden_request}");
     }
 }
 
 #[test]
-fn a_source_that_is_gone_is_told_and_is_asked_twice_at_most() {
+fn a_missing_source_is_reported_after_at_most_two_requests() {
     let shop = Shop::new();
     let server = Server::start(|_| Answer::status("410 Gone"));
     shop.build_for(&server.url(""));
@@ -194,23 +199,23 @@ fn a_source_that_is_gone_is_told_and_is_asked_twice_at_most() {
 }
 
 #[test]
-fn nobody_is_asked_without_tls_and_nobody_who_cannot_prove_it() {
-    let plain = TcpListener::bind("127.0.0.1:0").expect("a port");
-    plain.set_nonblocking(true).expect("it does not wait");
-    let to = format!("http://localhost:{}/x", plain.local_addr().expect("an address").port());
-    let (shop, server) = hosted(PACKAGE, Answer::redirect(&to));
+fn requests_need_tls_and_a_trusted_certificate() {
+    let http_listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    http_listener.set_nonblocking(true).expect("a non-blocking listener");
+    let target = format!("http://localhost:{}/x", http_listener.local_addr().expect("an address").port());
+    let (shop, server) = hosted(PACKAGE, Answer::redirect(&target));
     assert_eq!(broken(&shop, &server, PRIVATE), ["M104"]);
-    assert!(plain.accept().is_err(), "it was called without TLS");
-    let other = Server::start(|_| Answer::status("200 OK"));
-    // Two packages, the branch and one source, which two entries name.
-    assert_eq!(broken(&shop, &other, PRIVATE), ["M104"; 5]);
+    assert!(http_listener.accept().is_err(), "a request was sent without TLS");
+    let untrusted = Server::start(|_| Answer::status("200 OK"));
+    // Two packages, the branch, and one source that two entries name.
+    assert_eq!(broken(&shop, &untrusted, PRIVATE), ["M104"; 5]);
     assert_eq!(server.asked().len(), 4);
 }
 
 const INSTALL: &[&str] = &["install", "demo", "--into", "agent", "--from"];
 
 #[test]
-fn a_skill_is_installed_from_an_address() {
+fn a_skill_is_installed_from_a_url() {
     let (shop, server) = hosted("", Answer::status("200 OK"));
     let from = server.url("/e/s/raw/main/skills.json");
     let installed = run(&shop, &server, &[INSTALL, &[&from], PRIVATE].concat());
@@ -223,8 +228,8 @@ fn a_skill_is_installed_from_an_address() {
 }
 
 #[test]
-fn a_package_from_elsewhere_is_not_installed() {
-    for (answer, why) in [
+fn a_wrong_or_unavailable_package_is_not_installed() {
+    for (answer, expected) in [
         (Answer::ok("other"), "not the package that the manifest promises"),
         (Answer::status("404 Not Found"), "404"),
         (Answer::endless(), "more than 10485760 bytes"),
@@ -233,7 +238,7 @@ fn a_package_from_elsewhere_is_not_installed() {
         let (shop, server) = hosted(PACKAGE, answer);
         let from = server.url("/e/s/raw/main/skills.json");
         let refused = run(&shop, &server, &[INSTALL, &[&from], PRIVATE].concat());
-        assert!(refused.code == FOUND && refused.stderr.contains(why), "{refused:?}");
+        assert!(refused.code == FOUND && refused.stderr.contains(expected), "{refused:?}");
         assert_eq!(files(&shop.at("agent")).len(), 0);
     }
     let (shop, server) = hosted("", Answer::status("200 OK"));
@@ -243,6 +248,6 @@ fn a_package_from_elsewhere_is_not_installed() {
     shop.build_for(&server.url("").replace("localhost", "127.0.0.1"));
     let refused = run(&shop, &server, &[INSTALL, &[&server.url("/e/s/raw/main/skills.json")]].concat());
     assert!(refused.code == FOUND && refused.stderr.contains("--allow-private-hosts"), "{refused:?}");
-    let plain = run(&shop, &server, &[INSTALL, &["http://localhost/skills.json"]].concat());
-    assert!(plain.code == USAGE && plain.stderr.contains("https"), "{plain:?}");
+    let http_url = run(&shop, &server, &[INSTALL, &["http://localhost/skills.json"]].concat());
+    assert!(http_url.code == USAGE && http_url.stderr.contains("https"), "{http_url:?}");
 }

@@ -1,4 +1,4 @@
-//! A host for `localhost` with a certificate that a root of its own vouches for, and what it was asked.
+//! An HTTPS server on `localhost` with a certificate of its own root, and a list of the requests that it got.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A head, and a part of the body as often as it is taken.
+/// A response: its head, and a part of the body that is sent `times` times.
 #[derive(Clone)]
 pub(crate) struct Answer {
     head: String,
@@ -32,11 +32,12 @@ impl Answer {
         Self { head: format!("HTTP/1.1 {status}\r\nconnection: close\r\n\r\n"), part: Vec::new(), times: 0 }
     }
 
-    pub(crate) fn redirect(to: &str) -> Self {
-        Self::status(&format!("302 Found\r\nlocation: {to}"))
+    pub(crate) fn redirect(target: &str) -> Self {
+        Self::status(&format!("302 Found\r\nlocation: {target}"))
     }
 }
 
+/// A running server.
 pub(crate) struct Server {
     address: SocketAddr,
     root: NamedTempFile,
@@ -46,7 +47,7 @@ pub(crate) struct Server {
 // === impl Server ===
 
 impl Server {
-    /// Answers each question, which is `GET /path`.
+    /// Starts a server. `answer` gets method and path of each request, such as `GET /path`.
     pub(crate) fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         let mut authority = CertificateParams::default();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -63,12 +64,12 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (config, heard, answer) = (Arc::new(config), Arc::clone(&asked), Arc::new(answer));
+        let (config, requests, answer) = (Arc::new(config), Arc::clone(&asked), Arc::new(answer));
         std::thread::spawn(move || {
             for socket in listener.incoming().flatten() {
                 let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
-                let (heard, answer) = (Arc::clone(&heard), Arc::clone(&answer));
-                std::thread::spawn(move || serve(StreamOwned::new(connection, socket), &heard, &*answer));
+                let (requests, answer) = (Arc::clone(&requests), Arc::clone(&answer));
+                std::thread::spawn(move || serve(StreamOwned::new(connection, socket), &requests, &*answer));
             }
         });
         let mut root = NamedTempFile::new().expect("a file");
@@ -76,19 +77,19 @@ impl Server {
         Self { address, root, asked }
     }
 
-    /// `https://localhost:1234` and the rest.
-    pub(crate) fn url(&self, rest: &str) -> String {
-        format!("https://localhost:{}{rest}", self.address.port())
+    /// The URL `https://localhost:PORT` followed by `path`.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("https://localhost:{}{path}", self.address.port())
     }
 
-    /// What it was asked so far, sorted.
+    /// The requests so far, sorted.
     pub(crate) fn asked(&self) -> Vec<String> {
-        let mut asked = self.asked.lock().expect("nobody panicked").clone();
+        let mut asked = self.asked.lock().expect("no thread panicked").clone();
         asked.sort_unstable();
         asked
     }
 
-    /// Lets a program believe the root, and ask nobody in between.
+    /// Makes a program trust the root certificate and use no proxy.
     pub(crate) fn known_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "SSL_CERT_DIR"] {
             command.env_remove(name);
@@ -97,7 +98,7 @@ impl Server {
     }
 }
 
-/// What goes wrong here is that the caller left, which the caller's own test judges.
+/// Answers one request. A failure means that the client has left; the test of that client notices it.
 fn serve(
     mut stream: StreamOwned<ServerConnection, TcpStream>,
     asked: &Mutex<Vec<String>>,
@@ -110,9 +111,9 @@ fn serve(
         request.push(byte[0]);
     }
     let text = String::from_utf8(request).ok()?;
-    let question = text.split(" HTTP/").next()?.to_owned();
-    let Answer { head, part, times } = answer(&question);
-    asked.lock().ok()?.push(question);
+    let request_line = text.split(" HTTP/").next()?.to_owned();
+    let Answer { head, part, times } = answer(&request_line);
+    asked.lock().ok()?.push(request_line);
     stream.write_all(head.as_bytes()).ok()?;
     for _ in 0..times {
         stream.write_all(&part).ok()?;

@@ -1,97 +1,100 @@
-//! Tars that lie: in their headers, and in the records before them.
+//! Tar archives with false metadata: in headers, and in pax and GNU records before headers.
 
 use super::{Member, pax, skill_member};
 
-type Lie = (&'static str, Vec<Member>);
+type NamedTar = (&'static str, Vec<Member>);
 
-pub(super) fn lies() -> Vec<Lie> {
-    [headers(), records()].concat()
+pub(super) fn lies() -> Vec<NamedTar> {
+    [header_faults(), records()].concat()
 }
 
-fn headers() -> Vec<Lie> {
-    let one = |change: fn(&mut Member)| {
+fn header_faults() -> Vec<NamedTar> {
+    let with_changed_entry = |change: fn(&mut Member)| {
         let mut member = Member::file("notes.md", "notes ".repeat(20));
         change(&mut member);
         vec![skill_member(), member]
     };
     vec![
-        ("an old tar", one(|member| member.magic = [0; 8])),
-        ("a wrong checksum", one(|member| member.checksum = Some(b"000001\0 ".to_vec()))),
-        ("a checksum that is no number", one(|member| member.checksum = Some(b"zzzzzz\0 ".to_vec()))),
-        ("a size that is no number", one(|member| member.size = Some(b"zzzzzzzzzzz\0".to_vec()))),
-        ("a negative size", one(|member| member.size = Some(vec![0xff; 12]))),
-        ("a size of 64 bits", one(|member| member.size = Some(vec![0x80, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]))),
-        ("a size beyond the end", one(|member| member.size = Some(b"77777777777\0".to_vec()))),
-        ("a size too small", one(|member| member.size = Some(b"00000000001\0".to_vec()))),
-        ("a set-user-id program", one(|member| member.mode = 0o4755)),
-        ("a set-group-id program", one(|member| member.mode = 0o2755)),
-        ("a sticky file", one(|member| member.mode = 0o1755)),
-        ("a file with the name of a folder", one(|member| member.name = b"notes/".to_vec())),
-        ("a folder with contents", one(|member| member.kind = b'5')),
-        ("a prefix that leads out", one(|member| member.prefix = b"../..".to_vec())),
-        ("a prefix that is absolute", one(|member| member.prefix = b"/tmp".to_vec())),
+        ("an old tar", with_changed_entry(|member| member.magic = [0; 8])),
+        ("a wrong checksum", with_changed_entry(|member| member.checksum = Some(b"000001\0 ".to_vec()))),
+        ("a checksum that is no number", with_changed_entry(|member| member.checksum = Some(b"zzzzzz\0 ".to_vec()))),
+        ("a size that is no number", with_changed_entry(|member| member.size = Some(b"zzzzzzzzzzz\0".to_vec()))),
+        ("a negative size", with_changed_entry(|member| member.size = Some(vec![0xff; 12]))),
+        (
+            "a size of 64 bits",
+            with_changed_entry(|member| member.size = Some(vec![0x80, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0])),
+        ),
+        ("a size beyond the end", with_changed_entry(|member| member.size = Some(b"77777777777\0".to_vec()))),
+        ("a size too small", with_changed_entry(|member| member.size = Some(b"00000000001\0".to_vec()))),
+        ("a set-user-id program", with_changed_entry(|member| member.mode = 0o4755)),
+        ("a set-group-id program", with_changed_entry(|member| member.mode = 0o2755)),
+        ("a sticky file", with_changed_entry(|member| member.mode = 0o1755)),
+        ("a file with the name of a folder", with_changed_entry(|member| member.name = b"notes/".to_vec())),
+        ("a folder with contents", with_changed_entry(|member| member.kind = b'5')),
+        ("a prefix that leads out", with_changed_entry(|member| member.prefix = b"../..".to_vec())),
+        ("a prefix that is absolute", with_changed_entry(|member| member.prefix = b"/tmp".to_vec())),
         (
             "a prefix where GNU has times",
-            one(|member| (member.magic, member.prefix) = (*b"ustar  \0", b"other".to_vec())),
+            with_changed_entry(|member| (member.magic, member.prefix) = (*b"ustar  \0", b"other".to_vec())),
         ),
         (
             "a prefix that a zero hides",
-            one(|member| (member.magic, member.prefix) = (*b"ustar  \0", b"\0other".to_vec())),
+            with_changed_entry(|member| (member.magic, member.prefix) = (*b"ustar  \0", b"\0other".to_vec())),
         ),
         (
             "a prefix of another version",
-            one(|member| (member.magic, member.prefix) = (*b"ustar\0  ", b"other".to_vec())),
+            with_changed_entry(|member| (member.magic, member.prefix) = (*b"ustar\0  ", b"other".to_vec())),
         ),
-        ("the mark of a third format", one(|member| member.prefix = [&[0; 163][..], b"tar\0"].concat())),
-        ("a size behind a zero", one(|member| member.size = Some(b"\x000000000170\0".to_vec()))),
-        ("a size between zeros", one(|member| member.size = Some(b"\0\0\0\x000170\0\0".to_vec()))),
-        ("a size that a zero cuts", one(|member| member.size = Some(b"0000000\x00170\0".to_vec()))),
-        ("a size that a blank cuts", one(|member| member.size = Some(b"00000000 170".to_vec()))),
-        ("no size", one(|member| (member.data, member.size) = (Vec::new(), Some(vec![0; 12])))),
-        ("a blank size", one(|member| (member.data, member.size) = (Vec::new(), Some(vec![b' '; 12])))),
-        ("a size with a digit too large", one(|member| member.size = Some(b"00000000178\0".to_vec()))),
+        ("the mark of a third format", with_changed_entry(|member| member.prefix = [&[0; 163][..], b"tar\0"].concat())),
+        ("a size behind a zero", with_changed_entry(|member| member.size = Some(b"\x000000000170\0".to_vec()))),
+        ("a size between zeros", with_changed_entry(|member| member.size = Some(b"\0\0\0\x000170\0\0".to_vec()))),
+        ("a size that a zero cuts", with_changed_entry(|member| member.size = Some(b"0000000\x00170\0".to_vec()))),
+        ("a size that a blank cuts", with_changed_entry(|member| member.size = Some(b"00000000 170".to_vec()))),
+        ("no size", with_changed_entry(|member| (member.data, member.size) = (Vec::new(), Some(vec![0; 12])))),
+        ("a blank size", with_changed_entry(|member| (member.data, member.size) = (Vec::new(), Some(vec![b' '; 12])))),
+        ("a size with a digit too large", with_changed_entry(|member| member.size = Some(b"00000000178\0".to_vec()))),
         ("an old file with the name of a folder under another name", {
             let old = Member::new(0, "notes/", "notes ".repeat(20));
             vec![skill_member(), Member::new(b'x', "x", pax(&[("path", "notes.md")])), old]
         }),
-        ("a name that is not UTF-8", one(|member| member.name = b"caf\xe9.md".to_vec())),
+        ("a name that is not UTF-8", with_changed_entry(|member| member.name = b"caf\xe9.md".to_vec())),
     ]
 }
 
-fn records() -> Vec<Lie> {
-    let after = |kind: u8, records: &[u8]| {
+fn records() -> Vec<NamedTar> {
+    let with_record = |kind: u8, records: &[u8]| {
         vec![skill_member(), Member::new(kind, "x", records), Member::file("notes.md", "notes")]
     };
     vec![
-        ("a path of records that leads out", after(b'x', &pax(&[("path", "../escape.txt")]))),
-        ("an absolute path of records", after(b'x', &pax(&[("path", "/tmp/escape.txt")]))),
-        ("a path of records with a zero", after(b'x', &pax(&[("path", "notes.md\0/../escape")]))),
-        ("a link by records", after(b'x', &pax(&[("linkpath", "/etc/passwd")]))),
-        ("another size by records", after(b'x', &pax(&[("size", "1")]))),
-        ("a huge size by records", after(b'x', &pax(&[("size", "99999999999999999999")]))),
+        ("a path of records that leads out", with_record(b'x', &pax(&[("path", "../escape.txt")]))),
+        ("an absolute path of records", with_record(b'x', &pax(&[("path", "/tmp/escape.txt")]))),
+        ("a path of records with a zero", with_record(b'x', &pax(&[("path", "notes.md\0/../escape")]))),
+        ("a link by records", with_record(b'x', &pax(&[("linkpath", "/etc/passwd")]))),
+        ("another size by records", with_record(b'x', &pax(&[("size", "1")]))),
+        ("a huge size by records", with_record(b'x', &pax(&[("size", "99999999999999999999")]))),
         (
             "a sparse file by records",
-            after(b'x', &pax(&[("GNU.sparse.major", "1"), ("GNU.sparse.name", "../escape.txt")])),
+            with_record(b'x', &pax(&[("GNU.sparse.major", "1"), ("GNU.sparse.name", "../escape.txt")])),
         ),
-        ("two paths by records", after(b'x', &pax(&[("path", "a.md"), ("path", "b.md")]))),
-        ("records that are cut off", after(b'x', b"99 path=a\n")),
-        ("records without a length", after(b'x', b"path=a\n")),
-        ("records of length zero", after(b'x', b"0 path=a\n")),
-        ("a path for every file", after(b'g', &pax(&[("path", "../escape.txt")]))),
-        ("a long name that leads out", after(b'L', b"../../escape.txt\0")),
-        ("an absolute long name", after(b'L', b"/tmp/escape.txt\0")),
-        ("a long name that is too long", after(b'L', &[b'a'; 5000])),
-        ("a long name of megabytes", after(b'L', &[b'a'; 1_000_000])),
-        ("records of megabytes", after(b'x', &[b'1'; 1_000_000])),
+        ("two paths by records", with_record(b'x', &pax(&[("path", "a.md"), ("path", "b.md")]))),
+        ("records that are cut off", with_record(b'x', b"99 path=a\n")),
+        ("records without a length", with_record(b'x', b"path=a\n")),
+        ("records of length zero", with_record(b'x', b"0 path=a\n")),
+        ("a path for every file", with_record(b'g', &pax(&[("path", "../escape.txt")]))),
+        ("a long name that leads out", with_record(b'L', b"../../escape.txt\0")),
+        ("an absolute long name", with_record(b'L', b"/tmp/escape.txt\0")),
+        ("a long name that is too long", with_record(b'L', &[b'a'; 5000])),
+        ("a long name of megabytes", with_record(b'L', &[b'a'; 1_000_000])),
+        ("records of megabytes", with_record(b'x', &[b'1'; 1_000_000])),
         ("two long names", {
             let long = |name: &str| Member::new(b'L', "x", name);
             vec![skill_member(), long("a.md\0"), long("b.md\0"), Member::file("c.md", "c")]
         }),
         ("a long name and nothing", vec![skill_member(), Member::new(b'L', "x", "a.md\0")]),
         ("more behind an empty block", {
-            let mut hole = Member::file("x", "");
-            hole.name = Vec::new();
-            vec![skill_member(), hole]
+            let mut unnamed = Member::file("x", "");
+            unnamed.name = Vec::new();
+            vec![skill_member(), unnamed]
         }),
     ]
 }

@@ -1,20 +1,20 @@
-//! Archives that are too much, cut off, or none.
+//! Files that are too large, truncated, wrapped wrongly, or not an archive.
 
 use super::{Member, Part, Zip, gzip, pax, skill_member, skill_part, tar};
 
 pub(super) fn bombs(add: &mut impl FnMut(String, Vec<u8>)) {
     let zeros = vec![0; 512 * 1024];
     add("zip, a bomb".into(), Zip::of(vec![skill_part(), Part::file("zeros", &zeros)]).build());
-    let mut lying = Part::file("zeros", &zeros);
-    lying.size = Some(10);
-    add("zip, a bomb that says it is small".into(), Zip::of(vec![skill_part(), lying]).build());
+    let mut understated = Part::file("zeros", &zeros);
+    understated.size = Some(10);
+    add("zip, a bomb that says it is small".into(), Zip::of(vec![skill_part(), understated]).build());
     add("tar, a bomb".into(), gzip(&tar(&[skill_member(), Member::file("zeros", &zeros)])));
     add("tar, a bomb behind the end".into(), gzip(&[tar(&[skill_member()]), zeros.clone()].concat()));
     let records: Vec<Member> = (0..4000).map(|_| Member::new(b'g', "x", pax(&[("comment", "x")]))).collect();
     add("tar, thousands of records".into(), gzip(&tar(&records)));
-    let many = |count: usize| (0..count).map(|number| format!("f{number}"));
-    add("zip, too many entries".into(), Zip::of(many(10_001).map(|name| Part::file(name, "")).collect()).build());
-    let members: Vec<Member> = many(10_001).map(|name| Member::file(name, "")).collect();
+    let names = |count: usize| (0..count).map(|number| format!("f{number}"));
+    add("zip, too many entries".into(), Zip::of(names(10_001).map(|name| Part::file(name, "")).collect()).build());
+    let members: Vec<Member> = names(10_001).map(|name| Member::file(name, "")).collect();
     add("tar, too many entries".into(), gzip(&tar(&members)));
     add("an archive that is too large".into(), {
         let mut part = Part::file("zeros", vec![0; 11 * 1024 * 1024]);
