@@ -1,14 +1,14 @@
-//! Manifests that nobody would write: seeded changes of those in the corpus, the same in every run.
+//! Mutated manifests: seeded random changes of the manifests in the corpus, the same in every run.
 
 use imagate::manifest::text::{JsonLimits, JsonMember, JsonNode, JsonValue, read, write};
 
 use crate::corpus::cases;
 
-/// Numbers that follow from a seed (`SplitMix64`).
+/// Pseudorandom numbers from a seed (`SplitMix64`).
 pub(crate) struct Dice(u64);
 
-/// Values that stand where something else is expected.
-const STRANGE: [&str; 18] = [
+/// JSON values of unexpected types and forms.
+const UNEXPECTED_VALUES: [&str; 18] = [
     "null",
     "true",
     "0",
@@ -29,8 +29,8 @@ const STRANGE: [&str; 18] = [
     "{\"name\": 1}",
 ];
 
-/// Keys that mean something somewhere.
-const KEYS: [&str; 14] = [
+/// Keys of manifests, an extension key and an empty key.
+const MEMBER_KEYS: [&str; 14] = [
     "name",
     "version",
     "sha256",
@@ -47,8 +47,8 @@ const KEYS: [&str; 14] = [
     "",
 ];
 
-/// Bytes that mean something to a reader.
-const BYTES: &[u8] = b"{}[]\",:\\0-.eEu \n\tntf/\x00\x7f";
+/// Bytes with a meaning in JSON, and control characters.
+const SPECIAL_BYTES: &[u8] = b"{}[]\",:\\0-.eEu \n\tntf/\x00\x7f";
 
 // === impl Dice ===
 
@@ -65,13 +65,13 @@ impl Dice {
         bits ^ (bits >> 31)
     }
 
-    /// A number below this.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound.max(1) as u64).expect("it is below the bound")
     }
 
-    fn one_of<T: Copy>(&mut self, among: &[T]) -> T {
-        among[self.below(among.len())]
+    fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len())]
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn seeds() -> Vec<JsonNode> {
     texts.filter_map(|text| read(&text, JsonLimits::default()).ok()).collect()
 }
 
-/// A text that was a manifest: mostly changed as a tree, and sometimes as bytes.
+/// A manifest after up to three changes of its JSON tree and sometimes a change of one byte.
 pub(crate) fn mutated(seeds: &[JsonNode], dice: &mut Dice) -> Vec<u8> {
     let mut node = seeds[dice.below(seeds.len())].clone();
     for _ in 0..dice.below(4) {
@@ -89,54 +89,54 @@ pub(crate) fn mutated(seeds: &[JsonNode], dice: &mut Dice) -> Vec<u8> {
     }
     let mut bytes = write(&node).into_bytes();
     if dice.below(5) == 0 {
-        let at = dice.below(bytes.len());
+        let index = dice.below(bytes.len());
         match dice.below(3) {
-            0 => drop(bytes.remove(at)),
-            1 => bytes[at] = dice.one_of(BYTES),
-            _ => bytes.insert(at, dice.one_of(BYTES)),
+            0 => drop(bytes.remove(index)),
+            1 => bytes[index] = dice.one_of(SPECIAL_BYTES),
+            _ => bytes.insert(index, dice.one_of(SPECIAL_BYTES)),
         }
     }
     bytes
 }
 
-/// Changes one value of the tree: on every level the way goes on down, or ends.
+/// Changes one value of the tree. At each level, the function descends into a random child or changes the value itself.
 fn change(node: &mut JsonNode, dice: &mut Dice) {
     let count = node.members().len() + node.elements().len();
     if count > 0 && dice.below(5) > 0 {
-        let at = dice.below(count);
+        let index = dice.below(count);
         match &mut node.value {
-            JsonValue::Object(members) => return change(&mut members[at].node, dice),
-            JsonValue::Array(elements) => return change(&mut elements[at], dice),
+            JsonValue::Object(members) => return change(&mut members[index].node, dice),
+            JsonValue::Array(elements) => return change(&mut elements[index], dice),
             _ => {}
         }
     }
     match &mut node.value {
         JsonValue::Object(members) => change_members(members, dice),
         JsonValue::Array(elements) if !elements.is_empty() && dice.below(2) == 0 => {
-            let at = dice.below(elements.len());
-            let copy = elements.remove(at);
+            let index = dice.below(elements.len());
+            let copy = elements.remove(index);
             for _ in 0..dice.below(3) {
                 elements.push(copy.clone());
             }
         }
         _ => {
-            *node = read(dice.one_of(&STRANGE), JsonLimits::default()).expect("JSON");
+            *node = read(dice.one_of(&UNEXPECTED_VALUES), JsonLimits::default()).expect("JSON");
         }
     }
 }
 
 fn change_members(members: &mut Vec<JsonMember>, dice: &mut Dice) {
-    let at = dice.below(members.len());
+    let index = dice.below(members.len());
     match dice.below(4) {
-        0 if !members.is_empty() => drop(members.remove(at)),
+        0 if !members.is_empty() => drop(members.remove(index)),
         1 if !members.is_empty() => {
-            let moved = members.remove(at);
+            let moved = members.remove(index);
             members.push(moved);
         }
-        2 if !members.is_empty() => members[at].key = dice.one_of(&KEYS).to_owned(),
+        2 if !members.is_empty() => members[index].key = dice.one_of(&MEMBER_KEYS).to_owned(),
         _ => {
-            let node = read(dice.one_of(&STRANGE), JsonLimits::default()).expect("JSON");
-            members.push(JsonMember { key: dice.one_of(&KEYS).to_owned(), key_span: 0..0, node });
+            let node = read(dice.one_of(&UNEXPECTED_VALUES), JsonLimits::default()).expect("JSON");
+            members.push(JsonMember { key: dice.one_of(&MEMBER_KEYS).to_owned(), key_span: 0..0, node });
         }
     }
 }

@@ -1,32 +1,33 @@
-//! What comes from outside of Rust: the environment, and Pythons with reference validators.
+//! The environment variables of the tests, and the Python interpreters that run the reference validators.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-#[expect(clippy::disallowed_methods, reason = "a test is told about its surroundings here")]
+#[expect(clippy::disallowed_methods, reason = "tests read their environment variables only here")]
 pub(crate) fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// An interpreter with a package: given by a variable, or made once under the target folder.
+/// The path of a Python interpreter that has `package`: from the environment variable `variable`, or from a virtual
+/// environment that is created once below the target folder.
 pub(crate) fn python(package: &str, variable: &str) -> PathBuf {
-    if let Some(given) = setting(variable) {
-        return given.into();
+    if let Some(path) = setting(variable) {
+        return path.into();
     }
-    let shelf = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").join("venv");
-    std::fs::create_dir_all(&shelf).expect("a folder");
-    let lock = File::create(shelf.join(format!("{package}.lock"))).expect("a lock file");
+    let environments = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").join("venv");
+    std::fs::create_dir_all(&environments).expect("a folder");
+    let lock = File::create(environments.join(format!("{package}.lock"))).expect("a lock file");
     lock.lock().expect("the lock");
-    let home = shelf.join(package);
-    let done = home.join("imagate-finished");
-    if std::fs::read_to_string(&done).ok().as_deref() != Some(package) {
-        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home));
+    let environment = environments.join(package);
+    let marker = environment.join("imagate-finished");
+    if std::fs::read_to_string(&marker).ok().as_deref() != Some(package) {
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment));
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", package];
-        run(Command::new(home.join("bin/python")).args(pip));
-        std::fs::write(done, package).expect("a mark");
+        run(Command::new(environment.join("bin/python")).args(pip));
+        std::fs::write(marker, package).expect("a marker file");
     }
-    home.join("bin/python")
+    environment.join("bin/python")
 }
 
 fn run(command: &mut Command) {

@@ -1,5 +1,5 @@
-//! The skills and the API reference that this repository ships are built, valid, committed as they were built, and say what the
-//! public document says.
+//! The skills and the API reference that this repository ships are valid, up to date, and agree with the public API
+//! document.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,8 +23,8 @@ fn the_skills_of_this_repository_are_built_and_valid() {
     for arguments in [&["build", "--check"][..], &["validate", "skills.json", "--root", ".", "--strict"], &["verify"]] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_imagate"));
         let output = command.current_dir(root()).arg("skills").args(arguments).output().expect("the program starts");
-        let said = [output.stdout, output.stderr].concat();
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said));
+        let output_text = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output_text));
     }
 }
 
@@ -39,7 +39,7 @@ fn our_own_api_is_among_the_api_references() {
     let skill = manifest["skills"].as_array().expect("a list").iter().find(|skill| skill["name"] == "image-generation");
     assert_eq!(skill.expect("the skill")["api_docs"], json!(["imagate-http"]));
     let document = text(entry["path"].as_str().expect("a path"));
-    for (path, operations) in gateway()["paths"].as_object().expect("paths") {
+    for (path, operations) in api_document()["paths"].as_object().expect("paths") {
         for method in operations.as_object().expect("operations").keys().filter(|key| *key != "parameters") {
             let request = format!("| `{} {path}` |", method.to_uppercase());
             assert!(document.contains(&request), "{request}");
@@ -47,12 +47,12 @@ fn our_own_api_is_among_the_api_references() {
     }
 }
 
-fn gateway() -> Value {
+fn api_document() -> Value {
     let text = std::fs::read_to_string(crate::corpus::documents().join("openapi/gateway.json")).expect("the document");
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// The rows of errors in a text, as `status code`.
+/// The rows of error tables in a text, as `STATUS CODE`.
 fn errors(text: &str) -> Vec<String> {
     let row = |line: &str| {
         let mut cells = line.strip_prefix("| ")?.split(" | ");
@@ -66,8 +66,8 @@ fn errors(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_said_of_errors_is_every_error_of_the_document() {
-    let document = gateway();
+fn the_error_tables_list_every_error_of_the_api_document() {
+    let document = api_document();
     let rows = document["x-imagate-errors"].as_array().expect("errors").iter();
     let mut expected: Vec<String> =
         rows.map(|row| format!("{} {}", row["status"], row["code"].as_str().expect("a code"))).collect();
@@ -77,22 +77,22 @@ fn what_is_said_of_errors_is_every_error_of_the_document() {
     }
 }
 
-/// True if a line of advice says to send the same request once more.
-fn says_again(advice: &str) -> bool {
+/// Returns whether a line of advice says to send the same request again.
+fn advises_retry(advice: &str) -> bool {
     let advice = advice.to_lowercase();
     ["send it again", "send the same request again"].iter().any(|words| advice.contains(words))
 }
 
 #[test]
-fn the_skill_says_to_send_again_what_the_document_says_to() {
+fn the_retry_advice_agrees_with_the_api_document() {
     let text = text("skills/image-generation/references/errors.md");
-    for row in gateway()["x-imagate-errors"].as_array().expect("errors") {
+    for row in api_document()["x-imagate-errors"].as_array().expect("errors") {
         let code = row["code"].as_str().expect("a code");
         let line = text.lines().find(|line| line.contains(&format!("`{code}`"))).expect("a row");
         let advice = line.rsplit(" | ").next().expect("a cell");
-        // Where it depends, the skill names the header that says it.
+        // If the advice depends on the answer, the skill names the header with the advice.
         let expected =
             row["should_retry"].as_bool().unwrap_or_else(|| advice.contains("Only if `x-should-retry` is `true`"));
-        assert_eq!(says_again(advice), expected, "{code}: {advice}");
+        assert_eq!(advises_retry(advice), expected, "{code}: {advice}");
     }
 }

@@ -1,4 +1,4 @@
-//! The commands that make, verify and install packages, from end to end.
+//! End-to-end tests of the commands that build, verify and install packages.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,12 +12,13 @@ mod checkout;
 #[path = "packages/place.rs"]
 mod place;
 
+/// A temporary repository of skills.
 pub(crate) struct Shop {
     folder: tempfile::TempDir,
 }
 
 impl Shop {
-    /// A repository with two skills that nobody built yet.
+    /// Creates a repository with the skills `demo` and `other`, without packages and manifest.
     pub(crate) fn new() -> Self {
         let shop = Self { folder: tempfile::tempdir().expect("a folder") };
         shop.put("skills/demo/SKILL.md", hostile::SKILL);
@@ -47,17 +48,19 @@ impl Shop {
         self.command(arguments).output().expect("the program starts")
     }
 
+    /// Runs a command that must succeed, and returns its standard output.
     pub(crate) fn good(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
         text(&output.stdout)
     }
 
+    /// Runs a command that must end with this exit code, and returns its standard output and error.
     pub(crate) fn bad(&self, arguments: &[&str], code: i32) -> String {
         let output = self.run(arguments);
-        let said = text(&output.stdout) + &text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        said
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
+        printed
     }
 
     fn build(&self) {
@@ -66,9 +69,9 @@ impl Shop {
 
     pub(crate) fn build_for(&self, host: &str) {
         let (git, raw) = (format!("{host}/e/s.git"), format!("{host}/e/s/raw/main"));
-        let facts = ["--repository", "e/s", "--git-url", &git];
-        let more = ["--raw-base-url", &raw, "--branch", "main"];
-        self.good(&[&["build"][..], &facts, &more].concat());
+        let repository_arguments = ["--repository", "e/s", "--git-url", &git];
+        let further_arguments = ["--raw-base-url", &raw, "--branch", "main"];
+        self.good(&[&["build"][..], &repository_arguments, &further_arguments].concat());
     }
 
     pub(crate) fn manifest(&self) -> serde_json::Value {
@@ -80,18 +83,18 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Every file below a folder, by path, with its bytes.
+/// The bytes of every file below a folder, by relative path.
 pub(crate) fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let (mut found, mut left) = (BTreeMap::new(), vec![root.to_owned()]);
-    while let Some(folder) = left.pop() {
+    let (mut found, mut folders) = (BTreeMap::new(), vec![root.to_owned()]);
+    while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten() {
             let path = entry.expect("an entry").path();
             match path.symlink_metadata().expect("metadata") {
-                metadata if metadata.is_dir() => left.push(path),
+                metadata if metadata.is_dir() => folders.push(path),
                 metadata if metadata.is_file() => {
                     found.insert(path.strip_prefix(root).expect("below").to_owned(), fs::read(&path).expect("a file"));
                 }
-                _ => panic!("{} is no file", path.display()),
+                _ => panic!("{} is not a regular file", path.display()),
             }
         }
     }
@@ -99,27 +102,27 @@ pub(crate) fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn what_is_built_is_valid_and_the_same_in_another_folder() {
-    let (one, other) = (Shop::new(), Shop::new());
-    one.build();
-    other.build();
+fn builds_are_valid_and_reproducible() {
+    let (first, second) = (Shop::new(), Shop::new());
+    first.build();
+    second.build();
     let without_time = |shop: &Shop| {
         let mut files = files(shop.folder.path());
         files.remove(Path::new("skills.json"));
         files
     };
-    assert_eq!(without_time(&one), without_time(&other));
-    assert_eq!(one.manifest()["skills"][0]["sha256"], other.manifest()["skills"][0]["sha256"]);
-    one.good(&["validate", "skills.json", "--root", ".", "--strict"]);
-    one.good(&["verify"]);
-    assert_eq!(one.good(&["build", "--check"]), "");
-    let before = files(one.folder.path());
-    one.good(&["build"]);
-    assert_eq!(files(one.folder.path()), before);
+    assert_eq!(without_time(&first), without_time(&second));
+    assert_eq!(first.manifest()["skills"][0]["sha256"], second.manifest()["skills"][0]["sha256"]);
+    first.good(&["validate", "skills.json", "--root", ".", "--strict"]);
+    first.good(&["verify"]);
+    assert_eq!(first.good(&["build", "--check"]), "");
+    let before = files(first.folder.path());
+    first.good(&["build"]);
+    assert_eq!(files(first.folder.path()), before);
 }
 
 #[test]
-fn a_check_tells_what_would_be_written_and_writes_nothing() {
+fn build_check_lists_stale_files_and_writes_nothing() {
     let shop = Shop::new();
     shop.build();
     shop.put("skills/demo/SKILL.md", &hostile::SKILL.replace("1.0.0", "1.1.0"));
@@ -128,12 +131,12 @@ fn a_check_tells_what_would_be_written_and_writes_nothing() {
     assert_eq!(files(shop.folder.path()), before);
     shop.good(&["build"]);
     assert_eq!(shop.good(&["build", "--check"]), "");
-    // The package of before stays for those who have pinned it.
+    // The previous package is kept for users who have pinned it.
     assert!(shop.at("packages/demo-1.0.0.zip").exists() && shop.at("packages/demo-1.1.0.zip").exists());
 }
 
 #[test]
-fn a_check_sees_the_api_references() {
+fn build_check_covers_the_api_references() {
     let shop = Shop::new();
     let document = |title: &str| format!("---\ntitle: {title}\nproduct: images\nlanguage: http\n---\n");
     shop.put("apis/images.md", &document("Images"));
@@ -147,9 +150,9 @@ fn a_check_sees_the_api_references() {
     shop.good(&["build"]);
     assert_eq!(shop.manifest()["apis"][0]["title"], "Pictures");
     shop.put("apis/images.md", "---\ntitle: Pictures\nproduct: images\n---\n");
-    let told = shop.bad(&["build", "--check"], 1);
-    assert!(told.contains("apis/images.md:2:1: has no `language`"), "{told}");
-    fs::remove_file(shop.at("apis/images.md")).expect("it was there");
+    let output = shop.bad(&["build", "--check"], 1);
+    assert!(output.contains("apis/images.md:2:1: has no `language`"), "{output}");
+    fs::remove_file(shop.at("apis/images.md")).expect("an existing file");
     assert!(shop.bad(&["build", "--check"], 1).contains("`images` no longer exists and is removed from the manifest"));
     shop.put("docs/images.md", &document("Elsewhere"));
     shop.good(&["build", "--apis", "docs/"]);
@@ -157,10 +160,10 @@ fn a_check_sees_the_api_references() {
 }
 
 #[test]
-fn changed_content_needs_a_version_and_a_changed_package_is_seen() {
+fn changed_content_needs_a_new_version_and_changed_packages_are_found() {
     let shop = Shop::new();
     shop.build();
-    fs::remove_file(shop.at("skills/demo/docs/more.md")).expect("it was there");
+    fs::remove_file(shop.at("skills/demo/docs/more.md")).expect("an existing file");
     assert!(shop.bad(&["build"], 1).contains("raise `metadata.version`"));
     shop.put("skills/demo/docs/more.md", "Other.\n");
     assert!(shop.bad(&["build"], 1).contains("raise `metadata.version`"));
@@ -168,7 +171,7 @@ fn changed_content_needs_a_version_and_a_changed_package_is_seen() {
     shop.good(&["verify"]);
     let mut bytes = fs::read(shop.at("packages/demo-1.0.0.zip")).expect("a package");
     *bytes.last_mut().expect("a byte") ^= 1;
-    fs::write(shop.at("packages/demo-1.0.0.zip"), bytes).expect("it is written");
+    fs::write(shop.at("packages/demo-1.0.0.zip"), bytes).expect("a written file");
     assert!(shop.bad(&["verify"], 1).contains("M073"));
     let mut manifest = shop.manifest();
     for key in ["sha256", "size_bytes"] {
@@ -179,7 +182,7 @@ fn changed_content_needs_a_version_and_a_changed_package_is_seen() {
 }
 
 #[test]
-fn a_manifest_with_a_mark_before_it_is_built_upon() {
+fn a_build_removes_the_byte_order_mark_of_a_manifest() {
     let shop = Shop::new();
     shop.build();
     let text = fs::read_to_string(shop.at("skills.json")).expect("a manifest");
@@ -188,12 +191,12 @@ fn a_manifest_with_a_mark_before_it_is_built_upon() {
     assert_eq!(fs::read_to_string(shop.at("skills.json")).expect("a manifest"), text);
 }
 
-/// A package that cannot be looked at is not one that is right, however its path was written.
+/// A package that cannot be read is an error, whatever its path looks like.
 #[test]
-fn a_package_at_a_path_that_nothing_can_have_is_an_error_whoever_asks() {
+fn a_package_with_an_invalid_path_is_always_an_error() {
     let shop = Shop::new();
     shop.build();
-    let deep = format!("{}demo-1.0.0.zip", "a/".repeat(64));
+    let deep_path = format!("{}demo-1.0.0.zip", "a/".repeat(64));
     let paths = [
         "../packages/demo-1.0.0.zip",
         "/tmp/demo-1.0.0.zip",
@@ -206,39 +209,39 @@ fn a_package_at_a_path_that_nothing_can_have_is_an_error_whoever_asks() {
         "packages/a\u{200b}.zip",
         "packages/\u{202e}piz.zip",
         "packages/a\u{1b}[2J.zip",
-        deep.as_str(),
+        deep_path.as_str(),
         "",
     ];
-    let good = shop.manifest();
+    let valid = shop.manifest();
     for path in paths {
-        let mut manifest = good.clone();
+        let mut manifest = valid.clone();
         manifest["skills"][0]["package"] = path.into();
         shop.put("skills.json", &manifest.to_string());
         for command in [&["verify"][..], &["validate", "skills.json", "--root", "."]] {
-            let said = shop.bad(command, 1);
-            assert!(said.contains("M071") && !said.contains('\u{1b}'), "{path:?}: {said}");
+            let output = shop.bad(command, 1);
+            assert!(output.contains("M071") && !output.contains('\u{1b}'), "{path:?}: {output}");
         }
     }
 }
 
 #[cfg(unix)]
 #[test]
-fn nothing_is_built_through_a_link() {
+fn nothing_is_built_through_a_symbolic_link() {
     let shop = Shop::new();
     let outside = tempfile::tempdir().expect("a folder");
     std::os::unix::fs::symlink(outside.path(), shop.at("packages")).expect("a link");
-    let facts =
+    let repository_arguments =
         ["--repository", "e/s", "--git-url", "https://h/g", "--raw-base-url", "https://h/r", "--branch", "main"];
-    let said = shop.bad(&[&["build"][..], &facts].concat(), 1);
-    assert!(said.contains("packages"), "{said}");
+    let output = shop.bad(&[&["build"][..], &repository_arguments].concat(), 1);
+    assert!(output.contains("packages"), "{output}");
     assert_eq!(files(outside.path()).len(), 0);
     std::os::unix::fs::symlink("demo", shop.at("skills/alias")).expect("a link");
-    let said = shop.bad(&[&["build"][..], &facts].concat(), 1);
-    assert!(said.contains("skills/alias: is a symbolic link"), "{said}");
+    let output = shop.bad(&[&["build"][..], &repository_arguments].concat(), 1);
+    assert!(output.contains("skills/alias: is a symbolic link"), "{output}");
 }
 
 #[test]
-fn an_installed_skill_is_what_was_packed_and_is_remembered() {
+fn an_installed_skill_equals_its_package_and_is_locked() {
     let shop = Shop::new();
     shop.build();
     shop.good(&["install", "demo", "other@^0.3", "--from", "skills.json", "--into", "agent"]);
@@ -249,7 +252,7 @@ fn an_installed_skill_is_what_was_packed_and_is_remembered() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        let mode = |path: &str| fs::metadata(shop.at(path)).expect("it is there").permissions().mode() & 0o777;
+        let mode = |path: &str| fs::metadata(shop.at(path)).expect("an existing path").permissions().mode() & 0o777;
         assert_eq!(mode("agent/demo/scripts/run.sh") & 0o100, 0o100);
         assert_eq!(mode("agent/demo/SKILL.md") & 0o111, 0);
     }
@@ -260,20 +263,20 @@ fn an_installed_skill_is_what_was_packed_and_is_remembered() {
     shop.good(&["build"]);
     shop.good(&["install", "demo@^1", "--from", "skills.json", "--into", "agent"]);
     assert!(text(&files(&shop.at("agent"))[Path::new("demo/SKILL.md")]).contains("1.1.0"));
-    assert_eq!(fs::read_dir(shop.at("agent")).expect("it is there").count(), 3);
+    assert_eq!(fs::read_dir(shop.at("agent")).expect("an existing path").count(), 3);
 }
 
 #[test]
-fn what_somebody_changed_or_made_is_not_replaced() {
+fn folders_made_or_changed_by_users_are_not_replaced() {
     let shop = Shop::new();
     shop.build();
     shop.put("agent/other/SKILL.md", "mine");
-    let said = shop.bad(&["install", "other", "--from", "skills.json", "--into", "agent"], 1);
-    assert!(said.contains("was not installed by this program"), "{said}");
+    let output = shop.bad(&["install", "other", "--from", "skills.json", "--into", "agent"], 1);
+    assert!(output.contains("was not installed by this program"), "{output}");
     shop.good(&["install", "demo", "--from", "skills.json", "--into", "agent"]);
     shop.put("agent/demo/docs/more.md", "changed by hand");
-    let said = shop.bad(&["install", "demo", "--from", "skills.json", "--into", "agent"], 1);
-    assert!(said.contains("was changed since"), "{said}");
+    let output = shop.bad(&["install", "demo", "--from", "skills.json", "--into", "agent"], 1);
+    assert!(output.contains("was changed since"), "{output}");
     shop.good(&["install", "demo", "other", "--force", "--from", "skills.json", "--into", "agent"]);
     assert_eq!(files(&shop.at("agent/demo")), files(&shop.at("skills/demo")));
     assert!(shop.bad(&["install", "none", "--from", "skills.json", "--into", "agent"], 1).contains("no skill `none`"));
@@ -281,62 +284,64 @@ fn what_somebody_changed_or_made_is_not_replaced() {
 }
 
 #[test]
-fn a_package_that_is_not_the_promised_one_is_not_looked_at() {
+fn a_package_with_a_wrong_checksum_is_not_installed() {
     let shop = Shop::new();
     shop.build();
     let package = shop.at("packages/demo-1.0.0.zip");
     let bytes = fs::read(&package).expect("a package");
-    for wrong in [b"not an archive".to_vec(), bytes[..bytes.len() - 1].to_vec(), [bytes, b"x".to_vec()].concat()] {
-        fs::write(&package, wrong).expect("it is written");
-        let said = shop.bad(&["install", "demo", "--from", "skills.json", "--into", "agent"], 1);
-        assert!(said.contains("is not the package that the manifest promises"), "{said}");
+    for wrong_bytes in [b"not an archive".to_vec(), bytes[..bytes.len() - 1].to_vec(), [bytes, b"x".to_vec()].concat()]
+    {
+        fs::write(&package, wrong_bytes).expect("a written file");
+        let output = shop.bad(&["install", "demo", "--from", "skills.json", "--into", "agent"], 1);
+        assert!(output.contains("is not the package that the manifest promises"), "{output}");
         assert_eq!(files(&shop.at("agent")).len(), 0);
     }
 }
 
-/// A manifest and a `SKILL.md` are words of others.
+/// A manifest and a `SKILL.md` are untrusted input.
 #[test]
-fn nothing_that_a_manifest_says_gives_orders_to_a_terminal() {
+fn text_of_a_manifest_sends_no_escapes_to_a_terminal() {
     let shop = Shop::new();
     shop.build();
-    let good = shop.manifest();
-    let order = "1.0.0+\u{1b}]0;owned\u{7}\u{1b}[2J\u{202e}";
-    let forced = |arguments: &[&str]| {
+    let valid = shop.manifest();
+    let version = "1.0.0+\u{1b}]0;owned\u{7}\u{1b}[2J\u{202e}";
+    let run_without_escapes = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_imagate"));
-        // As on a terminal: escapes are not taken out on the way.
+        // `CLICOLOR_FORCE` keeps the escape sequences in the output, as on a terminal.
         command.current_dir(shop.folder.path()).env("CLICOLOR_FORCE", "1").arg("skills").args(arguments);
-        let said = command.output().expect("the program starts").stderr;
-        let ours = ["\u{1b}[1;31m", "\u{1b}[0m"];
-        let said = ours.iter().fold(text(&said), |said, escape| said.replace(escape, ""));
-        assert!(!said.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{arguments:?}: {said:?}");
-        assert!(said.contains("\\u{1b}"), "{arguments:?}: {said:?}");
+        let output = command.output().expect("the program starts").stderr;
+        let own_escapes = ["\u{1b}[1;31m", "\u{1b}[0m"];
+        let output = own_escapes.iter().fold(text(&output), |text, escape| text.replace(escape, ""));
+        assert!(!output.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{arguments:?}: {output:?}");
+        assert!(output.contains("\\u{1b}"), "{arguments:?}: {output:?}");
     };
-    let mut manifest = good.clone();
-    manifest["skills"][0]["version"] = order.into();
+    let mut manifest = valid.clone();
+    manifest["skills"][0]["version"] = version.into();
     shop.put("skills.json", &manifest.to_string());
     for _ in ["installed", "it is there"] {
-        forced(&["install", "demo", "--from", "skills.json", "--into", "agent"]);
+        run_without_escapes(&["install", "demo", "--from", "skills.json", "--into", "agent"]);
     }
-    forced(&["install", "demo@^2", "--from", "skills.json", "--into", "agent"]);
+    run_without_escapes(&["install", "demo@^2", "--from", "skills.json", "--into", "agent"]);
     let document = hostile::SKILL.replace("name: demo", "name: \"demo\\e[2J\"");
     let package = hostile::Zip::of(vec![hostile::Part::file("SKILL.md", document)]).build();
-    let mut manifest = good;
+    let mut manifest = valid;
     manifest["skills"][0]["sha256"] = imagate::manifest::package::Sha256Sum::of(&package).to_string().into();
     manifest["skills"][0]["size_bytes"] = package.len().into();
     fs::write(shop.at("packages/demo-1.0.0.zip"), package).expect("a package");
     shop.put("skills.json", &manifest.to_string());
-    forced(&["install", "demo", "--from", "skills.json", "--into", "another"]);
+    run_without_escapes(&["install", "demo", "--from", "skills.json", "--into", "another"]);
 }
 
-/// Killed where it hurts, and asked again: what is there is one release or the other, and nobody has to insist.
+/// An install that is killed at a critical moment and started again succeeds without `--force`, and leaves one complete
+/// release.
 #[cfg(unix)]
 #[test]
-fn an_install_that_was_killed_is_finished_or_taken_back() {
+fn a_killed_install_is_completed_or_rolled_back() {
     let shop = Shop::new();
     shop.build();
     let install = |version: &str| shop.command(&["install", version, "--from", "skills.json", "--into", "agent"]);
     shop.put("skills/demo/SKILL.md", &hostile::SKILL.replace("1.0.0", "1.1.0"));
-    fs::rename(shop.at("skills.json"), shop.at("old.json")).expect("it moves");
+    fs::rename(shop.at("skills.json"), shop.at("old.json")).expect("a renamed file");
     fs::copy(shop.at("old.json"), shop.at("skills.json")).expect("a copy");
     shop.good(&["build"]);
     let mut manifest = shop.manifest();
@@ -344,37 +349,37 @@ fn an_install_that_was_killed_is_finished_or_taken_back() {
     manifest["skills"].as_array_mut().expect("a list").push(old["skills"][0].clone());
     shop.put("skills.json", &manifest.to_string());
     let mut killed = 0;
-    let marks: [fn(&[PathBuf]) -> bool; 4] = [
-        |there| !there.is_empty(),
-        |there| there.iter().any(|path| path.ends_with("new/SKILL.md")),
-        |there| there.iter().any(|path| path.ends_with("note.json")),
-        |there| there.iter().any(|path| path.ends_with("old")),
+    let moments: [fn(&[PathBuf]) -> bool; 4] = [
+        |paths| !paths.is_empty(),
+        |paths| paths.iter().any(|path| path.ends_with("new/SKILL.md")),
+        |paths| paths.iter().any(|path| path.ends_with("note.json")),
+        |paths| paths.iter().any(|path| path.ends_with("old")),
     ];
-    for (round, mark) in marks.iter().cycle().take(24).enumerate() {
+    for (round, is_reached) in moments.iter().cycle().take(24).enumerate() {
         let version = ["demo@1.0.0", "demo@1.1.0"][round % 2];
         let mut child = install(version).stderr(std::process::Stdio::null()).spawn().expect("the program starts");
-        let waiting = || -> Vec<PathBuf> {
-            let all = names_below(&shop.at("agent"));
+        let staged_paths = || -> Vec<PathBuf> {
+            let all = paths_below(&shop.at("agent"));
             all.into_iter().filter(|path| path.to_string_lossy().contains(".installing-")).collect()
         };
-        while child.try_wait().expect("a child").is_none() && !mark(&waiting()) {}
+        while child.try_wait().expect("a child").is_none() && !is_reached(&staged_paths()) {}
         killed += usize::from(child.try_wait().expect("a child").is_none());
-        child.kill().expect("it is killed or gone");
-        child.wait().expect("it ends");
+        child.kill().expect("a child that is killed or has ended");
+        child.wait().expect("a child that ends");
         let output = install(version).output().expect("the program starts");
         assert!(output.status.success(), "round {round}: {}", text(&output.stderr));
-        let there = fs::read_dir(shop.at("agent")).expect("a folder").map(|entry| entry.expect("an entry").file_name());
-        let mut there: Vec<_> = there.collect();
-        there.sort_unstable();
-        assert_eq!(there, ["demo", "skills.lock.json"]);
+        let paths = fs::read_dir(shop.at("agent")).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+        let mut paths: Vec<_> = paths.collect();
+        paths.sort_unstable();
+        assert_eq!(paths, ["demo", "skills.lock.json"]);
         assert!(text(&files(&shop.at("agent/demo"))[Path::new("SKILL.md")]).contains(&version["demo@".len()..]));
     }
-    assert!(killed > 0, "nobody was killed in time");
+    assert!(killed > 0, "no install was killed before its end");
 }
 
-/// The manifest promises each of them, so that nothing but the archive itself is in the way.
+/// The manifest has the checksum of each archive, so only the checks of the archive can refuse it.
 #[test]
-fn no_hostile_archive_writes_anything_anywhere() {
+fn no_hostile_archive_writes_any_file() {
     use imagate::manifest::package::Sha256Sum;
     let shop = Shop::new();
     shop.build();
@@ -383,32 +388,32 @@ fn no_hostile_archive_writes_anything_anywhere() {
     let archives = hostile::archives();
     let names: Vec<String> = (0..archives.len()).map(|number| format!("packages/{number}.zip")).collect();
     for (archive, name) in archives.iter().zip(&names) {
-        fs::write(shop.at(name), &archive.bytes).expect("it is written");
+        fs::write(shop.at(name), &archive.bytes).expect("a written file");
     }
     let canary = Path::new("/tmp/escape.txt");
-    let there_before = canary.exists();
+    let existed_before = canary.exists();
     for (archive, name) in archives.iter().zip(&names) {
         let entry = &mut manifest["skills"][0];
         entry["package"] = name.as_str().into();
         entry["sha256"] = Sha256Sum::of(&archive.bytes).to_string().into();
         entry["size_bytes"] = archive.bytes.len().into();
         shop.put("hostile.json", &manifest.to_string());
-        let before = names_below(shop.folder.path());
-        let said = shop.bad(&["install", "demo", "--from", "hostile.json", "--into", "deep/er/agent"], 1);
-        assert!(said.contains("not safe to unpack") || said.contains("at most"), "{}: {said}", archive.name);
-        assert_eq!(names_below(shop.folder.path()), before, "{}", archive.name);
+        let before = paths_below(shop.folder.path());
+        let output = shop.bad(&["install", "demo", "--from", "hostile.json", "--into", "deep/er/agent"], 1);
+        assert!(output.contains("not safe to unpack") || output.contains("at most"), "{}: {output}", archive.name);
+        assert_eq!(paths_below(shop.folder.path()), before, "{}", archive.name);
     }
-    assert!(archives.len() >= 200 && canary.exists() == there_before);
+    assert!(archives.len() >= 200 && canary.exists() == existed_before);
 }
 
-fn names_below(root: &Path) -> Vec<PathBuf> {
-    let (mut found, mut left) = (Vec::new(), vec![root.to_owned()]);
-    while let Some(folder) = left.pop() {
+fn paths_below(root: &Path) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten() {
-            // What another program is at work with may be gone.
+            // Another program may delete the entry at the same time.
             let Ok(path) = entry.map(|entry| entry.path()) else { continue };
             if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
-                left.push(path.clone());
+                folders.push(path.clone());
             }
             found.push(path);
         }
@@ -426,6 +431,6 @@ fn the_index_is_printed_or_written() {
     let sum = shop.manifest()["skills"][0]["sha256"].as_str().expect("a sum").to_owned();
     assert_eq!(index["skills"][0]["digest"], format!("sha256:{sum}"));
     shop.good(&["export", "skills.json", "--base-url", "/skills", "-o", "public/.well-known/agent-skills/index.json"]);
-    let written = fs::read_to_string(shop.at("public/.well-known/agent-skills/index.json")).expect("it is there");
+    let written = fs::read_to_string(shop.at("public/.well-known/agent-skills/index.json")).expect("an existing path");
     assert!(written.contains("\"/skills/packages/demo-1.0.0.zip\""));
 }

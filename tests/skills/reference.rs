@@ -1,4 +1,5 @@
-//! What is built here is accepted by the reference validator of Agent Skills (`skills-ref`), except where this file says why not.
+//! The package reader and the reference validator of Agent Skills (`skills-ref`) accept the same skills, apart from the
+//! exceptions that this file lists with their reasons.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -7,24 +8,28 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use imagate::manifest::package::{front, skill};
 
-/// What is read here and not there, by a word of what it says: its YAML is a smaller one.
-const ONLY_HERE: [(&str, &str); 2] =
+/// Front matter that only this crate accepts, by a word of the validator's message: the validator supports less of
+/// YAML.
+const ONLY_THIS_CRATE: [(&str, &str); 2] =
     [("flow", "a mapping or list on one line, `{a: b}`"), ("tag", "a type that is written out, `!!str MIT`")];
 
-/// What is accepted there and not here, where the format asks for texts and the validator does not look.
-const ONLY_THERE: [(&str, &str); 5] = [
-    ("description: null", "no description; there it is the text `null`"),
+/// Front matter that only the validator accepts, by a part of the text: the format demands texts, but the validator
+/// does not check it.
+const ONLY_VALIDATOR: [(&str, &str); 5] = [
+    ("description: null", "no description; the validator reads the text `null`"),
     ("allowed-tools:\n  - Read", "a list instead of a text"),
     ("deep:\n    er: x", "a mapping instead of a text in `metadata`"),
     ("metadata: text", "a text instead of a mapping"),
     ("metadata:\n---", "nothing instead of a mapping"),
 ];
 
+/// Returns whether this crate accepts the skill.
 fn accepted(text: &str) -> bool {
     front::read(text.as_bytes()).is_ok_and(|file| skill::faults(&file, Some("demo")).is_empty())
 }
 
-fn opinions(texts: &[String]) -> Vec<String> {
+/// The verdict of the reference validator on each text: `1`, or the message of an error.
+fn validator_verdicts(texts: &[String]) -> Vec<String> {
     let script = crate::corpus::folder().parent().expect("tests").join("clients/skill_verdicts.py");
     let mut command = Command::new(crate::outside::python("skills-ref", "IMAGATE_PY_SKILLS_REF"));
     command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -32,8 +37,8 @@ fn opinions(texts: &[String]) -> Vec<String> {
     let mut input = child.stdin.take().expect("a pipe");
     let lines: String = texts.iter().map(|text| STANDARD.encode(text) + "\n").collect();
     let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
-    let output = child.wait_with_output().expect("its output");
-    writer.join().expect("the writer").expect("all was read");
+    let output = child.wait_with_output().expect("the output of the child");
+    writer.join().expect("the writer").expect("the child reads all of its input");
     assert!(output.status.success(), "{command:?}");
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
@@ -56,7 +61,7 @@ const NAMES: &[&str] = &[
     "&a demo",
 ];
 
-const REST: &[&str] = &[
+const FURTHER_FIELDS: &[&str] = &[
     "",
     "license: MIT\n",
     "license: 1.0\n",
@@ -104,15 +109,15 @@ fn descriptions() -> Vec<String> {
     ]
 }
 
-/// Front matters of every kind: each value of each field with good values of the others.
+/// Front matter of every kind: each value of each field, with valid values of the other fields.
 fn texts() -> Vec<String> {
     let long = |length: usize| "x".repeat(length);
-    let front = |name: &str, description: &str, rest: &str| {
-        format!("---\nname: {name}\ndescription: {description}\n{rest}---\n\n# Demo\n")
+    let front_matter = |name: &str, description: &str, further_fields: &str| {
+        format!("---\nname: {name}\ndescription: {description}\n{further_fields}---\n\n# Demo\n")
     };
-    let mut texts: Vec<String> = NAMES.iter().map(|name| front(name, "Good.", "")).collect();
-    texts.extend(descriptions().iter().map(|description| front("demo", description, "")));
-    texts.extend(REST.iter().map(|rest| front("demo", "Good.", rest)));
+    let mut texts: Vec<String> = NAMES.iter().map(|name| front_matter(name, "Good.", "")).collect();
+    texts.extend(descriptions().iter().map(|description| front_matter("demo", description, "")));
+    texts.extend(FURTHER_FIELDS.iter().map(|further_fields| front_matter("demo", "Good.", further_fields)));
     texts.push(format!("---\nname: demo\ndescription: d\ncompatibility: {}\n---\n", long(500)));
     texts.push(format!("---\nname: demo\ndescription: d\ncompatibility: {}\n---\n", long(501)));
     texts.extend(
@@ -127,22 +132,26 @@ fn texts() -> Vec<String> {
 }
 
 #[test]
-fn the_reference_validator_accepts_the_skills_that_are_accepted_here() {
+fn this_crate_and_the_reference_validator_accept_the_same_skills() {
     let texts = texts();
-    let opinions = opinions(&texts);
-    assert_eq!(opinions.len(), texts.len());
-    let known_here = |opinion: &str| ONLY_HERE.iter().any(|(word, _)| opinion.contains(word));
-    let known_there = |text: &str| ONLY_THERE.iter().any(|(part, _)| text.contains(part));
-    let mut both = 0;
-    let mut differ = Vec::new();
-    for (text, opinion) in texts.iter().zip(&opinions) {
-        match (accepted(text), opinion == "1") {
-            (true, true) => both += 1,
-            (true, false) if !known_here(opinion) => differ.push(format!("only here: {text:?}: {opinion}")),
-            (false, true) if !known_there(text) => differ.push(format!("only there: {text:?}")),
+    let verdicts = validator_verdicts(&texts);
+    assert_eq!(verdicts.len(), texts.len());
+    let is_known_difference = |verdict: &str| ONLY_THIS_CRATE.iter().any(|(word, _)| verdict.contains(word));
+    let is_known_gap = |text: &str| ONLY_VALIDATOR.iter().any(|(part, _)| text.contains(part));
+    let mut accepted_by_both = 0;
+    let mut differences = Vec::new();
+    for (text, verdict) in texts.iter().zip(&verdicts) {
+        match (accepted(text), verdict == "1") {
+            (true, true) => accepted_by_both += 1,
+            (true, false) if !is_known_difference(verdict) => {
+                differences.push(format!("only accepted by this crate: {text:?}: {verdict}"));
+            }
+            (false, true) if !is_known_gap(text) => {
+                differences.push(format!("only accepted by the validator: {text:?}"));
+            }
             _ => {}
         }
     }
-    assert!(both > 20, "{both}");
-    assert_eq!(differ, Vec::<String>::new());
+    assert!(accepted_by_both > 20, "{accepted_by_both}");
+    assert_eq!(differences, Vec::<String>::new());
 }

@@ -1,5 +1,6 @@
-//! The part of the corpus that needs a checkout: for each rule about files and packages small repositories that break it, and
-//! some that come near; beside those about the network stands what addresses answer. They are made by this file; with `IMAGATE_BLESS=1` they are written anew.
+//! The cases of the corpus that need a checkout: for each rule about files, packages and the network, small
+//! repositories that break it, and some that almost break it. Cases of network rules also have the answers of URLs.
+//! This file creates the cases; `IMAGATE_BLESS=1` writes them again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +24,7 @@ const SOURCE: &str = "https://docs.example.com/images";
 struct Repository {
     manifest: Value,
     files: BTreeMap<String, Vec<u8>>,
-    /// What addresses answer; none of them is asked where nothing is said.
+    /// The answers of URLs. If it is empty, the case has no `.web.json` file, and no URL is requested.
     web: BTreeMap<String, Value>,
 }
 
@@ -71,13 +72,13 @@ impl Repository {
         self.entry("package", "packages/demo-1.0.0.tar.gz");
     }
 
-    /// The same `SKILL.md` in the folder and in the package.
+    /// Writes this `SKILL.md` to the folder and to the package.
     fn skill(&mut self, text: &str) {
         self.put(DOCUMENT, text);
         self.pack(&Zip::of(vec![Part::file("SKILL.md", text)]).build());
     }
 
-    /// These files beside the `SKILL.md`, in the folder and in the package.
+    /// Adds these files to the folder and to the package.
     fn with(&mut self, parts: &[Part]) {
         for part in parts {
             self.put(&format!("skills/demo/{}", String::from_utf8_lossy(&part.name)), &part.data);
@@ -85,7 +86,7 @@ impl Repository {
         self.pack(&Zip::of([&[skill_part()], parts].concat()).build());
     }
 
-    /// A host that serves what is there, with a branch and a source.
+    /// Adds the answers of a host that serves the package, the branches and one source.
     fn serve(&mut self) {
         self.manifest["apis"] = json!([{
             "id": "images", "title": "Images", "product": "images", "language": "python", "path": "apis/images.md",
@@ -106,7 +107,7 @@ impl Repository {
     }
 }
 
-/// What a git host lists to whoever wants to clone.
+/// The list of refs that a git host sends at the start of a clone (protocol version 0).
 fn refs(branches: &[&str]) -> String {
     let line = |text: String| format!("{:04x}{text}", text.len() + 4);
     let id = "0".repeat(40);
@@ -116,7 +117,7 @@ fn refs(branches: &[&str]) -> String {
 
 type Change = fn(&mut Repository);
 
-/// What is done to a good repository, by the rule that it is about.
+/// The changes of a valid repository: the rule that the case is about, the name of the case, and the change.
 fn changes() -> Vec<(&'static str, &'static str, Change)> {
     [checkout(), archives(), contents(), network()].concat()
 }
@@ -124,184 +125,186 @@ fn changes() -> Vec<(&'static str, &'static str, Change)> {
 fn checkout() -> Vec<(&'static str, &'static str, Change)> {
     vec![
         ("good", "repository", |_| ()),
-        ("good", "repository-with-files", |one| {
-            one.with(&[Part::file("docs/more.md", "More.\n"), Part::file("run.sh", "#!/bin/sh\n")]);
+        ("good", "repository-with-files", |repo| {
+            repo.with(&[Part::file("docs/more.md", "More.\n"), Part::file("run.sh", "#!/bin/sh\n")]);
         }),
-        ("good", "repository-with-a-tar", |one| one.pack_tar(&gzip(&tar(&[skill_member()])))),
-        ("M070", "no-folder", |one| one.entry("path", "skills/none")),
-        ("M070", "a-file", |one| one.entry("path", DOCUMENT)),
-        ("M070", "no-skill-file", |one| {
-            one.files.remove(DOCUMENT);
-            one.put("skills/demo/README.md", "A folder.\n");
+        ("good", "repository-with-a-tar", |repo| repo.pack_tar(&gzip(&tar(&[skill_member()])))),
+        ("M070", "no-folder", |repo| repo.entry("path", "skills/none")),
+        ("M070", "a-file", |repo| repo.entry("path", DOCUMENT)),
+        ("M070", "no-skill-file", |repo| {
+            repo.files.remove(DOCUMENT);
+            repo.put("skills/demo/README.md", "A folder.\n");
         }),
-        ("M070", "up", |one| one.entry("path", "../demo")),
-        ("M070", "twice-divided", |one| one.entry("path", "skills//demo")),
-        ("M071", "up", |one| one.entry("package", "../demo-1.0.0.zip")),
-        ("M071", "absolute", |one| one.entry("package", "/tmp/demo-1.0.0.zip")),
-        ("M071", "twice-divided", |one| one.entry("package", "packages//demo-1.0.0.zip")),
-        ("M071", "stream", |one| one.entry("package", "packages/demo:1.zip")),
-        ("M071", "device", |one| one.entry("package", "packages/con.zip")),
-        ("M071", "port", |one| one.entry("package", "packages/com0.zip")),
-        ("M071", "unseen", |one| one.entry("package", "packages/demo\u{200b}-1.0.0.zip")),
-        ("M071", "direction", |one| one.entry("package", "packages/\u{202e}piz.0.0.1-omed.zip")),
-        ("M071", "deep", |one| one.entry("package", format!("{}demo-1.0.0.zip", "a/".repeat(64)))),
-        ("M071", "no-package", |one| drop(one.files.remove(ZIP))),
-        ("M071", "a-folder", |one| one.entry("package", "packages")),
-        ("M072", "one-byte-more", |one| {
-            let size = one.files[ZIP].len() + 1;
-            one.entry("size_bytes", size);
+        ("M070", "up", |repo| repo.entry("path", "../demo")),
+        ("M070", "twice-divided", |repo| repo.entry("path", "skills//demo")),
+        ("M071", "up", |repo| repo.entry("package", "../demo-1.0.0.zip")),
+        ("M071", "absolute", |repo| repo.entry("package", "/tmp/demo-1.0.0.zip")),
+        ("M071", "twice-divided", |repo| repo.entry("package", "packages//demo-1.0.0.zip")),
+        ("M071", "stream", |repo| repo.entry("package", "packages/demo:1.zip")),
+        ("M071", "device", |repo| repo.entry("package", "packages/con.zip")),
+        ("M071", "port", |repo| repo.entry("package", "packages/com0.zip")),
+        ("M071", "unseen", |repo| repo.entry("package", "packages/demo\u{200b}-1.0.0.zip")),
+        ("M071", "direction", |repo| repo.entry("package", "packages/\u{202e}piz.0.0.1-omed.zip")),
+        ("M071", "deep", |repo| repo.entry("package", format!("{}demo-1.0.0.zip", "a/".repeat(64)))),
+        ("M071", "no-package", |repo| drop(repo.files.remove(ZIP))),
+        ("M071", "a-folder", |repo| repo.entry("package", "packages")),
+        ("M072", "one-byte-more", |repo| {
+            let size = repo.files[ZIP].len() + 1;
+            repo.entry("size_bytes", size);
         }),
-        ("M073", "another-package", |one| {
-            one.entry("sha256", "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb");
+        ("M073", "another-package", |repo| {
+            repo.entry("sha256", "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb");
         }),
-        ("M073", "good-capital", |one| {
-            let sum = one.manifest["skills"][0]["sha256"].as_str().expect("a sum").to_uppercase();
-            one.entry("sha256", sum);
+        ("M073", "good-capital", |repo| {
+            let sum = repo.manifest["skills"][0]["sha256"].as_str().expect("a sum").to_uppercase();
+            repo.entry("sha256", sum);
         }),
-        ("M074", "link", |one| one.put("skills/demo/more.md.link", "../../../secret")),
-        ("M074", "through-a-link", |one| {
-            one.put("other.link", "skills");
-            one.entry("path", "other/demo");
+        ("M074", "link", |repo| repo.put("skills/demo/more.md.link", "../../../secret")),
+        ("M074", "through-a-link", |repo| {
+            repo.put("other.link", "skills");
+            repo.entry("path", "other/demo");
         }),
-        ("M074", "good-name-of-a-link", |one| one.with(&[Part::file("link.md", "No link.\n")])),
-        ("M075", "pointer", |one| one.put(ZIP, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")),
-        ("M076", "capital-folder", |one| one.entry("path", "Skills/demo")),
-        ("M076", "capital-package", |one| one.entry("package", "packages/Demo-1.0.0.zip")),
-        ("M077", "draft", |one| one.put("skills/draft/SKILL.md", SKILL.replace("demo", "draft"))),
-        ("M077", "good-folder-without-a-skill", |one| one.put("skills/shared/words.md", "Words.\n")),
-        ("M078", "older", |one| one.put("packages/demo-0.9.0.zip", "")),
-        ("M079", "no-document", |one| {
-            one.manifest["apis"] = json!([{ "id": "images", "title": "Images", "product": "images", "language": "python", "path": "apis/images.md" }]);
+        ("M074", "good-name-of-a-link", |repo| repo.with(&[Part::file("link.md", "No link.\n")])),
+        ("M075", "pointer", |repo| {
+            repo.put(ZIP, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
         }),
-        ("M079", "up", |one| {
-            one.manifest["apis"] = json!([{ "id": "images", "title": "Images", "product": "images", "language": "python", "path": "../images.md" }]);
+        ("M076", "capital-folder", |repo| repo.entry("path", "Skills/demo")),
+        ("M076", "capital-package", |repo| repo.entry("package", "packages/Demo-1.0.0.zip")),
+        ("M077", "draft", |repo| repo.put("skills/draft/SKILL.md", SKILL.replace("demo", "draft"))),
+        ("M077", "good-folder-without-a-skill", |repo| repo.put("skills/shared/words.md", "Words.\n")),
+        ("M078", "older", |repo| repo.put("packages/demo-0.9.0.zip", "")),
+        ("M079", "no-document", |repo| {
+            repo.manifest["apis"] = json!([{ "id": "images", "title": "Images", "product": "images", "language": "python", "path": "apis/images.md" }]);
         }),
-        ("M079", "good-document", |one| {
-            one.put("apis/images.md", "# Images\n");
-            one.manifest["apis"] = json!([{ "id": "images", "title": "Images", "product": "images", "language": "python", "path": "apis/images.md" }]);
+        ("M079", "up", |repo| {
+            repo.manifest["apis"] = json!([{ "id": "images", "title": "Images", "product": "images", "language": "python", "path": "../images.md" }]);
+        }),
+        ("M079", "good-document", |repo| {
+            repo.put("apis/images.md", "# Images\n");
+            repo.manifest["apis"] = json!([{ "id": "images", "title": "Images", "product": "images", "language": "python", "path": "apis/images.md" }]);
         }),
     ]
 }
 
 fn archives() -> Vec<(&'static str, &'static str, Change)> {
     vec![
-        ("M080", "cut-off", |one| {
-            let bytes = one.files[ZIP].clone();
-            one.pack(&bytes[..bytes.len() - 30]);
+        ("M080", "cut-off", |repo| {
+            let bytes = repo.files[ZIP].clone();
+            repo.pack(&bytes[..bytes.len() - 30]);
         }),
-        ("M080", "a-tar-called-zip", |one| one.pack(&gzip(&tar(&[skill_member()])))),
-        ("M080", "encrypted", |one| one.zip(vec![Part { flags: 1, ..Part::file("notes.md", "notes") }])),
-        ("M081", "bomb", |one| one.zip(vec![Part::file("zeros", vec![0; 300_000])])),
-        ("M081", "deep", |one| one.zip(vec![Part::file("a/b/c/d/e/f/g/h/i", "x")])),
-        ("M082", "up", |one| one.zip(vec![Part::file("../escape.txt", "x")])),
-        ("M082", "absolute-in-a-tar", |one| {
-            one.pack_tar(&gzip(&tar(&[skill_member(), Member::file("/tmp/escape.txt", "x")])));
+        ("M080", "a-tar-called-zip", |repo| repo.pack(&gzip(&tar(&[skill_member()])))),
+        ("M080", "encrypted", |repo| repo.zip(vec![Part { flags: 1, ..Part::file("notes.md", "notes") }])),
+        ("M081", "bomb", |repo| repo.zip(vec![Part::file("zeros", vec![0; 300_000])])),
+        ("M081", "deep", |repo| repo.zip(vec![Part::file("a/b/c/d/e/f/g/h/i", "x")])),
+        ("M082", "up", |repo| repo.zip(vec![Part::file("../escape.txt", "x")])),
+        ("M082", "absolute-in-a-tar", |repo| {
+            repo.pack_tar(&gzip(&tar(&[skill_member(), Member::file("/tmp/escape.txt", "x")])));
         }),
-        ("M082", "up-by-a-record", |one| {
+        ("M082", "up-by-a-record", |repo| {
             let record = Member::new(b'x', "x", pax(&[("path", "../escape.txt")]));
-            one.pack_tar(&gzip(&tar(&[skill_member(), record, Member::file("x", "x")])));
+            repo.pack_tar(&gzip(&tar(&[skill_member(), record, Member::file("x", "x")])));
         }),
-        ("M082", "device", |one| one.zip(vec![Part::file("con.txt", "x")])),
-        ("M083", "twice", |one| one.zip(vec![Part::file("notes.md", "one"), Part::file("notes.md", "two")])),
-        ("M083", "by-case", |one| one.zip(vec![Part::file("notes.md", "one"), Part::file("NOTES.md", "two")])),
-        ("M084", "link", |one| one.zip(vec![Part { mode: 0o120_777, ..Part::file("link", "/etc/passwd") }])),
-        ("M084", "hard-link-in-a-tar", |one| {
-            one.pack_tar(&gzip(&tar(&[skill_member(), Member::new(b'1', "link", "")])));
+        ("M082", "device", |repo| repo.zip(vec![Part::file("con.txt", "x")])),
+        ("M083", "twice", |repo| repo.zip(vec![Part::file("notes.md", "one"), Part::file("notes.md", "two")])),
+        ("M083", "by-case", |repo| repo.zip(vec![Part::file("notes.md", "one"), Part::file("NOTES.md", "two")])),
+        ("M084", "link", |repo| repo.zip(vec![Part { mode: 0o120_777, ..Part::file("link", "/etc/passwd") }])),
+        ("M084", "hard-link-in-a-tar", |repo| {
+            repo.pack_tar(&gzip(&tar(&[skill_member(), Member::new(b'1', "link", "")])));
         }),
-        ("M084", "set-user-id", |one| one.zip(vec![Part { mode: 0o104_755, ..Part::file("run", "#!/bin/sh\n") }])),
-        ("M085", "two-names", |one| {
-            one.zip(vec![Part { local_name: Some(b"other.md".to_vec()), ..Part::file("notes.md", "notes") }]);
+        ("M084", "set-user-id", |repo| repo.zip(vec![Part { mode: 0o104_755, ..Part::file("run", "#!/bin/sh\n") }])),
+        ("M085", "two-names", |repo| {
+            repo.zip(vec![Part { local_name: Some(b"other.md".to_vec()), ..Part::file("notes.md", "notes") }]);
         }),
-        ("M085", "hidden", |one| one.zip(vec![Part { no_record: true, ..Part::file("hidden.md", "hidden") }])),
-        ("M085", "bytes-behind", |one| {
-            let bytes = [one.files[ZIP].as_slice(), b"hidden"].concat();
-            one.pack(&bytes);
+        ("M085", "hidden", |repo| repo.zip(vec![Part { no_record: true, ..Part::file("hidden.md", "hidden") }])),
+        ("M085", "bytes-behind", |repo| {
+            let bytes = [repo.files[ZIP].as_slice(), b"hidden"].concat();
+            repo.pack(&bytes);
         }),
     ]
 }
 
 fn contents() -> Vec<(&'static str, &'static str, Change)> {
     vec![
-        ("M086", "too-deep", |one| one.pack(&Zip::of(vec![Part::file("a/b/SKILL.md", SKILL)]).build())),
-        ("M086", "files-outside", |one| {
-            one.pack(&Zip::of(vec![Part::file("demo/SKILL.md", SKILL), Part::file("x.md", "x")]).build());
+        ("M086", "too-deep", |repo| repo.pack(&Zip::of(vec![Part::file("a/b/SKILL.md", SKILL)]).build())),
+        ("M086", "files-outside", |repo| {
+            repo.pack(&Zip::of(vec![Part::file("demo/SKILL.md", SKILL), Part::file("x.md", "x")]).build());
         }),
-        ("M086", "another-folder", |one| one.pack(&Zip::of(vec![Part::file("other/SKILL.md", SKILL)]).build())),
-        ("M086", "good-folder", |one| one.pack(&Zip::of(vec![Part::file("demo/SKILL.md", SKILL)]).build())),
-        ("M087", "no-front-matter", |one| one.skill("# Demo\n")),
-        ("M087", "no-front-matter-and-a-wide-letter", |one| one.skill("\u{1f3a8} Demo\n")),
-        ("M087", "cut-character", |one| {
+        ("M086", "another-folder", |repo| repo.pack(&Zip::of(vec![Part::file("other/SKILL.md", SKILL)]).build())),
+        ("M086", "good-folder", |repo| repo.pack(&Zip::of(vec![Part::file("demo/SKILL.md", SKILL)]).build())),
+        ("M087", "no-front-matter", |repo| repo.skill("# Demo\n")),
+        ("M087", "no-front-matter-and-a-wide-letter", |repo| repo.skill("\u{1f3a8} Demo\n")),
+        ("M087", "cut-character", |repo| {
             let text = [SKILL.as_bytes(), b"\xe2\x82\n"].concat();
-            one.put(DOCUMENT, &text);
-            one.pack(&Zip::of(vec![Part::file("SKILL.md", &text)]).build());
+            repo.put(DOCUMENT, &text);
+            repo.pack(&Zip::of(vec![Part::file("SKILL.md", &text)]).build());
         }),
-        ("M087", "no-description", |one| one.skill("---\nname: demo\n---\n# Demo\n")),
-        ("M087", "alias", |one| one.skill("---\nname: &a demo\ndescription: *a\n---\n# Demo\n")),
-        ("M087", "key-twice", |one| {
-            one.skill("---\nname: demo\nname: demo\ndescription: Shows a thing when it is asked to.\n---\n");
+        ("M087", "no-description", |repo| repo.skill("---\nname: demo\n---\n# Demo\n")),
+        ("M087", "alias", |repo| repo.skill("---\nname: &a demo\ndescription: *a\n---\n# Demo\n")),
+        ("M087", "key-twice", |repo| {
+            repo.skill("---\nname: demo\nname: demo\ndescription: Shows a thing when it is asked to.\n---\n");
         }),
-        ("M087", "another-folder", |one| {
-            one.files.remove(DOCUMENT);
-            one.put("skills/other/SKILL.md", SKILL);
-            one.entry("path", "skills/other");
+        ("M087", "another-folder", |repo| {
+            repo.files.remove(DOCUMENT);
+            repo.put("skills/other/SKILL.md", SKILL);
+            repo.entry("path", "skills/other");
         }),
-        ("M088", "version", |one| one.entry("version", "1.0.1")),
-        ("M088", "good-no-version", |one| {
-            one.skill("---\nname: demo\ndescription: Shows a thing when it is asked to.\n---\n# Demo\n");
+        ("M088", "version", |repo| repo.entry("version", "1.0.1")),
+        ("M088", "good-no-version", |repo| {
+            repo.skill("---\nname: demo\ndescription: Shows a thing when it is asked to.\n---\n# Demo\n");
         }),
-        ("M089", "description", |one| one.entry("description", "Shows another thing.")),
-        ("M090", "changed", |one| one.put(DOCUMENT, format!("{SKILL}More.\n"))),
-        ("M090", "not-packed", |one| one.put("skills/demo/new.md", "New.\n")),
-        ("M090", "only-packed", |one| one.zip(vec![Part::file("hidden.md", "hidden")])),
-        ("M091", "environment", |one| one.zip(vec![Part::file(".env", "KEY=1")])),
-        ("M091", "key", |one| one.zip(vec![Part::file("deploy/id_ed25519", "key")])),
-        ("M091", "good-example", |one| one.with(&[Part::file(".env.example", "KEY=")])),
-        ("M092", "finder", |one| one.zip(vec![Part::file(".DS_Store", "x")])),
-        ("M092", "python", |one| one.zip(vec![Part::file("__pycache__/a.pyc", "x")])),
-        ("M093", "gone", |one| one.skill(&format!("{SKILL}See [more](docs/more.md).\n"))),
-        ("M093", "good-links", |one| {
+        ("M089", "description", |repo| repo.entry("description", "Shows another thing.")),
+        ("M090", "changed", |repo| repo.put(DOCUMENT, format!("{SKILL}More.\n"))),
+        ("M090", "not-packed", |repo| repo.put("skills/demo/new.md", "New.\n")),
+        ("M090", "only-packed", |repo| repo.zip(vec![Part::file("hidden.md", "hidden")])),
+        ("M091", "environment", |repo| repo.zip(vec![Part::file(".env", "KEY=1")])),
+        ("M091", "key", |repo| repo.zip(vec![Part::file("deploy/id_ed25519", "key")])),
+        ("M091", "good-example", |repo| repo.with(&[Part::file(".env.example", "KEY=")])),
+        ("M092", "finder", |repo| repo.zip(vec![Part::file(".DS_Store", "x")])),
+        ("M092", "python", |repo| repo.zip(vec![Part::file("__pycache__/a.pyc", "x")])),
+        ("M093", "gone", |repo| repo.skill(&format!("{SKILL}See [more](docs/more.md).\n"))),
+        ("M093", "good-links", |repo| {
             let text = format!(
                 "{SKILL}See [more](docs/more.md#part), [all](docs/), [that](https://example.com/x.md) and `[x](y.md)`.\n"
             );
             let parts = [Part::file("SKILL.md", &text), Part::file("docs/more.md", "More.\n")];
-            one.put(DOCUMENT, &text);
-            one.put("skills/demo/docs/more.md", "More.\n");
-            one.pack(&Zip::of(parts.to_vec()).build());
+            repo.put(DOCUMENT, &text);
+            repo.put("skills/demo/docs/more.md", "More.\n");
+            repo.pack(&Zip::of(parts.to_vec()).build());
         }),
-        ("M094", "script", |one| one.with(&[Part { mode: 0o100_755, ..Part::file("run.sh", "#!/bin/sh\n") }])),
-        ("M095", "lines", |one| one.skill(&format!("{SKILL}{}", "Line.\n".repeat(501)))),
-        ("M096", "model", |one| one.skill(&SKILL.replace("metadata:", "model: any\nmetadata:"))),
+        ("M094", "script", |repo| repo.with(&[Part { mode: 0o100_755, ..Part::file("run.sh", "#!/bin/sh\n") }])),
+        ("M095", "lines", |repo| repo.skill(&format!("{SKILL}{}", "Line.\n".repeat(501)))),
+        ("M096", "model", |repo| repo.skill(&SKILL.replace("metadata:", "model: any\nmetadata:"))),
     ]
 }
 
 fn network() -> Vec<(&'static str, &'static str, Change)> {
     vec![
         ("good", "served", Repository::serve),
-        ("M100", "gone", |one| one.answer(PACKAGE, json!({ "status": 404 }))),
-        ("M100", "unreachable", |one| one.answer(PACKAGE, json!({ "unreachable": "connection refused" }))),
-        ("M100", "endless", |one| one.answer(PACKAGE, json!({ "more_than": 10_485_760 }))),
+        ("M100", "gone", |repo| repo.answer(PACKAGE, json!({ "status": 404 }))),
+        ("M100", "unreachable", |repo| repo.answer(PACKAGE, json!({ "unreachable": "connection refused" }))),
+        ("M100", "endless", |repo| repo.answer(PACKAGE, json!({ "more_than": 10_485_760 }))),
         ("M100", "good-served", |_| ()),
-        ("M101", "another-file", |one| one.answer(PACKAGE, json!({ "status": 200, "text": "<!DOCTYPE html>" }))),
-        ("M102", "gone", |one| one.answer(SOURCE, json!({ "status": 404 }))),
-        ("M102", "host-that-fails", |one| one.answer(SOURCE, json!({ "status": 503 }))),
-        ("M102", "good-sign-in", |one| one.answer(SOURCE, json!({ "status": 403 }))),
-        ("M103", "other-branches", |one| {
-            one.answer(REFS, json!({ "status": 200, "text": refs(&["master", "maint"]) }));
+        ("M101", "another-file", |repo| repo.answer(PACKAGE, json!({ "status": 200, "text": "<!DOCTYPE html>" }))),
+        ("M102", "gone", |repo| repo.answer(SOURCE, json!({ "status": 404 }))),
+        ("M102", "host-that-fails", |repo| repo.answer(SOURCE, json!({ "status": 503 }))),
+        ("M102", "good-sign-in", |repo| repo.answer(SOURCE, json!({ "status": 403 }))),
+        ("M103", "other-branches", |repo| {
+            repo.answer(REFS, json!({ "status": 200, "text": refs(&["master", "maint"]) }));
         }),
-        ("M103", "no-repository", |one| one.answer(REFS, json!({ "status": 200, "text": "<!DOCTYPE html>" }))),
-        ("M103", "private", |one| one.answer(REFS, json!({ "status": 401 }))),
-        ("M103", "good-long-list", |one| one.answer(REFS, json!({ "more_than": 8_388_608 }))),
-        ("M104", "certificate", |one| one.answer(PACKAGE, json!({ "tls": "certificate expired" }))),
-        ("M104", "redirect", |one| one.answer(REFS, json!({ "forbidden": "only https is asked" }))),
-        ("M104", "good-not-asked", |one| {
-            one.manifest["repository"]["git_url"] = "https://user:secret@github.com/example/skills.git".into();
+        ("M103", "no-repository", |repo| repo.answer(REFS, json!({ "status": 200, "text": "<!DOCTYPE html>" }))),
+        ("M103", "private", |repo| repo.answer(REFS, json!({ "status": 401 }))),
+        ("M103", "good-long-list", |repo| repo.answer(REFS, json!({ "more_than": 8_388_608 }))),
+        ("M104", "certificate", |repo| repo.answer(PACKAGE, json!({ "tls": "certificate expired" }))),
+        ("M104", "redirect", |repo| repo.answer(REFS, json!({ "forbidden": "only https is asked" }))),
+        ("M104", "good-not-asked", |repo| {
+            repo.manifest["repository"]["git_url"] = "https://user:secret@github.com/example/skills.git".into();
         }),
     ]
 }
 
-/// Every file of the corpus that comes from here.
-fn made() -> BTreeMap<String, Vec<u8>> {
-    let mut made = BTreeMap::new();
+/// Every file of the corpus that this module creates, by path.
+fn generated_files() -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
     for (rule, name, change) in changes() {
         let mut repository = Repository::new();
         if rules::find(rule).is_some_and(|rule| rule.class == RuleClass::Network) {
@@ -309,30 +312,30 @@ fn made() -> BTreeMap<String, Vec<u8>> {
         }
         change(&mut repository);
         let text = format(&SourceFile::new("m", repository.manifest.to_string()), false).expect("a manifest");
-        made.insert(format!("{rule}/{name}.json"), text.into_bytes());
+        files.insert(format!("{rule}/{name}.json"), text.into_bytes());
         if !repository.web.is_empty() {
             let mut text = serde_json::to_string_pretty(&repository.web).expect("JSON");
             text.push('\n');
-            made.insert(format!("{rule}/{name}.web.json"), text.into_bytes());
+            files.insert(format!("{rule}/{name}.web.json"), text.into_bytes());
         }
         for (path, bytes) in repository.files {
-            made.insert(format!("{rule}/{name}.files/{path}"), bytes);
+            files.insert(format!("{rule}/{name}.files/{path}"), bytes);
         }
     }
-    made
+    files
 }
 
 #[test]
 fn the_repositories_of_the_corpus_are_those_of_this_file() {
     let folder = corpus::folder().join("corpus");
-    for (path, bytes) in made() {
+    for (path, bytes) in generated_files() {
         let path = folder.join(path);
         if crate::outside::setting("IMAGATE_BLESS").is_some() {
             write(&path, &bytes);
         }
         assert!(
-            fs::read(&path).is_ok_and(|there| there == bytes),
-            "{}; write it anew with IMAGATE_BLESS=1",
+            fs::read(&path).is_ok_and(|stored| stored == bytes),
+            "{}; IMAGATE_BLESS=1 writes it again",
             path.display()
         );
     }
@@ -346,9 +349,9 @@ fn write(path: &Path, bytes: &[u8]) {
 #[test]
 fn every_rule_about_files_and_packages_has_a_repository() {
     let changes = changes();
-    let of_files = |class| matches!(class, RuleClass::Repository | RuleClass::Package | RuleClass::Network);
+    let is_about_files = |class| matches!(class, RuleClass::Repository | RuleClass::Package | RuleClass::Network);
     let has = |id: &str| changes.iter().any(|(rule, name, _)| *rule == id && !name.starts_with("good"));
     let missing: Vec<&str> =
-        rules::all().filter(|rule| of_files(rule.class) && !has(rule.id)).map(|rule| rule.id).collect();
+        rules::all().filter(|rule| is_about_files(rule.class) && !has(rule.id)).map(|rule| rule.id).collect();
     assert_eq!(missing, [""; 0]);
 }

@@ -1,5 +1,5 @@
-//! Each field that the specification requires is reported if it is missing, and no other field is. The fields are written
-//! down here from the specification, and not taken from the schema: a schema that requires less, or more, fails these tests.
+//! Every missing required field is reported, and no missing optional field. The lists of fields come from the
+//! specification and not from the schema: a schema that requires fewer or more fields fails these tests.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,13 @@ use serde_json::Value;
 
 use crate::corpus::{cases, documents, folder};
 
-/// A part of a manifest: how cases call it, where its schema is and where one stands in `good/full`, and its fields.
+/// An object of a manifest and its fields.
 struct ManifestPart {
+    /// The name in the names of cases.
     name: &'static str,
+    /// The JSON pointer to its schema.
     schema: &'static str,
+    /// The JSON pointer to such an object in the case `good/full`.
     place: &'static str,
     required: &'static [&'static str],
     optional: &'static [&'static str],
@@ -48,42 +51,50 @@ const PARTS: [ManifestPart; 4] = [
     },
 ];
 
-/// The places of the fields that a manifest lacks.
-fn missed(source: &SourceFile) -> Vec<String> {
+/// The JSON pointers of the required fields that are missing in a manifest.
+fn missing_fields(source: &SourceFile) -> Vec<String> {
     let report = check(source.clone(), &CheckOptions::default());
     let shape = report.findings().iter().filter(|finding| finding.rule().id == "M004");
-    let missed: Vec<String> = shape.map(|finding| finding.pointer().to_owned()).collect();
-    assert_eq!(Manifest::read(source).is_ok(), missed.is_empty(), "the check and the types do not agree on {missed:?}");
-    missed
+    let missing_fields: Vec<String> = shape.map(|finding| finding.pointer().to_owned()).collect();
+    assert_eq!(
+        Manifest::read(source).is_ok(),
+        missing_fields.is_empty(),
+        "the check and the types do not agree on {missing_fields:?}"
+    );
+    missing_fields
 }
 
-/// The whole manifest without one field.
+/// The manifest `good/full` without one field.
 fn without(part: &ManifestPart, field: &str) -> SourceFile {
     let text = std::fs::read_to_string(folder().join("corpus/good/full.json")).expect("a case");
     let mut manifest: Value = serde_json::from_str(&text).expect("JSON");
     let object = manifest.pointer_mut(part.place).and_then(Value::as_object_mut).expect("an object");
-    object.remove(field).unwrap_or_else(|| panic!("`{}` of the whole manifest has no `{field}`", part.name));
+    object.remove(field).unwrap_or_else(|| panic!("`{}` of `good/full` has no `{field}`", part.name));
     SourceFile::new("without", manifest.to_string())
 }
 
 #[test]
-fn every_required_field_of_the_specification_is_missed() {
-    let mut not_missed = Vec::new();
+fn a_missing_required_field_is_reported() {
+    let mut not_reported = Vec::new();
     for part in &PARTS {
         for field in part.required {
-            if missed(&without(part, field)) != [format!("{}/{field}", part.place)] {
-                not_missed.push(format!("{}.{field}", part.name));
+            if missing_fields(&without(part, field)) != [format!("{}/{field}", part.place)] {
+                not_reported.push(format!("{}.{field}", part.name));
             }
         }
     }
-    assert_eq!(not_missed, Vec::<String>::new(), "required by the specification, and nobody misses it");
+    assert_eq!(
+        not_reported,
+        Vec::<String>::new(),
+        "fields that the specification requires, and whose absence is not reported"
+    );
 }
 
 #[test]
-fn no_optional_field_of_the_specification_is_missed() {
+fn a_missing_optional_field_is_not_reported() {
     for part in &PARTS {
         for field in part.optional {
-            assert_eq!(missed(&without(part, field)), Vec::<String>::new(), "{}.{field}", part.name);
+            assert_eq!(missing_fields(&without(part, field)), Vec::<String>::new(), "{}.{field}", part.name);
         }
     }
 }
@@ -102,7 +113,7 @@ fn every_required_field_has_a_case_of_the_corpus() {
 }
 
 #[test]
-fn the_schema_asks_for_the_fields_of_the_specification() {
+fn the_schema_has_the_fields_of_the_specification() {
     let text = std::fs::read_to_string(documents().join("schemas/skills-registry.schema.json")).expect("the schema");
     let schema: Value = serde_json::from_str(&text).expect("JSON");
     for part in &PARTS {

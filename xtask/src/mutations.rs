@@ -65,9 +65,9 @@ const GUARDS: [Guards; 2] = [
     Guards {
         program: "skills",
         tests: &[
-            "own::the_skill_says_to_send_again_what_the_document_says_to",
-            "own::what_is_said_of_errors_is_every_error_of_the_document",
-            "required::the_schema_asks_for_the_fields_of_the_specification",
+            "own::the_retry_advice_agrees_with_the_api_document",
+            "own::the_error_tables_list_every_error_of_the_api_document",
+            "required::the_schema_has_the_fields_of_the_specification",
         ],
     },
 ];

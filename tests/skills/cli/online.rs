@@ -17,14 +17,14 @@ const OTHER: &str = "GET /e/s/raw/main/packages/other-0.3.0.zip";
 const REFS: &str = "GET /e/s.git/info/refs?service=git-upload-pack";
 const SOURCE: &str = "HEAD /docs";
 
-/// A repository and a host that serves it. The host gives `answer` to the request `question`.
+/// A repository and a host that serves it. The host gives `answer` to `overridden_request`.
 fn hosted(overridden_request: &'static str, answer: Answer) -> (Shop, Server) {
     let shop = Shop::new();
     let folder = shop.at("").canonicalize().expect("a folder");
-    let server = Server::start(move |request| match request == overridden_request {
-        true => answer.clone(),
-        false => correct_answer(&folder, request),
-    });
+    let respond = move |request: &str| {
+        if request == overridden_request { answer.clone() } else { correct_answer(&folder, request) }
+    };
+    let server = Server::start(respond);
     let sources = format!("{} {}", server.url("/docs#one"), server.url("/docs#two"));
     let front_matter = format!("title: Images\nproduct: images\nlanguage: python\nsource_urls: {sources}");
     shop.put("apis/images.md", &format!("---\n{front_matter}\n---\n"));

@@ -1,4 +1,4 @@
-//! The repository that packages are made in: what git knows of it, links in it, and what is written there.
+//! The repository in which packages are built: its state in git, symbolic links in it, and the written files.
 
 use std::fs;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use super::Shop;
 
 #[test]
-fn a_package_that_git_does_not_know_is_told() {
+fn a_package_that_git_does_not_track_is_reported() {
     let shop = Shop::new();
     shop.build();
     let git = |arguments: &[&str]| {
@@ -16,17 +16,17 @@ fn a_package_that_git_does_not_know_is_told() {
     git(&["init", "--quiet"]);
     git(&["add", "packages/other-0.3.0.zip"]);
     let validate = ["validate", "skills.json", "--root", "."];
-    let said = shop.good(&validate);
-    assert!(said.contains("`packages/demo-1.0.0.zip` is not committed"), "{said}");
-    assert!(!said.contains("`packages/other-0.3.0.zip` is not committed"), "{said}");
+    let output = shop.good(&validate);
+    assert!(output.contains("`packages/demo-1.0.0.zip` is not committed"), "{output}");
+    assert!(!output.contains("`packages/other-0.3.0.zip` is not committed"), "{output}");
     git(&["add", "packages"]);
     assert!(!shop.good(&validate).contains("M075"));
 }
 
-/// A repository that is looked at may be that of a stranger.
+/// A checked repository may be untrusted.
 #[cfg(unix)]
 #[test]
-fn nothing_that_a_repository_configures_is_run() {
+fn programs_configured_in_a_repository_are_not_run() {
     use std::os::unix::fs::PermissionsExt as _;
     let shop = Shop::new();
     shop.build();
@@ -44,21 +44,21 @@ fn nothing_that_a_repository_configures_is_run() {
 }
 
 #[test]
-fn the_time_that_is_given_is_the_one_that_is_written() {
-    let (one, other) = (Shop::new(), Shop::new());
-    one.build();
-    let facts =
+fn a_given_source_date_epoch_is_written() {
+    let (first, second) = (Shop::new(), Shop::new());
+    first.build();
+    let repository_arguments =
         ["--repository", "e/s", "--git-url", "https://h/g", "--raw-base-url", "https://h/r", "--branch", "main"];
-    other.good(&[&["build", "--source-date-epoch", "1700000000"][..], &facts].concat());
-    assert_eq!(other.manifest()["generated_at"], "2023-11-14T22:13:20Z");
-    assert_eq!(other.manifest()["skills"][0]["updated_at"], "2023-11-14T22:13:20Z");
+    second.good(&[&["build", "--source-date-epoch", "1700000000"][..], &repository_arguments].concat());
+    assert_eq!(second.manifest()["generated_at"], "2023-11-14T22:13:20Z");
+    assert_eq!(second.manifest()["skills"][0]["updated_at"], "2023-11-14T22:13:20Z");
     let package = |shop: &Shop| fs::read(shop.at("packages/demo-1.0.0.zip")).expect("a package");
-    assert_ne!(package(&one), package(&other));
+    assert_ne!(package(&first), package(&second));
 }
 
 #[cfg(unix)]
 #[test]
-fn what_is_written_anew_is_a_new_file_that_all_may_read() {
+fn overwriting_creates_new_files_readable_by_all() {
     use std::os::unix::fs::PermissionsExt as _;
     let shop = Shop::new();
     shop.build();
@@ -70,25 +70,25 @@ fn what_is_written_anew_is_a_new_file_that_all_may_read() {
     assert_ne!(fs::read(&package).expect("a package"), before);
     assert_eq!(fs::read(shop.at("pinned.zip")).expect("a package"), before);
     for path in ["packages/demo-1.0.0.zip", "skills.json"] {
-        assert_eq!(fs::metadata(shop.at(path)).expect("it is there").permissions().mode() & 0o777, 0o644);
+        assert_eq!(fs::metadata(shop.at(path)).expect("an existing file").permissions().mode() & 0o777, 0o644);
     }
 }
 
 #[cfg(unix)]
 #[test]
-fn no_file_is_built_in_the_place_of_a_link() {
+fn a_build_does_not_replace_a_symbolic_link() {
     let outside = tempfile::tempdir().expect("a folder");
     for path in ["skills.json", "packages/demo-1.0.0.zip"] {
         let shop = Shop::new();
         shop.build();
-        fs::rename(shop.at(path), outside.path().join("theirs")).expect("it moves");
-        let theirs = fs::read(outside.path().join("theirs")).expect("a file");
+        fs::rename(shop.at(path), outside.path().join("theirs")).expect("a renamed file");
+        let original = fs::read(outside.path().join("theirs")).expect("a file");
         std::os::unix::fs::symlink(outside.path().join("theirs"), shop.at(path)).expect("a link");
-        let facts =
+        let repository_arguments =
             ["--repository", "e/s", "--git-url", "https://h/g", "--raw-base-url", "https://h/r", "--branch", "main"];
-        let said = shop.bad(&[&["build", "--overwrite"][..], &facts].concat(), 1);
-        assert!(said.contains(&format!("{path} is a symbolic link")), "{said}");
-        assert_eq!(fs::read(outside.path().join("theirs")).expect("a file"), theirs);
+        let output = shop.bad(&[&["build", "--overwrite"][..], &repository_arguments].concat(), 1);
+        assert!(output.contains(&format!("{path} is a symbolic link")), "{output}");
+        assert_eq!(fs::read(outside.path().join("theirs")).expect("a file"), original);
         assert!(shop.at(path).is_symlink());
     }
 }

@@ -1,4 +1,4 @@
-//! The folder that skills are installed into: by several at once, and again.
+//! The folder into which skills are installed: concurrent and repeated installs, links, and the lock file.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::{Shop, files, text};
 use crate::hostile;
 
 #[test]
-fn two_installs_into_one_folder_are_both_remembered() {
+fn concurrent_installs_are_all_written_to_the_lock_file() {
     let shop = Shop::new();
     shop.build();
     for round in 0..8 {
@@ -19,7 +19,7 @@ fn two_installs_into_one_folder_are_both_remembered() {
             command.args(["--into", &into]).stderr(Stdio::null()).spawn().expect("the program starts")
         });
         for mut child in children {
-            assert!(child.wait().expect("it ends").success(), "round {round}");
+            assert!(child.wait().expect("a child that ends").success(), "round {round}");
         }
         let lock = fs::read(shop.at(&into).join("skills.lock.json")).expect("a lock file");
         let lock: serde_json::Value = serde_json::from_slice(&lock).expect("JSON");
@@ -29,7 +29,7 @@ fn two_installs_into_one_folder_are_both_remembered() {
 }
 
 #[test]
-fn a_lock_file_that_is_no_plain_file_is_not_passed_over() {
+fn a_lock_file_that_is_not_a_regular_file_is_an_error() {
     let shop = Shop::new();
     shop.build();
     fs::create_dir_all(shop.at("agent/skills.lock.json")).expect("a folder");
@@ -37,32 +37,32 @@ fn a_lock_file_that_is_no_plain_file_is_not_passed_over() {
     assert!(shop.bad(&install, 1).contains("not a regular file"));
     #[cfg(unix)]
     {
-        fs::remove_dir(shop.at("agent/skills.lock.json")).expect("it was there");
+        fs::remove_dir(shop.at("agent/skills.lock.json")).expect("an existing folder");
         shop.put("elsewhere.json", "mine");
         std::os::unix::fs::symlink("../elsewhere.json", shop.at("agent/skills.lock.json")).expect("a link");
         assert!(shop.bad(&install, 1).contains("not a regular file"));
-        assert_eq!(fs::read(shop.at("elsewhere.json")).expect("it is there"), b"mine");
+        assert_eq!(fs::read(shop.at("elsewhere.json")).expect("an existing file"), b"mine");
     }
     assert!(!shop.at("agent/demo").exists());
 }
 
 #[cfg(unix)]
 #[test]
-fn a_link_that_was_added_is_a_change_and_what_is_no_folder_is_never_replaced() {
+fn an_added_link_is_a_change_and_a_linked_skill_is_not_replaced() {
     let shop = Shop::new();
     shop.build();
     let install = ["install", "demo", "--from", "skills.json", "--into", "agent"];
     shop.good(&install);
     std::os::unix::fs::symlink("SKILL.md", shop.at("agent/demo/link.md")).expect("a link");
     assert!(shop.bad(&install, 1).contains("was changed since"));
-    fs::rename(shop.at("agent/demo"), shop.at("agent/mine")).expect("it moves");
+    fs::rename(shop.at("agent/demo"), shop.at("agent/mine")).expect("a renamed folder");
     std::os::unix::fs::symlink("mine", shop.at("agent/demo")).expect("a link");
     assert!(shop.bad(&[&install[..], &["--force"]].concat(), 1).contains("is not a folder"));
     assert!(shop.at("agent/demo").is_symlink());
 }
 
 #[test]
-fn another_release_is_installed_however_little_differs() {
+fn another_release_is_installed_even_if_little_differs() {
     let shop = Shop::new();
     shop.build();
     let install = ["install", "demo", "--from", "skills.json", "--into", "agent"];
@@ -76,9 +76,9 @@ fn another_release_is_installed_however_little_differs() {
     manifest["skills"][0]["version"] = "1.0.1".into();
     manifest["skills"][0]["sha256"] = sum.to_uppercase().into();
     shop.put("skills.json", &manifest.to_string());
-    for said in ["installed demo 1.0.1", "demo 1.0.1 is already installed"] {
+    for message in ["installed demo 1.0.1", "demo 1.0.1 is already installed"] {
         let output = shop.run(&install);
-        assert!(output.status.success() && text(&output.stderr).contains(said), "{}", text(&output.stderr));
+        assert!(output.status.success() && text(&output.stderr).contains(message), "{}", text(&output.stderr));
     }
     let lock = fs::read(shop.at("agent/skills.lock.json")).expect("a lock file");
     let lock: serde_json::Value = serde_json::from_slice(&lock).expect("JSON");
@@ -87,7 +87,7 @@ fn another_release_is_installed_however_little_differs() {
 }
 
 #[test]
-fn a_package_with_a_folder_around_its_skill_is_installed_without_it() {
+fn the_outer_folder_of_a_package_is_not_installed() {
     use imagate::manifest::package::Sha256Sum;
     let shop = Shop::new();
     shop.build();
@@ -100,8 +100,12 @@ fn a_package_with_a_folder_around_its_skill_is_installed_without_it() {
     shop.put("skills.json", &manifest.to_string());
     let install = ["install", "demo", "--from", "skills.json", "--into", "agent"];
     shop.good(&install);
-    let there = files(&shop.at("agent/demo"));
-    assert_eq!(there.keys().collect::<Vec<_>>(), [Path::new("SKILL.md"), Path::new("docs/more.md")]);
-    let again = shop.run(&install);
-    assert!(again.status.success() && text(&again.stderr).contains("is already installed"), "{}", text(&again.stderr));
+    let installed = files(&shop.at("agent/demo"));
+    assert_eq!(installed.keys().collect::<Vec<_>>(), [Path::new("SKILL.md"), Path::new("docs/more.md")]);
+    let second = shop.run(&install);
+    assert!(
+        second.status.success() && text(&second.stderr).contains("is already installed"),
+        "{}",
+        text(&second.stderr)
+    );
 }

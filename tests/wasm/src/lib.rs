@@ -1,81 +1,84 @@
-//! What a browser would ask of the feature `manifest`, asked by `run.mjs`: the corpus in every format, and the packages of
-//! the skills that this repository ships. Of its host it is given random numbers and nothing else, so it cannot reach out.
+//! The functions of the feature `manifest` that a browser would use, called by `run.mjs`: the reports of the corpus in
+//! every format, and the packages of the skills that this repository ships. The only import is a source of random
+//! numbers, so the module has no other access to its host.
 //!
-//! A call reads what lies in the input and leaves what it has to say in the output.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test may fail where it stands")]
+//! Each function reads its input from a buffer and writes its result to another one.
+#![allow(clippy::expect_used, clippy::panic, reason = "a failed assumption fails the test")]
 
 #[path = "../../skills/cases.rs"]
-#[allow(dead_code, reason = "the tests of the corpus use the rest")]
+#[allow(dead_code, reason = "the tests of the corpus use the other items")]
 mod cases;
 
 use std::sync::{Mutex, MutexGuard};
 
 use chrono::DateTime;
 use imagate::manifest::package::ZipTimestamp;
-use imagate::manifest::{BuildOutput, RepositoryFields, MemoryFiles, CheckOptions, BuildInput, SourceFile, build, discovery, verify};
+use imagate::manifest::{
+    BuildInput, BuildOutput, CheckOptions, MemoryFiles, RepositoryFields, SourceFile, build, discovery, verify,
+};
 
 use cases::{FORMATS, Tree};
 
 static INPUT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 static OUTPUT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
-fn hold(bytes: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+fn lock(bytes: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
     bytes.lock().expect("one thread")
 }
 
-/// Makes room for the input, and says where.
+/// Allocates an input buffer of `length` bytes and returns its address.
 #[unsafe(no_mangle)]
 pub extern "C" fn input(length: usize) -> *mut u8 {
-    let mut input = hold(&INPUT);
+    let mut input = lock(&INPUT);
     *input = vec![0; length];
     input.as_mut_ptr()
 }
 
-/// Where the output is.
+/// The address of the output.
 #[unsafe(no_mangle)]
 pub extern "C" fn output() -> *const u8 {
-    hold(&OUTPUT).as_ptr()
+    lock(&OUTPUT).as_ptr()
 }
 
-/// The golden text of one of the formats, from the files of the corpus; the output's length.
+/// Writes the reports of the corpus in one format to the output. Returns the length of the output.
 #[unsafe(no_mangle)]
 pub extern "C" fn corpus(format: usize) -> usize {
-    say(cases::printed(FORMATS[format], &cases::cases(&files())).into_bytes())
+    set_output(cases::printed(FORMATS[format], &cases::cases(&files())).into_bytes())
 }
 
-/// The package of a skill, made from its folder, with a time in seconds since 1970.
+/// Builds the skills at `time` (Unix time, seconds) and writes one package to the output. Returns its length.
 #[unsafe(no_mangle)]
 pub extern "C" fn package(index: usize, time: i64) -> usize {
-    say(built(time).packages.swap_remove(index).1)
+    set_output(build_skills(time).packages.swap_remove(index).1)
 }
 
-/// The manifest that is built beside the packages.
+/// Builds the skills at `time` (Unix time, seconds) and writes the manifest to the output. Returns its length.
 #[unsafe(no_mangle)]
 pub extern "C" fn manifest(time: i64) -> usize {
-    say(built(time).manifest.into_bytes())
+    set_output(build_skills(time).manifest.into_bytes())
 }
 
-/// How many errors there are in the packages of `skills.json`.
+/// The number of errors in the packages of `skills.json`.
 #[unsafe(no_mangle)]
 pub extern "C" fn errors() -> usize {
     let tree = files();
-    let files = in_memory(&tree);
+    let files = memory_files(&tree);
     let mut options = CheckOptions::default();
     options.files = Some(&files);
     let report = verify(document(&tree), &options);
     report.findings().iter().filter(|finding| finding.is_error()).count()
 }
 
-/// The discovery index of `skills.json`.
+/// Writes the discovery index of `skills.json` to the output. Returns its length.
 #[unsafe(no_mangle)]
 pub extern "C" fn index() -> usize {
-    say(discovery(&document(&files()), None).expect("an index").into_bytes())
+    set_output(discovery(&document(&files()), None).expect("an index").into_bytes())
 }
 
-fn built(time: i64) -> BuildOutput {
+fn build_skills(time: i64) -> BuildOutput {
     let tree = files();
-    let recipe = BuildInput {
-        files: &in_memory(&tree),
+    let input = BuildInput {
+        files: &memory_files(&tree),
         previous: Some(&document(&tree)),
         skills: "skills".to_owned(),
         apis: "apis".to_owned(),
@@ -85,21 +88,21 @@ fn built(time: i64) -> BuildOutput {
         stamp: ZipTimestamp::from_epoch(time),
         overwrite: false,
     };
-    build(&recipe).expect("skills that can be built")
+    build(&input).expect("skills that can be built")
 }
 
-fn say(bytes: Vec<u8>) -> usize {
+fn set_output(bytes: Vec<u8>) -> usize {
     let length = bytes.len();
-    *hold(&OUTPUT) = bytes;
+    *lock(&OUTPUT) = bytes;
     length
 }
 
-/// The input is a JSON object, the bytes of each file as a list of numbers.
+/// Reads the files from the input: a JSON object from paths to lists of bytes.
 fn files() -> Tree {
-    serde_json::from_slice(&hold(&INPUT)).expect("files")
+    serde_json::from_slice(&lock(&INPUT)).expect("files")
 }
 
-fn in_memory(tree: &Tree) -> MemoryFiles {
+fn memory_files(tree: &Tree) -> MemoryFiles {
     let mut files = MemoryFiles::new();
     for (path, bytes) in tree {
         files.insert(path.as_str(), bytes.as_slice());
