@@ -115,6 +115,11 @@ fn refs(branches: &[&str]) -> String {
     format!("{}0000{branches}0000", line("# service=git-upload-pack\n".to_owned()))
 }
 
+/// The `apis` of a manifest with one API reference at this path.
+fn image_apis(path: &str) -> Value {
+    json!([{ "id": "images", "title": "Images", "product": "images", "language": "python", "path": path }])
+}
+
 type Change = fn(&mut Repository);
 
 /// The changes of a valid repository: the rule that the case is about, the name of the case, and the change.
@@ -166,22 +171,18 @@ fn checkout() -> Vec<(&'static str, &'static str, Change)> {
         }),
         ("M074", "good-name-of-a-link", |repo| repo.with(&[Part::file("link.md", "No link.\n")])),
         ("M075", "pointer", |repo| {
-            repo.put(ZIP, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+            repo.put(ZIP, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n");
         }),
         ("M076", "capital-folder", |repo| repo.entry("path", "Skills/demo")),
         ("M076", "capital-package", |repo| repo.entry("package", "packages/Demo-1.0.0.zip")),
         ("M077", "draft", |repo| repo.put("skills/draft/SKILL.md", SKILL.replace("demo", "draft"))),
         ("M077", "good-folder-without-a-skill", |repo| repo.put("skills/shared/words.md", "Words.\n")),
         ("M078", "older", |repo| repo.put("packages/demo-0.9.0.zip", "")),
-        ("M079", "no-document", |repo| {
-            repo.manifest["apis"] = json!([{ "id": "images", "title": "Images", "product": "images", "language": "python", "path": "apis/images.md" }]);
-        }),
-        ("M079", "up", |repo| {
-            repo.manifest["apis"] = json!([{ "id": "images", "title": "Images", "product": "images", "language": "python", "path": "../images.md" }]);
-        }),
+        ("M079", "no-document", |repo| repo.manifest["apis"] = image_apis("apis/images.md")),
+        ("M079", "up", |repo| repo.manifest["apis"] = image_apis("../images.md")),
         ("M079", "good-document", |repo| {
             repo.put("apis/images.md", "# Images\n");
-            repo.manifest["apis"] = json!([{ "id": "images", "title": "Images", "product": "images", "language": "python", "path": "apis/images.md" }]);
+            repo.manifest["apis"] = image_apis("apis/images.md");
         }),
     ]
 }
