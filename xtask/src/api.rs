@@ -1,19 +1,19 @@
-//! The documents that code is generated from, and in what their code differs.
+//! The API documents from which code is generated, and the differences of their generated code.
 
-/// A document, and how its code is called.
+/// An API document and the properties of its generated code.
 #[derive(Debug)]
 pub(crate) struct Api {
-    /// Where it stands, from the root of the repository.
+    /// The path from the root of the repository.
     pub(crate) document: &'static str,
-    /// What the names of its files begin with.
+    /// The prefix of the names of its generated files.
     pub(crate) prefix: &'static str,
-    /// The trait that serves it.
+    /// The name of the server trait.
     pub(crate) trait_name: &'static str,
-    /// What its client carries along with every call, if anything.
+    /// The type of the state that the generated client passes to every call, if there is one.
     pub(crate) inner: Option<&'static str>,
-    /// How long its client waits by itself.
+    /// The default timeout of the generated client.
     pub(crate) timeout_seconds: u64,
-    /// Its answers may come from a service that knows more words than the document.
+    /// Its answers may come from a service with more enumeration values than the document.
     pub(crate) has_open_answers: bool,
 }
 

@@ -1,7 +1,8 @@
-//! `cargo xtask bench`: what the release of the program costs, measured and printed. Asserts nothing: machines differ.
+//! `cargo xtask bench`: measures the release build of `imagate` and prints the times. It asserts nothing, because
+//! machines differ.
 //!
-//! `skills`: ten thousand skills with packages of ten megabytes together. Each round times every command once, `sha256sum` over
-//! the same files first and started once, so that what else the machine does falls on all of them alike.
+//! `skills` checks ten thousand skills, whose packages have about ten megabytes in all. Each round times every command
+//! once, first `sha256sum` over the same files, so that other load of the machine affects all of them alike.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,14 +14,15 @@ use anyhow::{Context as _, Result, ensure};
 use crate::ci;
 
 const SKILLS: usize = 10_000;
-/// Bytes of one package, about, and what of them is not contents.
+/// The approximate size of one package, in bytes.
 const PACKAGE_BYTES: usize = 1024;
+/// The part of it that is not the data file, in bytes.
 const PACKAGE_OVERHEAD: usize = 420;
 const ROUNDS: usize = 7;
 
-/// What is timed beside the program: `sha256sum` over all files below these folders.
+/// The folders over which `sha256sum` is timed for comparison.
 const HASHES: [&str; 2] = ["packages", "packages skills"];
-/// What is timed: a name, the arguments after `imagate skills`, and which hashes are over the files that it reads.
+/// The timed commands: a name, the arguments after `imagate skills`, and the index in [`HASHES`] of the same files.
 const COMMANDS: [(&str, &[&str], usize); 3] = [
     ("skills verify", &["verify"], 0),
     ("skills validate --root .", &["validate", "skills.json", "--root", "."], 1),
@@ -31,7 +33,7 @@ const COMMANDS: [(&str, &[&str], usize); 3] = [
 ///
 /// # Errors
 ///
-/// The program does not build, or finds something wrong with what was made for it.
+/// The program does not build, or reports an error in the generated repository.
 pub fn skills(root: &Path) -> Result<()> {
     ci::cargo(root, &["build", "--release", "--features", "cli", "--bin", "imagate"], &[])?;
     let target = target_dir(root)?;
@@ -41,18 +43,18 @@ pub fn skills(root: &Path) -> Result<()> {
         fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
     }
     write_repository(&folder).with_context(|| folder.display().to_string())?;
-    let build = ["build", "--repository", "e/s", "--git-url", "https://example.com/e/s.git"];
-    let more = ["--raw-base-url", "https://example.com/e/s/raw/main", "--branch", "main"];
-    run(Command::new(&program).arg("skills").args(build).args(more), &folder)?;
+    let build_arguments = ["build", "--repository", "e/s", "--git-url", "https://example.com/e/s.git"];
+    let further_arguments = ["--raw-base-url", "https://example.com/e/s/raw/main", "--branch", "main"];
+    run(Command::new(&program).arg("skills").args(build_arguments).args(further_arguments), &folder)?;
     let size = size_below(&folder.join("packages"))?;
     let mut times = vec![Vec::new(); HASHES.len() + COMMANDS.len()];
     for _ in 0..ROUNDS {
-        let (hashes, others) = times.split_at_mut(HASHES.len());
-        for (folders, times) in HASHES.iter().zip(hashes) {
-            let hash = format!("find {folders} -type f -print0 | xargs -0 -n 100000 -s 2000000 sha256sum");
-            times.push(run(Command::new("sh").args(["-c", &hash]), &folder)?);
+        let (hash_times, command_times) = times.split_at_mut(HASHES.len());
+        for (folders, times) in HASHES.iter().zip(hash_times) {
+            let hash_command = format!("find {folders} -type f -print0 | xargs -0 -n 100000 -s 2000000 sha256sum");
+            times.push(run(Command::new("sh").args(["-c", &hash_command]), &folder)?);
         }
-        for ((_, arguments, _), times) in COMMANDS.iter().zip(others) {
+        for ((_, arguments, _), times) in COMMANDS.iter().zip(command_times) {
             times.push(run(Command::new(&program).arg("skills").args(*arguments), &folder)?);
         }
     }
@@ -67,7 +69,7 @@ fn target_dir(root: &Path) -> Result<PathBuf> {
     Ok(PathBuf::from(metadata["target_directory"].as_str().context("cargo metadata names no target folder")?))
 }
 
-/// A repository in which every skill has one file of bytes that cannot be packed smaller.
+/// Writes a repository in which every skill has one file of incompressible bytes.
 fn write_repository(root: &Path) -> Result<()> {
     let mut state = 1_u64;
     for number in 0..SKILLS {
@@ -99,18 +101,18 @@ fn size_below(folder: &Path) -> Result<u64> {
 fn run(command: &mut Command, folder: &Path) -> Result<Duration> {
     command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
     let start = Instant::now();
-    let done = command.output().with_context(|| format!("{command:?}"))?;
+    let output = command.output().with_context(|| format!("{command:?}"))?;
     let time = start.elapsed();
-    let stderr = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "{command:?}: {}\n{stderr}", done.status);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}\n{stderr}", output.status);
     Ok(time)
 }
 
-/// Medians, and how many times that of the hashes over the same files they are.
+/// The medians of the times, and their ratios to `sha256sum` over the same files.
 fn report(size: u64, times: &[Vec<Duration>]) -> String {
     let medians: Vec<Duration> = times.iter().map(|times| median(times)).collect();
     let mut text = format!("{SKILLS} skills, packages of {size} bytes together, medians of {ROUNDS} rounds\n");
-    let hashes = HASHES.iter().enumerate().map(|(at, folders)| (format!("sha256sum of {folders}"), at));
+    let hashes = HASHES.iter().enumerate().map(|(index, folders)| (format!("sha256sum of {folders}"), index));
     let commands = COMMANDS.iter().map(|(name, _, base)| ((*name).to_owned(), *base));
     for ((name, base), time) in hashes.chain(commands).zip(&medians) {
         let ratio = time.as_secs_f64() / medians[base].as_secs_f64();
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_report_compares_with_the_hashes() {
-        let millis = |all: [u64; 3]| all.map(Duration::from_millis).to_vec();
+        let millis = |values: [u64; 3]| values.map(Duration::from_millis).to_vec();
         let rounds = [[100, 90, 900], [200, 200, 200], [250, 300, 200], [500, 1, 900], [0, 0, 0]];
         let text = report(10, &rounds.map(millis));
         assert!(text.contains("sha256sum of packages              100 ms   1.00 times\n"), "{text}");

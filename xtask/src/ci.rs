@@ -1,8 +1,8 @@
-//! `cargo xtask test`: everything that must hold before a change lands, one step after another, on any machine.
+//! `cargo xtask test`: all checks that must pass before a change is merged, one step after another, on any machine.
 //!
-//! Decides on the steps and their order. A failing step does not keep the others from running, except those that need
-//! its result; at the end all failures are listed. Needs only programs that it can find, build under `target/`, or name
-//! together with how to install them.
+//! This module defines the steps and their order. A failed step prevents only those steps that need it; at the end all
+//! failures are listed. The steps use only programs that are installed or can be built under `target/`; if a program is
+//! missing, the step `tools` says how to install it.
 
 mod dependencies;
 mod external_tools;
@@ -25,43 +25,47 @@ use test_run::PassedAlone;
 /// The feature that works without an operating system.
 const MANIFEST: [&str; 3] = ["--no-default-features", "--features", "manifest"];
 
-/// One thing that must hold.
+/// One check.
 struct Step {
     name: &'static str,
     about: &'static str,
-    /// The step that checks if this one can run at all.
+    /// The step that checks the prerequisites of this step.
     needs: Option<&'static str>,
-    /// The step that does all of this one and more: where it runs, this one does not.
+    /// The step that includes this step: if both are chosen, only that one runs.
     part_of: Option<&'static str>,
     run: fn(&Path) -> Result<()>,
 }
 
-/// Cheap steps first; each builds on what the ones before have built.
+/// Cheap steps come first; later steps reuse the build results of earlier ones.
 const STEPS: [Step; 11] = [
-    Step::new("tools", "what the other steps need is installed", external_tools::check_tools),
+    Step::new("tools", "the programs that the other steps need are installed", external_tools::check_tools),
     Step::new("fmt", "the code is formatted", fmt),
-    Step::new("generate", "generated/ and the tables are what the documents say", generate),
-    Step::new("tidy", "ARCHITECTURE.md and docs/specification.md are true, sizes within bounds", tidy_up),
-    Step::new("clippy", "no lint speaks, with everything switched on", clippy),
+    Step::new("generate", "generated/ and the tables are up to date with the documents", generate),
+    Step::new("tidy", "ARCHITECTURE.md and docs/specification.md are correct, sizes within bounds", tidy_up),
+    Step::new("clippy", "clippy reports nothing, with all features", clippy),
     Step::new("unit", "the unit tests", unit).part_of("test"),
     Step::new("test", "all tests, also those with real clients in Python, Node and curl", test).needs("tools"),
-    Step::new("features", "each feature stands alone", features),
+    Step::new("features", "each feature builds alone", features),
     Step::new("doc", "the documentation builds without a warning", doc),
-    Step::new("package", "the package builds from what it ships", package),
-    Step::new("tree", "the SDK brings nothing of the server, and manifests no I/O", dependencies::check_trees),
+    Step::new("package", "the package builds from the files that it contains", package),
+    Step::new(
+        "tree",
+        "the SDK depends on no crate of the server, manifests on no crate for I/O",
+        dependencies::check_trees,
+    ),
 ];
 
 /// The steps to run before each commit. They need no network, and take less than three minutes if everything is built.
 const CHECK: [&str; 5] = ["fmt", "generate", "tidy", "clippy", "unit"];
 
-/// How a step ended.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     Ok(Duration),
-    /// Some tests passed only when nothing ran beside them.
+    /// Some tests failed beside other tests and passed alone.
     PassedAlone(Duration, PassedAlone),
     Failed(Duration, String),
-    /// A step that this one needs has failed.
+    /// The named step, which this step needs, has failed.
     NotRun(&'static str),
 }
 
@@ -79,16 +83,16 @@ impl Step {
         Self { needs: Some(needs), ..self }
     }
 
-    const fn part_of(self, whole: &'static str) -> Self {
-        Self { part_of: Some(whole), ..self }
+    const fn part_of(self, containing_step: &'static str) -> Self {
+        Self { part_of: Some(containing_step), ..self }
     }
 }
 
-/// Runs the steps that the arguments choose; `true` means that all of them hold.
+/// Runs the steps that the arguments choose; `true` means that all of them passed.
 ///
 /// # Errors
 ///
-/// An argument that nobody knows.
+/// An unknown argument.
 pub fn run(root: &Path, arguments: &[&str]) -> Result<bool> {
     if arguments == ["--list"] {
         for step in STEPS {
@@ -99,12 +103,12 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<bool> {
     Ok(report(&run_all(root, &selected_steps(arguments)?)))
 }
 
-/// Runs the steps that are quick once everything is built; `true` means that all of them hold.
+/// Runs the steps that are quick once everything is built; `true` means that all of them passed.
 pub fn check(root: &Path) -> bool {
     report(&run_all(root, &steps(&CHECK)))
 }
 
-/// Prints how each step ended; `true` means that all of them hold.
+/// Prints the result of each step; `true` means that all of them passed.
 fn report(outcomes: &Outcomes) -> bool {
     print!("\n{}", summary(outcomes));
     outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Ok(_) | Outcome::PassedAlone(..)))
@@ -129,18 +133,18 @@ fn run_all(root: &Path, steps: &[&Step]) -> Outcomes {
 fn selected_steps(arguments: &[&str]) -> Result<Vec<&'static Step>> {
     ensure!(arguments.len().is_multiple_of(2), "expected `--only STEP` or `--list`");
     let mut names = Vec::new();
-    for pair in arguments.chunks(2) {
-        let ["--only", name] = pair else { bail!("expected `--only STEP` or `--list`, not `{}`", pair.join(" ")) };
-        ensure!(STEPS.iter().any(|step| step.name == *name), "there is no step `{name}`; `--list` shows them");
+    for option in arguments.chunks(2) {
+        let ["--only", name] = option else { bail!("expected `--only STEP` or `--list`, not `{}`", option.join(" ")) };
+        ensure!(STEPS.iter().any(|step| step.name == *name), "unknown step `{name}`; `--list` shows all steps");
         names.push(*name);
     }
     Ok(if names.is_empty() { steps(&STEPS.map(|step| step.name)) } else { steps(&names) })
 }
 
-/// The steps of these names, without those that another one of them does as well.
+/// The steps with these names, without those that are part of another chosen step.
 fn steps(names: &[&str]) -> Vec<&'static Step> {
     const ALL: &[Step] = &STEPS;
-    let is_done_elsewhere = |step: &Step| step.part_of.is_some_and(|whole| names.contains(&whole));
+    let is_done_elsewhere = |step: &Step| step.part_of.is_some_and(|containing_step| names.contains(&containing_step));
     ALL.iter().filter(|step| names.contains(&step.name) && !is_done_elsewhere(step)).collect()
 }
 
@@ -210,7 +214,7 @@ fn clippy(root: &Path) -> Result<()> {
     cargo(root, &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"], &[])
 }
 
-/// The arguments that all test steps share, so that no step builds again what another one has built.
+/// The arguments that all test steps share, so that a step reuses the build results of another step.
 const TESTS: [&str; 4] = ["test", "--workspace", "--all-features", "--no-fail-fast"];
 
 fn unit(root: &Path) -> Result<()> {
@@ -226,26 +230,27 @@ fn run_tests(root: &Path, arguments: &[&str], mut variables: Vec<(OsString, OsSt
     test_run::run(root, arguments, &variables)
 }
 
-/// Most tests wait for a program or for a moment, and some for their turn: two on a core keep it busy.
-#[expect(clippy::disallowed_methods, reason = "whoever sets the number of threads gets it")]
+/// Sets two test threads for each core, because most tests wait for a program, a time or a lock.
+#[expect(clippy::disallowed_methods, reason = "a number of threads that the user sets is kept")]
 fn test_threads() -> Option<(OsString, OsString)> {
     const NAME: &str = "RUST_TEST_THREADS";
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     env::var_os(NAME).is_none().then(|| (NAME.into(), (cores * 2).to_string().into()))
 }
 
-/// Runs the tours that are kept beside the tests: clients that need much to be installed, or take long.
+/// Runs the tests of further real clients that `cargo xtask test` omits, because they need large installations or take
+/// long.
 ///
 /// # Errors
 ///
-/// A tour that failed.
+/// A test that failed.
 pub fn tours(root: &Path) -> Result<()> {
     let arguments =
         ["test", "--all-features", "--test", "it", "--", "--ignored", "clients::kept", "agents::", "--test-threads=1"];
     cargo(root, &arguments, &[])
 }
 
-/// Measures the cost of hostile callers for everybody else: each kind alone, then all of them together.
+/// Measures the effect of hostile callers on other callers: each kind alone, then all kinds together.
 ///
 /// # Errors
 ///
@@ -255,11 +260,11 @@ pub fn abuse(root: &Path) -> Result<()> {
     cargo(root, &arguments, &[])
 }
 
-/// Makes a picture of every page in every state, light and dark, on a desk and on a phone.
+/// Takes a screenshot of every page in every state, light and dark, for the desktop and for a phone.
 ///
 /// # Errors
 ///
-/// A page that cannot be shown.
+/// A page that cannot be rendered.
 pub fn screenshots(root: &Path, folder: Option<&str>) -> Result<()> {
     let folder = folder.map_or_else(|| root.join("target").join("screenshots"), |folder| root.join(folder));
     let variable = (OsString::from("IMAGATE_SCREENSHOTS"), folder.clone().into_os_string());
@@ -270,19 +275,17 @@ pub fn screenshots(root: &Path, folder: Option<&str>) -> Result<()> {
 }
 
 fn features(root: &Path) -> Result<()> {
-    // Clippy checks all that `cargo check` does, and its warnings can fail without building every dependency anew.
-    let alone = ["", "client", "admin", "manifest", "gateway"].into_iter().map(|feature| {
+    // Clippy includes `cargo check`, and `-D warnings` after `--` does not rebuild the dependencies.
+    let feature_checks = ["", "client", "admin", "manifest", "gateway"].into_iter().map(|feature| {
         println!("\n--- {}", if feature.is_empty() { "no feature" } else { feature });
         cargo(root, &["clippy", "--no-default-features", "--features", feature, "--", "-D", "warnings"], &[])
     });
-    let manifest: [fn(&Path) -> Result<()>; 2] = [manifest_alone, manifest_in_wasm];
-    run_all_checks(alone.chain(manifest.into_iter().map(|check| check(root))))
+    let manifest_checks: [fn(&Path) -> Result<()>; 2] = [manifest_alone, manifest_in_wasm];
+    run_all_checks(feature_checks.chain(manifest_checks.into_iter().map(|check| check(root))))
 }
 
 fn manifest_alone(root: &Path) -> Result<()> {
-    println!(
-        "\n--- manifest, alone: among its tests are the bytes of a package, which the step `test` makes with everything"
-    );
+    println!("\n--- manifest, alone: its tests compare the bytes of a package; the step `test` has all features");
     cargo(root, &[&["test"], &MANIFEST[..], &["--lib", "manifest::"]].concat(), &[])
 }
 
@@ -291,15 +294,15 @@ fn manifest_in_wasm(root: &Path) -> Result<()> {
         return wasm::run(root);
     }
     println!(
-        "{} is not installed: `cargo xtask wasm` takes longer; what it needs is looked at in `tree`",
+        "{} is not installed: omitted. `cargo xtask wasm` runs it; the step `tree` checks its dependencies",
         wasm::TARGET
     );
     Ok(())
 }
 
 fn doc(root: &Path) -> Result<()> {
-    let strict = (OsString::from("RUSTDOCFLAGS"), OsString::from("-D warnings"));
-    cargo(root, &["doc", "--no-deps", "--all-features"], &[strict])
+    let deny_warnings = (OsString::from("RUSTDOCFLAGS"), OsString::from("-D warnings"));
+    cargo(root, &["doc", "--no-deps", "--all-features"], &[deny_warnings])
 }
 
 fn package(root: &Path) -> Result<()> {
@@ -314,7 +317,7 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str], variables: &[(OsString, OsS
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the cargo that runs this program says so only in the environment")]
+#[expect(clippy::disallowed_methods, reason = "cargo passes its own path only in the environment")]
 pub(crate) fn command(root: &Path, arguments: &[&str]) -> Command {
     let cargo = env::var_os("CARGO");
     let mut command = Command::new(cargo.as_deref().unwrap_or_else(|| OsStr::new("cargo")));
@@ -331,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn one_step_or_several_or_all_are_chosen() {
+    fn arguments_choose_one_several_or_all_steps() {
         assert_eq!(
             names(&[]).unwrap(),
             STEPS.map(|step| step.name).into_iter().filter(|name| *name != "unit").collect::<Vec<_>>()
@@ -343,30 +346,30 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_fails_keeps_only_those_from_running_that_need_it() {
+    fn a_failed_step_prevents_only_steps_that_need_it() {
         let steps = [
             Step::new("tools", "", |_| bail!("missing: curl")),
             Step::new("fmt", "", |_| Ok(())),
-            Step::new("clippy", "", |_| bail!("a lint speaks")),
+            Step::new("clippy", "", |_| bail!("a lint")),
             Step::new("test", "", |_| bail!("not reached")).needs("tools"),
             Step::new("doc", "", |_| Ok(())),
             Step::new("unit", "", |_| Err(PassedAlone(vec!["a::b".to_owned()]).into())),
         ];
         let outcomes = run_all(Path::new(""), &steps.iter().collect::<Vec<_>>());
-        let ended = |at: usize| match &outcomes[at].1 {
+        let label = |index: usize| match &outcomes[index].1 {
             Outcome::Ok(_) => "ok",
             Outcome::PassedAlone(..) => "ok, alone",
             Outcome::Failed(_, reason) => reason,
             Outcome::NotRun(needs) => needs,
         };
-        let ends: Vec<&str> = (0..outcomes.len()).map(ended).collect();
-        assert_eq!(ends, ["missing: curl", "ok", "a lint speaks", "tools", "ok", "ok, alone"]);
+        let labels: Vec<&str> = (0..outcomes.len()).map(label).collect();
+        assert_eq!(labels, ["missing: curl", "ok", "a lint", "tools", "ok", "ok, alone"]);
     }
 
     #[test]
-    fn a_step_that_is_not_chosen_keeps_nobody_from_running() {
-        let alone = Step::new("test", "", |_| Ok(())).needs("tools");
-        assert!(matches!(run_all(Path::new(""), &[&alone])[0].1, Outcome::Ok(_)));
+    fn a_step_that_is_not_chosen_prevents_no_other_step() {
+        let step = Step::new("test", "", |_| Ok(())).needs("tools");
+        assert!(matches!(run_all(Path::new(""), &[&step])[0].1, Outcome::Ok(_)));
     }
 
     #[test]
@@ -378,13 +381,17 @@ mod tests {
 
     #[test]
     fn each_step_needs_an_earlier_one() {
-        for (at, step) in STEPS.iter().enumerate() {
-            assert!(step.needs.is_none_or(|needs| STEPS[..at].iter().any(|step| step.name == needs)), "{}", step.name);
+        for (index, step) in STEPS.iter().enumerate() {
+            assert!(
+                step.needs.is_none_or(|needs| STEPS[..index].iter().any(|step| step.name == needs)),
+                "{}",
+                step.name
+            );
         }
     }
 
     #[test]
-    fn every_check_is_done_and_every_failure_is_told() {
+    fn every_check_runs_and_every_failure_is_reported() {
         let mut done = 0;
         let result = run_all_checks((0..3).map(|number| {
             done += 1;
@@ -394,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_ends_with_what_failed() {
+    fn the_summary_ends_with_the_failures() {
         let second = Duration::from_secs(1);
         let text = summary(&[
             ("fmt", Outcome::Ok(second)),
@@ -409,9 +416,9 @@ mod tests {
              failed:\n\n\
              clippy (again: cargo xtask test --only clippy)\n  two\n  lines\n"
         );
-        let alone = Outcome::PassedAlone(second, PassedAlone(vec!["a::b".to_owned()]));
+        let passed_alone = Outcome::PassedAlone(second, PassedAlone(vec!["a::b".to_owned()]));
         assert_eq!(
-            summary(&[("fmt", Outcome::Ok(second)), ("test", alone)]),
+            summary(&[("fmt", Outcome::Ok(second)), ("test", passed_alone)]),
             "ok       fmt            1 s\n\
              ok       test           1 s  failed beside other tests and passed alone: a::b\n"
         );

@@ -1,8 +1,9 @@
-//! `cargo xtask corpus`: the inputs that cargo-fuzz kept, one archive for each target.
+//! `cargo xtask corpus`: the inputs that cargo-fuzz has collected, one archive for each target.
 //!
-//! cargo-fuzz wants a folder of small files, a repository wants few. So they are stored as plain tars that depend on nothing
-//! but names and bytes: no time, no owner, sorted. They are not compressed, so that git can store the next one as a difference.
-//! An archive is read only if it is to the byte what [`archive`] writes, so a damaged one is an error and never fewer inputs.
+//! cargo-fuzz needs a folder of small files, but a repository should have few files. So the inputs are stored as tar
+//! archives that depend only on names and bytes: sorted, without times and owners. They are not compressed, so that git
+//! can store a new version as a difference. An archive is accepted only if it equals the output of [`archive`] byte for
+//! byte, so damage is an error and never a loss of inputs.
 
 use std::fs;
 use std::io::Read as _;
@@ -10,7 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// The names of the targets of cargo-fuzz.
+/// The targets of cargo-fuzz.
 pub const TARGETS: [&str; 6] = ["archive", "front", "install", "manifest", "tar", "zip"];
 
 /// The folder of the archives.
@@ -23,7 +24,7 @@ const UNPACKED: &str = "tests/fuzz/cargo-fuzz/corpus";
 pub struct FuzzInput {
     /// A plain file name.
     pub name: String,
-    /// All of it.
+    /// The complete input.
     pub bytes: Vec<u8>,
 }
 
@@ -38,7 +39,7 @@ pub fn stored(root: &Path, target: &str) -> Result<Vec<FuzzInput>> {
     inputs(&bytes).with_context(|| path)
 }
 
-/// Lays the stored inputs out as files, beside those that are there already.
+/// Writes the stored inputs as files; existing other files are kept.
 ///
 /// # Errors
 ///
@@ -65,7 +66,7 @@ pub fn pack(root: &Path) -> Result<()> {
     for target in TARGETS {
         let folder = root.join(UNPACKED).join(target);
         if !folder.is_dir() {
-            println!("{STORED}/{target}.tar: as it was; there is no {UNPACKED}/{target}");
+            println!("{STORED}/{target}.tar: unchanged, because there is no {UNPACKED}/{target}");
             continue;
         }
         let files = files(&folder).with_context(|| folder.display().to_string())?;
@@ -91,16 +92,16 @@ fn files(folder: &Path) -> Result<Vec<FuzzInput>> {
 ///
 /// # Errors
 ///
-/// There is no input, or the names are no plain file names or not sorted.
+/// There is no input, a name is not a plain file name, or the names are not sorted.
 pub fn archive(inputs: &[FuzzInput]) -> Result<Vec<u8>> {
     ensure!(!inputs.is_empty(), "there is no input");
-    ensure!(inputs.is_sorted_by(|one, other| one.name < other.name), "the inputs are not sorted by name");
+    ensure!(inputs.is_sorted_by(|first, second| first.name < second.name), "the inputs are not sorted by name");
     let mut builder = tar::Builder::new(Vec::new());
     for input in inputs {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let name = input.name.as_bytes();
         let is_plain = (1..100).contains(&name.len()) && name[0] != b'.' && name.iter().copied().all(is_plain);
-        ensure!(is_plain, "{:?} is no plain name", input.name);
+        ensure!(is_plain, "{:?} is not a plain file name", input.name);
         let mut header = tar::Header::new_ustar();
         header.set_mode(0o644);
         header.set_size(input.bytes.len().try_into()?);
@@ -119,7 +120,7 @@ fn inputs(bytes: &[u8]) -> Result<Vec<FuzzInput>> {
         entry.read_to_end(&mut bytes).with_context(|| name.clone())?;
         inputs.push(FuzzInput { name, bytes });
     }
-    ensure!(archive(&inputs)? == bytes, "this is not what `cargo xtask corpus pack` writes");
+    ensure!(archive(&inputs)? == bytes, "the archive differs from the output of `cargo xtask corpus pack`");
     Ok(inputs)
 }
 
@@ -127,18 +128,18 @@ fn inputs(bytes: &[u8]) -> Result<Vec<FuzzInput>> {
 mod tests {
     use super::*;
 
-    fn some() -> Vec<FuzzInput> {
+    fn sample_inputs() -> Vec<FuzzInput> {
         let lengths = [0, 1, 511, 512, 513, 2000];
         let input =
-            |(at, length): (usize, &usize)| FuzzInput { name: format!("input-{at}"), bytes: vec![0xff; *length] };
+            |(index, length): (usize, &usize)| FuzzInput { name: format!("input-{index}"), bytes: vec![0xff; *length] };
         lengths.iter().enumerate().map(input).collect()
     }
 
     #[test]
-    fn what_was_packed_comes_out_as_it_was() {
-        let bytes = archive(&some()).unwrap();
-        assert_eq!(bytes, archive(&some()).unwrap());
-        assert_eq!(inputs(&bytes).unwrap(), some());
+    fn unpacked_inputs_equal_the_packed_ones() {
+        let bytes = archive(&sample_inputs()).unwrap();
+        assert_eq!(bytes, archive(&sample_inputs()).unwrap());
+        assert_eq!(inputs(&bytes).unwrap(), sample_inputs());
     }
 
     #[test]
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_that_is_missing_or_holds_nothing_is_an_error() {
+    fn a_missing_or_empty_archive_is_an_error() {
         let error = stored(Path::new("/nowhere"), "tar").unwrap_err();
         assert_eq!(error.to_string(), "tests/fuzz/corpus/tar.tar");
         for empty in [vec![], vec![0; 1024]] {
@@ -158,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_that_ends_anywhere_else_is_an_error() {
-        let bytes = archive(&some()).unwrap();
+    fn an_archive_of_another_length_is_an_error() {
+        let bytes = archive(&sample_inputs()).unwrap();
         for length in 0..bytes.len() {
             assert!(inputs(&bytes[..length]).is_err(), "{length}");
         }
@@ -168,16 +169,16 @@ mod tests {
 
     #[test]
     fn an_archive_with_a_changed_header_or_end_is_an_error() {
-        let bytes = archive(&some()[..1]).unwrap();
-        for at in 0..bytes.len() {
+        let bytes = archive(&sample_inputs()[..1]).unwrap();
+        for index in 0..bytes.len() {
             let mut changed = bytes.clone();
-            changed[at] ^= 0x10;
-            assert!(inputs(&changed).is_err(), "{at}");
+            changed[index] ^= 0x10;
+            assert!(inputs(&changed).is_err(), "{index}");
         }
     }
 
     #[test]
-    fn only_plain_names_in_their_order_are_packed() {
+    fn only_sorted_plain_names_are_packed() {
         let named = |names: &[&str]| -> Vec<FuzzInput> {
             names.iter().map(|name| FuzzInput { name: (*name).to_owned(), bytes: Vec::new() }).collect()
         };

@@ -43,7 +43,7 @@ fn text_of(attribute: &Attribute) -> Option<String> {
     meta.path.is_ident("doc").then(|| text.value())
 }
 
-/// The lines as comments. What stands in `<details>` is the schema, which the document holds already.
+/// One `doc` attribute for each line. Text from `<details>` on is dropped: it repeats the schema of the document.
 pub(crate) fn doc_attributes(text: &str) -> Vec<Attribute> {
     let text = text.split_once("<details>").map_or(text, |(kept, _)| kept);
     let spaced =

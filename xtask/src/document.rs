@@ -1,6 +1,7 @@
-//! The OpenAPI document, read once: as JSON for our own emitters, and typed for progenitor.
+//! An OpenAPI document: as JSON for the generators of this crate, and typed for progenitor.
 //!
-//! Holds the house rules: what a generator would get wrong silently is refused here, with the place.
+//! This module checks the rules of this project for documents: a construct for which a generator would silently write
+//! wrong code is an error that names its location.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use openapiv3::OpenAPI;
@@ -8,14 +9,14 @@ use serde_json::{Map, Value};
 
 /// The methods that an OpenAPI path item can carry, in the order in which operations are listed.
 const METHODS: [&str; 6] = ["get", "head", "post", "put", "patch", "delete"];
-/// The request bodies that our emitters know.
+/// The media types of request bodies that the generators of this crate support.
 const BODIES: [&str; 2] = ["application/json", "multipart/form-data"];
-/// The extension on the component that stands for a pixel size.
+/// The extension that marks the component of a pixel size.
 const SIZE_MARK: &str = "x-imagate-size";
-/// The format of a component whose values nobody may see.
+/// The format of a component whose values are secret.
 const SECRET_FORMAT: &str = "password";
 
-/// A document that keeps the house rules.
+/// A document that follows the rules of this project.
 #[derive(Clone, Debug)]
 pub struct Document {
     value: Value,
@@ -31,10 +32,10 @@ pub(crate) struct Operation<'a> {
     pub(crate) value: &'a Value,
 }
 
-/// A component that becomes a type written by hand.
+/// The kind of a component for which `src/` has a type written by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandType {
-    /// A whole number within bounds, both included.
+    /// An integer from the first to the second bound, inclusive.
     Bounded(i64, i64),
     /// A pixel size or `auto`.
     Size,
@@ -45,11 +46,11 @@ pub(crate) enum HandType {
 // === impl Document ===
 
 impl Document {
-    /// Reads the document and holds it against the house rules.
+    /// Reads a document and checks it against the rules of this project.
     ///
     /// # Errors
     ///
-    /// Not JSON, not OpenAPI 3.0, or a house rule broken.
+    /// The text is not JSON, not OpenAPI 3.0, or breaks a rule of this project.
     pub fn parse(text: &str) -> Result<Self> {
         let document = Self { value: serde_json::from_str(text)? };
         let version = document.value["openapi"].as_str().unwrap_or_default();
@@ -59,12 +60,12 @@ impl Document {
         Ok(document)
     }
 
-    /// The document as it stands.
+    /// The unchanged document.
     pub(crate) fn value(&self) -> &Value {
         &self.value
     }
 
-    /// A copy for progenitor, changed by `edit` first.
+    /// A copy for progenitor, after `edit` has changed it.
     pub(crate) fn to_openapi(&self, edit: impl FnOnce(&mut Value)) -> Result<OpenAPI> {
         let mut value = self.value.clone();
         edit(&mut value);
@@ -92,7 +93,7 @@ impl Document {
         Ok(operations)
     }
 
-    /// The value of a row of `x-imagate-limits`.
+    /// The value of the limit with this name in `x-imagate-limits`.
     pub(crate) fn limit(&self, name: &str) -> Option<u64> {
         let rows = self.value["x-imagate-limits"].as_array()?;
         rows.iter().find(|row| row["name"] == name)?["value"].as_u64()
@@ -100,9 +101,9 @@ impl Document {
 
     fn check_components(&self) -> Result<()> {
         for (name, schema) in self.components()? {
-            let plain = name.starts_with(|first: char| first.is_ascii_uppercase())
+            let is_plain = name.starts_with(|first: char| first.is_ascii_uppercase())
                 && name.chars().all(|letter| letter.is_ascii_alphanumeric());
-            ensure!(plain, "component '{name}': expected a name like 'ImageCount'");
+            ensure!(is_plain, "component '{name}': expected a name like 'ImageCount'");
             check_inline(name, schema)?;
         }
         Ok(())
@@ -110,8 +111,8 @@ impl Document {
 
     fn check_operations(&self) -> Result<()> {
         for operation in self.operations()? {
-            if let Some(other) = operation.request_types().iter().find(|kind| !BODIES.contains(kind)) {
-                bail!("{}: no generator for a request body of {other}", operation.id);
+            if let Some(unsupported) = operation.request_types().iter().find(|kind| !BODIES.contains(kind)) {
+                bail!("{}: no generator supports a request body of {unsupported}", operation.id);
             }
         }
         Ok(())
@@ -133,7 +134,7 @@ impl<'a> Operation<'a> {
         content(&self.value["requestBody"]).map(|(name, _)| name).collect()
     }
 
-    /// Whether the body can come as a form, which progenitor cannot generate.
+    /// Returns whether the body may be a form, which progenitor cannot generate.
     pub(crate) fn takes_form(&self) -> bool {
         self.request_types().contains(&"multipart/form-data")
     }
@@ -148,25 +149,25 @@ impl<'a> Operation<'a> {
         json_component(&self.value["responses"]["200"])
     }
 
-    /// The parameters that stand `place`: "path", "query" or "header".
+    /// The parameters at `location`: `path`, `query` or `header`.
     pub(crate) fn parameters(&self, location: &'static str) -> impl Iterator<Item = &'a Value> {
         let parameters = self.value["parameters"].as_array().into_iter().flatten();
         parameters.filter(move |parameter| parameter["in"] == location)
     }
 }
 
-/// What the generated type of a part without a name would lose: a greatest number, and the name of a choice.
+/// Checks the inline parts of a schema: their generated types would lose a maximum or the name of an enumeration.
 fn check_inline(path: &str, schema: &Value) -> Result<()> {
     let parts = schema["properties"].as_object().into_iter().flat_map(Map::iter);
     let parts = parts.map(|(name, part)| (name.as_str(), part));
     for (name, part) in parts.chain(schema.get("items").map(|items| ("items", items))) {
-        let place = format!("{path}.{name}");
-        let bounded = part["type"] == "integer" && part.get("maximum").is_some();
-        ensure!(!bounded, "{place}: an integer with a maximum must be a named component");
-        // A choice of one is the constant by which events are told apart.
+        let location = format!("{path}.{name}");
+        let has_maximum = part["type"] == "integer" && part.get("maximum").is_some();
+        ensure!(!has_maximum, "{location}: an integer with a maximum must be a named component");
+        // An enumeration of one value is a constant that identifies an event.
         let choices = part["enum"].as_array().map_or(0, Vec::len);
-        ensure!(choices <= 1, "{place}: an enumeration must be a named component");
-        check_inline(&place, part)?;
+        ensure!(choices <= 1, "{location}: an enumeration must be a named component");
+        check_inline(&location, part)?;
     }
     Ok(())
 }
@@ -190,6 +191,7 @@ pub(crate) fn component_of(schema: &Value) -> Option<&str> {
     schema["$ref"].as_str()?.strip_prefix("#/components/schemas/")
 }
 
+/// The entries of `content` of a request body or response: media type and value.
 fn content(holder: &Value) -> impl Iterator<Item = (&str, &Value)> {
     holder["content"].as_object().into_iter().flatten().map(|(name, content)| (name.as_str(), content))
 }

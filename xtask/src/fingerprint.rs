@@ -1,11 +1,12 @@
-//! The digest that `build.rs` compares, so that a stale or edited file stops the build with the command to run.
+//! The digests that `build.rs` compares: if a generated file is stale or was edited, the build fails and names the
+//! command to run.
 
 use crate::api::{ADMIN, GATEWAY};
 use crate::{MANIFEST_SCHEMA, Output, Sources};
 
-/// The build script of the package itself: one digest, not two that may part.
+/// The build script of the package, so that both use the same digest function.
 #[path = "../../build.rs"]
-#[expect(dead_code, reason = "only the digest is of use here")]
+#[expect(dead_code, reason = "only the digest function is used here")]
 mod build_script;
 
 pub(crate) fn generate(sources: &Sources, outputs: &[Output]) -> String {

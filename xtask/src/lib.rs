@@ -1,8 +1,8 @@
-//! The chores of this repository, as a library of pure functions.
+//! The development tasks of this repository, as a library.
 //!
-//! `generate` turns the documents into the files under `generated/`, and into the tables of the pages under `docs/` and of
-//! the API reference that the skills registry publishes.
-//! It knows nothing of the crate it generates for, so that it can be built while that crate does not compile.
+//! `generate` turns the documents into the files under `generated/`, and into the tables of the pages under `docs/` and
+//! of the API reference that the skills registry publishes.
+//! This crate does not depend on `imagate`, so it builds even if `imagate` does not compile.
 
 mod api;
 pub mod bench;
@@ -42,16 +42,16 @@ pub struct Sources {
     pub manifest_schema: String,
     /// `schemas/config.schema.json`.
     pub settings_schema: String,
-    /// The pages whose marked tables are written anew, by path.
+    /// The pages whose marked tables are generated, by path.
     pub pages: BTreeMap<String, String>,
 }
 
-/// A file to be written: the path from the root of the repository, and all of its text.
+/// A file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// From the root of the repository, with `/`.
+    /// The path from the root of the repository, with `/`.
     pub path: String,
-    /// Newlines are `\n`, and the last line ends with one.
+    /// The complete text. Each line ends with `\n`, also the last one.
     pub contents: String,
 }
 
@@ -59,18 +59,18 @@ pub struct Output {
 pub const MANIFEST_SCHEMA: &str = "schemas/skills-registry.schema.json";
 /// The schema of the settings.
 pub const SETTINGS_SCHEMA: &str = "schemas/config.schema.json";
-/// The first page.
+/// The README.
 pub const README: &str = "README.md";
-/// The folder of the pages of reference.
+/// The folder of the reference pages.
 pub const PAGES: &str = "docs";
-/// The API reference that our own skills registry publishes.
+/// The API reference that the skills registry of this repository publishes.
 pub const REFERENCE: &str = "schemas/skills/apis/imagate-http.md";
 
 /// Every generated file, sorted by path.
 ///
 /// # Errors
 ///
-/// A document that is not JSON, breaks the house rules, or says something no generator understands.
+/// A document is not JSON, breaks a rule of this project, or uses a construct that no generator supports.
 pub fn generate(sources: &Sources) -> Result<Vec<Output>> {
     let document = Document::parse(&sources.openapi).context(GATEWAY.document)?;
     let admin = Document::parse(&sources.admin).context(ADMIN.document)?;
@@ -78,15 +78,15 @@ pub fn generate(sources: &Sources) -> Result<Vec<Output>> {
     let mut outputs = vec![output("generated/manifest.rs", print::rust(MANIFEST_SCHEMA, &manifest))];
     outputs.extend(generate_code(&GATEWAY, &document).context(GATEWAY.document)?);
     outputs.extend(generate_code(&ADMIN, &admin).context(ADMIN.document)?);
-    // In the fingerprint too, so that it does not depend on the order of these lines.
-    outputs.sort_by(|one, other| one.path.cmp(&other.path));
+    // Sorted before the fingerprint is made, so that the fingerprint does not depend on the order of the lines above.
+    outputs.sort_by(|first, second| first.path.cmp(&second.path));
     outputs.push(output("generated/FINGERPRINT", fingerprint::generate(sources, &outputs)));
     let settings = serde_json::from_str(&sources.settings_schema).context(SETTINGS_SCHEMA)?;
     let tables = TableSources { document: &document, settings: &settings };
     for (path, text) in &sources.pages {
         outputs.push(output(path, pages::generate(tables, text).with_context(|| path.clone())?));
     }
-    outputs.sort_by(|one, other| one.path.cmp(&other.path));
+    outputs.sort_by(|first, second| first.path.cmp(&second.path));
     Ok(outputs)
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{MANIFEST, command, run_all_checks, wasm};
 
-/// Crates that users of the SDK alone should not have to build.
+/// Crates that must not be dependencies of the SDK.
 const SERVER_CRATES: [&str; 14] = [
     "async-trait",
     "axum",
@@ -26,12 +26,12 @@ const SERVER_CRATES: [&str; 14] = [
     "toml",
 ];
 
-/// Crates for files, connections or C code, which the check of a manifest must not need.
+/// Crates for files, connections or C code, on which the feature `manifest` must not depend.
 const CRATES_WITH_IO: [&str; 8] =
     ["aws-lc-sys", "hyper", "mio", "reqwest", "rustls", "socket2", "tokio", "libsqlite3-sys"];
 
-/// Crates that need an operating system: the check of a manifest must also run in a browser. `getrandom` and `uuid`
-/// find no source of randomness there, unless a crate enables the browser's.
+/// Crates that need an operating system: the feature `manifest` must also run in a browser. `uuid` finds no source of
+/// randomness there, unless a crate enables the one of the browser.
 const CRATES_WITHOUT_WASM: [&str; 12] = [
     "errno",
     "fs4",

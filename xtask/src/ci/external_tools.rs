@@ -1,5 +1,5 @@
-//! What the tests need from outside of Rust: a C compiler, curl, Chromium, Node with the official SDK, a coding agent and
-//! what drives the browser, and Python with the official SDKs, two frameworks on top of them, and a fuzzer.
+//! The tools outside of Rust that the tests need: a C compiler, curl, Chromium, Node with the official SDK, a coding
+//! agent and a browser driver, and Python with the official SDK, two agent frameworks, a fuzzer and two validators.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// How a tool is looked for, and how it is installed where it is missing.
+/// A program: the commands that find it, and the packages or command that install it.
 struct Tool {
     name: &'static str,
     /// One of these must succeed.
@@ -45,7 +45,7 @@ const TOOLS: [Tool; 5] = [
         mac: "brew install node",
     },
     Tool {
-        name: "curl (for the README's own command and a tour)",
+        name: "curl (for the command in the README and a test client)",
         probes: &[&["curl", "--version"]],
         debian: "curl",
         fedora: "curl",
@@ -60,7 +60,8 @@ const TOOLS: [Tool; 5] = [
     },
 ];
 
-/// Python packages, the modules that show that they are there, and the variable in which the tests find their Python.
+/// A virtual environment of Python: its packages, the modules that prove that they work, and the environment variable
+/// with the path of its interpreter.
 struct Package {
     folder: &'static str,
     requirements: &'static str,
@@ -103,17 +104,17 @@ const PACKAGES: [Package; 7] = [
     },
 ];
 
-/// Folders with packages of Node, and the variables in which the tests find them.
+/// Folders with packages of Node: the name, the packages, and the environment variable with the path of the folder.
 const NODE: [(&str, &str, &str); 3] = [
     ("openai", "openai", "IMAGATE_NODE_OPENAI"),
     ("codex", "@openai/codex", "IMAGATE_NODE_CODEX"),
     ("browser", "playwright-core@1.65.1 axe-core@4.14.1", "IMAGATE_NODE_BROWSER"),
 ];
 
-/// The file that says that an environment was finished, and for what.
+/// The file that marks an environment as complete; it contains the installed packages.
 pub(super) const FINISHED_MARKER: &str = "imagate-finished";
 
-/// Names every missing tool with the way to install it.
+/// Fails if a tool is missing; the error says how to install each missing tool.
 pub(super) fn check_tools(_: &Path) -> Result<()> {
     match installation_advice(succeeds) {
         None => Ok(()),
@@ -121,13 +122,14 @@ pub(super) fn check_tools(_: &Path) -> Result<()> {
     }
 }
 
-fn installation_advice(is_there: impl Fn(&[&str]) -> bool) -> Option<String> {
-    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !tool.probes.iter().any(|probe| is_there(probe))).collect();
+fn installation_advice(is_installed: impl Fn(&[&str]) -> bool) -> Option<String> {
+    let missing: Vec<&Tool> =
+        TOOLS.iter().filter(|tool| !tool.probes.iter().any(|probe| is_installed(probe))).collect();
     if missing.is_empty() {
         return None;
     }
-    let list = |pick: fn(&Tool) -> &'static str, glue: &str| {
-        missing.iter().map(|tool| pick(tool)).collect::<Vec<_>>().join(glue)
+    let list = |field: fn(&Tool) -> &'static str, separator: &str| {
+        missing.iter().map(|tool| field(tool)).collect::<Vec<_>>().join(separator)
     };
     Some(format!(
         "missing: {}\n  Debian, Ubuntu: apt-get install {}\n  Fedora: dnf install {}\n  macOS: {}",
@@ -145,7 +147,7 @@ fn succeeds(probe: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Makes a place for each client, unless it is there, and tells the tests where it is.
+/// Creates the environment of each client, unless it exists. Returns the environment variables with their paths.
 pub(super) fn prepare_clients(root: &Path) -> Result<Vec<(OsString, OsString)>> {
     let folder = root.join("target").join("venv");
     let mut variables = Vec::new();
@@ -166,14 +168,14 @@ pub(super) fn prepare_clients(root: &Path) -> Result<Vec<(OsString, OsString)>> 
 fn prepare_python(folder: &Path, package: &Package) -> Result<PathBuf> {
     let python =
         if cfg!(windows) { folder.join("Scripts").join("python.exe") } else { folder.join("bin").join("python") };
-    // The system's Python may have been replaced since, which breaks what was made with it.
+    // An update of the system's Python can break the environment, so the modules are imported as a test.
     let imports = format!("import {}", package.module);
     if is_finished(folder, package.requirements)
         && python.to_str().is_some_and(|python| succeeds(&[python, "-c", &imports]))
     {
         return Ok(python);
     }
-    // `--clear` drops what a run that was interrupted left behind.
+    // `--clear` removes the remains of an interrupted run.
     let folder_name = folder.to_str().context("the path of this repository is not UTF-8")?;
     execute(Path::new(PYTHON), &["-m", "venv", "--clear", folder_name])?;
     let mut install = vec!["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"];
@@ -196,15 +198,15 @@ fn prepare_node(folder: &Path, packages: &str) -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-fn is_finished(folder: &Path, what: &str) -> bool {
-    fs::read_to_string(folder.join(FINISHED_MARKER)).is_ok_and(|text| text == what)
+fn is_finished(folder: &Path, packages: &str) -> bool {
+    fs::read_to_string(folder.join(FINISHED_MARKER)).is_ok_and(|text| text == packages)
 }
 
 fn execute(program: &Path, arguments: &[&str]) -> Result<()> {
     run_command(Command::new(program).args(arguments))
 }
 
-/// Runs a command to its end, after saying which.
+/// Prints a command and runs it to its end.
 pub(super) fn run_command(command: &mut Command) -> Result<()> {
     let line = format!("{command:?}");
     println!("$ {line}");
@@ -218,27 +220,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_missing_is_asked_for() {
+    fn only_missing_tools_are_named() {
         assert_eq!(installation_advice(|_| true), None);
         let advice = installation_advice(|probe| probe.first() != Some(&PYTHON)).unwrap();
         assert!(advice.contains("apt-get install python3-venv\n") && !advice.contains("curl"), "{advice}");
     }
 
     #[test]
-    fn everything_that_is_missing_is_asked_for_at_once() {
+    fn all_missing_tools_are_named_at_once() {
         let advice = installation_advice(|_| false).unwrap();
         assert!(advice.contains("apt-get install gcc libc6-dev python3-venv nodejs npm curl chromium\n"), "{advice}");
     }
 
     #[test]
-    fn a_browser_may_have_either_name() {
+    fn the_browser_is_found_by_either_name() {
         assert_eq!(installation_advice(|probe| probe.first() != Some(&"chromium")), None);
         let without = |probe: &[&str]| !probe.first().is_some_and(|program| program.starts_with("chromium"));
         assert!(installation_advice(without).unwrap().contains("apt-get install chromium\n"));
     }
 
     #[test]
-    fn a_program_that_is_not_there_does_not_succeed() {
+    fn a_missing_program_does_not_succeed() {
         assert!(!succeeds(&["imagate-has-no-such-program"]));
     }
 }

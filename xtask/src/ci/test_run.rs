@@ -1,8 +1,8 @@
-//! Runs the tests, and each of a few that failed once more, alone.
+//! Runs the tests. If only a few fail, each of them runs a second time, alone.
 //!
-//! The end-to-end tests start several programs at a time, and some of them measure how long something takes. A machine that
-//! stalls can break one of those. A test that fails again when nothing runs beside it has failed; one that passes is named at
-//! the end of the run, so that nobody overlooks it. If many tests fail, the change is the reason, and none is run again.
+//! The end-to-end tests start several programs at a time, and some of them measure times. A stall of the machine can
+//! make such a test fail. A test that also fails alone has failed; a test that passes alone is named at the end of the
+//! run. If many tests fail, the change is probably the reason, and no test runs again.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -16,21 +16,22 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::command;
 
-/// The largest number of failed tests that are run again.
-const MOST_AGAIN: usize = 3;
+/// The largest number of failed tests that run again (our choice).
+const MAX_RERUNS: usize = 3;
 
-/// The tests that passed only when nothing ran beside them. It is an error to everybody but the summary.
+/// The tests that failed beside others and passed alone. It has the type of an error, but the summary counts it as
+/// success.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PassedAlone(pub(super) Vec<String>);
 
-/// The result of one run: the names of the tests by their outcome, and the counts that show if every failure has a name.
+/// The result of one run: the names of the tests by outcome, and counts that show whether every failure has a name.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TestNames {
     passed: Vec<String>,
     failed: Vec<String>,
     /// The number of failed tests in the summaries of the test programs.
     failures: usize,
-    /// Test programs that began and printed no summary: each may hide tests that failed.
+    /// Test programs that started and printed no summary: each may hide failed tests.
     unfinished: usize,
     /// Test programs whose summary says that a test failed.
     failed_programs: usize,
@@ -50,22 +51,23 @@ impl std::error::Error for PassedAlone {}
 ///
 /// # Errors
 ///
-/// A test that failed twice, more than [`MOST_AGAIN`] that failed once, tests that did not compile, or [`PassedAlone`].
+/// A test that failed twice, more than [`MAX_RERUNS`] that failed once, tests that did not compile, or [`PassedAlone`].
 pub(super) fn run(root: &Path, arguments: &[&str], variables: &[(OsString, OsString)]) -> Result<()> {
     let (succeeded, names) = run_once(root, arguments, variables)?;
     if succeeded && names.unfinished == 0 {
         return Ok(());
     }
     let line = format!("`cargo {}` failed", arguments.join(" "));
-    if !names.names_every_failure() || names.failed.is_empty() || names.failed.len() > MOST_AGAIN {
+    if !names.names_every_failure() || names.failed.is_empty() || names.failed.len() > MAX_RERUNS {
         bail!("{}", [vec![line], names.failed].concat().join("\n"));
     }
     let mut second = TestNames::default();
     for name in &names.failed {
         println!("\n--- once more, alone: {name}");
-        // With one thread the name and the outcome of a long test stand in two lines.
-        let again = [arguments, &["--", "--exact", "--test-threads=2", name]].concat();
-        let (succeeded, outcome) = run_once(root, &again, variables)?;
+        // With one thread, libtest prints the name of a test before it runs, and output may separate it from the
+        // outcome.
+        let rerun_arguments = [arguments, &["--", "--exact", "--test-threads=2", name]].concat();
+        let (succeeded, outcome) = run_once(root, &rerun_arguments, variables)?;
         if succeeded && outcome.unfinished == 0 {
             second.passed.extend(outcome.passed);
         }
@@ -77,7 +79,7 @@ pub(super) fn run(root: &Path, arguments: &[&str], variables: &[(OsString, OsStr
 }
 
 impl TestNames {
-    /// True if no test program can have failed for a reason other than the named tests.
+    /// Returns whether the named tests explain every failure.
     fn names_every_failure(&self) -> bool {
         self.unfinished == 0 && self.failures == self.failed.len() && self.failed_programs == self.reported_programs
     }
@@ -109,7 +111,7 @@ fn failed_again(failed: &[String], second: &TestNames) -> Vec<String> {
     failed.iter().filter(|name| !second.passed.contains(name) || second.failed.contains(name)).cloned().collect()
 }
 
-/// `true` if everything passed, and the names of the tests.
+/// Runs `cargo` once. Returns whether it succeeded, and the results of the tests.
 fn run_once(root: &Path, arguments: &[&str], variables: &[(OsString, OsString)]) -> Result<(bool, TestNames)> {
     println!("$ cargo {}", arguments.join(" "));
     let mut command = command(root, arguments);
@@ -118,15 +120,18 @@ fn run_once(root: &Path, arguments: &[&str], variables: &[(OsString, OsString)])
     let (output, errors) = (child.stdout.take().context("cargo")?, child.stderr.take().context("cargo")?);
     let names = Mutex::new(TestNames::default());
     thread::scope(|scope| {
-        let reading = scope.spawn(|| read_lines(errors, &names, |line| eprintln!("{line}")));
-        let read = read_lines(output, &names, |line| println!("{line}"));
-        reading.join().unwrap_or_else(|_| Err(io::Error::other("the reader of cargo's messages has failed"))).and(read)
+        let stderr_reader = scope.spawn(|| read_lines(errors, &names, |line| eprintln!("{line}")));
+        let read_result = read_lines(output, &names, |line| println!("{line}"));
+        stderr_reader
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the reader of cargo's messages has failed")))
+            .and(read_result)
     })
     .context("cargo")?;
     Ok((child.wait().context("cargo")?.success(), names.into_inner().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// Prints each line, and collects the names of tests, which would be lost among the lines.
+/// Prints each line and collects the results of tests.
 fn read_lines(output: impl Read, names: &Mutex<TestNames>, print: impl Fn(&str)) -> io::Result<()> {
     for line in BufReader::new(output).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();

@@ -1,8 +1,8 @@
-//! `cargo xtask wasm`: the feature `manifest` in WebAssembly, built, and run by Node against the golden files and the
-//! packages that are made elsewhere.
+//! `cargo xtask wasm`: builds the feature `manifest` for WebAssembly and runs it in Node. Its results have to equal the
+//! golden files and the packages in the repository.
 //!
-//! The standard library for it is the one of `rustup target add`. Where there is none, Debian's compiler for browsers brings
-//! the sources to build it from; its packages are unpacked below `target/`, and nothing is installed.
+//! The standard library comes from `rustup target add`. If it is missing, it is built from the sources of Debian's
+//! compiler for browsers (`rustc-web`); those packages are unpacked below `target/`, and nothing is installed.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -16,14 +16,14 @@ use super::external_tools::{FINISHED_MARKER, run_command};
 
 pub(super) const TARGET: &str = "wasm32-unknown-unknown";
 
-/// A compiler with its own sources, and whatever else it takes on this machine.
+/// The Debian packages of the compiler and of its sources.
 const PACKAGES: [&str; 2] = ["rustc-web", "rust-web-src"];
 
-/// Builds it, runs it, and holds what it says against what is known.
+/// Builds the module, runs it, and compares its results.
 ///
 /// # Errors
 ///
-/// It says something else, or cannot be built here.
+/// A result differs, or the module cannot be built on this machine.
 pub fn run(root: &Path) -> Result<()> {
     let folder = root.join("target").join("wasm");
     let arguments = ["build", "--locked", "--manifest-path", "tests/wasm/Cargo.toml", "--target", TARGET];
@@ -39,18 +39,18 @@ pub fn run(root: &Path) -> Result<()> {
     run_command(Command::new("node").arg("tests/wasm/run.mjs").arg(program).arg(root).current_dir(root))
 }
 
-/// Whether there is a standard library to build against.
+/// Returns whether the standard library for [`TARGET`] is installed.
 pub(super) fn is_installed(root: &Path) -> Result<bool> {
     Ok(target_libdir(root, TARGET)?.is_dir())
 }
 
-/// Where the standard library of a machine is, or would be.
+/// The folder in which `rustc` expects the standard library of a target.
 fn target_libdir(root: &Path, target: &str) -> Result<PathBuf> {
     let mut rustc = Command::new("rustc");
     Ok(stdout_of(rustc.args(["--print", "target-libdir", "--target", target]).current_dir(root))?.trim().into())
 }
 
-/// Builds the standard library, too, with the compiler that it belongs to; the linker is the one of the usual compiler.
+/// Makes `build` compile the standard library, too, with Debian's compiler and the linker of the usual compiler.
 fn build_std_from_sources(root: &Path, build: &mut Command, debian: &Path) -> Result<()> {
     let host = format!("{ARCH}-unknown-linux-gnu");
     let linker = target_libdir(root, &host)?.with_file_name("bin").join("rust-lld");
@@ -62,19 +62,22 @@ fn build_std_from_sources(root: &Path, build: &mut Command, debian: &Path) -> Re
     Ok(())
 }
 
-/// Debian's compiler and what this machine lacks to run it.
+/// Downloads and unpacks Debian's compiler and its missing dependencies. Returns the folder.
 fn unpack_debian_compiler(folder: &Path) -> Result<PathBuf> {
     let marker = folder.join(FINISHED_MARKER);
     if marker.is_file() {
         return Ok(folder.to_owned());
     }
     fs::create_dir_all(folder)?;
-    // Not everybody may; then what is known already has to do.
+    // The update needs root. Without it, the existing package lists are used.
     let _ = Command::new("apt-get").args(["update", "--quiet"]).stdin(Stdio::null()).status();
     let mut simulate = Command::new("apt-get");
-    let plan = stdout_of(simulate.args(["install", "--simulate", "--no-install-recommends"]).args(PACKAGES))?;
+    let simulation = stdout_of(simulate.args(["install", "--simulate", "--no-install-recommends"]).args(PACKAGES))?;
     run_command(
-        Command::new("apt-get").args(["download", "--quiet"]).args(packages_to_install(&plan)).current_dir(folder),
+        Command::new("apt-get")
+            .args(["download", "--quiet"])
+            .args(packages_to_install(&simulation))
+            .current_dir(folder),
     )?;
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -87,9 +90,9 @@ fn unpack_debian_compiler(folder: &Path) -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// What would be installed.
-fn packages_to_install(plan: &str) -> Vec<&str> {
-    plan.lines().filter_map(|line| line.strip_prefix("Inst ")?.split_whitespace().next()).collect()
+/// The packages that a simulated `apt-get install` lists.
+fn packages_to_install(simulation: &str) -> Vec<&str> {
+    simulation.lines().filter_map(|line| line.strip_prefix("Inst ")?.split_whitespace().next()).collect()
 }
 
 fn stdout_of(command: &mut Command) -> Result<String> {
@@ -104,9 +107,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_be_installed_is_taken_from_the_plan() {
-        let plan = "Reading package lists...\nInst libllvm22 (1:22.1.8-1 Debian:12 [amd64])\n\
+    fn packages_to_install_are_read_from_the_simulation() {
+        let simulation = "Reading package lists...\nInst libllvm22 (1:22.1.8-1 Debian:12 [amd64])\n\
                     Inst rustc-web (1.96.0 Debian:12 [amd64])\nConf rustc-web (1.96.0 Debian:12 [amd64])\n";
-        assert_eq!(packages_to_install(plan), ["libllvm22", "rustc-web"]);
+        assert_eq!(packages_to_install(simulation), ["libllvm22", "rustc-web"]);
     }
 }
