@@ -112,7 +112,7 @@ impl Document {
     fn check_operations(&self) -> Result<()> {
         for operation in self.operations()? {
             if let Some(unsupported) = operation.request_types().iter().find(|kind| !BODIES.contains(kind)) {
-                bail!("{}: no generator supports a request body of {unsupported}", operation.id);
+                bail!("{}: no generator for a request body of {unsupported}", operation.id);
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! `cargo xtask`: the chores of this repository.
+//! `cargo xtask`: the development tasks of this repository.
 
 use std::process::ExitCode;
 
@@ -6,28 +6,28 @@ use anyhow::Result;
 use xtask::{bench, ci, corpus, mutations, tidy, tree};
 
 const USAGE: &str = "\
-usage: cargo xtask <chore>
+usage: cargo xtask <task>
 
-  generate           write generated/ and the tables of docs/ and of our API reference from the documents
-  generate --check   only compare; exit 4 if something is stale
-  tidy               hold the code against ARCHITECTURE.md, docs/specification.md and the rules of the project; exit 4 on a finding
-  vocabulary         the counts of type names, comments and lines that tidy holds to bounds
-  check              what one runs before each commit: format, generated files, tidy, clippy, unit tests; exit 4 if one fails
-  test               everything that must hold before a change lands; goes on after a failure; exit 4 if there was one
-  test --only STEP   one step of it (may stand several times)
+  generate           write generated/, and the tables of docs/ and of the API reference, from the documents
+  generate --check   compare only; exit 4 if a file is stale
+  tidy               check ARCHITECTURE.md, docs/specification.md and the rules of the project; exit 4 on a finding
+  vocabulary         print counts of type names, comments and lines; tidy has bounds for some of them
+  check              checks before a commit: format, generated files, tidy, clippy, unit tests; exit 4 if one fails
+  test               all checks before a merge; continues after a failure; exit 4 if a check fails
+  test --only STEP   one step of it (may be repeated)
   test --list        the steps
-  mutations          changes of documents, tables, prose and skills, each with the tests that see it; exit 4 if none does
-  tours              the tours of further real clients, which `test` leaves out
-  abuse              what hostile callers cost everybody else, as a table
-  wasm               the feature `manifest` in WebAssembly; builds the standard library where there is none for it
-  corpus unpack      lay the inputs that cargo-fuzz kept where it looks for them
-  corpus pack        make the archives in tests/fuzz/corpus of what lies there
-  bench skills       what checking ten thousand skills costs in a release build, against `sha256sum`
-  screenshots        a picture of every page in every state, below target/screenshots
+  mutations          change documents and skills, and list the tests that detect each change; exit 4 if none does
+  tours              the tests of further real clients, which `test` omits
+  abuse              print a table of the effect of hostile callers on other callers
+  wasm               test the feature `manifest` in WebAssembly; builds the standard library if it is missing
+  corpus unpack      unpack the stored inputs of cargo-fuzz into its folders
+  corpus pack        write the archives in tests/fuzz/corpus from those folders
+  bench skills       time the checks of ten thousand skills in a release build, compared with `sha256sum`
+  screenshots        take a screenshot of every page in every state, below target/screenshots
   screenshots --out DIR
 ";
 
-/// What a chore found out.
+/// The result of a task.
 enum Verdict {
     Passed,
     HasFindings,
@@ -111,6 +111,6 @@ fn test(steps: &[&str]) -> Result<Verdict> {
     Ok(verdict(ci::run(&tree::root(), steps)?))
 }
 
-fn verdict(holds: bool) -> Verdict {
-    if holds { Verdict::Passed } else { Verdict::HasFindings }
+fn verdict(passed: bool) -> Verdict {
+    if passed { Verdict::Passed } else { Verdict::HasFindings }
 }

@@ -1,9 +1,9 @@
-//! `cargo xtask mutations`: each seeded change of documents, prose and skills is seen by a test that is named.
+//! `cargo xtask mutations`: checks that a test detects each seeded change of documents, prose and skills.
 //!
-//! A change is made in a copy and generated from, as by somebody who edits a document and runs `cargo xtask generate`.
-//! Then the tests that were built before the change read the copy. Digests, and comparisons of what was compiled in with
-//! the documents, are left out: they see every change, and nothing is left of that once the change is generated from and
-//! built.
+//! Each change is made in a copy, and the copy is generated again, as if a developer had edited a document and run
+//! `cargo xtask generate`. Then tests that were built before the change read the copy. Tests that only compare digests,
+//! or documents with compiled-in copies of them, do not count: they detect every change, but only until the code is
+//! generated and built again.
 
 mod seeds;
 
@@ -21,17 +21,17 @@ use serde_json::Value;
 use crate::{ci, tree};
 use seeds::SEEDS;
 
-/// One change of a file.
+/// One change of a file: the first `from` behind `after` becomes `to`.
 struct Seed {
     about: &'static str,
     path: &'static str,
-    /// The search for `from` begins behind this text; at the beginning of the file if it is empty.
+    /// The text behind which the search for `from` begins; if it is empty, at the beginning of the file.
     after: &'static str,
     from: &'static str,
     to: &'static str,
 }
 
-/// A test program, and those of its tests that hold documents against code, the source, values and one another.
+/// A test program, and those of its tests that compare documents with code, values and each other.
 struct Guards {
     program: &'static str,
     tests: &'static [&'static str],
@@ -72,9 +72,9 @@ const GUARDS: [Guards; 2] = [
     },
 ];
 
-/// The inputs of generation and of the guards.
+/// The paths that generation and the guards read.
 const COPIED: [&str; 4] = ["openapi", "schemas", "docs", "README.md"];
-/// Copies that are looked at side by side.
+/// The number of copies that are tested at the same time.
 const WORKERS: usize = 2;
 
 // === impl Seed ===
@@ -83,48 +83,49 @@ impl Seed {
     /// The text with the change.
     fn apply(&self, text: &str) -> Result<String> {
         let start = text.find(self.after).with_context(|| format!("{}: no '{}'", self.path, self.after))?;
-        let (before, rest) = text.split_at(start + self.after.len());
-        ensure!(rest.contains(self.from), "{}: no '{}' after '{}'", self.path, self.from, self.after);
-        Ok(format!("{before}{}", rest.replacen(self.from, self.to, 1)))
+        let (before, following) = text.split_at(start + self.after.len());
+        ensure!(following.contains(self.from), "{}: no '{}' after '{}'", self.path, self.from, self.after);
+        Ok(format!("{before}{}", following.replacen(self.from, self.to, 1)))
     }
 }
 
-/// Builds the tests, makes each change and prints who has seen it; `true` if each was seen.
+/// Builds the tests, makes each change, and prints the tests that detect it. Returns whether each change is detected.
 ///
 /// # Errors
 ///
-/// Tests that do not build, or do not pass without a change.
+/// The tests do not build, or fail without a change.
 pub fn run(root: &Path) -> Result<bool> {
     let programs = build(root)?;
     let folder = root.join("target").join("mutations");
     let unchanged = copy(root, &folder.join("unchanged"))?;
     let failed = failing_tests(&programs, &unchanged)?;
-    ensure!(failed.is_empty(), "without a change fail: {}", failed.join(", "));
+    ensure!(failed.is_empty(), "these tests fail without a change: {}", failed.join(", "));
     let detections = test_all_seeds(root, &folder, &programs)?;
     let mut survivors = 0;
-    for (seed, seen) in SEEDS.iter().zip(&detections) {
-        survivors += usize::from(seen.is_empty());
-        let by = if seen.is_empty() { "NOBODY".to_owned() } else { seen.join(", ") };
-        println!("{:58} {by}", seed.about);
+    for (seed, detected_by) in SEEDS.iter().zip(&detections) {
+        survivors += usize::from(detected_by.is_empty());
+        let tests = if detected_by.is_empty() { "NOT DETECTED".to_owned() } else { detected_by.join(", ") };
+        println!("{:58} {tests}", seed.about);
     }
-    println!("\n{} changes, {survivors} unseen", SEEDS.len());
+    println!("\n{} changes, {survivors} not detected", SEEDS.len());
     Ok(survivors == 0)
 }
 
-/// The tests that see each change, in the order of the seeds.
+/// The tests that detect each change, in the order of the seeds.
 fn test_all_seeds(root: &Path, folder: &Path, programs: &[PathBuf]) -> Result<Vec<Vec<String>>> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
-    let work = || {
-        while let Some((at, seed)) = SEEDS.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
-            let seen = test_seed(root, &folder.join(at.to_string()), seed, programs).with_context(|| seed.about);
-            results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((at, seen));
+    let test_next_seeds = || {
+        while let Some((index, seed)) = SEEDS.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
+            let detected_by =
+                test_seed(root, &folder.join(index.to_string()), seed, programs).with_context(|| seed.about);
+            results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((index, detected_by));
         }
     };
-    thread::scope(|scope| (0..WORKERS).for_each(|_| drop(scope.spawn(work))));
+    thread::scope(|scope| (0..WORKERS).for_each(|_| drop(scope.spawn(test_next_seeds))));
     let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    results.sort_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, seen)| seen).collect()
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, detected_by)| detected_by).collect()
 }
 
 fn test_seed(root: &Path, folder: &Path, seed: &Seed, programs: &[PathBuf]) -> Result<Vec<String>> {
@@ -139,7 +140,7 @@ fn test_seed(root: &Path, folder: &Path, seed: &Seed, programs: &[PathBuf]) -> R
     failing_tests(programs, &copy)
 }
 
-/// A fresh copy of what is read, with everything that is generated from it.
+/// Creates a new copy of [`COPIED`] and of the generated files.
 fn copy(root: &Path, folder: &Path) -> Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
@@ -174,8 +175,9 @@ fn build(root: &Path) -> Result<Vec<PathBuf>> {
     let messages = String::from_utf8_lossy(&output.stdout);
     let built: Vec<Value> = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let program = |guards: &Guards| {
-        let is_it = |message: &&Value| message["target"]["name"] == guards.program && message["executable"].is_string();
-        let message = built.iter().find(is_it).with_context(|| format!("no program of {}", guards.program))?;
+        let is_program =
+            |message: &&Value| message["target"]["name"] == guards.program && message["executable"].is_string();
+        let message = built.iter().find(is_program).with_context(|| format!("no test program {}", guards.program))?;
         Ok(PathBuf::from(message["executable"].as_str().unwrap_or_default()))
     };
     GUARDS.iter().map(program).collect()
@@ -195,7 +197,7 @@ fn failing_tests(programs: &[PathBuf], copy: &Path) -> Result<Vec<String>> {
         if results.len() != guards.tests.len() {
             bail!("{}: {} of {} guards ran", guards.program, results.len(), guards.tests.len());
         }
-        failed.extend(results.into_iter().filter(|(_, end)| *end != "ok").map(|(name, _)| name.to_owned()));
+        failed.extend(results.into_iter().filter(|(_, outcome)| *outcome != "ok").map(|(name, _)| name.to_owned()));
     }
     Ok(failed)
 }
@@ -205,14 +207,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_made_once_and_after_its_place() {
+    fn a_seed_changes_one_occurrence_after_its_start() {
         let seed = Seed { about: "", path: "a", after: "b", from: "1", to: "2" };
         assert_eq!(seed.apply("1 b 1 1").unwrap(), "1 b 2 1");
         assert!(seed.apply("1 c 1").is_err() && seed.apply("1 b").is_err());
     }
 
     #[test]
-    fn every_seed_can_be_made_and_is_a_change() {
+    fn every_seed_applies_and_changes_its_file() {
         for seed in SEEDS {
             let text = fs::read_to_string(tree::root().join(seed.path)).unwrap();
             assert_ne!(seed.apply(&text).unwrap_or_else(|error| panic!("{}: {error}", seed.about)), text);

@@ -1,7 +1,9 @@
-//! The words of answers, which have to stay readable when a service knows more of them than the document.
+//! Open words: the string enumerations of answers. Clients must still read an answer if a service returns a value that
+//! the document does not list.
 //!
-//! A word of a request is one that the service accepts. A word of an answer says what was made and paid for, so the type
-//! for it holds any word. The document names the same component in both places; here the answers get names of their own.
+//! In a request, an enumeration lists the values that the service accepts. In an answer, a value describes an image
+//! that was made and paid for, so its type has to accept any string. The document uses one component for both; this
+//! module gives the answers components of their own.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +11,17 @@ use serde_json::{Value, json};
 
 use crate::document::component_of;
 
-/// The first part of the name of a component for an open word.
+/// The prefix of the names of components for open words.
 const PREFIX: &str = "Open";
-/// Parts of answers to which no schema refers, because anything may stand in their place.
+/// Components of answers to which no schema refers, because the schema at their place allows any value.
 const UNTYPED: [&str; 1] = ["ImageGenerationCall"];
 
-/// The words of a document that only stand in answers, or stand there too.
+/// The open words of a document.
 #[derive(Debug, Default)]
 pub(crate) struct OpenWords {
-    /// The components that are parts of answers and of no request.
+    /// The components that answers use and requests do not.
     answers: BTreeSet<String>,
-    /// The components of words that these refer to.
+    /// The string enumerations to which these components refer.
     words: BTreeSet<String>,
 }
 
@@ -41,14 +43,14 @@ impl OpenWords {
         Self { answers, words }
     }
 
-    /// Each new component, and the type that it becomes.
+    /// The name of each new component, and its Rust type.
     pub(crate) fn types(&self) -> impl Iterator<Item = (String, String)> {
         self.words
             .iter()
             .map(|name| (format!("{PREFIX}{name}"), format!("crate::wire::OpenWord<crate::wire::types::{name}>")))
     }
 
-    /// Adds the new components, and lets the answers refer to them.
+    /// Adds the new components and makes the answers refer to them.
     pub(crate) fn apply(&self, schemas: &mut Value) {
         for name in &self.answers {
             self.replace_references(&mut schemas[name]);
@@ -72,12 +74,13 @@ impl OpenWords {
     }
 }
 
-/// Tells a choice of several words from a choice of one, which is the constant by which objects are told apart.
+/// Returns whether a schema is an enumeration of several strings. An enumeration of one string is a constant that
+/// identifies the kind of an object.
 fn is_word(schema: &Value) -> bool {
     schema["type"] == "string" && schema["enum"].as_array().is_some_and(|words| words.len() > 1)
 }
 
-/// Every component that these parts of the document lead to.
+/// Every component that can be reached from these parts of the document by references.
 fn reachable_components<'a>(document: &'a Value, parts: impl Iterator<Item = &'a Value>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut pending: Vec<&str> = parts.flat_map(references).collect();
@@ -91,12 +94,12 @@ fn reachable_components<'a>(document: &'a Value, parts: impl Iterator<Item = &'a
 
 /// The components that a part of the document refers to.
 fn references(part: &Value) -> Vec<&str> {
-    let below = match part {
+    let nested = match part {
         Value::Object(members) => members.values().flat_map(references).collect(),
         Value::Array(items) => items.iter().flat_map(references).collect(),
         _ => Vec::new(),
     };
-    component_of(part).into_iter().chain(below).collect()
+    component_of(part).into_iter().chain(nested).collect()
 }
 
 #[cfg(test)]
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_answers_are_opened_and_those_of_requests_are_not() {
+    fn words_of_answers_become_open_and_words_of_requests_do_not() {
         let mut document = document();
         let words = OpenWords::from_document(&document);
         let names: Vec<String> = words.types().map(|(name, _)| name).collect();
@@ -141,9 +144,9 @@ mod tests {
         for name in ["Wish", "Shared", "Fault", "Format", "Level", "Constant", "Code"] {
             assert_eq!(after[name], before[name], "{name}");
         }
-        let made = &after["Made"]["properties"];
-        assert_eq!((&made["format"], &made["list"]["items"]), (&reference("OpenFormat"), &reference("OpenLevel")));
-        assert_eq!((&made["object"], &made["shared"]), (&reference("Constant"), &reference("Shared")));
+        let answer = &after["Made"]["properties"];
+        assert_eq!((&answer["format"], &answer["list"]["items"]), (&reference("OpenFormat"), &reference("OpenLevel")));
+        assert_eq!((&answer["object"], &answer["shared"]), (&reference("Constant"), &reference("Shared")));
         assert_eq!(after["ImageGenerationCall"]["properties"]["status"], reference("OpenStatus"));
         assert_eq!(after["OpenLevel"], json!({"type": "string"}));
     }

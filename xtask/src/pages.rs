@@ -1,5 +1,5 @@
-//! The tables of the pages under `docs/` and of the published API reference: the text between two markers is what the
-//! documents say, and nothing written by hand.
+//! The tables of the pages under `docs/` and of the published API reference. The text between two markers is generated
+//! from the documents.
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
@@ -21,18 +21,18 @@ pub(crate) struct TableSources<'a> {
     pub(crate) settings: &'a Value,
 }
 
-/// The page with each of its marked tables written anew.
+/// Returns the page with each of its marked tables generated again.
 pub(crate) fn generate(sources: TableSources<'_>, page: &str) -> Result<String> {
     let page = page.replace("\r\n", "\n");
     let mut out = String::new();
     let mut rest = page.as_str();
-    while let Some(at) = rest.find(BEGIN) {
-        let (before, marked) = rest.split_at(at);
+    while let Some(start) = rest.find(BEGIN) {
+        let (before, marked) = rest.split_at(start);
         let (marker, after) = marked.split_once("-->").context("a table marker that does not end")?;
         let name = marker.trim_start_matches(BEGIN).trim();
-        let (_, tail) = after.split_once(END).with_context(|| format!("table:{name} has no `{END}`"))?;
+        let (_, following) = after.split_once(END).with_context(|| format!("table:{name} has no `{END}`"))?;
         out.push_str(&format!("{before}{BEGIN}{name} -->\n\n{}\n{END}", table(sources, name)?));
-        rest = tail;
+        rest = following;
     }
     out.push_str(rest);
     Ok(if out.is_empty() { out } else { normalise(&out) })
@@ -40,8 +40,8 @@ pub(crate) fn generate(sources: TableSources<'_>, page: &str) -> Result<String> 
 
 fn table(sources: TableSources<'_>, name: &str) -> Result<String> {
     let document = sources.document;
-    if let Some(place) = name.strip_prefix("settings") {
-        return settings::table(sources.settings, place.trim_start_matches(':'));
+    if let Some(table_name) = name.strip_prefix("settings") {
+        return settings::table(sources.settings, table_name.trim_start_matches(':'));
     }
     match name {
         "limits" => limits(document.value()),
@@ -49,8 +49,8 @@ fn table(sources: TableSources<'_>, name: &str) -> Result<String> {
         "operations" => operations(document),
         "parameters" => parameters(document.value()),
         "models" => models(document.value()),
-        other => {
-            bail!("no table '{other}'; the names are limits, errors, models, operations, parameters and settings")
+        unknown => {
+            bail!("no table '{unknown}'; the names are limits, errors, models, operations, parameters and settings")
         }
     }
 }
@@ -88,8 +88,8 @@ fn errors(document: &Value) -> Result<String> {
 fn operations(document: &Document) -> Result<String> {
     let mut rows = Vec::new();
     for operation in document.operations()? {
-        let place = format!("`{} {}`", operation.method.to_uppercase(), operation.path);
-        rows.push([place, format!("`{}`", operation.id), cell(operation.value, "summary")]);
+        let request = format!("`{} {}`", operation.method.to_uppercase(), operation.path);
+        rows.push([request, format!("`{}`", operation.id), cell(operation.value, "summary")]);
     }
     Ok(markdown(["Request", "Operation", "What it does"], &rows))
 }
@@ -121,14 +121,14 @@ fn models(document: &Value) -> Result<String> {
     Ok(markdown(["Model", "Sizes", "Qualities", "Formats", "Backgrounds", "Images", "Intermediate images"], &rows))
 }
 
-/// The fields of the request that most readers will write.
+/// The table of the fields of an image generation request.
 fn parameters(document: &Value) -> Result<String> {
     let request = &document["components"]["schemas"]["ImageGenerationRequest"];
     let required = request["required"].as_array().context("required")?;
     let mut rows = Vec::new();
     for (name, property) in request["properties"].as_object().context("properties")? {
         let schema = resolve(document, property);
-        let is_required = required.iter().any(|one| one == name);
+        let is_required = required.iter().any(|required_name| required_name == name);
         let default =
             if is_required { "required".to_owned() } else { schema.get("default").map(code_span).unwrap_or_default() };
         let about = if property.get("description").is_some() { property } else { schema };
@@ -137,13 +137,13 @@ fn parameters(document: &Value) -> Result<String> {
             [code_span(&name.as_str().into()), accepts(schema), default, first_sentence(&cell(about, "description"))],
         ));
     }
-    // What must be there comes first; the order in the document is not kept by every reader of JSON.
+    // Required fields come first. Not every JSON parser keeps the order of the document, so the rows are sorted.
     rows.sort();
     let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
     Ok(markdown(["Parameter", "Accepts", "Default", "Meaning"], &rows))
 }
 
-/// Follows a reference, also one inside the `allOf` that makes it nullable.
+/// Resolves a reference, also if an `allOf` wraps it to make the property nullable.
 fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     let inner = schema["allOf"].as_array().and_then(|parts| parts.first()).unwrap_or(schema);
     component_of(inner).map_or(inner, |name| &document["components"]["schemas"][name])
@@ -174,7 +174,7 @@ fn first_sentence(text: &str) -> String {
     text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.').to_owned()
 }
 
-/// `52428800 bytes` reads better as `50 MiB`.
+/// Formats an amount; whole KiB and MiB are not written in bytes: `52428800 bytes` becomes `50 MiB`.
 fn amount(value: u64, unit: &str) -> String {
     const MIB: u64 = 1024 * 1024;
     match unit {
@@ -184,7 +184,7 @@ fn amount(value: u64, unit: &str) -> String {
     }
 }
 
-/// A text that stays in its cell.
+/// A member of a row as the text of a Markdown cell: line breaks and `|` are replaced.
 pub(crate) fn cell(row: &Value, name: &str) -> String {
     row[name].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|")
 }
@@ -210,16 +210,16 @@ mod tests {
     }
 
     #[test]
-    fn the_text_between_the_markers_is_written_anew_and_the_rest_is_kept() {
+    fn only_the_text_between_markers_is_replaced() {
         let text = "before\r\n<!-- table:limits -->old<!-- /table -->\r\nafter";
         let expected = "before\n<!-- table:limits -->\n\n| Limit | Value | Applies to |\n| --- | --- | --- |\n\
             | `max_bytes` | 3 MiB | one \\| other |\n\n<!-- /table -->\nafter\n";
         assert_eq!(page(text).unwrap(), expected);
-        assert_eq!(page(expected).unwrap(), expected, "twice is the same");
+        assert_eq!(page(expected).unwrap(), expected, "a second run changes nothing");
     }
 
     #[test]
-    fn a_marker_without_a_table_is_refused_with_its_name() {
+    fn an_incomplete_or_unknown_table_is_an_error_with_its_name() {
         let refusal = |text| format!("{:#}", page(text).unwrap_err());
         assert_eq!(refusal("<!-- table:limits --> and no end"), "table:limits has no `<!-- /table -->`");
         assert!(refusal("<!-- table:wishes --><!-- /table -->").starts_with("no table 'wishes'"));

@@ -1,7 +1,7 @@
-//! `JsonSchema` for each generated type, answered from the document itself.
+//! Implements `JsonSchema` for each generated type by the schema in the document.
 //!
-//! A derive would lose bounds and patterns and call every optional field nullable; then the description that the
-//! server shows would no longer be the document.
+//! A derived implementation would lose bounds and patterns and make every optional field nullable; then the OpenAPI
+//! description of the server would differ from the document.
 
 use anyhow::Result;
 use proc_macro2::{Ident, Span};

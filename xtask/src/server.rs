@@ -1,7 +1,7 @@
 //! The server trait: one dropshot endpoint for each operation of the document.
 //!
-//! No public generator goes from a document to a dropshot trait, so this one is ours.
-//! It writes names only (`front::JsonBody`, `front::TypedResponse`), and what they do is written by hand in the front room.
+//! No public generator makes a dropshot trait from a document.
+//! The generated code names types of `gateway::front` (`front::JsonBody`, `front::TypedResponse`), which are written by hand.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use proc_macro2::{Ident, Span, TokenStream};
@@ -17,13 +17,13 @@ pub(crate) fn generate(api: &Api, document: &Document) -> Result<File> {
     let operations = document.operations()?;
     let mut parameters = Vec::new();
     let mut endpoints = Vec::new();
-    let mut registered = Vec::new();
+    let mut registrations = Vec::new();
     for operation in &operations {
-        let place = || operation.id.to_owned();
-        parameters.extend(path_struct(operation).with_context(place)?);
-        parameters.extend(query_struct(operation).with_context(place)?);
-        endpoints.push(endpoint(document, operation).with_context(place)?);
-        registered.push(register(document, operation));
+        let operation_id = || operation.id.to_owned();
+        parameters.extend(path_struct(operation).with_context(operation_id)?);
+        parameters.extend(query_struct(operation).with_context(operation_id)?);
+        endpoints.push(endpoint(document, operation).with_context(operation_id)?);
+        registrations.push(register(document, operation));
     }
     let name = ident(api.trait_name);
     let file = quote! {
@@ -42,7 +42,7 @@ pub(crate) fn generate(api: &Api, document: &Document) -> Result<File> {
         pub fn register<Served: #name>(
             api: &mut dropshot::ApiDescription<Served::Context>,
         ) -> Result<(), dropshot::ApiDescriptionRegisterError> {
-            #(#registered)*
+            #(#registrations)*
             Ok(())
         }
     };
@@ -71,7 +71,8 @@ fn endpoint(document: &Document, operation: &Operation<'_>) -> Result<TokenStrea
     })
 }
 
-/// What the macro of the trait does for a description that holds nothing else.
+/// The code that registers one operation. The function that dropshot generates cannot add a trait to a description that
+/// already has operations.
 fn register(document: &Document, operation: &Operation<'_>) -> TokenStream {
     let (name, method) = (ident(operation.id), ident(&operation.method.to_uppercase()));
     let (path, id) = (operation.path, operation.id);
@@ -97,7 +98,7 @@ fn attribute(document: &Document, operation: &Operation<'_>) -> TokenStream {
     let method = ident(&operation.method.to_uppercase());
     let (path, id) = (operation.path, operation.id);
     let tags = operation.value["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    // Without a cap of its own, dropshot allows 1024 bytes.
+    // Without this attribute, dropshot allows 1024 bytes.
     let cap = body_cap(document, operation).map(|cap| {
         let cap = proc_macro2::Literal::u64_unsuffixed(cap);
         quote! { request_body_max_bytes = #cap, }
@@ -107,7 +108,8 @@ fn attribute(document: &Document, operation: &Operation<'_>) -> TokenStream {
     }
 }
 
-/// The limit for this operation's body; a form is the larger of the two bodies where there are two.
+/// The limit of the body of an operation, in bytes. If a body may be JSON or a form, it is the limit of the form, which
+/// is larger.
 fn body_cap(document: &Document, operation: &Operation<'_>) -> Option<u64> {
     let name = match operation.id {
         _ if operation.request_types().is_empty() => return None,
@@ -153,7 +155,7 @@ fn path_struct(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
     }))
 }
 
-/// The query parameters of an operation in the same way. What is not required may be absent, and nothing else may be there.
+/// The query parameters of an operation as a struct. All of them must be optional; unknown parameters are an error.
 fn query_struct(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
     let parameters: Vec<&Value> = operation.parameters("query").collect();
     if parameters.is_empty() {
@@ -184,7 +186,7 @@ fn query_struct(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
     }))
 }
 
-/// Answers with the schema that the document gives the parameters.
+/// An implementation of `JsonSchema` that returns the schema of the parameters from the document.
 fn schema_impl(name: &Ident, parameters: &[&Value]) -> Result<TokenStream> {
     let mut properties = serde_json::Map::new();
     let mut required = Vec::new();
@@ -228,9 +230,9 @@ fn field(parameter: &Value) -> Result<(Ident, TokenStream)> {
     Ok((ident(name), kind))
 }
 
-/// The schema with the description of the parameter, which is where dropshot looks for it.
+/// The schema of a parameter with the description of the parameter, because dropshot reads it from the schema.
 ///
-/// A reference cannot carry one in OpenAPI 3.0, so it is wrapped, and dropshot unwraps it again.
+/// In OpenAPI 3.0 a reference cannot have a description, so it is wrapped in `allOf`; dropshot unwraps it again.
 fn schema_with_description(parameter: &Value) -> Value {
     let schema = &parameter["schema"];
     let Some(description) = parameter.get("description") else { return schema.clone() };
@@ -239,15 +241,15 @@ fn schema_with_description(parameter: &Value) -> Value {
     described
 }
 
-fn struct_name(operation: &Operation<'_>, what: &str) -> Ident {
+fn struct_name(operation: &Operation<'_>, suffix: &str) -> Ident {
     let words = operation.id.split('_').map(|word| {
-        let (first, rest) = word.split_at(word.len().min(1));
-        format!("{}{rest}", first.to_uppercase())
+        let (first, following) = word.split_at(word.len().min(1));
+        format!("{}{following}", first.to_uppercase())
     });
-    format_ident!("{}{what}", words.collect::<String>())
+    format_ident!("{}{suffix}", words.collect::<String>())
 }
 
-/// The summary, which dropshot takes from the first line, and then the description.
+/// The documentation of an operation: the summary, which dropshot reads from the first line, and the description.
 fn docs(operation: &Operation<'_>) -> Vec<Attribute> {
     let texts = ["summary", "description"].map(|name| operation.value[name].as_str().unwrap_or_default());
     docs::doc_attributes(texts.join("\n\n").trim_start())
@@ -311,9 +313,9 @@ mod tests {
     }
 
     #[test]
-    fn a_query_parameter_that_nobody_can_read_is_refused_with_its_operation() {
-        let refusal = |schema: &str, more: &str| {
-            let parameter = format!(r#"{{ "in": "query", "name": "times", {more} "schema": {schema} }}"#);
+    fn an_unsupported_query_parameter_is_an_error_with_its_operation() {
+        let refusal = |schema: &str, further_members: &str| {
+            let parameter = format!(r#"{{ "in": "query", "name": "times", {further_members} "schema": {schema} }}"#);
             let text = PETS.replacen("\"parameters\": [", &format!("\"parameters\": [{parameter}, "), 1);
             format!("{:#}", generate(&GATEWAY, &Document::parse(&text).unwrap()).map(|_| ()).unwrap_err())
         };
@@ -324,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_component_is_refused_with_its_operation() {
+    fn an_answer_without_a_component_is_an_error_with_its_operation() {
         let text = PETS.replace("#/components/schemas/Pet\"", "#/elsewhere\"");
         let refusal = generate(&GATEWAY, &Document::parse(&text).unwrap()).map(|_| ()).unwrap_err();
         assert_eq!(format!("{refusal:#}"), "feed_pet: the 200 needs a JSON component");

@@ -1,4 +1,4 @@
-//! The tables of the settings: one for each table of the TOML file, from the schema of the settings.
+//! The documentation tables of the settings: one for each table of the TOML file, from the schema of the settings.
 //!
 //! The schema is written by `imagate config schema`; its types and descriptions are the only list of settings.
 
@@ -7,34 +7,38 @@ use serde_json::Value;
 
 use crate::pages::{cell, code_span, markdown};
 
-/// The settings of one table of the file: `place` is its name, such as `uploads` or `groups.filter`, and empty for those
-/// above all tables.
-pub(crate) fn table(schema: &Value, place: &str) -> Result<String> {
+/// The settings of one table of the file. `table_name` is its name, such as `uploads` or `groups.filter`; it is empty
+/// for the settings outside of tables.
+pub(crate) fn table(schema: &Value, table_name: &str) -> Result<String> {
     let mut holder = schema;
-    for name in place.split('.').filter(|name| !name.is_empty()) {
-        let property = holder["properties"].get(name).with_context(|| format!("no table '{place}' in the settings"))?;
+    for name in table_name.split('.').filter(|name| !name.is_empty()) {
+        let property =
+            holder["properties"].get(name).with_context(|| format!("no table '{table_name}' in the settings"))?;
         holder = resolve_reference(schema, property);
     }
-    let properties = holder["properties"].as_object().with_context(|| format!("'{place}' is no table of settings"))?;
-    let required = |name: &str| holder["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name));
+    let properties =
+        holder["properties"].as_object().with_context(|| format!("'{table_name}' is not a table of settings"))?;
+    let required = |name: &str| {
+        holder["required"].as_array().is_some_and(|names| names.iter().any(|required_name| required_name == name))
+    };
     let mut rows = Vec::new();
     for (name, property) in properties {
-        let whole = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
-        let must = if required(name) { ", required" } else { "" };
-        rows.push([format!("`{name}`{must}"), accepts(schema, property, &whole), meaning(schema, property)]);
+        let full_name = if table_name.is_empty() { name.clone() } else { format!("{table_name}.{name}") };
+        let suffix = if required(name) { ", required" } else { "" };
+        rows.push([format!("`{name}`{suffix}"), accepts(schema, property, &full_name), meaning(schema, property)]);
     }
     rows.sort();
     Ok(markdown(["Setting", "Accepts", "Meaning"], &rows))
 }
 
-/// The schema behind a reference, also of the items of a list.
+/// Resolves a reference, also that of the items of a list.
 fn resolve_reference<'a>(schema: &'a Value, property: &'a Value) -> &'a Value {
     let part = property["allOf"].get(0).or_else(|| property.get("items")).unwrap_or(property);
     let name = part["$ref"].as_str().and_then(|reference| reference.strip_prefix("#/definitions/"));
     name.map_or(part, |name| &schema["definitions"][name])
 }
 
-/// The words that a setting takes, each with its own schema.
+/// The schemas of the words that a setting accepts, each with a description.
 fn word_variants(schema: &Value) -> Vec<&Value> {
     let variants = schema["oneOf"].as_array().into_iter().flatten();
     variants.filter(|variant| variant["enum"][0].is_string()).collect()
@@ -43,21 +47,21 @@ fn word_variants(schema: &Value) -> Vec<&Value> {
 fn accepts(schema: &Value, property: &Value, name: &str) -> String {
     let target = resolve_reference(schema, property);
     let is_list = property["type"] == "array";
-    let of = if is_list { "a list of " } else { "" };
+    let list_prefix = if is_list { "a list of " } else { "" };
     if target.get("properties").is_some() {
         return if is_list { format!("tables `[[{name}]]`") } else { format!("a table `[{name}]`") };
     }
     if let Some(choices) = target["enum"].as_array() {
-        return format!("{of}{}", choices.iter().map(code_span).collect::<Vec<_>>().join(", "));
+        return format!("{list_prefix}{}", choices.iter().map(code_span).collect::<Vec<_>>().join(", "));
     }
     let choices = word_variants(target);
     if !choices.is_empty() {
         return choices.into_iter().map(|choice| code_span(&choice["enum"][0])).collect::<Vec<_>>().join(", ");
     }
     if target.get("title").is_some() {
-        // The reason behind the comma is for messages.
+        // The reason after the comma is meant for error messages.
         let title = cell(target, "title");
-        return title.split_once(", because").map_or(title.clone(), |(what, _)| what.to_owned());
+        return title.split_once(", because").map_or(title.clone(), |(rule, _)| rule.to_owned());
     }
     match target["type"].as_str() {
         Some("boolean") => "`true`, `false`".to_owned(),
@@ -76,7 +80,7 @@ fn whole_number(schema: &Value) -> String {
     }
 }
 
-/// The description, with those of the words that the setting takes.
+/// The description of a setting, followed by the descriptions of the words that it accepts.
 fn meaning(schema: &Value, property: &Value) -> String {
     let mut text = cell(property, "description");
     for word in word_variants(resolve_reference(schema, property)) {
@@ -115,8 +119,8 @@ mod tests {
         })
     }
 
-    fn rows(place: &str) -> Vec<String> {
-        table(&schema(), place).unwrap().lines().skip(2).map(str::to_owned).collect()
+    fn rows(table_name: &str) -> Vec<String> {
+        table(&schema(), table_name).unwrap().lines().skip(2).map(str::to_owned).collect()
     }
 
     #[test]
@@ -140,9 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_the_file_does_not_have_is_refused() {
-        let refusal = |place| format!("{:#}", table(&schema(), place).unwrap_err());
+    fn an_unknown_table_is_an_error() {
+        let refusal = |table_name| format!("{:#}", table(&schema(), table_name).unwrap_err());
         assert_eq!(refusal("wishes"), "no table 'wishes' in the settings");
-        assert_eq!(refusal("listen"), "'listen' is no table of settings");
+        assert_eq!(refusal("listen"), "'listen' is not a table of settings");
     }
 }

@@ -1,9 +1,8 @@
-//! `cargo xtask tidy`: what neither the compiler nor clippy looks at.
+//! `cargo xtask tidy`: checks that neither the compiler nor clippy makes.
 //!
-//! Holds the code against ARCHITECTURE.md (which modules there are, in which layers), and against the sizes and
-//! rules of the project; docs/specification.md against the tests and files that it names; and the vocabulary of the code
-//! against docs/glossary.md. Every check is a pure
-//! function from texts to findings.
+//! It compares the code with ARCHITECTURE.md (the modules and their layers), with the size limits and rules of the
+//! project, and with the vocabulary of docs/glossary.md, and it checks that the tests and files that
+//! docs/specification.md names exist. Every check is a pure function from texts to findings.
 
 mod architecture;
 mod forbidden_text;
@@ -25,15 +24,15 @@ pub use vocabulary::Vocabulary;
 
 /// The document that lists the modules and their layers.
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
-/// What is never looked at: built, foreign, or the history.
+/// Names of files and folders that are never read: build output, third-party packages, and git.
 const SKIPPED: [&str; 4] = [".git", "target", "node_modules", "Cargo.lock"];
 
 /// A file of the repository: the path from the root with `/`, and its text.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// From the root of the repository, with `/`.
+    /// The path from the root of the repository, with `/`.
     pub path: String,
-    /// All of it.
+    /// The complete text.
     pub text: String,
 }
 
@@ -51,7 +50,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Everything that breaks a rule of the project, sorted by place.
+/// All findings, sorted by path and line.
 ///
 /// # Errors
 ///
@@ -71,16 +70,20 @@ pub fn check(sources: &[Source]) -> Result<Vec<Finding>> {
         }
         findings.extend(found.into_iter().map(|(line, message)| Finding { path: source.path.clone(), line, message }));
     }
-    let untrue = specification::check_page(sources).into_iter();
-    findings.extend(untrue.map(|(line, message)| Finding { path: specification::PAGE.to_owned(), line, message }));
-    let faults = vocabulary::check_vocabulary(sources).into_iter();
-    findings.extend(faults.map(|(path, line, message)| Finding { path, line, message }));
+    let specification_findings = specification::check_page(sources).into_iter();
+    findings.extend(specification_findings.map(|(line, message)| Finding {
+        path: specification::PAGE.to_owned(),
+        line,
+        message,
+    }));
+    let vocabulary_findings = vocabulary::check_vocabulary(sources).into_iter();
+    findings.extend(vocabulary_findings.map(|(path, line, message)| Finding { path, line, message }));
     findings.sort();
     findings.dedup();
     Ok(findings)
 }
 
-/// Every text of the repository.
+/// Reads every text file of the repository.
 ///
 /// # Errors
 ///
@@ -88,7 +91,7 @@ pub fn check(sources: &[Source]) -> Result<Vec<Finding>> {
 pub fn read(root: &Path) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     collect_sources(root, "", &mut sources)?;
-    sources.sort_by(|one, other| one.path.cmp(&other.path));
+    sources.sort_by(|first, second| first.path.cmp(&second.path));
     Ok(sources)
 }
 
@@ -113,7 +116,7 @@ fn collect_sources(folder: &Path, prefix: &str, sources: &mut Vec<Source>) -> Re
 mod tests {
     use super::*;
 
-    const DOCUMENT: &str = "## Rooms\n\n- **`image`** is.\n\n- **`wire`** is.\n\n\
+    const DOCUMENT: &str = "## Modules\n\n- **`image`** is.\n\n- **`wire`** is.\n\n\
         | Layer | Modules | May import |\n|---|---|---|\n| ground | `image` `wire` | |\n\n\
         | Crate | Only in | Never in |\n|---|---|---|\n| `tokio` | `wire` | |\n";
 
@@ -130,12 +133,12 @@ mod tests {
     }
 
     #[test]
-    fn a_tidy_house_has_no_findings() {
+    fn a_repository_without_faults_has_no_findings() {
         assert_eq!(check(&repository("pub struct Size;\n")).unwrap(), []);
     }
 
     #[test]
-    fn findings_say_where() {
+    fn findings_name_path_and_line() {
         let findings =
             check(&repository("//! Pixels.\nuse crate::wire::Code;\n// TODO later\nfn a() { tokio::spawn(b()); }\n"))
                 .unwrap();
@@ -151,17 +154,17 @@ mod tests {
     }
 
     #[test]
-    fn a_house_without_the_page_of_the_specification_is_not_tidy() {
-        let mut house = repository("pub struct Size;\n");
-        house.retain(|source| source.path != specification::PAGE);
-        let findings = check(&house).unwrap();
+    fn a_missing_specification_page_is_a_finding() {
+        let mut sources = repository("pub struct Size;\n");
+        sources.retain(|source| source.path != specification::PAGE);
+        let findings = check(&sources).unwrap();
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].to_string(), "docs/specification.md:1: the page is missing");
     }
 
     #[test]
     fn a_document_without_a_table_is_an_error() {
-        assert!(check(&[Source { path: ARCHITECTURE.to_owned(), text: "## Rooms\n".to_owned() }]).is_err());
+        assert!(check(&[Source { path: ARCHITECTURE.to_owned(), text: "## Modules\n".to_owned() }]).is_err());
         assert!(check(&[]).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The files on disk: read the sources, lay the outputs beside them, or tell which ones are stale.
+//! The files on disk: reads the sources, writes the outputs, and finds stale outputs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,13 +11,13 @@ use crate::api::{ADMIN, GATEWAY};
 use crate::pages::BEGIN;
 use crate::{MANIFEST_SCHEMA, Output, PAGES, README, REFERENCE, SETTINGS_SCHEMA, Sources};
 
-/// The root of the repository, wherever the command was started.
+/// The root of the repository, independent of the working directory.
 #[must_use]
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
 }
 
-/// Reads what generation needs.
+/// Reads the inputs of generation.
 ///
 /// # Errors
 ///
@@ -33,7 +33,7 @@ pub fn read(root: &Path) -> Result<Sources> {
     })
 }
 
-/// The pages with a marked table, by path: the first page, the API reference and those below `docs/`.
+/// The pages with a marked table, by path: among the README, the API reference and the pages in `docs/`.
 fn pages(root: &Path) -> Result<BTreeMap<String, String>> {
     let mut paths = vec![README.to_owned(), REFERENCE.to_owned()];
     for entry in fs::read_dir(root.join(PAGES)).context(PAGES)? {
@@ -50,11 +50,11 @@ fn pages(root: &Path) -> Result<BTreeMap<String, String>> {
     Ok(pages)
 }
 
-/// The paths whose text on disk is not what generation would write.
+/// The outputs that differ from the files on disk or do not exist there.
 ///
 /// # Errors
 ///
-/// A file that is there and cannot be read.
+/// An existing file cannot be read.
 pub fn stale_outputs<'a>(root: &Path, outputs: &'a [Output]) -> Result<Vec<&'a Output>> {
     let mut stale = Vec::new();
     for output in outputs {
@@ -70,7 +70,8 @@ pub fn stale_outputs<'a>(root: &Path, outputs: &'a [Output]) -> Result<Vec<&'a O
     Ok(stale)
 }
 
-/// Writes what differs, and leaves the rest untouched so that nothing is built anew without need.
+/// Writes the outputs that differ, and returns their paths. Other files keep their times, so that cargo does not
+/// rebuild.
 ///
 /// # Errors
 ///

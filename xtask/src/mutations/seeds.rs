@@ -1,4 +1,5 @@
-//! The changes: of schemas, of the error table, of headers, of numbers, of the operators' document, of skills.
+//! The seeded changes: of schemas, the error table, headers, numbers in prose, the admin API document, pages and
+//! skills.
 
 use super::Seed;
 

@@ -1,4 +1,4 @@
-//! Reads ARCHITECTURE.md: the modules that it names, the layers that they form, and the crates that only some may name.
+//! Reads ARCHITECTURE.md: the modules, their layers, and the crates that only some modules may name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,17 +6,18 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{Finding, Source};
 
-/// The module whose own modules stand one level deeper.
-const NESTED_ROOM: &str = "gateway";
-/// The files that are no modules: what the crate shows, and the program.
+/// The module whose submodules count as modules of their own.
+const NESTED_MODULE: &str = "gateway";
+/// The files that are not modules: the roots of the library and of the program.
 const CRATE_ROOTS: [&str; 2] = ["lib", "main"];
 
-/// The first columns of the table of layers, each a row: name, modules from the lowest up, and the layers below it.
+/// The head of the table of layers: name, modules from the lowest to the highest, and the layers or items that they may
+/// import.
 const LAYERS: &str = "| Layer | Modules | May import";
-/// The first columns of the table of crates.
+/// The head of the table of crates.
 const CRATES: &str = "| Crate | Only in | Never in";
 
-/// What the document says about the modules.
+/// The modules of the document and their limits.
 #[derive(Debug)]
 pub(super) struct LayerMap {
     /// The modules of the table by name.
@@ -30,13 +31,14 @@ pub(super) struct LayerMap {
 pub(super) struct ModuleLimits {
     /// Modules, and single items of modules.
     pub(super) may_import: BTreeSet<String>,
+    /// Crates that the module must not name.
     pub(super) never_names: BTreeSet<String>,
 }
 
 /// One row of the table of layers.
 struct LayerRow {
     name: String,
-    rooms: Vec<String>,
+    modules: Vec<String>,
     /// Names of other layers.
     layers: Vec<String>,
     /// Single items of modules.
@@ -49,30 +51,34 @@ impl LayerMap {
         ensure!(!layers.is_empty(), "there is no table that begins with `{LAYERS}`");
         let mut rows = BTreeMap::new();
         for layer in &layers {
-            let mut open: BTreeSet<String> = layer.items.iter().cloned().collect();
+            let mut importable: BTreeSet<String> = layer.items.iter().cloned().collect();
             for name in &layer.layers {
-                let below = layers.iter().find(|layer| layer.name == *name);
-                let below =
-                    below.with_context(|| format!("`{}` may import `{name}`, which is no layer", layer.name))?;
-                open.extend(below.rooms.iter().cloned());
+                let lower_layer = layers.iter().find(|layer| layer.name == *name);
+                let lower_layer = lower_layer
+                    .with_context(|| format!("`{}` may import `{name}`, which is not a layer", layer.name))?;
+                importable.extend(lower_layer.modules.iter().cloned());
             }
-            for room in &layer.rooms {
-                rows.insert(room.clone(), ModuleLimits { may_import: open.clone(), never_names: BTreeSet::new() });
-                open.insert(room.clone());
+            for module in &layer.modules {
+                rows.insert(
+                    module.clone(),
+                    ModuleLimits { may_import: importable.clone(), never_names: BTreeSet::new() },
+                );
+                importable.insert(module.clone());
             }
         }
         for line in table(document, CRATES) {
             let [name, only_in, never_in] = cells(line).map(names);
-            let is_closed = |room: &String| (!only_in.is_empty() && !only_in.contains(room)) || never_in.contains(room);
-            for (_, row) in rows.iter_mut().filter(|(room, _)| is_closed(room)) {
+            let is_closed =
+                |module: &String| (!only_in.is_empty() && !only_in.contains(module)) || never_in.contains(module);
+            for (_, row) in rows.iter_mut().filter(|(module, _)| is_closed(module)) {
                 row.never_names.extend(name.iter().cloned());
             }
         }
         let described = document.lines().filter_map(|line| line.strip_prefix("- **`")?.split_once("`**"));
-        Ok(Self { rows, described: described.map(|(room, _)| room.to_owned()).collect() })
+        Ok(Self { rows, described: described.map(|(module, _)| module.to_owned()).collect() })
     }
 
-    /// The module that a path from the root of the crate leads into, if it leads into one.
+    /// The innermost module of the table that contains a path from the root of the crate.
     pub(super) fn room(&self, path: &[&str]) -> Option<(&str, &ModuleLimits)> {
         (1..=path.len()).rev().find_map(|length| {
             let (name, row) = self.rows.get_key_value(&path[..length].join("::"))?;
@@ -80,16 +86,18 @@ impl LayerMap {
         })
     }
 
-    /// The modules of the document against those of the source tree.
+    /// Compares the modules of the document with those of the source tree.
     pub(super) fn compare(&self, document: &str, sources: &[Source]) -> Vec<Finding> {
-        let actual_rooms: BTreeSet<String> = sources.iter().filter_map(|source| room_of_file(&source.path)).collect();
+        let actual_modules: BTreeSet<String> =
+            sources.iter().filter_map(|source| counted_module_of_file(&source.path)).collect();
         let table: BTreeSet<String> = self.rows.keys().cloned().collect();
         let mut findings = Vec::new();
         for (part, listed) in [("table of layers", &table), ("list of modules", &self.described)] {
-            let missing = actual_rooms.difference(listed).map(|room| format!("the {part} lacks the module `{room}`"));
+            let missing =
+                actual_modules.difference(listed).map(|module| format!("the {part} lacks the module `{module}`"));
             let extra = listed
-                .difference(&actual_rooms)
-                .map(|room| format!("the {part} names `{room}`, which is no module in src/"));
+                .difference(&actual_modules)
+                .map(|module| format!("the {part} names `{module}`, which is not a module in src/"));
             findings.extend(missing.chain(extra).map(|message| Finding {
                 path: document.to_owned(),
                 line: 1,
@@ -97,9 +105,9 @@ impl LayerMap {
             }));
         }
         let listed = |name: &String| self.room(&name.split("::").collect::<Vec<_>>()).is_some();
-        for (room, row) in &self.rows {
+        for (module, row) in &self.rows {
             for name in row.may_import.iter().filter(|name| !listed(name)) {
-                let message = format!("`{room}` may import `{name}`, which is in no module");
+                let message = format!("`{module}` may import `{name}`, which is not in a module");
                 findings.push(Finding { path: document.to_owned(), line: 1, message });
             }
         }
@@ -107,15 +115,15 @@ impl LayerMap {
     }
 }
 
-/// The module path of a source file, and nothing for files that are no module of the crate.
+/// The module path of a source file; `None` for files that are not modules of the crate.
 pub(super) fn module_of_file(path: &str) -> Option<Vec<&str>> {
     let module = path.strip_prefix("src/")?.strip_suffix(".rs")?;
     (!CRATE_ROOTS.contains(&module)).then(|| module.split('/').collect())
 }
 
-fn room_of_file(path: &str) -> Option<String> {
+fn counted_module_of_file(path: &str) -> Option<String> {
     let module = module_of_file(path)?;
-    let depth = if module.first() == Some(&NESTED_ROOM) { 2 } else { 1 };
+    let depth = if module.first() == Some(&NESTED_MODULE) { 2 } else { 1 };
     Some(module[..depth.min(module.len())].join("::"))
 }
 
@@ -131,12 +139,12 @@ fn cells(line: &str) -> [&str; 3] {
 }
 
 fn layer(line: &str) -> Result<LayerRow> {
-    let [name, rooms, may_import] = cells(line);
-    let rooms = names(rooms);
-    ensure!(!name.is_empty() && !rooms.is_empty(), "a row of the layers is not `name | modules | layers`: {line}");
+    let [name, modules, may_import] = cells(line);
+    let modules = names(modules);
+    ensure!(!name.is_empty() && !modules.is_empty(), "a row of the layers is not `name | modules | layers`: {line}");
     let layers = may_import.split(',').map(str::trim).filter(|part| !part.is_empty() && !part.contains('`'));
     let layers = layers.map(str::to_owned).collect();
-    Ok(LayerRow { name: name.to_owned(), rooms, layers, items: names(may_import) })
+    Ok(LayerRow { name: name.to_owned(), modules, layers, items: names(may_import) })
 }
 
 /// The words between backticks, in order.
@@ -149,38 +157,38 @@ mod tests {
     use super::*;
 
     const DOCUMENT: &str = "- **`image`** is.\n\n| Layer | Modules | May import |\n|---|---|---|\n\
-        | ground | `image` `wire` | |\n| house | `gateway::keys` `gateway::flow` `gateway` | ground, `error::Code` |\n\n\
+        | ground | `image` `wire` | |\n| server | `gateway::keys` `gateway::flow` `gateway` | ground, `error::Code` |\n\n\
         | Crate | Only in | Never in |\n|---|---|---|\n| `sqlx` | `gateway::keys` | |\n| `tokio` `fs` | | `image` |\n";
 
     #[test]
-    fn a_room_may_import_lower_layers_and_the_rooms_before_it() {
+    fn a_module_may_import_lower_layers_and_modules_before_it() {
         let map = LayerMap::parse(DOCUMENT).unwrap();
-        let open = |room: &str| map.rows[room].may_import.iter().map(String::as_str).collect::<Vec<_>>();
-        assert_eq!(open("image"), [""; 0]);
-        assert_eq!(open("wire"), ["image"]);
-        assert_eq!(open("gateway::flow"), ["error::Code", "gateway::keys", "image", "wire"]);
+        let importable = |module: &str| map.rows[module].may_import.iter().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(importable("image"), [""; 0]);
+        assert_eq!(importable("wire"), ["image"]);
+        assert_eq!(importable("gateway::flow"), ["error::Code", "gateway::keys", "image", "wire"]);
     }
 
     #[test]
-    fn a_crate_is_kept_to_some_rooms_or_out_of_some() {
+    fn a_crate_is_limited_to_some_modules_or_forbidden_in_some() {
         let map = LayerMap::parse(DOCUMENT).unwrap();
-        let never = |room: &str| map.rows[room].never_names.iter().map(String::as_str).collect::<Vec<_>>();
+        let never = |module: &str| map.rows[module].never_names.iter().map(String::as_str).collect::<Vec<_>>();
         assert_eq!(never("image"), ["fs", "sqlx", "tokio"]);
         assert_eq!(never("wire"), ["sqlx"]);
         assert_eq!(never("gateway::keys"), [""; 0]);
     }
 
     #[test]
-    fn a_path_leads_into_the_innermost_room() {
+    fn a_path_belongs_to_its_innermost_module() {
         let map = LayerMap::parse(DOCUMENT).unwrap();
-        let room = |path: &[&str]| map.room(path).map(|(name, _)| name.to_owned());
-        assert_eq!(room(&["gateway", "keys", "secret"]).as_deref(), Some("gateway::keys"));
-        assert_eq!(room(&["gateway", "Gateway"]).as_deref(), Some("gateway"));
-        assert_eq!(room(&["nowhere"]), None);
+        let module = |path: &[&str]| map.room(path).map(|(name, _)| name.to_owned());
+        assert_eq!(module(&["gateway", "keys", "secret"]).as_deref(), Some("gateway::keys"));
+        assert_eq!(module(&["gateway", "Gateway"]).as_deref(), Some("gateway"));
+        assert_eq!(module(&["nowhere"]), None);
     }
 
     #[test]
-    fn document_and_tree_name_the_same_rooms() {
+    fn differences_between_document_and_tree_are_found() {
         let map = LayerMap::parse(DOCUMENT).unwrap();
         let file = |path: &str| Source { path: path.to_owned(), text: String::new() };
         let files =
@@ -191,20 +199,20 @@ mod tests {
             messages,
             [
                 "the table of layers lacks the module `gateway::relay`",
-                "the table of layers names `gateway::flow`, which is no module in src/",
-                "the table of layers names `gateway::keys`, which is no module in src/",
-                "the table of layers names `wire`, which is no module in src/",
+                "the table of layers names `gateway::flow`, which is not a module in src/",
+                "the table of layers names `gateway::keys`, which is not a module in src/",
+                "the table of layers names `wire`, which is not a module in src/",
                 "the list of modules lacks the module `gateway`",
                 "the list of modules lacks the module `gateway::relay`",
-                "`gateway` may import `error::Code`, which is in no module",
-                "`gateway::flow` may import `error::Code`, which is in no module",
-                "`gateway::keys` may import `error::Code`, which is in no module",
+                "`gateway` may import `error::Code`, which is not in a module",
+                "`gateway::flow` may import `error::Code`, which is not in a module",
+                "`gateway::keys` may import `error::Code`, which is not in a module",
             ]
         );
     }
 
     #[test]
-    fn a_row_of_another_shape_and_an_unknown_layer_are_errors() {
+    fn malformed_rows_and_unknown_layers_are_errors() {
         for row in ["| a | b | |", "| | `b` | |", "| a | `b` | ground |"] {
             assert!(
                 LayerMap::parse(&format!("| Layer | Modules | May import |\n|---|---|---|\n{row}\n")).is_err(),

@@ -1,13 +1,13 @@
-//! Words that do not belong into the repository.
+//! Texts that must not be in the repository.
 
 use super::tokens::{Kind, Token};
 
-/// Marks of unfinished work. Only the first may stay, with a kind and an issue.
+/// Markers of unfinished work. Only the first is allowed, with a kind and an issue.
 const TODO_WORDS: [&str; 3] = ["TODO", "FIXME", "XXX"];
-/// Folders of somebody's machine.
+/// Top-level folders that belong to one machine or user.
 const FOLDERS: [&str; 4] = ["work", "root", "home", "Users"];
 
-/// Comments that promise work without saying where it is kept.
+/// Comments with a marker of unfinished work and without an issue.
 pub(super) fn bare_todos(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for token in tokens {
@@ -28,7 +28,7 @@ pub(super) fn bare_todos(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     found
 }
 
-/// A kind and a number in brackets behind the mark.
+/// Returns whether a kind and a number in parentheses follow the marker.
 fn has_issue(line: &str) -> bool {
     let Some((_, after)) = line.split_once("TODO(") else { return false };
     let Some((kind, number)) = after.split_once(')').and_then(|(inside, _)| inside.split_once(" #")) else {
@@ -48,7 +48,7 @@ pub(super) fn machine_paths(text: &str) -> Vec<(usize, String)> {
     found.collect()
 }
 
-/// Whether `/folder/` stands in the line and begins a path.
+/// Returns whether the line contains `/folder/` at the beginning of a path.
 fn names_folder(line: &str, folder: &str) -> bool {
     let path = format!("/{folder}/");
     let begins = |at: usize| {

@@ -1,136 +1,140 @@
-//! Who names whom: every path of a file that begins at the crate, at a parent or at itself, against the import table.
+//! Checks every path of a file that begins with `crate`, `super` or `self` against the import table.
 
 use super::architecture::{LayerMap, ModuleLimits, module_of_file};
 use super::tokens::{Kind, Token};
 
-/// Paths that lead into a module which the table does not open, and crates that the module never names.
+/// Paths into modules that the table does not allow, and crates that the module must not name.
 pub(super) fn forbidden(map: &LayerMap, file: &str, tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     let Some(module) = module_of_file(file) else { return Vec::new() };
-    let Some((room, row)) = map.room(&module) else { return Vec::new() };
+    let Some((module_name, limits)) = map.room(&module) else { return Vec::new() };
     let tokens: Vec<Token<'_>> = tokens.iter().filter(|token| !token.is_comment()).copied().collect();
     let mut found = Vec::new();
     for token in &tokens {
         if let Kind::Word(word) = token.kind
-            && row.never_names.contains(word)
+            && limits.never_names.contains(word)
         {
-            found.push((token.line, format!("`{room}` never names `{word}` (ARCHITECTURE.md)")));
+            found.push((token.line, format!("`{module_name}` never names `{word}` (ARCHITECTURE.md)")));
         }
     }
     for (line, path) in paths(&module, &tokens) {
-        if !is_allowed(map, (room, row), &path) {
-            found.push((line, format!("`{room}` may not import `crate::{}` (ARCHITECTURE.md)", path.join("::"))));
+        if !is_allowed(map, (module_name, limits), &path) {
+            let path = path.join("::");
+            found.push((line, format!("`{module_name}` may not import `crate::{path}` (ARCHITECTURE.md)")));
         }
     }
     found
 }
 
-fn is_allowed(map: &LayerMap, (room, row): (&str, &ModuleLimits), path: &[&str]) -> bool {
+fn is_allowed(map: &LayerMap, (module_name, limits): (&str, &ModuleLimits), path: &[&str]) -> bool {
     let Some((target, _)) = map.room(path) else { return false };
     let depth = target.split("::").count();
     let item = path.get(depth).map(|item| format!("{target}::{item}"));
-    target == room || row.may_import.contains(target) || item.is_some_and(|item| row.may_import.contains(&item))
+    target == module_name
+        || limits.may_import.contains(target)
+        || item.is_some_and(|item| limits.may_import.contains(&item))
 }
 
-/// Every path that begins with `crate`, `super` or `self`, from the root of the crate.
+/// Every path that begins with `crate`, `super` or `self`, with its line, resolved from the root of the crate.
 fn paths<'a>(module: &[&'a str], tokens: &[Token<'a>]) -> Vec<(usize, Vec<&'a str>)> {
     let mut paths = Vec::new();
-    let mut here = module.to_vec();
+    let mut module_path = module.to_vec();
     // The depth of braces at which each inline module ends.
     let mut inline = Vec::new();
     let mut depth = 0_usize;
-    let mut at = 0;
-    while let Some(token) = tokens.get(at) {
+    let mut index = 0;
+    while let Some(token) = tokens.get(index) {
         match token.kind {
             Kind::Mark('{') => depth += 1,
             Kind::Mark('}') => {
                 depth = depth.saturating_sub(1);
                 if inline.last() == Some(&depth) {
                     inline.pop();
-                    here.pop();
+                    module_path.pop();
                 }
             }
             Kind::Word("mod") => {
-                if let [name, brace, ..] = &tokens[at + 1..]
+                if let [name, brace, ..] = &tokens[index + 1..]
                     && let Kind::Word(name) = name.kind
                     && brace.is_mark('{')
                 {
-                    here.push(name);
+                    module_path.push(name);
                     inline.push(depth);
                 }
             }
-            Kind::Word("crate" | "super" | "self") if begins_path(tokens, at) => {
-                at = follow_path(tokens, at, &here, &mut paths);
+            Kind::Word("crate" | "super" | "self") if begins_path(tokens, index) => {
+                index = follow_path(tokens, index, &module_path, &mut paths);
                 continue;
             }
             Kind::Word(_) | Kind::Mark(_) | Kind::Text | Kind::Comment(_) => {}
         }
-        at += 1;
+        index += 1;
     }
     paths
 }
 
-/// Followed by `::`, and neither in the middle of a path nor a visibility.
-fn begins_path(tokens: &[Token<'_>], at: usize) -> bool {
-    let before = |back: usize| at.checked_sub(back).and_then(|at| tokens.get(at));
+/// Returns whether a token begins a path: `::` or `as` follows, and it is neither inside a path nor part of a
+/// visibility.
+fn begins_path(tokens: &[Token<'_>], index: usize) -> bool {
+    let before = |distance: usize| index.checked_sub(distance).and_then(|index| tokens.get(index));
     let is_visibility =
         before(1).is_some_and(|token| token.is_word("in")) && before(2).is_some_and(|token| token.is_mark('('));
-    // One colon before a path is that of a type or a field.
-    let is_continued = [1, 2].iter().all(|back| before(*back).is_some_and(|token| token.is_mark(':')));
-    let begins = is_path_separator(tokens, at + 1) || tokens.get(at + 1).is_some_and(|token| token.is_word("as"));
+    // A single colon before a path belongs to a type or a field.
+    let is_continued = [1, 2].iter().all(|distance| before(*distance).is_some_and(|token| token.is_mark(':')));
+    let begins = is_path_separator(tokens, index + 1) || tokens.get(index + 1).is_some_and(|token| token.is_word("as"));
     begins && !is_visibility && !is_continued
 }
 
-fn is_path_separator(tokens: &[Token<'_>], at: usize) -> bool {
-    matches!(tokens.get(at..at + 2), Some([one, two]) if one.is_mark(':') && two.is_mark(':'))
+fn is_path_separator(tokens: &[Token<'_>], index: usize) -> bool {
+    matches!(tokens.get(index..index + 2), Some([first, second]) if first.is_mark(':') && second.is_mark(':'))
 }
 
-/// Follows one path from its first word, through groups; gives back where it ends.
+/// Collects a path from its first word on, through groups. Returns the index of the token after it.
 fn follow_path<'a>(
     tokens: &[Token<'a>],
     start: usize,
-    here: &[&'a str],
+    module_path: &[&'a str],
     paths: &mut Vec<(usize, Vec<&'a str>)>,
 ) -> usize {
     let mut path = match tokens[start].kind {
         Kind::Word("crate") => Vec::new(),
-        Kind::Word("super") => here[..here.len().saturating_sub(1)].to_vec(),
-        Kind::Word(_) | Kind::Mark(_) | Kind::Text | Kind::Comment(_) => here.to_vec(),
+        Kind::Word("super") => module_path[..module_path.len().saturating_sub(1)].to_vec(),
+        Kind::Word(_) | Kind::Mark(_) | Kind::Text | Kind::Comment(_) => module_path.to_vec(),
     };
-    let mut at = start + 1;
-    while is_path_separator(tokens, at) {
-        at += 2;
-        match tokens.get(at).map(|token| token.kind) {
+    let mut index = start + 1;
+    while is_path_separator(tokens, index) {
+        index += 2;
+        match tokens.get(index).map(|token| token.kind) {
             Some(Kind::Word("super")) => _ = path.pop(),
             Some(Kind::Word("self")) => {}
             Some(Kind::Word(word)) => path.push(word),
-            Some(Kind::Mark('{')) => return follow_group(tokens, at, &path, paths),
+            Some(Kind::Mark('{')) => return follow_group(tokens, index, &path, paths),
             // `crate::module::*`, or the turbofish of a type.
             _ => break,
         }
-        at += 1;
+        index += 1;
     }
-    // A macro that is exported stands at the root, whatever module it belongs to.
-    let is_macro = path.len() == 1 && tokens.get(at).is_some_and(|token| token.is_mark('!'));
+    // An exported macro is at the root of the crate, whatever its module.
+    let is_macro = path.len() == 1 && tokens.get(index).is_some_and(|token| token.is_mark('!'));
     if !is_macro {
         paths.push((tokens[start].line, path));
     }
-    at
+    index
 }
 
-/// The entries of `{…}`, each of which continues the path before it.
+/// Collects the paths of a group `{…}`. Returns the index of the token after it.
 fn follow_group<'a>(
     tokens: &[Token<'a>],
     open: usize,
     path: &[&'a str],
     paths: &mut Vec<(usize, Vec<&'a str>)>,
 ) -> usize {
-    let mut at = open + 1;
+    let mut index = open + 1;
     let mut entry = path.to_vec();
     let mut line = None;
-    while let Some(token) = tokens.get(at) {
+    while let Some(token) = tokens.get(index) {
         match token.kind {
             Kind::Mark('{') => {
-                at = follow_group(tokens, at, &entry, paths);
+                index = follow_group(tokens, index, &entry, paths);
                 line = None;
                 continue;
             }
@@ -138,11 +142,11 @@ fn follow_group<'a>(
                 paths.extend(line.take().map(|line| (line, entry.clone())));
                 entry = path.to_vec();
                 if mark == '}' {
-                    return at + 1;
+                    return index + 1;
                 }
             }
-            // The name behind `as` is the file's own.
-            Kind::Word("as") => at += 1,
+            // The name after `as` is local to the file.
+            Kind::Word("as") => index += 1,
             Kind::Word("self") => line = Some(token.line),
             Kind::Word("super") => {
                 line.get_or_insert(token.line);
@@ -155,9 +159,9 @@ fn follow_group<'a>(
             Kind::Mark('*') => line = Some(token.line),
             Kind::Mark(_) | Kind::Text | Kind::Comment(_) => {}
         }
-        at += 1;
+        index += 1;
     }
-    at
+    index
 }
 
 #[cfg(test)]
@@ -168,10 +172,10 @@ mod tests {
     const DOCUMENT: &str = "| Layer | Modules | May import |\n|---|---|---|\n\
         | ground | `image` | |\n| wire | `wire` | |\n\
         | flow | `gateway::flow` | ground, `gateway::keys::Caller`, `gateway::Gateway` |\n\
-        | house | `gateway::keys` `gateway` | |\n\n\
+        | server | `gateway::keys` `gateway` | |\n\n\
         | Crate | Only in | Never in |\n|---|---|---|\n| `dropshot` | | `gateway::flow` |\n";
 
-    /// What `gateway::flow` may not write, as `line: path or crate`.
+    /// Checks the findings in a file of `gateway::flow`, each as `line: path or crate`.
     #[track_caller]
     fn check(source: &str, expected: &[&str]) {
         let map = LayerMap::parse(DOCUMENT).unwrap();
@@ -184,10 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn the_table_decides_who_may_be_named() {
+    fn only_paths_of_the_table_are_allowed() {
         check("use crate::image::Size;", &[]);
         check("use crate::wire::Code;", &["1: crate::wire::Code"]);
-        check("use crate::gateway::flow::Story;\nuse super::Story;\nuse self::inner::Story;", &[]);
+        check("use crate::gateway::flow::Image;\nuse super::Image;\nuse self::inner::Image;", &[]);
         check("fn a() { b(crate::wire::code()) }", &["1: crate::wire::code"]);
         check("macro!(\"{}\", crate::wire::CODE)", &["1: crate::wire::CODE"]);
         check("use crate::Client;", &["1: crate::Client"]);
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_open_without_its_room() {
+    fn an_item_may_be_allowed_without_its_module() {
         check("use crate::gateway::keys::Caller;", &[]);
         check("use crate::gateway::keys::Secret;", &["1: crate::gateway::keys::Secret"]);
         check("use crate::gateway::keys;", &["1: crate::gateway::keys"]);
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_followed() {
+    fn paths_in_groups_are_checked() {
         check(
             "use crate::{\n    gateway::{keys::{Caller, Secret as S}, Gateway},\n    image::Size,\n    wire::*,\n};\nuse crate::wire;",
             &["2: crate::gateway::keys::Secret", "4: crate::wire", "6: crate::wire"],
@@ -218,15 +222,15 @@ mod tests {
     fn parents_are_resolved() {
         check("use super::super::keys::Secret;", &["1: crate::gateway::keys::Secret"]);
         check("use super::super::super::wire::Code;", &["1: crate::wire::Code"]);
-        check("use super::{super::keys::{Caller, Secret}, Story};", &["1: crate::gateway::keys::Secret"]);
+        check("use super::{super::keys::{Caller, Secret}, Image};", &["1: crate::gateway::keys::Secret"]);
         check(
-            "mod tests { use super::Story; mod deep { use super::super::super::super::keys::Secret; } }\nuse super::super::Gateway;",
+            "mod tests { use super::Image; mod deep { use super::super::super::super::keys::Secret; } }\nuse super::super::Gateway;",
             &["1: crate::gateway::keys::Secret"],
         );
     }
 
     #[test]
-    fn what_is_no_import_is_left_alone() {
+    fn text_that_is_not_a_path_is_ignored() {
         check(
             "pub(in crate::gateway) fn a() {}\npub(crate) struct B;\n// crate::wire and dropshot\nlet c = \"crate::wire dropshot\";",
             &[],

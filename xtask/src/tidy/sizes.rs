@@ -1,4 +1,4 @@
-//! How long a file and a function may be before they are two.
+//! The maximum lengths of files and functions (our choice).
 
 use super::tokens::{Kind, Token};
 
@@ -15,13 +15,13 @@ pub(super) fn long_file(text: &str) -> Option<(usize, String)> {
 pub(super) fn long_functions(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     let tokens: Vec<&Token<'_>> = tokens.iter().filter(|token| !token.is_comment()).collect();
     let mut found = Vec::new();
-    for (at, pair) in tokens.windows(2).enumerate() {
+    for (index, pair) in tokens.windows(2).enumerate() {
         let [keyword, name] = pair else { continue };
         let Kind::Word(name) = name.kind else { continue };
         if !keyword.is_word("fn") {
             continue;
         }
-        let lines = body_lines(&tokens[at..]);
+        let lines = body_lines(&tokens[index..]);
         if lines > MAX_FUNCTION_LINES {
             found.push((keyword.line, format!("`{name}` has {lines} lines, more than {MAX_FUNCTION_LINES}")));
         }
@@ -29,7 +29,7 @@ pub(super) fn long_functions(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     found
 }
 
-/// How many lines of the body hold code; none if there is no body.
+/// The number of lines of code in the body of a function; 0 if it has no body.
 fn body_lines(tokens: &[&Token<'_>]) -> usize {
     let mut depth = 0_usize;
     let mut brackets = 0_usize;
@@ -58,13 +58,13 @@ mod tests {
     use super::*;
 
     fn function(lines: usize) -> String {
-        format!("fn story(a: [u8; 4]) {{\n    // why\n\n{}}}\nfn next() {{}}\n", "    a();\n".repeat(lines))
+        format!("fn long(a: [u8; 4]) {{\n    // why\n\n{}}}\nfn next() {{}}\n", "    a();\n".repeat(lines))
     }
 
     #[test]
-    fn a_function_may_fill_sixty_lines() {
+    fn a_function_may_have_60_lines() {
         assert_eq!(long_functions(&tokens(&function(60))), []);
-        assert_eq!(long_functions(&tokens(&function(61))), [(1, "`story` has 61 lines, more than 60".to_owned())]);
+        assert_eq!(long_functions(&tokens(&function(61))), [(1, "`long` has 61 lines, more than 60".to_owned())]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Holds `docs/specification.md` against the repository: each demand has its row, and every file, test, case and
+//! Checks `docs/specification.md` against the repository: each demand has its row, and every file, test, case and
 //! decision that a row names exists.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,15 +10,15 @@ use super::tokens::{Kind, Token, tokens};
 
 /// The page with a row for each demand of the specification.
 pub(super) const PAGE: &str = "docs/specification.md";
-/// The demands of the specification.
+/// The number of demands of the specification.
 const DEMANDS: usize = 121;
-/// In place of files or tests, for a sentence that demands nothing of the program.
+/// The text in place of files or tests, for a sentence that demands nothing of the program.
 const NOTHING: &str = "nothing to hold";
-/// The cells of a row: number, demand, files, tests, verdict.
+/// The number of cells of a row: number, demand, files, tests, verdict.
 const CELLS: usize = 5;
-/// The beginning of the path of a unit test, and the folder of its modules.
+/// The prefixes of unit tests, and the folders of their modules.
 const UNITS: [(&str, &str); 2] = [("unit ", "src/"), ("xtask ", "xtask/src/")];
-/// The beginning of the path of any other test; its modules are below `tests/`.
+/// The prefixes of all other tests; their modules are below `tests/`.
 const SUITES: [&str; 3] = ["it::", "drift::", "skills::"];
 
 /// The files of the repository, by their paths.
@@ -35,7 +35,7 @@ struct Row<'a> {
     verdict: &'a str,
 }
 
-/// The statements of the page that the repository contradicts, with their lines.
+/// The faults of the page, with their lines.
 pub(super) fn check_page(sources: &[Source]) -> Vec<(usize, String)> {
     let texts = sources.iter().map(|source| (&*source.path, &*source.text)).collect();
     let repository = Repository { texts };
@@ -45,11 +45,14 @@ pub(super) fn check_page(sources: &[Source]) -> Vec<(usize, String)> {
     let (rows, mut found) = rows(page);
     let numbers: Vec<&str> = rows.iter().map(|row| row.number).collect();
     let expected: Vec<String> = (1..=DEMANDS).map(|number| number.to_string()).collect();
-    if let Some(at) = (0..numbers.len().max(DEMANDS))
-        .find(|at| numbers.get(*at).copied() != expected.get(*at).map(|number| &**number))
+    if let Some(index) = (0..numbers.len().max(DEMANDS))
+        .find(|index| numbers.get(*index).copied() != expected.get(*index).map(|number| &**number))
     {
-        let line = rows.get(at).map_or(1, |row| row.line);
-        found.push((line, format!("the rows are not numbered 1 to {DEMANDS} without a gap: see row {}", at + 1)));
+        let line = rows.get(index).map_or(1, |row| row.line);
+        found.push((
+            line,
+            format!("the rows are not numbered from 1 to {DEMANDS} without a gap: see row {}", index + 1),
+        ));
     }
     for row in &rows {
         found.extend(repository.faults(row).into_iter().map(|fault| (row.line, fault)));
@@ -58,7 +61,7 @@ pub(super) fn check_page(sources: &[Source]) -> Vec<(usize, String)> {
     found
 }
 
-/// The rows of every table of the page, and the lines that are none.
+/// The rows of every table of the page, and the malformed rows as faults.
 fn rows(page: &str) -> (Vec<Row<'_>>, Vec<(usize, String)>) {
     let (mut rows, mut found) = (Vec::new(), Vec::new());
     for (index, text) in page.lines().enumerate() {
@@ -69,28 +72,28 @@ fn rows(page: &str) -> (Vec<Row<'_>>, Vec<(usize, String)>) {
         let line = index + 1;
         match <[&str; CELLS]>::try_from(cells) {
             Ok([number, _, files, tests, verdict]) => rows.push(Row { line, number, files, tests, verdict }),
-            Err(cells) => found.push((line, format!("a row has {CELLS} cells, and not {}", cells.len()))),
+            Err(cells) => found.push((line, format!("a row has {CELLS} cells, not {}", cells.len()))),
         }
     }
     (rows, found)
 }
 
-/// Decisions that a row refers to and nobody has written down, and the other way round.
+/// Decisions to which a row refers and that the page does not list, and listed decisions to which no row refers.
 fn decisions(page: &str, rows: &[Row<'_>]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    let mut written = BTreeSet::new();
+    let mut listed = BTreeSet::new();
     for (index, line) in page.lines().enumerate() {
         let Some((name, _)) = line.strip_prefix("- **").and_then(|line| line.split_once("**")) else { continue };
         if !rows.iter().any(|row| decisions_of(row.verdict).any(|decision| decision == name)) {
             found.push((index + 1, format!("no row refers to the decision {name}")));
         }
-        written.insert(name);
+        listed.insert(name);
     }
     for row in rows {
-        let unknown = decisions_of(row.verdict).filter(|name| !written.contains(name));
-        found.extend(unknown.map(|name| (row.line, format!("the decision {name} is not written down"))));
+        let unknown = decisions_of(row.verdict).filter(|name| !listed.contains(name));
+        found.extend(unknown.map(|name| (row.line, format!("the decision {name} is not listed"))));
         if row.verdict != "yes" && decisions_of(row.verdict).next().is_none() {
-            found.push((row.line, "a demand holds (`yes`), or there is a `decision D-1`".to_owned()));
+            found.push((row.line, "the last cell is `yes` or `decision D-1`".to_owned()));
         }
     }
     found
@@ -109,16 +112,16 @@ fn quoted(cell: &str) -> impl Iterator<Item = &str> {
 // === impl Repository ===
 
 impl Repository<'_> {
-    /// The files and tests that a row names and that do not exist.
+    /// The faults of a row: cells without files or tests, and files and tests that do not exist or do not run.
     fn faults(&self, row: &Row<'_>) -> Vec<String> {
         let mut faults = Vec::new();
-        for (cell, what) in [(row.files, "file"), (row.tests, "test")] {
+        for (cell, kind) in [(row.files, "file"), (row.tests, "test")] {
             if quoted(cell).next().is_none() && cell != NOTHING {
-                faults.push(format!("the row names no {what}; a sentence that demands none says `{NOTHING}`"));
+                faults.push(format!("the row names no {kind}; a row without a {kind} has `{NOTHING}`"));
             }
         }
-        let lost = quoted(row.files).filter(|path| self.text(path).is_none());
-        faults.extend(lost.map(|path| format!("there is no file `{path}`")));
+        let missing = quoted(row.files).filter(|path| self.text(path).is_none());
+        faults.extend(missing.map(|path| format!("there is no file `{path}`")));
         faults.extend(quoted(row.tests).filter_map(|test| self.test_fault(test)));
         faults
     }
@@ -127,7 +130,7 @@ impl Repository<'_> {
         self.texts.get(path).copied()
     }
 
-    /// The reason for which a test holds nothing, if there is one.
+    /// The fault of a test, if there is one: it does not exist, or is ignored.
     fn test_fault(&self, test: &str) -> Option<String> {
         if let Some((path, case)) = test.split_once(".json: ") {
             let table = self.text(&format!("{path}.json")).and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -153,29 +156,29 @@ impl Repository<'_> {
     }
 }
 
-/// True if the test of this name is left out by default; nothing if there is none in a source with these inner modules.
+/// Returns whether the test with this name is ignored; `None` if a source with these inner modules has no such test.
 fn is_ignored(source: &str, modules: &[&str], name: &str) -> Option<bool> {
     let tokens: Vec<Token<'_>> = tokens(source).into_iter().filter(|token| !token.is_comment()).collect();
-    let places = |first: &'static str, second: &str| {
+    let pair_positions = |first: &'static str, second: &str| {
         let pairs = tokens.windows(2).enumerate();
         let found = pairs.filter(|(_, pair)| pair[0].is_word(first) && pair[1].is_word(second));
-        found.map(|(at, _)| at).collect::<Vec<_>>()
+        found.map(|(index, _)| index).collect::<Vec<_>>()
     };
-    if modules.iter().any(|module| places("mod", module).is_empty()) {
+    if modules.iter().any(|module| pair_positions("mod", module).is_empty()) {
         return None;
     }
-    let functions = places("fn", name).into_iter().map(|at| attributes(&tokens[..at]));
+    let functions = pair_positions("fn", name).into_iter().map(|index| attributes(&tokens[..index]));
     let test = functions.into_iter().find(|attributes| attributes.contains("test"));
     test.map(|attributes| attributes.contains("ignore"))
 }
 
-/// The words of the attributes that stand directly before the end.
+/// The words of the attributes directly before the end of the tokens.
 fn attributes<'a>(tokens: &[Token<'a>]) -> BTreeSet<&'a str> {
     let words = tokens.iter().rev().scan(0_usize, |depth, token| {
         match token.kind {
             Kind::Mark(']') => *depth += 1,
             Kind::Mark('[') => *depth = depth.checked_sub(1)?,
-            // Between attributes and the function stand only words about the function.
+            // Between the attributes and `fn` there are only words such as `async`.
             Kind::Mark(mark) if *depth == 0 && mark != '#' => return None,
             Kind::Mark(_) | Kind::Word(_) | Kind::Text | Kind::Comment(_) => {}
         }
@@ -192,12 +195,12 @@ mod tests {
     const ROW: &str =
         "`src/image.rs` | `unit image::tests::edges_end`, `it::slow::waits`, `tests/cases.json: size 'x'`";
 
-    /// The page of a repository in which everything is as it says, but for one row.
+    /// A page without faults, but with this text in the row `number`.
     fn page(number: usize, row: &str) -> String {
-        let rows = (1..=DEMANDS).map(|at| {
+        let rows = (1..=DEMANDS).map(|index| {
             format!(
-                "| {at} | A demand. | {} |\n",
-                if at == number { row } else { "`src/image.rs` | nothing to hold | yes" }
+                "| {index} | A demand. | {} |\n",
+                if index == number { row } else { "`src/image.rs` | nothing to hold | yes" }
             )
         });
         format!("# Title\n\n| # | Demand |\n|---|---|\n{}\n- **D-1** Because.\n", rows.collect::<String>())
@@ -226,12 +229,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_no_finding() {
+    fn existing_files_and_tests_are_no_findings() {
         assert_eq!(with(&format!("{ROW}, `drift::limits::is_seen` | decision D-1")), Vec::<String>::new());
     }
 
     #[test]
-    fn what_a_row_names_and_is_not_there_is_found() {
+    fn missing_files_tests_and_decisions_are_found() {
         for (row, expected) in [
             ("`src/gone.rs` | `it::slow::waits` | decision D-1", "there is no file `src/gone.rs`"),
             ("`src/image.rs` | `it::slow::gone` | decision D-1", "there is no test `it::slow::gone`"),
@@ -253,10 +256,10 @@ mod tests {
             ),
             (
                 "`src/image.rs` | somewhere | decision D-1",
-                "the row names no test; a sentence that demands none says `nothing to hold`",
+                "the row names no test; a row without a test has `nothing to hold`",
             ),
-            ("`src/image.rs` | nothing to hold | decision D-1, D-2", "the decision D-2 is not written down"),
-            ("`src/image.rs` | nothing to hold | nearly | decision D-1", "a row has 5 cells, and not 6"),
+            ("`src/image.rs` | nothing to hold | decision D-1, D-2", "the decision D-2 is not listed"),
+            ("`src/image.rs` | nothing to hold | nearly | decision D-1", "a row has 5 cells, not 6"),
         ] {
             let found = with(row);
             assert!(found.contains(&format!("125: {expected}")), "{row}: {found:?}");
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_yes_or_a_decision_that_is_written_down() {
+    fn a_verdict_is_yes_or_a_listed_decision() {
         let found = with("`src/image.rs` | nothing to hold | nearly");
         assert_eq!(
             found,
@@ -273,11 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn every_demand_has_its_row() {
+    fn missing_and_repeated_rows_are_found() {
         let good = page(121, "`src/image.rs` | nothing to hold | decision D-1");
         let seventh = "| 7 | A demand. | `src/image.rs` | nothing to hold | yes |\n";
         let gap = |line: usize, row: usize| {
-            format!("{line}: the rows are not numbered 1 to 121 without a gap: see row {row}")
+            format!("{line}: the rows are not numbered from 1 to 121 without a gap: see row {row}")
         };
         assert_eq!(found(good.clone()), Vec::<String>::new());
         assert_eq!(found(good.replace(seventh, "")), [gap(11, 7)]);

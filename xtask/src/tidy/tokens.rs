@@ -1,23 +1,24 @@
-//! Cuts Rust source into words, marks, texts and comments, each with its line.
+//! Splits Rust source into words, punctuation, literals and comments, each with its line.
 //!
-//! Parsers of Rust drop comments or lines, and see nothing in the body of a macro; the checks need all three.
+//! Rust parsers drop comments or line numbers, and do not parse the bodies of macros; the checks need all three.
 
-/// A piece of source, and the line on which it begins.
+/// A token, and the line on which it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token<'a> {
     pub(super) line: usize,
     pub(super) kind: Kind<'a>,
 }
 
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind<'a> {
     /// An identifier, a keyword or a number.
     Word(&'a str),
     /// One character of punctuation.
     Mark(char),
-    /// A string or a character.
+    /// A string or character literal.
     Text,
-    /// A comment, with its marks.
+    /// A comment, with its delimiters.
     Comment(&'a str),
 }
 
@@ -35,45 +36,45 @@ impl Token<'_> {
     }
 }
 
-/// The tokens of a source file in their order.
+/// The tokens of a source file, in order.
 pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
-    let mut rest = source;
+    let mut remaining = source;
     let mut line = 1;
-    while let Some(first) = rest.chars().next() {
-        let (length, kind) = next(rest, first);
-        let (piece, after) = rest.split_at(length);
+    while let Some(first) = remaining.chars().next() {
+        let (length, kind) = next(remaining, first);
+        let (piece, after) = remaining.split_at(length);
         if let Some(kind) = kind {
             tokens.push(Token { line, kind });
         }
         line += piece.matches('\n').count();
-        rest = after;
+        remaining = after;
     }
     tokens
 }
 
-/// The length of the piece at the start, and what it is; whitespace is nothing.
-fn next(rest: &str, first: char) -> (usize, Option<Kind<'_>>) {
+/// The length and the kind of the first token, in bytes; whitespace has no kind.
+fn next(remaining: &str, first: char) -> (usize, Option<Kind<'_>>) {
     if first.is_whitespace() {
         return (first.len_utf8(), None);
     }
-    if rest.starts_with("//") {
-        let end = rest.find('\n').unwrap_or(rest.len());
-        return (end, Some(Kind::Comment(&rest[..end])));
+    if remaining.starts_with("//") {
+        let end = remaining.find('\n').unwrap_or(remaining.len());
+        return (end, Some(Kind::Comment(&remaining[..end])));
     }
-    if rest.starts_with("/*") {
-        let end = block_comment(rest);
-        return (end, Some(Kind::Comment(&rest[..end])));
+    if remaining.starts_with("/*") {
+        let end = block_comment(remaining);
+        return (end, Some(Kind::Comment(&remaining[..end])));
     }
-    if let Some(end) = raw_string(rest).or_else(|| quoted(rest)) {
+    if let Some(end) = raw_string(remaining).or_else(|| quoted(remaining)) {
         return (end, Some(Kind::Text));
     }
-    if let Some(end) = character(rest) {
+    if let Some(end) = character(remaining) {
         return (end, Some(Kind::Text));
     }
     if is_word(first) {
-        let end = rest.find(|letter| !is_word(letter)).unwrap_or(rest.len());
-        return (end, Some(Kind::Word(&rest[..end])));
+        let end = remaining.find(|letter| !is_word(letter)).unwrap_or(remaining.len());
+        return (end, Some(Kind::Word(&remaining[..end])));
     }
     (first.len_utf8(), Some(Kind::Mark(first)))
 }
@@ -82,58 +83,58 @@ fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// Block comments nest.
-fn block_comment(rest: &str) -> usize {
+/// The length of a block comment; block comments nest.
+fn block_comment(remaining: &str) -> usize {
     let mut depth = 0_usize;
-    let mut at = 0;
-    while at < rest.len() {
-        if rest[at..].starts_with("/*") {
+    let mut offset = 0;
+    while offset < remaining.len() {
+        if remaining[offset..].starts_with("/*") {
             depth += 1;
-            at += 2;
-        } else if rest[at..].starts_with("*/") {
+            offset += 2;
+        } else if remaining[offset..].starts_with("*/") {
             depth -= 1;
-            at += 2;
+            offset += 2;
             if depth == 0 {
-                return at;
+                return offset;
             }
         } else {
-            at += rest[at..].chars().next().map_or(1, char::len_utf8);
+            offset += remaining[offset..].chars().next().map_or(1, char::len_utf8);
         }
     }
-    rest.len()
+    remaining.len()
 }
 
-/// `r"…"`, `r#"…"#` and the same after `b` or `c`.
-fn raw_string(rest: &str) -> Option<usize> {
-    let after = ["r", "br", "cr"].iter().find_map(|prefix| rest.strip_prefix(prefix))?;
+/// The length of a raw string: `r"…"` or `r#"…"#`, also after `b` or `c`.
+fn raw_string(remaining: &str) -> Option<usize> {
+    let after = ["r", "br", "cr"].iter().find_map(|prefix| remaining.strip_prefix(prefix))?;
     let hashes = after.len() - after.trim_start_matches('#').len();
     let body = after[hashes..].strip_prefix('"')?;
     let end = format!("\"{}", "#".repeat(hashes));
-    let length = body.find(&end).map_or(body.len(), |at| at + end.len());
-    Some(rest.len() - body.len() + length)
+    let length = body.find(&end).map_or(body.len(), |offset| offset + end.len());
+    Some(remaining.len() - body.len() + length)
 }
 
-/// `"…"`, `b"…"` and `c"…"`.
-fn quoted(rest: &str) -> Option<usize> {
-    let body = ["\"", "b\"", "c\""].iter().find_map(|prefix| rest.strip_prefix(prefix))?;
+/// The length of a string: `"…"`, `b"…"` or `c"…"`.
+fn quoted(remaining: &str) -> Option<usize> {
+    let body = ["\"", "b\"", "c\""].iter().find_map(|prefix| remaining.strip_prefix(prefix))?;
     let mut escaped = false;
     let end = body.char_indices().find(|(_, letter)| {
         let ends = *letter == '"' && !escaped;
         escaped = *letter == '\\' && !escaped;
         ends
     });
-    Some(rest.len() - body.len() + end.map_or(body.len(), |(at, _)| at + 1))
+    Some(remaining.len() - body.len() + end.map_or(body.len(), |(offset, _)| offset + 1))
 }
 
-/// `'x'`, `'\n'` and `b'x'`, but not the lifetime `'a`.
-fn character(rest: &str) -> Option<usize> {
-    let body = ["'", "b'"].iter().find_map(|prefix| rest.strip_prefix(prefix))?;
+/// The length of a character literal: `'x'`, `'\n'` or `b'x'`, but not a lifetime such as `'a`.
+fn character(remaining: &str) -> Option<usize> {
+    let body = ["'", "b'"].iter().find_map(|prefix| remaining.strip_prefix(prefix))?;
     let first = body.chars().next()?;
-    // Behind a backslash stands at least one more character, which can itself be a quote.
+    // At least one character follows a backslash; it can be a quote.
     let skip = if first == '\\' { body.chars().take(2).map(char::len_utf8).sum() } else { first.len_utf8() };
     let close = body.get(skip..)?.find('\'')?;
     let is_character = first == '\\' || close == 0;
-    is_character.then_some(rest.len() - body.len() + skip + close + 1)
+    is_character.then_some(remaining.len() - body.len() + skip + close + 1)
 }
 
 #[cfg(test)]
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_comments_hold_no_words() {
+    fn literals_and_comments_contain_no_words() {
         assert_eq!(words("a /* b /* c */ d */ e // f\ng"), ["a", "e", "g"]);
         assert_eq!(words(r##"a "b \" c" r#"d " e"# b"f" 'g' '\'' '\u{41}' b'h' i"##), ["a", "i"]);
         assert_eq!(
@@ -160,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_counted_through_everything() {
+    fn lines_in_comments_and_literals_count() {
         let source = "a\n/* b\n */ c \"d\n\ne\" f\n// g\nh";
         let lines: Vec<(usize, bool)> = tokens(source).iter().map(|token| (token.line, token.is_comment())).collect();
         assert_eq!(lines, [(1, false), (2, true), (3, false), (3, false), (5, false), (6, true), (7, false)]);
     }
 
     #[test]
-    fn what_never_ends_ends_with_the_file() {
+    fn an_unterminated_token_ends_with_the_file() {
         for source in ["\"a", "/* a", "r#\"a", "'", "'\\", "b'", "//"] {
             assert!(tokens(source).len() <= 2, "{source}");
         }

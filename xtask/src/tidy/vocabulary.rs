@@ -1,7 +1,7 @@
-//! The vocabulary of `src/`: names of types, openings of comments and lines of code, counted without the tests.
+//! The vocabulary of `src/`: names of types, first words of comments, and lines of code, without tests.
 //!
-//! `cargo xtask vocabulary` prints the counts; `cargo xtask tidy` holds them to the bounds below. A type is a `struct`,
-//! `enum`, `union`, `trait` or `type` that stands in no trait and no `impl`; a comment is a run of comment lines.
+//! `cargo xtask vocabulary` prints the counts; `cargo xtask tidy` compares them with the bounds below. A type is a
+//! `struct`, `enum`, `union`, `trait` or `type` outside of braces; a comment is a sequence of comment lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,17 +9,17 @@ use std::fmt;
 use super::Source;
 use super::tokens::{Kind, Token, tokens};
 
-/// The page that lists the words that are not used for a concept.
+/// The page with the words that are not used for a concept.
 pub(super) const GLOSSARY: &str = "docs/glossary.md";
-/// Types of one name that may exist. Two modules may have a word in common; a third makes every reader ask which.
+/// The maximum number of types with the same name (our choice).
 const MAX_TYPES_PER_NAME: usize = 2;
-/// Names that every module may have, because the module before them is always read with them.
+/// Names that any number of modules may use, because code always names them together with their module.
 const SHARED_NAMES: [&str; 3] = ["Error", "Result", "Args"];
-/// Comments, in percent, that may open with a clause in place of a subject.
+/// The maximum share of comments, in percent, that may begin with a clause in place of a subject (our choice).
 const MAX_HEADLESS_PERCENT: usize = 2;
-/// The first words of a headless clause. A question, which ends with its mark, is none.
+/// The first words of a headless clause. A question, which ends with a question mark, is not headless.
 const CLAUSE_OPENINGS: [&str; 10] = ["What", "Whether", "Where", "When", "How", "Who", "Whom", "Whose", "Which", "Why"];
-/// Participles without a regular ending, verbs and adverbs that a type could be named by.
+/// Irregular participles, verbs and adverbs that are not names for types.
 const NON_NOUNS: [&str; 48] = [
     "Again",
     "Ahead",
@@ -70,7 +70,7 @@ const NON_NOUNS: [&str; 48] = [
     "Won",
     "Written",
 ];
-/// Nouns that end as a participle does.
+/// Nouns that end like a participle.
 const NOUNS: [&str; 4] = ["Embed", "Feed", "Seed", "Speed"];
 
 /// The definition of a type.
@@ -81,7 +81,7 @@ struct TypeDefinition<'a> {
     line: usize,
 }
 
-/// A comment that opens with a clause in place of a subject.
+/// A comment that begins with a clause in place of a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HeadlessComment<'a> {
     path: &'a str,
@@ -98,7 +98,7 @@ pub struct Vocabulary<'a> {
     lines: usize,
 }
 
-/// The findings about names and comments, with paths and lines.
+/// The findings about names and comments: path, line and message.
 pub(super) fn check_vocabulary(sources: &[Source]) -> Vec<(String, usize, String)> {
     let vocabulary = Vocabulary::from_sources(sources);
     let mut found = vocabulary.repeated_names();
@@ -111,7 +111,7 @@ pub(super) fn check_vocabulary(sources: &[Source]) -> Vec<(String, usize, String
     found
 }
 
-/// The words of the last column of the glossary: those in backticks that begin with a capital letter are types.
+/// The words of the last column of the glossary that are in backticks and begin with a capital letter.
 fn unused_words(page: &str) -> BTreeSet<&str> {
     let rows = page.lines().filter(|line| line.starts_with('|'));
     let cells = rows.filter_map(|row| row.trim().trim_matches('|').rsplit('|').next());
@@ -121,18 +121,18 @@ fn unused_words(page: &str) -> BTreeSet<&str> {
 
 /// The words of a name in camel case.
 fn words(name: &str) -> Vec<&str> {
-    let starts = name.char_indices().filter(|(_, letter)| letter.is_uppercase()).map(|(at, _)| at);
+    let starts = name.char_indices().filter(|(_, letter)| letter.is_uppercase()).map(|(index, _)| index);
     let starts: Vec<usize> = starts.collect();
     let ends = starts.iter().skip(1).copied().chain([name.len()]);
     starts.iter().zip(ends).map(|(start, end)| &name[*start..end]).collect()
 }
 
-/// True if the name ends with a participle, verb or adverb in place of a noun.
+/// Returns whether the name ends with a participle, verb or adverb in place of a noun.
 fn is_non_noun(name: &str) -> bool {
     words(name).last().is_some_and(|word| NON_NOUNS.contains(word) || (word.ends_with("ed") && !NOUNS.contains(word)))
 }
 
-/// The text of a comment line behind its marks.
+/// The text of a comment line without its delimiters.
 fn text_of(comment: &str) -> &str {
     comment.trim_start_matches(['/', '!', '*']).trim_start()
 }
@@ -147,22 +147,22 @@ fn is_counted(path: &str) -> bool {
     inside && !path.split('/').any(|part| part == "tests" || part == "tests.rs")
 }
 
-/// The tokens in front of the unit tests, which close every file that has them.
+/// The tokens before the unit tests, which are at the end of their file.
 fn without_tests(all: Vec<Token<'_>>) -> Vec<Token<'_>> {
     let is_start = |window: &[Token<'_>]| {
         window[0].is_word("cfg") && window[1].is_mark('(') && window[2].is_word("test") && window[5].is_word("mod")
     };
     let end = all.windows(8).position(|window| is_start(window) && window[7].is_mark('{'));
     let mut all = all;
-    // The mark `#` and its bracket stand before the attribute.
-    all.truncate(end.map_or(all.len(), |at| at.saturating_sub(2)));
+    // `#` and `[` come before `cfg`.
+    all.truncate(end.map_or(all.len(), |index| index.saturating_sub(2)));
     all
 }
 
 // === impl Vocabulary ===
 
 impl<'a> Vocabulary<'a> {
-    /// The counts of these sources; those outside `src/` and those of tests do not count.
+    /// Counts these sources, except those outside of `src/` and tests.
     #[must_use]
     pub fn from_sources(sources: &'a [Source]) -> Self {
         let mut vocabulary = Self::default();
@@ -175,7 +175,7 @@ impl<'a> Vocabulary<'a> {
     fn add(&mut self, path: &'a str, tokens: &[Token<'a>]) {
         let mut depth = 0_usize;
         let (mut last_comment, mut last_line) = (0, 0);
-        for (at, token) in tokens.iter().enumerate() {
+        for (index, token) in tokens.iter().enumerate() {
             self.lines += usize::from(token.line != last_line);
             last_line = token.line;
             // A line directly below a comment continues it.
@@ -188,7 +188,7 @@ impl<'a> Vocabulary<'a> {
                 Kind::Mark('{') => depth += 1,
                 Kind::Mark('}') => depth = depth.saturating_sub(1),
                 Kind::Word("struct" | "enum" | "union" | "trait" | "type") if depth == 0 => {
-                    self.add_type(path, tokens.get(at + 1));
+                    self.add_type(path, tokens.get(index + 1));
                 }
                 Kind::Mark(_) | Kind::Word(_) | Kind::Text | Kind::Comment(_) => {}
             }
@@ -232,7 +232,7 @@ impl<'a> Vocabulary<'a> {
         }
         let findings = self.headless.iter().map(|comment| {
             let opening = comment.text.split(' ').next().unwrap_or_default();
-            let message = format!("the comment opens with \"{opening}\"; more than {MAX_HEADLESS_PERCENT} % do");
+            let message = format!("the comment begins with \"{opening}\"; more than {MAX_HEADLESS_PERCENT} % do");
             (comment.path.to_owned(), comment.line, message)
         });
         findings.collect()
@@ -250,8 +250,9 @@ impl<'a> Vocabulary<'a> {
 
 impl fmt::Display for Vocabulary<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent =
-            |part: usize, of: usize| format!("{part} of {of} ({:.1} %)", 100.0 * part as f64 / of.max(1) as f64);
+        let percent = |count: usize, total: usize| {
+            format!("{count} of {total} ({:.1} %)", 100.0 * count as f64 / total.max(1) as f64)
+        };
         let types = self.types.len();
         let one_word = self.types.iter().filter(|definition| words(definition.name).len() == 1).count();
         let no_nouns = self.types.iter().filter(|definition| is_non_noun(definition.name)).count();
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn types_and_comments_are_counted_without_tests() {
-        let code = "//! Why a room is.\n//! What more.\nstruct Told;\nimpl A for Told {\n    type Item = u8;\n}\n\
+        let code = "//! Why a module is.\n//! What more.\nstruct Told;\nimpl A for Told {\n    type Item = u8;\n}\n\
             /// Where is it?\nenum ModelCache {}\n#[cfg(test)]\nmod tests {\n    struct State;\n}\n";
         let all =
             sources(&[("src/a.rs", code), ("src/a/tests.rs", "struct Kept;\n"), ("xtask/src/b.rs", "struct B;\n")]);
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_three_types_and_a_word_of_the_glossary_are_found() {
+    fn a_name_of_three_types_and_an_unused_word_are_found() {
         let state = "struct State;\nenum Error {}\n";
         let all = sources(&[PAGE, ("src/a.rs", state), ("src/b.rs", state), ("src/c.rs", state)]);
         let found = check_vocabulary(&all);
@@ -307,13 +308,13 @@ mod tests {
     }
 
     #[test]
-    fn more_than_two_headless_comments_in_a_hundred_are_found() {
+    fn more_than_two_percent_of_headless_comments_are_found() {
         let good = "/// A subject.\nconst A: u8 = 1;\n".repeat(98);
         let two = format!("{good}{}", "/// Whether it is.\nconst B: u8 = 1;\n".repeat(2));
         let three = format!("{good}{}", "/// Whether it is.\nconst B: u8 = 1;\n".repeat(3));
         assert_eq!(check_vocabulary(&sources(&[PAGE, ("src/a.rs", &two)])), []);
         let all = sources(&[PAGE, ("src/a.rs", &three)]);
-        let message = "the comment opens with \"Whether\"; more than 2 % do".to_owned();
+        let message = "the comment begins with \"Whether\"; more than 2 % do".to_owned();
         assert_eq!(check_vocabulary(&all)[0], ("src/a.rs".to_owned(), 197, message));
     }
 }
