@@ -325,7 +325,7 @@ fn a_member_sees_their_own_records_and_no_accounts() {
     );
     assert_eq!(sums([&get_json(&gateway, &token, &format!("usage?key={foreign_key}"))["totals"]]), [0; 7]);
     assert_eq!(ask(&gateway, &token, &format!("usage?user={other_user}")).error_object(404)["param"], "user");
-    // The admin sees all of it.
+    // The admin sees the records of all users.
     assert_eq!(sums([&get_json(&gateway, TOKEN, "usage")["totals"]])[0], 4);
     assert_eq!(sums([&get_json(&gateway, TOKEN, "usage?user=kim")["totals"]])[0], 1);
     assert_eq!(get_json(&gateway, TOKEN, &format!("records/{}", id(own[0])))["account"], "only");

@@ -333,7 +333,7 @@ pub(crate) fn archives() -> Vec<Hostile> {
         let name = char::from(kind);
         add(format!("tar, an entry of kind {name}"), gzip(&tar(&[skill_member(), link.clone()])));
         let members = [skill_member(), link, Member::file("link/escape.txt", "x")];
-        add(format!("tar, a file through kind {name}"), gzip(&tar(&members)));
+        add(format!("tar, a file below an entry of kind {name}"), gzip(&tar(&members)));
     }
     whole::bombs(&mut add);
     whole::wrappings(&mut add);

@@ -15,10 +15,10 @@ fn header_faults() -> Vec<NamedTar> {
         vec![skill_member(), member]
     };
     vec![
-        ("an old tar", with_changed_entry(|member| member.magic = [0; 8])),
+        ("an old tar format", with_changed_entry(|member| member.magic = [0; 8])),
         ("a wrong checksum", with_changed_entry(|member| member.checksum = Some(b"000001\0 ".to_vec()))),
-        ("a checksum that is no number", with_changed_entry(|member| member.checksum = Some(b"zzzzzz\0 ".to_vec()))),
-        ("a size that is no number", with_changed_entry(|member| member.size = Some(b"zzzzzzzzzzz\0".to_vec()))),
+        ("a checksum that is not a number", with_changed_entry(|member| member.checksum = Some(b"zzzzzz\0 ".to_vec()))),
+        ("a size that is not a number", with_changed_entry(|member| member.size = Some(b"zzzzzzzzzzz\0".to_vec()))),
         ("a negative size", with_changed_entry(|member| member.size = Some(vec![0xff; 12]))),
         (
             "a size of 64 bits",
@@ -34,26 +34,35 @@ fn header_faults() -> Vec<NamedTar> {
         ("a prefix that leads out", with_changed_entry(|member| member.prefix = b"../..".to_vec())),
         ("a prefix that is absolute", with_changed_entry(|member| member.prefix = b"/tmp".to_vec())),
         (
-            "a prefix where GNU has times",
+            "a prefix in the time fields of GNU tar",
             with_changed_entry(|member| (member.magic, member.prefix) = (*b"ustar  \0", b"other".to_vec())),
         ),
         (
-            "a prefix that a zero hides",
+            "a prefix after a zero byte",
             with_changed_entry(|member| (member.magic, member.prefix) = (*b"ustar  \0", b"\0other".to_vec())),
         ),
         (
-            "a prefix of another version",
+            "a prefix with another ustar version",
             with_changed_entry(|member| (member.magic, member.prefix) = (*b"ustar\0  ", b"other".to_vec())),
         ),
-        ("the mark of a third format", with_changed_entry(|member| member.prefix = [&[0; 163][..], b"tar\0"].concat())),
-        ("a size behind a zero", with_changed_entry(|member| member.size = Some(b"\x000000000170\0".to_vec()))),
-        ("a size between zeros", with_changed_entry(|member| member.size = Some(b"\0\0\0\x000170\0\0".to_vec()))),
-        ("a size that a zero cuts", with_changed_entry(|member| member.size = Some(b"0000000\x00170\0".to_vec()))),
-        ("a size that a blank cuts", with_changed_entry(|member| member.size = Some(b"00000000 170".to_vec()))),
-        ("no size", with_changed_entry(|member| (member.data, member.size) = (Vec::new(), Some(vec![0; 12])))),
+        (
+            "the signature of another format",
+            with_changed_entry(|member| member.prefix = [&[0; 163][..], b"tar\0"].concat()),
+        ),
+        ("a size after a zero byte", with_changed_entry(|member| member.size = Some(b"\x000000000170\0".to_vec()))),
+        ("a size between zero bytes", with_changed_entry(|member| member.size = Some(b"\0\0\0\x000170\0\0".to_vec()))),
+        (
+            "a size that a zero byte splits",
+            with_changed_entry(|member| member.size = Some(b"0000000\x00170\0".to_vec())),
+        ),
+        ("a size that a space splits", with_changed_entry(|member| member.size = Some(b"00000000 170".to_vec()))),
+        ("an empty size", with_changed_entry(|member| (member.data, member.size) = (Vec::new(), Some(vec![0; 12])))),
         ("a blank size", with_changed_entry(|member| (member.data, member.size) = (Vec::new(), Some(vec![b' '; 12])))),
-        ("a size with a digit too large", with_changed_entry(|member| member.size = Some(b"00000000178\0".to_vec()))),
-        ("an old file with the name of a folder under another name", {
+        (
+            "a size with a digit that is not octal",
+            with_changed_entry(|member| member.size = Some(b"00000000178\0".to_vec())),
+        ),
+        ("an old entry with the name of a folder and a pax path of a file", {
             let old = Member::new(0, "notes/", "notes ".repeat(20));
             vec![skill_member(), Member::new(b'x', "x", pax(&[("path", "notes.md")])), old]
         }),
@@ -66,32 +75,32 @@ fn records() -> Vec<NamedTar> {
         vec![skill_member(), Member::new(kind, "x", records), Member::file("notes.md", "notes")]
     };
     vec![
-        ("a path of records that leads out", with_record(b'x', &pax(&[("path", "../escape.txt")]))),
-        ("an absolute path of records", with_record(b'x', &pax(&[("path", "/tmp/escape.txt")]))),
-        ("a path of records with a zero", with_record(b'x', &pax(&[("path", "notes.md\0/../escape")]))),
-        ("a link by records", with_record(b'x', &pax(&[("linkpath", "/etc/passwd")]))),
-        ("another size by records", with_record(b'x', &pax(&[("size", "1")]))),
-        ("a huge size by records", with_record(b'x', &pax(&[("size", "99999999999999999999")]))),
+        ("a pax path that leads out", with_record(b'x', &pax(&[("path", "../escape.txt")]))),
+        ("an absolute pax path", with_record(b'x', &pax(&[("path", "/tmp/escape.txt")]))),
+        ("a pax path with a zero byte", with_record(b'x', &pax(&[("path", "notes.md\0/../escape")]))),
+        ("a link target in pax records", with_record(b'x', &pax(&[("linkpath", "/etc/passwd")]))),
+        ("another size in pax records", with_record(b'x', &pax(&[("size", "1")]))),
+        ("a huge size in pax records", with_record(b'x', &pax(&[("size", "99999999999999999999")]))),
         (
-            "a sparse file by records",
+            "a sparse file in pax records",
             with_record(b'x', &pax(&[("GNU.sparse.major", "1"), ("GNU.sparse.name", "../escape.txt")])),
         ),
-        ("two paths by records", with_record(b'x', &pax(&[("path", "a.md"), ("path", "b.md")]))),
-        ("records that are cut off", with_record(b'x', b"99 path=a\n")),
-        ("records without a length", with_record(b'x', b"path=a\n")),
-        ("records of length zero", with_record(b'x', b"0 path=a\n")),
-        ("a path for every file", with_record(b'g', &pax(&[("path", "../escape.txt")]))),
-        ("a long name that leads out", with_record(b'L', b"../../escape.txt\0")),
-        ("an absolute long name", with_record(b'L', b"/tmp/escape.txt\0")),
-        ("a long name that is too long", with_record(b'L', &[b'a'; 5000])),
-        ("a long name of megabytes", with_record(b'L', &[b'a'; 1_000_000])),
-        ("records of megabytes", with_record(b'x', &[b'1'; 1_000_000])),
-        ("two long names", {
+        ("two paths in pax records", with_record(b'x', &pax(&[("path", "a.md"), ("path", "b.md")]))),
+        ("truncated pax records", with_record(b'x', b"99 path=a\n")),
+        ("pax records without a length", with_record(b'x', b"path=a\n")),
+        ("pax records of length zero", with_record(b'x', b"0 path=a\n")),
+        ("a global pax path", with_record(b'g', &pax(&[("path", "../escape.txt")]))),
+        ("a GNU long name that leads out", with_record(b'L', b"../../escape.txt\0")),
+        ("an absolute GNU long name", with_record(b'L', b"/tmp/escape.txt\0")),
+        ("a GNU long name that is too long", with_record(b'L', &[b'a'; 5000])),
+        ("a GNU long name of one megabyte", with_record(b'L', &[b'a'; 1_000_000])),
+        ("pax records of one megabyte", with_record(b'x', &[b'1'; 1_000_000])),
+        ("two GNU long names", {
             let long = |name: &str| Member::new(b'L', "x", name);
             vec![skill_member(), long("a.md\0"), long("b.md\0"), Member::file("c.md", "c")]
         }),
-        ("a long name and nothing", vec![skill_member(), Member::new(b'L', "x", "a.md\0")]),
-        ("more behind an empty block", {
+        ("a GNU long name without an entry", vec![skill_member(), Member::new(b'L', "x", "a.md\0")]),
+        ("an entry without a name", {
             let mut unnamed = Member::file("x", "");
             unnamed.name = Vec::new();
             vec![skill_member(), unnamed]

@@ -7,9 +7,9 @@ pub(super) fn bombs(add: &mut impl FnMut(String, Vec<u8>)) {
     add("zip, a bomb".into(), Zip::of(vec![skill_part(), Part::file("zeros", &zeros)]).build());
     let mut understated = Part::file("zeros", &zeros);
     understated.size = Some(10);
-    add("zip, a bomb that says it is small".into(), Zip::of(vec![skill_part(), understated]).build());
+    add("zip, a bomb with a false size".into(), Zip::of(vec![skill_part(), understated]).build());
     add("tar, a bomb".into(), gzip(&tar(&[skill_member(), Member::file("zeros", &zeros)])));
-    add("tar, a bomb behind the end".into(), gzip(&[tar(&[skill_member()]), zeros.clone()].concat()));
+    add("tar, a bomb after the end".into(), gzip(&[tar(&[skill_member()]), zeros.clone()].concat()));
     let records: Vec<Member> = (0..4000).map(|_| Member::new(b'g', "x", pax(&[("comment", "x")]))).collect();
     add("tar, thousands of records".into(), gzip(&tar(&records)));
     let names = |count: usize| (0..count).map(|number| format!("f{number}"));
@@ -35,19 +35,19 @@ pub(super) fn wrappings(add: &mut impl FnMut(String, Vec<u8>)) {
         add(format!("tar, the first {cut} bytes"), good[..cut].to_vec());
     }
     for length in [512, 1024, 1536] {
-        add(format!("tar, {length} bytes of it"), gzip(&plain[..length.min(plain.len() - 1024)]));
+        add(format!("tar, truncated to {length} bytes"), gzip(&plain[..length.min(plain.len() - 1024)]));
     }
     add("tar, with one empty block at the end".into(), gzip(&plain[..plain.len() - 512]));
-    add("tar, two members of gzip".into(), [good.clone(), good.clone()].concat());
-    add("tar, bytes behind the gzip".into(), [good.clone(), b"hidden".to_vec()].concat());
-    add("tar, bytes behind the tar".into(), gzip(&[plain.clone(), b"hidden".to_vec()].concat()));
-    add("tar, a wrong checksum of gzip".into(), {
+    add("tar, two gzip members".into(), [good.clone(), good.clone()].concat());
+    add("tar, bytes after the gzip stream".into(), [good.clone(), b"hidden".to_vec()].concat());
+    add("tar, bytes after the end of the tar".into(), gzip(&[plain.clone(), b"hidden".to_vec()].concat()));
+    add("tar, a wrong gzip checksum".into(), {
         let mut bytes = good.clone();
         let at = bytes.len() - 8;
         bytes[at] ^= 1;
         bytes
     });
-    add("tar, a wrong length of gzip".into(), {
+    add("tar, a wrong gzip length".into(), {
         let mut bytes = good.clone();
         let at = bytes.len() - 1;
         bytes[at] ^= 1;
@@ -56,11 +56,11 @@ pub(super) fn wrappings(add: &mut impl FnMut(String, Vec<u8>)) {
     for flags in [0x20, 0x40, 0x80, 0xff] {
         let mut bytes = good.clone();
         bytes[3] = flags;
-        add(format!("tar, flags {flags:#x} of gzip"), bytes);
+        add(format!("tar, gzip flags {flags:#x}"), bytes);
     }
     add("nothing".into(), Vec::new());
     add("a script".into(), b"#!/bin/sh\necho hello\n".to_vec());
-    add("a tar that is not packed".into(), plain);
+    add("a tar that is not compressed".into(), plain);
     add("a gzip of a zip".into(), gzip(&zip));
     add("bzip2".into(), b"BZh91AY&SY".to_vec());
     add("xz".into(), b"\xfd7zXZ\0".to_vec());

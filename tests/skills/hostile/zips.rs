@@ -26,12 +26,15 @@ pub(super) fn lies() -> Vec<NamedZip> {
 
 fn header_faults() -> Vec<NamedZip> {
     vec![
-        ("another name before the file", with_changed_entry(|part| part.local_name = Some(b"../escape.txt".to_vec()))),
-        ("a shorter name before the file", with_changed_entry(|part| part.local_name = Some(b"notes".to_vec()))),
-        ("another size before the file", with_changed_entry(|part| part.local_size = Some(1))),
-        ("another checksum before the file", with_changed_entry(|part| part.local_crc = Some(1))),
-        ("other flags before the file", with_changed_entry(|part| part.local_flags = Some(0x0800))),
-        ("another method before the file", with_changed_entry(|part| part.local_method = Some(0))),
+        (
+            "another name in the local header",
+            with_changed_entry(|part| part.local_name = Some(b"../escape.txt".to_vec())),
+        ),
+        ("a shorter name in the local header", with_changed_entry(|part| part.local_name = Some(b"notes".to_vec()))),
+        ("another size in the local header", with_changed_entry(|part| part.local_size = Some(1))),
+        ("another checksum in the local header", with_changed_entry(|part| part.local_crc = Some(1))),
+        ("other flags in the local header", with_changed_entry(|part| part.local_flags = Some(0x0800))),
+        ("another method in the local header", with_changed_entry(|part| part.local_method = Some(0))),
         ("encrypted", with_changed_entry(|part| part.flags = 1)),
         ("encrypted strongly", with_changed_entry(|part| part.flags = 0x41)),
         ("masked headers", with_changed_entry(|part| part.flags = 0x2001)),
@@ -43,18 +46,18 @@ fn header_faults() -> Vec<NamedZip> {
         ("deflate64", with_changed_entry(|part| part.method = Some(9))),
         ("a size too small", with_changed_entry(|part| part.size = Some(3))),
         ("a size too large", with_changed_entry(|part| part.size = Some(1_000_000))),
-        ("a packed size too small", with_changed_entry(|part| part.packed = Some(3))),
-        ("a packed size too large", with_changed_entry(|part| part.packed = Some(100_000))),
-        ("a packed size of four gigabytes", with_changed_entry(|part| part.packed = Some(u32::MAX - 1))),
+        ("a compressed size too small", with_changed_entry(|part| part.packed = Some(3))),
+        ("a compressed size too large", with_changed_entry(|part| part.packed = Some(100_000))),
+        ("a compressed size of four gigabytes", with_changed_entry(|part| part.packed = Some(u32::MAX - 1))),
         ("a wrong checksum", with_changed_entry(|part| part.crc = Some(7))),
         ("sizes in zip64", with_changed_entry(|part| part.size = Some(u32::MAX))),
         ("an offset in zip64", with_changed_entry(|part| part.offset = Some(u32::MAX))),
         ("an extra field of zip64", with_changed_entry(|part| part.extra = vec![1, 0, 8, 0, 9, 0, 0, 0, 0, 0, 0, 0])),
         (
-            "an extra field of zip64 before the file",
+            "an extra field of zip64 in the local header",
             with_changed_entry(|part| part.local_extra = vec![1, 0, 8, 0, 9, 0, 0, 0, 0, 0, 0, 0]),
         ),
-        ("an extra field that is cut off", with_changed_entry(|part| part.extra = vec![1, 2, 200, 0])),
+        ("a truncated extra field", with_changed_entry(|part| part.extra = vec![1, 2, 200, 0])),
         ("an extra field of three bytes", with_changed_entry(|part| part.extra = vec![1, 2, 3])),
         (
             "a second name in an extra field",
@@ -62,35 +65,35 @@ fn header_faults() -> Vec<NamedZip> {
         ),
         ("another disk", with_changed_entry(|part| part.disk = 1)),
         ("bytes before a file", with_changed_entry(|part| part.before = b"hidden".to_vec())),
-        ("bytes behind a file", with_changed_entry(|part| part.behind = b"hidden".to_vec())),
-        ("a descriptor without its flag", with_changed_entry(|part| part.behind = vec![0; 16])),
+        ("bytes after a file", with_changed_entry(|part| part.behind = b"hidden".to_vec())),
+        ("a data descriptor without its flag", with_changed_entry(|part| part.behind = vec![0; 16])),
         (
-            "a descriptor that lies",
+            "a data descriptor with false values",
             with_changed_entry(|part| {
                 part.flags = 8;
                 part.behind = b"PK\x07\x08\x01\0\0\0\x02\0\0\0\x03\0\0\0".to_vec();
             }),
         ),
-        ("a flag without its descriptor", with_changed_entry(|part| part.flags = 8)),
+        ("a flag without its data descriptor", with_changed_entry(|part| part.flags = 8)),
     ]
 }
 
 fn entry_faults() -> Vec<NamedZip> {
     vec![
         (
-            "a descriptor of zip64",
+            "a data descriptor of zip64",
             with_changed_entry(|part| {
                 part.flags = 8;
                 part.behind = vec![0; 24];
             }),
         ),
         ("the same bytes for two files", with_changed_entry(|part| part.offset = Some(0))),
-        ("an offset behind the end", with_changed_entry(|part| part.offset = Some(1_000_000))),
+        ("an offset after the end", with_changed_entry(|part| part.offset = Some(1_000_000))),
         ("an offset inside another file", with_changed_entry(|part| part.offset = Some(12))),
-        ("a file that only the directory knows", with_changed_entry(|part| part.no_local = true)),
-        ("a file that the directory does not know", with_changed_entry(|part| part.no_record = true)),
+        ("an entry only in the central directory", with_changed_entry(|part| part.no_local = true)),
+        ("a file without an entry in the central directory", with_changed_entry(|part| part.no_record = true)),
         (
-            "a stored file of two sizes",
+            "a stored file with two sizes",
             with_changed_entry(|part| {
                 part.stored = true;
                 part.size = Some(4);
@@ -106,22 +109,22 @@ fn entry_faults() -> Vec<NamedZip> {
                 part.mode = 0o100_644;
             }),
         ),
-        ("a folder of DOS with the name of a file", with_changed_entry(|part| part.attributes = 0x10)),
-        ("the name of a volume", with_changed_entry(|part| part.attributes = 0x08)),
+        ("a folder by DOS attribute with the name of a file", with_changed_entry(|part| part.attributes = 0x10)),
+        ("a volume label", with_changed_entry(|part| part.attributes = 0x08)),
         ("a name that is not UTF-8", with_changed_entry(|part| part.name = b"caf\xe9.md".to_vec())),
         (
-            "a name that says it is UTF-8",
+            "an invalid name with the UTF-8 flag",
             with_changed_entry(|part| {
                 part.flags = 0x0800;
                 part.name = b"caf\xe9.md".to_vec();
             }),
         ),
         (
-            "a name that is UTF-8 and does not say so",
+            "a UTF-8 name without the UTF-8 flag",
             with_changed_entry(|part| part.name = "caf\u{e9}.md".as_bytes().to_vec()),
         ),
         ("an empty name", with_changed_entry(|part| part.name = Vec::new())),
-        ("a name of a slash", with_changed_entry(|part| part.name = b"/".to_vec())),
+        ("a slash as name", with_changed_entry(|part| part.name = b"/".to_vec())),
     ]
 }
 
@@ -136,7 +139,7 @@ fn data_faults() -> Vec<NamedZip> {
         ),
         ("a name that is too long", with_changed_entry(|part| part.name = vec![b'a'; 4000])),
         (
-            "damaged deflate",
+            "a damaged deflate stream",
             with_changed_entry(|part| {
                 part.stored = true;
                 part.method = Some(8);
@@ -144,7 +147,7 @@ fn data_faults() -> Vec<NamedZip> {
             }),
         ),
         (
-            "deflate and more",
+            "bytes after the deflate stream",
             with_changed_entry(|part| {
                 let mut body = compress_to_vec(&part.data, 6);
                 body.extend(b"hidden");
@@ -156,7 +159,7 @@ fn data_faults() -> Vec<NamedZip> {
             }),
         ),
         (
-            "deflate cut off",
+            "a truncated deflate stream",
             with_changed_entry(|part| {
                 let body = compress_to_vec(&part.data, 6);
                 part.crc = Some(crc32(&part.data));
@@ -171,22 +174,25 @@ fn data_faults() -> Vec<NamedZip> {
 
 fn archive_faults() -> Vec<NamedZip> {
     vec![
-        ("bytes before the directory", with_changed_archive(|zip| zip.before_directory = b"hidden".to_vec())),
-        ("bytes behind the directory", with_changed_archive(|zip| zip.before_end = b"hidden".to_vec())),
-        ("bytes behind the end", with_changed_archive(|zip| zip.behind = b"hidden".to_vec())),
+        ("bytes before the central directory", with_changed_archive(|zip| zip.before_directory = b"hidden".to_vec())),
+        ("bytes after the central directory", with_changed_archive(|zip| zip.before_end = b"hidden".to_vec())),
+        ("bytes after the end record", with_changed_archive(|zip| zip.behind = b"hidden".to_vec())),
         (
-            "a second end in the comment",
+            "a second end record in the comment",
             with_changed_archive(|zip| zip.comment = Zip::of(vec![Part::file("other.md", "x")]).build()),
         ),
-        ("a mark of an end in the comment", with_changed_archive(|zip| zip.comment = b"see PK\x05\x06 there".to_vec())),
+        (
+            "the signature of an end record in the comment",
+            with_changed_archive(|zip| zip.comment = b"see PK\x05\x06 there".to_vec()),
+        ),
         ("a count too small", with_changed_archive(|zip| zip.count = Some(1))),
         ("a count too large", with_changed_archive(|zip| zip.count = Some(3))),
         ("a count of zip64", with_changed_archive(|zip| zip.count = Some(u16::MAX))),
-        ("two counts", with_changed_archive(|zip| zip.count_here = Some(1))),
-        ("a directory too short", with_changed_archive(|zip| zip.directory_size = Some(10))),
-        ("a directory too long", with_changed_archive(|zip| zip.directory_size = Some(100_000))),
-        ("a directory that begins elsewhere", with_changed_archive(|zip| zip.directory_start = Some(0))),
-        ("a directory behind the end", with_changed_archive(|zip| zip.directory_start = Some(u32::MAX - 1))),
+        ("two different counts", with_changed_archive(|zip| zip.count_here = Some(1))),
+        ("a central directory too short", with_changed_archive(|zip| zip.directory_size = Some(10))),
+        ("a central directory too long", with_changed_archive(|zip| zip.directory_size = Some(100_000))),
+        ("a central directory that begins elsewhere", with_changed_archive(|zip| zip.directory_start = Some(0))),
+        ("a central directory after the end", with_changed_archive(|zip| zip.directory_start = Some(u32::MAX - 1))),
         ("several disks", with_changed_archive(|zip| zip.disk = 3)),
         (
             "a locator of zip64",
@@ -195,14 +201,14 @@ fn archive_faults() -> Vec<NamedZip> {
                 zip.before_end.resize(20, 0);
             }),
         ),
-        ("bytes in front", with_changed_archive(|zip| zip.parts[0].before = b"#!/bin/sh\n".to_vec())),
+        ("bytes before the archive", with_changed_archive(|zip| zip.parts[0].before = b"#!/bin/sh\n".to_vec())),
     ]
 }
 
 pub(super) fn kinds() -> Vec<(String, Zip)> {
     let modes = [
         ("a symbolic link", 0o120_777, "../../escape"),
-        ("a symbolic link to nowhere", 0o120_777, "/etc/passwd"),
+        ("a symbolic link to an absolute path", 0o120_777, "/etc/passwd"),
         ("a pipe", 0o010_644, ""),
         ("a character device", 0o020_644, ""),
         ("a block device", 0o060_644, ""),
@@ -216,7 +222,7 @@ pub(super) fn kinds() -> Vec<(String, Zip)> {
         let behind_link = Part::file("link/escape.txt", "x");
         [
             (name.to_owned(), Zip::of(vec![skill_part(), part.clone()])),
-            (format!("{name}, and a file through it"), Zip::of(vec![skill_part(), part, behind_link])),
+            (format!("{name}, and a file below it"), Zip::of(vec![skill_part(), part, behind_link])),
         ]
     };
     modes.into_iter().flat_map(with_and_without_file).collect()

@@ -31,7 +31,7 @@ const CRATES_WITH_IO: [&str; 8] =
     ["aws-lc-sys", "hyper", "mio", "reqwest", "rustls", "socket2", "tokio", "libsqlite3-sys"];
 
 /// Crates that need an operating system: the feature `manifest` must also run in a browser. `uuid` finds no source of
-/// randomness there, unless a crate enables the one of the browser.
+/// randomness there, unless a crate enables the source of the browser.
 const CRATES_WITHOUT_WASM: [&str; 12] = [
     "errno",
     "fs4",
