@@ -25,8 +25,8 @@ pub(super) enum Expect {
 pub(super) enum After {
     /// Every account can be used at once.
     AllFree,
-    /// As [`After::AllFree`], and the next request goes to the first account again: the failure does not count against
-    /// it.
+    /// Like [`After::AllFree`], and the next request goes to the first account again: the failure does not count
+    /// against it.
     Blameless,
     /// At least one account can be used: an account that failed several times in a row may be in a cooldown.
     OneFree,
@@ -38,6 +38,7 @@ pub(super) enum After {
     Never(&'static str),
 }
 
+/// A function that runs a row in place of the default steps.
 type CustomSteps = fn(&mut Scene<'_>);
 
 /// One case of the failure catalogue, with one or more stimuli.
@@ -47,10 +48,11 @@ pub(super) struct Row {
     pub(super) case: &'static str,
     pub(super) name: &'static str,
     pub(super) accounts: usize,
-    /// How many requests each account serves at once.
+    /// The number of slots of each account.
     pub(super) places: usize,
     /// The deadline of the group, in milliseconds.
     pub(super) deadline: Option<u64>,
+    /// The endpoint of the first account.
     pub(super) door: Kind,
     /// The script of the other accounts; `=` stands for the script of the first account.
     pub(super) others: &'static str,

@@ -127,7 +127,7 @@ impl<'a> Scene<'a> {
         (user, call)
     }
 
-    /// As [`Scene::ask`], for many callers at once.
+    /// Like [`Scene::ask`], for `count` callers at once.
     #[track_caller]
     pub(super) fn ask_all(&mut self, count: usize) -> Vec<Asked> {
         let first = self.asked.len();
