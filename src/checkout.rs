@@ -13,6 +13,7 @@ use crate::manifest::{FileKind, FileMetadata, FilesError, FolderEntry, Repositor
 #[derive(Debug)]
 pub(crate) struct Checkout {
     root: PathBuf,
+    /// The paths that git tracks, once they were needed; `None` if git cannot list them.
     tracked: OnceLock<Option<HashSet<String>>>,
     /// The folders that were resolved before, by path: thousands of files may be in the same folder.
     resolved_folders: Mutex<HashMap<String, PathBuf>>,
@@ -38,13 +39,14 @@ impl Checkout {
         }
     }
 
-    /// Returns the location of a path on disk. Folders above it may be links if they stay within the root.
+    /// Returns the location of a path on disk, or `None` if one of its folders does not exist. Its folders may be links
+    /// if their targets lie within the root.
     fn locate(&self, path: &str) -> Result<Option<PathBuf>, FilesError> {
         let outside = || FilesError::Outside { path: path.to_owned() };
         if path.is_empty() {
             return Ok(Some(self.root.clone()));
         }
-        let is_plain = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains(['\\', '\0']);
+        let is_plain = |name: &str| !name.is_empty() && name != "." && name != ".." && !name.contains(['\\', '\0']);
         if !path.split('/').all(is_plain) || Path::new(path).is_absolute() {
             return Err(outside());
         }
@@ -64,34 +66,35 @@ impl Checkout {
         if let Some(location) = lock(&self.resolved_folders).get(folder) {
             return Ok(Some(location.clone()));
         }
-        let place = self.root.join(folder);
-        // Resolving a path that may contain links inspects each of its parts, starting at the root of the disk.
-        let place = if self.has_no_link(folder)? { place } else { fs::canonicalize(place)? };
-        if !place.starts_with(&self.root) {
+        let location = self.root.join(folder);
+        // `canonicalize` inspects each component of a path from the root of the disk, so it is called only if the path
+        // may contain a link.
+        let location = if self.has_no_link(folder)? { location } else { fs::canonicalize(location)? };
+        if !location.starts_with(&self.root) {
             return Ok(None);
         }
-        lock(&self.resolved_folders).insert(folder.to_owned(), place.clone());
-        Ok(Some(place))
+        lock(&self.resolved_folders).insert(folder.to_owned(), location.clone());
+        Ok(Some(location))
     }
 
-    /// Returns true if no part of the path from the root to the folder is a link.
+    /// Returns true if no component of the path from the root to the folder is a link.
     fn has_no_link(&self, folder: &str) -> io::Result<bool> {
-        let ends = folder.match_indices('/').map(|(at, _)| at).chain([folder.len()]);
-        for part in ends.map(|end| &folder[..end]) {
-            if lock(&self.link_free_folders).contains(part) {
+        let ends = folder.match_indices('/').map(|(end, _)| end).chain([folder.len()]);
+        for prefix in ends.map(|end| &folder[..end]) {
+            if lock(&self.link_free_folders).contains(prefix) {
                 continue;
             }
-            let found = fs::symlink_metadata(self.root.join(part))?;
-            if !found.is_dir() {
+            let metadata = fs::symlink_metadata(self.root.join(prefix))?;
+            if !metadata.is_dir() {
                 return Ok(false);
             }
-            lock(&self.link_free_folders).insert(part.to_owned());
+            lock(&self.link_free_folders).insert(prefix.to_owned());
         }
         Ok(true)
     }
 
     fn tracked(&self) -> Option<&HashSet<String>> {
-        self.tracked.get_or_init(|| tracked(&self.root)).as_ref()
+        self.tracked.get_or_init(|| list_tracked_files(&self.root)).as_ref()
     }
 }
 
@@ -111,9 +114,9 @@ fn unreadable(path: &str, error: &io::Error) -> FilesError {
     FilesError::Unreadable { path: path.to_owned(), reason: error.to_string() }
 }
 
-/// Returns the paths that git tracks in a folder, or `None` if the folder is no checkout or git is not installed. Git
-/// runs nothing that the repository configures.
-fn tracked(root: &Path) -> Option<HashSet<String>> {
+/// Returns the paths that git tracks in a folder, or `None` if the folder is not a git checkout or git is not installed.
+/// The file system monitor is switched off, because the repository could configure any program as its monitor.
+fn list_tracked_files(root: &Path) -> Option<HashSet<String>> {
     let mut command = Command::new("git");
     command.args(["-c", "core.fsmonitor=false", "-C"]).arg(root).args(["ls-files", "-z", "--cached"]);
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
@@ -146,41 +149,41 @@ fn is_executable(_metadata: &fs::Metadata) -> bool {
     false
 }
 
-/// Opens exactly the file that was inspected. A file that has replaced it since may be a link, so it is refused.
+/// Opens a file only if it is still the file that was inspected: a link may have replaced that file since.
 fn open_unchanged(path: &Path, inspected: &fs::Metadata) -> io::Result<File> {
     let file = File::open(path)?;
-    if is_same(inspected, &file.metadata()?) {
+    if is_same_file(inspected, &file.metadata()?) {
         Ok(file)
     } else {
-        Err(io::Error::other("it was replaced while it was read"))
+        Err(io::Error::other("the file was replaced while it was read"))
     }
 }
 
 #[cfg(unix)]
-fn is_same(left: &fs::Metadata, right: &fs::Metadata) -> bool {
+fn is_same_file(left: &fs::Metadata, right: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     (left.dev(), left.ino()) == (right.dev(), right.ino())
 }
 
 #[cfg(not(unix))]
-fn is_same(_one: &fs::Metadata, other: &fs::Metadata) -> bool {
-    other.is_file()
+fn is_same_file(_left: &fs::Metadata, right: &fs::Metadata) -> bool {
+    right.is_file()
 }
 
 impl RepositoryFiles for Checkout {
     fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, FilesError> {
         let Some(location) = self.locate(path)? else { return Ok(None) };
-        let found = match fs::symlink_metadata(&location) {
-            Ok(found) if found.is_file() => found,
+        let metadata = match fs::symlink_metadata(&location) {
+            Ok(metadata) if metadata.is_file() => metadata,
             Ok(_) => return Ok(None),
             Err(error) => return ignore_missing(path, &error).map(|()| None),
         };
         let too_large = |size| FilesError::TooLarge { path: path.to_owned(), size, limit };
-        if found.len() > limit {
-            return Err(too_large(found.len()));
+        if metadata.len() > limit {
+            return Err(too_large(metadata.len()));
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or_default().saturating_add(1));
-        let file = open_unchanged(&location, &found).map_err(|error| unreadable(path, &error))?;
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default().saturating_add(1));
+        let file = open_unchanged(&location, &metadata).map_err(|error| unreadable(path, &error))?;
         // The file may have grown since its size was read.
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
         if bytes.len() as u64 > limit { Err(too_large(bytes.len() as u64)) } else { Ok(Some(bytes)) }
@@ -192,15 +195,15 @@ impl RepositoryFiles for Checkout {
         else {
             return Ok(None);
         };
-        let mut listed = Vec::new();
+        let mut entries = Vec::new();
         for entry in fs::read_dir(location).map_err(|error| unreadable(path, &error))? {
             let entry = entry.map_err(|error| unreadable(path, &error))?;
             let name = entry.file_name().into_string().map_err(|_| FilesError::Name { path: path.to_owned() })?;
             let metadata = entry.metadata().and_then(|metadata| file_metadata(&entry.path(), &metadata));
-            listed.push(FolderEntry { name, metadata: metadata.map_err(|error| unreadable(path, &error))? });
+            entries.push(FolderEntry { name, metadata: metadata.map_err(|error| unreadable(path, &error))? });
         }
-        listed.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        Ok(Some(listed))
+        entries.sort_unstable_by(|left, right| left.name.cmp(&right.name));
+        Ok(Some(entries))
     }
 
     fn metadata(&self, path: &str) -> Result<Option<FileMetadata>, FilesError> {
@@ -246,20 +249,20 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_the_place_of_a_file_is_not_read() {
+    fn a_file_that_was_replaced_is_not_opened() {
         let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("file");
+        let path = folder.path().join("file");
         fs::write(folder.path().join("secret"), "s").unwrap();
-        fs::write(&place, "f").unwrap();
-        let found = fs::symlink_metadata(&place).unwrap();
-        assert!(open_unchanged(&place, &found).is_ok());
-        fs::remove_file(&place).unwrap();
-        symlink("secret", &place).unwrap();
-        assert!(open_unchanged(&place, &found).is_err());
+        fs::write(&path, "f").unwrap();
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        assert!(open_unchanged(&path, &metadata).is_ok());
+        fs::remove_file(&path).unwrap();
+        symlink("secret", &path).unwrap();
+        assert!(open_unchanged(&path, &metadata).is_err());
     }
 
     #[test]
-    fn no_more_is_read_than_the_limit() {
+    fn a_file_above_the_limit_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("file"), "12345").unwrap();
         let checkout = Checkout::open(folder.path()).unwrap();
@@ -269,13 +272,13 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn no_more_is_read_of_a_file_that_is_longer_than_it_says() {
+    fn reading_stops_above_the_limit_if_the_metadata_reports_no_size() {
         let checkout = Checkout::open(Path::new("/proc/self")).unwrap();
         assert!(matches!(checkout.read("status", 5), Err(FilesError::TooLarge { size: 6, .. })));
     }
 
     #[test]
-    fn a_folder_is_listed_by_name_with_what_may_be_run() {
+    fn a_folder_is_listed_by_name_with_its_executable_files() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         for (name, mode) in [("b", 0o755), ("a", 0o644), ("d", 0o644), ("c", 0o700)] {
@@ -283,13 +286,13 @@ mod tests {
             fs::set_permissions(folder.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
         }
         let listed = Checkout::open(folder.path()).unwrap().list("").unwrap().unwrap();
-        let listed: Vec<_> = listed.iter().map(|one| (one.name.as_str(), one.metadata.is_executable)).collect();
+        let listed: Vec<_> = listed.iter().map(|entry| (entry.name.as_str(), entry.metadata.is_executable)).collect();
         assert_eq!(listed, [("a", false), ("b", true), ("c", true), ("d", false)]);
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_name_that_is_not_unicode_is_not_passed_over() {
+    fn a_name_that_is_not_unicode_is_an_error() {
         use std::os::unix::ffi::OsStrExt as _;
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(std::ffi::OsStr::from_bytes(b"a\xff")), "").unwrap();

@@ -3,8 +3,7 @@
 //! This module decides wording, exit codes and output: results go to standard output, messages for people go to
 //! standard error. It must not contain the logic of the commands themselves.
 //!
-//! Carries: the commands of this version; exit codes 0 done, 1 failed, 2 wrong usage, 3 partly done, 64 wrong
-//! configuration.
+//! Exit codes: 0 done, 1 failed, 2 wrong usage, 3 partly done, 64 wrong configuration.
 
 mod account;
 mod audit;
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_arguments_do_not_contradict_each_other() {
+    fn the_argument_definitions_are_consistent() {
         CliArguments::command().debug_assert();
     }
 
@@ -131,26 +130,28 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_takes_its_images_in_one_go_or_one_by_one() {
-        let parsed = |words: &[&str]| CliArguments::try_parse_from([&["imagate", "edit"], words].concat()).is_ok();
-        assert!(parsed(&["a hat", "--image", "a.png", "b.png", "--mask", "m.png", "--size", "1536x1024"]));
-        assert!(parsed(&["a hat", "-i", "a.png", "-i", "b.png", "--stream", "--partials", "2", "--keep-partials"]));
-        assert!(!parsed(&["a hat"]));
+    fn an_edit_takes_images_in_one_option_or_in_several() {
+        let parses =
+            |arguments: &[&str]| CliArguments::try_parse_from([&["imagate", "edit"], arguments].concat()).is_ok();
+        assert!(parses(&["a hat", "--image", "a.png", "b.png", "--mask", "m.png", "--size", "1536x1024"]));
+        assert!(parses(&["a hat", "-i", "a.png", "-i", "b.png", "--stream", "--partials", "2", "--keep-partials"]));
+        assert!(!parses(&["a hat"]));
     }
 
     #[test]
-    fn what_does_not_fit_together_is_refused() {
-        let parsed =
-            |words: &[&str]| CliArguments::try_parse_from([&["imagate", "generate", "a"], words].concat()).is_ok();
-        assert!(parsed(&["--draft", "--compression", "50"]) && parsed(&["--stream", "--partials", "0"]));
-        for words in [
+    fn conflicting_arguments_are_refused() {
+        let parses = |arguments: &[&str]| {
+            CliArguments::try_parse_from([&["imagate", "generate", "a"], arguments].concat()).is_ok()
+        };
+        assert!(parses(&["--draft", "--compression", "50"]) && parses(&["--stream", "--partials", "0"]));
+        for arguments in [
             &["--draft", "--quality", "low"][..],
             &["--draft", "--format", "jpeg"],
             &["--partials", "1"],
             &["--stream", "--keep-partials"],
             &["--stream", "--partials", "4"],
         ] {
-            assert!(!parsed(words), "{words:?}");
+            assert!(!parses(arguments), "{arguments:?}");
         }
     }
 }

@@ -98,8 +98,8 @@ impl AccountCommand {
         installation.with_store(async |config, store| match action {
             PreparedAccountAction::List => list(&manage::list(config, store).await?, json),
             PreparedAccountAction::Add(pending_account) => add::add(pending_account, config, store, json).await,
-            PreparedAccountAction::Change(id, change, done) => {
-                print_change(manage::change(config, store, &AuditContext::command(), &id, change).await, done, json)
+            PreparedAccountAction::Change(id, change, outcome) => {
+                print_change(manage::change(config, store, &AuditContext::command(), &id, change).await, outcome, json)
             }
             PreparedAccountAction::Test(id) => test::test(&id, config, store, json).await,
             PreparedAccountAction::Explain(explain) => explain.run(config, store, json).await,

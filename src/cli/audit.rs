@@ -72,7 +72,7 @@ impl AuditCommand {
     }
 }
 
-/// Returns the newest rows, or all of them, the oldest first, and true if older rows exist.
+/// Returns the newest rows, or every row if `all` is set, oldest first, and true if older rows were left out.
 async fn read_rows(
     people: &IdentityService,
     mut filter: AuditFilter,

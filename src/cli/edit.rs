@@ -26,8 +26,8 @@ pub(super) struct EditCommand {
 
 impl EditCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { image_args: drawing, images, mask } = self;
-        drawing.run(|request| {
+        let Self { image_args, images, mask } = self;
+        image_args.run(|request| {
             let request = EditRequest::from(request).images(images);
             ClientImageRequest::Edit(match mask {
                 Some(mask) => request.mask(mask),

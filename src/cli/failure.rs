@@ -20,13 +20,13 @@ pub(super) enum CommandFailure {
     Advised(anyhow::Error, String),
     /// The command did only a part of the request; that part is kept.
     Incomplete(String),
-    /// The arguments contradict each other.
+    /// The arguments are invalid or contradict each other.
     Usage(String),
     /// The settings cannot be used.
     Settings(Vec<String>),
     /// The command ran, and its findings have been printed as a result.
     HasFindings,
-    /// The reader of standard output is gone, as with `head`. This is no failure.
+    /// The reader of standard output has closed it, as `head` does. The exit code is 0.
     OutputClosed,
 }
 
@@ -43,7 +43,7 @@ impl CommandFailure {
         }
     }
 
-    /// Returns one line for each problem, so that editors and scripts can find the places.
+    /// Returns one line for each problem, so that editors and scripts can parse them.
     fn lines(&self) -> Vec<String> {
         match self {
             Self::Failed(error) => vec![message_with_causes(error)],
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn a_repeated_cause_is_printed_once() {
         let error = anyhow::anyhow!("the disk is full").context("the file cannot be written");
         assert_eq!(message_with_causes(&error), "the file cannot be written: the disk is full");
         let error = anyhow::anyhow!("the disk is full").context("writing failed: the disk is full");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_left_is_no_failure() {
+    fn a_closed_standard_output_has_exit_code_zero() {
         let failure = CommandFailure::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert_eq!((failure.exit_code(), failure.lines().len()), (0, 0));
         assert_eq!(CommandFailure::from(io::Error::from(io::ErrorKind::StorageFull)).exit_code(), 1);

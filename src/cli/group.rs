@@ -14,7 +14,7 @@ use super::secret::STDIN;
 use crate::gateway;
 use crate::gateway::config::{Config, HostEnvironment as _, SystemEnvironment};
 use crate::gateway::manage::{self, PolicyEnvironment};
-use crate::gateway::people::{IdentityError, IdentityService, KeyGroup as Known};
+use crate::gateway::people::{IdentityError, IdentityService, KeyGroup};
 use crate::gateway::store::AuditContext;
 
 /// Arguments of `group`.
@@ -74,7 +74,7 @@ struct GroupJson<'a> {
 
 /// A group with its policy.
 struct GroupDetails {
-    group: Known,
+    group: KeyGroup,
     policy: Map<String, Value>,
     /// The reason why the policy cannot be used.
     problem: Option<String>,
@@ -90,8 +90,8 @@ impl GroupCommand {
             match action {
                 GroupAction::List => list(config, &people, json).await,
                 GroupAction::Show { name } => {
-                    let found = people.find_group(&name).await.map_err(|error| group_failure(error, &name))?;
-                    print_group(&group_details(config, found), json)
+                    let group = people.find_group(&name).await.map_err(|error| group_failure(error, &name))?;
+                    print_group(&group_details(config, group), json)
                 }
                 GroupAction::Create { name, policy } => {
                     let policy = policy.map(|file| read_checked_policy(config, &name, &file)).transpose()?;
@@ -167,28 +167,28 @@ async fn list(config: &Config, people: &IdentityService, json: bool) -> Result<(
     Ok(print(&table(["NAME", "SOURCE", "KEYS", "POLICY", "PROBLEM"], &rows))?)
 }
 
-fn print_group(described: &GroupDetails, json: bool) -> Result<(), CommandFailure> {
+fn print_group(details: &GroupDetails, json: bool) -> Result<(), CommandFailure> {
     if json {
-        return Ok(print_json(&to_json(described))?);
+        return Ok(print_json(&to_json(details))?);
     }
-    Ok(print(&toml::to_string(&described.policy)?)?)
+    Ok(print(&toml::to_string(&details.policy)?)?)
 }
 
 fn print_change(
     config: &Config,
-    result: Result<Known, IdentityError>,
+    result: Result<KeyGroup, IdentityError>,
     name: &str,
     outcome: &str,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let described = group_details(config, result.map_err(|error| group_failure(error, name))?);
+    let details = group_details(config, result.map_err(|error| group_failure(error, name))?);
     if json {
-        return Ok(print_json(&to_json(&described))?);
+        return Ok(print_json(&to_json(&details))?);
     }
-    Ok(print(&format!("{} {outcome}\n", described.group.row.name))?)
+    Ok(print(&format!("{} {outcome}\n", details.group.row.name))?)
 }
 
-fn group_details(config: &Config, group: Known) -> GroupDetails {
+fn group_details(config: &Config, group: KeyGroup) -> GroupDetails {
     let (policy, problem) =
         manage::configured_policy(config, &group.row, group.is_in_file, PolicyEnvironment::OtherProcess);
     GroupDetails { group, policy, problem }
@@ -211,7 +211,7 @@ fn table_row(GroupDetails { group, policy, problem }: &GroupDetails) -> [String;
     [group.row.name.clone(), source_name(group).to_owned(), keys, cell(fields), cell(problem.as_ref())]
 }
 
-const fn source_name(group: &Known) -> &'static str {
+const fn source_name(group: &KeyGroup) -> &'static str {
     if group.is_in_file { "file" } else { "store" }
 }
 

@@ -122,7 +122,7 @@ pub(super) enum ClientImageRequest {
 // === impl ImageArgs ===
 
 impl ImageArgs {
-    /// Sends the request that `order` builds, and writes the images that arrive.
+    /// Sends the request that `build_request` returns, and writes the images that arrive.
     pub(super) fn run(
         mut self,
         build_request: impl FnOnce(GenerateRequest) -> ClientImageRequest,
@@ -140,30 +140,31 @@ impl ImageArgs {
             target.check_not_existing(self.count, output.map_or(Format::Png, Output::format))?;
         }
         if target.is_stdout() && (self.json || self.keep_partials) {
-            let other = if self.json { "--json" } else { "--keep-partials" };
-            return Err(CommandFailure::Usage(format!("{other} cannot be used with an image on standard output")));
+            let option = if self.json { "--json" } else { "--keep-partials" };
+            return Err(CommandFailure::Usage(format!("{option} cannot be used with an image on standard output")));
         }
         let client = self.client()?;
-        let order = build_request(self.request(output));
+        let request = build_request(self.request(output));
         block_on(async {
-            let images = self.request_images(&client, order, &target).await?;
+            let images = self.request_images(&client, request, &target).await?;
             self.write_images(&images, &target).await?;
             self.check_all_arrived(&images)
         })
     }
 
-    /// Returns the output format with its compression, or `None` if the service chooses the format.
-    fn output_format(&self, named: Option<Format>) -> Result<Option<Output>, CommandFailure> {
+    /// Returns the output format with its compression, or `None` if the service chooses the format. `named_format` is the
+    /// format that the file extension of `--output` stands for.
+    fn output_format(&self, named_format: Option<Format>) -> Result<Option<Output>, CommandFailure> {
         let requested_format = if self.draft { Some(Format::Jpeg) } else { self.format };
-        if let (Some(asked), Some(named)) = (requested_format, named)
-            && asked != named
+        if let (Some(requested), Some(named)) = (requested_format, named_format)
+            && requested != named
         {
-            let word = if self.draft { "--draft (jpeg)" } else { &format!("--format {asked}") };
+            let option = if self.draft { "--draft (jpeg)" } else { &format!("--format {requested}") };
             return Err(CommandFailure::Usage(format!(
-                "{word} does not match the file extension of --output, which stands for {named}"
+                "{option} does not match the file extension of --output, which stands for {named}"
             )));
         }
-        let format = requested_format.or(named);
+        let format = requested_format.or(named_format);
         let Some(compression) = self.compression else { return Ok(format.map(Output::from)) };
         match format {
             Some(Format::Jpeg) => Ok(Some(Output::Jpeg { compression })),
@@ -232,7 +233,9 @@ impl ImageArgs {
             images.first().dimensions().map(|(width, height)| format!("{width}x{height}")).or(reported_size);
         let size_text = actual_size.as_deref().unwrap_or("unknown size");
         remark(&format!("done: {} of {size_text} in {:.1} s", image_count_text(images.len()), elapsed.as_secs_f64()));
-        if let Some(size) = self.size.exact().filter(|size| actual_size.is_some_and(|made| made != size.to_string())) {
+        if let Some(size) =
+            self.size.exact().filter(|size| actual_size.is_some_and(|actual| actual != size.to_string()))
+        {
             remark(&format!("note: {size} was requested"));
         } else if let (Some("mismatch"), Some(delivered)) = (images.delivery(), images.delivered()) {
             remark(&format!("note: {delivered} is not what was requested"));
@@ -245,21 +248,21 @@ impl ImageArgs {
 
     /// Writes the files and prints their paths.
     async fn write_images(&self, images: &Images, target: &OutputTarget) -> Result<(), CommandFailure> {
-        let wanted = self.size.exact().filter(|_| self.upscale);
+        let requested_size = self.size.exact().filter(|_| self.upscale);
         if target.is_stdout() {
-            let (output_image, failure) = OutputImage::resized_to_at_least(images.first(), wanted).await;
+            let (output_image, failure) = OutputImage::resized_to_at_least(images.first(), requested_size).await;
             print_bytes(&output_image.bytes()?)?;
             return failure.map_or(Ok(()), |error| Err(error.into()));
         }
         let report = ImageReport::new(&self.prompt, images);
         let (mut files, mut failure) = (Vec::with_capacity(images.len()), None);
         for (index, image) in images.iter().enumerate() {
-            let (kept, resize_error) = OutputImage::resized_to_at_least(image.clone(), wanted).await;
+            let (output_image, resize_error) = OutputImage::resized_to_at_least(image.clone(), requested_size).await;
             failure = failure.or(resize_error.map(CommandFailure::from));
-            // The other images have been paid for as well, so a failed write does not stop them.
-            let written = kept.write(&target.path(index, kept.format()), self.force).await;
+            // The remaining images have been paid for as well, so they are written even if this write fails.
+            let written = output_image.write(&target.path(index, output_image.format()), self.force).await;
             let written = written.map_err(CommandFailure::from).and_then(|path| {
-                files.push(WrittenFile { path, upscaled_from: kept.upscaled_from() });
+                files.push(WrittenFile { path, upscaled_from: output_image.upscaled_from() });
                 files.last().map_or(Ok(()), |file| self.write_sidecar(&report, file, &image))
             });
             failure = failure.or(written.err());
@@ -283,12 +286,12 @@ impl ImageArgs {
 
     /// Returns an error if images are missing. The images that arrived have been written by then.
     fn check_all_arrived(&self, images: &Images) -> Result<(), CommandFailure> {
-        let asked = usize::try_from(self.count.get()).unwrap_or(1);
-        let missing = images.missing().max(asked.saturating_sub(images.len()));
+        let requested = usize::try_from(self.count.get()).unwrap_or(1);
+        let missing = images.missing().max(requested.saturating_sub(images.len()));
         if missing == 0 {
             return Ok(());
         }
-        Err(CommandFailure::Incomplete(format!("{missing} of {asked} images are missing")))
+        Err(CommandFailure::Incomplete(format!("{missing} of {requested} images are missing")))
     }
 }
 

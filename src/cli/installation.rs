@@ -56,7 +56,7 @@ impl InstallationArgs {
     }
 }
 
-/// Turns problems of the settings into a failure.
+/// Converts problems of the settings into a failure.
 pub(super) fn settings_failure(problems: Vec<ConfigProblem>) -> CommandFailure {
     CommandFailure::Settings(problems.iter().map(ToString::to_string).collect())
 }

@@ -15,7 +15,7 @@ use crate::gateway::keys::{ApiKeys, IssuedKey, KeyError, KeyId, KeyRow, NewKey, 
 use crate::gateway::store::{AuditContext, KeyChange, KeyLock, Timestamp};
 
 /// The text that is shown as the owner of a key without a user.
-const NOBODY: &str = "no user yet (the first admin will own it)";
+const NO_OWNER: &str = "no user yet (the first admin will own it)";
 
 /// Arguments of `key`.
 #[derive(Debug, Args)]
@@ -76,7 +76,7 @@ enum KeyAction {
     },
 }
 
-/// A new key in JSON. The fields and their order are binding.
+/// A new key in JSON. Scripts rely on the fields and their order.
 #[derive(Serialize)]
 struct NewKeyJson<'a> {
     id: &'a KeyId,
@@ -160,7 +160,7 @@ fn print_new_key(key: &IssuedKey, json: bool) -> Result<(), CommandFailure> {
     }
     // The secret is alone on its line, so that a script can read the line unchanged.
     print(&format!("{}\n", key.secret.expose()))?;
-    let owner = key.user_name.as_ref().map_or_else(|| NOBODY.to_owned(), |name| format!("user {name}"));
+    let owner = key.user_name.as_ref().map_or_else(|| NO_OWNER.to_owned(), |name| format!("user {name}"));
     remark(&format!("key {} of {owner} in group {}; its secret is shown only once", key.id, key.group_name));
     if let Some(until) = key.previous_until {
         remark(&format!("the former secret is valid until {until}"));
@@ -168,7 +168,7 @@ fn print_new_key(key: &IssuedKey, json: bool) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Warns about settings that are valid but may not be intended.
+/// Warns if no account of the settings serves the group of the key. Accounts of the store are not considered.
 fn warn_if_group_has_no_account(key: &IssuedKey, config: &Config) {
     if !config.accounts.iter().any(|account| account.groups.contains(&key.group_name)) {
         remark(&format!("no upstream account serves the group {} yet", key.group_name));

@@ -9,7 +9,7 @@ use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
 use super::output::{print, print_json, remark};
 use super::secret;
-use crate::gateway::store::MasterKey as Key;
+use crate::gateway::store::MasterKey;
 
 /// Arguments of `master-key`.
 #[derive(Debug, Args)]
@@ -46,17 +46,19 @@ impl MasterKeyCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, json, action: MasterKeyAction::Rotate { new_key_env, new_key_file } } = self;
         let text = secret::read_secret("the new master key", new_key_env.as_deref(), new_key_file.as_deref())?;
-        let next = text.map(|text| Key::from_text(&text)).transpose();
-        let next = next.map_err(|error| CommandFailure::Usage(error.to_string()))?;
+        let new_key = text.map(|text| MasterKey::from_text(&text)).transpose();
+        let new_key = new_key.map_err(|error| CommandFailure::Usage(error.to_string()))?;
         installation.with_store(async |config, store| {
-            store.rotate_master_key(next).await?;
-            let named = config.master_key.is_some();
+            store.rotate_master_key(new_key).await?;
+            let is_in_settings = config.master_key.is_some();
             if json {
-                print_json(&json!({ "rotated": true, "kept_in": if named { "settings" } else { "data_dir" } }))?;
+                print_json(
+                    &json!({ "rotated": true, "kept_in": if is_in_settings { "settings" } else { "data_dir" } }),
+                )?;
             } else {
                 print("the master key has been replaced\n")?;
             }
-            if named {
+            if is_in_settings {
                 remark("the settings still name the old master key: replace it there before the next start or command");
             }
             Ok(())

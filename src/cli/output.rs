@@ -15,7 +15,7 @@ pub(super) fn print(text: &str) -> io::Result<()> {
 pub(super) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     let printed = stdout.write_all(bytes).and_then(|()| stdout.flush());
-    // The error kind is kept, because a reader that closed standard output is no failure.
+    // The error kind is kept, because a command does not fail if the reader of standard output has closed it.
     printed.map_err(|error| io::Error::new(error.kind(), format!("standard output cannot be written: {error}")))
 }
 
@@ -35,7 +35,7 @@ pub(super) fn remark(text: &str) {
 /// Escapes control characters in texts from other sources, so that a terminal shows them and neither executes them nor
 /// reverses the text.
 pub(super) fn escape_controls(text: &str) -> String {
-    names::escape_hidden_except(text, |letter| matches!(letter, '\n' | '\t')).into_owned()
+    names::escape_hidden_except(text, |character| matches!(character, '\n' | '\t')).into_owned()
 }
 
 /// Formats columns under their headings, each as wide as its widest cell. Invisible characters in cells are escaped.
@@ -67,13 +67,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_is_given_no_orders() {
+    fn control_characters_are_escaped() {
         assert_eq!(escape_controls("\u{1b}[2J\u{9b}m\r\u{202e}x"), "\\u{1b}[2J\\u{9b}m\\u{d}\\u{202e}x");
         assert_eq!(escape_controls("two\nlines\tof größe, \\ and \u{1f3a8}"), "two\nlines\tof größe, \\ and \u{1f3a8}");
     }
 
     #[test]
-    fn no_cell_hides_a_letter_or_turns_its_line_around() {
+    fn invisible_characters_in_cells_are_escaped() {
         let rows = [["\u{202e}nimda".to_owned(), "a\nb\u{200b}".to_owned()]];
         assert_eq!(table(["ID", "N"], &rows), "ID             N\n\\u{202e}nimda  a\\u{a}b\\u{200b}\n");
     }

@@ -10,10 +10,11 @@ use crate::gateway::config::{HostEnvironment as _, SystemEnvironment};
 /// The path that stands for standard input.
 pub(super) const STDIN: &str = "-";
 
-/// Reads a secret from its source, if one is given. No message contains any part of the secret or the name of its
+/// Reads a secret from an environment variable or a file, or returns `None` if neither is given. `label` names the secret
+/// in messages. No message contains any part of the secret or the name of its
 /// source, because the secret itself may have been given as that name by mistake.
 pub(super) fn read_secret(
-    what: &str,
+    label: &str,
     variable: Option<&str>,
     file: Option<&Path>,
 ) -> Result<Option<String>, CommandFailure> {
@@ -22,7 +23,7 @@ pub(super) fn read_secret(
         (Some(name), _) => {
             let text = SystemEnvironment.variable(name).and_then(|value| value.into_string().ok());
             text.ok_or_else(|| {
-                CommandFailure::Usage(format!("the environment variable for {what} is not set or is not valid text"))
+                CommandFailure::Usage(format!("the environment variable for {label} is not set or is not valid text"))
             })?
         }
         (None, Some(path)) if path == Path::new(STDIN) => {
@@ -32,7 +33,7 @@ pub(super) fn read_secret(
         }
         (None, Some(path)) => {
             let text = SystemEnvironment.read(path);
-            text.map_err(|error| CommandFailure::Usage(format!("the file for {what} cannot be read: {error}")))?
+            text.map_err(|error| CommandFailure::Usage(format!("the file for {label} cannot be read: {error}")))?
         }
     };
     // Editors and `echo` add a line end that is not part of the secret.

@@ -29,11 +29,11 @@ impl ServeCommand {
         let signals = runtime.block_on(async { SignalListeners::listen() })?;
         let overrides = self.installation.clone().overrides(self.listen.clone());
         let config = self.installation.load(self.listen)?;
-        // The guard is kept until the end of the function, because everything before may write to the log.
+        // The guard lives until the end of the function, because all code before the end may write to the log.
         let _log = telemetry::init(filter.as_deref(), config.log_format)?;
         let load_config = Arc::new(move || config::load(overrides.clone(), &SystemEnvironment));
         let served = runtime.block_on(gateway::serve(config, load_config, signals, std::io::stdout()));
-        // Threads that are still blocked have had their time, because the drain is over.
+        // The drain is over, so threads that are still blocked are not waited for.
         runtime.shutdown_background();
         match served {
             Err(error @ ServeError::Address(_)) => Err(CommandFailure::Settings(vec![error.to_string()])),

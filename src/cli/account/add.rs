@@ -95,24 +95,24 @@ impl AccountAddCommand {
         Ok(PendingAccount { settings: self.settings(), name: self.name, secrets })
     }
 
-    /// Returns the given settings, by their names in the settings file. An absent setting follows the default of the
-    /// file, including later changes of that default.
+    /// Returns the given settings, by their names in the settings file. A setting that is not given is left
+    /// out, so that it follows later changes of the default.
     fn settings(&self) -> Map<String, Value> {
-        let text = |text: &Option<String>| text.clone().map(Value::from);
+        let to_value = |text: &Option<String>| text.clone().map(Value::from);
         let Self { tokens, .. } = self;
         let fields = [
             ("kind", Some(Value::from(self.kind.clone()))),
-            ("protocol", text(&self.protocol)),
-            ("host_model", text(&self.host_model)),
-            ("base_url", text(&self.base_url)),
+            ("protocol", to_value(&self.protocol)),
+            ("host_model", to_value(&self.host_model)),
+            ("base_url", to_value(&self.base_url)),
             ("allow_http", self.allow_http.then(|| Value::from(true))),
-            ("token_url", text(&tokens.token_url)),
-            ("grant", text(&tokens.grant)),
-            ("client_id", text(&tokens.client_id)),
-            ("client_auth", text(&tokens.client_auth)),
-            ("scope", text(&tokens.scope)),
-            ("audience", text(&tokens.audience)),
-            ("tier", text(&self.tier)),
+            ("token_url", to_value(&tokens.token_url)),
+            ("grant", to_value(&tokens.grant)),
+            ("client_id", to_value(&tokens.client_id)),
+            ("client_auth", to_value(&tokens.client_auth)),
+            ("scope", to_value(&tokens.scope)),
+            ("audience", to_value(&tokens.audience)),
+            ("tier", to_value(&self.tier)),
             ("groups", (!self.group.is_empty()).then(|| Value::from(self.group.clone()))),
             ("priority", self.priority.map(Value::from)),
             ("concurrency", self.concurrency.map(Value::from)),
@@ -123,12 +123,12 @@ impl AccountAddCommand {
 }
 
 pub(super) async fn add(
-    new: PendingAccount,
+    pending: PendingAccount,
     config: &Config,
     store: &Arc<SqliteStore>,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let PendingAccount { name, settings, secrets } = new;
+    let PendingAccount { name, settings, secrets } = pending;
     let added =
         match manage::add(config, store, &AuditContext::command(), AccountDraft { name, settings, secrets }).await {
             Err(ManageError::InvalidSettings(problems)) => return Err(invalid_settings_failure(&problems)),
@@ -150,13 +150,13 @@ pub(super) async fn add(
     Ok(())
 }
 
-/// Lists every problem of an account that was given on the command line.
+/// Returns a failure that lists every problem of an account that was given on the command line.
 pub(super) fn invalid_settings_failure(problems: &[ConfigProblem]) -> CommandFailure {
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     CommandFailure::Usage(problems.join("\n       "))
 }
 
-/// Warns about settings that are valid but may not be intended.
+/// Warns about groups that the settings do not define: such a group is valid, but its name may be a typing error.
 fn warn_about_groups(managed: &ManagedAccount, config: &Config) {
     let Ok(account) = &managed.account else { return };
     let known = |name: &str| config.groups.iter().any(|group| group.name == name);

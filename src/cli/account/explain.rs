@@ -30,15 +30,15 @@ pub(super) struct AccountExplainCommand {
 
 impl AccountExplainCommand {
     pub(super) async fn run(self, config: &Config, store: &Arc<SqliteStore>, json: bool) -> Result<(), CommandFailure> {
-        let large = self.size.is_some_and(Size::is_large);
-        let explained = manage::explain(config, store, &self.group, large, self.session.as_deref()).await?;
+        let is_large = self.size.is_some_and(Size::is_large);
+        let explanations = manage::explain(config, store, &self.group, is_large, self.session.as_deref()).await?;
         if json {
-            return Ok(print_json(&explained.iter().map(to_json).collect::<Vec<_>>())?);
+            return Ok(print_json(&explanations.iter().map(to_json).collect::<Vec<_>>())?);
         }
-        let rows: Vec<[String; 6]> = explained.iter().map(table_row).collect();
+        let rows: Vec<[String; 6]> = explanations.iter().map(table_row).collect();
         print(&table(["NAME", "STATE", "TIER", "KIND", "PRIORITY", "PLACES"], &rows))?;
-        remark(&match explained.iter().find(|account| account.chosen) {
-            Some(account) => format!("{} would be used: {}", account.account, ORDER),
+        remark(&match explanations.iter().find(|explanation| explanation.chosen) {
+            Some(explanation) => format!("{} would be used: {}", explanation.account, ORDER),
             None if self.session.is_some() => format!("no account can serve the group {} now", self.group),
             None => format!("no account can make an image for the group {} now", self.group),
         });
@@ -49,22 +49,22 @@ impl AccountExplainCommand {
 /// The order of the accounts, as a sentence.
 const ORDER: &str = "of the accounts that can serve it, paid comes before free, oauth before api_key, higher priority before lower, then the account that the conversation is bound to, and then the account with the most free slots";
 
-fn to_json(explained: &AccountExplanation) -> Value {
-    let AccountExplanation { account, chosen, state, paid, kind, priority, places, .. } = explained;
+fn to_json(explanation: &AccountExplanation) -> Value {
+    let AccountExplanation { account, chosen, state, paid, kind, priority, places, .. } = explanation;
     json!({
         "account": account, "chosen": chosen, "state": state, "tier": tier(*paid), "kind": kind, "priority": priority,
         "places": places,
     })
 }
 
-fn table_row(explained: &AccountExplanation) -> [String; 6] {
+fn table_row(explanation: &AccountExplanation) -> [String; 6] {
     [
-        explained.account.clone(),
-        availability_text(&explained.state),
-        tier(explained.paid).to_owned(),
-        explained.kind.as_str().to_owned(),
-        explained.priority.to_string(),
-        explained.places.to_string(),
+        explanation.account.clone(),
+        availability_text(&explanation.state),
+        tier(explanation.paid).to_owned(),
+        explanation.kind.as_str().to_owned(),
+        explanation.priority.to_string(),
+        explanation.places.to_string(),
     ]
 }
 

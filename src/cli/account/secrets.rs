@@ -9,7 +9,7 @@ use clap::Args;
 use crate::cli::failure::CommandFailure;
 use crate::cli::secret;
 
-/// Where the secrets of an account are kept.
+/// The sources of the secrets of an account.
 #[derive(Debug, Args)]
 pub(super) struct AccountSecretArgs {
     /// The environment variable that holds the upstream's API key.

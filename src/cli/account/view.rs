@@ -10,7 +10,7 @@ use crate::gateway::store::{AccountId, Timestamp};
 pub(super) const HEADINGS: [&str; 10] =
     ["NAME", "KIND", "SOURCE", "TIER", "GROUPS", "PRIORITY", "CONCURRENCY", "LARGE", "BASE URL", "STATE"];
 
-/// An account in JSON. The fields and their order are binding; `null` marks an unknown value.
+/// An account in JSON. Scripts rely on the fields and their order; `null` marks an unknown value.
 #[derive(Serialize)]
 pub(super) struct AccountJson<'a> {
     id: Option<&'a AccountId>,
@@ -77,14 +77,15 @@ pub(super) fn table_row(managed: &ManagedAccount) -> [String; 10] {
 }
 
 fn kind(managed: &ManagedAccount) -> Option<&str> {
-    let of_row = || managed.row.as_ref().map(|row| row.kind.as_str());
-    managed.account.as_ref().map_or_else(|_| of_row(), |account| Some(account.upstream.kind()))
+    let row_kind = || managed.row.as_ref().map(|row| row.kind.as_str());
+    managed.account.as_ref().map_or_else(|_| row_kind(), |account| Some(account.upstream.kind()))
 }
 
 fn protocol(managed: &ManagedAccount) -> Option<&str> {
-    let of_row = || managed.row.as_ref().map(|row| row.protocol.as_str());
-    let of = |account: &config::AccountConfig| account.upstream.protocol().map(config::UpstreamProtocol::as_str);
-    managed.account.as_ref().map_or_else(|_| of_row(), of)
+    let row_protocol = || managed.row.as_ref().map(|row| row.protocol.as_str());
+    let account_protocol =
+        |account: &config::AccountConfig| account.upstream.protocol().map(config::UpstreamProtocol::as_str);
+    managed.account.as_ref().map_or_else(|_| row_protocol(), account_protocol)
 }
 
 fn base_url(account: &config::AccountConfig) -> Option<String> {
@@ -105,12 +106,12 @@ const fn status_name(state: &AccountStatus<'_>) -> &'static str {
 }
 
 fn status_text(state: &AccountStatus<'_>) -> String {
-    let word = status_name(state);
+    let name = status_name(state);
     match state {
-        AccountStatus::Enabled => word.to_owned(),
-        AccountStatus::Disabled(_, reason) | AccountStatus::Unusable(reason) => format!("{word}: {reason}"),
+        AccountStatus::Enabled => name.to_owned(),
+        AccountStatus::Disabled(_, reason) | AccountStatus::Unusable(reason) => format!("{name}: {reason}"),
         AccountStatus::Cooling(until, cause) | AccountStatus::Failing(until, cause) => {
-            format!("{word} until {until}: {cause}")
+            format!("{name} until {until}: {cause}")
         }
     }
 }

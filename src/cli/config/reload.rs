@@ -12,7 +12,7 @@ use crate::gateway::store::ServingStatus;
 
 /// The time that the gateway has to report the result (our choice).
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// The pause between two reads of the gateway's status.
+/// The pause between two reads of the gateway's status (our choice).
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Tells the gateway of this installation, with SIGHUP, to read its settings again, and waits for the result. `config`
@@ -21,12 +21,12 @@ pub(super) fn reload(config: &Config) -> Result<(), CommandFailure> {
     let data_dir = &config.data_dir;
     let no_gateway = || anyhow!("no gateway is running with the data folder {}", data_dir.display());
     let status_before = ServingStatus::find(data_dir)?.ok_or_else(no_gateway)?;
-    hang_up(status_before.process_id)?;
+    send_sighup(status_before.process_id)?;
     let started_at = Instant::now();
     while started_at.elapsed() < RELOAD_TIMEOUT {
         // There is no status while the gateway writes it, or after the gateway has ended: both are treated as no result
         // yet.
-        if let Some(status) = ServingStatus::find(data_dir)?.filter(|now| now.reloads > status_before.reloads) {
+        if let Some(status) = ServingStatus::find(data_dir)?.filter(|status| status.reloads > status_before.reloads) {
             let changes = status.last_reload.map_err(|problems| {
                 anyhow!("the gateway has rejected the new settings and keeps the former ones: {problems}")
             })?;
@@ -42,7 +42,7 @@ pub(super) fn reload(config: &Config) -> Result<(), CommandFailure> {
 }
 
 #[cfg(unix)]
-fn hang_up(process: i32) -> Result<(), CommandFailure> {
+fn send_sighup(process: i32) -> Result<(), CommandFailure> {
     use rustix::process::{Pid, Signal, kill_process};
     let process = Pid::from_raw(process).ok_or_else(|| anyhow!("the lock file names no process"))?;
     kill_process(process, Signal::HUP).map_err(|error| anyhow!("the gateway cannot be signalled: {error}"))?;
@@ -50,6 +50,6 @@ fn hang_up(process: i32) -> Result<(), CommandFailure> {
 }
 
 #[cfg(not(unix))]
-fn hang_up(_: i32) -> Result<(), CommandFailure> {
+fn send_sighup(_: i32) -> Result<(), CommandFailure> {
     Err(anyhow!("this system has no SIGHUP; restart the gateway instead").into())
 }

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::output::remark;
 
-/// The time between two updates: short enough to look alive, long enough for a slow connection.
+/// The time between two updates of the line (our choice).
 const TICK: Duration = Duration::from_millis(120);
 
 /// The progress display of one wait.
@@ -19,7 +19,7 @@ pub(super) struct ProgressDisplay {
 
 impl ProgressDisplay {
     pub(super) fn start(message: &str) -> Self {
-        // The spinner draws on standard error, and draws nothing if standard error is no terminal.
+        // The spinner draws on standard error, and draws nothing if standard error is not a terminal.
         let spinner = ProgressBar::new_spinner();
         if spinner.is_hidden() {
             remark(message);

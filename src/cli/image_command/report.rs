@@ -10,7 +10,7 @@ use crate::client::{self, Image, Images};
 /// A file that was written.
 pub(super) struct WrittenFile {
     pub(super) path: PathBuf,
-    /// The size that the image came in, if it was resized.
+    /// The size in which the image was delivered, if it was resized on this machine.
     pub(super) upscaled_from: Option<String>,
 }
 

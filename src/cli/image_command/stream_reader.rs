@@ -1,4 +1,4 @@
-//! Follows the stream of events while an image is made.
+//! Reads the stream of events while an image is made.
 
 use super::progress::ProgressDisplay;
 use super::target::OutputTarget;

@@ -7,7 +7,7 @@ use crate::cli::failure::CommandFailure;
 use crate::client::{self, ImageCount};
 use crate::image::Format;
 
-/// The maximum number of letters of the prompt in a file name; enough to recognise the prompt.
+/// The maximum number of characters of the prompt in a file name: enough to recognise the prompt (our choice).
 const NAME_LENGTH: usize = 40;
 
 /// The place that the images are written to.
@@ -94,7 +94,7 @@ impl OutputTarget {
 
     /// Returns the file for an intermediate image: its name is that of the final image with a suffix.
     pub(super) fn partial_path(&self, index: u32, format: Option<Format>) -> PathBuf {
-        // The extension is added first, because `partial-0` would be taken for one.
+        // The extension is added first, because `partial-0` would be taken for an extension.
         let path = self.path(0, format);
         let path = match format {
             Some(format) if path.extension().is_none() => path.with_extension(format.extension()),
@@ -107,12 +107,12 @@ impl OutputTarget {
 /// Builds a file name from the first words of the prompt; every file system accepts it.
 fn name_from_prompt(prompt: &str) -> String {
     let mut name = String::new();
-    for letter in prompt.chars().flat_map(char::to_lowercase) {
+    for character in prompt.chars().flat_map(char::to_lowercase) {
         if name.len() >= NAME_LENGTH {
             break;
         }
-        if letter.is_ascii_alphanumeric() {
-            name.push(letter);
+        if character.is_ascii_alphanumeric() {
+            name.push(character);
         } else if !name.is_empty() && !name.ends_with('-') {
             name.push('-');
         }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_becomes_a_name_that_every_file_system_takes() {
+    fn a_prompt_becomes_a_name_that_every_file_system_accepts() {
         let check = |prompt: &str, name: &str| assert_eq!(name_from_prompt(prompt), name);
         check("A red fox, in fresh snow!", "a-red-fox-in-fresh-snow");
         check("../../etc/passwd", "etc-passwd");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_there_is_found_before_anything_is_sent() {
+    fn an_existing_file_is_found_before_anything_is_sent() {
         let folder = tempfile::tempdir().unwrap();
         let is_free = |name: &str, number: i64| {
             let target = OutputTarget::new(Some(&folder.path().join(name)), "a fox", count(number)).unwrap();
@@ -172,11 +172,11 @@ mod tests {
         std::fs::write(folder.path().join("fox-2.png"), "").unwrap();
         assert!(is_free("fox.png", 1) && is_free("fox", 1) && is_free("fox-2.png", 2));
         assert!(!is_free("fox-2.png", 1) && !is_free("fox-2", 1) && !is_free("fox.png", 2) && !is_free("fox", 3));
-        assert!(is_free("", 2), "a folder gets new names");
+        assert!(is_free("", 2), "new names are chosen in a folder");
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_found_before_anything_is_sent() {
+    fn a_missing_folder_is_found_before_anything_is_sent() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["none/fox.png", "none/"] {
             assert!(OutputTarget::new(Some(&folder.path().join(name)), "", count(1)).is_err(), "{name}");

@@ -22,7 +22,7 @@ fn try_write(path: &Path, bytes: &[u8], prefix: &str) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let mut file = tempfile::Builder::new().prefix(prefix).tempfile_in(folder)?;
     file.write_all(bytes)?;
-    readable(file.as_file())?;
+    make_readable(file.as_file())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
@@ -30,12 +30,12 @@ fn try_write(path: &Path, bytes: &[u8], prefix: &str) -> io::Result<()> {
 
 /// Makes a temporary file readable for everyone who may read its folder. By default only its owner can read it.
 #[cfg(unix)]
-fn readable(file: &fs::File) -> io::Result<()> {
+fn make_readable(file: &fs::File) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     file.set_permissions(fs::Permissions::from_mode(0o644))
 }
 
 #[cfg(not(unix))]
-fn readable(_file: &fs::File) -> io::Result<()> {
+fn make_readable(_file: &fs::File) -> io::Result<()> {
     Ok(())
 }

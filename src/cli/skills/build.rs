@@ -66,11 +66,11 @@ impl BuildCommand {
             Some(None) => return Err(CommandFailure::Usage("SOURCE_DATE_EPOCH is not a valid time".to_owned())),
         };
         let limit = u64::try_from(JsonLimits::default().bytes).unwrap_or(u64::MAX);
-        let before = checkout.read(&self.manifest, limit)?.map(|bytes| SourceFile::new(&*self.manifest, bytes));
+        let previous = checkout.read(&self.manifest, limit)?.map(|bytes| SourceFile::new(&*self.manifest, bytes));
         let without_slash = |path: &str| path.trim_end_matches('/').to_owned();
         let input = BuildInput {
             files: &checkout,
-            previous: before.as_ref(),
+            previous: previous.as_ref(),
             skills: without_slash(&self.skills),
             apis: without_slash(&self.apis),
             packages: without_slash(&self.packages),
@@ -85,16 +85,20 @@ impl BuildCommand {
             overwrite: self.overwrite,
         };
         let built = build(&input)?;
-        let is_new = before.as_ref().is_none_or(|before| before.bytes() != built.manifest.as_bytes());
+        let manifest_changed = previous.as_ref().is_none_or(|previous| previous.bytes() != built.manifest.as_bytes());
         let removed = built.removed.iter().chain(&built.removed_apis);
         removed.for_each(|name| remark(&format!("`{name}` no longer exists and is removed from the manifest")));
         built.left_out.iter().for_each(|path| remark(&format!("left out {path}")));
-        if self.check { self.print_changes(&built, is_new) } else { self.write(&checkout, &built, is_new) }
+        if self.check {
+            self.print_changes(&built, manifest_changed)
+        } else {
+            self.write(&checkout, &built, manifest_changed)
+        }
     }
 
     /// Prints the files that would be written, and fails if there are any.
-    fn print_changes(&self, built: &BuildOutput, is_new: bool) -> Result<(), CommandFailure> {
-        let manifest = is_new.then_some(self.manifest.as_str());
+    fn print_changes(&self, built: &BuildOutput, manifest_changed: bool) -> Result<(), CommandFailure> {
+        let manifest = manifest_changed.then_some(self.manifest.as_str());
         let packages = built.packages.iter().map(|(path, _)| path.as_str());
         let changes: Vec<&str> = packages.chain(manifest).collect();
         for path in &changes {
@@ -104,7 +108,7 @@ impl BuildCommand {
     }
 
     /// Writes the packages before the manifest, so that the manifest never names a missing package.
-    fn write(&self, checkout: &Checkout, built: &BuildOutput, is_new: bool) -> Result<(), CommandFailure> {
+    fn write(&self, checkout: &Checkout, built: &BuildOutput, manifest_changed: bool) -> Result<(), CommandFailure> {
         for folder in [&self.packages, &self.manifest] {
             refuse_symlinks(checkout, folder)?;
         }
@@ -113,7 +117,7 @@ impl BuildCommand {
             atomic_file::write_file(&self.root.join(path), bytes)?;
             remark(&format!("wrote {path}"));
         }
-        if is_new {
+        if manifest_changed {
             atomic_file::write_file(&self.root.join(&self.manifest), built.manifest.as_bytes())?;
             remark(&format!("wrote {}", self.manifest));
         }

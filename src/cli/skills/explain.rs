@@ -6,7 +6,7 @@ use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, table};
 use crate::manifest::rules::{self, Rule};
 
-/// The width of an explanation in characters.
+/// The maximum width of an explanation in characters (our choice).
 const WIDTH: usize = 80;
 
 /// Arguments of `skills explain`.
@@ -21,8 +21,8 @@ pub(super) struct RuleExplainCommand {
 
 impl RuleExplainCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Some(word) = self.rule else { return Ok(print(&rule_table())?) };
-        let rule = rules::lookup(&word).map_err(|error| CommandFailure::Usage(error.to_string()))?;
+        let Some(id_or_name) = self.rule else { return Ok(print(&rule_table())?) };
+        let rule = rules::lookup(&id_or_name).map_err(|error| CommandFailure::Usage(error.to_string()))?;
         Ok(print(&rule_text(rule))?)
     }
 }

@@ -44,21 +44,21 @@ impl FmtCommand {
     fn format_manifest(&self, input: &ManifestInput) -> Result<bool, CommandFailure> {
         let source = input.read(false)?;
         let text = format(&source, self.sort)?;
-        let changes = text.as_bytes() != source.bytes();
+        let is_changed = text.as_bytes() != source.bytes();
         match input {
             _ if self.check => {
-                if changes {
+                if is_changed {
                     print(&format!("{}\n", source.name()))?;
                 }
             }
-            ManifestInput::File(path) if changes => {
+            ManifestInput::File(path) if is_changed => {
                 replace_file(path, &text).with_context(|| source.name().to_owned())?;
                 remark(&format!("rewrote {}", source.name()));
             }
             ManifestInput::File(_) | ManifestInput::Address(_) => {}
             ManifestInput::Stdin => print(&text)?,
         }
-        Ok(changes)
+        Ok(is_changed)
     }
 }
 

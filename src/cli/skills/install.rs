@@ -45,14 +45,14 @@ pub(super) struct InstallCommand {
 
 impl InstallCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        // An address that the user has typed may be downloaded.
+        // The user has typed the address, so a download needs no further permission.
         let source = self.from.read(true)?;
         let manifest = Manifest::read(&source)?;
         let mut skills_folder = SkillsFolder::open(&self.into)?;
-        for wanted in &self.skills {
-            let skill = wanted.choose(manifest.registry())?;
+        for requirement in &self.skills {
+            let skill = requirement.choose(manifest.registry())?;
             self.install_skill(&mut skills_folder, manifest.registry(), skill)
-                .with_context(|| format!("`{}`", wanted.name()))?;
+                .with_context(|| format!("`{}`", requirement.name()))?;
         }
         Ok(())
     }

@@ -100,19 +100,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_downloaded_unless_it_is_asked_for() {
-        let refused = |address, allowed| match parse_address(address, allowed) {
+    fn a_download_needs_permission_https_and_no_credentials() {
+        let refusal = |address, allowed| match parse_address(address, allowed) {
             Err(CommandFailure::Usage(message)) => message,
-            other => panic!("{other:?}"),
+            result => panic!("{result:?}"),
         };
-        assert!(refused("https://example.com/m.json", false).contains("--allow-network"));
-        assert!(refused("http://example.com/m.json", true).contains("https"));
-        assert!(refused("https://user:secret@example.com/m.json", true).contains("credentials"));
+        assert!(refusal("https://example.com/m.json", false).contains("--allow-network"));
+        assert!(refusal("http://example.com/m.json", true).contains("https"));
+        assert!(refusal("https://user:secret@example.com/m.json", true).contains("credentials"));
         assert!(parse_address("https://example.com/m.json", true).is_ok());
     }
 
     #[test]
-    fn what_is_typed_is_a_file_standard_input_or_an_address() {
+    fn an_argument_is_a_file_standard_input_or_an_address() {
         let input = |text: &str| ManifestInput::from_str(text).unwrap();
         assert_eq!(input("-"), ManifestInput::Stdin);
         assert_eq!(input("a/b.json"), ManifestInput::File(PathBuf::from("a/b.json")));

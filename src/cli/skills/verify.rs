@@ -41,10 +41,10 @@ impl VerifyCommand {
     }
 }
 
-/// Returns the number of cores, but at most the number of threads that a check can use.
+/// Returns the number of threads for a check: the number of cores, at most 8 (our choice).
 pub(super) fn thread_count() -> usize {
-    const MOST: usize = 8;
-    thread::available_parallelism().map_or(1, NonZero::get).min(MOST)
+    const MAX_THREADS: usize = 8;
+    thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS)
 }
 
 /// Returns the folder of a file.

@@ -38,14 +38,14 @@ struct InstallNote {
 impl SkillsFolder {
     /// Opens the folder, and creates it if it does not exist.
     pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
-        let shown = || folder.display().to_string();
-        fs::create_dir_all(folder).with_context(shown)?;
-        let alone = lock_folder(folder).with_context(shown)?;
-        let files = Checkout::open(folder).with_context(shown)?;
+        let path_text = || folder.display().to_string();
+        fs::create_dir_all(folder).with_context(path_text)?;
+        let folder_lock = lock_folder(folder).with_context(path_text)?;
+        let files = Checkout::open(folder).with_context(path_text)?;
         let lock = read_lock_file(&files).with_context(|| folder.join(LockFile::FILE).display().to_string())?;
-        let mut place = Self { folder: folder.to_owned(), files, lock, _folder_lock: alone };
-        place.recover().with_context(shown)?;
-        Ok(place)
+        let mut skills_folder = Self { folder: folder.to_owned(), files, lock, _folder_lock: folder_lock };
+        skills_folder.recover().with_context(path_text)?;
+        Ok(skills_folder)
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -55,23 +55,23 @@ impl SkillsFolder {
     /// Returns true if exactly this release is installed and unchanged.
     pub(super) fn is_installed(&self, skill: &Skill) -> anyhow::Result<bool> {
         let Some(locked) = self.lock.get(&skill.name) else { return Ok(false) };
-        let is_this = locked.version == skill.version && locked.sha256.eq_ignore_ascii_case(&skill.sha256);
-        Ok(is_this && self.file_checksums(&skill.name)?.as_ref() == Some(&locked.files))
+        let is_same_release = locked.version == skill.version && locked.sha256.eq_ignore_ascii_case(&skill.sha256);
+        Ok(is_same_release && self.file_checksums(&skill.name)?.as_ref() == Some(&locked.files))
     }
 
     /// Returns an error if the folder was not installed by this program or was changed since, unless `force` is set.
     pub(super) fn check_replaceable(&self, name: &str, force: bool) -> anyhow::Result<()> {
         let Some(metadata) = self.files.metadata(name)? else { return Ok(()) };
-        let shown = self.folder.join(name);
-        let shown = shown.display();
-        ensure!(metadata.kind == FileKind::Folder, "{shown} exists and is not a folder");
+        let target = self.folder.join(name);
+        let target = target.display();
+        ensure!(metadata.kind == FileKind::Folder, "{target} exists and is not a folder");
         if force {
             return Ok(());
         }
         let locked = self.lock.get(name);
-        ensure!(locked.is_some(), "{shown} exists and was not installed by this program; pass --force to replace it");
-        let is_whole = self.file_checksums(name)?.as_ref() == locked.map(|locked| &locked.files);
-        ensure!(is_whole, "{shown} was changed since it was installed; pass --force to replace it");
+        ensure!(locked.is_some(), "{target} exists and was not installed by this program; pass --force to replace it");
+        let is_unchanged = self.file_checksums(name)?.as_ref() == locked.map(|locked| &locked.files);
+        ensure!(is_unchanged, "{target} was changed since it was installed; pass --force to replace it");
         Ok(())
     }
 
@@ -79,27 +79,27 @@ impl SkillsFolder {
     pub(super) fn move_into_place(
         &mut self,
         name: &str,
-        new: StagedSkill,
-        locked: LockFileEntry,
+        staged: StagedSkill,
+        lock_entry: LockFileEntry,
     ) -> anyhow::Result<()> {
         let target = self.folder.join(name);
-        let shown = || format!("{} cannot be replaced", target.display());
-        let note = InstallNote { name: name.to_owned(), locked };
-        let staging = new.paths();
+        let failure_text = || format!("{} cannot be replaced", target.display());
+        let note = InstallNote { name: name.to_owned(), locked: lock_entry };
+        let staging = staged.paths();
         atomic_file::write_file(&staging.note(), serde_json::to_string(&note)?.as_bytes())?;
-        let is_there = match fs::rename(&target, staging.replaced()) {
+        let has_former = match fs::rename(&target, staging.replaced()) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error).with_context(shown),
+            Err(error) => return Err(error).with_context(failure_text),
         };
         if let Err(error) = fs::rename(staging.folder(), &target) {
-            if is_there {
+            if has_former {
                 // The former folder is restored; if that fails too, the first error is reported.
                 let _ = fs::rename(staging.replaced(), &target);
             }
-            return Err(error).with_context(shown);
+            return Err(error).with_context(failure_text);
         }
-        self.record_installed(note, &staging).inspect_err(|_| new.keep_files())
+        self.record_installed(note, &staging).inspect_err(|_| staged.keep_files())
     }
 
     fn record_installed(&mut self, note: InstallNote, staging: &StagingPaths) -> anyhow::Result<()> {
@@ -109,7 +109,8 @@ impl SkillsFolder {
         fs::rename(staging.new_lock_file(), &file).with_context(|| file.display().to_string())
     }
 
-    /// Settles the installations that an interrupted program has left. No other program works in the folder now.
+    /// Completes or reverts the installations that interrupted programs left. The folder is locked, so no other program
+    /// works in it.
     fn recover(&mut self) -> anyhow::Result<()> {
         for entry in self.files.list("")?.unwrap_or_default() {
             if entry.metadata.kind == FileKind::Folder && entry.name.starts_with(STAGING_PREFIX) {
@@ -120,7 +121,7 @@ impl SkillsFolder {
         Ok(())
     }
 
-    /// Reverts an exchange that was interrupted, or records one that was completed.
+    /// Reverts a replacement that was interrupted, or records one that was completed.
     fn finish_interrupted(&mut self, staging_name: &str) -> anyhow::Result<()> {
         let staging = StagingPaths::new(self.folder.join(staging_name));
         let bytes = self.files.read(&join_path(staging_name, StagingPaths::NOTE), MAX_LOCK_BYTES)?;
@@ -129,13 +130,11 @@ impl SkillsFolder {
             return Ok(());
         };
         note.name.parse::<SkillRequirement>().context("it holds an installation note with an invalid skill name")?;
-        let is_there = self.files.metadata(&note.name)?.is_some();
-        if !is_there && staging.replaced().exists() {
+        let exists = self.files.metadata(&note.name)?.is_some();
+        if !exists && staging.replaced().exists() {
             return Ok(fs::rename(staging.replaced(), self.folder.join(&note.name))?);
         }
-        if is_there
-            && !staging.folder().exists()
-            && self.file_checksums(&note.name)?.as_ref() == Some(&note.locked.files)
+        if exists && !staging.folder().exists() && self.file_checksums(&note.name)?.as_ref() == Some(&note.locked.files)
         {
             return self.record_installed(note, &staging);
         }
@@ -145,14 +144,13 @@ impl SkillsFolder {
     /// Returns the checksum of each file below a folder, if the folder exists and holds only files and folders.
     fn file_checksums(&self, name: &str) -> anyhow::Result<Option<BTreeMap<String, String>>> {
         let mut sums = BTreeMap::new();
-        let mut left = vec![String::new()];
-        while let Some(below) = left.pop() {
-            let at = join_path(name, &below);
-            let Some(listed) = self.files.list(&at)? else { return Ok(None) };
-            for entry in listed {
-                let path = join_path(&below, &entry.name);
+        let mut pending = vec![String::new()];
+        while let Some(subfolder) = pending.pop() {
+            let Some(entries) = self.files.list(&join_path(name, &subfolder))? else { return Ok(None) };
+            for entry in entries {
+                let path = join_path(&subfolder, &entry.name);
                 match entry.metadata.kind {
-                    FileKind::Folder => left.push(path),
+                    FileKind::Folder => pending.push(path),
                     FileKind::File => drop(sums.insert(path.clone(), self.file_checksum(&join_path(name, &path))?)),
                     FileKind::Link(_) | FileKind::Other => return Ok(None),
                 }
@@ -175,7 +173,8 @@ fn lock_folder(folder: &Path) -> io::Result<File> {
     Ok(folder)
 }
 
-/// Locks a file in the folder, because a folder cannot be opened here. The file is not deleted.
+/// Waits until no other program works in the folder. The lock is on a file in the folder, because this platform cannot
+/// lock a folder; the file is not deleted.
 #[cfg(not(unix))]
 fn lock_folder(folder: &Path) -> io::Result<File> {
     let file = File::options().create(true).truncate(false).write(true).open(folder.join(".skills.lock"))?;
@@ -211,13 +210,13 @@ mod tests {
     use crate::manifest::package::{ZipTimestamp, pack};
 
     /// Creates a folder in which `demo` is installed with `text`, or in which nothing is installed.
-    fn installed(text: Option<&str>) -> tempfile::TempDir {
+    fn folder_with_skill(text: Option<&str>) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         if let Some(text) = text {
             fs::create_dir(folder.path().join("demo")).unwrap();
             fs::write(folder.path().join("demo/SKILL.md"), text).unwrap();
-            let beside = StagingPaths::new(folder.path().to_owned());
-            SkillsFolder::open(folder.path()).unwrap().record_installed(note("demo", text), &beside).unwrap();
+            let staging = StagingPaths::new(folder.path().to_owned());
+            SkillsFolder::open(folder.path()).unwrap().record_installed(note("demo", text), &staging).unwrap();
         }
         folder
     }
@@ -228,16 +227,16 @@ mod tests {
         InstallNote { name: name.to_owned(), locked: LockFileEntry { version, package, sha256, size_bytes: 0, files } }
     }
 
-    /// Creates the remains of an interrupted installation: files by their path, and the note.
+    /// Creates the files that an interrupted installation leaves: `files` by path, and the note.
     fn write_interrupted(folder: &Path, note: Option<&InstallNote>, files: &[(&str, &str)]) {
-        let around = folder.join(".installing-x");
+        let staging = folder.join(".installing-x");
         for (path, text) in files {
-            let path = around.join(path);
+            let path = staging.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
         if let Some(note) = note {
-            fs::write(around.join(StagingPaths::NOTE), serde_json::to_string(note).unwrap()).unwrap();
+            fs::write(staging.join(StagingPaths::NOTE), serde_json::to_string(note).unwrap()).unwrap();
         }
     }
 
@@ -249,11 +248,11 @@ mod tests {
 
     /// Opens the folder again, and returns the text of the skill and the recorded version.
     fn reopened_state(folder: &Path) -> (Option<String>, Option<String>) {
-        let place = SkillsFolder::open(folder).unwrap();
+        let skills_folder = SkillsFolder::open(folder).unwrap();
         assert!(!folder.join(".installing-x").exists());
-        place.check_replaceable("demo", false).unwrap();
-        let remembered = place.lock.get("demo").map(|locked| locked.version.clone());
-        (fs::read_to_string(folder.join("demo/SKILL.md")).ok(), remembered)
+        skills_folder.check_replaceable("demo", false).unwrap();
+        let recorded_version = skills_folder.lock.get("demo").map(|locked| locked.version.clone());
+        (fs::read_to_string(folder.join("demo/SKILL.md")).ok(), recorded_version)
     }
 
     fn expected_state(text: &str) -> (Option<String>, Option<String>) {
@@ -261,30 +260,30 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_killed_before_anything_moved_has_changed_nothing() {
+    fn an_interruption_before_the_first_rename_changes_nothing() {
         let same = InstallNote {
             locked: LockFileEntry { version: "two".to_owned(), ..note("demo", "one").locked },
             ..note("demo", "one")
         };
         for note in [None, Some(note("demo", "two")), Some(same)] {
-            let folder = installed(Some("one"));
+            let folder = folder_with_skill(Some("one"));
             write_interrupted(folder.path(), note.as_ref(), &[("new/SKILL.md", "two")]);
             assert_eq!(reopened_state(folder.path()), expected_state("one"));
         }
     }
 
     #[test]
-    fn what_was_moved_away_comes_back() {
-        let folder = installed(Some("one"));
+    fn an_interrupted_replacement_is_reverted() {
+        let folder = folder_with_skill(Some("one"));
         write_interrupted(folder.path(), Some(&note("demo", "two")), &[("new/SKILL.md", "two")]);
         fs::rename(folder.path().join("demo"), folder.path().join(".installing-x/old")).unwrap();
         assert_eq!(reopened_state(folder.path()), expected_state("one"));
     }
 
     #[test]
-    fn what_is_in_its_place_is_remembered() {
+    fn a_completed_replacement_is_recorded() {
         for before in [None, Some("one")] {
-            let folder = installed(before);
+            let folder = folder_with_skill(before);
             write_interrupted(folder.path(), Some(&note("demo", "two")), &[("old/SKILL.md", "one")]);
             fs::create_dir_all(folder.path().join("demo")).unwrap();
             fs::write(folder.path().join("demo/SKILL.md"), "two").unwrap();
@@ -293,45 +292,45 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_take_its_place_leaves_what_was_there() {
-        let folder = installed(Some("one"));
-        let mut place = SkillsFolder::open(folder.path()).unwrap();
-        let new = stage_skill(folder.path(), "two");
-        fs::remove_dir_all(new.paths().folder()).unwrap();
-        assert!(place.move_into_place("demo", new, note("demo", "two").locked).is_err());
-        drop(place);
+    fn a_failed_replacement_keeps_the_former_skill() {
+        let folder = folder_with_skill(Some("one"));
+        let mut skills_folder = SkillsFolder::open(folder.path()).unwrap();
+        let staged = stage_skill(folder.path(), "two");
+        fs::remove_dir_all(staged.paths().folder()).unwrap();
+        assert!(skills_folder.move_into_place("demo", staged, note("demo", "two").locked).is_err());
+        drop(skills_folder);
         assert_eq!(reopened_state(folder.path()), expected_state("one"));
     }
 
     #[test]
-    fn what_cannot_be_remembered_is_remembered_by_the_next() {
-        let folder = installed(Some("one"));
-        let mut place = SkillsFolder::open(folder.path()).unwrap();
-        let new = stage_skill(folder.path(), "two");
-        let in_the_way = new.paths().new_lock_file();
-        fs::create_dir_all(&in_the_way).unwrap();
-        assert!(place.move_into_place("demo", new, note("demo", "two").locked).is_err());
-        drop(place);
-        fs::remove_dir(in_the_way).unwrap();
+    fn the_next_program_records_an_unrecorded_skill() {
+        let folder = folder_with_skill(Some("one"));
+        let mut skills_folder = SkillsFolder::open(folder.path()).unwrap();
+        let staged = stage_skill(folder.path(), "two");
+        let blocking_folder = staged.paths().new_lock_file();
+        fs::create_dir_all(&blocking_folder).unwrap();
+        assert!(skills_folder.move_into_place("demo", staged, note("demo", "two").locked).is_err());
+        drop(skills_folder);
+        fs::remove_dir(blocking_folder).unwrap();
         assert_eq!(reopened_state(folder.path()), expected_state("two"));
     }
 
     #[test]
-    fn what_somebody_put_in_its_place_is_not_remembered() {
-        let folder = installed(None);
+    fn a_folder_with_foreign_content_is_not_recorded() {
+        let folder = folder_with_skill(None);
         write_interrupted(folder.path(), Some(&note("demo", "two")), &[("old/SKILL.md", "one")]);
         fs::create_dir(folder.path().join("demo")).unwrap();
         fs::write(folder.path().join("demo/SKILL.md"), "mine").unwrap();
-        let place = SkillsFolder::open(folder.path()).unwrap();
-        assert!(place.lock.get("demo").is_none() && place.check_replaceable("demo", false).is_err());
+        let skills_folder = SkillsFolder::open(folder.path()).unwrap();
+        assert!(skills_folder.lock.get("demo").is_none() && skills_folder.check_replaceable("demo", false).is_err());
     }
 
-    /// Such a folder may have come with a repository.
+    /// A staging folder may come with a repository, so its note is not trusted.
     #[test]
-    fn a_note_that_names_another_place_moves_nothing() {
+    fn a_note_with_an_invalid_skill_name_moves_nothing() {
         for name in ["../moved", ".moved", "a/moved"] {
-            let around = tempfile::tempdir().unwrap();
-            let folder = around.path().join("agent");
+            let parent = tempfile::tempdir().unwrap();
+            let folder = parent.path().join("agent");
             fs::create_dir_all(folder.join("a")).unwrap();
             write_interrupted(&folder, Some(&note(name, "two")), &[("old/SKILL.md", "one")]);
             assert!(SkillsFolder::open(&folder).is_err(), "{name}");
@@ -340,12 +339,12 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_works_in_a_folder() {
-        let folder = installed(None);
-        let place = SkillsFolder::open(folder.path()).unwrap();
-        let other = File::open(folder.path()).unwrap();
-        assert!(other.try_lock().is_err());
-        drop(place);
-        assert!(other.try_lock().is_ok());
+    fn an_open_folder_is_locked_for_other_programs() {
+        let folder = folder_with_skill(None);
+        let skills_folder = SkillsFolder::open(folder.path()).unwrap();
+        let second_handle = File::open(folder.path()).unwrap();
+        assert!(second_handle.try_lock().is_err());
+        drop(skills_folder);
+        assert!(second_handle.try_lock().is_ok());
     }
 }

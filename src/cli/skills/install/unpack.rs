@@ -1,4 +1,4 @@
-//! Unpacks a package, which is known to be safe, into a new folder.
+//! Unpacks a package, which has been found safe before, into a new folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -49,7 +49,7 @@ impl StagingPaths {
     }
 }
 
-/// A skill that is not yet in place. If it is dropped, its folder is deleted, together with the skill that it replaced.
+/// A skill that is unpacked but not yet installed. If it is dropped, its folder is deleted, together with the skill that it replaced.
 #[derive(Debug)]
 pub(super) struct StagedSkill {
     folder: TempDir,
@@ -66,25 +66,25 @@ impl StagedSkill {
     }
 }
 
-/// Unpacks the files below `root` in the package into a new folder in `beside`.
-pub(super) fn unpack(bytes: &[u8], limits: &PackageLimits, root: &str, beside: &Path) -> anyhow::Result<StagedSkill> {
-    let around = tempfile::Builder::new().prefix(STAGING_PREFIX).tempdir_in(beside);
-    let new = StagedSkill { folder: around.with_context(|| beside.display().to_string())? };
-    let folder = new.paths().folder();
+/// Unpacks the files below `root` in the package into a new folder in `parent`.
+pub(super) fn unpack(bytes: &[u8], limits: &PackageLimits, root: &str, parent: &Path) -> anyhow::Result<StagedSkill> {
+    let staging = tempfile::Builder::new().prefix(STAGING_PREFIX).tempdir_in(parent);
+    let staged = StagedSkill { folder: staging.with_context(|| parent.display().to_string())? };
+    let folder = staged.paths().folder();
     fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
     let mut writer = SkillFileWriter { folder: &folder, root, open: None };
     match walk(bytes, limits, &mut writer) {
         Ok(()) => {}
         Err(WalkError::Sink(error)) => return Err(anyhow!(error).context("the skill cannot be written")),
         Err(WalkError::Unsafe(faults)) => {
-            return Err(anyhow!("the package changed while it was being read: {}", faults.len()));
+            return Err(anyhow!("the package changed while it was being read: {} faults", faults.len()));
         }
     }
     writer.close().context("the skill cannot be written")?;
-    Ok(new)
+    Ok(staged)
 }
 
-/// Creates each file anew: an existing file, above all a link, is never opened or followed.
+/// Writes the files of a skill. Each file is created anew, so an existing file or link is never opened.
 struct SkillFileWriter<'a> {
     folder: &'a Path,
     root: &'a str,
@@ -110,23 +110,23 @@ impl ArchiveSink for SkillFileWriter<'_> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        self.open = Some(create(&path, entry.executable)?);
+        self.open = Some(create_file(&path, entry.executable)?);
         Ok(())
     }
 
-    fn data(&mut self, piece: &[u8]) -> io::Result<()> {
-        self.open.as_mut().map_or(Ok(()), |file| file.write_all(piece))
+    fn data(&mut self, chunk: &[u8]) -> io::Result<()> {
+        self.open.as_mut().map_or(Ok(()), |file| file.write_all(chunk))
     }
 }
 
 #[cfg(unix)]
-fn create(path: &Path, executable: bool) -> io::Result<File> {
+fn create_file(path: &Path, executable: bool) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let mode = if executable { 0o755 } else { 0o644 };
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
 }
 
 #[cfg(not(unix))]
-fn create(path: &Path, _executable: bool) -> io::Result<File> {
+fn create_file(path: &Path, _executable: bool) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
