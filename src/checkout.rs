@@ -114,8 +114,8 @@ fn unreadable(path: &str, error: &io::Error) -> FilesError {
     FilesError::Unreadable { path: path.to_owned(), reason: error.to_string() }
 }
 
-/// Returns the paths that git tracks in a folder, or `None` if the folder is not a git checkout or git is not installed.
-/// The file system monitor is switched off, because the repository could configure any program as its monitor.
+/// Returns the paths that git tracks in a folder, or `None` if the folder is not a git checkout or git is not
+/// installed. The file system monitor is switched off, because the repository could configure any program as it.
 fn list_tracked_files(root: &Path) -> Option<HashSet<String>> {
     let mut command = Command::new("git");
     command.args(["-c", "core.fsmonitor=false", "-C"]).arg(root).args(["ls-files", "-z", "--cached"]);

@@ -4,11 +4,11 @@
 //! own. It does not know how the gateway works: it needs only an address and a key, and its dependency tree contains
 //! nothing of the server.
 //!
-//! It carries the client time limits (120 s, and 300 s above 2560x1440); operating rule 1 (the client sends a request
+//! It implements the client time limits (120 s, and 300 s above 2560x1440); the retries (the client sends a request
 //! again at most twice: if it never reached the service, after 502, 503 or 504, and after a 409 with
 //! `x-should-retry: true`; never against `x-should-retry: false`; a POST that got an answer only with
-//! `x-should-retry: true`); and the decoding of `data[].b64_json` and of stream events. The types rule out values that
-//! the service would refuse, as far as types can; what is open in the API is open here.
+//! `x-should-retry: true`); and the decoding of `data[].b64_json` and of stream events. The types exclude values that
+//! the service would refuse, as far as types can. Where the API accepts any word, the types do too.
 
 #[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
 pub mod admin;
@@ -142,7 +142,7 @@ impl Client {
         ImageCalls::new(self)
     }
 
-    /// Returns the calls that run tasks for text models, which may draw.
+    /// Returns the calls that run tasks for text models, which may make images.
     #[must_use]
     pub fn responses(&self) -> ResponseCalls<'_> {
         ResponseCalls::new(self)
@@ -169,7 +169,7 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The key is left out, and so is the HTTP client, whose default headers may hold another secret.
+        // The key and the HTTP client are left out: the default headers of the client may hold another secret.
         f.debug_struct("Client")
             .field("base_url", &self.shared.base_url)
             .field("max_retries", &self.shared.max_retries)

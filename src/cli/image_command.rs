@@ -152,8 +152,8 @@ impl ImageArgs {
         })
     }
 
-    /// Returns the output format with its compression, or `None` if the service chooses the format. `named_format` is the
-    /// format that the file extension of `--output` stands for.
+    /// Returns the output format with its compression, or `None` if the service chooses the format. `named_format` is
+    /// the format that the file extension of `--output` stands for.
     fn output_format(&self, named_format: Option<Format>) -> Result<Option<Output>, CommandFailure> {
         let requested_format = if self.draft { Some(Format::Jpeg) } else { self.format };
         if let (Some(requested), Some(named)) = (requested_format, named_format)

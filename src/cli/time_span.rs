@@ -8,7 +8,7 @@ use crate::gateway::store::Timestamp;
 
 /// Parses a span such as `24h` or `7d`.
 pub(super) fn parse_span(text: &str) -> Option<TimeDelta> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -35,7 +35,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, &'static str> {
     span.and_then(|span| span.to_std().ok()).ok_or("expected a duration such as 24h or 7d, or 0")
 }
 
-/// Parses the value of an argument for an end.
+/// Parses the value of an argument for the end of a validity: a span from now, a date or a moment.
 pub(super) fn parse_end(text: &str) -> Result<Timestamp, &'static str> {
     parse_end_at(text, Utc::now())
         .ok_or("expected a duration from now such as 30d, a date, or a date and time such as 2026-11-21T03:00:00Z")
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_may_be_none_at_all() {
+    fn a_duration_may_be_zero() {
         assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
         assert_eq!(parse_duration("24h"), Ok(Duration::from_secs(86_400)));
         assert!(parse_duration("-1h").is_err() && parse_duration("24").is_err());

@@ -78,10 +78,10 @@ impl UpscaleCommand {
     fn output_format(&self) -> Result<Option<Format>, CommandFailure> {
         let named = client::format_from_extension(&self.output);
         match (self.format, named) {
-            (Some(asked), Some(named)) if asked != named => Err(CommandFailure::Usage(format!(
-                "--format {asked} does not match the file extension of --output, which stands for {named}"
+            (Some(requested), Some(named)) if requested != named => Err(CommandFailure::Usage(format!(
+                "--format {requested} does not match the file extension of --output, which stands for {named}"
             ))),
-            (asked, named) => Ok(asked.or(named)),
+            (requested, named) => Ok(requested.or(named)),
         }
     }
 
@@ -90,17 +90,17 @@ impl UpscaleCommand {
         if self.file == Path::new("-") {
             io::stdin().lock().take(MAX_UPLOAD_IMAGE_BYTES).read_to_end(&mut file)?;
         } else {
-            let unreadable = |error: io::Error| anyhow::Error::new(error).context(unreadable(&self.file));
-            let source = std::fs::File::open(&self.file).map_err(unreadable)?;
-            source.take(MAX_UPLOAD_IMAGE_BYTES).read_to_end(&mut file).map_err(unreadable)?;
+            let read_error = |error: io::Error| anyhow::Error::new(error).context(unreadable(&self.file));
+            let source = std::fs::File::open(&self.file).map_err(read_error)?;
+            source.take(MAX_UPLOAD_IMAGE_BYTES).read_to_end(&mut file).map_err(read_error)?;
         }
         Ok(file)
     }
 
     fn resize_file(&self, file: Vec<u8>, format: Option<Format>) -> Result<ResizedImage, CommandFailure> {
         // If no format was requested, the image keeps its own, which the header of the file states.
-        let kept = || crate::image::probe(&file).map(|facts| facts.format);
-        let output = match format.or_else(kept) {
+        let original_format = || crate::image::probe(&file).map(|properties| properties.format);
+        let output = match format.or_else(original_format) {
             Some(Format::Jpeg) => Output::Jpeg { compression: self.compression },
             Some(Format::Webp) => Output::Webp { compression: self.compression },
             Some(Format::Png) | None => Output::Png,
@@ -108,7 +108,8 @@ impl UpscaleCommand {
         Ok(Resize::to(self.size).fit(self.fit.into()).format(output).apply(file)?)
     }
 
-    /// Returns an error if the operation would lose pixels or overwrite a file.
+    /// Returns an error if the image is larger than the requested size, or if a file would be overwritten without
+    /// `--force`.
     fn check_result(&self, resized: &ResizedImage, is_stdout: bool) -> Result<(), CommandFailure> {
         let (width, height) = resized.original_dimensions();
         if width > self.size.width() && height > self.size.height() {

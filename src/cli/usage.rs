@@ -71,7 +71,7 @@ enum UsageFormat {
 impl UsageCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, by, since, key, user, group, end_user, json, csv } = self;
-        let form = match (json, csv) {
+        let format = match (json, csv) {
             (true, _) => UsageFormat::Json,
             (_, true) => UsageFormat::Csv,
             _ => UsageFormat::Table,
@@ -83,22 +83,22 @@ impl UsageCommand {
                 // Counts cover whole days.
                 let since = since.map(usage::UtcDay::from);
                 let filter = UsageFilter { key, user, group, end_user, since, ..UsageFilter::default() };
-                return Ok(print(&counts::render_counts(&usage, by, &filter, form).await?)?);
+                return Ok(print(&counts::render_counts(&usage, by, &filter, format).await?)?);
             }
-            let limit = (form == UsageFormat::Table).then_some(MAX_TABLE_ROWS);
+            let limit = (format == UsageFormat::Table).then_some(MAX_TABLE_ROWS);
             let filter = RecordFilter { key, user, group, end_user, since, limit, ..RecordFilter::default() };
-            list(&usage.all_records(&filter).await?, form)
+            list(&usage.all_records(&filter).await?, format)
         })
     }
 }
 
-fn list(records: &[NamedRecord], form: UsageFormat) -> Result<(), CommandFailure> {
-    match form {
+fn list(records: &[NamedRecord], format: UsageFormat) -> Result<(), CommandFailure> {
+    match format {
         UsageFormat::Json => print(&json_lines(records.iter().map(|named| &named.record))?)?,
         UsageFormat::Csv => print(&(csv::record_heading() + &csv::records(records)))?,
         UsageFormat::Table => print(&record_table(records))?,
     }
-    if form == UsageFormat::Table && records.len() == MAX_TABLE_ROWS as usize {
+    if format == UsageFormat::Table && records.len() == MAX_TABLE_ROWS as usize {
         remark(&format!("only the newest {MAX_TABLE_ROWS} records are shown; --json and --csv print all"));
     }
     Ok(())

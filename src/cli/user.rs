@@ -118,7 +118,7 @@ impl UserCommand {
 impl UserAction {
     async fn run(self, people: &IdentityService, config: &Config, json: bool) -> Result<(), CommandFailure> {
         let audit = AuditContext::command();
-        let (name, change, done) = match self {
+        let (name, change, outcome) = match self {
             Self::List => return list(people, json).await,
             Self::Invite { name, admin, group } => {
                 let role = if admin { UserRole::Admin } else { UserRole::Member };
@@ -133,7 +133,7 @@ impl UserAction {
             Self::Role { name, role: RoleArg::Admin } => (name, UserChange::Role(UserRole::Admin), "is an admin"),
             Self::Role { name, role: RoleArg::Member } => (name, UserChange::Role(UserRole::Member), "is a member"),
         };
-        print_change(people.change_user(&audit, &name, change).await, &name, done, json)
+        print_change(people.change_user(&audit, &name, change).await, &name, outcome, json)
     }
 }
 
@@ -163,14 +163,19 @@ fn print_link(
     config: &Config,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let (user, one_time) = result.map_err(|error| user_failure(error, name))?;
-    let link = format!("{}{}", pages_base_url(config), one_time.path());
+    let (user, one_time_link) = result.map_err(|error| user_failure(error, name))?;
+    let link = format!("{}{}", pages_base_url(config), one_time_link.path());
     if json {
-        print_json(&UserLinkJson { id: &user.id, name: &user.name, link: &link, expires_at: one_time.expires_at })?;
+        print_json(&UserLinkJson {
+            id: &user.id,
+            name: &user.name,
+            link: &link,
+            expires_at: one_time_link.expires_at,
+        })?;
     } else {
         // The link is alone on its line, so that a script can read the line unchanged.
         print(&format!("{link}\n"))?;
-        remark(&format!("one-time link for {}, valid until {}", user.name, one_time.expires_at));
+        remark(&format!("one-time link for {}, valid until {}", user.name, one_time_link.expires_at));
     }
     if config.public_url.is_none() {
         remark("set `public_url` to the address at which users reach the gateway");
@@ -178,7 +183,7 @@ fn print_link(
     Ok(())
 }
 
-/// Returns the base address of the pages, as far as the settings state it.
+/// Returns the base URL of the pages: `public_url`, or the listen address if it is not set.
 fn pages_base_url(config: &Config) -> String {
     config.public_url.as_ref().map_or_else(|| format!("http://{}", config.listen), |url| url.as_str().to_owned())
 }
@@ -210,8 +215,9 @@ async fn change_groups(
 ) -> Result<(), CommandFailure> {
     let changed = people.apply_user_changes_with_keys(audit, name, &[UserChange::Groups(groups)]).await;
     let (user, disabled_keys) = changed.map_err(|error| user_failure(error, name))?;
-    let done = format!("is in {}", if user.groups.is_empty() { "no group".to_owned() } else { user.groups.join(", ") });
-    print_changed_user(&user, &done, json)?;
+    let outcome =
+        format!("is in {}", if user.groups.is_empty() { "no group".to_owned() } else { user.groups.join(", ") });
+    print_changed_user(&user, &outcome, json)?;
     for key in disabled_keys {
         remark(&format!(
             "key {} ({}) in group {} is disabled: {} left the group",

@@ -1,7 +1,7 @@
-//! The client of the operators' API, as generated: keys, users, admin tokens, groups, records, usage, the audit trail
+//! The generated client of the admin API: keys, users, admin tokens, groups, records, usage, the audit trail
 //! and the upstream accounts.
 //!
-//! Members use it for the objects that belong to them.
+//! Members can use the API for the objects that belong to them.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -9,10 +9,10 @@
 //!
 //! let admin = connect("http://127.0.0.1:8080", "sk-adm-…")?;
 //! let new = types::NewKey::builder().name(types::KeyName::try_from("laptop")?);
-//! let made = admin.create_key().body(new).send().await?;
-//! println!("{} serves in {}", made.key.public_id, made.key.group);
-//! // The one answer that has it.
-//! save(made.secret.expose());
+//! let created = admin.create_key().body(new).send().await?;
+//! println!("{} belongs to the group {}", created.key.public_id, created.key.group);
+//! // No later answer contains the secret.
+//! save(created.secret.expose());
 //!
 //! for key in &admin.list_keys().state(types::KeyState::Active).send().await?.data {
 //!     println!("{}: {} images", key.name, key.images);
@@ -35,7 +35,7 @@ use super::Error;
 use super::builder::{ServiceAddress, http_builder, unencrypted_error};
 use super::session::BearerCredentials;
 
-/// Generous, because the store answers in milliseconds.
+/// The time limit of a request (our choice): generous, because the store answers in milliseconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Creates a client for the gateway at this address, without a path, with the admin token of a user or of the settings.

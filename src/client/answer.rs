@@ -44,16 +44,16 @@ pub struct Iter<'a> {
 // === impl Images ===
 
 impl Images {
-    /// Returns an error for an answer without an image, whatever its status is. Images may come as addresses instead of
-    /// bytes.
+    /// Creates the images of an answer. Returns an error if the answer holds no image, whatever its status is. An image
+    /// may come as an address instead of bytes.
     pub(super) fn new(response: ImagesResponse, head: Option<&HttpResponseHead>) -> Result<Self, Error> {
         let is_made = |image: &types::Image| !image.b64_json.is_empty() || url(image).is_some();
         let images = response.data.iter().enumerate();
-        let places: Vec<usize> = images.filter(|(_, image)| is_made(image)).map(|(place, _)| place).collect();
-        if places.is_empty() {
+        let positions: Vec<usize> = images.filter(|(_, image)| is_made(image)).map(|(position, _)| position).collect();
+        if positions.is_empty() {
             return Err(Error::unintelligible("the answer holds no image", head));
         }
-        Ok(Self { state: Arc::new(ImagesState { response, head: head.cloned(), positions: places }) })
+        Ok(Self { state: Arc::new(ImagesState { response, head: head.cloned(), positions }) })
     }
 
     /// Returns an iterator over the images, in order.
@@ -70,7 +70,7 @@ impl Images {
 
     /// Returns the number of images; never 0.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "it never is")]
+    #[expect(clippy::len_without_is_empty, reason = "an answer has at least one image")]
     pub fn len(&self) -> usize {
         self.state.positions.len()
     }
@@ -113,15 +113,15 @@ impl Images {
         self.head().is_some_and(|head| head.is_replayed)
     }
 
-    /// Returns what was made instead of the requested image, such as `3840x2160 medium`, if a fallback was allowed and
-    /// used.
+    /// Returns the size and quality that were made instead of the requested ones, such as `3840x2160 medium`, if a
+    /// fallback was allowed and used.
     #[must_use]
     pub fn fallback(&self) -> Option<&str> {
         self.head()?.fallback.as_deref()
     }
 
-    /// Returns the number of requested images that are missing from the answer, as the service reports it or leaves
-    /// empty entries; 0 if it does neither. The images in the answer have been paid for.
+    /// Returns the number of requested images that are missing from the answer: the number that the service reports, or
+    /// the number of empty entries in its answer if that is larger. The images in the answer have been paid for.
     #[must_use]
     pub fn missing(&self) -> usize {
         let empty = self.state.response.data.len() - self.len();
@@ -176,7 +176,7 @@ impl<'a> IntoIterator for &'a Images {
 
 impl fmt::Debug for Images {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Left out: megabytes of base64 are of no use in debug output.
+        // The images are left out, because megabytes of base64 are of no use in debug output.
         f.debug_struct("Images")
             .field("len", &self.len())
             .field("request_id", &self.request_id())
@@ -199,8 +199,8 @@ impl Iterator for Iter<'_> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.images.len() - self.next;
-        (left, Some(left))
+        let remaining = self.images.len() - self.next;
+        (remaining, Some(remaining))
     }
 }
 
@@ -226,7 +226,8 @@ impl Image {
         url(self.wire_image())
     }
 
-    /// Returns the bytes as they came: base64 text in the standard alphabet, padded. Empty if only [`Image::url`] came.
+    /// Returns the base64 text as the service sent it, in the standard alphabet and padded; empty if the service sent
+    /// only an address, see [`Image::url`].
     #[must_use]
     pub fn base64(&self) -> &str {
         &self.wire_image().b64_json
@@ -235,13 +236,13 @@ impl Image {
     /// Returns the file format, read from the bytes themselves; `None` if the format is unknown.
     #[must_use]
     pub fn format(&self) -> Option<Format> {
-        decode::image_properties(self.base64()).map(|facts| facts.format)
+        decode::image_properties(self.base64()).map(|properties| properties.format)
     }
 
     /// Returns width and height in pixels, read from the bytes themselves; `None` if the bytes do not state them.
     #[must_use]
     pub fn dimensions(&self) -> Option<(u32, u32)> {
-        decode::image_properties(self.base64()).map(|facts| (facts.width, facts.height))
+        decode::image_properties(self.base64()).map(|properties| (properties.width, properties.height))
     }
 
     /// Returns the answer that contains this image, with its metadata and the other images.
@@ -281,7 +282,7 @@ impl Image {
         super::save::save_image(self, path.as_ref(), FileNaming::Replacing).await
     }
 
-    /// Returns the base64 text, or an error if the image came without it.
+    /// Returns the base64 text, or an error if the service sent only an address.
     fn base64_text(&self) -> Result<&str, Error> {
         match (self.base64(), self.url()) {
             ("", Some(url)) => Err(Error::remote_image(url, self.images.head())),
@@ -313,6 +314,9 @@ fn url(image: &types::Image) -> Option<&str> {
 
 impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Image").field("place", &self.position).field("format", &self.format()).finish_non_exhaustive()
+        f.debug_struct("Image")
+            .field("position", &self.position)
+            .field("format", &self.format())
+            .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The body of an answer as it arrives, and the limit on its silence.
+//! The body of an answer as it arrives, and the limit on the time without data.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,7 +13,8 @@ use super::Error;
 use super::session::Session;
 use super::timer::ReadIdleTimer;
 
-/// Ours: the longest time from the last event to the end of the answer. A client that leaves earlier seems to give up.
+/// The maximum time from the last event to the end of the answer (our choice). If the client closed the connection at
+/// the last event, the service would take it for a client that gave up.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(1);
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -23,7 +24,7 @@ type HttpBodyStream = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>>>>;
 
 /// The body of an answer, read as it arrives.
 pub(super) struct HttpBodyReader {
-    /// Dropped at the end, because that ends the request.
+    /// `None` after the end: dropping the body ends the request.
     body: Option<HttpBodyStream>,
     idle_timer: ReadIdleTimer,
     /// True after the last event: from then on a heartbeat no longer counts as progress.
@@ -45,7 +46,8 @@ impl HttpBodyReader {
         Self { body: Some(Box::pin(response.bytes_stream())), idle_timer, is_ending: false }
     }
 
-    /// Notes that everything of interest has arrived: only the end of the answer is left.
+    /// Records that the last event has arrived. From now on only the end of the answer is waited for, for at most
+    /// [`END_LIMIT`].
     pub(super) fn expect_end(&mut self) {
         self.is_ending = true;
         self.idle_timer = ReadIdleTimer::new(END_LIMIT);
@@ -75,9 +77,10 @@ impl HttpBodyReader {
     }
 }
 
-/// Returns true if the service answers as if no stream had been requested. Every other content type is read as events:
-/// it can only be those, or an error.
+/// Returns true if the service answers as if no stream had been requested. An answer of any other content type is read
+/// as events.
 pub(super) fn is_json_response(response: &Response) -> bool {
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.trim_start().to_ascii_lowercase().starts_with("application/json")
+    let content_type =
+        response.headers().get(CONTENT_TYPE).and_then(|content_type| content_type.to_str().ok()).unwrap_or_default();
+    content_type.trim_start().to_ascii_lowercase().starts_with("application/json")
 }

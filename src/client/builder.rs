@@ -14,11 +14,12 @@ use std::time::Duration;
 use super::session::BearerCredentials;
 use super::{Client, ClientState, Error};
 
-/// Specification: "low retry counts". Ours: two, like the official clients; none if the platform has no timer to wait
-/// with.
+/// The maximum number of retries of a call: two, like the official clients (our choice); none if the platform has no
+/// timer to wait with.
 const MAX_RETRIES: u32 = if cfg!(target_arch = "wasm32") { 0 } else { 2 };
 
-/// Ours: long enough for a lost packet or two, and short compared with the time that an image takes.
+/// The time limit for connecting (our choice): long enough for one or two lost packets, and short compared with the
+/// time that an image takes.
 #[cfg(not(target_arch = "wasm32"))]
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
@@ -84,12 +85,12 @@ impl Builder {
     /// Returns an error if there is no key, or none for this address, if a value cannot be used, if the key would go
     /// over plain http to another machine, or if the TLS library does not start.
     pub fn build(self) -> Result<Client, Error> {
-        let chosen = environment::complete_pair(self.base_url, self.api_key, environment::variable)?;
-        let ServiceAddress { url, is_local, is_encrypted } = ServiceAddress::parse(&chosen.base_url)?;
+        let pair = environment::complete_pair(self.base_url, self.api_key, environment::variable)?;
+        let ServiceAddress { url, is_local, is_encrypted } = ServiceAddress::parse(&pair.base_url)?;
         if !is_encrypted && !is_local && !self.allows_http {
             return Err(unencrypted_error("the base URL", "the key"));
         }
-        let credentials = BearerCredentials::new(&chosen.api_key)?;
+        let credentials = BearerCredentials::new(&pair.api_key)?;
         let http = self.http.map_or_else(|| http_client(is_local), Ok)?;
         let max_retries = self.max_retries.unwrap_or(MAX_RETRIES);
         Ok(Client { shared: Arc::new(ClientState { base_url: url, http, credentials, max_retries }) })
@@ -107,13 +108,15 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// Redirects are not followed: they would send the key, and a second paid request, to another address.
+/// Builds the HTTP client. Redirects are not followed: they would send the key, and a second paid request, to another
+/// address.
 #[cfg(not(target_arch = "wasm32"))]
 fn http_client(is_local: bool) -> Result<reqwest::Client, Error> {
     http_builder(is_local).build().map_err(|source| Error::settings_from("the HTTP client cannot be created", source))
 }
 
-/// A service on this machine is not called through a proxy from the environment, because the proxy could read the key.
+/// Returns the settings of the HTTP client. A service on this machine is not called through a proxy from the
+/// environment, because the proxy could read the key.
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) fn http_builder(is_local: bool) -> reqwest::ClientBuilder {
     let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT_LIMIT);
@@ -140,11 +143,11 @@ pub(super) struct ServiceAddress {
 
 impl ServiceAddress {
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
-        let url = web_address(text)?;
+        let url = parse_web_address(text)?;
         let is_encrypted = url.scheme() == "https";
         let is_local = url.host_str().is_some_and(is_loopback);
-        let whole = url.as_str().trim_end_matches('/');
-        let url = whole.strip_suffix("/v1").unwrap_or(whole).trim_end_matches('/').to_owned();
+        let full_url = url.as_str().trim_end_matches('/');
+        let url = full_url.strip_suffix("/v1").unwrap_or(full_url).trim_end_matches('/').to_owned();
         Ok(Self { url, is_local, is_encrypted })
     }
 }
@@ -160,18 +163,18 @@ pub(super) fn unencrypted_error(address: &str, key: &str) -> Error {
     ))
 }
 
-fn web_address(text: &str) -> Result<reqwest::Url, Error> {
-    let refuse = |what: &str| Error::settings(format!("the base URL {what}"));
+fn parse_web_address(text: &str) -> Result<reqwest::Url, Error> {
+    let error = |problem: &str| Error::settings(format!("the base URL {problem}"));
     // The error does not show the text, because it may contain a password.
-    let url = reqwest::Url::parse(text.trim()).map_err(|_| refuse("is not a URL such as https://host/v1"))?;
+    let url = reqwest::Url::parse(text.trim()).map_err(|_| error("is not a URL such as https://host/v1"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(refuse("must begin with http:// or https:// and name a host"));
+        return Err(error("must begin with http:// or https:// and name a host"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(refuse("must not contain a user or password: give the API key separately"));
+        return Err(error("must not contain a user or password: give the API key separately"));
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(refuse("must not have a query or a fragment"));
+        return Err(error("must not have a query or a fragment"));
     }
     Ok(url)
 }
@@ -186,27 +189,27 @@ mod tests {
     }
 
     #[test]
-    fn a_key_goes_over_plain_http_only_on_this_machine_or_where_that_is_allowed() {
+    fn a_key_goes_over_plain_http_only_to_this_machine_or_if_allowed() {
         let build = |base_url: &str, allow| {
             Client::builder().base_url(base_url).api_key("sk-img-secret").allow_http(allow).build().err()
         };
         for local in ["http://localhost:8080", "http://127.0.0.1/v1", "http://127.8.9.1:1", "http://[::1]:8080/v1"] {
             assert!(build(local, false).is_none(), "{local}");
         }
-        for other in
+        for remote in
             ["http://host/v1", "http://10.0.0.1:8080", "http://0.0.0.0:80", "http://[::2]", "http://localhost.example"]
         {
-            let error = build(other, false).expect(other).to_string();
+            let error = build(remote, false).expect(remote).to_string();
             assert!(error.contains("https") && !error.contains("secret"), "{error}");
             assert!(
-                build(other, true).is_none() && build(&other.replace("http:", "https:"), false).is_none(),
-                "{other}"
+                build(remote, true).is_none() && build(&remote.replace("http:", "https:"), false).is_none(),
+                "{remote}"
             );
         }
     }
 
     #[test]
-    fn the_version_may_stand_in_the_address_or_not() {
+    fn the_address_may_end_in_the_version_or_not() {
         for text in ["https://host/v1", "https://host/v1/", "https://host", "https://host/", " HTTPS://Host/v1 "] {
             check(text, Some("https://host"));
         }
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_address_is_refused() {
+    fn an_address_that_is_no_plain_web_address_is_refused() {
         for text in [
             "",
             "host/v1",

@@ -1,4 +1,4 @@
-//! Calls that the generator cannot produce, forms and streams, made through the hooks of the generated client.
+//! Calls with forms and streams, which the generator does not support. They use the hooks of the generated client.
 
 use progenitor_client::{ClientHooks as _, Error as WireError, OperationInfo, ResponseValue};
 use reqwest::header::{ACCEPT, HeaderValue};
@@ -15,7 +15,7 @@ use crate::wire::types::ErrorResponse;
 pub(super) struct ApiCall<'a> {
     pub(super) client: &'a Client,
     pub(super) operation: ApiOperation,
-    /// The type of the answer.
+    /// The value of the `accept` header.
     pub(super) accept: &'static str,
 }
 
@@ -37,19 +37,20 @@ impl ApiOperation {
 // === impl ApiCall ===
 
 impl ApiCall<'_> {
-    /// Makes the call, and returns the answer if its status is a success. `fill` writes the body for one attempt.
+    /// Makes the call, and returns the answer if its status is a success. `add_body` adds the body to the request and
+    /// is called for each attempt.
     pub(super) async fn send(
         &self,
-        fill: impl Fn(RequestBuilder) -> reqwest::Result<RequestBuilder>,
+        add_body: impl Fn(RequestBuilder) -> reqwest::Result<RequestBuilder>,
     ) -> Result<Response, Error> {
         let session = &self.client.inner;
         let mut retries = RetryCounter::default();
         loop {
-            let mut request = self.request(&fill).await?;
+            let mut request = self.request(&add_body).await?;
             retries.set_retry_header(&mut request);
             let Some(result) = self.attempt(request).await else { return Err(Error::timed_out(session)) };
-            // Sent again only if the service itself allows it: an error page of a proxy does not tell if an image was
-            // made.
+            // The call is sent again only if the service itself allows it: an error page of a proxy does not tell
+            // whether an image was made.
             let outcome = SendOutcome::from_result(&result).without_implicit_retry();
             if !retries.has_retries_left(session) || !retries.wait_for_retry(&outcome).await {
                 return self.check_response(result).await;
@@ -59,12 +60,13 @@ impl ApiCall<'_> {
 
     async fn request(
         &self,
-        fill: impl Fn(RequestBuilder) -> reqwest::Result<RequestBuilder>,
+        add_body: impl Fn(RequestBuilder) -> reqwest::Result<RequestBuilder>,
     ) -> Result<Request, Error> {
         let builder = self.client.client.post(format!("{}{}", self.client.baseurl, self.operation.path));
-        let built = fill(builder.header(ACCEPT, HeaderValue::from_static(self.accept))).and_then(RequestBuilder::build);
-        let unwritable = |error| Error::from_stream(error, &self.client.inner);
-        let mut request = built.map_err(unwritable)?;
+        let built =
+            add_body(builder.header(ACCEPT, HeaderValue::from_static(self.accept))).and_then(RequestBuilder::build);
+        let to_error = |error| Error::from_stream(error, &self.client.inner);
+        let mut request = built.map_err(to_error)?;
         let hooked = self.client.pre(&mut request, &self.info()).await;
         hooked.map_err(|error: WireError<ErrorResponse>| Error::from_call(error, &self.client.inner))?;
         Ok(request)
@@ -106,7 +108,7 @@ mod tests {
     use crate::tables::OPERATIONS;
 
     #[test]
-    fn the_operations_are_those_of_the_document() {
+    fn the_operations_match_the_api_document() {
         for operation in [ApiOperation::CREATE_IMAGE, ApiOperation::EDIT_IMAGE, ApiOperation::CREATE_RESPONSE] {
             let row = OPERATIONS.iter().find(|row| row.id == operation.id).unwrap();
             assert_eq!((row.method, row.path, row.streams), ("POST", operation.path, true));

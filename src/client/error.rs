@@ -16,7 +16,7 @@ use super::session::{BearerCredentials, HttpResponseHead, Session, TimeLimit};
 use crate::wire::types;
 use detail::ServiceErrorDetail;
 
-/// These codes are also recognised in a stream that has begun, whose status no longer states the same.
+/// These codes are checked in addition to the status, because an error inside a stream follows a status of 200.
 const RATE_LIMIT_EXCEEDED: &str = "rate_limit_exceeded";
 const INVALID_REQUEST_ERROR: &str = "invalid_request_error";
 
@@ -50,7 +50,7 @@ struct ClientErrorState {
 enum ClientErrorKind {
     /// The address, the key, or the HTTP library cannot be used.
     Settings,
-    /// A value is one that the service would refuse; nothing was sent.
+    /// The service would refuse a value of the request; nothing was sent.
     Request,
     /// No service was reached; nothing was sent.
     Connect,
@@ -96,7 +96,7 @@ impl Error {
         Self::new(ClientErrorKind::Image, message)
     }
 
-    /// Creates the error of a stream whose head stated success and which ended with an error.
+    /// Creates the error of a stream whose status was a success and which ended with an error event.
     pub(super) fn from_stream_event(frame: &Value, session: &Session) -> Self {
         let mut error = Self::from_detail(ServiceErrorDetail::from_event(frame), session.credentials());
         error.0.head = session.head().cloned();
@@ -114,12 +114,12 @@ impl Error {
     pub(super) fn timed_out(session: &Session) -> Self {
         let limit = session.limit();
         let seconds = limit.duration().as_secs();
-        let what = match (limit, session.head()) {
+        let missing = match (limit, session.head()) {
             (TimeLimit::Idle(_), Some(_)) => "no more data",
             (TimeLimit::Idle(_), None) => "no answer",
             (TimeLimit::Total(_), _) => "no complete answer",
         };
-        let message = format!("{what} within {seconds} s; the image may still have been made");
+        let message = format!("{missing} within {seconds} s; the image may still have been made");
         let mut error = Self::new(ClientErrorKind::Timeout, message);
         error.0.head = session.head().cloned();
         error
@@ -132,7 +132,7 @@ impl Error {
         error
     }
 
-    /// Creates the error of an answer whose status is a success and whose content is not.
+    /// Creates the error of an answer whose status is a success and whose content cannot be used.
     pub(super) fn unintelligible(message: &str, head: Option<&HttpResponseHead>) -> Self {
         let mut error = Self::new(ClientErrorKind::Unintelligible, message);
         error.0.head = head.cloned();
@@ -173,8 +173,8 @@ impl Error {
     }
 
     fn from_transport(source: reqwest::Error, session: &Session) -> Self {
-        if let Some(broken) = file_error_message(&source) {
-            return Self::new(ClientErrorKind::File, broken);
+        if let Some(message) = file_error_message(&source) {
+            return Self::new(ClientErrorKind::File, message);
         }
         let error = if retry::was_never_sent(&source) {
             Self::new(ClientErrorKind::Connect, "the service cannot be reached")
@@ -190,8 +190,8 @@ impl Error {
     }
 
     fn from_detail(detail: ServiceErrorDetail, credentials: &BearerCredentials) -> Self {
-        let said = detail.message.clone().filter(|message| !message.is_empty());
-        let message = said.map_or_else(|| "the request failed".to_owned(), |message| credentials.redact(message));
+        let reported = detail.message.clone().filter(|message| !message.is_empty());
+        let message = reported.map_or_else(|| "the request failed".to_owned(), |message| credentials.redact(message));
         let mut error = Self::new(ClientErrorKind::Answer, message);
         error.0.detail = detail;
         error
@@ -254,7 +254,7 @@ impl Error {
         self.0.head.as_ref()?.request_id.as_deref()
     }
 
-    /// Returns the wait that the service asks for, which is never long.
+    /// Returns the wait that the service asks for with `retry-after`.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.head.as_ref()?.retry_after
@@ -274,7 +274,7 @@ impl Error {
         match (self.0.kind, &self.0.head) {
             (ClientErrorKind::Connect, _) => true,
             (ClientErrorKind::Answer, Some(head)) => {
-                // A 5xx without this header leaves open if an image was made.
+                // A 5xx without `x-should-retry` does not tell whether an image was made.
                 head.should_retry.unwrap_or(head.status == 429 && !self.is_usage_limit())
             }
             _ => false,
@@ -294,13 +294,13 @@ impl Error {
         self.code() == Some("usage_limit_reached")
     }
 
-    /// Returns true if the request is at fault; see [`Error::param`]. Also true if the client found the fault before
-    /// sending.
+    /// Returns true if the request is invalid; see [`Error::param`]. The client finds some of these errors itself,
+    /// before it sends the request.
     #[must_use]
     pub fn is_invalid_request(&self) -> bool {
-        let is_said =
+        let is_reported =
             matches!(self.status(), Some(400 | 413 | 415 | 422)) || self.code() == Some(INVALID_REQUEST_ERROR);
-        self.0.kind == ClientErrorKind::Request || is_said
+        self.0.kind == ClientErrorKind::Request || is_reported
     }
 
     /// Returns true if the service refuses the key.
@@ -332,27 +332,27 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)?;
         let status = self.status().map(|status| format!("status {status}"));
-        let word = |name: &str, word: Option<&str>| word.map(|word| format!("{name} {word}"));
-        let facts = [
+        let labelled = |label: &str, value: Option<&str>| value.map(|value| format!("{label} {value}"));
+        let details = [
             status,
-            word("code", self.code()),
-            word("reason", self.reason()),
-            word("parameter", self.param()),
-            word("request", self.request_id()),
+            labelled("code", self.code()),
+            labelled("reason", self.reason()),
+            labelled("parameter", self.param()),
+            labelled("request", self.request_id()),
         ];
-        let facts: Vec<String> = facts.into_iter().flatten().collect();
-        if facts.is_empty() { Ok(()) } else { write!(f, " ({})", facts.join(", ")) }
+        let details: Vec<String> = details.into_iter().flatten().collect();
+        if details.is_empty() { Ok(()) } else { write!(f, " ({})", details.join(", ")) }
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Error");
-        shown.field("kind", &self.0.kind).field("message", &self.to_string());
+        let mut debug = f.debug_struct("Error");
+        debug.field("kind", &self.0.kind).field("message", &self.to_string());
         if let Some(source) = &self.0.source {
-            shown.field("source", source);
+            debug.field("source", source);
         }
-        shown.finish_non_exhaustive()
+        debug.finish_non_exhaustive()
     }
 }
 
@@ -362,13 +362,13 @@ impl StdError for Error {
     }
 }
 
-/// Returns the message for one of our files that could not be read to its end, if that is what stopped the request.
+/// Returns the message for an input file that could not be read to its end, if that error stopped the request.
 #[cfg(not(target_arch = "wasm32"))]
 fn file_error_message(error: &reqwest::Error) -> Option<String> {
     let mut cause = error.source();
     while let Some(error) = cause {
-        if let Some(broken) = error.downcast_ref::<super::input::InputFileError>() {
-            return Some(broken.to_string());
+        if let Some(file_error) = error.downcast_ref::<super::input::InputFileError>() {
+            return Some(file_error.to_string());
         }
         cause = error.source();
     }

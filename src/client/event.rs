@@ -15,7 +15,7 @@ use crate::wire::types::ImageUsage;
 
 /// The type of an event which states that there will be no image.
 const ERROR: &str = "error";
-/// The first words of the event types that this version knows.
+/// The prefixes of the event types that this version knows.
 const FAMILIES: [&str; 2] = ["image_generation", "image_edit"];
 
 /// An event in the making of an image.
@@ -48,7 +48,7 @@ pub enum ImageEvent {
     },
 }
 
-/// The members that tell the kinds of events apart.
+/// The members that distinguish the kinds of events.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ImageEventTag {
@@ -65,9 +65,10 @@ impl ImageEvent {
     }
 }
 
-/// Reads an event; returns `None` if it has nothing to do with an image. `partials` is the number of images before it.
+/// Reads an event; returns `None` for an end marker and for an intermediate image that cannot be read. `partials` is
+/// the number of intermediate images before this event.
 pub(super) fn read_event(event: &SseEvent, partials: u32, session: &Session) -> Result<Option<ImageEvent>, Error> {
-    // Other services end a stream with this word, which is no JSON.
+    // Other services end a stream with this marker, which is not JSON.
     if event.data == b"[DONE]" {
         return Ok(None);
     }
@@ -86,7 +87,8 @@ pub(super) fn read_event(event: &SseEvent, partials: u32, session: &Session) -> 
     }
 }
 
-/// Reads an event of an unknown type. If it holds an image, the last word of the type decides what the image is.
+/// Reads an event of an unknown type. If the event holds an image, the last word of the type decides whether the image
+/// is final.
 fn read_unknown_event(
     kind: &str,
     event: &SseEvent,

@@ -10,11 +10,12 @@ use super::input::CheckedInput;
 use super::request::{AnswerMode, EditRequest};
 use super::{Error, Input};
 
-/// Also used for a single image: every service that accepts several accepts one under this name.
+/// The name of the part of an image, also of a single image: every service that accepts several images accepts one
+/// under this name.
 const IMAGE_PART: &str = "image[]";
 const MASK_PART: &str = "mask";
 
-/// Ours: a connection that carries less than this per second is too slow to wait for.
+/// The upload rate that the time limit assumes (our choice); a slower connection may exceed the limit.
 const BYTES_PER_SECOND: u64 = 1 << 20;
 
 /// A checked edit, which can be written as a form any number of times.
@@ -31,11 +32,11 @@ pub(super) struct EditForm {
 
 impl EditForm {
     /// Checks the request and examines its images.
-    pub(super) async fn new(request: EditRequest, delivery: AnswerMode) -> Result<Self, Error> {
+    pub(super) async fn new(request: EditRequest, mode: AnswerMode) -> Result<Self, Error> {
         let (options, inputs, mask) = request.into_parts()?;
         let (time_limit, has_time_limit) = (options.time_limit(), options.has_time_limit());
         let headers = options.headers()?;
-        let fields = text_fields(options.into_wire(delivery)?);
+        let fields = text_fields(options.into_wire(mode)?);
         let mut images = Vec::with_capacity(inputs.len());
         for input in inputs {
             images.push(input.check("image").await?);
@@ -88,25 +89,26 @@ fn text_fields(request: Value) -> Vec<(String, String)> {
     let text = |value: Value| match value {
         Value::Null => None,
         Value::String(text) => Some(text),
-        other => Some(other.to_string()),
+        value => Some(value.to_string()),
     };
     members.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect()
 }
 
-/// Checks that the mask has the required properties in common with its image.
+/// Checks that the mask has the format and size of the first image, and an alpha channel.
 async fn check_mask(mask: Input, image: Option<&CheckedInput>) -> Result<CheckedInput, Error> {
     let mask = mask.check("mask").await?;
-    let refuse = |message: String| Err(Error::request("mask", message));
+    let refusal = |message: String| Err(Error::request("mask", message));
     let header = mask.header();
-    let (facts, first) = (header.properties, image.map_or(header.properties, |image| image.header().properties));
-    if facts.format != first.format {
-        refuse(format!("the mask is {}, but the first image is {}", facts.format, first.format))
-    } else if (facts.width, facts.height) != (first.width, first.height) {
-        let sizes = (facts.width, facts.height, first.width, first.height);
-        refuse(format!("the mask has {}x{} px, but the first image has {}x{} px", sizes.0, sizes.1, sizes.2, sizes.3))
+    let (mask_properties, image_properties) =
+        (header.properties, image.map_or(header.properties, |image| image.header().properties));
+    if mask_properties.format != image_properties.format {
+        refusal(format!("the mask is {}, but the first image is {}", mask_properties.format, image_properties.format))
+    } else if (mask_properties.width, mask_properties.height) != (image_properties.width, image_properties.height) {
+        let sizes = (mask_properties.width, mask_properties.height, image_properties.width, image_properties.height);
+        refusal(format!("the mask has {}x{} px, but the first image has {}x{} px", sizes.0, sizes.1, sizes.2, sizes.3))
     } else if header.has_alpha {
         Ok(mask)
     } else {
-        refuse("the mask has no alpha channel; its transparent part is the region to change".to_owned())
+        refusal("the mask has no alpha channel; its transparent part is the region to change".to_owned())
     }
 }

@@ -13,7 +13,7 @@ use super::{Client, EditRequest, Error, GenerateRequest, ImageStream, Images, le
 use crate::wire::types::{ErrorResponse, ImagesResponse};
 
 pub(super) const JSON: &str = "application/json";
-/// JSON is accepted too, because a service that cannot stream may still answer.
+/// The `accept` header of a stream. JSON is accepted too, because a service that cannot stream may still answer.
 pub(super) const EVENTS: &str = "text/event-stream, application/json;q=0.5";
 
 /// Calls that make images; from [`Client::images`].
@@ -89,7 +89,7 @@ impl<'a> ImageCalls<'a> {
 
     /// Changes images, or makes a new one from them, and returns its events while it is made.
     ///
-    /// The request and its checks are those of [`ImageCalls::edit`], the stream is that of
+    /// The request and its checks are those of [`ImageCalls::edit`]; the stream is that of
     /// [`ImageCalls::generate_stream`].
     ///
     /// # Errors
@@ -129,6 +129,6 @@ fn images_from_result(
 
 /// Returns the images of an answer that is one JSON object although events were requested.
 pub(super) fn read_whole_answer(body: Vec<u8>, session: &Session) -> Result<Images, Error> {
-    let read = serde_json::from_slice(&body).map_err(|error| WireError::InvalidResponsePayload(body.into(), error));
-    images_from_result(read.map(|response| ResponseValue::new(response, StatusCode::OK, HeaderMap::new())), session)
+    let parsed = serde_json::from_slice(&body).map_err(|error| WireError::InvalidResponsePayload(body.into(), error));
+    images_from_result(parsed.map(|response| ResponseValue::new(response, StatusCode::OK, HeaderMap::new())), session)
 }

@@ -74,7 +74,7 @@ impl Input {
         self
     }
 
-    /// Checks the input. `param` is the service's name for it.
+    /// Checks the input. `param` is the name of the request field, which an error states.
     pub(super) async fn check(self, param: &str) -> Result<CheckedInput, Error> {
         let InputInspection { length, header } = self.inspect_content(param).await?;
         if length >= MAX_UPLOAD_IMAGE_BYTES {
@@ -83,7 +83,7 @@ impl Input {
         }
         match header {
             Ok(header) => Ok(CheckedInput { input: self, length, header }),
-            Err(flaw) => Err(Error::request(param, format!("{self}: {flaw}"))),
+            Err(error) => Err(Error::request(param, format!("{self}: {error}"))),
         }
     }
 
@@ -102,13 +102,13 @@ impl Input {
 
     /// Returns the name for the service, without control characters: a line end would corrupt the headers of the part.
     fn sent_name(&self, format: Format) -> String {
-        let own = match &self.content {
+        let path_name = match &self.content {
             #[cfg(not(target_arch = "wasm32"))]
             InputContent::File(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),
             InputContent::Bytes(_) => None,
         };
-        let name = self.name.clone().or(own).unwrap_or_else(|| format!("image.{}", format.extension()));
-        name.chars().filter(|letter| !letter.is_control()).collect()
+        let name = self.name.clone().or(path_name).unwrap_or_else(|| format!("image.{}", format.extension()));
+        name.chars().filter(|character| !character.is_control()).collect()
     }
 }
 
@@ -126,14 +126,14 @@ impl fmt::Display for Input {
 
 impl fmt::Debug for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Input");
+        let mut debug = f.debug_struct("Input");
         match &self.content {
             #[cfg(not(target_arch = "wasm32"))]
-            InputContent::File(path) => shown.field("path", path),
-            // Only the length: megabytes are of no use in debug output.
-            InputContent::Bytes(bytes) => shown.field("bytes", &bytes.len()),
+            InputContent::File(path) => debug.field("path", path),
+            // Only the length is shown, because megabytes of bytes are of no use in debug output.
+            InputContent::Bytes(bytes) => debug.field("bytes", &bytes.len()),
         };
-        shown.field("name", &self.name).finish()
+        debug.field("name", &self.name).finish()
     }
 }
 
@@ -181,7 +181,7 @@ impl CheckedInput {
             InputContent::File(path) => file::body(path, self.length),
             InputContent::Bytes(bytes) => Body::from(bytes.clone()),
         };
-        // For services that trust the declared type; ours reads the bytes.
+        // The type is declared for services that rely on it; the gateway reads the bytes.
         let format = self.header.properties.format;
         part(body, self.length).file_name(self.input.sent_name(format)).mime_str(&format!("image/{format}"))
     }
@@ -189,7 +189,8 @@ impl CheckedInput {
 
 #[cfg(not(target_arch = "wasm32"))]
 fn part(body: Body, length: u64) -> Part {
-    // If each part has a length, so has the form, and a service can refuse it before it has received all of it.
+    // If each part has a length, the form has a length too, and a service can refuse the form before it has received
+    // all of it.
     Part::stream_with_length(body, length)
 }
 
@@ -203,57 +204,57 @@ mod tests {
     use super::*;
     use crate::client::tests::test_images::{padded, png};
 
-    fn ready(input: impl Into<Input>) -> Result<CheckedInput, Error> {
+    fn check_input(input: impl Into<Input>) -> Result<CheckedInput, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(input.into().check("image"))
     }
 
     #[track_caller]
-    fn refused(input: impl Into<Input>, part: &str) {
-        let error = ready(input).unwrap_err();
+    fn assert_refused(input: impl Into<Input>, message_part: &str) {
+        let error = check_input(input).unwrap_err();
         assert!(error.is_invalid_request() && error.param() == Some("image"), "{error:?}");
-        assert!(error.message().contains(part), "{error}");
+        assert!(error.message().contains(message_part), "{error}");
     }
 
     #[test]
     fn the_limit_is_exact_in_memory_and_on_disk() {
-        assert_eq!(ready(padded(png(16, 16, true), 52_428_799)).unwrap().length(), 52_428_799);
-        refused(padded(png(16, 16, true), 52_428_800), "it must have fewer than 52428800");
+        assert_eq!(check_input(padded(png(16, 16, true), 52_428_799)).unwrap().length(), 52_428_799);
+        assert_refused(padded(png(16, 16, true), 52_428_800), "it must have fewer than 52428800");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         std::fs::write(&path, png(16, 16, true)).unwrap();
         let file = std::fs::File::options().write(true).open(&path).unwrap();
         file.set_len(52_428_799).unwrap();
-        assert_eq!(ready(&*path).unwrap().length(), 52_428_799);
+        assert_eq!(check_input(&*path).unwrap().length(), 52_428_799);
         file.set_len(52_428_800).unwrap();
-        refused(&*path, "a.png has 52428800 bytes");
+        assert_refused(&*path, "a.png has 52428800 bytes");
     }
 
     #[test]
-    fn a_file_and_its_bytes_get_the_same_verdict() {
+    fn a_file_and_its_bytes_give_the_same_result() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         let (good, gif) = (png(16, 16, false), b"GIF89a\x01\0\x01\0\0\0\0".to_vec());
         for bytes in [good.clone(), gif, Vec::new(), good[..good.len() - 13].to_vec(), good[..12].to_vec()] {
             std::fs::write(&path, &bytes).unwrap();
-            let verdict = |input: Input| {
+            let check_result = |input: Input| {
                 let message = |error: Error| error.message().split_once(": ").unwrap().1.to_owned();
-                ready(input).map(|ready| ready.header()).map_err(message)
+                check_input(input).map(|checked| checked.header()).map_err(message)
             };
-            assert_eq!(verdict(bytes.clone().into()), verdict(path.clone().into()));
-            assert_eq!(verdict(bytes.clone().into()).is_ok(), bytes == good);
+            assert_eq!(check_result(bytes.clone().into()), check_result(path.clone().into()));
+            assert_eq!(check_result(bytes.clone().into()).is_ok(), bytes == good);
         }
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn an_unreadable_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        refused(folder.path(), "cannot be read: it is not a file");
-        refused(folder.path().join("none.png"), "none.png cannot be read");
+        assert_refused(folder.path(), "cannot be read: it is not a file");
+        assert_refused(folder.path().join("none.png"), "none.png cannot be read");
     }
 
     #[test]
-    fn the_name_is_the_file_without_its_folders_and_without_controls() {
+    fn the_sent_name_has_no_folders_and_no_control_characters() {
         let name = |input: Input| input.sent_name(Format::Webp);
         assert_eq!(name(Input::from_path("there/here/fox.webp")), "fox.webp");
         assert_eq!(name(Input::from_bytes(vec![0])), "image.webp");
@@ -262,7 +263,7 @@ mod tests {
 
     #[test]
     fn debug_shows_no_bytes() {
-        let shown = format!("{:?}", Input::from_bytes(b"secret".to_vec()));
-        assert_eq!(shown, "Input { bytes: 6, name: None }");
+        let debug_text = format!("{:?}", Input::from_bytes(b"secret".to_vec()));
+        assert_eq!(debug_text, "Input { bytes: 6, name: None }");
     }
 }

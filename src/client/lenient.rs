@@ -13,7 +13,7 @@ pub(super) type JsonMap = Map<String, Value>;
 /// The members of an event that belong to its image; the others belong to the answer.
 const IMAGE_MEMBERS: [&str; 3] = ["b64_json", "revised_prompt", "url"];
 
-/// Returns the answer with these members.
+/// Converts the members of an answer to the answer.
 pub(super) fn response_from_answer(mut members: JsonMap) -> ImagesResponse {
     let data = match members.remove("data") {
         Some(Value::Array(images)) => images.into_iter().map(read_image).collect(),
@@ -44,7 +44,7 @@ pub(super) fn response_from_event(mut members: JsonMap) -> ImagesResponse {
     response_from_answer(members)
 }
 
-/// An image that comes as an address has no bytes, but it was paid for too.
+/// Reads an image. An image that comes only as an address has no bytes; it is kept, because it was paid for too.
 fn read_image(image: Value) -> Image {
     let Value::Object(mut members) = image else {
         return Image { b64_json: String::new(), revised_prompt: None, extra: Map::new() };
@@ -63,9 +63,9 @@ fn take_member<T: DeserializeOwned>(members: &mut JsonMap, name: &str) -> Option
     Some(value)
 }
 
-/// Some services send fractions of seconds.
+/// Returns the time in whole seconds, because some services send fractions; 0 if there is no number.
 fn whole_seconds(created: Option<&Value>) -> i64 {
-    #[expect(clippy::cast_possible_truncation, reason = "the whole seconds are wanted")]
-    let whole = |created: &Value| created.as_i64().or_else(|| created.as_f64().map(|seconds| seconds as i64));
-    created.and_then(whole).unwrap_or(0)
+    #[expect(clippy::cast_possible_truncation, reason = "only the whole seconds are needed")]
+    let to_seconds = |created: &Value| created.as_i64().or_else(|| created.as_f64().map(|seconds| seconds as i64));
+    created.and_then(to_seconds).unwrap_or(0)
 }

@@ -31,9 +31,9 @@ macro_rules! size {
 #[expect(clippy::panic, reason = "evaluated by the compiler, where a panic is the error message")]
 pub const fn size(text: &str) -> Size {
     let bytes = text.as_bytes();
-    let (width, rest) = parse_edge(bytes, 0);
-    assert!(rest < bytes.len() && bytes[rest] == b'x', "expected `<width>x<height>`, such as \"1536x1024\"");
-    let (height, end) = parse_edge(bytes, rest + 1);
+    let (width, separator) = parse_edge(bytes, 0);
+    assert!(separator < bytes.len() && bytes[separator] == b'x', "expected `<width>x<height>`, such as \"1536x1024\"");
+    let (height, end) = parse_edge(bytes, separator + 1);
     assert!(end == bytes.len(), "expected `<width>x<height>`, such as \"1536x1024\"");
     match Size::new(width, height) {
         Ok(size) => size,
@@ -61,14 +61,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_literal_is_the_size_that_parsing_gives() {
+    fn a_literal_equals_the_parsed_size() {
         for text in ["1024x640", "3840x2160", "2880x2880", "1536x864"] {
             assert_eq!(text.parse(), Ok(size(text)));
         }
     }
 
     #[test]
-    fn what_parsing_refuses_does_not_compile() {
+    fn a_text_that_parsing_refuses_panics() {
         for text in [
             "",
             "x",

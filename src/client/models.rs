@@ -6,7 +6,7 @@ use super::session::TimeLimit;
 use super::{Client, Error};
 use crate::wire::types;
 
-/// Ours: the service answers from memory, so a longer wait would be for something that is broken.
+/// The time limit of a call (our choice). The service answers from memory, so a longer wait is pointless.
 const LIMIT: TimeLimit = TimeLimit::Total(Duration::from_secs(30));
 
 /// Calls about models; from [`Client::models`].
@@ -22,7 +22,7 @@ impl<'a> ModelCalls<'a> {
         Self { client }
     }
 
-    /// Returns the models that the service lists. It may leave out the image models and serve them nevertheless.
+    /// Returns the models that the service lists. A service may leave out image models and serve them nevertheless.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::Error;
 
-/// The number of bytes of a text that debug output shows.
+/// The maximum number of characters that debug output shows (our choice).
 const DEBUG_MAX_CHARS: usize = 200;
 
 /// A JSON value, exactly as it came or was written. Cloning is cheap.
@@ -62,15 +62,15 @@ impl Json {
         serde_json::from_str(self.text()).ok()
     }
 
-    /// Returns the member of an object with this name; `None` if there is none, or if the value is no object. If the
-    /// name occurs more than once, the last member counts.
+    /// Returns the member of an object with this name; `None` if there is none, or if the value is not an object. If
+    /// the name occurs more than once, the last member counts.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<Self> {
-        let [found] = self.members([name]);
-        found
+        let [member] = self.members([name]);
+        member
     }
 
-    /// Returns the elements of a list; none if the value is no list.
+    /// Returns the elements of a list; none if the value is not a list.
     #[must_use]
     pub fn elements(&self) -> Vec<Self> {
         let elements = serde_json::from_str::<Vec<&RawValue>>(self.text());
@@ -80,21 +80,21 @@ impl Json {
     pub(super) fn read_text(text: String) -> serde_json::Result<Self> {
         let raw: &RawValue = serde_json::from_str(&text)?;
         let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
-        let at = start..start + raw.get().len();
-        Ok(Self { source: Arc::new(text), range: at })
+        let range = start..start + raw.get().len();
+        Ok(Self { source: Arc::new(text), range })
     }
 
     /// Returns several members, in one pass.
     pub(super) fn members<const COUNT: usize>(&self, names: [&str; COUNT]) -> [Option<Self>; COUNT] {
-        let mut found = [const { None }; COUNT];
-        // A value that is no object has no members.
-        let Ok(BorrowedMembers(members)) = serde_json::from_str(self.text()) else { return found };
+        let mut values = [const { None }; COUNT];
+        // A value that is not an object has no members.
+        let Ok(BorrowedMembers(members)) = serde_json::from_str(self.text()) else { return values };
         for (name, raw) in members {
-            if let Some(at) = names.iter().position(|wanted| *wanted == name) {
-                found[at] = Some(self.slice(raw));
+            if let Some(index) = names.iter().position(|requested| *requested == name) {
+                values[index] = Some(self.slice(raw));
             }
         }
-        found
+        values
     }
 
     pub(super) fn is_null(&self) -> bool {
@@ -114,12 +114,12 @@ impl Json {
     }
 }
 
-/// Serialized here, so it is always valid JSON.
+/// The text is serialized here, so it is always valid JSON.
 impl From<serde_json::Value> for Json {
     fn from(value: serde_json::Value) -> Self {
         let text = value.to_string();
-        let at = 0..text.len();
-        Self { source: Arc::new(text), range: at }
+        let range = 0..text.len();
+        Self { source: Arc::new(text), range }
     }
 }
 
@@ -154,14 +154,14 @@ impl Serialize for Json {
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::from(Box::<str>::from(Box::<RawValue>::deserialize(deserializer)?));
-        let at = 0..text.len();
-        Ok(Self { source: Arc::new(text), range: at })
+        let range = 0..text.len();
+        Ok(Self { source: Arc::new(text), range })
     }
 }
 
 impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Shortened: megabytes of base64 are of no use in debug output.
+        // The text is shortened, because megabytes of base64 are of no use in debug output.
         let text = self.text();
         match text.char_indices().nth(DEBUG_MAX_CHARS) {
             Some((end, _)) => write!(f, "{}… ({} bytes)", &text[..end], text.len()),
@@ -201,20 +201,20 @@ impl<'de> Visitor<'de> for MembersVisitor {
 // === impl RawJsonObject ===
 
 impl RawJsonObject {
-    /// Returns the members of an object; `None` if the value is no object.
+    /// Returns the members of an object; `None` if the value is not an object.
     pub(super) fn from_json(json: &Json) -> Option<Self> {
         let BorrowedMembers(members) = serde_json::from_str(json.text()).ok()?;
         Some(Self(members.into_iter().map(|(name, raw)| (name, json.slice(raw))).collect()))
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Json> {
-        self.0.iter().rev().find(|(known, _)| known == name).map(|(_, json)| json)
+        self.0.iter().rev().find(|(member, _)| member == name).map(|(_, json)| json)
     }
 
     /// Replaces the member of this name, or appends one.
     pub(super) fn set(&mut self, name: &str, json: Json) {
-        match self.0.iter_mut().rev().find(|(known, _)| known == name) {
-            Some((_, known)) => *known = json,
+        match self.0.iter_mut().rev().find(|(member, _)| member == name) {
+            Some((_, value)) => *value = json,
             None => self.0.push((name.to_owned(), json)),
         }
     }
@@ -229,8 +229,8 @@ impl RawJsonObject {
 impl From<&RawJsonObject> for Json {
     fn from(members: &RawJsonObject) -> Self {
         let text = members.text();
-        let at = 0..text.len();
-        Self { source: Arc::new(text), range: at }
+        let range = 0..text.len();
+        Self { source: Arc::new(text), range }
     }
 }
 
@@ -247,28 +247,28 @@ impl Serialize for RawJsonObject {
 /// Returns a JSON list of the values.
 pub(super) fn json_list<'a>(items: impl Iterator<Item = &'a Json>) -> Json {
     let text = format!("[{}]", items.map(Json::text).collect::<Vec<_>>().join(","));
-    let at = 0..text.len();
-    Json { source: Arc::new(text), range: at }
+    let range = 0..text.len();
+    Json { source: Arc::new(text), range }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The kinds of spelling that JSON readers tend to normalize.
-    const ODD: &str = r#" {"z": 1.0, "a": 1e2, "n": 123456789012345678901234567890.10, "a": {"\u0062": [ -0, 0.1000 ]}, "e\n": null } "#;
+    /// JSON with the spellings that JSON parsers tend to normalize.
+    const UNUSUAL: &str = r#" {"z": 1.0, "a": 1e2, "n": 123456789012345678901234567890.10, "a": {"\u0062": [ -0, 0.1000 ]}, "e\n": null } "#;
 
     #[test]
-    fn a_value_is_written_as_it_came() {
-        let json = Json::parse(ODD).unwrap();
-        assert_eq!(json.text(), ODD.trim());
-        assert_eq!(serde_json::to_string(&json).unwrap(), ODD.trim());
-        assert_eq!(serde_json::from_str::<Json>(ODD).unwrap(), json);
+    fn a_value_is_written_unchanged() {
+        let json = Json::parse(UNUSUAL).unwrap();
+        assert_eq!(json.text(), UNUSUAL.trim());
+        assert_eq!(serde_json::to_string(&json).unwrap(), UNUSUAL.trim());
+        assert_eq!(serde_json::from_str::<Json>(UNUSUAL).unwrap(), json);
     }
 
     #[test]
-    fn parts_are_as_they_stand_in_the_whole() {
-        let json = Json::parse(ODD).unwrap();
+    fn members_and_elements_keep_their_spelling() {
+        let json = Json::parse(UNUSUAL).unwrap();
         let text = |json: Option<Json>| json.map(|json| json.text().to_owned());
         assert_eq!(text(json.member("n")).as_deref(), Some("123456789012345678901234567890.10"));
         let last = json.member("a").unwrap();
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn members_keep_their_order_and_their_spelling() {
-        let mut members = RawJsonObject::from_json(&Json::parse(ODD).unwrap()).unwrap();
+        let mut members = RawJsonObject::from_json(&Json::parse(UNUSUAL).unwrap()).unwrap();
         members.set("z", true.into());
         members.set("new", "x\"".into());
         let expected = concat!(
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused() {
+    fn text_that_is_not_json_is_refused() {
         for text in ["", "{", "{} {}", "nul", "{\"a\":}"] {
             assert!(Json::parse(text).unwrap_err().is_invalid_request(), "{text}");
         }

@@ -19,7 +19,7 @@ use crate::wire::types::ImageModel;
 /// The number of images that one request may make.
 pub type ImageCount = Bounded<{ bounds("n").0 }, { bounds("n").1 }>;
 
-/// The number of intermediate images that a stream may bring.
+/// The number of intermediate images that a stream may contain.
 pub type PartialImages = Bounded<{ bounds("partial_images").0 }, { bounds("partial_images").1 }>;
 
 /// The compression setting of an image: 0 gives the smallest file, 100 the best quality.
@@ -45,14 +45,14 @@ pub enum Output {
 
 /// The service's reaction if an image of 3840x2160 or 2160x3840 in high or medium quality fails.
 ///
-/// A smaller image is the same one in medium quality, or one of 1536x1024 or 1024x1536 in medium quality.
+/// The replacement is an image of the same size in medium quality, or of 1536x1024 or 1024x1536 in medium quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fallback {
     /// The request fails.
     Never,
-    /// A smaller image is made if nothing can have been paid for.
+    /// A replacement is made if nothing can have been paid for.
     Unpaid,
-    /// A smaller image is made after every failure except a refusal; the larger one may be paid for as well.
+    /// A replacement is made after every failure except a refusal; the requested image may be paid for as well.
     Always,
 }
 
@@ -82,7 +82,7 @@ pub struct GenerateRequest {
 // === impl Fallback ===
 
 impl Fallback {
-    /// Returns the value that is sent for it.
+    /// Returns the value of the header.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -199,15 +199,15 @@ impl From<&str> for GenerateRequest {
 
 /// Returns the bounds of an integer field of the request, as the API document states them.
 const fn bounds(name: &str) -> (i64, i64) {
-    let mut row = 0;
-    while row < IMAGE_GENERATION_FIELDS.len() {
-        let field = &IMAGE_GENERATION_FIELDS[row];
+    let mut index = 0;
+    while index < IMAGE_GENERATION_FIELDS.len() {
+        let field = &IMAGE_GENERATION_FIELDS[index];
         if let FieldKind::Integer { min, max } = field.kind
             && is_equal(field.name, name)
         {
             return (min, max);
         }
-        row += 1;
+        index += 1;
     }
     // This function runs only at compile time, for the types above, whose fields exist.
     (0, 0)
@@ -241,12 +241,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_chosen_is_left_out() {
+    fn options_that_are_not_set_are_left_out() {
         check("a fox".into(), AnswerMode::Whole, &json!({"model": "gpt-image-2", "prompt": "a fox"}));
     }
 
     #[test]
-    fn everything_that_was_chosen_is_sent() {
+    fn options_that_are_set_are_sent() {
         let request = GenerateRequest::new("a fox")
             .model(ImageModel::GptImage220260421)
             .size(crate::size!("1536x1024"))
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_the_document_does_not_name_is_sent_as_it_is() {
+    fn a_model_that_the_document_does_not_name_is_sent_unchanged() {
         check(
             GenerateRequest::new("a").model("sketch-1"),
             AnswerMode::Whole,

@@ -118,8 +118,8 @@ impl Resize {
     /// Resizes an image file in png, jpeg or webp. An image that already has the size and the format stays as it is,
     /// byte for byte.
     ///
-    /// A large image takes a while, so do not call this in an async task that others wait for. The color profile of the
-    /// file is kept; its other metadata, such as how it was made, does not apply to the new image and is left out.
+    /// Resizing a large image blocks the thread for a while, so do not call this in an async task. The color profile of
+    /// the file is kept; its other metadata does not apply to the new image and is left out.
     ///
     /// # Errors
     ///
@@ -131,14 +131,14 @@ impl Resize {
     }
 
     fn try_apply(&self, file: &Bytes) -> Result<ResizedImage, ResizeFailure> {
-        let facts = check_image(file)?;
-        let output = self.output.unwrap_or_else(|| facts.format.into());
-        let original = (facts.width, facts.height);
+        let properties = check_image(file)?;
+        let output = self.output.unwrap_or_else(|| properties.format.into());
+        let original = (properties.width, properties.height);
         let is_same = original == (self.size.width(), self.size.height());
-        let file = if is_same && output.format() == facts.format {
+        let file = if is_same && output.format() == properties.format {
             file.clone()
         } else {
-            let pixels = decode::decode_file(file, facts.format)?;
+            let pixels = decode::decode_file(file, properties.format)?;
             let pixels = if is_same { pixels } else { self.resample(pixels)? };
             encode::encode_file(&pixels, output)?.into()
         };
@@ -146,16 +146,16 @@ impl Resize {
     }
 
     fn resample(&self, pixels: PixelBuffer) -> Result<PixelBuffer, ResizeFailure> {
-        let kind = if pixels.has_alpha { PixelType::U8x4 } else { PixelType::U8x3 };
+        let pixel_type = if pixels.has_alpha { PixelType::U8x4 } else { PixelType::U8x3 };
         let (width, height) = (self.size.width(), self.size.height());
         let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3));
         let options = match self.fit {
             Fit::Crop => options.fit_into_destination(None),
             Fit::Stretch => options,
         };
-        let mut canvas = Canvas::new(width, height, kind);
-        let unreadable = |error| ResizeFailure::Unreadable(Format::default(), format!("{error}"));
-        let source = ImageRef::new(pixels.width, pixels.height, &pixels.bytes, kind).map_err(unreadable)?;
+        let mut canvas = Canvas::new(width, height, pixel_type);
+        let to_failure = |error| ResizeFailure::Unreadable(Format::default(), format!("{error}"));
+        let source = ImageRef::new(pixels.width, pixels.height, &pixels.bytes, pixel_type).map_err(to_failure)?;
         Resizer::new().resize(&source, &mut canvas, &options)?;
         Ok(PixelBuffer { width, height, bytes: canvas.into_vec(), ..pixels })
     }
@@ -172,16 +172,15 @@ fn check_image(file: &Bytes) -> Result<ImageProperties, ResizeFailure> {
     if file.len() as u64 >= MAX_UPLOAD_IMAGE_BYTES {
         return Err(ResizeFailure::TooLarge(file.len()));
     }
-    let facts = match inspect(&&file[..]) {
+    let properties = match inspect(&&file[..]) {
         Ok(header) => header.properties,
         Err(ImageFileError::Animated(_)) => return Err(ResizeFailure::Animated),
-        Err(flaw) => return Err(ResizeFailure::InvalidFile(flaw)),
+        Err(error) => return Err(ResizeFailure::InvalidFile(error)),
     };
-    // Neither side exceeds 65,535.
-    if u64::from(facts.width) * u64::from(facts.height) > u64::from(MAX_PIXELS) {
-        return Err(ResizeFailure::TooManyPixels(facts.width, facts.height));
+    if u64::from(properties.width) * u64::from(properties.height) > u64::from(MAX_PIXELS) {
+        return Err(ResizeFailure::TooManyPixels(properties.width, properties.height));
     }
-    Ok(facts)
+    Ok(properties)
 }
 
 // === impl ResizedImage ===
@@ -253,12 +252,12 @@ impl fmt::Debug for ResizedImage {
 // === impl Image ===
 
 impl Image {
-    /// Resizes the image, for example to the requested size if a smaller image came. The image is resampled here,
-    /// without a call to any service, and cropped if the proportions differ; [`Resize`] has further options.
+    /// Resizes the image, for example to the requested size if a smaller image was delivered. The image is resampled
+    /// here, without a call to any service, and cropped if the proportions differ; [`Resize`] has further options.
     ///
     /// # Errors
     ///
-    /// The errors of [`Resize::apply`]; also an error if only an address came instead of the image.
+    /// The errors of [`Resize::apply`]; also an error if the service sent only the address of the image.
     pub async fn resize_to(&self, resize: impl Into<Resize>) -> Result<ResizedImage, Error> {
         resize_on_blocking_thread(self.bytes()?, resize.into()).await
     }
@@ -280,5 +279,5 @@ impl ResponseImage {
 /// Resizes on a blocking thread, because it takes a while.
 async fn resize_on_blocking_thread(file: Vec<u8>, resize: Resize) -> Result<ResizedImage, Error> {
     let resized = tokio::task::spawn_blocking(move || resize.apply(file)).await;
-    resized.unwrap_or_else(|stopped| Err(Error::image("resizing was cancelled").with_source(stopped)))
+    resized.unwrap_or_else(|error| Err(Error::image("resizing was cancelled").with_source(error)))
 }

@@ -1,4 +1,4 @@
-//! The calls that run tasks for text models, which may draw.
+//! The calls that run tasks for text models, which may make images.
 //!
 //! The known part of the API is typed; everything else is open in both directions: a field, an item, a tool or an event
 //! that this version does not know is sent and kept exactly as it is.
@@ -33,7 +33,7 @@ use super::session::TimeLimit;
 use super::{Client, Error};
 use crate::tables::CLIENT_TIMEOUT_LARGE_SECONDS;
 
-/// The large limit, because a model may think, and draw large images.
+/// The time limit of large images, because a model may reason for long and make large images.
 const LIMIT: Duration = Duration::from_secs(CLIENT_TIMEOUT_LARGE_SECONDS);
 
 /// Calls that run tasks; from [`Client::responses`].
@@ -51,7 +51,7 @@ impl<'a> ResponseCalls<'a> {
 
     /// Runs a task and waits for the whole response: up to 300 seconds, unless the request sets another limit.
     ///
-    /// Nothing is sent twice unless no service was reached, or the service allows it.
+    /// The request is sent again only if no service was reached, or if the service allows it.
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), imagate::client::Error> {

@@ -1,7 +1,7 @@
-//! Decides if a request is sent again, and after which pause.
+//! Decides whether a request is sent again, and after which pause.
 //!
-//! An image is paid for, so in doubt a request is not sent again: an answer that broke off, or did not come in time,
-//! may have been made and charged for. Pure, except for the random numbers and the waiting.
+//! An image is paid for, so in doubt a request is not sent again: if its answer broke off or did not arrive in time, an
+//! image may have been made and charged for. Only [`jitter`] and [`sleep`] have side effects.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use reqwest::{Response, Result};
 use super::session::HttpResponseHead;
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
-/// The longest wait that a server may ask for; the caller should decide on longer ones.
+/// The longest wait that the client accepts from a service; the caller decides about a longer wait.
 const LONGEST_PAUSE: Duration = Duration::from_secs(RETRY_AFTER_MAX_SECONDS);
 
-/// Ours: a restart or a failover takes about this long.
+/// The maximum pause before the first retry (our choice): a restart or a failover takes about this long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The result of sending a request once, as far as a retry depends on it.
@@ -39,12 +39,12 @@ impl SendOutcome {
         }
     }
 
-    /// Turns every answer into [`Self::Unknown`] unless it has `x-should-retry: true`, so that only that word allows a
+    /// Replaces every answer without `x-should-retry: true` by [`Self::Unknown`], so that only this header allows a
     /// retry.
     pub(super) fn without_implicit_retry(self) -> Self {
         match self {
             Self::Answer(head) if head.should_retry != Some(true) => Self::Unknown,
-            seen => seen,
+            outcome => outcome,
         }
     }
 }
@@ -55,14 +55,14 @@ pub(super) fn was_never_sent(error: &reqwest::Error) -> bool {
     error.is_connect()
 }
 
-/// A browser does not report this.
+/// Returns false, because a browser does not report whether a request was sent.
 #[cfg(target_arch = "wasm32")]
 pub(super) fn was_never_sent(_: &reqwest::Error) -> bool {
     false
 }
 
-/// Returns true if an answer of this kind allows the same request again. The word of the service has priority. A 409
-/// with that word is `image_in_progress`: the same request waits for the same image.
+/// Returns true if the status and `x-should-retry` of an answer allow the same request again. A 409 with
+/// `x-should-retry: true` is `image_in_progress`: the repeated request waits for the same image.
 pub(super) fn allows_retry(head: &HttpResponseHead) -> bool {
     match head.status {
         409 => head.should_retry == Some(true),
@@ -71,19 +71,20 @@ pub(super) fn allows_retry(head: &HttpResponseHead) -> bool {
     }
 }
 
-/// Returns the pause before the request is sent again; `None` if it must not be. `jitter` is from 0 to 1.
-pub(super) fn retry_pause(outcome: &SendOutcome, tries: u32, jitter: f64) -> Option<Duration> {
+/// Returns the pause before the request is sent again; `None` if it must not be sent again. `retries` is the
+/// number of retries so far, and `jitter` is from 0 to 1.
+pub(super) fn retry_pause(outcome: &SendOutcome, retries: u32, jitter: f64) -> Option<Duration> {
     let requested_pause = match outcome {
         SendOutcome::NeverSent => None,
         SendOutcome::Answer(head) if allows_retry(head) => head.retry_after,
         SendOutcome::Answer(_) | SendOutcome::Unknown => return None,
     };
-    if requested_pause.is_some_and(|asked| asked > LONGEST_PAUSE) {
+    if requested_pause.is_some_and(|requested| requested > LONGEST_PAUSE) {
         return None;
     }
-    // Between half and all of it, so that clients that failed at the same time do not return at the same time.
-    let own = FIRST_PAUSE.saturating_mul(1 << tries.min(6)).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
-    Some(requested_pause.unwrap_or_default().max(own))
+    // The jitter takes away up to half, so that clients that failed at the same time do not retry at the same time.
+    let backoff = FIRST_PAUSE.saturating_mul(1 << retries.min(6)).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
+    Some(requested_pause.unwrap_or_default().max(backoff))
 }
 
 /// Returns a number from 0 to 1. The keys of the standard hasher come from the system's random source; nothing secret
@@ -98,7 +99,7 @@ pub(super) async fn sleep(pause: Duration) {
     tokio::time::sleep(pause).await;
 }
 
-/// Never reached: without a timer nothing is sent again.
+/// Does nothing; it is never called, because nothing is sent again without a timer.
 #[cfg(target_arch = "wasm32")]
 pub(super) async fn sleep(_: Duration) {}
 
@@ -123,12 +124,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(seen: &SendOutcome, expected: Option<u64>) {
-        assert_eq!(retry_pause(seen, 0, 1.0), expected.map(Duration::from_millis), "{seen:?}");
+    fn check(outcome: &SendOutcome, expected: Option<u64>) {
+        assert_eq!(retry_pause(outcome, 0, 1.0), expected.map(Duration::from_millis), "{outcome:?}");
     }
 
     #[test]
-    fn only_what_cannot_be_paid_twice_is_sent_again() {
+    fn only_requests_that_cannot_be_charged_twice_are_sent_again() {
         check(&SendOutcome::NeverSent, Some(500));
         check(&SendOutcome::Unknown, None);
         for status in [502, 503, 504] {
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dear_to_send_is_sent_again_only_where_the_service_asks_for_it() {
+    fn without_implicit_retry_only_x_should_retry_allows_a_retry() {
         check(&SendOutcome::NeverSent.without_implicit_retry(), Some(500));
         check(&answer(503, Some(true), None).without_implicit_retry(), Some(500));
         check(&answer(503, None, None).without_implicit_retry(), None);
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_asked_for_is_kept_up_to_a_minute() {
+    fn a_requested_wait_of_up_to_one_minute_is_kept() {
         check(&answer(503, None, Some(0)), Some(500));
         check(&answer(503, None, Some(7)), Some(7_000));
         check(&answer(503, None, Some(60)), Some(60_000));
@@ -163,9 +164,10 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_and_are_spread() {
-        let pauses =
-            |jitter| [0, 1, 2].map(|tries| retry_pause(&SendOutcome::NeverSent, tries, jitter).unwrap().as_millis());
+    fn pauses_grow_and_have_jitter() {
+        let pauses = |jitter| {
+            [0, 1, 2].map(|retries| retry_pause(&SendOutcome::NeverSent, retries, jitter).unwrap().as_millis())
+        };
         assert_eq!(pauses(0.0), [250, 500, 1000]);
         assert_eq!(pauses(1.0), [500, 1000, 2000]);
         assert!((0..64).map(|_| jitter()).all(|value| (0.0..=1.0).contains(&value)));

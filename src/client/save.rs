@@ -12,11 +12,11 @@ use uuid::Uuid;
 use super::Error;
 use crate::image::Format;
 
-/// Returns the path with the extension of the format, unless it has one that belongs to no image format.
+/// Returns the path with the extension of the format, unless the path has an extension that belongs to no image format.
 pub(crate) fn with_format_extension(path: &Path, format: Option<Format>) -> PathBuf {
     let Some(format) = format else { return path.to_owned() };
-    let has_ending = path.extension().is_some();
-    if has_ending && format_from_extension(path).is_none_or(|named| named == format) {
+    let has_extension = path.extension().is_some();
+    if has_extension && format_from_extension(path).is_none_or(|named| named == format) {
         return path.to_owned();
     }
     path.with_extension(format.extension())
@@ -26,7 +26,7 @@ pub(crate) fn with_format_extension(path: &Path, format: Option<Format>) -> Path
 pub(crate) fn format_from_extension(path: &Path) -> Option<Format> {
     match path.extension()?.to_ascii_lowercase().to_str()? {
         "jpg" | "jpe" => Some(Format::Jpeg),
-        word => word.parse().ok(),
+        extension => extension.parse().ok(),
     }
 }
 
@@ -41,40 +41,40 @@ pub(super) enum FileNaming {
     Numbered,
 }
 
-/// Something that is saved as an image file.
+/// An image that can be saved as a file.
 pub(super) trait EncodedImage: Clone + Send + 'static {
     /// The format found in the bytes; `None` if it is not known.
     fn format(&self) -> Option<Format>;
 
-    /// Passes its bytes on, piece by piece.
+    /// Passes the bytes of the file to `sink`, in chunks.
     fn write(&self, sink: ImageByteSink<'_>) -> Result<(), Error>;
 }
 
-/// Takes the next bytes of a file.
+/// A function that takes the next bytes of a file.
 pub(super) type ImageByteSink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Error>;
 
 /// Writes an image and returns its path.
-pub(super) async fn save_image(encoded: &impl EncodedImage, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
-    let (picture, path) = (encoded.clone(), path.to_owned());
-    // On a blocking thread, because file access blocks and an image is megabytes.
+pub(super) async fn save_image(image: &impl EncodedImage, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
+    let (image_copy, path) = (image.clone(), path.to_owned());
+    // The image is written on a blocking thread, because file access blocks and an image has megabytes.
     let written = tokio::task::spawn_blocking(move || {
-        let path = with_format_extension(&path, picture.format());
-        write(&picture, &path, naming)
+        let path = with_format_extension(&path, image_copy.format());
+        write(&image_copy, &path, naming)
     });
-    written.await.unwrap_or_else(|stopped| Err(Error::file("writing was cancelled", io::Error::other(stopped))))
+    written.await.unwrap_or_else(|error| Err(Error::file("writing was cancelled", io::Error::other(error))))
 }
 
 /// Writes all images and returns their paths. An image that cannot be written does not stop the others; the first error
 /// is returned.
 pub(super) async fn save_all<P: EncodedImage>(
-    encoded_images: impl Iterator<Item = P>,
+    images: impl Iterator<Item = P>,
     path: &Path,
 ) -> Result<Vec<PathBuf>, Error> {
-    let pictures: Vec<P> = encoded_images.collect();
-    let naming = if pictures.len() > 1 { FileNaming::Numbered } else { FileNaming::Free };
-    let (mut written, mut failure) = (Vec::with_capacity(pictures.len()), None);
-    for picture in &pictures {
-        match save_image(picture, path, naming).await {
+    let images: Vec<P> = images.collect();
+    let naming = if images.len() > 1 { FileNaming::Numbered } else { FileNaming::Free };
+    let (mut written, mut failure) = (Vec::with_capacity(images.len()), None);
+    for image in &images {
+        match save_image(image, path, naming).await {
             Ok(path) => written.push(path),
             Err(error) => failure = failure.or(Some(error)),
         }
@@ -82,12 +82,12 @@ pub(super) async fn save_all<P: EncodedImage>(
     failure.map_or(Ok(written), Err)
 }
 
-/// Decodes straight into the file, which appears whole or not at all.
-fn write(encoded: &impl EncodedImage, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
-    let failed = |source| Error::file(format!("{} cannot be written", path.display()), source);
-    let temporary = TemporaryFile::create(path).map_err(failed)?;
-    encoded.write(&mut |piece| (&temporary.file).write_all(piece).map_err(failed))?;
-    temporary.publish(path, naming).map_err(failed)
+/// Decodes an image into a file, which appears whole or not at all.
+fn write(image: &impl EncodedImage, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
+    let to_error = |source| Error::file(format!("{} cannot be written", path.display()), source);
+    let temporary = TemporaryFile::create(path).map_err(to_error)?;
+    image.write(&mut |chunk| (&temporary.file).write_all(chunk).map_err(to_error))?;
+    temporary.publish(path, naming).map_err(to_error)
 }
 
 /// Adds a number to the name: `fox.png` becomes `fox-2.png`.
@@ -95,13 +95,13 @@ pub(crate) fn numbered_path(path: &Path, number: usize) -> PathBuf {
     path_with_suffix(path, &format!("-{number}"))
 }
 
-/// Returns the path with a mark before its extension.
-pub(crate) fn path_with_suffix(path: &Path, mark: &str) -> PathBuf {
+/// Returns the path with a suffix before its extension.
+pub(crate) fn path_with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
-    name.push(mark);
-    if let Some(ending) = path.extension() {
+    name.push(suffix);
+    if let Some(extension) = path.extension() {
         name.push(".");
-        name.push(ending);
+        name.push(extension);
     }
     path.with_file_name(name)
 }
@@ -186,7 +186,7 @@ impl TemporaryFile {
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.is_renamed {
-            // A leftover cannot be dealt with here, and its cause has already been returned as an error.
+            // A failure to remove the file cannot be reported here; its cause has already been returned as an error.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ending_fits_the_format() {
+    fn the_extension_matches_the_format() {
         check("fox", Some(Format::Jpeg), "fox.jpg");
         check("fox.png", Some(Format::Png), "fox.png");
         check("fox.jpeg", Some(Format::Jpeg), "fox.jpeg");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_written_whole_and_nothing_stays_beside_it() {
+    fn a_file_is_replaced_and_no_temporary_file_remains() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         fs::write(&path, "old").unwrap();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_there_stays_and_the_next_number_is_taken() {
+    fn an_existing_file_is_kept_and_the_next_free_number_is_used() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         fs::write(&path, "old").unwrap();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn many_programs_never_get_one_name() {
+    fn concurrent_writers_get_different_names() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         std::thread::scope(|scope| {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_off_leaves_the_old_file_and_no_draft() {
+    fn a_failed_write_keeps_the_old_file_and_no_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         fs::write(&path, "old").unwrap();

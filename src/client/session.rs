@@ -21,7 +21,8 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("imagate/", env!("CA
 /// result of the first attempt. The official clients send it too.
 const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
 
-/// The generated client sends the version of the API document with every request; no service needs it.
+/// The header with the version of the API document, which the generated client adds to every request. It is removed,
+/// because no service needs it.
 const API_VERSION: HeaderName = HeaderName::from_static("api-version");
 
 /// The key, as the header that is sent and as the text that is removed from messages.
@@ -48,8 +49,8 @@ pub struct Session {
 pub(super) enum TimeLimit {
     /// Limits the whole attempt, up to the last byte of the answer.
     Total(Duration),
-    /// Limits the time until the answer begins, and each silence after that. The whole may take longer: a stream that
-    /// shows signs of life is not given up.
+    /// Limits the time until the answer begins, and each pause after that. The whole answer may take longer, as long as
+    /// data arrives.
     Idle(Duration),
 }
 
@@ -82,8 +83,8 @@ impl BearerCredentials {
             return Err(Error::settings("the API key is empty"));
         }
         // The error of the library is dropped, so that it cannot contain any of the key.
-        let unfit = |_| Error::settings("the API key has characters that are not allowed in a header");
-        let mut authorization = HeaderValue::try_from(format!("Bearer {key}")).map_err(unfit)?;
+        let to_error = |_| Error::settings("the API key has characters that are not allowed in a header");
+        let mut authorization = HeaderValue::try_from(format!("Bearer {key}")).map_err(to_error)?;
         authorization.set_sensitive(true);
         Ok(Self { authorization, key: key.into() })
     }
@@ -120,7 +121,7 @@ impl Session {
         self.limit
     }
 
-    /// Keeps the head of the final answer.
+    /// Records the head of the final answer.
     pub(super) fn record_head(&self, response: &Response) {
         // It is set only once, because each call has a session of its own.
         drop(self.head.set(HttpResponseHead::from_response(response)));
@@ -172,7 +173,7 @@ impl fmt::Debug for Session {
 impl ClientHooks<Session> for Client {
     async fn pre<E>(&self, request: &mut Request, _: &OperationInfo) -> Result<(), progenitor_client::Error<E>> {
         let session = self.inner();
-        // Set for each request, because it covers the body too and depends on the size of the image.
+        // The timeout is set for each request, because it includes the body and depends on the size of the image.
         if let TimeLimit::Total(limit) = session.limit {
             *request.timeout_mut() = Some(limit);
         }
@@ -193,10 +194,10 @@ impl ClientHooks<Session> for Client {
             let next_request = if retries.has_retries_left(session) { request.try_clone() } else { None };
             let result = self.client().execute(request).await;
             let outcome = SendOutcome::from_result(&result);
-            // A POST makes images, and an error page of a proxy does not tell if they were made.
-            let seen = if is_post { outcome.without_implicit_retry() } else { outcome };
+            // A POST makes images, and an error page of a proxy does not tell whether they were made.
+            let outcome = if is_post { outcome.without_implicit_retry() } else { outcome };
             match next_request {
-                Some(next) if retries.wait_for_retry(&seen).await => request = next,
+                Some(next) if retries.wait_for_retry(&outcome).await => request = next,
                 _ => return result.inspect(|response| session.record_head(response)),
             }
             retries.set_retry_header(&mut request);
@@ -213,24 +214,24 @@ impl HttpResponseHead {
 
     pub(super) fn from_response(response: &Response) -> Self {
         let headers = response.headers();
-        let word = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         Self {
             status: response.status().as_u16(),
-            request_id: word("x-request-id").map(str::to_owned),
-            should_retry: word("x-should-retry").and_then(|value| value.parse().ok()),
+            request_id: header("x-request-id").map(str::to_owned),
+            should_retry: header("x-should-retry").and_then(|value| value.parse().ok()),
             retry_after: retry_after(headers),
-            is_simulated: word("x-imagate-simulated") == Some("true"),
-            is_replayed: word("x-imagate-replayed") == Some("true"),
-            fallback: word("x-imagate-fallback").map(str::to_owned),
-            missing: word("x-imagate-missing").and_then(|count| count.parse().ok()).unwrap_or(0),
-            delivered: word("x-imagate-delivered").map(str::to_owned),
-            delivery: word("x-imagate-delivery").map(str::to_owned),
+            is_simulated: header("x-imagate-simulated") == Some("true"),
+            is_replayed: header("x-imagate-replayed") == Some("true"),
+            fallback: header("x-imagate-fallback").map(str::to_owned),
+            missing: header("x-imagate-missing").and_then(|count| count.parse().ok()).unwrap_or(0),
+            delivered: header("x-imagate-delivered").map(str::to_owned),
+            delivery: header("x-imagate-delivery").map(str::to_owned),
         }
     }
 }
 
-/// Reads whole seconds only. The other form, a date, depends on the clock, and a wrong clock could cause a wait of
-/// hours.
+/// Returns the value of `retry-after` if it is a number of seconds. The other form, a date, depends on the clock, and a
+/// wrong clock could cause a wait of hours.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))

@@ -1,4 +1,4 @@
-//! Server-sent events: turns bytes in pieces of any size into whole events, and examines each byte once.
+//! Server-sent events: parses chunks of any size to whole events, and examines each byte once.
 //!
 //! This module does not know the meaning of the events. An image is one line of up to tens of megabytes, so nothing is
 //! searched twice, and the line itself becomes the event without another copy. An event larger than [`EVENT_MAX_BYTES`]
@@ -7,10 +7,12 @@
 use bytes::{Buf as _, Bytes};
 use memchr::memchr2;
 
-/// Ours: twice the base64 of the largest image seen so far, and still acceptable in memory.
+/// The maximum size of an event (our choice): twice the base64 of the largest known image, and still acceptable in
+/// memory.
 pub(super) const EVENT_MAX_BYTES: usize = 64 << 20;
 
-/// No known field has a longer name, so a line of megabytes without a colon need not be searched for one.
+/// The number of bytes in which the colon after a field name is searched. No known name is longer, so a line of
+/// megabytes without a colon need not be searched to its end.
 const FIELD_MAX_BYTES: usize = 8;
 
 /// The byte order mark, which may come before the first line and states that the text is UTF-8.
@@ -43,7 +45,7 @@ pub(super) struct SseEventReader {
 // === impl SseEventReader ===
 
 impl SseEventReader {
-    /// Returns the next event that `bytes` complete, and removes its bytes from them.
+    /// Returns the next event that is complete with `bytes`, and removes the bytes that were read.
     pub(super) fn next(&mut self, bytes: &mut Bytes) -> Result<Option<SseEvent>, SseEventTooLarge> {
         while let Some(first) = bytes.first() {
             if std::mem::take(&mut self.is_after_carriage_return) && *first == b'\n' {
@@ -51,11 +53,11 @@ impl SseEventReader {
                 continue;
             }
             let end = memchr2(b'\n', b'\r', bytes);
-            let part = bytes.split_to(end.unwrap_or(bytes.len()));
-            if self.line.len() + self.event.data.len() + part.len() > EVENT_MAX_BYTES {
+            let chunk = bytes.split_to(end.unwrap_or(bytes.len()));
+            if self.line.len() + self.event.data.len() + chunk.len() > EVENT_MAX_BYTES {
                 return Err(SseEventTooLarge);
             }
-            self.line.extend_from_slice(&part);
+            self.line.extend_from_slice(&chunk);
             if end.is_none() {
                 break;
             }
@@ -68,7 +70,8 @@ impl SseEventReader {
         Ok(None)
     }
 
-    /// Returns the event that the stream left unfinished: an image is not lost because the last empty line is missing.
+    /// Returns the event that is unfinished at the end of the stream, so that an image is not lost if only the last
+    /// empty line is missing.
     pub(super) fn finish(&mut self) -> Option<SseEvent> {
         self.end_line().or_else(|| self.end_event())
     }
@@ -82,22 +85,22 @@ impl SseEventReader {
             return self.end_event();
         }
         let colon = line.iter().take(FIELD_MAX_BYTES).position(|byte| *byte == b':');
-        let value = colon.map_or(line.len(), |colon| colon + 1 + usize::from(line.get(colon + 1) == Some(&b' ')));
+        let value_start = colon.map_or(line.len(), |colon| colon + 1 + usize::from(line.get(colon + 1) == Some(&b' ')));
         match &line[..colon.unwrap_or(line.len())] {
-            b"data" => self.add_data(line, value),
-            b"event" => self.event.name = String::from_utf8_lossy(&line[value..]).into_owned(),
-            // A comment, such as a heartbeat, or a field that images do not need.
+            b"data" => self.add_data(line, value_start),
+            b"event" => self.event.name = String::from_utf8_lossy(&line[value_start..]).into_owned(),
+            // This is a comment, such as a heartbeat, or a field that the client does not need.
             _ => {}
         }
         None
     }
 
-    fn add_data(&mut self, mut line: Vec<u8>, value: usize) {
+    fn add_data(&mut self, mut line: Vec<u8>, value_start: usize) {
         if std::mem::replace(&mut self.has_data, true) {
             self.event.data.push(b'\n');
-            self.event.data.extend_from_slice(&line[value..]);
+            self.event.data.extend_from_slice(&line[value_start..]);
         } else {
-            line.drain(..value);
+            line.drain(..value_start);
             self.event.data = line;
         }
     }

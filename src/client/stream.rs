@@ -1,7 +1,7 @@
 //! The answer to a request for a stream of image events, as it arrives.
 //!
-//! This module decides when the stream is over: after the final image, after an error, or if nothing has come for too
-//! long. A stream that just stops is an error, because its image may be paid for and has not come.
+//! This module decides when the stream is over: after the final image, after an error, or if no data has arrived for
+//! too long. A stream that ends without its image is an error, because the image may have been paid for.
 
 use std::fmt;
 use std::pin::Pin;
@@ -19,8 +19,8 @@ use super::{Error, Image, ImageEvent, event, images};
 /// The events in the making of an image; from [`ImageCalls::generate_stream`](super::ImageCalls::generate_stream) and
 /// [`ImageCalls::edit_stream`](super::ImageCalls::edit_stream).
 ///
-/// The stream has intermediate images if they were requested, then the final one or an error, then nothing more.
-/// Dropping it gives the image up, which may be made and charged for nevertheless.
+/// The stream has intermediate images if they were requested, then the final image or an error, then nothing more.
+/// Dropping the stream cancels the request; the image may be made and charged for nevertheless.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), imagate::client::Error> {
@@ -39,11 +39,11 @@ use super::{Error, Image, ImageEvent, event, images};
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "the image is only made while somebody listens"]
+#[must_use = "dropping the stream cancels the request"]
 pub struct ImageStream {
     session: Session,
     body: HttpBodyReader,
-    /// The bytes that have come and were not read yet.
+    /// The bytes that have been received and not yet parsed.
     bytes: Bytes,
     state: ImageStreamState,
     partials: u32,
@@ -51,9 +51,9 @@ pub struct ImageStream {
 
 enum ImageStreamState {
     Events(SseEventReader),
-    /// The service answered as if no stream had been requested.
+    /// The service answered with plain JSON, as if no stream had been requested: the bytes so far.
     Whole(Vec<u8>),
-    /// The final image has come; only the end of the answer is left.
+    /// The final image has arrived; only the end of the answer is left.
     End,
 }
 
@@ -79,7 +79,7 @@ impl ImageStream {
     ///
     /// # Errors
     ///
-    /// Returns an error if the service failed, was silent for too long, or broke off.
+    /// Returns an error if the service failed, or if it sent nothing for too long or broke off.
     pub async fn collect_image(mut self) -> Result<Image, Error> {
         let mut completed = None;
         while let Some(event) = self.next().await {
@@ -96,7 +96,7 @@ impl ImageStream {
         self.session.head()?.request_id.as_deref()
     }
 
-    /// Returns the next event of the bytes that have come.
+    /// Returns the next event in the received bytes; `None` if they hold no complete event.
     fn next_buffered_event(&mut self) -> Result<Option<ImageEvent>, Error> {
         match &mut self.state {
             ImageStreamState::Events(reader) => {
@@ -111,12 +111,13 @@ impl ImageStream {
         Ok(None)
     }
 
-    /// Returns the last event, or the error that the end of the answer amounts to.
+    /// Closes the body at its end, and returns the last item of the stream: an event, or an error if there is no final
+    /// image. Returns `None` if the last item was returned before.
     fn finish(&mut self) -> Option<Result<ImageEvent, Error>> {
         self.body.close();
         match std::mem::replace(&mut self.state, ImageStreamState::End) {
             ImageStreamState::Events(mut reader) => {
-                // If the last event is cut off, the broken stream is reported and not the event that cannot be read.
+                // An event that was cut off cannot be parsed; the error then says that the stream ended too early.
                 let last = reader.finish().map(|event| event::read_event(&event, self.partials, &self.session));
                 match last {
                     Some(Ok(Some(event @ ImageEvent::Completed { .. }))) => Some(Ok(event)),
@@ -131,7 +132,7 @@ impl ImageStream {
         }
     }
 
-    /// Notes the effect of an event that is about to be returned.
+    /// Updates the state for an event that is about to be returned: the final image and an error end the stream.
     fn note_event(&mut self, event: Result<ImageEvent, Error>) -> Result<ImageEvent, Error> {
         match &event {
             Ok(ImageEvent::PartialImage { .. }) => self.partials = self.partials.saturating_add(1),
@@ -188,7 +189,7 @@ impl fmt::Debug for ImageStream {
     }
 }
 
-/// Returns the next event that concerns the image, from the bytes that have come.
+/// Returns the next event that the caller receives, from the received bytes.
 fn next_event(
     reader: &mut SseEventReader,
     bytes: &mut Bytes,

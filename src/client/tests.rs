@@ -1,4 +1,4 @@
-//! Calls against a server that follows a script.
+//! Tests of calls against a scripted server.
 
 mod edits;
 mod later;
@@ -41,7 +41,7 @@ fn failure(code: &str, extra: &Value) -> Value {
 }
 
 #[test]
-fn an_image_comes_with_what_was_said_about_it() {
+fn an_image_has_the_metadata_of_its_answer() {
     let server =
         Server::play([answer(200, &image()).header("x-request-id", "r-1").header("x-imagate-simulated", "true")]);
     let images = generate(&server).unwrap();
@@ -59,15 +59,15 @@ fn an_image_comes_with_what_was_said_about_it() {
 fn an_image_is_written_to_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::play([answer(200, &image())]);
-    let written = run(async {
+    let path = run(async {
         let images = client(&server).images().generate("a fox").await?;
         images.first().write_to(folder.path().join("fox.png")).await
     });
-    assert_eq!(std::fs::read(written.unwrap()).unwrap(), b"hello");
+    assert_eq!(std::fs::read(path.unwrap()).unwrap(), b"hello");
 }
 
 #[test]
-fn a_refused_parameter_is_named_and_not_sent_again() {
+fn an_invalid_parameter_is_named_and_the_request_is_not_sent_again() {
     let body = failure(
         "invalid_request_error",
         &json!({"param": "size", "reason": "invalid_value", "type": "invalid_request_error"}),
@@ -84,7 +84,7 @@ fn a_refused_parameter_is_named_and_not_sent_again() {
 }
 
 #[test]
-fn an_exhausted_window_says_when_it_opens() {
+fn a_usage_limit_states_when_it_resets() {
     let body = failure("usage_limit_reached", &json!({"type": "usage_limit_reached", "resets_in_seconds": 3600}));
     let server = Server::play([answer(429, &body)]);
     let error = generate(&server).unwrap_err();
@@ -93,7 +93,7 @@ fn an_exhausted_window_says_when_it_opens() {
 }
 
 #[test]
-fn a_busy_service_is_asked_again_and_told_so() {
+fn a_retry_has_the_retry_count_header() {
     let busy = answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
     let server = Server::play([busy, answer(200, &image())]);
     assert_eq!(generate(&server).unwrap().len(), 1);
@@ -103,7 +103,7 @@ fn a_busy_service_is_asked_again_and_told_so() {
 }
 
 #[test]
-fn a_page_of_some_proxy_does_not_buy_a_second_image() {
+fn an_error_page_of_a_proxy_causes_no_retry() {
     for status in [502, 503, 504] {
         let server = Server::play([Play::page(status, "<html>gateway time-out</html>"), answer(200, &image())]);
         let error = generate(&server).unwrap_err();
@@ -113,7 +113,7 @@ fn a_page_of_some_proxy_does_not_buy_a_second_image() {
 }
 
 #[test]
-fn it_is_asked_three_times_and_not_more() {
+fn a_request_is_sent_at_most_three_times() {
     let server = Server::play(
         [502, 504, 503, 200]
             .map(|status| answer(status, &failure("upstream_error", &json!({}))).header("x-should-retry", "true")),
@@ -124,7 +124,7 @@ fn it_is_asked_three_times_and_not_more() {
 }
 
 #[test]
-fn the_word_of_the_service_against_a_retry_is_obeyed() {
+fn x_should_retry_false_prevents_a_retry() {
     let body = failure("upstream_error", &json!({"reason": "content_refused"}));
     let server = Server::play([answer(502, &body).header("x-should-retry", "false"), answer(200, &image())]);
     let error = generate(&server).unwrap_err();
@@ -133,7 +133,7 @@ fn the_word_of_the_service_against_a_retry_is_obeyed() {
 }
 
 #[test]
-fn what_may_have_been_paid_for_is_never_sent_again() {
+fn a_request_that_may_have_been_charged_is_never_sent_again() {
     let truncated = answer(200, &image()).truncated();
     for play in [Play::Hangup, truncated] {
         let server = Server::play([play, answer(200, &image())]);
@@ -147,7 +147,7 @@ fn what_may_have_been_paid_for_is_never_sent_again() {
 }
 
 #[test]
-fn a_silent_service_is_given_up_and_not_asked_again() {
+fn a_timeout_causes_no_retry() {
     let server = Server::play([Play::Silence, answer(200, &image())]);
     let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
     let error = run(client(&server).images().generate(request)).unwrap_err();
@@ -156,7 +156,7 @@ fn a_silent_service_is_given_up_and_not_asked_again() {
 }
 
 #[test]
-fn the_time_limit_covers_the_body_too() {
+fn the_time_limit_includes_the_body() {
     let server = Server::play([answer(200, &image()).then_silent()]);
     let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
     let error = run(client(&server).images().generate(request)).unwrap_err();
@@ -164,7 +164,7 @@ fn the_time_limit_covers_the_body_too() {
 }
 
 #[test]
-fn where_nobody_listens_nothing_was_paid() {
+fn a_failed_connection_is_retryable() {
     let address = server::unused_address();
     let client =
         Client::builder().base_url(format!("http://{address}/v1")).api_key(KEY).max_retries(0).build().unwrap();
@@ -174,15 +174,15 @@ fn where_nobody_listens_nothing_was_paid() {
 
 #[test]
 fn a_redirect_is_not_followed() {
-    let elsewhere = Server::play([answer(200, &image())]);
-    let target = format!("{}/v1/images/generations", elsewhere.base_url());
+    let other_server = Server::play([answer(200, &image())]);
+    let target = format!("{}/v1/images/generations", other_server.base_url());
     let server = Server::play([answer(307, &json!({})).header("location", &target)]);
     let error = generate(&server).unwrap_err();
-    assert_eq!((error.status(), elsewhere.requests().len()), (Some(307), 0));
+    assert_eq!((error.status(), other_server.requests().len()), (Some(307), 0));
 }
 
 #[test]
-fn a_success_without_an_image_is_none() {
+fn a_success_without_an_image_is_an_error() {
     for body in [
         json!({"created": 1, "data": []}),
         json!({"created": 1, "data": [{"b64_json": ""}]}),
@@ -195,7 +195,7 @@ fn a_success_without_an_image_is_none() {
 }
 
 #[test]
-fn an_error_in_another_shape_keeps_what_it_has() {
+fn an_error_of_another_shape_keeps_its_known_members() {
     let server = Server::play([
         answer(418, &json!({"error": {"message": "No.", "code": "teapot"}})).header("x-request-id", "r-3")
     ]);
@@ -206,21 +206,21 @@ fn an_error_in_another_shape_keeps_what_it_has() {
 }
 
 #[test]
-fn the_key_is_shown_nowhere() {
+fn the_key_appears_in_no_output() {
     let body = json!({"error": {"message": format!("Incorrect API key: {KEY}"), "code": null, "param": null, "type": "authentication_error"}});
     let server = Server::play([answer(401, &body)]);
     let client = client(&server);
     let error = run(client.images().generate("a fox")).unwrap_err();
     assert!(error.is_invalid_key() && error.message() == "Incorrect API key: [redacted]", "{error}");
     let call = client.call(TimeLimit::Total(Duration::from_secs(1)));
-    let shown = format!("{client:?} {:?} {call:?} {error:?} {error}", Client::builder().api_key(KEY));
-    assert!(!shown.contains(KEY), "{shown}");
+    let output = format!("{client:?} {:?} {call:?} {error:?} {error}", Client::builder().api_key(KEY));
+    assert!(!output.contains(KEY), "{output}");
     let error = Client::new("https://host", "sk-\n-secret").unwrap_err();
     assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
 }
 
 #[test]
-fn models_are_listed_and_looked_up() {
+fn models_are_listed_and_retrieved() {
     let model = json!({"id": "a/b", "object": "model", "created": 1, "owned_by": "x"});
     let server = Server::play([answer(200, &json!({"object": "list", "data": [model]})), answer(200, &model)]);
     let client = client(&server);
@@ -232,12 +232,12 @@ fn models_are_listed_and_looked_up() {
 
 #[test]
 fn a_call_can_move_to_another_thread() {
-    fn moves<T: Send>(_: T) {}
+    fn assert_send<T: Send>(_: T) {}
     let client = Client::new("https://host", KEY).unwrap();
     let images = client.images();
-    moves(images.generate("a fox"));
-    moves(images.generate_stream("a fox"));
-    moves(images.edit(EditRequest::new("a fox")));
-    moves(images.edit_stream(EditRequest::new("a fox")));
-    moves(client.models().list());
+    assert_send(images.generate("a fox"));
+    assert_send(images.generate_stream("a fox"));
+    assert_send(images.edit(EditRequest::new("a fox")));
+    assert_send(images.edit_stream(EditRequest::new("a fox")));
+    assert_send(client.models().list());
 }

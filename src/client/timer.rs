@@ -1,4 +1,4 @@
-//! Time limits that the HTTP client does not have: the time until an answer begins, and the longest silence within it.
+//! Time limits that the HTTP client does not have: the time until an answer begins, and the longest pause within it.
 //!
 //! A browser offers no timer, so there the service alone decides.
 
@@ -18,16 +18,16 @@ mod native {
 
     use super::Duration;
 
-    /// Returns the result of the future, or `None` if it does not come in time.
+    /// Returns the result of the future, or `None` if the future is not ready within the limit.
     pub(in crate::client) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         tokio::time::timeout(limit, future).await.ok()
     }
 
-    /// Measures the time since the last bytes came.
+    /// Measures the time since the last bytes arrived.
     #[derive(Debug)]
     pub(in crate::client) struct ReadIdleTimer {
         limit: Duration,
-        /// Created when it is first polled, because only then a runtime is certain to exist.
+        /// `None` until the first poll, because a runtime is certain to exist only then.
         sleep: Option<Pin<Box<Sleep>>>,
     }
 
@@ -36,15 +36,15 @@ mod native {
             Self { limit, sleep: None }
         }
 
-        /// Restarts the measurement, because something has come.
+        /// Restarts the measurement, because bytes have arrived.
         pub(in crate::client) fn restart(&mut self) {
-            // If the sum exceeds what the clock can show, the limit is so far in the future that it never ends.
+            // If the sum exceeds the range of the clock, the limit is so far in the future that it is never reached.
             if let (Some(sleep), Some(end)) = (&mut self.sleep, Instant::now().checked_add(self.limit)) {
                 sleep.as_mut().reset(end);
             }
         }
 
-        /// Returns `Ready` if the silence has lasted too long.
+        /// Returns `Ready` if no bytes have arrived within the limit.
         pub(in crate::client) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
             let limit = self.limit;
             self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit))).as_mut().poll(cx)

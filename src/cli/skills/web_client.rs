@@ -1,9 +1,9 @@
 //! Sends requests to the addresses that a manifest names: by https, within limits, and to private networks only if that
 //! is allowed.
 //!
-//! All names are resolved here. An address in a private network is therefore detected before a connection is made, even
-//! if the answer for a name changes. For the same reason no proxy is used then, because the target of its connections
-//! is unknown.
+//! If private networks are not allowed, this module resolves all host names itself. It therefore detects an address in
+//! a private network before it connects, even if the DNS answer for a name changes. For the same reason it uses no
+//! proxy then, because a proxy resolves names itself.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -25,14 +25,15 @@ use crate::manifest::{
     FetchBody, FetchError, FetchRequest, FetchResponse, FetchScope, WebFetcher, is_public, may_be_requested,
 };
 
-/// The time limit for a whole answer.
+/// The time limit for a whole answer (our choice).
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The time limit for connecting.
+/// The time limit for connecting (our choice).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum number of redirects of one request.
+/// The maximum number of redirects of one request (our choice).
 const MAX_REDIRECTS: usize = 5;
-/// The maximum number of concurrent requests, in all and for each host.
+/// The maximum number of concurrent requests in all (our choice).
 const MAX_CONCURRENT: usize = 8;
+/// The maximum number of concurrent requests to one host (our choice).
 const MAX_CONCURRENT_PER_HOST: usize = 2;
 
 /// The hosts that requests may be sent to.
@@ -77,7 +78,7 @@ impl HostPolicy {
         }
         match self.check_address(attempt.url()) {
             Ok(()) => attempt.follow(),
-            Err(forbidden) => attempt.error(forbidden),
+            Err(refusal) => attempt.error(refusal),
         }
     }
 
@@ -101,9 +102,9 @@ struct PublicHostResolver;
 impl Resolve for PublicHostResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let public: Vec<SocketAddr> = found.iter().copied().filter(|address| is_public(address.ip())).collect();
-            if public.is_empty() && !found.is_empty() {
+            let resolved: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let public: Vec<SocketAddr> = resolved.iter().copied().filter(|address| is_public(address.ip())).collect();
+            if public.is_empty() && !resolved.is_empty() {
                 return Err(PRIVATE_HOST.into());
             }
             Ok(Box::new(public.into_iter()) as Addrs)
@@ -147,25 +148,25 @@ impl WebClient {
 type NumberedReply = (usize, Result<FetchResponse, FetchError>);
 
 impl WebFetcher for WebClient {
-    fn fetch(&self, questions: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>> {
-        let mut asked = self.runtime.block_on(async { self.send_all(questions).join_all().await });
-        asked.sort_unstable_by_key(|(number, _)| *number);
-        asked.into_iter().map(|(_, reply)| reply).collect()
+    fn fetch(&self, requests: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>> {
+        let mut replies = self.runtime.block_on(async { self.send_all(requests).join_all().await });
+        replies.sort_unstable_by_key(|(index, _)| *index);
+        replies.into_iter().map(|(_, reply)| reply).collect()
     }
 }
 
 impl WebClient {
     /// Sends all requests, a few at a time; each reply carries the index of its request.
-    fn send_all(&self, questions: &[FetchRequest]) -> JoinSet<NumberedReply> {
+    fn send_all(&self, requests: &[FetchRequest]) -> JoinSet<NumberedReply> {
         let mut limits = ConcurrencyLimits::default();
         let mut running = JoinSet::new();
-        for (number, question) in questions.iter().enumerate() {
-            let url = Url::parse(&question.address).ok();
+        for (index, request) in requests.iter().enumerate() {
+            let url = Url::parse(&request.address).ok();
             let permits = limits.acquire(url.as_ref().and_then(Url::host_str).unwrap_or_default());
-            let (client, hosts, want) = (self.client.clone(), self.hosts, question.scope);
+            let (client, hosts, scope) = (self.client.clone(), self.hosts, request.scope);
             running.spawn(async move {
-                let _places = permits.await;
-                (number, fetch(&client, url, want, hosts).await)
+                let _permits = permits.await;
+                (index, fetch(&client, url, scope, hosts).await)
             });
         }
         running
@@ -189,23 +190,23 @@ impl Default for ConcurrencyLimits {
 impl ConcurrencyLimits {
     /// Waits for a permit of the host and a global permit. Both are released when they are dropped.
     fn acquire(&mut self, host: &str) -> impl Future<Output = impl Send + use<>> + Send + use<> {
-        let one =
+        let host_permits =
             self.hosts.entry(host.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(MAX_CONCURRENT_PER_HOST)));
-        let (one, all) = (Arc::clone(one), Arc::clone(&self.all));
+        let (host_permits, all_permits) = (Arc::clone(host_permits), Arc::clone(&self.all));
         // The permit of the host comes first, so that a request that waits for it holds no global permit.
-        async move { (one.acquire_owned().await, all.acquire_owned().await) }
+        async move { (host_permits.acquire_owned().await, all_permits.acquire_owned().await) }
     }
 }
 
 async fn fetch(
     client: &Client,
     url: Option<Url>,
-    want: FetchScope,
+    scope: FetchScope,
     hosts: HostPolicy,
 ) -> Result<FetchResponse, FetchError> {
     let url = url.ok_or_else(|| FetchError::Forbidden("this is not a URL".to_owned()))?;
-    hosts.check_address(&url).map_err(|forbidden| FetchError::Forbidden(forbidden.to_string()))?;
-    if want == FetchScope::Status {
+    hosts.check_address(&url).map_err(|refusal| FetchError::Forbidden(refusal.to_string()))?;
+    if scope == FetchScope::Status {
         let head = client.head(url.clone()).send().await.map_err(|error| classify_error(&error))?;
         if head.status().is_success() {
             return Ok(FetchResponse { status: head.status().as_u16(), body: FetchBody::Unread });
@@ -214,44 +215,44 @@ async fn fetch(
     }
     let response = client.get(url).send().await.map_err(|error| classify_error(&error))?;
     let status = response.status().as_u16();
-    let body = if status == 200 { read_body(response, want).await? } else { FetchBody::Unread };
+    let body = if status == 200 { read_body(response, scope).await? } else { FetchBody::Unread };
     Ok(FetchResponse { status, body })
 }
 
-async fn read_body(mut response: Response, want: FetchScope) -> Result<FetchBody, FetchError> {
-    let (FetchScope::Sum { limit } | FetchScope::Bytes { limit }) = want else { return Ok(FetchBody::Unread) };
-    let (mut size, mut summing, mut bytes) = (0, Sha256Hasher::default(), Vec::new());
+async fn read_body(mut response: Response, scope: FetchScope) -> Result<FetchBody, FetchError> {
+    let (FetchScope::Sum { limit } | FetchScope::Bytes { limit }) = scope else { return Ok(FetchBody::Unread) };
+    let (mut size, mut hasher, mut bytes) = (0, Sha256Hasher::default(), Vec::new());
     while let Some(chunk) = response.chunk().await.map_err(|error| classify_error(&error))? {
         size += chunk.len() as u64;
         if size > limit {
             return Err(FetchError::TooLarge { limit });
         }
-        match want {
+        match scope {
             FetchScope::Bytes { .. } => bytes.extend_from_slice(&chunk),
-            FetchScope::Status | FetchScope::Sum { .. } => summing.update(&chunk),
+            FetchScope::Status | FetchScope::Sum { .. } => hasher.update(&chunk),
         }
     }
-    Ok(match want {
+    Ok(match scope {
         FetchScope::Bytes { .. } => FetchBody::Bytes(bytes),
-        FetchScope::Status | FetchScope::Sum { .. } => FetchBody::Sum { size, sum: summing.finish() },
+        FetchScope::Status | FetchScope::Sum { .. } => FetchBody::Sum { size, sum: hasher.finish() },
     })
 }
 
 /// Classifies an error by its innermost cause.
 fn classify_error(error: &reqwest::Error) -> FetchError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    let mut last = String::new();
+    let mut message = String::new();
     while let Some(error) = cause {
-        if let Some(AddressRefusal(why)) = error.downcast_ref() {
-            return FetchError::Forbidden((*why).to_owned());
+        if let Some(AddressRefusal(reason)) = error.downcast_ref() {
+            return FetchError::Forbidden((*reason).to_owned());
         }
         if let Some(tls) = find_tls_error(error) {
             return FetchError::Tls(tls.to_string());
         }
-        last = error.to_string();
+        message = error.to_string();
         cause = error.source();
     }
-    FetchError::Unreachable(last)
+    FetchError::Unreachable(message)
 }
 
 /// Finds a TLS error. The I/O layers wrap such errors, more than once, and do not report them as their source.
@@ -268,59 +269,63 @@ mod tests {
 
     use super::*;
 
-    fn refused(hosts: HostPolicy, address: &str) -> Option<&'static str> {
-        hosts.check_address(&Url::parse(address).unwrap()).err().map(|AddressRefusal(why)| why)
+    fn refusal(hosts: HostPolicy, address: &str) -> Option<&'static str> {
+        hosts.check_address(&Url::parse(address).unwrap()).err().map(|AddressRefusal(reason)| reason)
     }
 
     #[test]
-    fn private_hosts_are_asked_only_where_that_is_wanted() {
+    fn private_hosts_are_requested_only_if_allowed() {
         for address in ["https://localhost/", "https://10.0.0.1/", "https://[::1]/", "https://router/"] {
-            assert_eq!(refused(HostPolicy::Public, address), Some(PRIVATE_HOST.0), "{address}");
-            assert_eq!(refused(HostPolicy::Any, address), None, "{address}");
+            assert_eq!(refusal(HostPolicy::Public, address), Some(PRIVATE_HOST.0), "{address}");
+            assert_eq!(refusal(HostPolicy::Any, address), None, "{address}");
         }
         for hosts in [HostPolicy::Public, HostPolicy::Any] {
-            assert_eq!(refused(hosts, "https://example.com/"), None);
-            assert!(refused(hosts, "http://example.com/").is_some_and(|why| why.contains("https")));
-            assert!(refused(hosts, "https://user@example.com/").is_some_and(|why| why.contains("credentials")));
+            assert_eq!(refusal(hosts, "https://example.com/"), None);
+            assert!(refusal(hosts, "http://example.com/").is_some_and(|reason| reason.contains("https")));
+            assert!(refusal(hosts, "https://user@example.com/").is_some_and(|reason| reason.contains("credentials")));
         }
     }
 
     #[test]
-    fn few_are_asked_at_a_time_and_fewer_of_one_host() {
-        let mut places = ConcurrencyLimits::default();
+    fn concurrency_is_limited_in_all_and_for_each_host() {
+        let mut limits = ConcurrencyLimits::default();
         let mut begin = |host: &str| {
-            let mut turn = Box::pin(places.acquire(host));
-            let mut poll = move || turn.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            let mut permit = Box::pin(limits.acquire(host));
+            let mut poll = move || permit.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             match poll() {
-                Poll::Ready(place) => Ok(place),
+                Poll::Ready(permits) => Ok(permits),
                 Poll::Pending => Err(poll),
             }
         };
         let mut first = vec![begin("a").ok().unwrap(), begin("a").ok().unwrap()];
         let mut third = begin("a").err().unwrap();
-        let others: Vec<_> =
+        let other_hosts: Vec<_> =
             (MAX_CONCURRENT_PER_HOST..MAX_CONCURRENT).map(|host| begin(&host.to_string()).ok().unwrap()).collect();
         let mut ninth = begin("b").err().unwrap();
-        drop(others);
+        drop(other_hosts);
         assert!(ninth().is_ready() && third().is_pending());
         first.pop();
         assert!(third().is_ready());
     }
 
     #[test]
-    fn a_name_that_leads_into_a_private_network_is_not_connected_to() {
-        let looked_up = runtime().unwrap().block_on(PublicHostResolver.resolve("localhost".parse().unwrap()));
-        assert!(looked_up.err().is_some_and(|error| error.downcast_ref::<AddressRefusal>().is_some()));
+    fn a_name_that_resolves_to_a_private_address_is_not_connected_to() {
+        let resolved = runtime().unwrap().block_on(PublicHostResolver.resolve("localhost".parse().unwrap()));
+        assert!(resolved.err().is_some_and(|error| error.downcast_ref::<AddressRefusal>().is_some()));
         let sent = async { HostPolicy::Public.client().unwrap().get("https://localhost:9/").send().await };
         let error = runtime().unwrap().block_on(sent).unwrap_err();
         assert_eq!(classify_error(&error), FetchError::Forbidden(PRIVATE_HOST.0.to_owned()));
     }
 
     #[test]
-    fn whoever_asks_learns_what_is_not_asked() {
-        let online = WebClient::new(HostPolicy::Public).unwrap();
-        let of = |address: &str| FetchRequest { address: address.to_owned(), scope: FetchScope::Status };
-        let replies = online.fetch(&[of("https://127.0.0.1:9/"), of("http://example.com/"), of("nothing")]);
+    fn a_request_that_is_not_allowed_returns_an_error() {
+        let client = WebClient::new(HostPolicy::Public).unwrap();
+        let status_request = |address: &str| FetchRequest { address: address.to_owned(), scope: FetchScope::Status };
+        let replies = client.fetch(&[
+            status_request("https://127.0.0.1:9/"),
+            status_request("http://example.com/"),
+            status_request("nothing"),
+        ]);
         assert!(replies.iter().all(|reply| matches!(reply, Err(FetchError::Forbidden(_)))), "{replies:?}");
     }
 }

@@ -6,16 +6,17 @@ use crate::cli::output::{cell, table};
 use crate::gateway::store::RefusalCount;
 use crate::gateway::usage::{DayCounts, NamedCounts, UsageCounters, UsageFilter, UsageReader, csv};
 
+/// Returns the counts that match the filter as text in the output format.
 pub(super) async fn render_counts(
     usage: &UsageReader,
-    by: UsageGrouping,
+    grouping: UsageGrouping,
     filter: &UsageFilter,
-    form: UsageFormat,
+    format: UsageFormat,
 ) -> Result<String, CommandFailure> {
-    Ok(match by {
+    Ok(match grouping {
         UsageGrouping::Day => {
             let days = usage.days(filter).await?;
-            match form {
+            match format {
                 UsageFormat::Json => json_lines(&days)?,
                 UsageFormat::Csv => csv::days(&days),
                 UsageFormat::Table => day_table(&days, &usage.totals(filter).await?),
@@ -23,7 +24,7 @@ pub(super) async fn render_counts(
         }
         UsageGrouping::Key => {
             let keys = usage.by_key(filter, None).await?;
-            match form {
+            match format {
                 UsageFormat::Json => json_lines(&keys)?,
                 UsageFormat::Csv => csv::keys(&keys),
                 UsageFormat::Table => key_table(&keys),
@@ -37,17 +38,17 @@ fn day_table(days: &[DayCounts], totals: &UsageCounters) -> String {
         let [requests, failed, refused, images, input, output] = columns(counts);
         [day, requests, failed, refused, images, input, output]
     };
-    let mut rows: Vec<_> = days.iter().map(|of| row(of.day.to_string(), &of.counts)).collect();
+    let mut rows: Vec<_> = days.iter().map(|day| row(day.day.to_string(), &day.counts)).collect();
     rows.push(row("total".to_owned(), totals));
     table(["DAY", "REQUESTS", "FAILED", "REFUSED", "IMAGES", "TOKENS IN", "TOKENS OUT"], &rows)
 }
 
 fn key_table(keys: &[NamedCounts]) -> String {
-    let row = |NamedCounts { key_counts: of, name, user_name }: &NamedCounts| {
-        let [requests, failed, refused, images, input, output] = columns(&of.counts);
+    let row = |NamedCounts { key_counts, name, user_name }: &NamedCounts| {
+        let [requests, failed, refused, images, input, output] = columns(&key_counts.counts);
         let (name, user) = (cell(name.as_ref()), cell(user_name.as_ref()));
-        let known = Some(of.key.as_str()).filter(|key| *key != RefusalCount::NO_KEY);
-        [cell(known), name, user, of.group.clone(), requests, failed, refused, images, input, output]
+        let key = Some(key_counts.key.as_str()).filter(|key| *key != RefusalCount::NO_KEY);
+        [cell(key), name, user, key_counts.group.clone(), requests, failed, refused, images, input, output]
     };
     let rows: Vec<_> = keys.iter().map(row).collect();
     let headings =

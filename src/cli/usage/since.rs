@@ -40,8 +40,8 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
         let now = DateTime::parse_from_rfc3339("2026-11-21T03:00:00Z").unwrap().to_utc();
-        let shown = SinceArg::parse(text, now).map(|since| since.moment().to_string());
-        assert_eq!(shown.as_deref(), expected, "{text}");
+        let moment = SinceArg::parse(text, now).map(|since| since.moment().to_string());
+        assert_eq!(moment.as_deref(), expected, "{text}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Reads the address and the key from the environment if they were not given.
 //!
-//! They form pairs, because a key must not go to a service other than the one that issued it. No I/O: `read` looks up a
-//! variable.
+//! An address and a key form a pair, because a key must only go to the service that issued it. Only [`variable`] reads
+//! the environment; the other functions take it as the parameter `read`.
 
 use super::ServiceAddress;
 use crate::client::Error;
@@ -40,8 +40,7 @@ pub(super) fn complete_pair(
             Ok(EnvironmentPair { base_url: base_url.unwrap_or_else(|| DEFAULT_BASE_URL.to_owned()), api_key })
         }
         (Some(base_url), None, key_base_url, Some(api_key)) => {
-            let is_other = key_base_url.is_some_and(|of_the_key| !is_same_service(&of_the_key, &base_url));
-            if is_other {
+            if key_base_url.is_some_and(|key_base_url| !is_same_service(&key_base_url, &base_url)) {
                 return Err(Error::settings(format!(
                     "{API_KEY} belongs to {BASE_URL}, but another base URL was given: give its API key, too"
                 )));
@@ -54,8 +53,8 @@ pub(super) fn complete_pair(
     }
 }
 
-/// Returns the pair of the official SDKs. Its key without an address would go to any program that listens on this
-/// machine.
+/// Returns the pair of the official SDKs. A key without an address is an error: it would go to any program that listens
+/// on this machine.
 fn openai_pair(read: &impl Fn(&str) -> Option<String>) -> Result<EnvironmentPair, Error> {
     match (read(OPENAI_BASE_URL), read(OPENAI_API_KEY)) {
         (Some(base_url), Some(api_key)) => Ok(EnvironmentPair { base_url, api_key }),
@@ -69,17 +68,17 @@ fn openai_pair(read: &impl Fn(&str) -> Option<String>) -> Result<EnvironmentPair
 
 fn missing_key_error(context: &str, read: &impl Fn(&str) -> Option<String>) -> Error {
     let space = if context.is_empty() { "" } else { " " };
-    let other = if context.is_empty() || read(OPENAI_API_KEY).is_none() {
+    let hint = if context.is_empty() || read(OPENAI_API_KEY).is_none() {
         ""
     } else {
         "; OPENAI_API_KEY is used only with OPENAI_BASE_URL, and only if nothing else is given"
     };
-    Error::settings(format!("there is no API key{space}{context}: set {API_KEY}, or give an API key{other}"))
+    Error::settings(format!("there is no API key{space}{context}: set {API_KEY}, or give an API key{hint}"))
 }
 
-fn is_same_service(one: &str, other: &str) -> bool {
-    match (ServiceAddress::parse(one), ServiceAddress::parse(other)) {
-        (Ok(one), Ok(other)) => one.url == other.url,
+fn is_same_service(first: &str, second: &str) -> bool {
+    match (ServiceAddress::parse(first), ServiceAddress::parse(second)) {
+        (Ok(first), Ok(second)) => first.url == second.url,
         _ => false,
     }
 }
@@ -88,63 +87,68 @@ fn is_same_service(one: &str, other: &str) -> bool {
 mod tests {
     use super::*;
 
-    const HERE: &str = DEFAULT_BASE_URL;
+    const LOCAL: &str = DEFAULT_BASE_URL;
 
-    /// `chosen` is the given address and key, or `""`; `set` lists the variables that are set. Expects the resulting
-    /// address and key, or words of the error.
+    /// `given` is the address and the key that were given, `""` if none; `set` lists the variables that are set;
+    /// `expected` is the resulting address and key, or words of the error.
     #[track_caller]
-    fn check(chosen: [&str; 2], set: &[(&str, &str)], expected: Result<[&str; 2], &[&str]>) {
-        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let read = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
-        let found = complete_pair(given(chosen[0]), given(chosen[1]), read);
-        match (found, expected) {
+    fn check(given: [&str; 2], set: &[(&str, &str)], expected: Result<[&str; 2], &[&str]>) {
+        let non_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let read =
+            |name: &str| set.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned());
+        let result = complete_pair(non_empty(given[0]), non_empty(given[1]), read);
+        match (result, expected) {
             (Ok(pair), Ok(expected)) => assert_eq!([&*pair.base_url, &*pair.api_key], expected, "{set:?}"),
             (Err(error), Err(words)) => {
                 let text = error.to_string();
                 assert!(words.iter().all(|word| text.contains(word)) && !text.contains("sk-"), "{text}");
             }
-            (found, _) => panic!("{chosen:?} {set:?}: {:?}", found.map(|pair| pair.base_url)),
+            (result, _) => panic!("{given:?} {set:?}: {:?}", result.map(|pair| pair.base_url)),
         }
     }
 
-    const OURS: [(&str, &str); 2] = [(BASE_URL, "https://ours/v1"), (API_KEY, "sk-ours")];
-    const THEIRS: [(&str, &str); 2] = [(OPENAI_BASE_URL, "https://theirs/v1"), (OPENAI_API_KEY, "sk-theirs")];
+    const IMAGATE_PAIR: [(&str, &str); 2] = [(BASE_URL, "https://ours/v1"), (API_KEY, "sk-ours")];
+    const OPENAI_PAIR: [(&str, &str); 2] = [(OPENAI_BASE_URL, "https://theirs/v1"), (OPENAI_API_KEY, "sk-theirs")];
 
     #[test]
-    fn a_pair_is_taken_whole_and_our_own_first() {
-        check(["", ""], &OURS, Ok(["https://ours/v1", "sk-ours"]));
-        check(["", ""], &THEIRS, Ok(["https://theirs/v1", "sk-theirs"]));
-        check(["", ""], &[OURS, THEIRS].concat(), Ok(["https://ours/v1", "sk-ours"]));
+    fn the_imagate_pair_is_used_before_the_openai_pair() {
+        check(["", ""], &IMAGATE_PAIR, Ok(["https://ours/v1", "sk-ours"]));
+        check(["", ""], &OPENAI_PAIR, Ok(["https://theirs/v1", "sk-theirs"]));
+        check(["", ""], &[IMAGATE_PAIR, OPENAI_PAIR].concat(), Ok(["https://ours/v1", "sk-ours"]));
     }
 
     #[test]
     fn a_key_never_goes_to_the_address_of_the_other_pair() {
-        check(["", ""], &[OURS[1], THEIRS[0]], Ok([HERE, "sk-ours"]));
-        check(["", ""], &[OURS[0], THEIRS[1]], Err(&["for IMAGATE_BASE_URL", "OPENAI_API_KEY is used only with"]));
-        check(["", ""], &[OURS[0], THEIRS[0], THEIRS[1]], Err(&["for IMAGATE_BASE_URL"]));
+        check(["", ""], &[IMAGATE_PAIR[1], OPENAI_PAIR[0]], Ok([LOCAL, "sk-ours"]));
+        check(
+            ["", ""],
+            &[IMAGATE_PAIR[0], OPENAI_PAIR[1]],
+            Err(&["for IMAGATE_BASE_URL", "OPENAI_API_KEY is used only with"]),
+        );
+        check(["", ""], &[IMAGATE_PAIR[0], OPENAI_PAIR[0], OPENAI_PAIR[1]], Err(&["for IMAGATE_BASE_URL"]));
     }
 
     #[test]
-    fn a_lone_key_of_ours_goes_to_this_machine_and_a_borrowed_one_nowhere() {
-        check(["", ""], &OURS[1..], Ok([HERE, "sk-ours"]));
-        check(["", ""], &THEIRS[1..], Err(&["OPENAI_API_KEY", "OPENAI_BASE_URL"]));
-        check(["", ""], &THEIRS[..1], Err(&["for OPENAI_BASE_URL"]));
-        check(["", ""], &OURS[..1], Err(&["for IMAGATE_BASE_URL"]));
+    fn only_the_imagate_key_has_a_default_address() {
+        check(["", ""], &IMAGATE_PAIR[1..], Ok([LOCAL, "sk-ours"]));
+        check(["", ""], &OPENAI_PAIR[1..], Err(&["OPENAI_API_KEY", "OPENAI_BASE_URL"]));
+        check(["", ""], &OPENAI_PAIR[..1], Err(&["for OPENAI_BASE_URL"]));
+        check(["", ""], &IMAGATE_PAIR[..1], Err(&["for IMAGATE_BASE_URL"]));
         check(["", ""], &[], Err(&["there is no API key: set IMAGATE_API_KEY"]));
     }
 
     #[test]
-    fn a_chosen_address_gets_a_key_of_ours_unless_that_belongs_to_another_one() {
-        check(["https://x/v1", ""], &OURS[1..], Ok(["https://x/v1", "sk-ours"]));
-        check(["https://ours", ""], &OURS, Ok(["https://ours", "sk-ours"]));
-        check(["https://x/v1", ""], &OURS, Err(&["IMAGATE_API_KEY belongs to IMAGATE_BASE_URL"]));
-        check(["https://x/v1", ""], &THEIRS, Err(&["for the given base URL", "OPENAI_API_KEY is used only with"]));
+    fn a_given_address_gets_the_imagate_key_unless_it_has_another_address() {
+        check(["https://x/v1", ""], &IMAGATE_PAIR[1..], Ok(["https://x/v1", "sk-ours"]));
+        check(["https://ours", ""], &IMAGATE_PAIR, Ok(["https://ours", "sk-ours"]));
+        check(["https://x/v1", ""], &IMAGATE_PAIR, Err(&["IMAGATE_API_KEY belongs to IMAGATE_BASE_URL"]));
+        check(["https://x/v1", ""], &OPENAI_PAIR, Err(&["for the given base URL", "OPENAI_API_KEY is used only with"]));
     }
 
     #[test]
-    fn a_chosen_key_goes_to_an_address_of_ours_and_to_no_borrowed_one() {
-        check(["", "sk-x"], &OURS, Ok(["https://ours/v1", "sk-x"]));
-        check(["", "sk-x"], &THEIRS, Ok([HERE, "sk-x"]));
-        check(["https://x", "sk-x"], &[OURS, THEIRS].concat(), Ok(["https://x", "sk-x"]));
+    fn a_given_key_goes_to_the_imagate_address_only() {
+        check(["", "sk-x"], &IMAGATE_PAIR, Ok(["https://ours/v1", "sk-x"]));
+        check(["", "sk-x"], &OPENAI_PAIR, Ok([LOCAL, "sk-x"]));
+        check(["https://x", "sk-x"], &[IMAGATE_PAIR, OPENAI_PAIR].concat(), Ok(["https://x", "sk-x"]));
     }
 }

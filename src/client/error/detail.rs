@@ -18,16 +18,17 @@ pub(super) struct ServiceErrorDetail {
 // === impl ServiceErrorDetail ===
 
 impl ServiceErrorDetail {
-    /// Reads as much as possible from a body that is not in our shape, because it comes from another service or a
-    /// proxy.
+    /// Reads as much as possible from a body that does not match the API document, because it comes from another
+    /// service or a proxy.
     pub(super) fn parse(body: &[u8]) -> Self {
-        // A body of that length is no error body.
+        // A longer body is cut and then fails to parse; no service sends such a long error.
         let body = body.get(..usize::try_from(MAX_JSON_BODY_BYTES).unwrap_or(usize::MAX)).unwrap_or(body);
         serde_json::from_slice::<Value>(body)
             .map_or_else(|_| Self::default(), |body| Self::from_members(&body["error"]))
     }
 
-    /// Reads the error of a stream: from an object of its own, from beside the type of the event, or from a plain text.
+    /// Reads the error event of a stream. The members of the error are in an object `error` or beside the type of the
+    /// event; `error` may also be the message itself.
     pub(super) fn from_event(frame: &Value) -> Self {
         match &frame["error"] {
             nested @ Value::Object(_) => Self::from_members(nested),
@@ -36,7 +37,7 @@ impl ServiceErrorDetail {
         }
     }
 
-    /// A member of an unexpected type is ignored and does not affect the others.
+    /// Reads the members of an error object. A member of an unexpected type is ignored and does not affect the others.
     fn from_members(error: &Value) -> Self {
         let text = |name: &str| error[name].as_str().map(str::to_owned);
         Self {

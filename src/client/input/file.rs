@@ -1,5 +1,5 @@
-//! A file as an input: inspected by itself, and then sent as the body of a part. It is opened when its part begins,
-//! read piece by piece, and sent with exactly the promised length.
+//! A file as an input: it is inspected first, and then sent as the body of a part. The file is opened when its part
+//! begins, read in chunks, and sent with exactly the length that the part declares.
 
 use std::fmt;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -16,13 +16,14 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::InputInspection;
 use crate::image::{ByteSource, inspect};
 
-/// Each piece costs one trip to a blocking thread: few trips, and still little memory.
+/// The maximum size of a chunk (our choice). Each chunk costs a call on a blocking thread, so chunks should be few, but
+/// small enough for memory.
 const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Inspects a file on a blocking thread, because reading it may block.
 pub(super) async fn inspect_file(path: PathBuf) -> io::Result<InputInspection> {
-    let look = tokio::task::spawn_blocking(move || InputFile::open(&path).map(|opened| opened.inspection()));
-    look.await.unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
+    let inspection = tokio::task::spawn_blocking(move || InputFile::open(&path).map(|file| file.inspection()));
+    inspection.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 /// A file that is open for inspection.
@@ -36,11 +37,11 @@ struct InputFile {
 impl InputFile {
     fn open(path: &Path) -> io::Result<Self> {
         let file = std::fs::File::open(path)?;
-        let facts = file.metadata()?;
-        if !facts.is_file() {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
         }
-        Ok(Self { file, length: facts.len() })
+        Ok(Self { file, length: metadata.len() })
     }
 
     fn inspection(&self) -> InputInspection {
@@ -54,7 +55,7 @@ impl ByteSource for InputFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        // Two calls, because not every platform has one that does both; nothing else uses this handle.
+        // Seek and read are two calls, because not every platform has one call for both. Nothing else uses this handle.
         (&self.file).seek(SeekFrom::Start(offset))?;
         (&self.file).read(buffer)
     }
@@ -65,7 +66,7 @@ pub(super) fn body(path: &Path, length: u64) -> Body {
     Body::wrap_stream(InputFileStream { path: path.to_owned(), left: length, state: InputFileStreamState::Closed })
 }
 
-/// A file that could not be read to the promised length. The form ended early, so nothing was made.
+/// The error of a file that could not be read to its declared length. The form ended early, so nothing was made.
 #[derive(Debug)]
 pub(in crate::client) struct InputFileError {
     path: PathBuf,
@@ -106,20 +107,20 @@ impl InputFileStream {
     }
 }
 
-/// Returns the next piece of the file. A file that has grown is cut; one that has shrunk is an error, because its rest
-/// would be missing.
-fn next_chunk(file: &mut File, left: &mut u64, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-    let length = usize::try_from(*left).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
-    let mut piece = vec![0; length];
-    let mut buffer = ReadBuf::new(&mut piece);
+/// Returns the next chunk of the file. A file that has grown is cut. A file that has shrunk is an error, because the
+/// declared length cannot be sent.
+fn next_chunk(file: &mut File, remaining: &mut u64, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    let length = usize::try_from(*remaining).map_or(CHUNK_BYTES, |remaining| remaining.min(CHUNK_BYTES));
+    let mut chunk = vec![0; length];
+    let mut buffer = ReadBuf::new(&mut chunk);
     ready!(Pin::new(file).poll_read(cx, &mut buffer))?;
     let read = buffer.filled().len();
     if read == 0 {
         return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file has become shorter")));
     }
-    piece.truncate(read);
-    *left = left.saturating_sub(u64::try_from(read).unwrap_or(*left));
-    Poll::Ready(Ok(piece.into()))
+    chunk.truncate(read);
+    *remaining = remaining.saturating_sub(u64::try_from(read).unwrap_or(*remaining));
+    Poll::Ready(Ok(chunk.into()))
 }
 
 impl Stream for InputFileStream {
@@ -149,28 +150,28 @@ mod tests {
     use super::*;
     use crate::client::tests::run;
 
-    fn pieces(path: &Path, length: u64) -> Result<Vec<u8>, InputFileError> {
-        let mut pieces = InputFileStream { path: path.to_owned(), left: length, state: InputFileStreamState::Closed };
+    fn read_stream(path: &Path, length: u64) -> Result<Vec<u8>, InputFileError> {
+        let mut stream = InputFileStream { path: path.to_owned(), left: length, state: InputFileStreamState::Closed };
         run(async {
             let mut all = Vec::new();
-            while let Some(piece) = std::future::poll_fn(|cx| Pin::new(&mut pieces).poll_next(cx)).await {
-                all.extend_from_slice(&piece?);
+            while let Some(chunk) = std::future::poll_fn(|cx| Pin::new(&mut stream).poll_next(cx)).await {
+                all.extend_from_slice(&chunk?);
             }
             Ok(all)
         })
     }
 
     #[test]
-    fn a_file_has_the_length_that_was_promised_or_is_broken() {
+    fn a_file_is_sent_with_its_declared_length_or_fails() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         let bytes: Vec<u8> = (0..CHUNK_BYTES * 2 + 7).map(|index| u8::try_from(index % 251).unwrap()).collect();
         std::fs::write(&path, &bytes).unwrap();
         let length = u64::try_from(bytes.len()).unwrap();
-        assert!(pieces(&path, length).unwrap() == bytes);
-        assert!(pieces(&path, length - 9).unwrap() == bytes[..bytes.len() - 9]);
-        let broken = pieces(&path, length + 1).unwrap_err().to_string();
-        assert!(broken.contains("a.png") && broken.contains("shorter"), "{broken}");
-        assert!(pieces(&folder.path().join("none"), 1).is_err());
+        assert!(read_stream(&path, length).unwrap() == bytes);
+        assert!(read_stream(&path, length - 9).unwrap() == bytes[..bytes.len() - 9]);
+        let error = read_stream(&path, length + 1).unwrap_err().to_string();
+        assert!(error.contains("a.png") && error.contains("shorter"), "{error}");
+        assert!(read_stream(&folder.path().join("none"), 1).is_err());
     }
 }

@@ -46,21 +46,21 @@ impl EditRequest {
 
     /// Sets the mask, whose transparent part is the part of the first image to change.
     ///
-    /// The mask has an alpha channel, and the format and the pixel size of the first image.
+    /// The mask must have an alpha channel, and the format and the pixel size of the first image.
     pub fn mask(mut self, mask: impl Into<Input>) -> Self {
         self.mask = Some(mask.into());
         self
     }
 
-    /// Returns the parts of the request, or an error if it has no image or more images than the service takes.
+    /// Returns the parts of the request, or an error if it has no image or more images than the service accepts.
     pub(in crate::client) fn into_parts(self) -> Result<(ImageOptions, Vec<Input>, Option<Input>), Error> {
         if self.images.is_empty() {
             return Err(Error::request("image", "there is no input image"));
         }
-        // Saturating, because a number above `u64` is above the limit as well.
+        // A count that does not fit into `u64` is above the limit as well.
         if u64::try_from(self.images.len()).unwrap_or(u64::MAX) > MAX_EDIT_IMAGES {
-            let found = self.images.len();
-            return Err(Error::request("image", format!("expected at most {MAX_EDIT_IMAGES} images, but got {found}")));
+            let count = self.images.len();
+            return Err(Error::request("image", format!("expected at most {MAX_EDIT_IMAGES} images, but got {count}")));
         }
         Ok((self.options, self.images, self.mask))
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_one_to_sixteen_images() {
+    fn an_edit_has_one_to_sixteen_images() {
         let parts = |count: usize| EditRequest::new("a").images(vec![vec![0_u8]; count]).into_parts();
         for count in [0, 17] {
             let error = parts(count).unwrap_err();

@@ -13,9 +13,9 @@ use crate::wire::types::{Background, ImageGenerationRequest, ImageModel, Moderat
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const FALLBACK: HeaderName = HeaderName::from_static("x-imagate-fallback");
-/// The most characters of an idempotency key.
+/// The maximum number of characters of an idempotency key.
 #[expect(clippy::cast_possible_truncation, reason = "a few hundred")]
-const KEY_MAX: usize = IDEMPOTENCY_KEY_MAX_CHARACTERS as usize;
+const MAX_KEY_CHARACTERS: usize = IDEMPOTENCY_KEY_MAX_CHARACTERS as usize;
 
 /// The properties of the images that a request asks for.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub(in crate::client) struct HeaderOptions {
     pub(super) fallback: Option<Fallback>,
 }
 
-/// The way in which the images are to come.
+/// The form of the answer that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) enum AnswerMode {
     /// In one answer.
@@ -57,13 +57,14 @@ impl HeaderOptions {
     pub(in crate::client) fn headers(&self) -> Result<HeaderMap, Error> {
         let mut headers = HeaderMap::new();
         if let Some(key) = &self.idempotency_key {
-            let fits = (1..=KEY_MAX).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
-            let value = HeaderValue::from_str(key).ok().filter(|_| fits);
-            let refuse = || {
-                let message = format!("an idempotency key has 1 to {KEY_MAX} visible ASCII characters");
+            let is_valid =
+                (1..=MAX_KEY_CHARACTERS).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
+            let value = HeaderValue::from_str(key).ok().filter(|_| is_valid);
+            let to_error = || {
+                let message = format!("an idempotency key has 1 to {MAX_KEY_CHARACTERS} visible ASCII characters");
                 Error::request("Idempotency-Key", message)
             };
-            headers.insert(IDEMPOTENCY_KEY, value.ok_or_else(refuse)?);
+            headers.insert(IDEMPOTENCY_KEY, value.ok_or_else(to_error)?);
         }
         if let Some(fallback) = self.fallback {
             headers.insert(FALLBACK, HeaderValue::from_static(fallback.as_str()));
@@ -94,7 +95,7 @@ macro_rules! setters {
                 self
             }
 
-            /// Sets the number of images. Requests for a single one are easier to repeat and to account for.
+            /// Sets the number of images. Requests for a single image are easier to repeat and to account for.
             ///
             /// A stream carries one image only.
             pub fn count(mut self, count: $crate::client::ImageCount) -> Self {
@@ -102,8 +103,8 @@ macro_rules! setters {
                 self
             }
 
-            /// Sets the most intermediate images that may come before the final one, as events of a stream. Each is
-            /// charged for.
+            /// Sets the maximum number of intermediate images, which come before the final image as events of a stream.
+            /// Each is charged for.
             ///
             /// A call without a stream returns an error for more than 0.
             pub fn partial_images(mut self, count: $crate::client::PartialImages) -> Self {
@@ -138,8 +139,8 @@ macro_rules! setters {
             /// Sets the time limit of each attempt, instead of 120 seconds, or 300 above 2560x1440.
             ///
             /// Without a stream the limit applies to the whole answer; with a stream it applies to the time until the
-            /// service begins to answer, and to each silence after that. An image may be made and charged for although
-            /// the client gave it up.
+            /// service begins to answer, and to each pause after that. An image may be made and charged for although
+            /// the client has given up.
             pub fn timeout(mut self, limit: std::time::Duration) -> Self {
                 self.options.time_limit = Some(limit);
                 self
@@ -147,9 +148,9 @@ macro_rules! setters {
 
             /// Names this request, with up to 255 visible ASCII characters, such as a UUID.
             ///
-            /// If the same request is sent with the same name within 24 hours, it gets the result of the first one,
-            /// even while that one still runs, and nothing is paid for twice. Another request with the same name is
-            /// refused.
+            /// If the same request is sent with the same name within 24 hours, it gets the result of the first
+            /// request, even if the first request still runs, and nothing is paid for twice. Another request with the
+            /// same name is refused.
             pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
                 self.options.header_options.idempotency_key = Some(key.into());
                 self
@@ -193,7 +194,7 @@ impl ImageOptions {
         }
     }
 
-    /// Returns the limit that was set, or else the limit of the size.
+    /// Returns the time limit that was set, or else the limit of the size.
     pub(in crate::client) fn time_limit(&self) -> Duration {
         let is_large = self.size.exact().is_some_and(Size::is_large);
         let seconds = if is_large { CLIENT_TIMEOUT_LARGE_SECONDS } else { CLIENT_TIMEOUT_SECONDS };
@@ -205,7 +206,7 @@ impl ImageOptions {
         self.header_options.headers()
     }
 
-    /// Returns true if a limit was set.
+    /// Returns true if a time limit was set.
     pub(in crate::client) fn has_time_limit(&self) -> bool {
         self.time_limit.is_some()
     }
@@ -213,8 +214,8 @@ impl ImageOptions {
     /// Returns the request as it is sent. Options that were not set are left out, so that the service decides.
     pub(in crate::client) fn into_wire(self, mode: AnswerMode) -> Result<Value, Error> {
         self.check(mode)?;
-        let refuse = |error: ConversionError| Error::request("prompt", format!("the prompt is {error}"));
-        let prompt = Prompt::try_from(self.prompt).map_err(refuse)?;
+        let invalid_prompt = |error: ConversionError| Error::request("prompt", format!("the prompt is {error}"));
+        let prompt = Prompt::try_from(self.prompt).map_err(invalid_prompt)?;
         let request = ImageGenerationRequest::builder()
             .model(ImageModel::GptImage2)
             .prompt(prompt)
@@ -228,15 +229,15 @@ impl ImageOptions {
             .user(self.user)
             .partial_images(self.partial_images)
             .stream((mode == AnswerMode::Events).then_some(true));
-        let request: ImageGenerationRequest = request.try_into().map_err(refuse)?;
-        let unwritable = |error| Error::request("prompt", format!("the request cannot be written: {error}"));
-        let mut body = serde_json::to_value(request).map_err(unwritable)?;
+        let request: ImageGenerationRequest = request.try_into().map_err(invalid_prompt)?;
+        let write_error = |error| Error::request("prompt", format!("the request cannot be written: {error}"));
+        let mut body = serde_json::to_value(request).map_err(write_error)?;
         // The API document names its own models only; a service may have others.
         body["model"] = self.model.as_str().into();
         Ok(body)
     }
 
-    /// Checks what the types cannot express: values that are valid alone and refused together.
+    /// Checks the rules that the types cannot express: empty texts, and values that are valid alone but not together.
     fn check(&self, mode: AnswerMode) -> Result<(), Error> {
         let images = self.count.map_or(1, ImageCount::get);
         let partials = self.partial_images.map_or(0, PartialImages::get);
@@ -267,32 +268,36 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn refused(change: impl FnOnce(&mut ImageOptions), delivery: AnswerMode, param: &str) {
+    fn assert_refused(change: impl FnOnce(&mut ImageOptions), mode: AnswerMode, param: &str) {
         let mut options = ImageOptions::new("a fox".to_owned());
         change(&mut options);
-        let error = options.into_wire(delivery).unwrap_err();
+        let error = options.into_wire(mode).unwrap_err();
         assert!(error.is_invalid_request() && error.param() == Some(param) && !error.is_retryable(), "{error:?}");
     }
 
     #[test]
-    fn what_the_service_refuses_together_is_refused_before_anything_is_sent() {
-        for delivery in [AnswerMode::Whole, AnswerMode::Events] {
-            refused(|options| options.prompt = " \n\t".to_owned(), delivery, "prompt");
-            refused(|options| options.prompt = "x".repeat(32_001), delivery, "prompt");
+    fn invalid_combinations_are_refused_before_anything_is_sent() {
+        for mode in [AnswerMode::Whole, AnswerMode::Events] {
+            assert_refused(|options| options.prompt = " \n\t".to_owned(), mode, "prompt");
+            assert_refused(|options| options.prompt = "x".repeat(32_001), mode, "prompt");
         }
-        refused(|options| options.count = ImageCount::new(2).ok(), AnswerMode::Events, "n");
-        refused(|options| options.partial_images = PartialImages::new(1).ok(), AnswerMode::Whole, "partial_images");
+        assert_refused(|options| options.count = ImageCount::new(2).ok(), AnswerMode::Events, "n");
+        assert_refused(
+            |options| options.partial_images = PartialImages::new(1).ok(),
+            AnswerMode::Whole,
+            "partial_images",
+        );
     }
 
     #[test]
-    fn what_changes_nothing_is_accepted() {
+    fn one_image_and_no_intermediate_images_are_always_accepted() {
         let mut options = ImageOptions::new("a fox".to_owned());
         (options.count, options.partial_images) = (ImageCount::new(1).ok(), PartialImages::new(0).ok());
         assert!(options.clone().into_wire(AnswerMode::Whole).is_ok() && options.into_wire(AnswerMode::Events).is_ok());
     }
 
     #[test]
-    fn a_name_that_cannot_be_sent_is_refused_before_anything_is_sent() {
+    fn an_invalid_idempotency_key_is_refused_before_anything_is_sent() {
         let headers = |key: String| HeaderOptions { idempotency_key: Some(key), fallback: None }.headers();
         for key in [String::new(), "k".repeat(256), "a b".to_owned(), "schl\u{fc}ssel".to_owned(), "a\n".to_owned()] {
             let error = headers(key.clone()).unwrap_err();
@@ -304,20 +309,20 @@ mod tests {
     }
 
     #[test]
-    fn a_fallback_is_sent_in_the_words_of_the_service() {
+    fn a_fallback_is_sent_as_a_header() {
         let request = || crate::client::GenerateRequest::new("a fox");
-        for (request, word) in [
+        for (request, value) in [
             (request().fallback(Fallback::Never), "never"),
             (request().fallback(Fallback::Unpaid), "unpaid"),
             (request().allow_fallback(), "unpaid"),
             (request().fallback(Fallback::Always), "always"),
         ] {
-            assert_eq!(request.options.headers().unwrap()[FALLBACK], word);
+            assert_eq!(request.options.headers().unwrap()[FALLBACK], value);
         }
     }
 
     #[test]
-    fn large_images_may_take_longer() {
+    fn large_images_have_a_longer_time_limit() {
         let limit = |size: Size| {
             let mut options = ImageOptions::new(String::new());
             options.size = SizeRequest::Exact(size);

@@ -17,7 +17,7 @@ const PROFILE_OFFSET: usize = 30;
 
 /// Returns the pixels of a whole still image whose size is within the limits.
 pub(super) fn decode_file(file: &[u8], format: Format) -> Result<PixelBuffer, ResizeFailure> {
-    let unreadable = |why: String| ResizeFailure::Unreadable(format, why);
+    let unreadable = |reason: String| ResizeFailure::Unreadable(format, reason);
     match format {
         Format::Png => png(file).map_err(|error| unreadable(error.to_string())),
         Format::Jpeg => jpeg(file).map_err(unreadable),
@@ -45,7 +45,7 @@ fn png(file: &[u8]) -> Result<PixelBuffer, png::DecodingError> {
 }
 
 fn jpeg(file: &[u8]) -> Result<PixelBuffer, String> {
-    // Strict, because otherwise the missing rest of a truncated file would be gray.
+    // Strict mode refuses a truncated file; otherwise its missing part would be gray.
     let options = DecoderOptions::default().set_strict_mode(true).jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options);
     let bytes = decoder.decode().map_err(|error| error.to_string())?;
@@ -66,8 +66,9 @@ fn webp(file: &[u8]) -> Option<PixelBuffer> {
     })
 }
 
+/// Returns the color profile of a webp file, or `None` if it has none.
 pub(super) fn webp_profile(file: &[u8]) -> Option<&[u8]> {
-    let rest = file.get(PROFILE_OFFSET..)?.strip_prefix(b"ICCP")?;
-    let (length, rest) = rest.split_first_chunk()?;
-    rest.get(..usize::try_from(u32::from_le_bytes(*length)).ok()?)
+    let after_name = file.get(PROFILE_OFFSET..)?.strip_prefix(b"ICCP")?;
+    let (length, content) = after_name.split_first_chunk()?;
+    content.get(..usize::try_from(u32::from_le_bytes(*length)).ok()?)
 }

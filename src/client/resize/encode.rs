@@ -31,7 +31,7 @@ fn png(pixels: &PixelBuffer) -> Result<Vec<u8>, png::EncodingError> {
 }
 
 fn jpeg(pixels: &PixelBuffer, quality: u8) -> Result<Vec<u8>, ResizeFailure> {
-    let unwritable = |why: String| ResizeFailure::Unwritable(Format::Jpeg, why);
+    let unwritable = |reason: String| ResizeFailure::Unwritable(Format::Jpeg, reason);
     let colors = opaque(pixels).ok_or(ResizeFailure::Transparent)?;
     let (Ok(width), Ok(height)) = (u16::try_from(pixels.width), u16::try_from(pixels.height)) else {
         return Err(unwritable("it is too large".to_owned()));

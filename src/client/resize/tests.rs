@@ -1,4 +1,4 @@
-//! Pixels in and out: the properties that a resized image must keep.
+//! Tests of the pixels, formats and color profiles of resized images.
 
 use std::borrow::Cow;
 
@@ -12,67 +12,75 @@ use crate::tables::{MAX_PIXELS, MAX_UPLOAD_IMAGE_BYTES};
 
 const FORMATS: [Format; 3] = [Format::Png, Format::Jpeg, Format::Webp];
 
-/// Returns pixels with the colors that `color` gives, of three bytes or four.
-fn painted<const N: usize>(width: u32, height: u32, color: impl Fn(u32, u32) -> [u8; N]) -> PixelBuffer {
-    let places = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
-    let bytes = places.flat_map(|(x, y)| color(x, y)).collect();
+/// Returns pixels with the colors that `color` returns, of three bytes or four.
+fn pixels_with<const N: usize>(width: u32, height: u32, color: impl Fn(u32, u32) -> [u8; N]) -> PixelBuffer {
+    let positions = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+    let bytes = positions.flat_map(|(x, y)| color(x, y)).collect();
     PixelBuffer { width, height, has_alpha: N == 4, bytes, profile: None }
 }
 
-/// Returns a picture with soft transitions, which every format reproduces well.
-fn soft(width: u32, height: u32) -> PixelBuffer {
-    let part = |at: u32, whole: u32| u8::try_from(at * 255 / whole).unwrap();
-    painted(width, height, |x, y| [part(x, width), part(y, height), 90])
+/// Returns an image with soft transitions, which every format reproduces well.
+fn gradient(width: u32, height: u32) -> PixelBuffer {
+    let scaled = |position: u32, length: u32| u8::try_from(position * 255 / length).unwrap();
+    pixels_with(width, height, |x, y| [scaled(x, width), scaled(y, height), 90])
 }
 
-fn written(pixels: &PixelBuffer, format: Format) -> Bytes {
+fn encoded(pixels: &PixelBuffer, format: Format) -> Bytes {
     encode::encode_file(pixels, Output::from(format)).unwrap().into()
 }
 
-fn read(file: &[u8]) -> PixelBuffer {
+fn decoded(file: &[u8]) -> PixelBuffer {
     decode::decode_file(file, probe(file).unwrap().format).unwrap()
 }
 
-fn refused(result: Result<impl std::fmt::Debug, Error>, reason: &str) {
+fn assert_refused(result: Result<impl std::fmt::Debug, Error>, reason: &str) {
     let error = result.unwrap_err();
     assert!(error.message().starts_with("the image cannot be resized: "), "{error}");
     assert!(error.message().contains(reason) && !error.is_retryable(), "{error}");
 }
 
 #[test]
-fn every_format_becomes_every_format_in_the_new_size() {
+fn every_format_is_resized_to_every_format() {
     let size = crate::size!("1536x1024");
     for format in FORMATS {
-        let file = written(&soft(768, 512), format);
+        let file = encoded(&gradient(768, 512), format);
         for output in FORMATS {
             let resized = Resize::to(size).format(output).apply(file.clone()).unwrap();
-            let facts = probe(resized.bytes()).unwrap();
-            assert_eq!((facts.format, facts.width, facts.height), (output, 1536, 1024), "{format} {output}");
+            let properties = probe(resized.bytes()).unwrap();
+            assert_eq!(
+                (properties.format, properties.width, properties.height),
+                (output, 1536, 1024),
+                "{format} {output}"
+            );
             assert_eq!((resized.format(), resized.original_dimensions()), (output, (768, 512)));
-            let (found, expected) = (read(resized.bytes()), soft(1536, 1024));
-            let far = found.bytes.iter().zip(&expected.bytes).filter(|(a, b)| a.abs_diff(**b) > 8).count();
-            assert!(far * 100 < expected.bytes.len(), "{format} to {output}: {far} of {}", expected.bytes.len());
+            let (result, expected) = (decoded(resized.bytes()), gradient(1536, 1024));
+            let differing = result.bytes.iter().zip(&expected.bytes).filter(|(a, b)| a.abs_diff(**b) > 8).count();
+            assert!(
+                differing * 100 < expected.bytes.len(),
+                "{format} to {output}: {differing} of {}",
+                expected.bytes.len()
+            );
         }
         assert_eq!(Resize::to(size).apply(file).unwrap().format(), format, "the format is kept");
     }
 }
 
 #[test]
-fn an_image_that_fits_already_stays_as_it_is() {
-    let file = written(&soft(1024, 1024), Format::Jpeg);
+fn an_image_with_the_requested_size_and_format_is_unchanged() {
+    let file = encoded(&gradient(1024, 1024), Format::Jpeg);
     let same = Resize::to(crate::size!("1024x1024")).apply(file.clone()).unwrap();
     assert_eq!(same.bytes(), file);
     let png = Resize::to(crate::size!("1024x1024")).format(Format::Png).apply(file.clone()).unwrap();
-    assert_eq!(read(png.bytes()).bytes, read(&file).bytes, "another format changes no pixel");
+    assert_eq!(decoded(png.bytes()).bytes, decoded(&file).bytes, "another format changes no pixel");
 }
 
 #[test]
 fn colors_behind_transparent_parts_do_not_bleed() {
     let clear = |x: u32, _: u32| if x < 256 { [200, 0, 0, 255] } else { [0, 255, 0, 0] };
-    let file = written(&painted(512, 512, clear), Format::Png);
+    let file = encoded(&pixels_with(512, 512, clear), Format::Png);
     for format in [Format::Png, Format::Webp] {
         let resized = Resize::to(crate::size!("1024x1024")).format(format).apply(file.clone()).unwrap();
-        let pixels = read(resized.bytes());
+        let pixels = decoded(resized.bytes());
         assert!(pixels.has_alpha, "{format}");
         let (pixels, _) = pixels.bytes.as_chunks::<4>();
         let greenish = pixels.iter().filter(|[_, green, _, alpha]| *alpha > 24 && *green > 24).count();
@@ -84,13 +92,13 @@ fn colors_behind_transparent_parts_do_not_bleed() {
 #[test]
 fn other_proportions_are_cropped_in_the_middle_or_stretched() {
     // A blue edge at the top and at the bottom, of one eighth each.
-    let file = written(
-        &painted(768, 768, |_, y| if (96..672).contains(&y) { [250, 250, 250] } else { [0, 0, 250] }),
+    let file = encoded(
+        &pixels_with(768, 768, |_, y| if (96..672).contains(&y) { [250, 250, 250] } else { [0, 0, 250] }),
         Format::Png,
     );
-    let of = |fit| read(Resize::to(crate::size!("1536x1024")).fit(fit).apply(file.clone()).unwrap().bytes());
+    let resized = |fit| decoded(Resize::to(crate::size!("1536x1024")).fit(fit).apply(file.clone()).unwrap().bytes());
     let blue = |pixels: &PixelBuffer| pixels.bytes.as_chunks::<3>().0.iter().filter(|color| color[0] < 125).count();
-    let (cropped, stretched) = (of(Fit::Crop), of(Fit::Stretch));
+    let (cropped, stretched) = (resized(Fit::Crop), resized(Fit::Stretch));
     let rows = |count: usize| count / 1536;
     assert_eq!((cropped.width, cropped.height, stretched.width, stretched.height), (1536, 1024, 1536, 1024));
     // 768 rows become 1536, and the middle 1024 of them remain: rows 256 to 1280; the blue edge ends at row 192.
@@ -118,7 +126,7 @@ fn every_kind_of_png_is_read() {
         }
         encoder.write_header().unwrap().write_image_data(&vec![0; row * 16]).unwrap();
         let resized = Resize::to(crate::size!("1024x1024")).apply(file).unwrap();
-        let pixels = read(resized.bytes());
+        let pixels = decoded(resized.bytes());
         assert_eq!((pixels.has_alpha, pixels.width), (has_alpha, 1024), "{color:?} {depth:?}");
         if color == png::ColorType::Indexed {
             assert_eq!(pixels.bytes[..4], [9, 9, 9, 200]);
@@ -127,36 +135,36 @@ fn every_kind_of_png_is_read() {
 }
 
 #[test]
-fn a_jpeg_without_colors_is_read() {
+fn a_grayscale_jpeg_is_read() {
     let mut file = Vec::new();
     let encoder = jpeg_encoder::Encoder::new(&mut file, 90);
     encoder.encode(&[120; 64 * 64], 64, 64, jpeg_encoder::ColorType::Luma).unwrap();
-    let pixels = read(Resize::to(crate::size!("1024x1024")).format(Format::Png).apply(file).unwrap().bytes());
+    let pixels = decoded(Resize::to(crate::size!("1024x1024")).format(Format::Png).apply(file).unwrap().bytes());
     assert!(pixels.bytes.iter().all(|byte| byte.abs_diff(120) < 3));
 }
 
 #[test]
-fn a_jpeg_is_never_transparent() {
+fn a_transparent_image_does_not_become_a_jpeg() {
     let resize =
         Resize::to(crate::size!("1024x1024")).format(Output::Jpeg { compression: Compression::new(80).unwrap() });
-    let of = |alpha: u8| written(&painted(64, 64, |_, _| [10, 20, 30, alpha]), Format::Png);
-    refused(resize.apply(of(254)), "jpeg does not support");
-    assert_eq!(resize.apply(of(255)).unwrap().format(), Format::Jpeg);
+    let png_with_alpha = |alpha: u8| encoded(&pixels_with(64, 64, |_, _| [10, 20, 30, alpha]), Format::Png);
+    assert_refused(resize.apply(png_with_alpha(254)), "jpeg does not support");
+    assert_eq!(resize.apply(png_with_alpha(255)).unwrap().format(), Format::Jpeg);
 }
 
 #[test]
 fn a_color_profile_is_kept_or_the_image_is_refused() {
-    let mut pixels = soft(64, 64);
+    let mut pixels = gradient(64, 64);
     pixels.profile = Some(b"a profile as some tool wrote it".to_vec());
-    let file = written(&pixels, Format::Png);
+    let file = encoded(&pixels, Format::Png);
     let resize = |format| Resize::to(crate::size!("1024x1024")).format(format).apply(file.clone());
     let jpeg = resize(Format::Jpeg).unwrap();
     for file in [resize(Format::Png).unwrap(), jpeg.clone()] {
-        assert_eq!(read(file.bytes()).profile, pixels.profile, "{file:?}");
+        assert_eq!(decoded(file.bytes()).profile, pixels.profile, "{file:?}");
     }
-    let back = Resize::to(crate::size!("1024x640")).format(Format::Png).apply(jpeg.bytes().to_vec()).unwrap();
-    assert_eq!(read(back.bytes()).profile, pixels.profile);
-    refused(resize(Format::Webp), "color profile");
+    let converted = Resize::to(crate::size!("1024x640")).format(Format::Png).apply(jpeg.bytes().to_vec()).unwrap();
+    assert_eq!(decoded(converted.bytes()).profile, pixels.profile);
+    assert_refused(resize(Format::Webp), "color profile");
 }
 
 #[test]
@@ -165,38 +173,38 @@ fn the_profile_of_a_webp_is_found() {
     assert_eq!(decode::webp_profile(&file), None);
     file.extend(b"ICCP\x03\0\0\0abc\0VP8 ");
     assert_eq!(decode::webp_profile(&file), Some(&b"abc"[..]));
-    assert_eq!(decode::webp_profile(&file[..40]), None, "cut off");
+    assert_eq!(decode::webp_profile(&file[..40]), None, "truncated");
 }
 
 #[test]
-fn what_is_no_image_within_the_limits_is_refused() {
+fn invalid_and_too_large_images_are_refused() {
     let resize = |file: Vec<u8>| Resize::to(crate::size!("1024x1024")).apply(file);
-    refused(resize(Vec::new()), "empty");
-    refused(resize(b"GIF89a".to_vec()), "not a PNG, JPEG or WebP");
-    refused(resize(vec![0; usize::try_from(MAX_UPLOAD_IMAGE_BYTES).unwrap()]), "it must have fewer than");
+    assert_refused(resize(Vec::new()), "empty");
+    assert_refused(resize(b"GIF89a".to_vec()), "not a PNG, JPEG or WebP");
+    assert_refused(resize(vec![0; usize::try_from(MAX_UPLOAD_IMAGE_BYTES).unwrap()]), "it must have fewer than");
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, 3840, 2176);
     encoder.set_color(png::ColorType::Grayscale);
     encoder.set_depth(png::BitDepth::One);
     encoder.write_header().unwrap().write_image_data(&vec![0; 480 * 2176]).unwrap();
-    refused(resize(file), &format!("3840x2176 px; the limit is {MAX_PIXELS} px"));
+    assert_refused(resize(file), &format!("3840x2176 px; the limit is {MAX_PIXELS} px"));
     for format in FORMATS {
-        let file = written(&soft(256, 256), format);
-        for keep in [file.len() / 2, file.len() - file.len() / 8] {
-            refused(resize(file[..keep].to_vec()), "");
+        let file = encoded(&gradient(256, 256), format);
+        for length in [file.len() / 2, file.len() - file.len() / 8] {
+            assert_refused(resize(file[..length].to_vec()), "");
         }
     }
-    let mut broken = written(&soft(256, 256), Format::Png).to_vec();
-    let middle = broken.len() / 2;
-    broken[middle] ^= 0xff;
-    refused(resize(broken), "the png file cannot be read");
+    let mut damaged = encoded(&gradient(256, 256), Format::Png).to_vec();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 0xff;
+    assert_refused(resize(damaged), "the png file cannot be read");
 }
 
 #[test]
-fn an_answer_is_resized_without_asking_anybody() {
+fn an_answer_is_resized_without_another_request() {
     use crate::client::tests::server::{Server, answer};
 
-    let file = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, written(&soft(768, 512), Format::Webp));
+    let file = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, encoded(&gradient(768, 512), Format::Webp));
     let server = Server::play([answer(200, &serde_json::json!({"created": 1, "data": [{"b64_json": file}]}))]);
     let folder = tempfile::tempdir().unwrap();
     let size: Size = crate::size!("3840x2160");
@@ -206,7 +214,7 @@ fn an_answer_is_resized_without_asking_anybody() {
     });
     let path = path.unwrap();
     let file = std::fs::read(&path).map(Cow::Owned).unwrap();
-    let facts = probe(&file).unwrap();
-    assert_eq!((facts.width, facts.height, server.requests().len()), (3840, 2160, 1));
-    assert_eq!(path.file_name().unwrap(), "fox.webp", "the ending is that of the format");
+    let properties = probe(&file).unwrap();
+    assert_eq!((properties.width, properties.height, server.requests().len()), (3840, 2160, 1));
+    assert_eq!(path.file_name().unwrap(), "fox.webp", "the extension is that of the format");
 }

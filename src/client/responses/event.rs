@@ -111,7 +111,7 @@ pub(super) enum FrameContent {
     Event(Box<ResponseEvent>),
     /// The event reports a failure.
     Failure(Error),
-    /// An empty frame, or the mark that ends the streams of some services.
+    /// An empty frame, or the marker that ends the streams of some services.
     Nothing,
 }
 
@@ -164,15 +164,16 @@ pub(super) fn read_frame(event: SseEvent, session: &Session) -> Result<FrameCont
     if event.data == b"[DONE]" || event.data.is_empty() {
         return Ok(FrameContent::Nothing);
     }
-    let unread = || Error::unintelligible("this version does not understand an event of the stream", session.head());
-    let text = String::from_utf8(event.data).map_err(|error| unread().with_source(error))?;
+    let unreadable =
+        || Error::unintelligible("this version does not understand an event of the stream", session.head());
+    let text = String::from_utf8(event.data).map_err(|error| unreadable().with_source(error))?;
     let json = match Json::read_text(text) {
         Ok(json) => json,
         // The event is an error, whatever its data is.
         Err(_) if event.name == ERROR => {
             return Ok(FrameContent::Failure(Error::from_stream_event(&Value::Null, session)));
         }
-        Err(error) => return Err(unread().with_source(error)),
+        Err(error) => return Err(unreadable().with_source(error)),
     };
     let [kind, error] = json.members(["type", "error"]);
     let has_error = kind.is_none() && error.is_some_and(|error| !error.is_null());
@@ -186,13 +187,13 @@ pub(super) fn read_frame(event: SseEvent, session: &Session) -> Result<FrameCont
 
 /// Returns the meaning of an event; `None` if the type is unknown, or if a required member is missing.
 fn parse_step(kind: &str, json: &Json, session: &Session) -> Option<ResponseStep> {
-    let word = kind.strip_prefix("response.")?;
+    let suffix = kind.strip_prefix("response.")?;
     let response = || json.member("response").map(|response| Response::new(response, session));
     let text = |name: &str| json.member(name).and_then(|text| text.read::<String>());
     let number = |name: &str| json.member(name).and_then(|number| number.read::<u64>());
     let index = || number("output_index").unwrap_or(0);
     let item = || json.member("item").map(OutputItem::new);
-    Some(match word {
+    Some(match suffix {
         "created" => ResponseStep::Created { response: response()? },
         "in_progress" => ResponseStep::InProgress { response: response()? },
         "completed" => ResponseStep::Completed { response: response()? },
@@ -208,7 +209,7 @@ fn parse_step(kind: &str, json: &Json, session: &Session) -> Option<ResponseStep
             image: ResponseImage::new(json.member("partial_image_b64")?)?,
         },
         _ => ResponseStep::ImageCall {
-            status: word.strip_prefix("image_generation_call.")?.to_owned(),
+            status: suffix.strip_prefix("image_generation_call.")?.to_owned(),
             index: index(),
             item_id: text("item_id").unwrap_or_default(),
         },

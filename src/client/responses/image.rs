@@ -11,7 +11,7 @@ use crate::client::save::{self, EncodedImage, FileNaming, ImageByteSink};
 use crate::client::{Error, decode};
 use crate::image::{Format, ImageProperties};
 
-/// An image that a model drew. Cloning is cheap: the bytes are shared with the answer or event it came in.
+/// An image that a model made. Cloning is cheap: the bytes are shared with the answer or event that contained it.
 #[derive(Clone)]
 pub struct ResponseImage {
     /// A JSON string that is not empty.
@@ -21,7 +21,7 @@ pub struct ResponseImage {
 // === impl ResponseImage ===
 
 impl ResponseImage {
-    /// Creates an image; returns `None` if the value is no text, or an empty one.
+    /// Creates an image; returns `None` if the value is not a string, or if it is empty.
     pub(super) fn new(base64: Json) -> Option<Self> {
         let text = base64.text();
         (text.len() > 2 && text.starts_with('"')).then_some(Self { base64 })

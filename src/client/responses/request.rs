@@ -63,7 +63,7 @@ impl ResponseRequest {
         self.set("tool_choice", json!({"type": "image_generation"}))
     }
 
-    /// Continues an earlier response that the service has kept.
+    /// Continues an earlier response that the service has stored.
     pub fn previous_response(self, id: impl Into<String>) -> Self {
         self.set("previous_response_id", id.into().as_str())
     }
@@ -83,7 +83,7 @@ impl ResponseRequest {
     /// Sets the time limit of each attempt, instead of 300 seconds.
     ///
     /// Without a stream the limit applies to the whole answer; with a stream it applies to the time until the service
-    /// begins to answer, and to each silence after that.
+    /// begins to answer, and to each pause after that.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
         self
@@ -93,7 +93,8 @@ impl ResponseRequest {
         self.time_limit
     }
 
-    /// Returns the body as it is sent. The call decides how the answer is to come.
+    /// Returns the body as it is sent. The call decides whether the answer is a stream, and replaces `stream` if the
+    /// request has it.
     pub(super) fn body(mut self, stream: bool) -> String {
         if stream || self.members.get("stream").is_some() {
             self.members.set("stream", stream.into());

@@ -1,4 +1,4 @@
-//! A response: its known members, and the whole of it as it came.
+//! A response: its known members, and the whole response as it came.
 
 #[cfg(not(target_arch = "wasm32"))]
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::wire::types::{ImageUsage, ResponseToolUsage, ResponseUsage};
 
 const FAILED: &str = "failed";
 
-/// The actions and the text of a model. Serialized with serde it is exactly as it came.
+/// The output of a model. Serialized with serde, the response is exactly as it came.
 #[derive(Clone, Debug)]
 pub struct Response {
     json: Json,
@@ -33,18 +33,18 @@ pub struct Response {
 // === impl Response ===
 
 impl Response {
-    /// Reads an answer that came whole.
+    /// Reads an answer that is not a stream.
     pub(super) fn parse(body: Vec<u8>, session: &Session) -> Result<Self, Error> {
-        let unread = || Error::unintelligible("the answer is not a response", session.head());
-        let text = String::from_utf8(body).map_err(|error| unread().with_source(error))?;
-        let json = Json::read_text(text).map_err(|error| unread().with_source(error))?;
+        let not_a_response = || Error::unintelligible("the answer is not a response", session.head());
+        let text = String::from_utf8(body).map_err(|error| not_a_response().with_source(error))?;
+        let json = Json::read_text(text).map_err(|error| not_a_response().with_source(error))?;
         if json.member("output").is_none() {
-            return Err(unread());
+            return Err(not_a_response());
         }
         Ok(Self::new(json, session))
     }
 
-    /// Reads the members. One that is missing or of an unexpected type does not affect the others.
+    /// Reads the members. A member that is missing or of an unexpected type does not affect the others.
     pub(super) fn new(json: Json, session: &Session) -> Self {
         let names = ["id", "model", "status", "output", "usage", "tool_usage", "error"];
         let [id, model, status, output, usage, tool_usage, error] = json.members(names);
@@ -155,8 +155,8 @@ impl Response {
     pub(super) fn failure(&self, session: &Session) -> Option<Error> {
         let has_failed = self.status.as_deref() == Some(FAILED);
         has_failed.then(|| {
-            let said: Value = self.error.as_ref().and_then(|error| error.read()).unwrap_or_default();
-            Error::from_stream_event(&json!({ "error": said }), session)
+            let detail: Value = self.error.as_ref().and_then(|error| error.read()).unwrap_or_default();
+            Error::from_stream_event(&json!({ "error": detail }), session)
         })
     }
 }

@@ -43,7 +43,7 @@ use crate::client::sse::{EVENT_MAX_BYTES, SseEvent, SseEventReader, SseEventTooL
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "the task is only run while somebody listens"]
+#[must_use = "dropping the stream cancels the task"]
 pub struct ResponseStream {
     session: Session,
     body: HttpBodyReader,
@@ -84,7 +84,7 @@ impl ResponseStream {
     ///
     /// # Errors
     ///
-    /// Returns an error if the task failed, or if the service was silent for too long or broke off.
+    /// Returns an error if the task failed, or if the service sent nothing for too long or broke off.
     pub async fn collect_response(mut self) -> Result<Response, Error> {
         let mut last = None;
         while let Some(event) = self.next().await {

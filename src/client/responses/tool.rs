@@ -11,7 +11,7 @@ use crate::wire::types::{Background, ImageAction, Moderation, Quality};
 #[derive(Clone, Debug)]
 pub struct ResponseTool(Json);
 
-/// The image tool, with which a model draws. The model chooses everything that is not set.
+/// The image tool, with which a model makes images. The model chooses everything that is not set.
 ///
 /// ```
 /// use imagate::client::{Compression, ImageTool, Output};

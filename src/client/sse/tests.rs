@@ -6,47 +6,47 @@ fn event(name: &str, data: &str) -> SseEvent {
     SseEvent { name: name.to_owned(), data: data.as_bytes().to_vec() }
 }
 
-/// Reads a stream that comes in these pieces, to its end.
-fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<SseEvent>, SseEventTooLarge> {
+/// Reads a stream in these chunks, to its end.
+fn read_events<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<SseEvent>, SseEventTooLarge> {
     let mut reader = SseEventReader::default();
     let mut events = Vec::new();
-    for piece in pieces {
-        let mut piece = Bytes::copy_from_slice(piece);
-        while let Some(event) = reader.next(&mut piece)? {
+    for chunk in chunks {
+        let mut chunk = Bytes::copy_from_slice(chunk);
+        while let Some(event) = reader.next(&mut chunk)? {
             events.push(event);
         }
-        assert!(piece.is_empty());
+        assert!(chunk.is_empty());
     }
     events.extend(reader.finish());
     Ok(events)
 }
 
-/// Checks the stream in one piece and in pieces of every length: the places of the cuts make no difference.
+/// Checks that the events are the same for chunks of every length.
 #[track_caller]
 fn check(stream: &str, expected: &[SseEvent]) {
     for length in 1..=stream.len() {
-        let events = read(stream.as_bytes().chunks(length)).unwrap();
-        assert_eq!(events, expected, "{stream:?} in pieces of {length}");
+        let events = read_events(stream.as_bytes().chunks(length)).unwrap();
+        assert_eq!(events, expected, "{stream:?} in chunks of {length}");
     }
 }
 
-/// Checks the stream, cut in two at every byte.
+/// Checks that the events are the same if the stream is split in two at any byte.
 #[track_caller]
-fn check_cut(stream: &str, expected: &[SseEvent]) {
-    for cut in 0..=stream.len() {
-        let (left, right) = stream.as_bytes().split_at(cut);
-        assert_eq!(read([left, right]).unwrap(), expected, "{stream:?} cut at {cut}");
+fn check_split(stream: &str, expected: &[SseEvent]) {
+    for position in 0..=stream.len() {
+        let (first, second) = stream.as_bytes().split_at(position);
+        assert_eq!(read_events([first, second]).unwrap(), expected, "{stream:?} split at {position}");
     }
 }
 
 #[test]
-fn events_are_the_same_wherever_they_are_cut() {
+fn events_do_not_depend_on_chunk_boundaries() {
     let expected = [event("a", "{\"x\":1}"), event("", "two\nlines"), event("b", "3")];
     for end in ["\n", "\r\n", "\r"] {
         let stream = ["event: a", "data: {\"x\":1}", "", "data: two", "data: lines", "", "event:b", "data:3", "", ""];
         let stream = stream.join(end);
         check(&stream, &expected);
-        check_cut(&stream, &expected);
+        check_split(&stream, &expected);
     }
 }
 
@@ -56,20 +56,20 @@ fn line_ends_may_be_mixed() {
 }
 
 #[test]
-fn comments_and_unknown_fields_say_nothing() {
+fn comments_and_unknown_fields_are_ignored() {
     check(": keep-alive\n\n: keep-alive\n\n", &[]);
     check(":\nid: 1\nretry: 5\nnonsense\nevent: a\ndata: 1\n: in between\n\n", &[event("a", "1")]);
     check("database: 1\nDATA: 2\n data: 3\n\n", &[]);
 }
 
 #[test]
-fn one_space_after_the_colon_is_no_content() {
+fn one_space_after_the_colon_is_not_part_of_the_value() {
     check("data:1\n\ndata: 1\n\ndata:  1 \n\n", &[event("", "1"), event("", "1"), event("", " 1 ")]);
     check("data\n\ndata:\n\ndata: \n\n", &[event("", ""), event("", ""), event("", "")]);
 }
 
 #[test]
-fn a_type_belongs_to_one_event_and_none_without_data() {
+fn a_type_applies_to_one_event_and_an_event_needs_data() {
     check(
         "event: a\n\ndata: 1\n\nevent: a\nevent: b\ndata: 2\n\ndata: 3\n\n",
         &[event("", "1"), event("b", "2"), event("", "3")],
@@ -77,12 +77,12 @@ fn a_type_belongs_to_one_event_and_none_without_data() {
 }
 
 #[test]
-fn a_mark_of_the_encoding_is_skipped_at_the_beginning_only() {
+fn a_byte_order_mark_is_skipped_only_at_the_beginning() {
     check("\u{feff}data: 1\n\n\u{feff}data: 2\n\n", &[event("", "1")]);
 }
 
 #[test]
-fn an_event_without_its_empty_line_counts_at_the_end() {
+fn the_last_event_needs_no_empty_line() {
     check("event: a\ndata: 1\n", &[event("a", "1")]);
     check("event: a\ndata: 1", &[event("a", "1")]);
     check("event: a\n", &[]);
@@ -90,55 +90,55 @@ fn an_event_without_its_empty_line_counts_at_the_end() {
 }
 
 #[test]
-fn the_largest_event_passes_and_one_byte_more_does_not() {
+fn an_event_of_the_maximum_size_passes_and_one_more_byte_does_not() {
     let line = |data: usize| [b"data:".to_vec(), vec![b'x'; data], b"\n\n".to_vec()].concat();
     let largest = EVENT_MAX_BYTES - b"data:".len();
-    let events = read(line(largest).chunks(1 << 20)).unwrap();
+    let events = read_events(line(largest).chunks(1 << 20)).unwrap();
     assert_eq!(events[0].data.len(), largest);
-    assert_eq!(read(line(largest + 1).chunks(1 << 20)), Err(SseEventTooLarge));
+    assert_eq!(read_events(line(largest + 1).chunks(1 << 20)), Err(SseEventTooLarge));
 }
 
 #[test]
-fn many_lines_do_not_get_around_the_limit() {
+fn the_limit_applies_to_the_sum_of_all_data_lines() {
     let line = [b"data:".to_vec(), vec![b'x'; 1 << 20], b"\n".to_vec()].concat();
-    assert_eq!(read(std::iter::repeat_n(&*line, 70)), Err(SseEventTooLarge));
+    assert_eq!(read_events(std::iter::repeat_n(&*line, 70)), Err(SseEventTooLarge));
     let comment = [b":".to_vec(), vec![b'x'; 1 << 20], b"\n".to_vec()].concat();
-    assert_eq!(read(std::iter::repeat_n(&*comment, 70)), Ok(Vec::new()));
+    assert_eq!(read_events(std::iter::repeat_n(&*comment, 70)), Ok(Vec::new()));
 }
 
-/// Returns the seconds that one event of this many megabytes takes in pieces of this many kilobytes, the best of
-/// several runs.
-fn time(megabytes: usize, kilobytes: usize) -> f64 {
-    let line = Bytes::from([b"data: ".to_vec(), vec![b'x'; megabytes << 20], b"\n\n".to_vec()].concat());
+/// Returns the seconds that the reader needs for one event of this many MiB in chunks of this many KiB: the fastest of
+/// five runs.
+fn fastest_run(mebibytes: usize, kibibytes: usize) -> f64 {
+    let line = Bytes::from([b"data: ".to_vec(), vec![b'x'; mebibytes << 20], b"\n\n".to_vec()].concat());
     let measure = || {
-        let (mut reader, mut rest, mut events) = (SseEventReader::default(), line.clone(), 0);
-        let begun = Instant::now();
-        while !rest.is_empty() {
-            let mut piece = rest.split_to(rest.len().min(kilobytes << 10));
-            events += usize::from(reader.next(&mut piece).unwrap().is_some());
+        let (mut reader, mut remaining, mut events) = (SseEventReader::default(), line.clone(), 0);
+        let started_at = Instant::now();
+        while !remaining.is_empty() {
+            let mut chunk = remaining.split_to(remaining.len().min(kibibytes << 10));
+            events += usize::from(reader.next(&mut chunk).unwrap().is_some());
         }
         assert_eq!(events, 1);
-        begun.elapsed().as_secs_f64()
+        started_at.elapsed().as_secs_f64()
     };
     (0..5).map(|_| measure()).fold(f64::INFINITY, f64::min)
 }
 
-/// Returns the best ratio of several runs, because other work on the machine slows down only one of the two.
-fn ratio(of: impl Fn() -> f64, to: impl Fn() -> f64) -> f64 {
-    (0..3).map(|_| of() / to()).fold(f64::INFINITY, f64::min)
+/// Returns the smallest ratio of three runs, because other work on the machine may slow down only one of the two.
+fn smallest_ratio(numerator: impl Fn() -> f64, denominator: impl Fn() -> f64) -> f64 {
+    (0..3).map(|_| numerator() / denominator()).fold(f64::INFINITY, f64::min)
 }
 
 #[test]
-fn three_times_the_image_takes_about_three_times_as_long() {
-    // A reader that searches a line again with each piece takes nine times as long. Both sizes are ones for which the
-    // allocator asks the system: below that, memory alone is many times cheaper.
-    let ratio = ratio(|| time(60, 16), || time(20, 16));
-    assert!(ratio < 6.0, "60 MB take {ratio:.1} times as long as 20 MB");
+fn parsing_time_is_linear_in_the_size_of_the_image() {
+    // A reader that searches a line again with each chunk would take nine times as long. For both sizes the allocator
+    // requests memory from the system; smaller allocations are many times cheaper and would distort the ratio.
+    let ratio = smallest_ratio(|| fastest_run(60, 16), || fastest_run(20, 16));
+    assert!(ratio < 6.0, "60 MiB take {ratio:.1} times as long as 20 MiB");
 }
 
 #[test]
-fn small_pieces_take_about_as_long_as_large_ones() {
-    // A reader that searches a line again with each piece takes thirty-two times as long.
-    let ratio = ratio(|| time(30, 16), || time(30, 512));
-    assert!(ratio < 4.0, "30 MB in small pieces take {ratio:.1} times as long as in large ones");
+fn small_chunks_take_about_as_long_as_large_chunks() {
+    // A reader that searches a line again with each chunk would take thirty-two times as long.
+    let ratio = smallest_ratio(|| fastest_run(30, 16), || fastest_run(30, 512));
+    assert!(ratio < 4.0, "30 MiB in small chunks take {ratio:.1} times as long as in large chunks");
 }

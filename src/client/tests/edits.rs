@@ -1,4 +1,4 @@
-//! Edits as forms, sent to a server that follows a script.
+//! Tests of edits as forms, sent to a scripted server.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn edit(server: &Server, request: EditRequest) -> Result<Images, Error> {
     run(client(server).images().edit(request))
 }
 
-/// One part of a form as it arrived: its head, and its content.
+/// A part of a received form: its headers and its content.
 struct Part {
     head: String,
     content: Vec<u8>,
@@ -26,12 +26,12 @@ fn parts(request: &Request) -> Vec<Part> {
     let line = format!("--{boundary}\r\n").into_bytes();
     let mut raw = request.raw.strip_suffix(format!("--{boundary}--\r\n").as_bytes()).unwrap();
     let mut parts = Vec::new();
-    while let Some(rest) = raw.strip_prefix(&*line) {
-        let end = rest.windows(line.len()).position(|window| window == line).unwrap_or(rest.len());
-        let split = rest.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
-        let head = String::from_utf8(rest[..split].to_vec()).unwrap();
-        parts.push(Part { head, content: rest[split + 4..end].strip_suffix(b"\r\n").unwrap().to_vec() });
-        raw = &rest[end..];
+    while let Some(remaining) = raw.strip_prefix(&*line) {
+        let end = remaining.windows(line.len()).position(|window| window == line).unwrap_or(remaining.len());
+        let split = remaining.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(remaining[..split].to_vec()).unwrap();
+        parts.push(Part { head, content: remaining[split + 4..end].strip_suffix(b"\r\n").unwrap().to_vec() });
+        raw = &remaining[end..];
     }
     assert!(raw.is_empty());
     parts
@@ -49,7 +49,7 @@ fn file(folder: &tempfile::TempDir, name: &str, length: usize) -> PathBuf {
 }
 
 #[test]
-fn an_edit_is_a_form_of_texts_then_images_then_the_mask() {
+fn an_edit_form_has_texts_then_images_then_the_mask() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(&folder, "a fox.png", 600_000);
     let server = Server::play([answer(200, &image())]);
@@ -90,29 +90,29 @@ fn an_edit_is_a_form_of_texts_then_images_then_the_mask() {
 }
 
 #[test]
-fn what_the_service_would_refuse_is_not_sent() {
+fn an_invalid_edit_is_not_sent() {
     let server = Server::play([answer(200, &image())]);
-    let one = || EditRequest::new("a hat").image(png(16, 16, false));
+    let edit_with_image = || EditRequest::new("a hat").image(png(16, 16, false));
     let check = |request: EditRequest, param: &str, words: &str| {
         let error = edit(&server, request).unwrap_err();
         assert!(error.is_invalid_request() && error.param() == Some(param), "{error:?}");
         assert!(error.message().contains(words), "{error}");
     };
     check(EditRequest::new("a hat"), "image", "no input image");
-    check(one().images(vec![png(16, 16, false); 16]), "image", "at most 16");
+    check(edit_with_image().images(vec![png(16, 16, false); 16]), "image", "at most 16");
     check(EditRequest::new(" ").image(png(16, 16, false)), "prompt", "empty");
-    check(one().partial_images(PartialImages::MAX), "partial_images", "only a stream");
+    check(edit_with_image().partial_images(PartialImages::MAX), "partial_images", "only a stream");
     check(EditRequest::new("a hat").image(b"GIF89a".to_vec()), "image", "not a PNG, JPEG or WebP image");
     check(EditRequest::new("a hat").image(PathBuf::from("none.png")), "image", "none.png cannot be read");
-    check(one().mask(padded(png(16, 16, true), 52_428_800)), "mask", "fewer than");
-    check(one().mask(png(16, 16, false)), "mask", "no alpha channel");
-    check(one().mask(png(16, 32, true)), "mask", "16x32 px, but the first image has 16x16 px");
-    check(one().mask(jpeg(16, 16)), "mask", "the mask is jpeg, but the first image is png");
+    check(edit_with_image().mask(padded(png(16, 16, true), 52_428_800)), "mask", "fewer than");
+    check(edit_with_image().mask(png(16, 16, false)), "mask", "no alpha channel");
+    check(edit_with_image().mask(png(16, 32, true)), "mask", "16x32 px, but the first image has 16x16 px");
+    check(edit_with_image().mask(jpeg(16, 16)), "mask", "the mask is jpeg, but the first image is png");
     assert_eq!(server.requests().len(), 0);
 }
 
 #[test]
-fn a_form_is_sent_again_where_the_service_asks_for_it_and_whole() {
+fn a_retry_sends_the_whole_form_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(&folder, "fox.png", 300_000);
     let busy = answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
@@ -126,7 +126,7 @@ fn a_form_is_sent_again_where_the_service_asks_for_it_and_whole() {
 }
 
 #[test]
-fn a_form_is_not_sent_again_unasked() {
+fn a_form_is_sent_again_only_if_the_service_allows_it() {
     let failed = || answer(503, &failure("service_unavailable", &json!({})));
     for play in [failed(), failed().header("x-should-retry", "false"), Play::Hangup, answer(200, &image()).truncated()]
     {
@@ -137,7 +137,7 @@ fn a_form_is_not_sent_again_unasked() {
 }
 
 #[test]
-fn where_nobody_listens_nothing_was_paid() {
+fn a_failed_connection_is_retryable() {
     let address = server::unused_address();
     let client = Client::builder().base_url(format!("http://{address}")).api_key(KEY).max_retries(0).build().unwrap();
     let request = EditRequest::new("a hat").image(png(16, 16, false));
@@ -146,7 +146,7 @@ fn where_nobody_listens_nothing_was_paid() {
 }
 
 #[test]
-fn a_silent_service_is_given_up() {
+fn a_silent_service_causes_a_timeout() {
     let request = || EditRequest::new("a hat").image(png(16, 16, false)).timeout(Duration::from_millis(50));
     let server = Server::play([Play::Silence, Play::Silence]);
     let error = edit(&server, request()).unwrap_err();

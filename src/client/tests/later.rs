@@ -1,4 +1,5 @@
-//! Answers of a service that is newer than this crate: nothing is lost, and unknown members are written as they came.
+//! Tests of answers of a service that is newer than this crate: nothing is lost, and unknown members are kept
+//! unchanged.
 
 use serde_json::{Value, json};
 
@@ -11,8 +12,8 @@ fn generate(body: &Value) -> Result<Images, Error> {
     run(client(&Server::play([answer(200, body)])).images().generate("a fox"))
 }
 
-/// Returns an answer as the contract of November 2026 has it.
-fn newest() -> Value {
+/// Returns an answer with words and members that this version does not know.
+fn newer_answer() -> Value {
     json!({
         "created": 1_776_000_000, "model": "gpt-image-2.6-sunburst", "background": "transparent", "quality": "xhigh",
         "output_format": "gif", "size": "1024x1024", "frame_count": 12, "svg_usage": {"output_tokens": 7},
@@ -24,20 +25,20 @@ fn newest() -> Value {
 }
 
 #[test]
-fn new_words_and_members_can_be_read_and_are_written_as_they_came() {
-    let images = generate(&newest()).unwrap();
+fn unknown_words_and_members_are_read_and_kept_unchanged() {
+    let images = generate(&newer_answer()).unwrap();
     let response = images.response();
     let quality = response.quality.as_ref().unwrap();
     assert_eq!((quality.known(), quality.to_string().as_str()), (None, "xhigh"));
     assert_eq!(response.output_format, Some(OpenWord::Other("gif".to_owned())));
     assert_eq!(response.extra["svg_usage"]["output_tokens"], 7);
     assert_eq!(images.usage().unwrap().extra["reasoning_tokens"], 9);
-    assert_eq!(serde_json::to_value(response).unwrap(), newest());
+    assert_eq!(serde_json::to_value(response).unwrap(), newer_answer());
 }
 
 #[test]
 fn a_known_word_can_be_compared() {
-    let mut body = newest();
+    let mut body = newer_answer();
     body["quality"] = "high".into();
     body["output_format"] = "webp".into();
     let images = generate(&body).unwrap();
@@ -47,8 +48,8 @@ fn a_known_word_can_be_compared() {
 }
 
 #[test]
-fn members_of_another_kind_are_kept_under_their_names() {
-    let mut body = newest();
+fn members_of_an_unexpected_type_are_kept_under_their_names() {
+    let mut body = newer_answer();
     body["quality"] = json!({"level": 7});
     body["background"] = Value::Null;
     body["usage"] = json!([{"output_tokens": 2}]);
@@ -60,17 +61,17 @@ fn members_of_another_kind_are_kept_under_their_names() {
 }
 
 #[test]
-fn a_time_of_another_kind_is_not_worth_an_image() {
+fn an_unexpected_creation_time_loses_no_image() {
     for (created, expected) in [(json!(7.75), 7), (Value::Null, 0), (json!("today"), 0)] {
-        let mut body = newest();
+        let mut body = newer_answer();
         body["created"] = created;
         assert_eq!(generate(&body).unwrap().response().created, expected);
     }
 }
 
 #[test]
-fn empty_places_are_counted_and_the_images_beside_them_are_kept() {
-    let mut body = newest();
+fn empty_entries_are_counted_as_missing_and_images_are_kept() {
+    let mut body = newer_answer();
     body["data"] =
         json!([{"b64_json": ""}, {"b64_json": "aGVsbG8="}, {"b64_json": null}, {"url": "https://a.example/x"}]);
     let images = generate(&body).unwrap();
@@ -80,8 +81,8 @@ fn empty_places_are_counted_and_the_images_beside_them_are_kept() {
 }
 
 #[test]
-fn an_event_says_as_much_as_an_answer() {
-    let mut event = newest();
+fn an_event_has_the_same_metadata_as_an_answer() {
+    let mut event = newer_answer();
     event["type"] = "image_generation.completed".into();
     let image = event["data"][0]["b64_json"].take();
     let members = event.as_object_mut().unwrap();
@@ -89,31 +90,31 @@ fn an_event_says_as_much_as_an_answer() {
     members.insert("b64_json".to_owned(), image);
     let created = members.remove("created").unwrap();
     members.insert("created_at".to_owned(), created);
-    let events = said(&event);
+    let events = events_of_one(&event);
     let [ImageEvent::Completed { image, .. }] = events.as_slice() else { panic!("{events:?}") };
-    let mut expected = newest();
+    let mut expected = newer_answer();
     expected["data"] = json!([{"b64_json": "aGVsbG8="}]);
     assert_eq!(serde_json::to_value(image.answer().response()).unwrap(), expected);
 }
 
 #[test]
-fn an_image_in_an_event_of_a_new_type_is_the_image() {
+fn an_image_in_an_event_of_an_unknown_type_is_read() {
     let partial = json!({"type": "image_animation.partial_image", "b64_json": "aGVsbG8=", "partial_image_index": 4});
-    let whole = json!({"type": "image_animation.completed", "b64_json": "aGVsbG8="});
-    let frame = format!("data: {partial}\n\ndata: {whole}\n\n");
-    let events = told(&frame);
+    let completed = json!({"type": "image_animation.completed", "b64_json": "aGVsbG8="});
+    let stream = format!("data: {partial}\n\ndata: {completed}\n\n");
+    let events = events_of_stream(&stream);
     let [ImageEvent::PartialImage { index: 4, .. }, ImageEvent::Completed { image, .. }] = events.as_slice() else {
         panic!("{events:?}")
     };
     assert_eq!(image.bytes().unwrap(), b"hello");
 }
 
-/// Returns the events of a stream that has this event alone.
-fn said(event: &Value) -> Vec<ImageEvent> {
-    told(&format!("data: {event}\n\n"))
+/// Returns the events of a stream with this event only.
+fn events_of_one(event: &Value) -> Vec<ImageEvent> {
+    events_of_stream(&format!("data: {event}\n\n"))
 }
 
-fn told(stream: &str) -> Vec<ImageEvent> {
+fn events_of_stream(stream: &str) -> Vec<ImageEvent> {
     let server = Server::play([Play::events(stream)]);
     run(async {
         let mut stream = client(&server).images().generate_stream("a fox").await.unwrap();

@@ -1,5 +1,5 @@
-//! Answers with fewer images than requested, or with addresses only: every paid image is kept, and the rest is
-//! reported.
+//! Tests of answers with fewer images than requested, or with addresses only: every paid image is kept, and missing
+//! images are reported.
 
 use serde_json::{Value, json};
 
@@ -13,15 +13,15 @@ fn generate(server: &Server) -> Result<Images, Error> {
     run(client(server).images().generate("a fox"))
 }
 
-fn names(folder: &std::path::Path) -> Vec<String> {
+fn file_names(folder: &std::path::Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = entries.collect();
-    names.sort();
-    names
+    let mut file_names: Vec<String> = entries.collect();
+    file_names.sort();
+    file_names
 }
 
 #[test]
-fn an_image_that_comes_as_an_address_is_told_and_not_lost() {
+fn an_image_that_is_only_an_address_is_reported_with_the_address() {
     for image in
         [json!({"url": ADDRESS}), json!({"url": ADDRESS, "b64_json": null}), json!({"url": ADDRESS, "b64_json": ""})]
     {
@@ -38,7 +38,7 @@ fn an_image_that_comes_as_an_address_is_told_and_not_lost() {
 }
 
 #[test]
-fn an_image_with_an_address_beside_it_is_an_image() {
+fn an_image_may_have_an_address_in_addition() {
     let mut body = image();
     body["data"][0]["url"] = ADDRESS.into();
     let image = generate(&Server::play([answer(200, &body)])).unwrap().first();
@@ -57,18 +57,18 @@ fn a_stream_may_end_with_an_address() {
 }
 
 #[test]
-fn every_other_image_is_written_where_one_is_only_an_address() {
+fn images_are_written_even_if_others_cannot_be_written() {
     let image = |text: &str| json!({ "b64_json": text });
     let data: [Value; 4] = [image("aGVsbG8="), json!({ "url": ADDRESS }), image("not base64!"), image("aGVsbG8=")];
     let images = generate(&Server::play([answer(200, &json!({ "data": data }))])).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let error = run(images.write_all(folder.path().join("fox.png"))).unwrap_err();
-    assert!(error.message().contains(ADDRESS), "the first failure is told: {error}");
-    assert_eq!(names(folder.path()), ["fox-1.png", "fox-2.png"]);
+    assert!(error.message().contains(ADDRESS), "the first failure is returned: {error}");
+    assert_eq!(file_names(folder.path()), ["fox-1.png", "fox-2.png"]);
 }
 
 #[test]
-fn all_images_are_written_and_nothing_that_is_there_is_replaced() {
+fn all_images_are_written_and_no_existing_file_is_replaced() {
     let body = |count| json!({"data": vec![json!({"b64_json": "aGVsbG8="}); count]});
     let server = Server::play([answer(200, &body(3)), answer(200, &body(1))]);
     let folder = tempfile::tempdir().unwrap();
@@ -79,32 +79,32 @@ fn all_images_are_written_and_nothing_that_is_there_is_replaced() {
     };
     let several = generate(&server).unwrap();
     assert_eq!(write(&several), ["fox-1.png", "fox-3.png", "fox-4.png"]);
-    let one = generate(&server).unwrap();
-    assert_eq!((write(&one), write(&one)), (vec!["fox.png".to_owned()], vec!["fox-5.png".to_owned()]));
+    let single = generate(&server).unwrap();
+    assert_eq!((write(&single), write(&single)), (vec!["fox.png".to_owned()], vec!["fox-5.png".to_owned()]));
     assert_eq!(std::fs::read(folder.path().join("fox-2.png")).unwrap(), b"old");
-    let over = run(one.first().overwrite(folder.path().join("fox-2.png"))).unwrap();
-    assert_eq!(std::fs::read(over).unwrap(), b"hello");
+    let overwritten = run(single.first().overwrite(folder.path().join("fox-2.png"))).unwrap();
+    assert_eq!(std::fs::read(overwritten).unwrap(), b"hello");
 }
 
 #[test]
-fn what_is_missing_and_what_really_came_is_told() {
+fn missing_and_delivered_are_read_from_the_headers() {
     let server = Server::play([answer(200, &image())
         .header("x-imagate-missing", "2")
         .header("x-imagate-delivered", "1024x640 png")
         .header("x-imagate-delivery", "mismatch")]);
     let images = generate(&server).unwrap();
     assert_eq!((images.missing(), images.delivered(), images.delivery()), (2, Some("1024x640 png"), Some("mismatch")));
-    let silent = generate(&Server::play([answer(200, &image()).header("x-imagate-missing", "many")])).unwrap();
-    assert_eq!((silent.missing(), silent.delivered(), silent.delivery()), (0, None, None));
+    let without_headers = generate(&Server::play([answer(200, &image()).header("x-imagate-missing", "many")])).unwrap();
+    assert_eq!((without_headers.missing(), without_headers.delivered(), without_headers.delivery()), (0, None, None));
 }
 
 #[test]
-fn a_request_that_is_redirected_takes_the_key_nowhere() {
+fn a_redirect_does_not_send_the_key_elsewhere() {
     for status in [301, 302, 303, 307, 308] {
-        let elsewhere = Server::play([answer(200, &image())]);
-        let server = Server::play([answer(status, &json!({})).header("location", &elsewhere.base_url())]);
+        let other_server = Server::play([answer(200, &image())]);
+        let server = Server::play([answer(status, &json!({})).header("location", &other_server.base_url())]);
         let client = Client::new(&server.base_url(), super::KEY).unwrap();
         let error = run(client.images().generate(GenerateRequest::new("a fox"))).unwrap_err();
-        assert_eq!((error.status(), elsewhere.requests().len()), (Some(status), 0));
+        assert_eq!((error.status(), other_server.requests().len()), (Some(status), 0));
     }
 }

@@ -1,4 +1,4 @@
-//! A server with one answer for each connection, in order, which records the requests.
+//! A scripted server: it plays one reaction for each connection, in order, and records the requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use serde_json::Value;
 pub(in crate::client) enum Play {
     /// The server answers.
     Answer(Answer),
-    /// The connection ends without a byte.
+    /// The server closes the connection without an answer.
     Hangup,
     /// The server sends nothing.
     Silence,
@@ -95,17 +95,17 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, script) = (Arc::clone(&requests), script.into_iter());
+        let (recorded, script) = (Arc::clone(&requests), script.into_iter());
         // The thread ends with the process, because the script may be longer than the number of requests.
         thread::spawn(move || {
-            // The connections are held, so that silence does not turn into the end of a connection.
-            let mut held = Vec::new();
+            // Silent connections stay open until the client closes them.
+            let mut open_connections = Vec::new();
             for play in script {
                 let (stream, _) = listener.accept().unwrap();
-                seen.lock().unwrap().push(Request::read(&stream));
-                held.extend(perform(play, stream));
+                recorded.lock().unwrap().push(Request::read(&stream));
+                open_connections.extend(perform(play, stream));
             }
-            for mut stream in held {
+            for mut stream in open_connections {
                 drop(stream.read(&mut [0]));
             }
         });
@@ -121,6 +121,7 @@ impl Server {
     }
 }
 
+/// Plays the reaction, and returns the connection if it stays open.
 fn perform(play: Play, mut stream: TcpStream) -> Option<TcpStream> {
     match play {
         Play::Hangup => None,
@@ -154,12 +155,12 @@ impl Request {
             reader.read_line(&mut line).unwrap();
             line.trim_end().to_owned()
         };
-        let first = line();
-        let rest = std::iter::from_fn(|| Some(line()).filter(|line| !line.is_empty()));
-        let headers = rest
+        let request_line = line();
+        let header_lines = std::iter::from_fn(|| Some(line()).filter(|line| !line.is_empty()));
+        let headers = header_lines
             .filter_map(|line| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned())))
             .collect();
-        let mut request = Self { line: first, headers, body: Value::Null, raw: Vec::new() };
+        let mut request = Self { line: request_line, headers, body: Value::Null, raw: Vec::new() };
         let length = request.header("content-length").map_or(0, |length| length.parse().unwrap());
         let mut body = vec![0; length];
         reader.read_exact(&mut body).unwrap();
@@ -169,6 +170,6 @@ impl Request {
     }
 
     pub(in crate::client) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 }

@@ -1,4 +1,4 @@
-//! Streams of events from a server that follows a script.
+//! Tests of image streams from a scripted server.
 
 use std::time::Duration;
 
@@ -36,34 +36,34 @@ async fn begin(server: &Server) -> Result<ImageStream, Error> {
     client(server).images().generate_stream("a fox").await
 }
 
-/// Describes each event of the stream in plain words, and its end.
-fn story(play: Play) -> Vec<String> {
+/// Returns a description of each item of the stream.
+fn describe_items(play: Play) -> Vec<String> {
     let server = Server::play([play]);
     run(async {
         let mut stream = begin(&server).await.unwrap();
-        let mut story = Vec::new();
+        let mut items = Vec::new();
         while let Some(event) = stream.next().await {
-            story.push(match event {
+            items.push(match event {
                 Ok(ImageEvent::PartialImage { index, .. }) => format!("partial {index}"),
                 Ok(ImageEvent::Completed { usage, .. }) => format!("completed {}", usage.is_some()),
                 Ok(ImageEvent::Other { kind, json }) => format!("{kind} {}", json.text()),
                 Err(error) => format!("error: {error}"),
             });
         }
-        assert!(stream.next().await.is_none(), "it is over");
-        story
+        assert!(stream.next().await.is_none(), "nothing follows the end of the stream");
+        items
     })
 }
 
 #[track_caller]
 fn check(stream: &str, expected: &[&str]) {
-    assert_eq!(story(Play::events(stream)), expected, "{stream}");
+    assert_eq!(describe_items(Play::events(stream)), expected, "{stream}");
 }
 
-const CUT: &str = "error: the stream ended without its image, which may still have been made (status 200)";
+const UNFINISHED: &str = "error: the stream ended without its image, which may still have been made (status 200)";
 
 #[test]
-fn an_image_comes_with_its_forerunners() {
+fn intermediate_images_come_before_the_final_image() {
     check(&[partial(0), partial(1), completed()].concat(), &["partial 0", "partial 1", "completed true"]);
     let server = Server::play([Play::events(&completed()).header("x-request-id", "r-1")]);
     let image = run(async { begin(&server).await.unwrap().collect_image().await.unwrap() });
@@ -88,35 +88,35 @@ fn the_request_asks_for_events() {
 }
 
 #[test]
-fn heartbeats_are_passed_over_and_what_a_later_version_says_is_handed_on() {
-    let later = frame(&json!({"type": "image_generation.mood", "mood": "good"}));
+fn heartbeats_are_skipped_and_unknown_events_are_returned() {
+    let unknown = frame(&json!({"type": "image_generation.mood", "mood": "good"}));
     let stream =
-        [": keep-alive\n\n", &later, ": keep-alive\n\n", &partial(0), &completed(), "data: [DONE]\n\n"].concat();
+        [": keep-alive\n\n", &unknown, ": keep-alive\n\n", &partial(0), &completed(), "data: [DONE]\n\n"].concat();
     let mood = r#"image_generation.mood {"mood":"good","type":"image_generation.mood"}"#;
     check(&stream, &[mood, "partial 0", "completed true"]);
 }
 
 #[test]
-fn a_type_may_stand_in_the_frame_or_in_the_data() {
+fn the_event_type_may_be_in_the_frame_or_in_the_data() {
     let data = completed().lines().nth(1).unwrap().to_owned();
     check(&format!("{data}\n\n"), &["completed true"]);
     check("event: image_edit.completed\ndata: {\"b64_json\":\"aGVsbG8=\"}\n\n", &["completed false"]);
 }
 
 #[test]
-fn an_unknown_word_about_an_image_takes_nothing_from_it() {
-    let odd = json!({"quality": "ultra", "usage": {"total_tokens": "many"}, "created_at": null, "background": {}});
-    check(&event("image_generation.completed", &odd), &["completed false"]);
+fn unknown_metadata_does_not_invalidate_an_image() {
+    let unknown = json!({"quality": "ultra", "usage": {"total_tokens": "many"}, "created_at": null, "background": {}});
+    check(&event("image_generation.completed", &unknown), &["completed false"]);
 }
 
 #[test]
-fn a_forerunner_that_cannot_be_read_does_not_cost_the_image() {
-    let broken = event("image_generation.partial_image", &json!({"b64_json": null}));
-    check(&[broken, completed()].concat(), &["completed true"]);
+fn an_unreadable_intermediate_image_is_skipped() {
+    let unreadable = event("image_generation.partial_image", &json!({"b64_json": null}));
+    check(&[unreadable, completed()].concat(), &["completed true"]);
 }
 
 #[test]
-fn every_shape_of_an_error_is_an_error_and_the_last_word() {
+fn an_error_of_every_shape_ends_the_stream() {
     let expected = "error: No. (status 200, code upstream_error, reason network, parameter prompt)";
     let detail = json!({"message": "No.", "code": "upstream_error", "param": "prompt", "reason": "network"});
     let mut flat = detail.clone();
@@ -136,7 +136,7 @@ fn every_shape_of_an_error_is_an_error_and_the_last_word() {
 }
 
 #[test]
-fn an_error_of_a_stream_answers_the_same_questions_as_any_other() {
+fn a_stream_error_has_the_same_properties_as_other_errors() {
     let error = |code: &str, extra: &Value| {
         let mut frame = failure(code, extra);
         frame["type"] = "error".into();
@@ -155,46 +155,46 @@ fn an_error_of_a_stream_answers_the_same_questions_as_any_other() {
 
 #[test]
 fn a_stream_without_its_image_is_an_error() {
-    check("", &[CUT]);
-    check(": keep-alive\n\n", &[CUT]);
-    check(&partial(0), &["partial 0", CUT]);
-    check("event: image_generation.completed\ndata: {\"b64_json\":\"aGV", &[CUT]);
-    let story = story(Play::events(&[partial(0), completed()].concat()).truncated_by(40));
-    assert!(story[0] == "partial 0" && story[1].contains("the connection broke"), "{story:?}");
+    check("", &[UNFINISHED]);
+    check(": keep-alive\n\n", &[UNFINISHED]);
+    check(&partial(0), &["partial 0", UNFINISHED]);
+    check("event: image_generation.completed\ndata: {\"b64_json\":\"aGV", &[UNFINISHED]);
+    let items = describe_items(Play::events(&[partial(0), completed()].concat()).truncated_by(40));
+    assert!(items[0] == "partial 0" && items[1].contains("the connection broke"), "{items:?}");
 }
 
 #[test]
-fn an_image_whose_last_empty_line_is_missing_is_not_lost() {
+fn a_final_image_without_the_last_empty_line_is_read() {
     check(completed().trim_end(), &["completed true"]);
 }
 
 #[test]
-fn a_final_image_that_is_none_is_an_error() {
+fn a_final_event_without_an_image_is_an_error() {
     for extra in [json!({"b64_json": ""}), json!({"b64_json": null}), json!({"b64_json": 1})] {
-        let story = story(Play::events(&event("image_generation.completed", &extra)));
-        assert!(story.len() == 1 && story[0].starts_with("error: "), "{story:?}");
+        let items = describe_items(Play::events(&event("image_generation.completed", &extra)));
+        assert!(items.len() == 1 && items[0].starts_with("error: "), "{items:?}");
     }
-    let story = story(Play::events("data: <html>\n\n"));
-    assert!(story[0].contains("this version does not understand"), "{story:?}");
+    let items = describe_items(Play::events("data: <html>\n\n"));
+    assert!(items[0].contains("this version does not understand"), "{items:?}");
 }
 
 #[test]
 fn an_event_that_is_too_large_is_an_error() {
     let endless = format!("data: {}\n\n", "x".repeat(65 << 20));
-    let story = story(Play::events(&endless));
-    assert!(story.len() == 1 && story[0].contains("too large"), "{}", story.len());
+    let items = describe_items(Play::events(&endless));
+    assert!(items.len() == 1 && items[0].contains("too large"), "{}", items.len());
 }
 
 #[test]
-fn a_whole_answer_is_a_stream_of_one_event() {
+fn a_plain_json_answer_is_a_stream_of_one_event() {
     let play = || answer(200, &image()).header("content-type", "application/json");
-    assert_eq!(story(play()), ["completed false"]);
-    let story = story(play().truncated());
-    assert!(story.len() == 1 && story[0].contains("the connection broke"), "{story:?}");
+    assert_eq!(describe_items(play()), ["completed false"]);
+    let items = describe_items(play().truncated());
+    assert!(items.len() == 1 && items[0].contains("the connection broke"), "{items:?}");
 }
 
 #[test]
-fn events_are_handed_on_while_the_stream_is_silent_and_silence_has_a_limit() {
+fn events_are_returned_before_a_pause_and_the_pause_has_a_limit() {
     let server = Server::play([Play::events(&[partial(0), completed()].concat()).then_silent()]);
     let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
     run(async {
@@ -207,7 +207,7 @@ fn events_are_handed_on_while_the_stream_is_silent_and_silence_has_a_limit() {
 }
 
 #[test]
-fn a_stream_that_never_begins_is_given_up_and_not_asked_for_again() {
+fn a_stream_that_does_not_begin_times_out_without_a_retry() {
     let server = Server::play([Play::Silence, Play::events(&completed())]);
     let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
     let error = run(client(&server).images().generate_stream(request)).unwrap_err();
@@ -216,13 +216,13 @@ fn a_stream_that_never_begins_is_given_up_and_not_asked_for_again() {
 }
 
 #[test]
-fn a_service_that_does_not_end_after_the_image_is_not_waited_for() {
+fn the_stream_ends_after_the_image_even_if_the_service_does_not() {
     let play = Play::events(&[&*completed(), ": and more\n\n"].concat()).then_silent();
-    assert_eq!(story(play), ["completed true"]);
+    assert_eq!(describe_items(play), ["completed true"]);
 }
 
 #[test]
-fn an_error_before_the_stream_is_an_ordinary_one() {
+fn an_error_before_the_stream_is_returned_by_the_call() {
     let body = failure("invalid_request_error", &json!({"param": "size"}));
     let server = Server::play([answer(400, &body).header("x-request-id", "r-3")]);
     let error = run(begin(&server)).unwrap_err();
@@ -232,7 +232,7 @@ fn an_error_before_the_stream_is_an_ordinary_one() {
 }
 
 #[test]
-fn a_busy_service_is_asked_again_before_the_stream_and_never_after() {
+fn a_request_is_retried_before_the_stream_and_never_after() {
     let busy = || answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
     let server = Server::play([busy(), Play::events(&completed())]);
     run(async { begin(&server).await.unwrap().collect_image().await.unwrap() });
@@ -247,8 +247,8 @@ fn a_busy_service_is_asked_again_before_the_stream_and_never_after() {
 }
 
 #[test]
-fn it_is_a_stream_for_those_who_have_a_library_of_them() {
-    fn is_stream(_: impl futures_core::Stream<Item = Result<ImageEvent, Error>> + Send + Unpin) {}
+fn an_image_stream_implements_the_stream_trait() {
+    fn assert_stream(_: impl futures_core::Stream<Item = Result<ImageEvent, Error>> + Send + Unpin) {}
     let server = Server::play([Play::events(&completed())]);
-    is_stream(run(begin(&server)).unwrap());
+    assert_stream(run(begin(&server)).unwrap());
 }

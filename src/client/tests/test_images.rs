@@ -1,9 +1,9 @@
-//! The smallest image files that a service would accept.
+//! Small image files for tests: the service would accept their headers.
 
 /// Returns a png of this size, with or without an alpha channel. Its pixels do not matter.
 pub(in crate::client) fn png(width: u32, height: u32, alpha: bool) -> Vec<u8> {
-    let kind = if alpha { 6 } else { 2 };
-    let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[8, kind, 0, 0, 0]].concat();
+    let color_type = if alpha { 6 } else { 2 };
+    let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[8, color_type, 0, 0, 0]].concat();
     let chunks = [chunk(b"IHDR", &header), chunk(b"IDAT", &[0; 64]), chunk(b"IEND", b"")];
     [b"\x89PNG\r\n\x1a\n".to_vec(), chunks.concat()].concat()
 }
@@ -15,7 +15,7 @@ pub(super) fn jpeg(width: u16, height: u16) -> Vec<u8> {
         .concat()
 }
 
-/// Appends bytes after the end of the image, which belong to the file and not to the picture.
+/// Appends zeros after the end of the image until the file has this length in bytes.
 pub(in crate::client) fn padded(mut image: Vec<u8>, length: usize) -> Vec<u8> {
     image.resize(length, 0);
     image
@@ -23,8 +23,8 @@ pub(in crate::client) fn padded(mut image: Vec<u8>, length: usize) -> Vec<u8> {
 
 fn chunk(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
     let length = u32::try_from(content.len()).unwrap().to_be_bytes();
-    let checked = [&name[..], content].concat();
-    [&length[..], &checked, &checksum(&checked).to_be_bytes()].concat()
+    let name_and_content = [&name[..], content].concat();
+    [&length[..], &name_and_content, &checksum(&name_and_content).to_be_bytes()].concat()
 }
 
 /// Returns the CRC-32 as in ISO 3309, computed bit by bit.

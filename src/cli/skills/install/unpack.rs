@@ -49,7 +49,8 @@ impl StagingPaths {
     }
 }
 
-/// A skill that is unpacked but not yet installed. If it is dropped, its folder is deleted, together with the skill that it replaced.
+/// A skill that is unpacked but not yet installed. If it is dropped, its folder is deleted, together with the
+/// skill that it replaced.
 #[derive(Debug)]
 pub(super) struct StagedSkill {
     folder: TempDir,
