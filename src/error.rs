@@ -1,7 +1,7 @@
-//! The errors that a caller may read, and the one mapping to status, code, headers and retry advice.
+//! The errors that a caller can receive, and the only mapping to status, code, headers and retry advice.
 //!
 //! This module must not depend on HTTP libraries or accounts: an [`Error`] holds only text for the caller. Details for
-//! the log are logged at the place where they are known. The module carries the error table of the specification and
+//! the log are logged at the place where they are known. The module implements the error table of the specification and
 //! the retry advice of the money rules: clients retry automatically, so every error states whether a retry can help and
 //! whether it can cost a second image.
 
@@ -18,11 +18,11 @@ use serde_json::{Map, Value, json};
 /// The reason why a request got no image. `Display` writes the text for the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Error {
-    /// The key is absent, unknown, disabled, deleted or expired; the caller is not told which.
+    /// The key is absent, unknown, disabled, deleted or expired; the answer does not say which.
     InvalidKey,
     /// The authenticated caller is not permitted to do this.
     Denied,
-    /// The owner of a key may not undo a decision of an admin about it.
+    /// The owner of a key may not undo a decision of an admin about the key.
     AdminDecision(AdminDecision),
     /// A parameter, or a combination of parameters, is not acceptable.
     Invalid(Rejection),
@@ -32,7 +32,7 @@ pub(crate) enum Error {
     UnsupportedMedia(String),
     /// The content encoding is not supported here.
     UnsupportedEncoding,
-    /// The address names nothing that exists.
+    /// The requested resource does not exist.
     NotFound(MissingResource),
     /// The request of an operator conflicts with the current state.
     Conflict(ResourceConflict),
@@ -43,7 +43,7 @@ pub(crate) enum Error {
         /// The number of whole seconds to wait.
         retry_after: u32,
     },
-    /// The work continues; the same request, sent again, waits for the same result.
+    /// The job still runs; the same request, sent again, waits for the same result.
     InProgress,
     /// The unfinished requests of one key leave no budget for this one; the text names the exceeded budget.
     BudgetExceeded(String),
@@ -201,8 +201,8 @@ impl Error {
         }
     }
 
-    /// Returns the whole seconds for `Retry-After`, or `None` if the wait is longer than the maximum; the body states
-    /// it then.
+    /// Returns the whole seconds for `Retry-After`, or `None` if the wait is longer than the maximum; only the body
+    /// states such a wait.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         let seconds = match self {
             Self::RateLimited { retry_after } => Some(u64::from(*retry_after)),
@@ -241,7 +241,7 @@ impl Error {
         error_event(&self.body()["error"])
     }
 
-    /// Returns the finer word beside the code.
+    /// Returns `error.reason`, which is more specific than the code.
     fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.reason.map(RejectionReason::as_str),
@@ -270,7 +270,7 @@ impl std::fmt::Display for Error {
             }
             Self::NotFound(missing) => missing.fmt(f),
             Self::Conflict(conflict) => conflict.fmt(f),
-            Self::AdminDecision(decided) => decided.fmt(f),
+            Self::AdminDecision(decision) => decision.fmt(f),
             Self::InvalidKey
             | Self::Denied
             | Self::UsageLimit(_)
@@ -380,10 +380,10 @@ impl std::fmt::Display for ResourceConflict {
             }
             Self::LastAdmin => write!(f, "No other admin could sign in: make another user an admin first."),
             Self::KeyLimit(limit) => {
-                let a_day = limit.saturating_mul(10);
+                let daily_limit = limit.saturating_mul(10);
                 write!(
                     f,
-                    "A member can have at most {limit} keys and delete at most {a_day} a day: delete a key, or ask an admin to create one."
+                    "A member can have at most {limit} keys and delete at most {daily_limit} a day: delete a key, or ask an admin to create one."
                 )
             }
         }
@@ -403,12 +403,12 @@ mod tests {
     }
 
     #[test]
-    fn no_character_that_unicode_takes_for_a_line_end_stands_in_the_event_of_an_error() {
+    fn an_error_event_contains_no_unicode_line_separator() {
         let error = Error::NotFound(MissingResource::Model("a\u{2028}b".to_owned()));
         let event = error.event();
         assert!(!event.contains('\u{2028}'), "{event}");
-        let read: Value = serde_json::from_str(&event).expect("JSON");
-        assert_eq!(read["message"], error.to_string());
+        let parsed: Value = serde_json::from_str(&event).expect("JSON");
+        assert_eq!(parsed["message"], error.to_string());
     }
 
     #[test]
@@ -418,8 +418,8 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_and_an_ambiguous_failure_are_never_to_be_sent_again() {
-        let paid = [
+    fn refusals_and_ambiguous_failures_advise_against_a_retry() {
+        let refused_or_ambiguous = [
             UpstreamFault::Refused,
             UpstreamFault::NoImage,
             UpstreamFault::Broken,
@@ -427,17 +427,17 @@ mod tests {
             UpstreamFault::Mismatch,
             UpstreamFault::Unknown,
         ];
-        for fault in paid.into_iter().chain([UpstreamFault::Quota, UpstreamFault::Credentials]) {
+        for fault in refused_or_ambiguous.into_iter().chain([UpstreamFault::Quota, UpstreamFault::Credentials]) {
             assert!(!Error::Upstream(fault).should_retry(), "{fault:?}");
         }
         assert!(Error::Upstream(UpstreamFault::Unreachable).should_retry());
     }
 
     #[test]
-    fn a_long_wait_stands_in_the_body_and_not_in_the_header() {
-        let far = Error::UsageLimit(UsageReset { at: Some(1_795_228_664), seconds: Some(3600) });
-        assert_eq!(far.retry_after(), None);
-        assert_eq!(far.body()["error"]["resets_in_seconds"], 3600);
+    fn a_long_wait_is_in_the_body_and_not_in_the_header() {
+        let long_wait = Error::UsageLimit(UsageReset { at: Some(1_795_228_664), seconds: Some(3600) });
+        assert_eq!(long_wait.retry_after(), None);
+        assert_eq!(long_wait.body()["error"]["resets_in_seconds"], 3600);
         assert_eq!(Error::UsageLimit(UsageReset { at: None, seconds: Some(60) }).retry_after(), Some(60));
     }
 }

@@ -82,9 +82,9 @@ pub(crate) struct Gateway {
     groups: HashMap<String, GroupConfig>,
     /// The settings in force, with the groups of the store.
     config: Arc<Config>,
-    /// Cancelled when the gateway is asked to stop, so that load balancers send no more requests.
+    /// This token is cancelled when the gateway is asked to stop, so that load balancers send no more requests.
     shutdown_requested: CancellationToken,
-    /// Cancelled when the time to finish is over.
+    /// This token is cancelled when the time for the drain is over.
     cutoff: CancellationToken,
 }
 
@@ -97,7 +97,7 @@ pub(crate) enum UnreadyReason {
     StoreReads,
     /// The database does not accept records, or takes too long.
     StoreWrites,
-    /// Less than half of the disk space that belongs to the database is free.
+    /// Less than half of the disk space that is reserved for the database is free.
     DiskSpace,
 }
 
@@ -111,15 +111,15 @@ pub(crate) async fn open_store(config: &Config) -> Result<Arc<SqliteStore>, Stor
     SqliteStore::open(&config.data_dir, master_key).await.map(Arc::new)
 }
 
-/// The API keys of a store.
+/// Returns the API keys of a store.
 pub(crate) fn open_keys(store: &Arc<SqliteStore>) -> Arc<ApiKeys> {
     Arc::new(ApiKeys::new(Arc::clone(store) as Arc<dyn Store>, Pepper::new(store.pepper_key())))
 }
 
-/// The users of a store.
+/// Returns the users of a store.
 pub(crate) fn open_people(config: &Config, store: &Arc<SqliteStore>) -> Arc<IdentityService> {
-    let store_of_people = Arc::clone(store) as Arc<dyn Store>;
-    Arc::new(IdentityService::new(store_of_people, Pepper::new(store.pepper_key()), config.file_groups()))
+    let dyn_store = Arc::clone(store) as Arc<dyn Store>;
+    Arc::new(IdentityService::new(dyn_store, Pepper::new(store.pepper_key()), config.file_groups()))
 }
 
 // === impl UnreadyReason ===
@@ -154,23 +154,25 @@ impl Gateway {
         }
         let configured_names: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
         store.mark_absent(&configured_names, Timestamp::now()).await?;
-        let rows = Arc::clone(store) as Arc<dyn Store>;
+        let dyn_store = Arc::clone(store) as Arc<dyn Store>;
         let (node, vault) = (NodeId::only(), store.vault());
-        // The requirements of encryption are checked now: it is better that a start fails than that every call fails.
+        // The client prepares TLS now if an account needs it, so that a problem fails the start and not every call.
         let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, needs_tls(config))?);
         let (config, filters) = merge_stored_groups(config, store.group_policies().await?, &upstream).await?;
         let console_services =
             ConsoleServices { store: Arc::clone(store), keys: Arc::clone(&keys), people: Arc::clone(&people) };
         let console = Arc::new(Console::new(&config, console_services, Arc::clone(&upstream), group_refresh)?);
-        let tokens = Arc::clone(&upstream) as Arc<dyn TokenEndpoint>;
-        let accounts = Accounts::open(&config.accounts, Arc::clone(&rows), vault.clone(), tokens, node.clone()).await?;
+        let token_endpoint = Arc::clone(&upstream) as Arc<dyn TokenEndpoint>;
+        let accounts =
+            Accounts::open(&config.accounts, Arc::clone(&dyn_store), vault.clone(), token_endpoint, node.clone())
+                .await?;
         accounts.spawn_refresh_task();
         let catalog = TextModelCatalog::new(&accounts, &upstream);
         let metrics = Arc::new(Metrics::new());
-        let ledger = Ledger::start(Arc::clone(&rows), node.clone(), Arc::clone(&metrics)).await?;
+        let ledger = Ledger::start(Arc::clone(&dyn_store), node.clone(), Arc::clone(&metrics)).await?;
         let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;
         spool.start_space_checks();
-        let (free, answers) = (spool.free_space(config.data_dir.clone()), Arc::clone(&rows));
+        let (free, answers) = (spool.free_space(config.data_dir.clone()), Arc::clone(&dyn_store));
         let replay = AnswerReplay::open(&config.replay, free, answers, ledger.clone(), vault.clone(), node).await?;
         let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());
         let connections = ConnectionTable::new(config.connections, descriptors, &config.trusted_proxies, counts);
@@ -187,7 +189,7 @@ impl Gateway {
             upstream,
             accounts,
             replay: Arc::new(replay),
-            retention: Arc::new(RetentionTask::start(rows, config.retention)),
+            retention: Arc::new(RetentionTask::start(dyn_store, config.retention)),
             ledger,
             metrics,
             registry: config.skills_dir.as_deref().map(|folder| Arc::new(RegistryPublisher::new(folder))),
@@ -204,8 +206,8 @@ impl Gateway {
         })
     }
 
-    /// The same gateway under these settings and groups of the store. All lasting state is shared: the requests in
-    /// progress, the state of the accounts, and the sessions.
+    /// Returns the gateway with these settings and these groups of the store. Both gateways share all lasting state:
+    /// the requests in progress, the state of the accounts, and the sessions.
     ///
     /// # Errors
     ///
@@ -325,21 +327,22 @@ impl Gateway {
 
     /// The reasons why new jobs are not accepted; empty if they are. The answer comes from memory, without disk access.
     pub(crate) fn unready_reasons(&self) -> Vec<UnreadyReason> {
-        let found = [
+        let checks = [
             (self.accounts.is_stopped() || self.shutdown_requested.is_cancelled(), UnreadyReason::Stopping),
             (!self.accounts.is_store_readable(), UnreadyReason::StoreReads),
             (self.ledger.write_trouble(Instant::now()).is_some(), UnreadyReason::StoreWrites),
             (self.spool.is_out_of_space(), UnreadyReason::DiskSpace),
         ];
-        found.into_iter().filter_map(|(is, why)| is.then_some(why)).collect()
+        checks.into_iter().filter_map(|(applies, reason)| applies.then_some(reason)).collect()
     }
 
-    /// Cancelled when the gateway is asked to stop.
+    /// The token that is cancelled when the gateway is asked to stop.
     pub(crate) const fn shutdown_requested(&self) -> &CancellationToken {
         &self.shutdown_requested
     }
 
-    /// Cancelled when the time to finish is over: requests that still wait for an upstream are then answered at once.
+    /// The token that is cancelled when the time for the drain is over: requests that still wait for an upstream are
+    /// then answered at once.
     pub(crate) const fn cutoff(&self) -> &CancellationToken {
         &self.cutoff
     }
@@ -370,7 +373,7 @@ impl Gateway {
         self.groups.get(group).map_or(FallbackPolicy::Never, |group| group.fallback)
     }
 
-    /// True if the coding agents of a group get an image tool when they do not bring one.
+    /// True if the gateway adds an image tool to requests of coding agents of a group that have none.
     pub(crate) fn injects_image_tool(&self, group: &str) -> bool {
         self.groups.get(group).is_some_and(|group| group.inject_image_tool)
     }

@@ -10,7 +10,7 @@ macro_rules! codes {
 
         impl ApiErrorCode {
             /// All codes.
-            #[cfg_attr(not(test), expect(dead_code, reason = "the drift test walks all rows"))]
+            #[cfg_attr(not(test), expect(dead_code, reason = "only the drift test needs all rows"))]
             pub(crate) const ALL: &[Self] = &[$(Self::$name,)+];
 
             /// Returns `error.code`.
@@ -34,7 +34,7 @@ macro_rules! codes {
 codes! {
     /// The key is absent, unknown, disabled, deleted or expired.
     InvalidApiKey = "INVALID_API_KEY", 401, "authentication_error";
-    /// A parameter is wrong, or does not fit another one.
+    /// A parameter is invalid, or conflicts with another parameter.
     InvalidRequest = "invalid_request_error", 400, "invalid_request_error";
     /// The usage window of the upstream accounts is exhausted.
     UsageLimitReached = "usage_limit_reached", 429, "usage_limit_reached";
@@ -56,7 +56,7 @@ codes! {
     MethodNotAllowed = "method_not_allowed", 405, "invalid_request_error";
     /// No model has this id.
     ModelNotFound = "model_not_found", 404, "invalid_request_error";
-    /// The caller may not do this, or an admin has decided otherwise about the key.
+    /// The caller may not do this, or a decision of an admin about the key forbids it.
     PermissionDenied = "permission_denied", 403, "invalid_request_error";
     /// No key has this id or public id.
     KeyNotFound = "key_not_found", 404, "invalid_request_error";

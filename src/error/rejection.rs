@@ -5,13 +5,13 @@
 pub(crate) struct Rejection {
     /// The parameter at fault, spelled as in the request: `size`, `tools[0].quality`.
     pub(crate) param: Option<String>,
-    /// The finer word beside the code.
+    /// The value of `error.reason`, if there is one.
     pub(crate) reason: Option<RejectionReason>,
     /// The problem and the allowed values, as a sentence.
     pub(crate) message: String,
 }
 
-/// The kinds of fault, in the words of the best-known API of the field, which programs recognise.
+/// The kinds of fault. Their names are those of the OpenAI API, because programs recognise them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RejectionReason {
     /// The parameter does not exist.

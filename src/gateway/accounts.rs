@@ -1,12 +1,12 @@
 //! Selects the account for the next attempt of a job, and grants the right to make it (a [`Lease`]).
 //!
 //! The module decides which account serves a request, how long a request waits, and how the result of an attempt
-//! changes the state of its account. Choice ([`selection`]), cooldowns ([`cooldown`]) and health ([`health`]) do no I/O. The
-//! state that several nodes share is in the store; a read each half second updates this module. It must not know HTTP,
-//! records or the value of a job: tokens are fetched through the trait [`TokenEndpoint`].
+//! changes the state of its account. Selection ([`selection`]), cooldowns ([`cooldown`]) and health ([`health`]) do no
+//! I/O. The state that several nodes share is in the store, which this module reads every half second. The module must
+//! not know HTTP, records or the content of a job: tokens are fetched through the trait [`TokenEndpoint`].
 //!
-//! It carries the operating rules on per-account concurrency and on preferring paid accounts and logins for images, and
-//! U14 to U18, U32 and C10 of the failure catalogue.
+//! It implements the operating rules on per-account concurrency and on preferring paid accounts and logins for images,
+//! and U14 to U18, U32 and C10 of the failure catalogue.
 
 mod account;
 mod config_reload;
@@ -61,10 +61,10 @@ use rows::{AccountRows, PoolSnapshot};
 use token_cache::TokenFailure;
 use token_fetcher::TokenFetcher;
 
-/// A request waits at most this long for a slot (our choice). After that the caller should retry later.
+/// The maximum time that a request waits for a slot (our choice). After that the caller should retry later.
 const SLOT_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// The name under which a command waits.
+/// The name of a command in the queue for slots.
 const COMMAND_REQUESTER: &str = "command";
 
 /// All accounts: those of the configuration file and those of the store.
@@ -101,10 +101,10 @@ pub(crate) enum LeaseRefusal {
     Stopping,
     /// No account can serve now, and at least one is in a cooldown because of a limit.
     InCooldown {
-        /// True if the usage windows of all limited accounts are used up; false if at least one was only asked too
-        /// fast.
+        /// True if the usage windows of all limited accounts are used up; false if at least one account is only
+        /// throttled.
         exhausted: bool,
-        /// The time until the first of them is available again.
+        /// The time until the first limited account is available again.
         wait: Option<Duration>,
     },
 }
@@ -133,12 +133,12 @@ impl Accounts {
                 inner.members.push(PoolMember::new(id, Arc::new(UpstreamAccount::new(account)), None));
             }
         }
-        let tokens = Arc::new(TokenFetcher::new(Arc::clone(&store), vault.clone(), Arc::clone(&endpoint), node));
+        let token_fetcher = Arc::new(TokenFetcher::new(Arc::clone(&store), vault.clone(), Arc::clone(&endpoint), node));
         let accounts = Self {
             pool,
             store,
             vault,
-            token_fetcher: tokens,
+            token_fetcher,
             token_endpoint: endpoint,
             is_store_readable: AtomicBool::new(true),
         };
@@ -164,15 +164,15 @@ impl Accounts {
 
     /// Grants the right to call one specific account that serves this group, for a command that tests it.
     pub(crate) async fn lease_account(&self, account: &str, group: &str) -> Result<Lease, LeaseRefusal> {
-        let others = self.pool.lock().members.iter().map(|member| member.account.name().to_owned()).collect::<Vec<_>>();
-        let tried = others.into_iter().filter(|name| name != account).collect();
+        let names = self.pool.lock().members.iter().map(|member| member.account.name().to_owned()).collect::<Vec<_>>();
+        let tried = names.into_iter().filter(|name| name != account).collect();
         let requirements =
             AccountRequirements { group: group.to_owned(), tried_accounts: tried, ..AccountRequirements::default() };
         self.acquire_lease(&RequesterId::from_name(COMMAND_REQUESTER), requirements).await
     }
 
-    /// The account that would be chosen now. A record thus has an account name even if the process dies before the
-    /// first attempt.
+    /// Returns the account that would be chosen now, so that a record has an account name even if the process dies
+    /// before the first attempt.
     pub(crate) fn likely_account<'a>(&self, task: impl Into<TaskRef<'a>>, caller: &Caller) -> Option<String> {
         self.pool.likely_account(&requirements(task.into(), caller, &[]))
     }
@@ -195,8 +195,8 @@ impl Accounts {
         Ok(if serves { ResponseAccount::Serves(name) } else { ResponseAccount::Gone })
     }
 
-    /// Lists all accounts in the order in which such a request would try them, each with its state. With a session, the
-    /// order is that for a response of this conversation.
+    /// Lists all accounts in the order in which a request for images would try them, each with its state. With a
+    /// session, the order is that for a response of this conversation.
     pub(crate) fn explain(&self, group: &str, large: bool, session: Option<&str>) -> Vec<AccountExplanation> {
         explanation::explain(&self.pool, group, large, session)
     }
@@ -226,8 +226,8 @@ impl Accounts {
             let slot = self.pool.acquire_slot(requester, requirements.clone(), deadline).await?;
             match self.authorize_slot(&slot).await {
                 Ok(authorization) => return Ok(Lease::new(slot, authorization)),
-                // The account is now in a cooldown or disabled. Even if an operator re-enables it at this moment, the
-                // others come first.
+                // The account is now in a cooldown or disabled. Even if an operator re-enables it at this moment, other
+                // accounts are tried first.
                 Err(TokenFailure::Revoked(_) | TokenFailure::Temporary) => {
                     requirements.tried_accounts.push(slot.account().name().to_owned());
                 }
@@ -260,7 +260,7 @@ impl Accounts {
 }
 
 fn requirements(task: TaskRef<'_>, caller: &Caller, tried: &[String]) -> AccountRequirements {
-    let (protocol, model, session, only) = match task {
+    let (protocol, model, session, only_account) = match task {
         TaskRef::Images(job) => (UpstreamProtocol::Images, job.model(), None, None),
         TaskRef::Response(job) => (UpstreamProtocol::Responses, job.model(), job.session(), job.only_account()),
     };
@@ -270,7 +270,7 @@ fn requirements(task: TaskRef<'_>, caller: &Caller, tried: &[String]) -> Account
         is_large: task.is_large(),
         model: Some(model.into()),
         session: session.map(Arc::from),
-        only_account: only.map(str::to_owned),
+        only_account: only_account.map(str::to_owned),
         tried_accounts: tried.to_vec(),
     }
 }

@@ -35,7 +35,7 @@ pub(crate) enum AccountEndpoint {
     Responses(ResponsesEndpoint),
 }
 
-/// An upstream whose text model draws with a tool.
+/// An upstream whose text model makes images with the image tool.
 #[derive(Debug)]
 pub(crate) struct ResponsesEndpoint {
     address: UpstreamAddress,
@@ -77,11 +77,11 @@ pub(super) struct SlotLimits {
 
 /// True if any call to these upstreams or to their token endpoints uses TLS.
 pub(crate) fn need_tls(accounts: &[config::AccountConfig]) -> bool {
-    let https = |url: &Uri| url.scheme_str() == Some("https");
+    let is_https = |url: &Uri| url.scheme_str() == Some("https");
     accounts.iter().any(|account| match &account.upstream {
         config::UpstreamConfig::Simulator => false,
         config::UpstreamConfig::Api(config::EndpointConfig { base_url, credentials, .. }) => {
-            https(base_url) || matches!(credentials, AccountCredentials::Oauth(oauth) if https(&oauth.token_url))
+            is_https(base_url) || matches!(credentials, AccountCredentials::Oauth(oauth) if is_https(&oauth.token_url))
         }
     })
 }
@@ -89,20 +89,20 @@ pub(crate) fn need_tls(accounts: &[config::AccountConfig]) -> bool {
 // === impl UpstreamAccount ===
 
 impl UpstreamAccount {
-    pub(super) fn new(written: &config::AccountConfig) -> Self {
+    pub(super) fn new(settings: &config::AccountConfig) -> Self {
         Self {
-            name: written.name.clone(),
-            kind: AccountAuthKind::from_upstream(&written.upstream),
-            endpoint: AccountEndpoint::new(&written.upstream),
-            auth: AccountAuth::new(&written.name, &written.upstream),
-            paid: written.tier == BillingTier::Paid,
-            priority: written.priority,
-            groups: written.groups.clone(),
+            name: settings.name.clone(),
+            kind: AccountAuthKind::from_upstream(&settings.upstream),
+            endpoint: AccountEndpoint::new(&settings.upstream),
+            auth: AccountAuth::new(&settings.name, &settings.upstream),
+            paid: settings.tier == BillingTier::Paid,
+            priority: settings.priority,
+            groups: settings.groups.clone(),
             slot_limits: SlotLimits {
-                all: slot_count(written.concurrency),
-                large: slot_count(written.large_concurrency),
+                all: slot_count(settings.concurrency),
+                large: slot_count(settings.large_concurrency),
             },
-            implicit: written.implicit,
+            implicit: settings.implicit,
         }
     }
 
@@ -111,7 +111,7 @@ impl UpstreamAccount {
         &self.name
     }
 
-    /// The endpoint of its calls.
+    /// The endpoint of the account's calls.
     pub(crate) const fn endpoint(&self) -> &AccountEndpoint {
         &self.endpoint
     }
@@ -133,7 +133,7 @@ impl UpstreamAccount {
         protocol.is_none_or(|protocol| self.endpoint.supports_protocol(protocol))
     }
 
-    /// True if the request is sent there without translation.
+    /// True if requests of this protocol are sent to the account without translation.
     pub(super) fn is_native(&self, protocol: Option<UpstreamProtocol>) -> bool {
         protocol.is_none_or(|protocol| self.endpoint.is_native(protocol))
     }
@@ -163,8 +163,8 @@ fn slot_count(count: NonZeroU32) -> usize {
 // === impl AccountAuth ===
 
 impl AccountAuth {
-    fn new(name: &str, written: &config::UpstreamConfig) -> Self {
-        let config::UpstreamConfig::Api(endpoint) = written else { return Self::Unauthenticated };
+    fn new(name: &str, settings: &config::UpstreamConfig) -> Self {
+        let config::UpstreamConfig::Api(endpoint) = settings else { return Self::Unauthenticated };
         match &endpoint.credentials {
             // The configuration has checked that the key is a valid header value.
             AccountCredentials::ApiKey(key) => {
@@ -187,8 +187,8 @@ impl AccountAuthKind {
         }
     }
 
-    fn from_upstream(written: &config::UpstreamConfig) -> Self {
-        match written {
+    fn from_upstream(settings: &config::UpstreamConfig) -> Self {
+        match settings {
             config::UpstreamConfig::Simulator => Self::Simulator,
             config::UpstreamConfig::Api(endpoint) => match endpoint.credentials {
                 AccountCredentials::ApiKey(_) => Self::ApiKey,
@@ -201,7 +201,7 @@ impl AccountAuthKind {
 // === impl AccountEndpoint ===
 
 impl AccountEndpoint {
-    /// True if a request of this kind can be made there. Images can be made at every endpoint.
+    /// True if the endpoint can serve requests of this protocol. Every endpoint can make images.
     const fn supports_protocol(&self, protocol: UpstreamProtocol) -> bool {
         matches!(
             (self, protocol),
@@ -209,7 +209,7 @@ impl AccountEndpoint {
         )
     }
 
-    /// True if a request of this kind is sent there as it is, without a text model in between.
+    /// True if requests of this protocol are sent to the endpoint unchanged, without a text model in between.
     const fn is_native(&self, protocol: UpstreamProtocol) -> bool {
         !matches!((self, protocol), (Self::Responses(_), UpstreamProtocol::Images))
     }
@@ -219,7 +219,7 @@ impl AccountEndpoint {
         match self {
             Self::Simulator => None,
             Self::Images(address) => Some(address),
-            Self::Responses(host) => Some(&host.address),
+            Self::Responses(endpoint) => Some(&endpoint.address),
         }
     }
 
@@ -228,9 +228,10 @@ impl AccountEndpoint {
         matches!(self, Self::Responses(_))
     }
 
-    fn new(written: &config::UpstreamConfig) -> Self {
-        let config::UpstreamConfig::Api(endpoint) = written else { return Self::Simulator };
-        let address = UpstreamAddress { base: base(&endpoint.base_url), headers: endpoint.headers.clone() };
+    fn new(settings: &config::UpstreamConfig) -> Self {
+        let config::UpstreamConfig::Api(endpoint) = settings else { return Self::Simulator };
+        let address =
+            UpstreamAddress { base: without_trailing_slash(&endpoint.base_url), headers: endpoint.headers.clone() };
         match endpoint.protocol {
             UpstreamProtocol::Images => Self::Images(address),
             UpstreamProtocol::Responses => {
@@ -243,7 +244,7 @@ impl AccountEndpoint {
 // === impl ResponsesEndpoint ===
 
 impl ResponsesEndpoint {
-    /// The address of its calls.
+    /// The address of the upstream.
     pub(crate) const fn address(&self) -> &UpstreamAddress {
         &self.address
     }
@@ -255,7 +256,7 @@ impl ResponsesEndpoint {
 }
 
 /// Returns the URL without the slash at its end, so that paths can be appended.
-fn base(url: &Uri) -> String {
+fn without_trailing_slash(url: &Uri) -> String {
     url.to_string().trim_end_matches('/').to_owned()
 }
 

@@ -10,37 +10,37 @@ use super::pool_member::PoolMember;
 use crate::gateway::config;
 use crate::gateway::store::StoreError;
 
-/// The reason for which a new account is not used until its state has been read from the store.
+/// The reason why a new account is not used until its state has been read from the store.
 const UNKNOWN: &str = "its state is not known yet";
 
 // === impl Accounts ===
 
 impl Accounts {
-    /// Applies a configuration that was read again; the rows of its accounts must be in the store. An account that
+    /// Applies a configuration that was reloaded; the rows of its accounts must be in the store. An account that
     /// stays keeps its cooldown, its health and its calls. The calls of a removed account are completed.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store cannot be read. New accounts then come into use as soon as the store can be read.
+    /// Returns an error if the store cannot be read. New accounts are then used as soon as the store can be read.
     pub(crate) async fn configure(
         &self,
-        before: &[config::AccountConfig],
-        now: &[config::AccountConfig],
+        previous: &[config::AccountConfig],
+        current: &[config::AccountConfig],
     ) -> Result<(), StoreError> {
-        self.replace_configured(before, now);
+        self.replace_configured(previous, current);
         self.reload().await
     }
 
-    fn replace_configured(&self, before: &[config::AccountConfig], now: &[config::AccountConfig]) {
+    fn replace_configured(&self, previous: &[config::AccountConfig], current: &[config::AccountConfig]) {
         let mut inner = self.pool.lock();
-        let is_configured = |name: &str| now.iter().any(|account| account.name == name);
+        let is_configured = |name: &str| current.iter().any(|account| account.name == name);
         inner.members.retain(|member| member.origin.is_some() || is_configured(member.account.name()));
-        for account in now.iter().filter(|account| !before.contains(account)) {
-            let built = Arc::new(UpstreamAccount::new(account));
+        for account in current.iter().filter(|account| !previous.contains(account)) {
+            let new_account = Arc::new(UpstreamAccount::new(account));
             match inner.members.iter().position(|member| member.account.name() == account.name) {
-                Some(at) => inner.members[at].replace_account(built),
+                Some(index) => inner.members[index].replace_account(new_account),
                 None => {
-                    let mut member = PoolMember::new(inner.next_id(), built, None);
+                    let mut member = PoolMember::new(inner.next_id(), new_account, None);
                     member.disabled_reason = Some(UNKNOWN.to_owned());
                     inner.members.push(member);
                 }

@@ -1,7 +1,7 @@
 //! Computes how long an account is not asked after its upstream has refused it. No I/O; the time comes as an argument.
 //!
 //! Within the process the end of a cooldown is a monotonic instant; the wall clock is used only for stored values. The
-//! module carries U14 to U18 of the failure catalogue.
+//! module implements U14 to U18 of the failure catalogue.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// long as the last.
 const UNFIT_MIN: Duration = Duration::from_secs(60);
 const UNFIT_MAX: Duration = Duration::from_secs(3600);
-/// The cooldown after a 401, multiplied by the number of 401s so far (our choice). It gives a new key time to become known
-/// everywhere.
+/// The cooldown after a 401, multiplied by the number of 401s so far (our choice). It gives the upstream time to
+/// distribute a new key.
 const UNAUTHORIZED_STEP: Duration = Duration::from_secs(2);
-/// After this number of refusals in a row, in requests that followed each other, an operator must act (our choice).
+/// The number of consecutive refusals after which an operator must act (our choice).
 pub(super) const REFUSALS_BEFORE_CHECK: u32 = 3;
 
 /// The reason for a cooldown.
@@ -81,21 +81,22 @@ pub(super) struct FailureStreak {
 impl AccountCooldown {
     /// Returns the current cooldown, if there is one.
     pub(super) fn current(&self, now: Instant) -> Option<CooldownPeriod> {
-        self.period.filter(|rest| now < rest.until)
+        self.period.filter(|period| now < period.until)
     }
 
-    /// Notes that the usage window is used up; the upstream may have stated how long.
+    /// Records that the usage window is used up; `stated` is the wait that the upstream has stated.
     pub(super) fn note_exhausted(&mut self, stated: Option<Duration>, timing: AttemptTiming) {
         self.begin_with_stated_wait(CooldownCause::Exhausted, stated, EXHAUSTED_MAX, timing);
     }
 
-    /// Notes that the account was asked too fast.
+    /// Records that the account was asked too fast.
     pub(super) fn note_throttled(&mut self, stated: Option<Duration>, timing: AttemptTiming) {
         self.begin_with_stated_wait(CooldownCause::Throttled, stated, THROTTLED_MAX, timing);
     }
 
-    /// Notes that the credentials were refused, and returns the number of refusals in a row, this one included. After a
-    /// 403 (a known key without permission) the cooldown is as long as that of an account that lacks permission.
+    /// Records that the credentials were refused, and returns the number of refusals in a row, including this refusal.
+    /// After a 403 (a known key without permission) the cooldown is as long as that of an account that lacks
+    /// permission.
     pub(super) fn note_unauthorized(&mut self, status: u16, timing: AttemptTiming) -> u32 {
         let step = self.refusals.record_failure(timing);
         let pause = if status == 403 { doubled(UNFIT_MIN, step) } else { UNAUTHORIZED_STEP.saturating_mul(step + 1) };
@@ -103,29 +104,30 @@ impl AccountCooldown {
         self.refusals.count
     }
 
-    /// Notes that no token is available at present.
+    /// Records that no token is available at present.
     pub(super) fn note_missing_token(&mut self, timing: AttemptTiming) {
         let pause = self.next_pause(timing);
         self.extend_until(timing.now + pause, CooldownCause::Token);
     }
 
-    /// Notes an image from a call that was granted at this time.
-    pub(super) fn note_success(&mut self, granted: Instant) {
-        for steps in [&mut self.pauses, &mut self.refusals] {
-            let _forgotten = steps.clear_after_success(granted);
+    /// Records an image from a call that was granted at this time.
+    pub(super) fn note_success(&mut self, granted_at: Instant) {
+        for streak in [&mut self.pauses, &mut self.refusals] {
+            let _is_cleared = streak.clear_after_success(granted_at);
         }
     }
 
-    /// Notes that the credentials are valid: earlier refusals no longer count.
+    /// Records that the credentials are valid: earlier refusals no longer count.
     pub(super) fn clear_unauthorized(&mut self) {
         self.refusals = FailureStreak::default();
-        self.period = self.period.filter(|rest| rest.cause != CooldownCause::Unauthorized);
+        self.period = self.period.filter(|period| period.cause != CooldownCause::Unauthorized);
     }
 
-    /// Adopts a cooldown from another node, with the time that is left of it. The time is capped, because it was
+    /// Adopts a cooldown from another node, with its remaining time. The time is capped, because it was
     /// computed with two wall clocks.
-    pub(super) fn adopt(&mut self, cause: CooldownCause, left: Duration, now: Instant) {
-        self.period = (!left.is_zero()).then(|| CooldownPeriod { until: now + left.min(cause.max_duration()), cause });
+    pub(super) fn adopt(&mut self, cause: CooldownCause, remaining: Duration, now: Instant) {
+        self.period =
+            (!remaining.is_zero()).then(|| CooldownPeriod { until: now + remaining.min(cause.max_duration()), cause });
     }
 
     /// Clears everything after an operator has re-enabled the account.
@@ -137,15 +139,15 @@ impl AccountCooldown {
         &mut self,
         cause: CooldownCause,
         stated: Option<Duration>,
-        longest: Duration,
+        maximum: Duration,
         timing: AttemptTiming,
     ) {
         let stated = stated.filter(|stated| !stated.is_zero() && *stated <= STATED_WAIT_MAX);
-        let pause = stated.map_or_else(|| self.next_pause(timing), |stated| stated.min(longest));
+        let pause = stated.map_or_else(|| self.next_pause(timing), |stated| stated.min(maximum));
         self.extend_until(timing.now + pause, cause);
     }
 
-    /// Returns 1 s, 2 s, 4 s and so on up to 60 s, varied by up to a fifth.
+    /// Counts a failure, and returns 1 s, 2 s, 4 s and so on up to 60 s, varied by up to a fifth.
     fn next_pause(&mut self, timing: AttemptTiming) -> Duration {
         let pause = doubled(PAUSE_MIN, self.pauses.record_failure(timing)).min(PAUSE_MAX);
         let scale = 800 + 400 * timing.jitter.min(999) / 999;
@@ -154,7 +156,7 @@ impl AccountCooldown {
 
     /// Begins a cooldown. If calls that end together state different waits, the longest applies.
     fn extend_until(&mut self, until: Instant, cause: CooldownCause) {
-        if self.period.is_none_or(|rest| rest.until < until) {
+        if self.period.is_none_or(|period| period.until < until) {
             self.period = Some(CooldownPeriod { until, cause });
         }
     }
@@ -168,7 +170,8 @@ pub(super) fn doubled(first: Duration, step: u32) -> Duration {
 // === impl FailureStreak ===
 
 impl FailureStreak {
-    /// Returns the number of earlier failures, and adds one, unless this call was already in flight at the last one.
+    /// Counts a failure, unless the call was already in flight when the last failure was counted. Returns the number of
+    /// failures before the last counted failure.
     pub(super) fn record_failure(&mut self, timing: AttemptTiming) -> u32 {
         if self.counted_at.is_none_or(|since| timing.granted_at >= since) {
             self.count = self.count.saturating_add(1);
@@ -177,13 +180,14 @@ impl FailureStreak {
         self.count - 1
     }
 
-    /// Clears the streak after a success of a call that was granted at this time. Returns true if nothing is left.
-    pub(super) fn clear_after_success(&mut self, granted: Instant) -> bool {
-        let forgets = self.counted_at.is_none_or(|since| granted >= since);
-        if forgets {
+    /// Clears the streak after a success of a call that was granted at this time. Returns true if the streak is
+    /// empty then.
+    pub(super) fn clear_after_success(&mut self, granted_at: Instant) -> bool {
+        let is_cleared = self.counted_at.is_none_or(|since| granted_at >= since);
+        if is_cleared {
             *self = Self::default();
         }
-        forgets
+        is_cleared
     }
 }
 

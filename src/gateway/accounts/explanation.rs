@@ -1,4 +1,4 @@
-//! Explains a choice: the order that decides, as data for users and for `--json`.
+//! Explains which account would be chosen: all accounts in their order, as data for users and for `--json`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::selection::AccountCandidate;
 use crate::gateway::config::UpstreamProtocol;
 use crate::gateway::telemetry::AccountSnapshot;
 
-/// One account in a choice. A list of them is in the order in which they would be tried.
+/// One account in an explanation, which lists the accounts in the order in which they would be tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct AccountExplanation {
     /// The name of the account.
@@ -68,17 +68,17 @@ pub(crate) enum AccountAvailability {
 
 /// Lists all accounts in the order in which they would be chosen. The order of equal accounts may differ between calls,
 /// but not for a conversation.
-pub(super) fn explain(pool: &AccountPool, group: &str, large: bool, session: Option<&str>) -> Vec<AccountExplanation> {
+pub(super) fn explain(
+    pool: &AccountPool,
+    group: &str,
+    is_large: bool,
+    session: Option<&str>,
+) -> Vec<AccountExplanation> {
     let now = Instant::now();
     let protocol = Some(if session.is_some() { UpstreamProtocol::Responses } else { UpstreamProtocol::Images });
     let session = session.map(|session| session.as_bytes().into());
-    let requirements = AccountRequirements {
-        group: group.to_owned(),
-        protocol,
-        is_large: large,
-        session,
-        ..AccountRequirements::default()
-    };
+    let requirements =
+        AccountRequirements { group: group.to_owned(), protocol, is_large, session, ..AccountRequirements::default() };
     let inner = pool.lock();
     let mut ranked: Vec<(usize, &PoolMember, AccountCandidate)> = inner
         .members
@@ -88,7 +88,7 @@ pub(super) fn explain(pool: &AccountPool, group: &str, large: bool, session: Opt
         .collect();
     ranked.sort_by_key(|(index, _, candidate)| candidate.rank(*index, 0));
     let first = ranked.first().filter(|(.., candidate)| candidate.is_eligible).map(|(index, ..)| *index);
-    let explained = ranked.into_iter().map(|(index, member, candidate)| AccountExplanation {
+    let explanations = ranked.into_iter().map(|(index, member, candidate)| AccountExplanation {
         account: member.account.name().to_owned(),
         chosen: first == Some(index),
         state: availability(member, &candidate, &requirements, now),
@@ -98,7 +98,7 @@ pub(super) fn explain(pool: &AccountPool, group: &str, large: bool, session: Opt
         taken: member.taken_slots,
         places: member.account.slot_limits().all,
     });
-    explained.collect()
+    explanations.collect()
 }
 
 fn availability(
@@ -151,9 +151,9 @@ impl AccountPool {
     }
 }
 
-/// Converts to whole seconds, rounded up.
-fn whole_seconds(left: Duration) -> u64 {
-    left.as_secs() + u64::from(left.subsec_nanos() > 0)
+/// Returns the duration in whole seconds, rounded up.
+fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
 
 impl Serialize for AccountAuthKind {

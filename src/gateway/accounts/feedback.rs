@@ -11,7 +11,7 @@ use super::pool_member::UnsavedChange;
 use super::token_cache::TokenFailure;
 use crate::gateway::store::{AccountChange, AuditContext};
 
-/// A request waits at most this long for the store (our choice). After that the refresh task writes the state.
+/// The maximum time that a request waits for the store (our choice). After that the refresh task writes the state.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The result of an attempt, as far as it concerns the account.
@@ -87,14 +87,14 @@ impl Accounts {
         }
     }
 
-    /// Requests a check of the credentials of an account that has answered a request with 403, as another account did:
-    /// the cause is the request, or the credentials. The refresh task makes the check.
+    /// Requests a check of the credentials of an account that has answered a request with 403 after another account did
+    /// the same: the cause may be the request or the credentials. The refresh task makes the check.
     pub(crate) fn suspect_credentials(&self, grant: &LeaseGrant) {
         self.pool.request_credential_check(grant);
     }
 
-    /// Fetches a new token in place of a refused one. If the refused token itself was renewed recently, or the lease
-    /// had a renewal already, nothing is fetched, and the refusal is applied to the account.
+    /// Fetches a new token in place of a refused one. If the refused token itself was renewed recently, or the
+    /// lease was renewed before, nothing is fetched, and the refusal is applied to the account.
     async fn renew_token(&self, lease: &Lease) -> RenewalOutcome {
         let (AccountAuth::Token(cache), Some(refused), false) =
             (lease.slot().account().auth(), lease.authorization(), lease.is_renewed())
@@ -116,7 +116,7 @@ impl Accounts {
         }
     }
 
-    /// Disables an account whose token was revoked; begins a short cooldown if its token only cannot be fetched now.
+    /// Disables an account whose token was revoked; begins a short cooldown if its token cannot be fetched at present.
     pub(super) async fn handle_missing_token(&self, slot: &AccountSlot, failure: TokenFailure) {
         match failure {
             TokenFailure::Revoked(code) => self.pool.disable_revoked(slot.account().name(), code),

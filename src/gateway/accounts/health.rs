@@ -1,7 +1,7 @@
 //! Tracks the health of an account. An account that fails repeatedly is not used for a while, and is then tested with
 //! one call. No I/O.
 //!
-//! The choice of an account decides whether there is another one to use instead. This module carries U32 of the failure
+//! [`super::selection`] decides whether another account can be used instead. This module implements U32 of the failure
 //! catalogue.
 
 use std::time::Duration;
@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use crate::gateway::store::UserId;
 
-/// The number of failures without a success in between that ejects an account (our choice). Fewer may be chance.
+/// The number of failures without a success in between that ejects an account (our choice). Fewer failures may be
+/// chance.
 const FAILURES_BEFORE_EJECTION: u32 = 3;
 /// The first and the longest ejection; each one is twice as long as the last (our choice).
 const FIRST_EJECTION: Duration = Duration::from_secs(10);
@@ -85,30 +86,30 @@ impl AccountHealth {
         self.ejected.map(|ejected| (ejected.since, ejected.until, self.consecutive_failures))
     }
 
-    /// Notes an image: the account works, whatever happened before.
+    /// Records an image: the account works, whatever happened before.
     pub(super) fn note_success(&mut self, now: Instant) {
         *self = Self { last_success: Some(now), ..Self::default() };
     }
 
-    /// Notes the failure of a call that was `granted` at this time.
+    /// Records the failure of a call that was `granted` at this time.
     pub(super) fn note_failure(&mut self, granted: Instant, now: Instant) {
         self.count_failures(1, granted, now);
     }
 
-    /// Notes the failure of a call whose request may be the cause. It counts only if the calls of several callers fail,
-    /// or if the account has had no success for a while, so that a caller cannot have an account ejected while it
-    /// serves others.
+    /// Records the failure of a call whose request may be the cause. It counts only if the calls of several callers
+    /// fail, or if the account has had no success for a while, so that a caller cannot have an account ejected while
+    /// the account serves other callers.
     pub(super) fn note_doubtful_failure(&mut self, call: DoubtfulCall<'_>, now: Instant) {
         let DoubtfulCall { caller, granted } = call;
-        if self.last_success.is_some_and(|served| served >= granted) {
+        if self.last_success.is_some_and(|success| success >= granted) {
             return;
         }
         let new = || UnconfirmedFailures { since: now, caller: caller.clone(), has_several_callers: false, calls: 0 };
-        let doubts = self.unconfirmed.get_or_insert_with(new);
-        doubts.calls = doubts.calls.saturating_add(1);
-        doubts.has_several_callers |= doubts.caller != *caller;
-        if doubts.has_several_callers || now - doubts.since >= UNCONFIRMED_PERIOD {
-            let calls = std::mem::take(&mut doubts.calls);
+        let unconfirmed = self.unconfirmed.get_or_insert_with(new);
+        unconfirmed.calls = unconfirmed.calls.saturating_add(1);
+        unconfirmed.has_several_callers |= unconfirmed.caller != *caller;
+        if unconfirmed.has_several_callers || now - unconfirmed.since >= UNCONFIRMED_PERIOD {
+            let calls = std::mem::take(&mut unconfirmed.calls);
             self.count_failures(calls, granted, now);
         }
     }
@@ -168,71 +169,71 @@ mod tests {
     }
 
     #[test]
-    fn three_failures_in_a_row_eject_and_one_image_resets() {
-        let mut story = HealthScenario::new();
-        story.fails(0, 1);
-        story.fails(0, 1);
-        story.health.note_success(story.at(1));
-        story.fails(0, 1);
-        story.fails(0, 1);
-        assert_eq!(story.health.status(story.at(1)), HealthStatus::Good);
-        story.fails(0, 1);
-        assert_eq!(story.left(1), Some(10));
-        assert_eq!(story.health.status(story.at(11)), HealthStatus::Probing);
-        story.health.note_success(story.at(11));
-        assert_eq!(story.health.status(story.at(11)), HealthStatus::Good);
+    fn three_failures_in_a_row_eject_and_one_success_resets() {
+        let mut scenario = HealthScenario::new();
+        scenario.fails(0, 1);
+        scenario.fails(0, 1);
+        scenario.health.note_success(scenario.at(1));
+        scenario.fails(0, 1);
+        scenario.fails(0, 1);
+        assert_eq!(scenario.health.status(scenario.at(1)), HealthStatus::Good);
+        scenario.fails(0, 1);
+        assert_eq!(scenario.left(1), Some(10));
+        assert_eq!(scenario.health.status(scenario.at(11)), HealthStatus::Probing);
+        scenario.health.note_success(scenario.at(11));
+        assert_eq!(scenario.health.status(scenario.at(11)), HealthStatus::Good);
     }
 
     #[test]
-    fn what_one_caller_may_have_caused_counts_only_after_a_while() {
-        let mut story = HealthScenario::new();
-        (0..50).for_each(|_| story.is_doubted("one", 0, 1));
-        (1..10).for_each(|now| story.is_doubted("one", now, now));
-        assert_eq!(story.left(10), None);
-        story.is_doubted("one", 10, 11);
-        assert_eq!(story.left(11), Some(10), "it serves nobody");
-        story.is_doubted("one", 21, 21);
-        assert_eq!(story.left(21), Some(20), "the probe has failed");
+    fn doubtful_failures_of_one_caller_count_only_after_a_while() {
+        let mut scenario = HealthScenario::new();
+        (0..50).for_each(|_| scenario.is_doubted("one", 0, 1));
+        (1..10).for_each(|now| scenario.is_doubted("one", now, now));
+        assert_eq!(scenario.left(10), None);
+        scenario.is_doubted("one", 10, 11);
+        assert_eq!(scenario.left(11), Some(10), "the account has no success");
+        scenario.is_doubted("one", 21, 21);
+        assert_eq!(scenario.left(21), Some(20), "the probe has failed");
     }
 
     #[test]
-    fn what_fails_for_several_callers_counts_at_once() {
-        let mut story = HealthScenario::new();
-        story.is_doubted("one", 0, 1);
-        story.is_doubted("one", 0, 1);
-        assert_eq!(story.left(1), None);
-        story.is_doubted("other", 0, 1);
-        assert_eq!(story.left(1), Some(10));
+    fn doubtful_failures_of_several_callers_count_at_once() {
+        let mut scenario = HealthScenario::new();
+        scenario.is_doubted("one", 0, 1);
+        scenario.is_doubted("one", 0, 1);
+        assert_eq!(scenario.left(1), None);
+        scenario.is_doubted("other", 0, 1);
+        assert_eq!(scenario.left(1), Some(10));
     }
 
     #[test]
-    fn an_account_that_serves_others_meanwhile_is_not_at_fault() {
-        let mut story = HealthScenario::new();
+    fn an_account_that_serves_other_callers_is_not_ejected() {
+        let mut scenario = HealthScenario::new();
         for now in (100..1000).step_by(10) {
-            story.health.note_success(story.at(now - 5));
-            story.is_doubted("one", now - 90, now);
-            story.is_doubted("two", now - 5, now);
+            scenario.health.note_success(scenario.at(now - 5));
+            scenario.is_doubted("one", now - 90, now);
+            scenario.is_doubted("two", now - 5, now);
         }
-        assert_eq!(story.left(1000), None);
+        assert_eq!(scenario.left(1000), None);
     }
 
     #[test]
-    fn each_failed_probe_doubles_the_time_up_to_a_limit() {
-        let mut story = HealthScenario::new();
-        (0..3).for_each(|_| story.fails(0, 1));
+    fn each_failed_probe_doubles_the_ejection_up_to_a_limit() {
+        let mut scenario = HealthScenario::new();
+        (0..3).for_each(|_| scenario.fails(0, 1));
         let mut now = 11;
         for expected in [20, 40, 80, 160, 300, 300] {
-            story.fails(now, now);
-            assert_eq!(story.left(now), Some(expected));
+            scenario.fails(now, now);
+            assert_eq!(scenario.left(now), Some(expected));
             now += expected;
-            assert_eq!(story.left(now), None);
+            assert_eq!(scenario.left(now), None);
         }
     }
 
     #[test]
-    fn calls_that_were_under_way_already_eject_only_once() {
-        let mut story = HealthScenario::new();
-        (0..8).for_each(|_| story.fails(0, 100));
-        assert_eq!(story.left(100), Some(10));
+    fn failures_of_concurrent_calls_eject_only_once() {
+        let mut scenario = HealthScenario::new();
+        (0..8).for_each(|_| scenario.fails(0, 100));
+        assert_eq!(scenario.left(100), Some(10));
     }
 }

@@ -16,11 +16,11 @@ use crate::gateway::store::UserId;
 pub(crate) struct Lease {
     slot: AccountSlot,
     authorization: Option<HeaderValue>,
-    /// The renewed credentials for the one repeat, after the first were refused.
+    /// The renewed credentials for the only repeat, after the first credentials were refused.
     renewed: OnceLock<HeaderValue>,
 }
 
-/// A slot of an account. It is given back when this is dropped.
+/// A slot of an account. Dropping the value gives the slot back.
 pub(super) struct AccountSlot {
     /// `None` if the slot has been given back already.
     pool: Option<Arc<AccountPool>>,
@@ -30,7 +30,8 @@ pub(super) struct AccountSlot {
     grant: LeaseGrant,
 }
 
-/// The account, model and caller of a lease, and the time of its grant. The result of the attempt is applied to these.
+/// The account, model and caller of a lease, and the time of its grant: everything that is needed to apply the result
+/// of the attempt.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseGrant {
     /// The account, by number: an account that was deleted and added again under the same name is a different one.
@@ -92,10 +93,10 @@ impl AccountSlot {
         member: &PoolMember,
         requirements: &AccountRequirements,
         is_probe: bool,
-        at: Instant,
+        granted_at: Instant,
     ) -> Self {
         let caller = UserId::from(UserId::NOBODY);
-        let grant = LeaseGrant { member_id: member.id, granted_at: at, model: requirements.model.clone(), caller };
+        let grant = LeaseGrant { member_id: member.id, granted_at, model: requirements.model.clone(), caller };
         Self {
             pool: Some(Arc::clone(pool)),
             account: Arc::clone(&member.account),
@@ -119,7 +120,8 @@ impl AccountSlot {
         &self.grant
     }
 
-    /// Consumes the slot without giving it back.
+    /// Consumes the slot without giving it back. Returns the number of the account, and whether the slot is for a large
+    /// image and whether it is for a probe.
     pub(super) fn into_parts(mut self) -> (u64, bool, bool) {
         self.pool = None;
         (self.grant.member_id, self.large, self.is_probe)

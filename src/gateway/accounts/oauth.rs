@@ -15,12 +15,13 @@ use serde_json::{Map, Value};
 use super::UpstreamAddress;
 use crate::gateway::config::{ClientAuth, ConfigSecret, GrantConfig, OauthConfig};
 
-/// The life of a token whose endpoint states none (our choice). It is short, because a wrong guess costs refused attempts.
+/// The lifetime of a token for which the endpoint states none (our choice). It is short, because attempts with an
+/// expired token are refused.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
-/// The longest life of a token that is accepted (our choice).
-const LIFE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// A larger answer is not accepted as a token.
-const ANSWER_MAX: usize = 64 * 1024;
+/// The maximum lifetime of a token (our choice); a longer stated lifetime is capped.
+const MAX_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The maximum size of an answer in bytes (our choice); a larger answer is not accepted as a token.
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// The codes of permanent errors: those of RFC 6749 section 5.2, and those of well-known endpoints for spent refresh
 /// tokens.
@@ -71,7 +72,7 @@ pub(crate) struct TokenResponse {
 
 /// No complete answer was received. The caller of the endpoint logs the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the token endpoint could not be asked")]
+#[error("the token endpoint gave no complete answer")]
 pub(crate) struct TokenEndpointError;
 
 /// A token as the endpoint granted it.
@@ -86,7 +87,7 @@ pub(super) struct TokenGrant {
 /// The reason why no token was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GrantRefusal {
-    /// A repetition does not help. The code is one of a fixed list, so it can be shown.
+    /// A repeated request is refused too. The code is one of a fixed list, so it can be shown.
     Permanent(&'static str),
     /// A later request may succeed.
     Transient,
@@ -121,7 +122,7 @@ pub(super) fn token_request<'a>(oauth: &'a OauthConfig, refresh: Option<&str>) -
 
 /// Reads the grant from an answer.
 pub(super) fn parse_response(answer: &TokenResponse) -> Result<TokenGrant, GrantRefusal> {
-    if answer.body.len() > ANSWER_MAX {
+    if answer.body.len() > MAX_ANSWER_BYTES {
         return Err(GrantRefusal::Transient);
     }
     let body: Value = serde_json::from_slice(&answer.body).map_err(|_| GrantRefusal::Transient)?;
@@ -143,8 +144,8 @@ pub(super) fn bearer_header(access: &str) -> Option<HeaderValue> {
 fn parse_grant(members: &Map<String, Value>) -> Option<TokenGrant> {
     let text = |name: &str| members.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let access = text("access_token").filter(|access| access.bytes().all(|byte| byte.is_ascii_graphic()))?;
-    let bearer = text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
-    bearer.then(|| TokenGrant {
+    let is_bearer = text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
+    is_bearer.then(|| TokenGrant {
         access_token: access.to_owned(),
         refresh_token: text("refresh_token").map(str::to_owned),
         lifetime: parse_lifetime(members.get("expires_in")),
@@ -154,7 +155,7 @@ fn parse_grant(members: &Map<String, Value>) -> Option<TokenGrant> {
 /// Reads a number of seconds, which some endpoints send as text.
 fn parse_lifetime(stated: Option<&Value>) -> Duration {
     let seconds = stated.and_then(|value| value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()));
-    let seconds = seconds.filter(|seconds| *seconds >= 1.0).map(|seconds| seconds.min(LIFE_MAX.as_secs_f64()));
+    let seconds = seconds.filter(|seconds| *seconds >= 1.0).map(|seconds| seconds.min(MAX_LIFETIME.as_secs_f64()));
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(DEFAULT_LIFETIME)
 }
 
@@ -163,16 +164,17 @@ fn parse_refusal(members: &Map<String, Value>) -> GrantRefusal {
     let error = members.get("error");
     let inner = |name: &str| error.and_then(|error| error.get(name)).and_then(Value::as_str);
     let codes = [error.and_then(Value::as_str), inner("code"), inner("type")];
-    let known = codes.iter().flatten().find_map(|word| PERMANENT.iter().find(|code| *code == word));
+    let known = codes.iter().flatten().find_map(|code| PERMANENT.iter().find(|known| *known == code));
     known.map_or(GrantRefusal::Transient, |code| GrantRefusal::Permanent(code))
 }
 
-/// Encodes name and secret like a form before they are joined (RFC 6749 section 2.3.1).
+/// Returns the header value for HTTP basic authentication. Id and secret are form-encoded before they are joined (RFC
+/// 6749 section 2.3.1).
 fn basic_header(id: &str, secret: &str) -> HeaderValue {
-    let (mut name, mut word) = (String::new(), String::new());
-    form_encode(id, &mut name);
-    form_encode(secret, &mut word);
-    let text = format!("Basic {}", STANDARD.encode(format!("{name}:{word}")));
+    let (mut encoded_id, mut encoded_secret) = (String::new(), String::new());
+    form_encode(id, &mut encoded_id);
+    form_encode(secret, &mut encoded_secret);
+    let text = format!("Basic {}", STANDARD.encode(format!("{encoded_id}:{encoded_secret}")));
     // Base64 is always a valid header value.
     let mut value = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("Basic"));
     value.set_sensitive(true);
@@ -195,15 +197,16 @@ impl UrlEncodedForm {
     }
 }
 
-fn form_encode(text: &str, into: &mut String) {
+/// Appends the text to `output` in the encoding of `application/x-www-form-urlencoded`.
+fn form_encode(text: &str, output: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => into.push(char::from(byte)),
-            b' ' => into.push('+'),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => output.push(char::from(byte)),
+            b' ' => output.push('+'),
             _ => {
-                let digit = |half: u8| char::from(DIGITS[usize::from(half & 15)]);
-                into.extend(['%', digit(byte >> 4), digit(byte)]);
+                let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
+                output.extend(['%', digit(byte >> 4), digit(byte)]);
             }
         }
     }
@@ -223,7 +226,7 @@ impl fmt::Debug for TokenResponse {
 
 impl fmt::Debug for TokenGrant {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("TokenGrant").field("life", &self.lifetime).finish_non_exhaustive()
+        formatter.debug_struct("TokenGrant").field("lifetime", &self.lifetime).finish_non_exhaustive()
     }
 }
 

@@ -1,8 +1,8 @@
 //! All accounts in use and all waiting requests, behind one lock that is never held across an await.
 //!
 //! A slot that becomes free goes to the next waiting request that it can serve. No account serves more concurrent
-//! requests than it has slots, an ejected account is used only if no other is left, and no user can keep the others
-//! waiting (U32 and C10 of the failure catalogue).
+//! requests than it has slots, an ejected account is used only if no other is left, and no user can keep other
+//! users waiting (U32 and C10 of the failure catalogue).
 
 mod credential_checks;
 mod lease_decision;
@@ -30,8 +30,9 @@ use crate::gateway::store::{StoredEjection, Timestamp};
 use lease_decision::LEASE_DECISIONS;
 use lease_decision::{LeaseDecision, lease_decision};
 
-/// The most requests that may wait, in all and of one user (our choice).
+/// The maximum number of waiting requests in all (our choice).
 const QUEUE_MAX: usize = 4096;
+/// The maximum number of waiting requests of one user (our choice).
 const USER_QUEUE_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -62,7 +63,7 @@ pub(super) struct AccountRequirements {
     pub(super) model: Option<Arc<str>>,
     /// The identifier of the conversation, if the request belongs to one.
     pub(super) session: Option<Arc<[u8]>>,
-    /// The only account that can serve the request, if no other can.
+    /// The only account that may serve the request; `None` if any account may.
     pub(super) only_account: Option<String>,
     /// The accounts that were tried already.
     pub(super) tried_accounts: Vec<String>,
@@ -122,9 +123,9 @@ impl AccountPool {
     ) -> Result<AccountSlot, LeaseRefusal> {
         let slot = match self.request_slot(requester, requirements) {
             SlotRequestOutcome::Answered(answer) => answer,
-            SlotRequestOutcome::Waiting(ticket, answer) => {
+            SlotRequestOutcome::Waiting(ticket, receiver) => {
                 let _waiting = QueueGuard { pool: self, requester, ticket };
-                match timeout_at(deadline, answer).await {
+                match timeout_at(deadline, receiver).await {
                     Ok(Ok(answer)) => answer,
                     Ok(Err(_)) | Err(_) => Err(LeaseRefusal::Busy),
                 }
@@ -152,12 +153,12 @@ impl AccountPool {
                 if !inner.reserve_queue_room(requester) {
                     return SlotRequestOutcome::Answered(Err(LeaseRefusal::Busy));
                 }
-                let (answer, answered) = oneshot::channel();
+                let (sender, receiver) = oneshot::channel();
                 let kind = inner.add_to_kind(&requirements);
                 let ticket =
-                    inner.queue.push(requester.clone(), WaitingRequest { requirements, kind_id: kind, sender: answer });
+                    inner.queue.push(requester.clone(), WaitingRequest { requirements, kind_id: kind, sender });
                 inner.grant_free_slots(self, now);
-                SlotRequestOutcome::Waiting(ticket, answered)
+                SlotRequestOutcome::Waiting(ticket, receiver)
             }
         }
     }
@@ -182,7 +183,7 @@ impl AccountPool {
         self.change_member(grant, |member, timing| member.apply_feedback(feedback, grant, timing, Utc::now()));
     }
 
-    /// Notes that no token is available for the account at present.
+    /// Records that no token is available for the account at present.
     pub(super) fn note_missing_token(self: &Arc<Self>, slot: &AccountSlot) {
         self.change_member(slot.grant(), |member, timing| member.note_missing_token(timing, Utc::now()));
     }
@@ -190,8 +191,8 @@ impl AccountPool {
     /// Disables an account for which no token can be fetched until an operator acts.
     pub(super) fn disable_revoked(self: &Arc<Self>, account: &str, code: &'static str) {
         let mut inner = self.lock();
-        let found = inner.members.iter_mut().find(|member| member.account.name() == account);
-        found.into_iter().for_each(|member| member.disable_after_revocation(code));
+        let member = inner.members.iter_mut().find(|member| member.account.name() == account);
+        member.into_iter().for_each(|member| member.disable_after_revocation(code));
         inner.update_queue(self, Instant::now());
     }
 
@@ -223,8 +224,8 @@ impl AccountPool {
 
     pub(super) fn mark_health_saved(&self, id: u64, until: Option<Instant>) {
         let mut inner = self.lock();
-        let found = inner.members.iter_mut().find(|member| member.id == id);
-        found.into_iter().for_each(|member| member.mark_health_saved(until));
+        let member = inner.members.iter_mut().find(|member| member.id == id);
+        member.into_iter().for_each(|member| member.mark_health_saved(until));
     }
 
     pub(super) fn unsaved_changes(&self) -> Vec<UnsavedChange> {
@@ -233,8 +234,8 @@ impl AccountPool {
 
     pub(super) fn mark_saved(&self, unsaved: &UnsavedChange, cooling_until: Option<Timestamp>) {
         let mut inner = self.lock();
-        let found = inner.members.iter_mut().find(|member| member.account.name() == unsaved.account);
-        found.into_iter().for_each(|member| member.mark_saved(unsaved.version, cooling_until));
+        let member = inner.members.iter_mut().find(|member| member.account.name() == unsaved.account);
+        member.into_iter().for_each(|member| member.mark_saved(unsaved.version, cooling_until));
     }
 
     /// Takes a slot back.
@@ -279,13 +280,13 @@ impl AccountPoolState {
         self.next_id
     }
 
-    /// True if some account was found unfit for the model.
+    /// True if an account has refused the model.
     fn is_model_refused(&self, model: Option<&str>) -> bool {
         model.is_some_and(|model| self.members.iter().any(|member| member.has_refused_model(model)))
     }
 
-    /// Returns the id of the kind of a request that begins to wait. Models that no account was found unfit for share
-    /// one kind: callers choose the names, so the number of kinds must not depend on them.
+    /// Returns the id of the kind of a request that begins to wait. All models that no account has refused
+    /// share one kind: callers choose the model names, so the number of kinds must not depend on them.
     fn add_to_kind(&mut self, requirements: &AccountRequirements) -> u64 {
         let model = requirements.model.clone().filter(|model| self.is_model_refused(Some(model)));
         self.kinds.add(AccountRequirements { session: None, model, ..requirements.clone() })
@@ -305,7 +306,7 @@ impl AccountPoolState {
     /// Refuses and serves waiting requests after any change except a returned slot.
     pub(super) fn update_queue(&mut self, pool: &Arc<AccountPool>, now: Instant) {
         if self.queue.len() > 0 {
-            self.refuse_waiting(|members, wanted| match lease_decision(members, wanted, now, 0) {
+            self.refuse_waiting(|members, requirements| match lease_decision(members, requirements, now, 0) {
                 LeaseDecision::Refuse(reason) => Some(reason),
                 LeaseDecision::Grant(_) | LeaseDecision::Wait => None,
             });
@@ -313,19 +314,19 @@ impl AccountPoolState {
         }
     }
 
-    /// Answers the waiting requests for which there is a reason to refuse them.
+    /// Refuses the waiting requests for which `reason` returns a refusal.
     fn refuse_waiting(&mut self, reason: impl Fn(&[PoolMember], &AccountRequirements) -> Option<LeaseRefusal>) {
         let Self { members, queue, kinds, .. } = self;
-        let Some(refused) = kinds.matching(|wanted| reason(members, wanted).is_some()) else { return };
+        let Some(refused) = kinds.matching(|requirements| reason(members, requirements).is_some()) else { return };
         for waiter in queue.take_matching(|waiter| refused.contains(&waiter.kind_id)) {
             kinds.remove(waiter.kind_id);
             let reason = reason(members, &waiter.requirements).unwrap_or(LeaseRefusal::Busy);
-            // Fails only if the request has left at this moment.
-            let _left = waiter.sender.send(Err(reason));
+            // Sending fails only if the request stopped waiting at this moment.
+            let _unsent = waiter.sender.send(Err(reason));
         }
     }
 
-    /// Grants the free slots to the requests whose turn it is.
+    /// Grants the free slots to waiting requests, in fair order.
     fn grant_free_slots(&mut self, pool: &Arc<AccountPool>, now: Instant) {
         while self.queue.len() > 0 && !self.stopped && self.members.iter().any(|member| member.can_grant_slot(now)) {
             let seed = self.next_seed();
@@ -343,8 +344,8 @@ impl AccountPoolState {
             kinds.remove(waiter.kind_id);
             let slot = self.grant(pool, index, &waiter.requirements, now);
             if let Err(Ok(slot)) = waiter.sender.send(Ok(slot)) {
-                // The request has just left. Dropping the slot would take the lock, which is held here, so the slot is
-                // released by its parts.
+                // The request has just stopped waiting. Dropping the slot would take the lock, which is held here, so
+                // the slot is released by its parts.
                 let (member, large, probe) = slot.into_parts();
                 self.release_slot(member, large, probe);
             }
@@ -354,8 +355,9 @@ impl AccountPoolState {
     /// Returns the kinds of waiting requests for which a slot is free; `None` if there are none. Checking kinds instead
     /// of requests is cheap, because thousands of requests are of few kinds.
     fn servable_kinds(&self, now: Instant, seed: u64) -> Option<Vec<u64>> {
-        self.kinds
-            .matching(|wanted| matches!(lease_decision(&self.members, wanted, now, seed), LeaseDecision::Grant(_)))
+        self.kinds.matching(|requirements| {
+            matches!(lease_decision(&self.members, requirements, now, seed), LeaseDecision::Grant(_))
+        })
     }
 
     /// Makes room in the queue for one more request of this requester, if necessary by refusing another waiting
@@ -389,17 +391,17 @@ impl AccountPoolState {
 
     fn release_slot(&mut self, id: u64, large: bool, probe: bool) {
         // A removed account has no slots.
-        let found = self.members.iter_mut().find(|member| member.id == id);
-        found.into_iter().for_each(|member| {
+        let member = self.members.iter_mut().find(|member| member.id == id);
+        member.into_iter().for_each(|member| {
             member.taken_slots = member.taken_slots.saturating_sub(1);
             member.taken_large_slots = member.taken_large_slots.saturating_sub(usize::from(large));
             member.is_probing &= !probe;
         });
     }
 
-    fn lease_decision(&mut self, wanted: &AccountRequirements, now: Instant) -> LeaseDecision {
+    fn lease_decision(&mut self, requirements: &AccountRequirements, now: Instant) -> LeaseDecision {
         let seed = self.next_seed();
-        lease_decision(&self.members, wanted, now, seed)
+        lease_decision(&self.members, requirements, now, seed)
     }
 
     pub(super) fn candidates(&self, requirements: &AccountRequirements, now: Instant) -> Vec<AccountCandidate> {

@@ -12,7 +12,7 @@ impl CooldownScenario {
         Self { cooling: AccountCooldown::default(), begin: Instant::now() }
     }
 
-    /// Returns the timing of a call that is granted and answered at that second.
+    /// Returns the timing of a call that is granted and answered in this second of the scenario.
     fn at(&self, seconds: u64) -> AttemptTiming {
         self.between(seconds, seconds)
     }
@@ -24,7 +24,7 @@ impl CooldownScenario {
 
     fn left(&self, now: u64) -> Option<f64> {
         let moment = self.at(now);
-        self.cooling.current(moment.now).map(|rest| (rest.until - moment.now).as_secs_f64())
+        self.cooling.current(moment.now).map(|period| (period.until - moment.now).as_secs_f64())
     }
 }
 
@@ -34,16 +34,16 @@ const fn seconds(count: u64) -> Duration {
 
 #[track_caller]
 fn check(stated: Option<Duration>, exhausted: f64, throttled: f64) {
-    let mut story = CooldownScenario::new();
-    story.cooling.note_exhausted(stated, story.at(0));
-    assert_eq!(story.left(0), Some(exhausted), "exhausted, {stated:?} stated");
-    let mut story = CooldownScenario::new();
-    story.cooling.note_throttled(stated, story.at(0));
-    assert_eq!(story.left(0), Some(throttled), "throttled, {stated:?} stated");
+    let mut scenario = CooldownScenario::new();
+    scenario.cooling.note_exhausted(stated, scenario.at(0));
+    assert_eq!(scenario.left(0), Some(exhausted), "exhausted, {stated:?} stated");
+    let mut scenario = CooldownScenario::new();
+    scenario.cooling.note_throttled(stated, scenario.at(0));
+    assert_eq!(scenario.left(0), Some(throttled), "throttled, {stated:?} stated");
 }
 
 #[test]
-fn a_stated_wait_is_kept_to_the_second_and_a_mad_one_is_not() {
+fn a_stated_wait_is_used_unless_it_is_absurd() {
     check(Some(seconds(5)), 5.0, 5.0);
     check(Some(seconds(354_089)), 354_089.0, 900.0);
     check(Some(seconds(20 * DAY)), 691_200.0, 900.0);
@@ -53,110 +53,110 @@ fn a_stated_wait_is_kept_to_the_second_and_a_mad_one_is_not() {
 }
 
 #[test]
-fn a_rest_is_over_at_its_end_and_not_before() {
-    let mut story = CooldownScenario::new();
-    story.cooling.note_exhausted(Some(seconds(5)), story.at(0));
-    assert!(story.left(4).is_some());
-    assert_eq!(story.left(5), None);
+fn a_cooldown_lasts_exactly_until_its_end() {
+    let mut scenario = CooldownScenario::new();
+    scenario.cooling.note_exhausted(Some(seconds(5)), scenario.at(0));
+    assert!(scenario.left(4).is_some());
+    assert_eq!(scenario.left(5), None);
 }
 
 #[test]
-fn without_a_statement_the_pause_doubles_to_a_minute_and_one_image_resets_it() {
-    let mut story = CooldownScenario::new();
-    let (mut now, mut calls_in_the_first_minute) = (0, 0);
+fn without_a_stated_wait_the_pause_doubles_until_a_success() {
+    let mut scenario = CooldownScenario::new();
+    let (mut now, mut calls_in_first_minute) = (0, 0);
     for expected in [1_u32, 2, 4, 8, 16, 32, 60, 60, 60] {
-        story.cooling.note_throttled(None, story.at(now));
-        let left = story.left(now).unwrap();
-        assert!((left - f64::from(expected)).abs() < 0.1, "{left} instead of {expected}");
-        calls_in_the_first_minute += u32::from(now < 60);
+        scenario.cooling.note_throttled(None, scenario.at(now));
+        let pause = scenario.left(now).unwrap();
+        assert!((pause - f64::from(expected)).abs() < 0.1, "{pause} instead of {expected}");
+        calls_in_first_minute += u32::from(now < 60);
         now += u64::from(expected) + 1;
     }
-    assert!(calls_in_the_first_minute < 12);
-    story.cooling.note_success(story.at(now).now);
-    story.cooling.note_throttled(None, story.at(now));
-    assert!(story.left(now).unwrap() < 1.1);
+    assert!(calls_in_first_minute < 12);
+    scenario.cooling.note_success(scenario.at(now).now);
+    scenario.cooling.note_throttled(None, scenario.at(now));
+    assert!(scenario.left(now).unwrap() < 1.1);
 }
 
 #[test]
-fn chance_keeps_every_pause_between_one_second_and_a_minute() {
+fn jitter_keeps_every_pause_between_one_second_and_a_minute() {
     for jitter in [0, 1, 250, 500, 998, 999, u32::MAX] {
-        let mut story = CooldownScenario::new();
+        let mut scenario = CooldownScenario::new();
         let mut now = 0;
         let mut pauses = Vec::new();
         for _ in 0..12 {
-            story.cooling.note_throttled(None, AttemptTiming { jitter, ..story.at(now) });
-            pauses.push(story.left(now).unwrap());
+            scenario.cooling.note_throttled(None, AttemptTiming { jitter, ..scenario.at(now) });
+            pauses.push(scenario.left(now).unwrap());
             now += 100;
         }
         assert!(pauses.iter().all(|pause| (1.0..=60.0).contains(pause)), "{pauses:?}");
         assert!(pauses.is_sorted());
     }
     let first = |jitter| {
-        let mut story = CooldownScenario::new();
-        story.cooling.note_throttled(None, story.at(0));
-        story.cooling.note_throttled(None, AttemptTiming { jitter, ..story.at(10) });
-        story.left(10).unwrap()
+        let mut scenario = CooldownScenario::new();
+        scenario.cooling.note_throttled(None, scenario.at(0));
+        scenario.cooling.note_throttled(None, AttemptTiming { jitter, ..scenario.at(10) });
+        scenario.left(10).unwrap()
     };
     assert!(first(0) < first(999));
 }
 
 #[test]
-fn calls_that_were_under_way_together_are_one_step() {
-    let mut story = CooldownScenario::new();
-    (0..8).for_each(|_| story.cooling.note_throttled(None, story.between(0, 1)));
-    story.cooling.note_throttled(None, story.at(5));
-    let left = story.left(5).unwrap();
-    assert!(left < 2.1, "{left}");
-    let refusals: Vec<u32> = (0..8).map(|_| story.cooling.note_unauthorized(401, story.between(0, 1))).collect();
+fn failures_of_concurrent_calls_count_as_one() {
+    let mut scenario = CooldownScenario::new();
+    (0..8).for_each(|_| scenario.cooling.note_throttled(None, scenario.between(0, 1)));
+    scenario.cooling.note_throttled(None, scenario.at(5));
+    let pause = scenario.left(5).unwrap();
+    assert!(pause < 2.1, "{pause}");
+    let refusals: Vec<u32> = (0..8).map(|_| scenario.cooling.note_unauthorized(401, scenario.between(0, 1))).collect();
     assert_eq!(refusals, [1; 8]);
 }
 
 #[test]
-fn an_image_from_before_a_rest_changes_nothing() {
-    let mut story = CooldownScenario::new();
-    story.cooling.note_throttled(None, story.at(0));
-    story.cooling.note_throttled(None, story.at(10));
-    story.cooling.note_success(story.at(5).now);
-    story.cooling.note_throttled(None, story.at(20));
-    assert!(story.left(20).unwrap() > 3.0);
+fn a_success_granted_before_the_last_failure_changes_nothing() {
+    let mut scenario = CooldownScenario::new();
+    scenario.cooling.note_throttled(None, scenario.at(0));
+    scenario.cooling.note_throttled(None, scenario.at(10));
+    scenario.cooling.note_success(scenario.at(5).now);
+    scenario.cooling.note_throttled(None, scenario.at(20));
+    assert!(scenario.left(20).unwrap() > 3.0);
 }
 
 #[test]
-fn a_shorter_rest_does_not_cut_a_longer_one() {
-    let mut story = CooldownScenario::new();
-    story.cooling.note_exhausted(Some(seconds(3600)), story.at(0));
-    story.cooling.note_throttled(Some(seconds(1)), story.between(0, 1));
-    story.cooling.note_success(story.at(0).now);
-    let rest = story.cooling.current(story.at(2).now).unwrap();
-    assert_eq!((rest.cause, story.left(2)), (CooldownCause::Exhausted, Some(3598.0)));
+fn a_shorter_cooldown_does_not_shorten_a_longer_one() {
+    let mut scenario = CooldownScenario::new();
+    scenario.cooling.note_exhausted(Some(seconds(3600)), scenario.at(0));
+    scenario.cooling.note_throttled(Some(seconds(1)), scenario.between(0, 1));
+    scenario.cooling.note_success(scenario.at(0).now);
+    let period = scenario.cooling.current(scenario.at(2).now).unwrap();
+    assert_eq!((period.cause, scenario.left(2)), (CooldownCause::Exhausted, Some(3598.0)));
 }
 
 #[test]
-fn refused_credentials_are_counted_in_a_row() {
-    let mut story = CooldownScenario::new();
-    assert_eq!(story.cooling.note_unauthorized(401, story.at(0)), 1);
-    assert_eq!(story.left(0), Some(2.0));
-    assert_eq!(story.cooling.note_unauthorized(401, story.at(10)), 2);
-    assert_eq!(story.left(10), Some(4.0));
-    story.cooling.note_success(story.at(20).now);
-    assert_eq!(story.cooling.note_unauthorized(403, story.at(30)), 1);
-    assert_eq!(story.left(30), Some(60.0));
-    assert_eq!(story.cooling.note_unauthorized(403, story.at(100)), 2);
-    assert_eq!(story.cooling.note_unauthorized(401, story.at(300)), REFUSALS_BEFORE_CHECK);
+fn consecutive_refusals_of_credentials_are_counted() {
+    let mut scenario = CooldownScenario::new();
+    assert_eq!(scenario.cooling.note_unauthorized(401, scenario.at(0)), 1);
+    assert_eq!(scenario.left(0), Some(2.0));
+    assert_eq!(scenario.cooling.note_unauthorized(401, scenario.at(10)), 2);
+    assert_eq!(scenario.left(10), Some(4.0));
+    scenario.cooling.note_success(scenario.at(20).now);
+    assert_eq!(scenario.cooling.note_unauthorized(403, scenario.at(30)), 1);
+    assert_eq!(scenario.left(30), Some(60.0));
+    assert_eq!(scenario.cooling.note_unauthorized(403, scenario.at(100)), 2);
+    assert_eq!(scenario.cooling.note_unauthorized(401, scenario.at(300)), REFUSALS_BEFORE_CHECK);
 }
 
 #[test]
-fn a_rest_from_elsewhere_is_capped_by_its_cause() {
-    let mut story = CooldownScenario::new();
-    let now = story.at(0).now;
+fn an_adopted_cooldown_is_capped_by_its_cause() {
+    let mut scenario = CooldownScenario::new();
+    let now = scenario.at(0).now;
     for (cause, longest) in
         [(CooldownCause::Exhausted, 691_200.0), (CooldownCause::Throttled, 900.0), (CooldownCause::Token, 60.0)]
     {
-        story.cooling.adopt(cause, Duration::MAX, now);
-        assert_eq!(story.left(0), Some(longest));
+        scenario.cooling.adopt(cause, Duration::MAX, now);
+        assert_eq!(scenario.left(0), Some(longest));
     }
-    story.cooling.adopt(CooldownCause::Exhausted, Duration::ZERO, now);
-    assert_eq!(story.left(0), None);
+    scenario.cooling.adopt(CooldownCause::Exhausted, Duration::ZERO, now);
+    assert_eq!(scenario.left(0), None);
 }
 
 #[test]

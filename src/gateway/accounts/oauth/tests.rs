@@ -21,7 +21,7 @@ fn answer(status: u16, body: &str) -> TokenResponse {
 }
 
 #[track_caller]
-fn check_life(expires_in: &str, seconds: u64) {
+fn check_lifetime(expires_in: &str, seconds: u64) {
     let body = format!(r#"{{"access_token":"a"{expires_in}}}"#);
     assert_eq!(parse_response(&answer(200, &body)).map(|granted| granted.lifetime.as_secs()), Ok(seconds), "{body}");
 }
@@ -34,9 +34,9 @@ fn check_refused(status: u16, body: &str, expected: GrantRefusal) {
 #[test]
 fn the_newest_refresh_token_is_sent_and_everything_is_encoded() {
     let mut oauth = oauth(refresh("first/+ ü"), Some(("client one", None)), ClientAuth::Body);
-    let sent = token_request(&oauth, None);
-    assert_eq!(sent.form, "grant_type=refresh_token&refresh_token=first%2F%2B+%C3%BC&client_id=client+one");
-    assert!(sent.authorization.is_none());
+    let request = token_request(&oauth, None);
+    assert_eq!(request.form, "grant_type=refresh_token&refresh_token=first%2F%2B+%C3%BC&client_id=client+one");
+    assert!(request.authorization.is_none());
     oauth.scope = Some("images read".to_owned());
     oauth.audience = Some("https://api.example".to_owned());
     assert_eq!(
@@ -46,43 +46,43 @@ fn the_newest_refresh_token_is_sent_and_everything_is_encoded() {
 }
 
 #[test]
-fn the_client_shows_itself_where_the_operator_wants_it() {
+fn client_credentials_are_sent_as_configured() {
     let client = Some(("a:b", Some("s&t")));
     let body = oauth(GrantConfig::ClientCredentials, client, ClientAuth::Body);
     assert_eq!(token_request(&body, None).form, "grant_type=client_credentials&client_id=a%3Ab&client_secret=s%26t");
     let basic = oauth(GrantConfig::ClientCredentials, client, ClientAuth::Basic);
-    let sent = token_request(&basic, None);
-    assert_eq!(sent.form, "grant_type=client_credentials");
-    let header = sent.authorization.unwrap();
+    let request = token_request(&basic, None);
+    assert_eq!(request.form, "grant_type=client_credentials");
+    let header = request.authorization.unwrap();
     assert!(header.is_sensitive());
     let encoded = header.to_str().unwrap().strip_prefix("Basic ").unwrap();
     assert_eq!(STANDARD.decode(encoded).unwrap(), b"a%3Ab:s%26t");
     let public = oauth(refresh("r"), Some(("public", None)), ClientAuth::Basic);
-    let sent = token_request(&public, None);
+    let request = token_request(&public, None);
     assert_eq!(
-        (sent.form.as_str(), sent.authorization),
+        (request.form.as_str(), request.authorization),
         ("grant_type=refresh_token&refresh_token=r&client_id=public", None)
     );
 }
 
 #[test]
-fn a_grant_is_read_as_generously_as_is_safe() {
+fn a_grant_is_read_leniently() {
     let full = r#"{"access_token":"a.b-c","token_type":"bearer","expires_in":3600,"refresh_token":"r2","scope":"x"}"#;
     let granted = parse_response(&answer(200, full)).unwrap();
     assert_eq!((granted.access_token.as_str(), granted.refresh_token.as_deref()), ("a.b-c", Some("r2")));
     assert_eq!(granted.lifetime, Duration::from_secs(3600));
-    check_life("", 300);
-    check_life(r#","expires_in":null"#, 300);
-    check_life(r#","expires_in":"7200""#, 7200);
-    check_life(r#","expires_in":59.9"#, 59);
-    check_life(r#","expires_in":0"#, 300);
-    check_life(r#","expires_in":-5"#, 300);
-    check_life(r#","expires_in":"soon""#, 300);
-    check_life(r#","expires_in":1e300"#, 2_592_000);
+    check_lifetime("", 300);
+    check_lifetime(r#","expires_in":null"#, 300);
+    check_lifetime(r#","expires_in":"7200""#, 7200);
+    check_lifetime(r#","expires_in":59.9"#, 59);
+    check_lifetime(r#","expires_in":0"#, 300);
+    check_lifetime(r#","expires_in":-5"#, 300);
+    check_lifetime(r#","expires_in":"soon""#, 300);
+    check_lifetime(r#","expires_in":1e300"#, 2_592_000);
 }
 
 #[test]
-fn what_is_no_grant_is_none() {
+fn an_invalid_grant_is_a_transient_refusal() {
     for body in [
         "",
         "<html>",
@@ -96,7 +96,7 @@ fn what_is_no_grant_is_none() {
     ] {
         check_refused(200, body, GrantRefusal::Transient);
     }
-    check_refused(200, &format!(r#"{{"access_token":"{}"}}"#, "a".repeat(ANSWER_MAX)), GrantRefusal::Transient);
+    check_refused(200, &format!(r#"{{"access_token":"{}"}}"#, "a".repeat(MAX_ANSWER_BYTES)), GrantRefusal::Transient);
 }
 
 #[test]
@@ -126,14 +126,14 @@ fn debug_shows_no_secret() {
     let canary = "canary";
     let oauth = oauth(refresh(canary), Some(("id", Some(canary))), ClientAuth::Basic);
     let body = r#"{"access_token":"canary","refresh_token":"canary"}"#;
-    let shown = format!(
+    let output = format!(
         "{oauth:?} {:?} {:?} {:?} {:?}",
         token_request(&oauth, Some(canary)),
         answer(200, body),
         parse_response(&answer(200, body)),
         bearer_header(canary)
     );
-    assert!(!shown.contains(canary), "{shown}");
+    assert!(!output.contains(canary), "{output}");
     let encoded = STANDARD.encode("id:canary");
-    assert!(!shown.contains(&encoded), "{shown}");
+    assert!(!output.contains(&encoded), "{output}");
 }
