@@ -1,4 +1,4 @@
-//! The images of an answer, and the metadata that came with them.
+//! The images of an answer, and their metadata.
 
 use std::fmt;
 #[cfg(not(target_arch = "wasm32"))]
@@ -26,7 +26,7 @@ struct ImagesState {
     positions: Vec<usize>,
 }
 
-/// One image. Cloning is cheap: the bytes are shared with the [`Images`] it came from.
+/// One image. Cloning is cheap: the bytes are shared with the [`Images`] it belongs to.
 #[derive(Clone)]
 pub struct Image {
     images: Images,
@@ -148,8 +148,8 @@ impl Images {
     ///
     /// # Errors
     ///
-    /// Returns an error if a file cannot be written, or if an image is not base64 or came as an address only. The other
-    /// images are written nevertheless.
+    /// Returns an error if a file cannot be written, or if an image is not base64 or the service sent only its address.
+    /// The other images are written nevertheless.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn write_all(&self, path: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
         super::save::save_all(self.iter(), path.as_ref()).await

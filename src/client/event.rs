@@ -1,7 +1,7 @@
 //! Reads the events of an image stream.
 //!
 //! The type is read first, by itself, and then the members that belong to it, straight from the bytes. An event of a
-//! later version is passed on as it came. An intermediate image that cannot be read is skipped, because the final image
+//! later version is passed on unchanged. An intermediate image that cannot be read is skipped, because the final image
 //! is the one that was paid for.
 
 use serde::Deserialize;
@@ -43,7 +43,7 @@ pub enum ImageEvent {
     Other {
         /// The type of the event.
         kind: String,
-        /// The event as it came.
+        /// The event, unchanged.
         json: Json,
     },
 }

@@ -1,7 +1,7 @@
 //! Answers with images that do not match the API document, from another service or a later version.
 //!
 //! The images are paid for, so no unexpected metadata makes the answer unreadable. Members that are not understood are
-//! kept in `extra` under their own names, so that they are written as they came.
+//! kept in `extra` under their own names, so that they are written back unchanged.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

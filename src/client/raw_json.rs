@@ -1,4 +1,4 @@
-//! JSON that is kept as it came: the order of members, the spelling of numbers, and everything that this version does
+//! JSON that is kept unchanged: the order of members, the spelling of numbers, and everything that this version does
 //! not know.
 //!
 //! Parts of a value share its text, so that an answer with megabytes of images is in memory only once.
@@ -17,7 +17,7 @@ use super::Error;
 /// The maximum number of characters that debug output shows (our choice).
 const DEBUG_MAX_CHARS: usize = 200;
 
-/// A JSON value, exactly as it came or was written. Cloning is cheap.
+/// A JSON value, exactly as it was received or written. Cloning is cheap.
 ///
 /// ```
 /// use imagate::client::Json;

@@ -1,4 +1,4 @@
-//! The events of a response: their meaning, and each event as it came.
+//! The events of a response: their meaning, and each event as received.
 
 use serde_json::Value;
 
@@ -136,13 +136,13 @@ impl ResponseEvent {
         &self.kind
     }
 
-    /// Returns the event as it came.
+    /// Returns the event as it was received.
     #[must_use]
     pub const fn json(&self) -> &Json {
         &self.json
     }
 
-    /// Creates the event of a response that came whole although events were requested.
+    /// Creates the event of a response that arrived as one JSON object although events were requested.
     pub(super) fn from_response(response: Response) -> Self {
         let kind = "response.completed".to_owned();
         Self { json: response.json().clone(), kind, step: ResponseStep::Completed { response } }

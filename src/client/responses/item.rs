@@ -110,7 +110,7 @@ impl OutputItem {
         }
     }
 
-    /// Returns the item as it came.
+    /// Returns the item as it was received.
     #[must_use]
     pub const fn json(&self) -> &Json {
         match self {
@@ -166,8 +166,8 @@ impl ImageCall {
         self.json.member("revised_prompt")?.read()
     }
 
-    /// Returns the item as it came: size, quality and format as they were made, and everything else that the service
-    /// reported.
+    /// Returns the item as it was received: size, quality and format as they were made, and everything else that the
+    /// service reported.
     #[must_use]
     pub const fn json(&self) -> &Json {
         &self.json
@@ -190,7 +190,7 @@ impl Message {
         &self.text
     }
 
-    /// Returns the item as it came.
+    /// Returns the item as it was received.
     #[must_use]
     pub const fn json(&self) -> &Json {
         &self.json

@@ -1,4 +1,4 @@
-//! A response: its known members, and the whole response as it came.
+//! A response: its known members, and the whole response as received.
 
 #[cfg(not(target_arch = "wasm32"))]
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::wire::types::{ImageUsage, ResponseToolUsage, ResponseUsage};
 
 const FAILED: &str = "failed";
 
-/// The output of a model. Serialized with serde, the response is exactly as it came.
+/// The output of a model. Serialized with serde, the response is exactly as it was received.
 #[derive(Clone, Debug)]
 pub struct Response {
     json: Json,
@@ -133,7 +133,7 @@ impl Response {
         self.image_usage.as_ref()
     }
 
-    /// Returns the whole response as it came, with everything that this version does not know.
+    /// Returns the whole response as it was received, with everything that this version does not know.
     #[must_use]
     pub const fn json(&self) -> &Json {
         &self.json

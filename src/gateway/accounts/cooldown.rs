@@ -1,4 +1,4 @@
-//! Computes how long an account is not asked after its upstream has refused it. No I/O; the time comes as an argument.
+//! Computes how long an account is not asked after its upstream has refused it. No I/O; the time is an argument.
 //!
 //! Within the process the end of a cooldown is a monotonic instant; the wall clock is used only for stored values. The
 //! module implements U14 to U18 of the failure catalogue.
@@ -31,7 +31,7 @@ pub(super) const REFUSALS_BEFORE_CHECK: u32 = 3;
 pub(crate) enum CooldownCause {
     /// The usage window of the account is used up.
     Exhausted,
-    /// The account was asked too often in a short time.
+    /// The account received too many requests in a short time.
     Throttled,
     /// The account is not permitted to do what was requested, or is not paid for. Only earlier versions store this
     /// cause.
@@ -89,7 +89,7 @@ impl AccountCooldown {
         self.begin_with_stated_wait(CooldownCause::Exhausted, stated, EXHAUSTED_MAX, timing);
     }
 
-    /// Records that the account was asked too fast.
+    /// Records that the account received requests too fast.
     pub(super) fn note_throttled(&mut self, stated: Option<Duration>, timing: AttemptTiming) {
         self.begin_with_stated_wait(CooldownCause::Throttled, stated, THROTTLED_MAX, timing);
     }

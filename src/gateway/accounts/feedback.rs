@@ -34,7 +34,8 @@ pub(crate) enum AccountFeedback {
         /// 401 or 403.
         status: u16,
     },
-    /// The account is not paid for, or does not have the requested model. It is not asked for this model for a while.
+    /// The account is not paid for, or does not have the requested model. It gets no requests for this model for a
+    /// while.
     ModelUnavailable {
         /// 402 or 404.
         status: u16,

@@ -86,7 +86,7 @@ impl AccountHealth {
         self.ejected.map(|ejected| (ejected.since, ejected.until, self.consecutive_failures))
     }
 
-    /// Records an image: the account works, whatever happened before.
+    /// Records a success: the account works, so earlier failures no longer count.
     pub(super) fn note_success(&mut self, now: Instant) {
         *self = Self { last_success: Some(now), ..Self::default() };
     }
