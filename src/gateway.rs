@@ -154,7 +154,7 @@ impl Gateway {
         }
         let configured_names: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
         store.mark_absent(&configured_names, Timestamp::now()).await?;
-        let dyn_store = Arc::clone(store) as Arc<dyn Store>;
+        let db = Arc::clone(store) as Arc<dyn Store>;
         let (node, vault) = (NodeId::only(), store.vault());
         // The client prepares TLS now if an account needs it, so that a problem fails the start and not every call.
         let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, needs_tls(config))?);
@@ -162,17 +162,15 @@ impl Gateway {
         let console_services =
             ConsoleServices { store: Arc::clone(store), keys: Arc::clone(&keys), people: Arc::clone(&people) };
         let console = Arc::new(Console::new(&config, console_services, Arc::clone(&upstream), group_refresh)?);
-        let token_endpoint = Arc::clone(&upstream) as Arc<dyn TokenEndpoint>;
-        let accounts =
-            Accounts::open(&config.accounts, Arc::clone(&dyn_store), vault.clone(), token_endpoint, node.clone())
-                .await?;
+        let endpoint = Arc::clone(&upstream) as Arc<dyn TokenEndpoint>;
+        let accounts = Accounts::open(&config.accounts, Arc::clone(&db), vault.clone(), endpoint, node.clone()).await?;
         accounts.spawn_refresh_task();
         let catalog = TextModelCatalog::new(&accounts, &upstream);
         let metrics = Arc::new(Metrics::new());
-        let ledger = Ledger::start(Arc::clone(&dyn_store), node.clone(), Arc::clone(&metrics)).await?;
+        let ledger = Ledger::start(Arc::clone(&db), node.clone(), Arc::clone(&metrics)).await?;
         let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;
         spool.start_space_checks();
-        let (free, answers) = (spool.free_space(config.data_dir.clone()), Arc::clone(&dyn_store));
+        let (free, answers) = (spool.free_space(config.data_dir.clone()), Arc::clone(&db));
         let replay = AnswerReplay::open(&config.replay, free, answers, ledger.clone(), vault.clone(), node).await?;
         let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());
         let connections = ConnectionTable::new(config.connections, descriptors, &config.trusted_proxies, counts);
@@ -189,7 +187,7 @@ impl Gateway {
             upstream,
             accounts,
             replay: Arc::new(replay),
-            retention: Arc::new(RetentionTask::start(dyn_store, config.retention)),
+            retention: Arc::new(RetentionTask::start(db, config.retention)),
             ledger,
             metrics,
             registry: config.skills_dir.as_deref().map(|folder| Arc::new(RegistryPublisher::new(folder))),
