@@ -14,7 +14,7 @@ use crate::manifest::{FileKind, FileMetadata, FilesError, FolderEntry, Repositor
 pub(crate) struct Checkout {
     root: PathBuf,
     /// The paths that git tracks, once they were needed; `None` if git cannot list them.
-    tracked: OnceLock<Option<HashSet<String>>>,
+    tracked_files: OnceLock<Option<HashSet<String>>>,
     /// The folders that were resolved before, by path: thousands of files may be in the same folder.
     resolved_folders: Mutex<HashMap<String, PathBuf>>,
     /// Folders that are not links and have no link above them, within the root.
@@ -30,7 +30,7 @@ impl Checkout {
         if root.is_dir() {
             Ok(Self {
                 root,
-                tracked: OnceLock::new(),
+                tracked_files: OnceLock::new(),
                 resolved_folders: Mutex::default(),
                 link_free_folders: Mutex::default(),
             })
@@ -51,7 +51,7 @@ impl Checkout {
             return Err(outside());
         }
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        match self.folder(folder) {
+        match self.resolve_folder(folder) {
             Ok(Some(folder)) => Ok(Some(folder.join(name))),
             Ok(None) => Err(outside()),
             Err(error) => ignore_missing(path, &error).map(|()| None),
@@ -59,7 +59,7 @@ impl Checkout {
     }
 
     /// Returns the location of a folder, or `None` if it is outside the root.
-    fn folder(&self, folder: &str) -> io::Result<Option<PathBuf>> {
+    fn resolve_folder(&self, folder: &str) -> io::Result<Option<PathBuf>> {
         if folder.is_empty() {
             return Ok(Some(self.root.clone()));
         }
@@ -93,8 +93,8 @@ impl Checkout {
         Ok(true)
     }
 
-    fn tracked(&self) -> Option<&HashSet<String>> {
-        self.tracked.get_or_init(|| list_tracked_files(&self.root)).as_ref()
+    fn tracked_files(&self) -> Option<&HashSet<String>> {
+        self.tracked_files.get_or_init(|| list_tracked_files(&self.root)).as_ref()
     }
 }
 
@@ -215,7 +215,7 @@ impl RepositoryFiles for Checkout {
     }
 
     fn is_tracked(&self, path: &str) -> Option<bool> {
-        Some(self.tracked()?.contains(path))
+        Some(self.tracked_files()?.contains(path))
     }
 }
 

@@ -73,13 +73,13 @@ fn admin_document() -> Value {
 
 /// Fails if there is a difference.
 #[track_caller]
-fn assert_none(differences: &[String]) {
+fn assert_no_difference(differences: &[String]) {
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
 }
 
 /// Fails if no line of the differences contains this text.
 #[track_caller]
-fn assert_names(differences: &[String], place: &str) {
+fn assert_mentions(differences: &[String], place: &str) {
     let named = differences.iter().any(|line| line.contains(place));
     assert!(named, "no line names '{place}':\n{}", differences.join("\n"));
 }

@@ -44,7 +44,7 @@ pub struct ImageStream {
     session: Session,
     body: HttpBodyReader,
     /// The bytes that have been received and not yet parsed.
-    bytes: Bytes,
+    unparsed_bytes: Bytes,
     state: ImageStreamState,
     partials: u32,
 }
@@ -52,9 +52,9 @@ pub struct ImageStream {
 enum ImageStreamState {
     Events(SseEventReader),
     /// The service answered with plain JSON, as if no stream had been requested: the bytes so far.
-    Whole(Vec<u8>),
+    PlainJson(Vec<u8>),
     /// The final image has arrived; only the end of the answer is left.
-    End,
+    Ended,
 }
 
 // === impl ImageStream ===
@@ -62,12 +62,12 @@ enum ImageStreamState {
 impl ImageStream {
     pub(super) fn new(response: Response, session: Session) -> Self {
         let state = if is_json_response(&response) {
-            ImageStreamState::Whole(Vec::new())
+            ImageStreamState::PlainJson(Vec::new())
         } else {
             ImageStreamState::Events(SseEventReader::default())
         };
         let body = HttpBodyReader::new(response, &session);
-        Self { session, body, bytes: Bytes::new(), state, partials: 0 }
+        Self { session, body, unparsed_bytes: Bytes::new(), state, partials: 0 }
     }
 
     /// Returns the next event; `None` when the stream is over.
@@ -100,13 +100,13 @@ impl ImageStream {
     fn next_buffered_event(&mut self) -> Result<Option<ImageEvent>, Error> {
         match &mut self.state {
             ImageStreamState::Events(reader) => {
-                return next_event(reader, &mut self.bytes, self.partials, &self.session);
+                return next_event(reader, &mut self.unparsed_bytes, self.partials, &self.session);
             }
-            ImageStreamState::Whole(body) if body.len() + self.bytes.len() > EVENT_MAX_BYTES => {
+            ImageStreamState::PlainJson(body) if body.len() + self.unparsed_bytes.len() > EVENT_MAX_BYTES => {
                 return Err(too_large_error(&self.session));
             }
-            ImageStreamState::Whole(body) => body.extend_from_slice(&std::mem::take(&mut self.bytes)),
-            ImageStreamState::End => self.bytes.clear(),
+            ImageStreamState::PlainJson(body) => body.extend_from_slice(&std::mem::take(&mut self.unparsed_bytes)),
+            ImageStreamState::Ended => self.unparsed_bytes.clear(),
         }
         Ok(None)
     }
@@ -115,7 +115,7 @@ impl ImageStream {
     /// image. Returns `None` if the last item was returned before.
     fn finish(&mut self) -> Option<Result<ImageEvent, Error>> {
         self.body.close();
-        match std::mem::replace(&mut self.state, ImageStreamState::End) {
+        match std::mem::replace(&mut self.state, ImageStreamState::Ended) {
             ImageStreamState::Events(mut reader) => {
                 // An event that was cut off cannot be parsed; the error then says that the stream ended too early.
                 let last = reader.finish().map(|event| event::read_event(&event, self.partials, &self.session));
@@ -125,24 +125,24 @@ impl ImageStream {
                     _ => Some(Err(self.unfinished_error())),
                 }
             }
-            ImageStreamState::Whole(body) => {
+            ImageStreamState::PlainJson(body) => {
                 Some(images::read_whole_answer(body, &self.session).map(|images| ImageEvent::completed(&images)))
             }
-            ImageStreamState::End => None,
+            ImageStreamState::Ended => None,
         }
     }
 
     /// Updates the state for an event that is about to be returned: the final image and an error end the stream.
-    fn note_event(&mut self, event: Result<ImageEvent, Error>) -> Result<ImageEvent, Error> {
+    fn update_state_for(&mut self, event: Result<ImageEvent, Error>) -> Result<ImageEvent, Error> {
         match &event {
             Ok(ImageEvent::PartialImage { .. }) => self.partials = self.partials.saturating_add(1),
             Ok(ImageEvent::Completed { .. }) => {
-                self.state = ImageStreamState::End;
+                self.state = ImageStreamState::Ended;
                 self.body.expect_end();
             }
             Ok(ImageEvent::Other { .. }) => {}
             Err(_) => {
-                self.state = ImageStreamState::End;
+                self.state = ImageStreamState::Ended;
                 self.body.close();
             }
         }
@@ -160,19 +160,19 @@ impl Stream for ImageStream {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
             match self.next_buffered_event() {
-                Ok(Some(event)) => return Poll::Ready(Some(self.note_event(Ok(event)))),
+                Ok(Some(event)) => return Poll::Ready(Some(self.update_state_for(Ok(event)))),
                 Ok(None) => {}
-                Err(error) => return Poll::Ready(Some(self.note_event(Err(error)))),
+                Err(error) => return Poll::Ready(Some(self.update_state_for(Err(error)))),
             }
             let this = &mut *self;
             match ready!(this.body.poll(cx, &this.session)) {
-                HttpBodyEvent::Bytes(bytes) => self.bytes = bytes,
-                HttpBodyEvent::Failure(error) if !matches!(self.state, ImageStreamState::End) => {
-                    return Poll::Ready(Some(self.note_event(Err(error))));
+                HttpBodyEvent::Bytes(bytes) => self.unparsed_bytes = bytes,
+                HttpBodyEvent::Failure(error) if !matches!(self.state, ImageStreamState::Ended) => {
+                    return Poll::Ready(Some(self.update_state_for(Err(error))));
                 }
                 HttpBodyEvent::Failure(_) | HttpBodyEvent::End => {
                     let last = self.finish();
-                    return Poll::Ready(last.map(|event| self.note_event(event)));
+                    return Poll::Ready(last.map(|event| self.update_state_for(event)));
                 }
             }
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use self::server::{Play, Server, answer};
+use self::server::{Reaction, Server, answer};
 use super::session::TimeLimit;
 use super::{Client, EditRequest, Error, GenerateRequest, Images};
 
@@ -43,7 +43,7 @@ fn failure(code: &str, extra: &Value) -> Value {
 #[test]
 fn an_image_has_the_metadata_of_its_answer() {
     let server =
-        Server::play([answer(200, &image()).header("x-request-id", "r-1").header("x-imagate-simulated", "true")]);
+        Server::start([answer(200, &image()).header("x-request-id", "r-1").header("x-imagate-simulated", "true")]);
     let images = generate(&server).unwrap();
     assert_eq!(images.first().bytes().unwrap(), b"hello");
     assert_eq!((images.len(), images.request_id(), images.is_simulated()), (1, Some("r-1"), true));
@@ -58,7 +58,7 @@ fn an_image_has_the_metadata_of_its_answer() {
 #[test]
 fn an_image_is_written_to_a_file() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::play([answer(200, &image())]);
+    let server = Server::start([answer(200, &image())]);
     let path = run(async {
         let images = client(&server).images().generate("a fox").await?;
         images.first().write_to(folder.path().join("fox.png")).await
@@ -72,7 +72,7 @@ fn an_invalid_parameter_is_named_and_the_request_is_not_sent_again() {
         "invalid_request_error",
         &json!({"param": "size", "reason": "invalid_value", "type": "invalid_request_error"}),
     );
-    let server = Server::play([answer(400, &body).header("x-request-id", "r-2").header("x-should-retry", "false")]);
+    let server = Server::start([answer(400, &body).header("x-request-id", "r-2").header("x-should-retry", "false")]);
     let error = generate(&server).unwrap_err();
     assert_eq!((error.status(), error.code(), error.param()), (Some(400), Some("invalid_request_error"), Some("size")));
     assert_eq!(
@@ -86,7 +86,7 @@ fn an_invalid_parameter_is_named_and_the_request_is_not_sent_again() {
 #[test]
 fn a_usage_limit_states_when_it_resets() {
     let body = failure("usage_limit_reached", &json!({"type": "usage_limit_reached", "resets_in_seconds": 3600}));
-    let server = Server::play([answer(429, &body)]);
+    let server = Server::start([answer(429, &body)]);
     let error = generate(&server).unwrap_err();
     assert_eq!(error.resets_in(), Some(Duration::from_hours(1)));
     assert!(error.is_usage_limit() && !error.is_rate_limited() && !error.is_retryable());
@@ -95,7 +95,7 @@ fn a_usage_limit_states_when_it_resets() {
 #[test]
 fn a_retry_has_the_retry_count_header() {
     let busy = answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
-    let server = Server::play([busy, answer(200, &image())]);
+    let server = Server::start([busy, answer(200, &image())]);
     assert_eq!(generate(&server).unwrap().len(), 1);
     let counts: Vec<_> =
         server.requests().iter().map(|request| request.header("x-stainless-retry-count").map(str::to_owned)).collect();
@@ -105,7 +105,8 @@ fn a_retry_has_the_retry_count_header() {
 #[test]
 fn an_error_page_of_a_proxy_causes_no_retry() {
     for status in [502, 503, 504] {
-        let server = Server::play([Play::page(status, "<html>gateway time-out</html>"), answer(200, &image())]);
+        let server =
+            Server::start([Reaction::with_body(status, "<html>gateway time-out</html>"), answer(200, &image())]);
         let error = generate(&server).unwrap_err();
         assert_eq!((error.status(), server.requests().len()), (Some(status), 1));
         assert!(!error.is_retryable());
@@ -114,7 +115,7 @@ fn an_error_page_of_a_proxy_causes_no_retry() {
 
 #[test]
 fn a_request_is_sent_at_most_three_times() {
-    let server = Server::play(
+    let server = Server::start(
         [502, 504, 503, 200]
             .map(|status| answer(status, &failure("upstream_error", &json!({}))).header("x-should-retry", "true")),
     );
@@ -126,7 +127,7 @@ fn a_request_is_sent_at_most_three_times() {
 #[test]
 fn x_should_retry_false_prevents_a_retry() {
     let body = failure("upstream_error", &json!({"reason": "content_refused"}));
-    let server = Server::play([answer(502, &body).header("x-should-retry", "false"), answer(200, &image())]);
+    let server = Server::start([answer(502, &body).header("x-should-retry", "false"), answer(200, &image())]);
     let error = generate(&server).unwrap_err();
     assert!(error.is_refused() && !error.is_retryable(), "{error}");
     assert_eq!(server.requests().len(), 1);
@@ -135,8 +136,8 @@ fn x_should_retry_false_prevents_a_retry() {
 #[test]
 fn a_request_that_may_have_been_charged_is_never_sent_again() {
     let truncated = answer(200, &image()).truncated();
-    for play in [Play::Hangup, truncated] {
-        let server = Server::play([play, answer(200, &image())]);
+    for play in [Reaction::Disconnect, truncated] {
+        let server = Server::start([play, answer(200, &image())]);
         let error = generate(&server).unwrap_err();
         assert!(
             !error.is_retryable() && !error.is_connect() && error.message().contains("may still have been made"),
@@ -148,7 +149,7 @@ fn a_request_that_may_have_been_charged_is_never_sent_again() {
 
 #[test]
 fn a_timeout_causes_no_retry() {
-    let server = Server::play([Play::Silence, answer(200, &image())]);
+    let server = Server::start([Reaction::Silence, answer(200, &image())]);
     let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
     let error = run(client(&server).images().generate(request)).unwrap_err();
     assert!(error.is_timeout() && !error.is_retryable(), "{error:?}");
@@ -157,7 +158,7 @@ fn a_timeout_causes_no_retry() {
 
 #[test]
 fn the_time_limit_includes_the_body() {
-    let server = Server::play([answer(200, &image()).then_silent()]);
+    let server = Server::start([answer(200, &image()).then_silent()]);
     let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
     let error = run(client(&server).images().generate(request)).unwrap_err();
     assert!(error.is_timeout(), "{error:?}");
@@ -174,9 +175,9 @@ fn a_failed_connection_is_retryable() {
 
 #[test]
 fn a_redirect_is_not_followed() {
-    let other_server = Server::play([answer(200, &image())]);
+    let other_server = Server::start([answer(200, &image())]);
     let target = format!("{}/v1/images/generations", other_server.base_url());
-    let server = Server::play([answer(307, &json!({})).header("location", &target)]);
+    let server = Server::start([answer(307, &json!({})).header("location", &target)]);
     let error = generate(&server).unwrap_err();
     assert_eq!((error.status(), other_server.requests().len()), (Some(307), 0));
 }
@@ -189,26 +190,26 @@ fn a_success_without_an_image_is_an_error() {
         json!({"data": [{"b64_json": null}]}),
         json!("hi"),
     ] {
-        let error = generate(&Server::play([answer(200, &body)])).unwrap_err();
+        let error = generate(&Server::start([answer(200, &body)])).unwrap_err();
         assert!(error.status() == Some(200) && !error.is_retryable(), "{body}: {error:?}");
     }
 }
 
 #[test]
 fn an_error_of_another_shape_keeps_its_known_members() {
-    let server = Server::play([
+    let server = Server::start([
         answer(418, &json!({"error": {"message": "No.", "code": "teapot"}})).header("x-request-id", "r-3")
     ]);
     let error = generate(&server).unwrap_err();
     assert_eq!(error.to_string(), "No. (status 418, code teapot, request r-3)");
-    let server = Server::play([Play::page(500, "<html>oops</html>")]);
+    let server = Server::start([Reaction::with_body(500, "<html>oops</html>")]);
     assert_eq!(generate(&server).unwrap_err().to_string(), "the request failed (status 500)");
 }
 
 #[test]
 fn the_key_appears_in_no_output() {
     let body = json!({"error": {"message": format!("Incorrect API key: {KEY}"), "code": null, "param": null, "type": "authentication_error"}});
-    let server = Server::play([answer(401, &body)]);
+    let server = Server::start([answer(401, &body)]);
     let client = client(&server);
     let error = run(client.images().generate("a fox")).unwrap_err();
     assert!(error.is_invalid_key() && error.message() == "Incorrect API key: [redacted]", "{error}");
@@ -222,7 +223,7 @@ fn the_key_appears_in_no_output() {
 #[test]
 fn models_are_listed_and_retrieved() {
     let model = json!({"id": "a/b", "object": "model", "created": 1, "owned_by": "x"});
-    let server = Server::play([answer(200, &json!({"object": "list", "data": [model]})), answer(200, &model)]);
+    let server = Server::start([answer(200, &json!({"object": "list", "data": [model]})), answer(200, &model)]);
     let client = client(&server);
     assert_eq!(run(client.models().list()).unwrap().data[0].id, "a/b");
     assert_eq!(run(client.models().retrieve("a/b")).unwrap().owned_by, "x");

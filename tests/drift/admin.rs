@@ -6,9 +6,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::served::{Exception, between};
+use crate::served::{Exception, unexplained_differences};
 use crate::values::{admin_values, check_admin};
-use crate::{admin_document, assert_names, assert_none, document, folder, root};
+use crate::{admin_document, assert_mentions, assert_no_difference, document, folder, root};
 
 /// The parts of the document that the served description lacks: none.
 const EXCEPTIONS: [Exception; 0] = [];
@@ -64,7 +64,7 @@ fn error_differences(admin: &Value, public: &Value) -> Vec<String> {
 
 #[test]
 fn the_gateway_serves_operators_what_their_document_says() {
-    assert_none(&between(admin_document(), &served(), &EXCEPTIONS));
+    assert_no_difference(&unexplained_differences(admin_document(), &served(), &EXCEPTIONS));
 }
 
 #[test]
@@ -72,26 +72,26 @@ fn a_changed_operation_for_operators_is_reported() {
     let mut changed = admin_document();
     changed["paths"]["/admin/v1/accounts/{name}"]["patch"]["operationId"] = json!("change_account");
     changed["paths"]["/admin/v1/keys"]["get"]["parameters"][0]["name"] = json!("after");
-    let found = between(changed, &served(), &EXCEPTIONS);
-    assert_names(&found, "PATCH /admin/v1/accounts/{name} › operationId");
-    assert_names(&found, "GET /admin/v1/keys › parameters[0] › name: document=\"after\" code=\"before\"");
+    let found = unexplained_differences(changed, &served(), &EXCEPTIONS);
+    assert_mentions(&found, "PATCH /admin/v1/accounts/{name} › operationId");
+    assert_mentions(&found, "GET /admin/v1/keys › parameters[0] › name: document=\"after\" code=\"before\"");
 }
 
 #[test]
 fn schema_and_type_of_operators_agree_on_every_value() {
-    assert_none(&check_admin(&admin_document(), &admin_values()));
+    assert_no_difference(&check_admin(&admin_document(), &admin_values()));
 }
 
 #[test]
 fn a_loosened_schema_of_operators_is_reported() {
     let mut changed = admin_document();
     changed["components"]["schemas"]["NewAccount"]["additionalProperties"] = json!({});
-    assert_names(&check_admin(&changed, &admin_values()), "NewAccount: bad value");
+    assert_mentions(&check_admin(&changed, &admin_values()), "NewAccount: bad value");
 }
 
 #[test]
 fn errors_mean_the_same_in_both_documents() {
-    assert_none(&error_differences(&admin_document(), &document()));
+    assert_no_difference(&error_differences(&admin_document(), &document()));
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn an_error_in_only_one_document_is_reported() {
     let rows = changed["x-imagate-errors"].as_array_mut().unwrap();
     rows.iter_mut().find(|row| row["code"] == "account_exists").unwrap()["status"] = json!(400);
     let found = error_differences(&changed, &document());
-    assert_names(&found, "ErrorCode: 'account_tired' stands in no table");
-    assert_names(&found, "ErrorReason: the callers' document has no 'because'");
-    assert_names(&found, "'account_exists' with another status");
+    assert_mentions(&found, "ErrorCode: 'account_tired' stands in no table");
+    assert_mentions(&found, "ErrorReason: the callers' document has no 'because'");
+    assert_mentions(&found, "'account_exists' with another status");
 }
 
 #[test]
@@ -141,12 +141,12 @@ fn every_operation_has_a_client_a_server_and_a_row_in_the_table_of_roles() {
     let (client, server) = (read("generated/admin_client.rs"), read("generated/admin_server.rs"));
     let rows = fs::read_to_string(root().join("tests/cases/admin.json")).expect("the file exists");
     let rows: Value = serde_json::from_str(&rows).expect("the rows are JSON");
-    assert_none(&missing(&admin_document(), &client, &server, &rows));
+    assert_no_difference(&missing(&admin_document(), &client, &server, &rows));
 
     let mut changed = admin_document();
     changed["paths"]["/admin/v1/me"]["get"]["operationId"] = json!("whoami");
     let found = missing(&changed, &client, &server, &rows);
     for place in ["whoami: no method of the client", "whoami: no method of the trait", "whoami: no row"] {
-        assert_names(&found, place);
+        assert_mentions(&found, place);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::facts::rows;
-use crate::{admin_document, assert_names, assert_none, document};
+use crate::{admin_document, assert_mentions, assert_no_difference, document};
 
 /// Headers that another part of the code adds to errors, so the samples of this test lack them. The kit of the
 /// end-to-end tests checks them in live answers.
@@ -112,13 +112,13 @@ fn header_differences(document: &Value, answers: &[Value]) -> Vec<String> {
 
 #[test]
 fn every_error_is_answered_as_the_tables_say() {
-    assert_none(&differences(&document(), &admin_document(), &imagate::served_errors()));
+    assert_no_difference(&differences(&document(), &admin_document(), &imagate::served_errors()));
 }
 
 #[test]
 fn the_declared_error_headers_are_those_of_the_code() {
-    assert_none(&header_differences(&document(), &imagate::served_errors()));
-    assert_none(&header_differences(&admin_document(), &imagate::served_errors()));
+    assert_no_difference(&header_differences(&document(), &imagate::served_errors()));
+    assert_no_difference(&header_differences(&admin_document(), &imagate::served_errors()));
 }
 
 #[test]
@@ -130,13 +130,13 @@ fn a_changed_retry_advice_or_reason_is_reported() {
     upstream["should_retry"] = json!(true);
     upstream["reasons"][1]["reason"] = json!("refused_content");
     let found = differences(&changed, &admin_document(), &imagate::served_errors());
-    assert_names(&found, r#"("internal_error", None): should_retry document=Some({true}) code=Some({false})"#);
-    assert_names(
+    assert_mentions(&found, r#"("internal_error", None): should_retry document=Some({true}) code=Some({false})"#);
+    assert_mentions(
         &found,
         r#"("upstream_error", Some("refused_content")): should_retry document=Some({false}) code=None"#,
     );
-    assert_names(&found, r#"("upstream_error", Some("content_refused")): should_retry document=None"#);
-    assert_names(&found, r#""upstream_error": should_retry is not that of its reasons"#);
+    assert_mentions(&found, r#"("upstream_error", Some("content_refused")): should_retry document=None"#);
+    assert_mentions(&found, r#""upstream_error": should_retry is not that of its reasons"#);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_changed_header_of_an_error_is_reported() {
     headers_of.insert("x-retry".to_owned(), retry);
     changed["components"]["headers"]["RetryAfter"]["schema"]["maximum"] = json!(90);
     let found = header_differences(&changed, &imagate::served_errors());
-    assert_names(&found, "x-should-retry: only in the code");
-    assert_names(&found, "x-retry: only in the document");
-    assert_names(&found, "retry-after: at most Some(90) in the document, Some(60) in the code");
+    assert_mentions(&found, "x-should-retry: only in the code");
+    assert_mentions(&found, "x-retry: only in the document");
+    assert_mentions(&found, "retry-after: at most Some(90) in the document, Some(60) in the code");
 }

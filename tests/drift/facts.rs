@@ -23,7 +23,7 @@ impl Facts<'_> {
     }
 
     /// A number in a component of the callers' document.
-    pub(crate) fn component(&self, name: &str, keyword: &str) -> u64 {
+    pub(crate) fn component_number(&self, name: &str, keyword: &str) -> u64 {
         self.public["components"]["schemas"][name][keyword].as_u64().unwrap_or_else(|| panic!("{name}: no {keyword}"))
     }
 
@@ -34,7 +34,7 @@ impl Facts<'_> {
     }
 
     /// A number of the schema that the text describes.
-    pub(crate) fn own(&self, keyword: &str) -> u64 {
+    pub(crate) fn schema_number(&self, keyword: &str) -> u64 {
         self.schema[keyword].as_u64().unwrap_or_default()
     }
 
@@ -54,7 +54,7 @@ pub(crate) fn rows(document: &Value) -> impl Iterator<Item = &Value> {
 
 /// A number in the source code: the expression after `anchor` in the first line that contains it. Products and shifts
 /// are evaluated.
-pub(crate) fn source(path: &str, anchor: &str) -> u64 {
+pub(crate) fn source_number(path: &str, anchor: &str) -> u64 {
     let text = fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
     let tail = text.lines().find_map(|line| line.split_once(anchor)).unwrap_or_else(|| panic!("{path}: no {anchor}")).1;
     let number = |text: &str| text.trim().replace('_', "").parse::<u64>().expect("a whole number");

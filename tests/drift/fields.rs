@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::values::{admin_values, expand, values};
-use crate::{admin_document, assert_names, assert_none, document, root, tables};
+use crate::{admin_document, assert_mentions, assert_no_difference, document, root, tables};
 
 /// The requests whose fields need test cases: the component, and the word for its operation in the `on` of a case.
 const REQUESTS: [(&str, &str); 3] =
@@ -87,18 +87,18 @@ fn without_rule(document: &Value) -> Vec<String> {
 
 #[test]
 fn every_property_and_word_has_a_test_value() {
-    assert_none(&untested(&document(), &values()));
-    assert_none(&untested(&admin_document(), &admin_values()));
+    assert_no_difference(&untested(&document(), &values()));
+    assert_no_difference(&untested(&admin_document(), &admin_values()));
 }
 
 #[test]
 fn every_field_of_a_request_has_a_case() {
-    assert_none(&without_case(&document(), &cases()));
+    assert_no_difference(&without_case(&document(), &cases()));
 }
 
 #[test]
 fn the_fields_compiled_in_are_those_of_the_document() {
-    assert_none(&without_rule(&document()));
+    assert_no_difference(&without_rule(&document()));
 }
 
 #[test]
@@ -109,11 +109,11 @@ fn a_new_optional_field_is_reported() {
     schemas["ImagesResponse"]["properties"]["seed"] = json!({ "type": "integer" });
     schemas["Moderation"]["enum"].as_array_mut().expect("an enumeration").push(json!("strict"));
     let found = untested(&changed, &values());
-    assert_names(&found, "ImageGenerationRequest.watermark: no good value has it");
-    assert_names(&found, "ImagesResponse.seed: no good value has it");
-    assert_names(&found, "Moderation: no good value is \"strict\"");
-    assert_names(&without_case(&changed, &cases()), "ImageGenerationRequest.watermark: no row of tests/cases");
-    assert_names(&without_rule(&changed), "ImageGenerationRequest.watermark: in the document or in the rules only");
+    assert_mentions(&found, "ImageGenerationRequest.watermark: no good value has it");
+    assert_mentions(&found, "ImagesResponse.seed: no good value has it");
+    assert_mentions(&found, "Moderation: no good value is \"strict\"");
+    assert_mentions(&without_case(&changed, &cases()), "ImageGenerationRequest.watermark: no row of tests/cases");
+    assert_mentions(&without_rule(&changed), "ImageGenerationRequest.watermark: in the document or in the rules only");
 }
 
 #[test]
@@ -121,5 +121,5 @@ fn an_optional_field_that_every_value_has_is_reported() {
     let mut changed = document();
     let schema = &mut changed["components"]["schemas"]["ImageInputTokensDetails"];
     schema["required"] = json!(["text_tokens"]);
-    assert_names(&untested(&changed, &values()), "ImageInputTokensDetails.image_tokens: every good value has it");
+    assert_mentions(&untested(&changed, &values()), "ImageInputTokensDetails.image_tokens: every good value has it");
 }

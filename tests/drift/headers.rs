@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::limits::source;
-use crate::{assert_names, assert_none, document};
+use crate::limits::source_files;
+use crate::{assert_mentions, assert_no_difference, document};
 
 /// The headers of an answer with status 200, by operation.
 const EXPECTED: [(&str, &[&str]); 5] = [
@@ -63,7 +63,7 @@ fn check(document: &Value, written: &BTreeSet<String>) -> Vec<String> {
 
 /// The `x-imagate-` headers that the source of the gateway names.
 fn written() -> BTreeSet<String> {
-    let gateway = source().into_iter().filter(|(path, _)| path.starts_with("src/gateway"));
+    let gateway = source_files().into_iter().filter(|(path, _)| path.starts_with("src/gateway"));
     let mut names = BTreeSet::new();
     for (_, code) in gateway {
         for text in code.split('"').filter(|text| text.starts_with("x-imagate-")) {
@@ -76,7 +76,7 @@ fn written() -> BTreeSet<String> {
 
 #[test]
 fn the_declared_answer_headers_are_those_of_the_code() {
-    assert_none(&check(&document(), &written()));
+    assert_no_difference(&check(&document(), &written()));
 }
 
 #[test]
@@ -87,6 +87,6 @@ fn a_header_on_one_side_only_is_reported() {
     let mut written = written();
     written.insert("x-imagate-mood".to_owned());
     let found = check(&changed, &written);
-    assert_names(&found, "\"create_image\": 'x-imagate-missing' is on one side only");
-    assert_names(&found, "x-imagate-mood: in the document or in the code only");
+    assert_mentions(&found, "\"create_image\": 'x-imagate-missing' is on one side only");
+    assert_mentions(&found, "x-imagate-mood: in the document or in the code only");
 }

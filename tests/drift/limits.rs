@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::difference::differences;
-use crate::{assert_names, assert_none, document, folder, root, tables};
+use crate::{assert_mentions, assert_no_difference, document, folder, root, tables};
 
 /// Limits that this version does not enforce, with the reason.
 const OPEN: &[(&str, &str)] = &[];
@@ -18,7 +18,7 @@ const SMALLEST_DISTINCT: u64 = 100_000;
 pub(crate) type SourceFile = (String, String);
 
 /// All files under `src/`, except tests.
-pub(crate) fn source() -> Vec<SourceFile> {
+pub(crate) fn source_files() -> Vec<SourceFile> {
     let mut files = Vec::new();
     collect(&root().join("src"), &mut files);
     files
@@ -110,24 +110,24 @@ fn documented(document: &Value) -> Value {
 
 #[test]
 fn the_limits_compiled_in_are_those_of_the_document() {
-    assert_none(&differences(&documented(&document()), &compiled()));
+    assert_no_difference(&differences(&documented(&document()), &compiled()));
 }
 
 #[test]
 fn every_limit_of_the_document_is_held_by_code() {
-    assert_none(&unenforced(&document(), &source(), OPEN));
+    assert_no_difference(&unenforced(&document(), &source_files(), OPEN));
 }
 
 #[test]
 fn no_limit_is_written_a_second_time_in_code() {
-    assert_none(&repeated(&document(), &source()));
+    assert_no_difference(&repeated(&document(), &source_files()));
 }
 
 #[test]
 fn a_changed_limit_value_is_reported() {
     let mut changed = document();
     changed["x-imagate-limits"][0]["value"] = json!(5);
-    assert_names(&differences(&documented(&changed), &compiled()), "value: document=5 code=");
+    assert_mentions(&differences(&documented(&changed), &compiled()), "value: document=5 code=");
 }
 
 #[test]
@@ -137,14 +137,14 @@ fn a_limit_without_code_is_reported_unless_it_is_listed_as_open() {
     limits.push(
         json!({ "name": "max_wishes", "value": 3, "unit": "wishes", "applies_to": "a bottle", "source": "a tale" }),
     );
-    assert_names(&unenforced(&changed, &source(), OPEN), "max_wishes: the document has this limit");
+    assert_mentions(&unenforced(&changed, &source_files(), OPEN), "max_wishes: the document has this limit");
     let named = [("src/wish.rs".to_owned(), "const LEFT: u64 = MAX_WISHES - 1;".to_owned())];
-    assert_names(&unenforced(&changed, &named, &[("max_wishes", "later")]), "max_wishes: is held now");
+    assert_mentions(&unenforced(&changed, &named, &[("max_wishes", "later")]), "max_wishes: is held now");
 }
 
 #[test]
 fn a_limit_repeated_in_code_is_reported() {
     let copied = [("src/copy.rs".to_owned(), code_of("// 52_428_800 is fine here\nconst CAP: usize = 52_428_800;"))];
-    assert_names(&repeated(&document(), &copied), "src/copy.rs: 52428800 is the limit max_upload_image_bytes");
+    assert_mentions(&repeated(&document(), &copied), "src/copy.rs: 52428800 is the limit max_upload_image_bytes");
     assert_eq!(repeated(&document(), &copied).len(), 1);
 }

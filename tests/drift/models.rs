@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::difference::differences;
-use crate::{assert_names, assert_none, document, tables};
+use crate::{assert_mentions, assert_no_difference, document, tables};
 
 /// A column of the table, and the component that lists its words.
 const WORDS: [(&str, &str); 3] = [("qualities", "Quality"), ("formats", "OutputFormat"), ("backgrounds", "Background")];
@@ -78,20 +78,20 @@ fn mismatches(document: &Value) -> Vec<String> {
 
 #[test]
 fn the_models_compiled_in_are_those_of_the_document() {
-    assert_none(&differences(&documented(&document()), &compiled()));
+    assert_no_difference(&differences(&documented(&document()), &compiled()));
 }
 
 #[test]
 fn the_table_of_models_says_what_the_components_say() {
-    assert_none(&mismatches(&document()));
+    assert_no_difference(&mismatches(&document()));
 }
 
 #[test]
 fn a_changed_model_rule_is_reported() {
     let mut changed = document();
     changed["x-imagate-models"][0]["max_images"] = json!(4);
-    assert_names(&differences(&documented(&changed), &compiled()), "max_images: document=4 code=10");
-    assert_names(&mismatches(&changed), "max_images: Some(4) is not the maximum of ImageCount");
+    assert_mentions(&differences(&documented(&changed), &compiled()), "max_images: document=4 code=10");
+    assert_mentions(&mismatches(&changed), "max_images: Some(4) is not the maximum of ImageCount");
 }
 
 #[test]
@@ -100,6 +100,6 @@ fn a_word_on_one_side_only_is_reported() {
     changed["x-imagate-models"][0]["qualities"] = json!(["low", "ultra"]);
     changed["x-imagate-models"][1]["id"] = json!("gpt-image-3");
     let found = mismatches(&changed);
-    assert_names(&found, "qualities:");
-    assert_names(&found, "ids:");
+    assert_mentions(&found, "qualities:");
+    assert_mentions(&found, "ids:");
 }

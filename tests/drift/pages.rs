@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use imagate::manifest::rules;
 use regex::Regex;
 
-use crate::{assert_names, assert_none, folder, root};
+use crate::{assert_mentions, assert_no_difference, folder, root};
 
 /// The README, and the number of lines that it must stay below.
 const README: (&str, usize) = ("README.md", 200);
@@ -106,18 +106,18 @@ fn pages() -> Vec<String> {
 
 #[test]
 fn every_rule_of_manifests_is_on_its_page() {
-    assert_none(&rule_differences(&page(RULES)));
+    assert_no_difference(&rule_differences(&page(RULES)));
 }
 
 #[test]
 fn every_variable_of_the_settings_is_on_its_page() {
-    assert_none(&variable_differences(&page(SETTINGS)));
+    assert_no_difference(&variable_differences(&page(SETTINGS)));
 }
 
 #[test]
 fn every_link_of_a_page_leads_somewhere() {
     let dead = pages().into_iter().flat_map(|path| dead_links(&path, &page(&path)));
-    assert_none(&dead.collect::<Vec<_>>());
+    assert_no_difference(&dead.collect::<Vec<_>>());
 }
 
 #[test]
@@ -131,14 +131,14 @@ fn the_readme_stays_short() {
 fn a_changed_level_of_a_rule_is_reported() {
     let changed = page(RULES).replacen("| encoding | error |", "| encoding | note |", 1);
     let found = rule_differences(&changed);
-    assert_names(&found, "docs/skills.md lacks: | `M001` | encoding | error |");
-    assert_names(&found, "has a row of no rule: | `M001` | encoding | note |");
+    assert_mentions(&found, "docs/skills.md lacks: | `M001` | encoding | error |");
+    assert_mentions(&found, "has a row of no rule: | `M001` | encoding | note |");
 }
 
 #[test]
 fn a_changed_variable_and_a_dead_link_are_reported() {
     let changed = page(SETTINGS).replacen("`IMAGATE_LISTEN`", "`IMAGATE_PORT`", 1);
-    assert_names(&variable_differences(&changed), "IMAGATE_PORT");
+    assert_mentions(&variable_differences(&changed), "IMAGATE_PORT");
     let found = dead_links(
         "docs/page.md",
         "[a](nowhere.md) [b](limits.md#nothing) [c](limits.md#uploads) [d](https://a.example)",

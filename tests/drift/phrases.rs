@@ -3,7 +3,7 @@
 //! A `{}` stands for a number. A phrase is checked in every text that contains it; if two phrases match the same words,
 //! the earlier one is used. Numbers of the documents come from the folder that is checked, all others from the source.
 
-use crate::facts::{Facts, source};
+use crate::facts::{Facts, source_number};
 
 /// The origin of one number of a phrase.
 pub(crate) type Origin = fn(&Facts<'_>) -> u64;
@@ -66,7 +66,7 @@ const LIMITS: &[Phrase] = &[
         &[
             |facts| facts.limit("max_edit_images") + 1,
             |facts| {
-                let urls = (facts.limit("max_edit_images") + 1) * facts.component("ImageUrl", "maxLength");
+                let urls = (facts.limit("max_edit_images") + 1) * facts.component_number("ImageUrl", "maxLength");
                 facts.limit("max_edit_json_body_bytes").saturating_sub(urls) / MIB
             },
         ],
@@ -96,19 +96,22 @@ const SIZES: &[Phrase] = &[
 
 /// Bounds and defaults: of the schema that the text describes, of components, and of grace periods.
 const SCHEMAS: &[Phrase] = &[
-    ("{} to {} characters", &[|facts| facts.own("minLength"), |facts| facts.own("maxLength")]),
-    ("{} to {} letters", &[|facts| facts.own("minLength"), |facts| facts.own("maxLength")]),
-    ("to make, {} to {}.", &[|facts| facts.own("minimum"), |facts| facts.own("maximum")]),
-    ("the final one, {} to {}.", &[|facts| facts.own("minimum"), |facts| facts.own("maximum")]),
-    ("{} is the smallest file, {} the best", &[|facts| facts.own("minimum"), |facts| facts.own("maximum")]),
-    ("only {} is accepted", &[|facts| facts.component("OutputCompression", "default")]),
-    ("below {} with `…`", &[|facts| facts.component("OutputCompression", "default")]),
-    ("above {} without `…`", &[|facts| facts.component("PartialImages", "default")]),
-    ("`…` with `…` above {} (", &[|facts| facts.component("ImageCount", "default")]),
-    ("With `…` only {} is possible", &[|facts| facts.component("ImageCount", "minimum")]),
+    ("{} to {} characters", &[|facts| facts.schema_number("minLength"), |facts| facts.schema_number("maxLength")]),
+    ("{} to {} letters", &[|facts| facts.schema_number("minLength"), |facts| facts.schema_number("maxLength")]),
+    ("to make, {} to {}.", &[|facts| facts.schema_number("minimum"), |facts| facts.schema_number("maximum")]),
+    ("the final one, {} to {}.", &[|facts| facts.schema_number("minimum"), |facts| facts.schema_number("maximum")]),
+    (
+        "{} is the smallest file, {} the best",
+        &[|facts| facts.schema_number("minimum"), |facts| facts.schema_number("maximum")],
+    ),
+    ("only {} is accepted", &[|facts| facts.component_number("OutputCompression", "default")]),
+    ("below {} with `…`", &[|facts| facts.component_number("OutputCompression", "default")]),
+    ("above {} without `…`", &[|facts| facts.component_number("PartialImages", "default")]),
+    ("`…` with `…` above {} (", &[|facts| facts.component_number("ImageCount", "default")]),
+    ("With `…` only {} is possible", &[|facts| facts.component_number("ImageCount", "minimum")]),
     (
         "at most {} days",
-        &[|_| source("src/gateway/keys.rs", "const LONGEST_GRACE: Duration = Duration::from_secs(") / 86_400],
+        &[|_| source_number("src/gateway/keys.rs", "const LONGEST_GRACE: Duration = Duration::from_secs(") / 86_400],
     ),
 ];
 
@@ -118,16 +121,26 @@ const SOURCES: &[Phrase] = &[
     ("set a password, once and within {} hours", &[|_| link_seconds("RESET_LINK_LIFETIME") / 3600]),
     (
         "fields beyond {} KiB in all",
-        &[|_| source("src/gateway/relay/image_tool_response/content.rs", "const OTHERS_MAX: usize = ") / 1024],
+        &[|_| source_number("src/gateway/relay/image_tool_response/content.rs", "const OTHERS_MAX: usize = ") / 1024],
     ),
-    ("{} days with `…` as the last", &[|_| source("src/gateway/console/usage.rs", "const DAYS: u32 = ")]),
+    ("{} days with `…` as the last", &[|_| source_number("src/gateway/console/usage.rs", "const DAYS: u32 = ")]),
     ("of up to `…` pixels. {} when", &[|_| account_default("DEFAULT_CONCURRENCY")]),
     ("The maximum number of concurrent larger images. {} when", &[|_| account_default("DEFAULT_LARGE_CONCURRENCY")]),
     (
         "sends no request within {} seconds, or none for {} seconds",
         &[
-            |_| source("src/gateway/front/connections.rs", "const HEAD_DEADLINE: Duration = Duration::from_secs("),
-            |_| source("src/gateway/front/connections.rs", "const IDLE_DEADLINE: Duration = Duration::from_secs("),
+            |_| {
+                source_number(
+                    "src/gateway/front/connections.rs",
+                    "const HEAD_DEADLINE: Duration = Duration::from_secs(",
+                )
+            },
+            |_| {
+                source_number(
+                    "src/gateway/front/connections.rs",
+                    "const IDLE_DEADLINE: Duration = Duration::from_secs(",
+                )
+            },
         ],
     ),
     ("For all keys together: `…` ({}) in memory and `…` ({}) on disk", &[|_| uploads("memory"), |_| uploads("disk")]),
@@ -140,16 +153,16 @@ const SOURCES: &[Phrase] = &[
         "Exit codes are {} done, {} failed, {} wrong usage, {} wrong settings",
         &[
             |_| 0,
-            |_| source("src/cli/failure.rs", "const FAILED: u8 = "),
-            |_| source("src/cli/failure.rs", "const USAGE: u8 = "),
-            |_| source("src/cli/failure.rs", "const CONFIGURATION: u8 = "),
+            |_| source_number("src/cli/failure.rs", "const FAILED: u8 = "),
+            |_| source_number("src/cli/failure.rs", "const USAGE: u8 = "),
+            |_| source_number("src/cli/failure.rs", "const CONFIGURATION: u8 = "),
         ],
     ),
     (
         "the exit code is {} if there are errors, and {} if the command was wrong",
         &[
-            |_| source("src/cli/failure.rs", "const FAILED: u8 = "),
-            |_| source("src/cli/failure.rs", "const USAGE: u8 = "),
+            |_| source_number("src/cli/failure.rs", "const FAILED: u8 = "),
+            |_| source_number("src/cli/failure.rs", "const USAGE: u8 = "),
         ],
     ),
 ];
@@ -188,18 +201,18 @@ pub(crate) fn phrases() -> impl Iterator<Item = &'static Phrase> {
 }
 
 fn replay_seconds(field: &str) -> u64 {
-    source("src/gateway/config/resolve.rs", &format!("{field}: Duration::from_secs("))
+    source_number("src/gateway/config/resolve.rs", &format!("{field}: Duration::from_secs("))
 }
 
 fn link_seconds(name: &str) -> u64 {
-    source("src/gateway/people/links.rs", &format!("const {name}: Duration = Duration::from_secs("))
+    source_number("src/gateway/people/links.rs", &format!("const {name}: Duration = Duration::from_secs("))
 }
 
 fn account_default(name: &str) -> u64 {
-    source("src/gateway/config/resolve/accounts.rs", &format!("const {name}: u32 = "))
+    source_number("src/gateway/config/resolve/accounts.rs", &format!("const {name}: u32 = "))
 }
 
 fn uploads(name: &str) -> u64 {
     let before = if name == "memory" { "Self { " } else { ", " };
-    source("src/gateway/config.rs", &format!("{before}{name}: ")) >> 20
+    source_number("src/gateway/config.rs", &format!("{before}{name}: ")) >> 20
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::facts::{Facts, rows};
 use crate::phrases::{Phrase, phrases};
-use crate::{admin_document, assert_names, assert_none, document, folder};
+use crate::{admin_document, assert_mentions, assert_no_difference, document, folder};
 
 /// The members of a document that contain prose.
 const MEMBERS: [&str; 6] = ["description", "summary", "cause", "action", "message", "applies_to"];
@@ -284,27 +284,27 @@ fn tables(document: &Value) -> Vec<String> {
 
 #[test]
 fn every_number_in_prose_is_that_of_the_code() {
-    assert_none(&numbers(&Prose::read()));
+    assert_no_difference(&numbers(&Prose::read()));
 }
 
 #[test]
 fn every_status_in_prose_goes_with_its_code() {
-    assert_none(&statuses(&Prose::read()));
+    assert_no_difference(&statuses(&Prose::read()));
 }
 
 #[test]
 fn every_default_in_prose_is_that_of_the_schema() {
-    assert_none(&defaults(&Prose::read()));
+    assert_no_difference(&defaults(&Prose::read()));
 }
 
 #[test]
 fn every_text_states_the_same_bound_of_large_images() {
-    assert_none(&large(&Prose::read()));
+    assert_no_difference(&large(&Prose::read()));
 }
 
 #[test]
 fn the_descriptions_of_code_and_reason_show_the_error_table() {
-    assert_none(&tables(&document()));
+    assert_no_difference(&tables(&document()));
 }
 
 #[test]
@@ -314,10 +314,10 @@ fn a_wrong_or_unexplained_number_is_reported() {
     prose.public["info"]["description"] = "It takes 7 bananas. A 503 with code `upstream_error`.".into();
     prose.pages[1].1.push_str("Each smaller than 20 MiB.");
     let found = numbers(&prose);
-    assert_names(&found, "gateway/components/headers/RetryAfter/description: 'never above {}' has 90, expected 60");
-    assert_names(&found, "gateway/info/description: no phrase of the table explains '7 bananas");
-    assert_names(&found, "no text contains 'every {} seconds; every reader'");
-    assert_names(&statuses(&prose), "gateway/info/description: 503 `upstream_error`, but the table has 502");
+    assert_mentions(&found, "gateway/components/headers/RetryAfter/description: 'never above {}' has 90, expected 60");
+    assert_mentions(&found, "gateway/info/description: no phrase of the table explains '7 bananas");
+    assert_mentions(&found, "no text contains 'every {} seconds; every reader'");
+    assert_mentions(&statuses(&prose), "gateway/info/description: 503 `upstream_error`, but the table has 502");
 }
 
 #[test]
@@ -332,9 +332,9 @@ fn a_wrong_number_on_a_reference_page_is_reported() {
     page(&mut prose, "docs/operating.md", "A 503 of", "A 500 of");
     page(&mut prose, "docs/models.md", "## Text models", "At most 7 models.");
     let found = numbers(&prose);
-    assert_names(&found, "docs/limits.md: 'sends no request within {} seconds, or none for {} seconds' has 11");
-    assert_names(&found, "docs/operating.md: 'A {} of `…` names what does not' has 500, expected 503");
-    assert_names(&found, "docs/models.md: no phrase of the table explains '7 models");
+    assert_mentions(&found, "docs/limits.md: 'sends no request within {} seconds, or none for {} seconds' has 11");
+    assert_mentions(&found, "docs/operating.md: 'A {} of `…` names what does not' has 500, expected 503");
+    assert_mentions(&found, "docs/models.md: no phrase of the table explains '7 models");
 }
 
 #[test]
@@ -343,8 +343,8 @@ fn a_wrong_default_or_large_size_is_reported() {
     let schemas = &mut prose.public["components"]["schemas"];
     schemas["ImageGenerationRequest"]["properties"]["n"]["description"] = "How many. 2 when absent.".into();
     schemas["ImageSize"]["description"] = "One above `1920x1080` takes long.".into();
-    assert_names(&defaults(&prose), "properties/n/description: 2 when absent, but the schema has 1");
-    assert_names(&large(&prose), "ImageSize/description: 2073600 pixels");
+    assert_mentions(&defaults(&prose), "properties/n/description: 2 when absent, but the schema has 1");
+    assert_mentions(&large(&prose), "ImageSize/description: 2073600 pixels");
 }
 
 #[test]
@@ -355,6 +355,6 @@ fn a_changed_row_of_the_error_table_is_reported() {
     row["status"] = 500.into();
     row["reasons"][1]["cause"] = "Somebody refused.".into();
     let found = tables(&changed);
-    assert_names(&found, "no row '| `upstream_error` | 500 |");
-    assert_names(&found, "ErrorReason: the description has no row '| `content_refused` |");
+    assert_mentions(&found, "no row '| `upstream_error` | 500 |");
+    assert_mentions(&found, "ErrorReason: the description has no row '| `content_refused` |");
 }

@@ -6,26 +6,26 @@
 use serde_json::{Map, Value, json};
 
 use crate::difference::differences;
-use crate::{assert_names, assert_none, document};
+use crate::{assert_mentions, assert_no_difference, document};
 
 /// A part of the document that dropshot cannot describe: the reason, and a function that removes the part.
 pub(crate) struct Exception {
     pub(crate) reason: &'static str,
-    pub(crate) take: fn(&mut Value),
+    pub(crate) remove: fn(&mut Value),
 }
 
 /// The parts of the document that the served description lacks.
 const EXCEPTIONS: [Exception; 2] = [
     Exception {
         reason: "dropshot describes every form as one binary text, and a body in one encoding only",
-        take: |document| {
+        remove: |document| {
             document["paths"]["/v1/images/edits"]["post"]["requestBody"]["content"] =
                 json!({ "multipart/form-data": { "schema": { "type": "string", "format": "binary" } } });
         },
     },
     Exception {
         reason: "dropshot describes one content type for each answer, so the events of a stream are left out",
-        take: |document| {
+        remove: |document| {
             for operation in operations_mut(document) {
                 if let Some(content) = operation.pointer_mut("/responses/200/content").and_then(Value::as_object_mut) {
                     content.remove("text/event-stream");
@@ -94,24 +94,24 @@ fn served() -> Value {
 }
 
 /// The differences that no exception explains.
-pub(crate) fn between<'a>(
+pub(crate) fn unexplained_differences<'a>(
     mut document: Value,
     served: &Value,
     exceptions: impl IntoIterator<Item = &'a Exception>,
 ) -> Vec<String> {
     for exception in exceptions {
-        (exception.take)(&mut document);
+        (exception.remove)(&mut document);
     }
     differences(&project(&document), &project(served))
 }
 
 fn unexplained<'a>(document: Value, exceptions: impl IntoIterator<Item = &'a Exception>) -> Vec<String> {
-    between(document, &served(), exceptions)
+    unexplained_differences(document, &served(), exceptions)
 }
 
 #[test]
 fn the_gateway_serves_what_the_document_says() {
-    assert_none(&unexplained(document(), &EXCEPTIONS));
+    assert_no_difference(&unexplained(document(), &EXCEPTIONS));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_changed_operation_id_is_reported() {
     let mut changed = document();
     changed["paths"]["/v1/images/generations"]["post"]["operationId"] = json!("createImage");
     let place = r#"POST /v1/images/generations › operationId: document="createImage" code="create_image""#;
-    assert_names(&unexplained(changed, &EXCEPTIONS), place);
+    assert_mentions(&unexplained(changed, &EXCEPTIONS), place);
 }
 
 #[test]
@@ -137,8 +137,8 @@ fn a_changed_path_is_reported_from_both_sides() {
     changed["paths"].as_object_mut().unwrap().remove("/v1/models");
     changed["paths"]["/v1/all-models"] = item;
     let found = unexplained(changed, &EXCEPTIONS);
-    assert_names(&found, "GET /v1/all-models: only in the document");
-    assert_names(&found, "GET /v1/models: only in the code");
+    assert_mentions(&found, "GET /v1/all-models: only in the document");
+    assert_mentions(&found, "GET /v1/models: only in the code");
 }
 
 #[test]
@@ -146,12 +146,12 @@ fn a_changed_answer_is_reported() {
     let mut changed = document();
     changed["paths"]["/v1/models"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]["$ref"] =
         json!("#/components/schemas/Model");
-    assert_names(&unexplained(changed, &EXCEPTIONS), "GET /v1/models › answers › 200 › application/json › $ref");
+    assert_mentions(&unexplained(changed, &EXCEPTIONS), "GET /v1/models › answers › 200 › application/json › $ref");
 }
 
 #[test]
 fn a_changed_parameter_is_reported() {
     let mut changed = document();
     changed["paths"]["/v1/models/{model}"]["get"]["parameters"][0]["name"] = json!("id");
-    assert_names(&unexplained(changed, &EXCEPTIONS), "parameters[0] › name");
+    assert_mentions(&unexplained(changed, &EXCEPTIONS), "parameters[0] › name");
 }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::schema::validator;
-use crate::{assert_names, assert_none, document};
+use crate::{assert_mentions, assert_no_difference, document};
 
 /// Makes a function that returns, for the name of a component, a check whether its type accepts a JSON text.
 macro_rules! components {
@@ -133,7 +133,7 @@ pub(crate) fn expand(values: &Value, value: &Value) -> Value {
 
 #[test]
 fn schema_and_type_agree_on_every_value() {
-    assert_none(&check(&document(), &values()));
+    assert_no_difference(&check(&document(), &values()));
 }
 
 #[test]
@@ -152,14 +152,14 @@ fn a_tightened_schema_is_reported() {
     let mut changed = document();
     changed["components"]["schemas"]["ImageCount"]["maximum"] = json!(4);
     let found = check(&changed, &values());
-    assert_names(&found, "ImageCount: good value 10: schema=false type=true");
+    assert_mentions(&found, "ImageCount: good value 10: schema=false type=true");
 }
 
 #[test]
 fn a_loosened_schema_is_reported() {
     let mut changed = document();
     changed["components"]["schemas"]["Quality"]["enum"].as_array_mut().unwrap().push(json!("hd"));
-    assert_names(&check(&changed, &values()), "Quality: bad value \"hd\": schema=true type=false");
+    assert_mentions(&check(&changed, &values()), "Quality: bad value \"hd\": schema=true type=false");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_field_that_is_no_longer_required_is_reported() {
     let mut changed = document();
     changed["components"]["schemas"]["ImageGenerationRequest"]["required"] = json!(["model"]);
     let place = r#"ImageGenerationRequest: bad value {"model":"gpt-image-2"}: schema=true type=false"#;
-    assert_names(&check(&changed, &values()), place);
+    assert_mentions(&check(&changed, &values()), place);
 }
 
 #[test]
@@ -176,13 +176,13 @@ fn a_component_without_values_is_reported() {
     fewer["Prompt"]["bad"] = json!([]);
     fewer.as_object_mut().unwrap().remove("Model");
     let found = check(&document(), &fewer);
-    assert_names(&found, "Prompt: no bad value");
-    assert_names(&found, "Model: no good value");
+    assert_mentions(&found, "Prompt: no bad value");
+    assert_mentions(&found, "Model: no good value");
 }
 
 #[test]
 fn a_component_without_a_type_is_reported() {
     let mut changed = document();
     changed["components"]["schemas"]["Sketch"] = json!({ "type": "string" });
-    assert_names(&check(&changed, &values()), "Sketch: this component is not in the list of types");
+    assert_mentions(&check(&changed, &values()), "Sketch: this component is not in the list of types");
 }

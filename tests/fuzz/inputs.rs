@@ -5,12 +5,12 @@ use std::path::Path;
 
 use xtask::corpus;
 
-use crate::hostile::{self, Member, Part, Zip, gzip, pax, skill_member, skill_part, tar};
+use crate::hostile::{self, TarEntry, Zip, ZipEntry, gzip, pax_records, skill_tar_entry, skill_zip_entry, tar};
 
 const FOUND: &str = "tests/fuzz/found";
 
 /// Inputs that once broke something, each in a file named after its fault, and then the stored corpus of cargo-fuzz.
-pub(crate) fn kept(target: &str) -> Vec<Vec<u8>> {
+pub(crate) fn stored_inputs(target: &str) -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut kept = below(&root.join(FOUND).join(target), |_| true);
     let stored = corpus::stored(root, target).unwrap_or_else(|error| panic!("{error:#}"));
@@ -28,23 +28,23 @@ pub(crate) fn write(folder: &Path, seeds: &[Vec<u8>]) {
 
 /// Zips and gzipped tars: valid archives, and the small hostile archives.
 pub(crate) fn archives() -> Vec<Vec<u8>> {
-    let folder = Part { mode: 0o040_755, stored: true, ..Part::file("docs/", "") };
+    let folder = ZipEntry { mode: 0o040_755, stored: true, ..ZipEntry::file("docs/", "") };
     let long = format!("{}/{}.md", "folder".repeat(12), "name".repeat(20));
     let mut archives = vec![
-        Zip::of(vec![skill_part(), folder, Part::file("docs/more.md", "More.\n".repeat(99))]).build(),
-        Zip::of(vec![Part { stored: true, ..skill_part() }]).build(),
+        Zip::of(vec![skill_zip_entry(), folder, ZipEntry::file("docs/more.md", "More.\n".repeat(99))]).build(),
+        Zip::of(vec![ZipEntry { stored: true, ..skill_zip_entry() }]).build(),
         Zip::default().build(),
         gzip(&tar(&[
-            skill_member(),
-            Member::new(b'5', "docs/", ""),
-            Member::file("docs/more.md", "More.\n".repeat(99)),
+            skill_tar_entry(),
+            TarEntry::new(b'5', "docs/", ""),
+            TarEntry::file("docs/more.md", "More.\n".repeat(99)),
         ])),
         gzip(&tar(&[
-            Member::new(b'x', "x", pax(&[("path", &long), ("mtime", "1.5")])),
-            Member::file("x", "x"),
-            skill_member(),
+            TarEntry::new(b'x', "x", pax_records(&[("path", &long), ("mtime", "1.5")])),
+            TarEntry::file("x", "x"),
+            skill_tar_entry(),
         ])),
-        gzip(&tar(&[Member::new(b'L', "x", format!("{long}\0")), Member::file("x", "x"), skill_member()])),
+        gzip(&tar(&[TarEntry::new(b'L', "x", format!("{long}\0")), TarEntry::file("x", "x"), skill_tar_entry()])),
     ];
     let small = hostile::archives().into_iter().filter(|archive| archive.bytes.len() < 20_000);
     archives.extend(small.map(|archive| archive.bytes));
@@ -54,20 +54,23 @@ pub(crate) fn archives() -> Vec<Vec<u8>> {
 /// Tars before compression, some of them valid.
 pub(crate) fn tars() -> Vec<Vec<u8>> {
     let long = format!("{}/{}.md", "folder".repeat(12), "name".repeat(20));
-    let link = Member { link: b"../x".to_vec(), ..Member::new(b'2', "link", "") };
+    let link = TarEntry { link: b"../x".to_vec(), ..TarEntry::new(b'2', "link", "") };
     let members = [
-        vec![skill_member()],
-        vec![skill_member(), Member::new(b'5', "docs/", ""), Member::file("docs/more.md", "More.\n".repeat(99))],
-        vec![Member::new(b'g', "g", pax(&[("comment", "x")])), skill_member()],
-        vec![Member::new(b'x', "x", pax(&[("path", &long), ("mtime", "1.5"), ("size", "1")])), Member::file("x", "x")],
-        vec![Member::new(b'L', "x", format!("{long}\0")), Member::file("x", "x"), skill_member()],
-        vec![skill_member(), link],
+        vec![skill_tar_entry()],
+        vec![skill_tar_entry(), TarEntry::new(b'5', "docs/", ""), TarEntry::file("docs/more.md", "More.\n".repeat(99))],
+        vec![TarEntry::new(b'g', "g", pax_records(&[("comment", "x")])), skill_tar_entry()],
+        vec![
+            TarEntry::new(b'x', "x", pax_records(&[("path", &long), ("mtime", "1.5"), ("size", "1")])),
+            TarEntry::file("x", "x"),
+        ],
+        vec![TarEntry::new(b'L', "x", format!("{long}\0")), TarEntry::file("x", "x"), skill_tar_entry()],
+        vec![skill_tar_entry(), link],
     ];
     members.iter().map(|members| tar(members)).collect()
 }
 
 /// Descriptions of zips, in the binary form that [`targets::zip`](crate::targets::zip) reads.
-pub(crate) fn recipes() -> Vec<Vec<u8>> {
+pub(crate) fn zip_descriptions() -> Vec<Vec<u8>> {
     let recipe = |part: &[&[u8]]| part.concat();
     vec![
         recipe(&[b"\0\0\x08SKILL.md\x10---\nname: demo\n--", b"\0\0\x01a\x01b"]),
@@ -80,7 +83,7 @@ pub(crate) fn recipes() -> Vec<Vec<u8>> {
 /// Packages in each of the forms that [`install`](crate::install::install) reads: a first byte for the form, then the
 /// input.
 pub(crate) fn packages() -> Vec<Vec<u8>> {
-    let forms = [(0, archives()), (2, tars()), (4, recipes())];
+    let forms = [(0, archives()), (2, tars()), (4, zip_descriptions())];
     let seeds = forms.into_iter().flat_map(|(form, inputs)| inputs.into_iter().take(6).map(move |input| (form, input)));
     seeds.flat_map(|(form, input)| [form, form + 1].map(|form| [&[form], &input[..]].concat())).collect()
 }

@@ -7,10 +7,10 @@ use imagate::manifest::Skill;
 use imagate::manifest::package::Sha256Sum;
 use tempfile::TempDir;
 
-use crate::hostile::{Zip, gzip, skill_part};
+use crate::hostile::{Zip, gzip, skill_zip_entry};
 use crate::package_install;
 use crate::skills_folder::SkillsFolder;
-use crate::targets::{limits, parts, with_sums};
+use crate::targets::{limits, parts, with_correct_checksums};
 
 /// The release that is already installed if the package replaces one.
 const INSTALLED: &str = "0.9.0";
@@ -21,8 +21,8 @@ pub(crate) fn install(input: &[u8]) -> bool {
     let Some((form, content)) = input.split_first() else { return false };
     let bytes = match form >> 1 {
         0 => content.to_vec(),
-        1 => gzip(&with_sums(content)),
-        _ => Zip::of([vec![skill_part()], parts(content)].concat()).build(),
+        1 => gzip(&with_correct_checksums(content)),
+        _ => Zip::of([vec![skill_zip_entry()], parts(content)].concat()).build(),
     };
     // An installation syncs to disk several times, which costs nothing on a file system in memory.
     let root = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a folder");
@@ -32,7 +32,7 @@ pub(crate) fn install(input: &[u8]) -> bool {
     let replaces = form & 1 == 1;
     if replaces {
         let mut skills = SkillsFolder::open(&folder).expect("a folder");
-        let bytes = Zip::of(vec![skill_part()]).build();
+        let bytes = Zip::of(vec![skill_zip_entry()]).build();
         package_install::install_package(&mut skills, &skill(INSTALLED, &bytes), &bytes, &limits())
             .expect("a good package");
     }

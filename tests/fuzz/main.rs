@@ -55,7 +55,7 @@ fn run(name: &str, seeds: &[Vec<u8>], short: u64, target: fn(&[u8]) -> bool) {
     if let Some(folder) = setting("IMAGATE_FUZZ_SEEDS") {
         return inputs::write(&Path::new(&folder).join(name), seeds);
     }
-    let stored = inputs::kept(name);
+    let stored = inputs::stored_inputs(name);
     for input in stored.iter().chain(seeds) {
         target(input);
     }
@@ -92,7 +92,7 @@ fn no_tar_breaks_the_reader() {
 /// The zips are built from parts that may contradict each other, so that the reader goes beyond the headers.
 #[test]
 fn no_zip_breaks_the_reader() {
-    run("zip", &inputs::recipes(), SHORT_RUN, targets::zip);
+    run("zip", &inputs::zip_descriptions(), SHORT_RUN, targets::zip);
 }
 
 #[test]

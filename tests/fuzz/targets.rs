@@ -6,7 +6,7 @@ use imagate::manifest::package::archive::{ArchiveEntry, ArchiveSink, WalkError, 
 use imagate::manifest::package::{PackageContents, PackageLimits, front, skill};
 use imagate::manifest::{CheckOptions, Manifest, MemoryFiles, SourceFile, check, discovery, format, verify};
 
-use crate::hostile::{Part, Zip, crc32, gzip};
+use crate::hostile::{Zip, ZipEntry, crc32, gzip};
 use crate::memory::peak;
 
 const MIB: usize = 1024 * 1024;
@@ -71,11 +71,11 @@ pub(crate) fn archive(input: &[u8]) -> bool {
 
 /// Reads the input as a tar, after correcting the checksums of its headers and compressing it.
 pub(crate) fn tar(input: &[u8]) -> bool {
-    archive(&gzip(&with_sums(input)))
+    archive(&gzip(&with_correct_checksums(input)))
 }
 
 /// Corrects the checksum of every header of a tar.
-pub(crate) fn with_sums(input: &[u8]) -> Vec<u8> {
+pub(crate) fn with_correct_checksums(input: &[u8]) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for block in bytes.chunks_exact_mut(512).filter(|block| block[257..].starts_with(b"ustar")) {
         block[148..156].fill(b' ');
@@ -90,7 +90,7 @@ pub(crate) fn zip(input: &[u8]) -> bool {
 }
 
 /// Reads the input as a list of parts of a zip: flags and storage method, kind of inconsistency, name, and bytes.
-pub(crate) fn parts(input: &[u8]) -> Vec<Part> {
+pub(crate) fn parts(input: &[u8]) -> Vec<ZipEntry> {
     let mut bytes = input.iter().copied();
     let mut parts = Vec::new();
     while let (Some(kind), Some(inconsistency)) = (bytes.next(), bytes.next()) {
@@ -98,7 +98,8 @@ pub(crate) fn parts(input: &[u8]) -> Vec<Part> {
         let name: Vec<u8> = bytes.by_ref().take(length).collect();
         let length = usize::from(bytes.next().unwrap_or_default());
         let data: Vec<u8> = bytes.by_ref().take(length).collect();
-        let mut part = Part { flags: u16::from(kind & 4 != 0) << 11, stored: kind & 1 != 0, ..Part::file(name, data) };
+        let mut part =
+            ZipEntry { flags: u16::from(kind & 4 != 0) << 11, stored: kind & 1 != 0, ..ZipEntry::file(name, data) };
         make_inconsistent(&mut part, inconsistency);
         parts.push(part);
     }
@@ -106,7 +107,7 @@ pub(crate) fn parts(input: &[u8]) -> Vec<Part> {
 }
 
 /// Makes a part inconsistent in the given way. Most of the numbers leave it as it is.
-fn make_inconsistent(part: &mut Part, inconsistency: u8) {
+fn make_inconsistent(part: &mut ZipEntry, inconsistency: u8) {
     let size = u32::try_from(part.data.len()).expect("a size");
     match inconsistency {
         1 => part.size = Some(size + 1),
@@ -116,7 +117,7 @@ fn make_inconsistent(part: &mut Part, inconsistency: u8) {
         5 => part.behind = b"x".to_vec(),
         6 => part.offset = Some(size),
         7 => part.no_local = true,
-        8 => part.no_record = true,
+        8 => part.no_directory_entry = true,
         9 => part.mode = 0o120_777,
         10 => part.attributes = 0x10,
         11 if part.stored => {

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::kit::{Call, FakeUpstream, PEAK_BYTES, Program, Server, SmallDisk, heavy_test_lock, pause, request};
 use attacks::{ALL, Attack};
-use hostile::Hostile;
+use hostile::HostileConnection;
 
 /// The bounds that each row must keep: the slowest answer of `/healthz`, and the slowest image.
 const SLOWEST_HEALTH: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ const DISK: usize = 120;
 const SHORTEST_ROW: Duration = Duration::from_secs(4);
 
 /// A gateway on a machine with few resources, and its callers.
-pub(crate) struct Scene {
+pub(crate) struct AbuseFixture {
     server: Server,
     /// The standard error of the gateway, which is held but never read if the attack is an unread log.
     _log: Option<BufReader<ChildStderr>>,
@@ -67,7 +67,7 @@ struct Probe {
 
 // === impl Scene ===
 
-impl Scene {
+impl AbuseFixture {
     fn start(reads_log: bool) -> Self {
         let home = TempDir::new().expect("a directory");
         let disk = SmallDisk::mount(&home.path().join("data"), DISK);
@@ -97,7 +97,7 @@ impl Scene {
         self.server.address()
     }
 
-    pub(crate) fn eve(&self) -> &str {
+    pub(crate) fn hostile_key(&self) -> &str {
         &self.eve
     }
 
@@ -157,12 +157,12 @@ fn probe(finished: &AtomicBool, interval: Duration, ask: impl Fn() -> Result<(),
 
 /// Keeps hostile connections going until all are gone, or until the deadline. Returns their number, and the time after
 /// which the last one was gone.
-fn hold(mut hostile: Vec<Hostile>, started: Instant, deadline: Duration) -> (usize, Option<Duration>) {
+fn hold(mut hostile: Vec<HostileConnection>, started: Instant, deadline: Duration) -> (usize, Option<Duration>) {
     let count = hostile.len();
     let mut last = Duration::ZERO;
     while started.elapsed() < deadline {
         for connection in &mut hostile {
-            connection.go_on();
+            connection.advance();
         }
         let before = hostile.len();
         hostile.retain(|connection| !connection.is_gone());
@@ -242,13 +242,13 @@ fn every_attack_alone_and_all_together_keep_the_bounds() {
     let mut table = Row::HEAD.to_owned();
     let mut faults = Vec::new();
     for attack in ALL {
-        let scene = Scene::start(attack.name != attacks::UNREAD_LOG);
+        let scene = AbuseFixture::start(attack.name != attacks::UNREAD_LOG);
         let row = scene.run(attack.name, &[attack], 1);
         eprint!("{}", row.line());
         table.push_str(&row.line());
         faults.extend(row.faults());
     }
-    let row = Scene::start(false).run("all together", &ALL, 1);
+    let row = AbuseFixture::start(false).run("all together", &ALL, 1);
     table.push_str(&row.line());
     faults.extend(row.faults());
     println!("\n{table}");
@@ -260,7 +260,7 @@ fn every_attack_alone_and_all_together_keep_the_bounds() {
 #[test]
 fn a_few_hostile_callers_do_not_block_other_callers() {
     let _lock = heavy_test_lock();
-    let scene = Scene::start(false);
+    let scene = AbuseFixture::start(false);
     let attacks: Vec<Attack> = ALL.into_iter().map(|attack| Attack { deadline: SHORTEST_ROW, ..attack }).collect();
     let mut row = scene.run("a few of each", &attacks, 10);
     // Most deadlines are longer than this test, so they are not checked.

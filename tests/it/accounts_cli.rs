@@ -18,9 +18,9 @@ const SECRET: &str = "sk-canary-of-a-kept-account";
 const ADDRESS: &str = "http://127.0.0.1:9/v1";
 
 /// An installation without a server; its file has one account, `written`.
-struct Home(TempDir);
+struct CliFixture(TempDir);
 
-impl Home {
+impl CliFixture {
     fn new() -> Self {
         Self::with_settings("")
     }
@@ -75,7 +75,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 
 #[test]
 fn an_added_account_is_listed_and_its_key_is_never_shown() {
-    let home = Home::new();
+    let home = CliFixture::new();
     let arguments =
         ["--tier", "free", "--group", "default", "--group", "team", "--priority", "-3", "--large-concurrency", "1"];
     let added = home.add("kept", &arguments);
@@ -108,7 +108,7 @@ fn an_added_account_is_listed_and_its_key_is_never_shown() {
 
 #[test]
 fn an_oauth_account_takes_its_secrets_from_a_file_and_standard_input() {
-    let home = Home::new();
+    let home = CliFixture::new();
     std::fs::write(home.0.path().join("client.txt"), "client-secret-canary\n").expect("a file");
     std::fs::write(home.0.path().join("piped"), "refresh-token-canary\n").expect("a file");
     let arguments = [
@@ -144,7 +144,7 @@ fn an_oauth_account_takes_its_secrets_from_a_file_and_standard_input() {
 
 #[test]
 fn all_errors_of_a_new_account_are_reported_at_once() {
-    let home = Home::new();
+    let home = CliFixture::new();
     let output = home.run(&[
         "account",
         "add",
@@ -167,7 +167,7 @@ fn all_errors_of_a_new_account_are_reported_at_once() {
 
 #[test]
 fn a_secret_is_no_argument_and_has_exactly_one_source() {
-    let home = Home::new();
+    let home = CliFixture::new();
     let base = ["account", "add", "--name", "a", "--base-url", ADDRESS];
     for arguments in [
         &["--api-key", SECRET][..],
@@ -188,7 +188,7 @@ fn a_secret_is_no_argument_and_has_exactly_one_source() {
 
 #[test]
 fn an_account_name_is_unique_in_file_and_store() {
-    let home = Home::new();
+    let home = CliFixture::new();
     home.add("kept", &[]).ok_stdout();
     for name in ["kept", "written"] {
         let output = home.add(name, &[]);
@@ -200,7 +200,7 @@ fn an_account_name_is_unique_in_file_and_store() {
 
 #[test]
 fn an_account_is_disabled_with_a_reason_and_enabled_by_name_or_id() {
-    let home = Home::new();
+    let home = CliFixture::new();
     home.add("kept", &[]).ok_stdout();
     let id = home.find("kept")["id"].as_str().expect("an id").to_owned();
     for (name, handle) in [("kept", id.as_str()), ("kept", "kept"), ("written", "written")] {
@@ -216,7 +216,7 @@ fn an_account_is_disabled_with_a_reason_and_enabled_by_name_or_id() {
 
 #[test]
 fn only_an_account_of_the_store_can_be_deleted() {
-    let home = Home::new();
+    let home = CliFixture::new();
     home.add("kept", &[]).ok_stdout();
     let output = home.run(&["account", "delete", "written"]);
     assert_eq!(output.code, FAILED, "{output:#?}");
@@ -228,7 +228,7 @@ fn only_an_account_of_the_store_can_be_deleted() {
 
 #[test]
 fn an_unknown_account_is_a_failure_that_names_it() {
-    let home = Home::new();
+    let home = CliFixture::new();
     for action in ["disable", "enable", "delete"] {
         let output = home.run(&["account", action, "acc_nobody"]);
         assert_eq!(output.code, FAILED, "{action}: {output:#?}");
@@ -258,7 +258,7 @@ fn a_listing_does_not_show_the_secrets_of_the_settings_file() {
 
 #[test]
 fn testing_an_unreachable_account_fails_without_showing_secrets() {
-    let home = Home::new();
+    let home = CliFixture::new();
     home.add("kept", &[]).ok_stdout();
     let output = home.run(&["account", "test", "kept"]);
     assert_eq!(output.code, FAILED, "{output:#?}");
@@ -276,7 +276,7 @@ const UPSTREAMS: &str = "[[accounts]]\nname = \"first\"\nkind = \"api_key\"\nbas
 
 #[test]
 fn a_command_without_upstream_calls_needs_no_upstream_secret() {
-    let home = Home::with_settings(UPSTREAMS);
+    let home = CliFixture::with_settings(UPSTREAMS);
     let key = home.run(&["key", "create", "--name", "laptop", "--json"]).json();
     let id = key["id"].as_str().expect("an id");
     home.run(&["user", "invite", "ben"]).ok_stdout();
@@ -304,7 +304,7 @@ fn a_command_without_upstream_calls_needs_no_upstream_secret() {
 
 #[test]
 fn a_command_with_upstream_calls_needs_the_secrets_it_sends() {
-    let home = Home::with_settings(UPSTREAMS);
+    let home = CliFixture::with_settings(UPSTREAMS);
     for arguments in [&["serve"][..], &["config", "check"]] {
         let output = home.run(arguments);
         assert_eq!(output.code, Some(64), "{output:#?}");
@@ -323,7 +323,7 @@ fn a_command_with_upstream_calls_needs_the_secrets_it_sends() {
 
 #[test]
 fn explain_lists_accounts_in_the_order_of_selection() {
-    let home = Home::new();
+    let home = CliFixture::new();
     home.add("free", &["--tier", "free", "--priority", "9"]).ok_stdout();
     home.add("paid", &["--priority", "1", "--large-concurrency", "3"]).ok_stdout();
     home.add("elsewhere", &["--group", "team"]).ok_stdout();
@@ -348,7 +348,7 @@ fn explain_lists_accounts_in_the_order_of_selection() {
 
 #[test]
 fn the_secrets_of_a_file_account_cannot_be_rotated_by_command() {
-    let home = Home::new();
+    let home = CliFixture::new();
     let output = home.run(&["account", "rotate", "written", "--api-key-env", "IT_SECRET"]);
     assert_eq!(output.code, FAILED, "{output:#?}");
     assert!(output.stderr.contains("is defined in the settings file and can only be changed there"), "{output:#?}");

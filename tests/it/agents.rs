@@ -9,30 +9,30 @@ mod turns;
 use crate::kit::{Account, FakeUpstream, Gateway, RecordingProxy};
 
 /// An upstream for images and responses, a gateway in front of it, and a recording proxy in front of the gateway.
-struct Stage {
+struct AgentFixture {
     upstream: FakeUpstream,
     gateway: Gateway,
-    tap: RecordingProxy,
+    proxy: RecordingProxy,
 }
 
 // === impl Stage ===
 
-impl Stage {
-    fn set() -> Self {
+impl AgentFixture {
+    fn start() -> Self {
         let upstream = FakeUpstream::start();
         let accounts = [
             Account::for_upstream("draws", &upstream),
             Account::for_upstream("talks", &upstream).with_responses_protocol().with_free_tier(),
         ];
         let gateway = Gateway::with("", &accounts);
-        let tap = RecordingProxy::in_front_of(gateway.address());
-        Self { upstream, gateway, tap }
+        let proxy = RecordingProxy::in_front_of(gateway.address());
+        Self { upstream, gateway, proxy }
     }
 
     /// This many tasks went upstream, and the gateway neither changed nor leaked anything.
     #[track_caller]
-    fn passed(&self, tasks: usize) {
+    fn check_passthrough(&self, tasks: usize) {
         let secrets = [self.gateway.secret(), "login-canary", "acc-canary"];
-        assert_eq!(self.tap.nothing_changed_or_leaked(&self.upstream.ledger(), &secrets), tasks);
+        assert_eq!(self.proxy.check_nothing_changed_or_leaked(&self.upstream.ledger(), &secrets), tasks);
     }
 }

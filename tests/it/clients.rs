@@ -62,23 +62,23 @@ fn pictures() -> TempDir {
 const CLIENTS: [&str; 2] = ["fresh", "one"];
 
 /// The number of attempts for each `user` of a call, for each entry of [`CLIENTS`].
-struct Cost([BTreeMap<String, usize>; CLIENTS.len()]);
+struct AttemptCounts([BTreeMap<String, usize>; CLIENTS.len()]);
 
 /// Runs a tour with each entry of [`CLIENTS`]. Panics with its output if a check fails.
 #[track_caller]
-fn tour(command: &mut Command) -> Cost {
+fn tour(command: &mut Command) -> AttemptCounts {
     tour_with(Protocol::Images, command)
 }
 
 /// Like [`tour`], but every account has the responses protocol.
 #[track_caller]
-fn tour_over(command: &mut Command) -> Cost {
+fn tour_with_responses(command: &mut Command) -> AttemptCounts {
     tour_with(Protocol::Responses, command)
 }
 
 #[track_caller]
-fn tour_with(protocol: Protocol, command: &mut Command) -> Cost {
-    Cost(CLIENTS.map(|clients| attempts_of(protocol, command.env("CLIENTS", clients))))
+fn tour_with(protocol: Protocol, command: &mut Command) -> AttemptCounts {
+    AttemptCounts(CLIENTS.map(|clients| attempts_of(protocol, command.env("CLIENTS", clients))))
 }
 
 #[track_caller]
@@ -108,7 +108,7 @@ fn attempts_of(protocol: Protocol, command: &mut Command) -> BTreeMap<String, us
     let printed = String::from_utf8_lossy(&output.stdout);
     println!("{printed}");
     assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
-    proxy.nothing_changed_or_leaked(&upstream.ledger(), &[scripted.secret()]);
+    proxy.check_nothing_changed_or_leaked(&upstream.ledger(), &[scripted.secret()]);
     let mut cost = BTreeMap::new();
     for attempt in upstream.ledger() {
         *cost.entry(attempt.user()).or_default() += 1;
@@ -116,11 +116,11 @@ fn attempts_of(protocol: Protocol, command: &mut Command) -> BTreeMap<String, us
     cost
 }
 
-impl Cost {
+impl AttemptCounts {
     /// This many calls went upstream, with one attempt each. The calls of the users in `repeated` may have up to four:
     /// their clients retry failures after which no image can have been made.
     #[track_caller]
-    fn is_one_attempt_each(&self, calls: usize, repeated: &[&str]) {
+    fn check_one_attempt_each(&self, calls: usize, repeated: &[&str]) {
         for (clients, cost) in CLIENTS.iter().zip(&self.0) {
             assert_eq!(cost.len(), calls, "{clients}: {cost:?}");
             let max_attempts = |user: &String| if repeated.contains(&user.as_str()) { 4 } else { 1 };
@@ -133,71 +133,72 @@ impl Cost {
 #[test]
 fn the_newest_python_release_accepts_every_answer() {
     let interpreter = python("IMAGATE_PY_NEWEST", "openai-newest", "openai");
-    tour(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(20, &[]);
+    tour(Command::new(interpreter).arg(script("openai_tour.py"))).check_one_attempt_each(20, &[]);
 }
 
 #[test]
 fn the_newest_2x_python_release_accepts_every_answer() {
     let interpreter = python("IMAGATE_PY_2", "openai-2", "openai<3");
-    tour(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(20, &[]);
+    tour(Command::new(interpreter).arg(script("openai_tour.py"))).check_one_attempt_each(20, &[]);
 }
 
 #[test]
 fn the_newest_node_release_accepts_every_answer() {
     let folder = node("IMAGATE_NODE_OPENAI", "openai", &["openai"], &["kit.mjs", "openai_tour.mjs"]);
     let cost = tour(Command::new("node").arg("openai_tour.mjs").current_dir(folder));
-    cost.is_one_attempt_each(22, &["key-of-the-account", "plain-failure", "throttled"]);
+    cost.check_one_attempt_each(22, &["key-of-the-account", "plain-failure", "throttled"]);
 }
 
 #[test]
 fn the_newest_python_release_accepts_every_response() {
     let interpreter = python("IMAGATE_PY_NEWEST", "openai-newest", "openai");
-    tour_over(Command::new(interpreter).arg(script("responses_tour.py"))).is_one_attempt_each(11, &[]);
+    tour_with_responses(Command::new(interpreter).arg(script("responses_tour.py"))).check_one_attempt_each(11, &[]);
 }
 
 #[test]
 fn the_newest_2x_python_release_accepts_every_response() {
     let interpreter = python("IMAGATE_PY_2", "openai-2", "openai<3");
-    tour_over(Command::new(interpreter).arg(script("responses_tour.py"))).is_one_attempt_each(11, &[]);
+    tour_with_responses(Command::new(interpreter).arg(script("responses_tour.py"))).check_one_attempt_each(11, &[]);
 }
 
 #[test]
 fn the_newest_node_release_accepts_every_response() {
     let folder = node("IMAGATE_NODE_OPENAI", "openai", &["openai"], &["kit.mjs", "responses_tour.mjs"]);
-    tour_over(Command::new("node").arg("responses_tour.mjs").current_dir(folder)).is_one_attempt_each(11, &[]);
+    tour_with_responses(Command::new("node").arg("responses_tour.mjs").current_dir(folder))
+        .check_one_attempt_each(11, &[]);
 }
 
 #[test]
 fn langchain_and_the_agents_sdk_accept_every_response() {
     let interpreter = python("IMAGATE_PY_AGENTS", "agents", "langchain-openai openai-agents");
-    tour_over(Command::new(interpreter).arg(script("agents_tour.py"))).is_one_attempt_each(8, &[]);
+    tour_with_responses(Command::new(interpreter).arg(script("agents_tour.py"))).check_one_attempt_each(8, &[]);
 }
 
 #[test]
 fn the_newest_python_release_accepts_images_out_of_responses() {
     let interpreter = python("IMAGATE_PY_NEWEST", "openai-newest", "openai");
-    tour_over(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(20, &[]);
+    tour_with_responses(Command::new(interpreter).arg(script("openai_tour.py"))).check_one_attempt_each(20, &[]);
 }
 
 #[test]
 fn the_newest_2x_python_release_accepts_images_out_of_responses() {
     let interpreter = python("IMAGATE_PY_2", "openai-2", "openai<3");
-    tour_over(Command::new(interpreter).arg(script("openai_tour.py"))).is_one_attempt_each(20, &[]);
+    tour_with_responses(Command::new(interpreter).arg(script("openai_tour.py"))).check_one_attempt_each(20, &[]);
 }
 
 #[test]
 fn the_newest_node_release_accepts_images_out_of_responses() {
     let folder = node("IMAGATE_NODE_OPENAI", "openai", &["openai"], &["kit.mjs", "openai_tour.mjs"]);
-    let cost = tour_over(Command::new("node").arg("openai_tour.mjs").current_dir(folder));
-    cost.is_one_attempt_each(22, &["key-of-the-account", "plain-failure", "throttled"]);
+    let cost = tour_with_responses(Command::new("node").arg("openai_tour.mjs").current_dir(folder));
+    cost.check_one_attempt_each(22, &["key-of-the-account", "plain-failure", "throttled"]);
 }
 
 #[test]
 fn curl_accepts_images_out_of_responses() {
-    tour_over(Command::new("sh").arg(script("curl_tour.sh"))).is_one_attempt_each(3, &[]);
+    tour_with_responses(Command::new("sh").arg(script("curl_tour.sh"))).check_one_attempt_each(3, &[]);
 }
 
 #[test]
 fn curl_accepts_every_answer() {
-    tour(Command::new("sh").arg(script("curl_tour.sh"))).is_one_attempt_each(3, &[]);
+    tour(Command::new("sh").arg(script("curl_tour.sh"))).check_one_attempt_each(3, &[]);
 }

@@ -291,7 +291,7 @@ fn the_simulator_serves_edits_and_their_streams() {
     let answer = check_answer(&gateway.edit(form()));
     assert_eq!((&answer["size"], &answer["output_format"]), (&json!("1024x1024"), &json!("png")));
     let call = form().text("stream", "true").text("partial_images", "1").call().key(gateway.secret());
-    let events = crate::kit::Events::from_reply(call.open(gateway.address()).expect("an answer")).rest();
+    let events = crate::kit::Events::from_reply(call.open(gateway.address()).expect("an answer")).remaining();
     let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
     assert_eq!(names.last(), Some(&"image_edit.completed"));
     assert!(names.len() <= 2, "{names:?}");

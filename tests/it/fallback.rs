@@ -70,7 +70,7 @@ fn a_failure_without_an_image_goes_one_step_down() {
 fn images_of_separate_calls_go_one_step_down_together() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream).with_responses_protocol()]);
-    upstream.in_turn("sk-upstream-only", &[&["status=500"; 4][..], &[""]].concat());
+    upstream.script_sequence("sk-upstream-only", &[&["status=500"; 4][..], &[""]].concat());
     let answer = opted_in(&gateway, json!({"n": 4})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(4));
     assert_eq!(upstream.attempts(), 8);
@@ -122,7 +122,7 @@ fn an_account_that_rejects_a_size_may_make_the_smaller_image() {
 
 #[test]
 fn a_possibly_paid_or_refused_image_has_no_fallback() {
-    for (word, script) in always::LOST.map(|script| ("unpaid", script)).into_iter().chain([
+    for (word, script) in always::MAYBE_PAID_FAILURES.map(|script| ("unpaid", script)).into_iter().chain([
         ("ladder", "cut=30"),
         ("never", "cut=30"),
         ("off", "cut=30"),

@@ -65,7 +65,7 @@ fn a_draft_is_a_jpeg_of_low_quality() {
 fn images_that_did_not_come_are_told_and_the_others_are_kept() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream).with_responses_protocol()]);
-    upstream.in_turn("sk-upstream-only", &["", "status=400 body=policy", ""]);
+    upstream.script_sequence("sk-upstream-only", &["", "status=400 body=policy", ""]);
     let done = generate(&gateway, &["-n", "3", "--json", "-o", "boat.png"]);
     assert_eq!(done.code, INCOMPLETE, "{done:#?}");
     assert!(done.stderr.contains("1 of 3 images are missing"), "{done:#?}");

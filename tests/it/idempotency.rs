@@ -241,7 +241,7 @@ fn a_stream_is_replayed_event_by_event() {
     let with = json!({"stream": true, "partial_images": 2});
     let events = |gateway: &Gateway| {
         let reply = keyed(gateway, KEY, with.clone()).open(gateway.address()).expect("an answer");
-        Events::from_reply(reply).rest()
+        Events::from_reply(reply).remaining()
     };
     let first = events(&gateway);
     assert_eq!(first.last().map(|event| event.name.as_str()), Some("image_generation.completed"));

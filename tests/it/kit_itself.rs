@@ -238,7 +238,8 @@ fn the_reader_of_events_takes_no_other_shape() {
         let mut reply = generation().json(&body).open(upstream.address()).expect("an answer");
         reply.headers.retain(|(name, _)| name != "content-type");
         reply.headers.push(("content-type".to_owned(), "text/event-stream; charset=utf-8".to_owned()));
-        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Events::from_reply(reply).rest().len()));
+        let read =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Events::from_reply(reply).remaining().len()));
         assert_eq!(read.ok(), good.then_some(1), "{frames}");
     }
 }

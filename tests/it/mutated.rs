@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::Value;
 
 use crate::kit::{FakeUpstream, Gateway, Random, env_setting};
-use link::Link;
+use link::PersistentConnection;
 use make::Request;
 
 /// The number of concurrent connections.
@@ -27,19 +27,19 @@ const FAULTS_MAX: usize = 20;
 
 /// The outcomes of the requests of one kind.
 #[derive(Clone, Copy, Default)]
-struct Row {
+struct KindCounts {
     sent: u64,
-    good: u64,
+    accepted: u64,
     refused: u64,
     /// The number of requests that the HTTP library refused because it could not parse them.
-    unread: u64,
+    unparsed: u64,
     closed: u64,
 }
 
 /// The outcomes on all connections.
 #[derive(Default)]
-struct Table {
-    rows: BTreeMap<&'static str, Row>,
+struct RunResults {
+    rows: BTreeMap<&'static str, KindCounts>,
     /// Images that were delivered to callers.
     images: u64,
     /// The ids of the requests that were refused.
@@ -54,7 +54,7 @@ struct Run {
     count: u64,
     seed: u64,
     next: AtomicU64,
-    table: Mutex<Table>,
+    table: Mutex<RunResults>,
 }
 
 /// The number in an environment variable, or `default` if the variable is not set.
@@ -77,7 +77,7 @@ fn run(count: u64, seed: u64) {
     };
     std::thread::scope(|scope| {
         for _ in 0..LINKS {
-            scope.spawn(|| run.send());
+            scope.spawn(|| run.send_requests());
         }
     });
     let table = run.table.into_inner().expect("an unpoisoned lock");
@@ -85,15 +85,15 @@ fn run(count: u64, seed: u64) {
     assert!(gateway.server().is_running(), "the gateway has exited");
     assert!(!gateway.output().contains("panicked"), "{}", gateway.output());
     assert!(table.faults.is_empty(), "{} faults:\n{}", table.faults.len(), table.faults.join("\n"));
-    table.assert_refused_cost_nothing(&gateway, upstream.attempts());
+    table.assert_refused_have_no_record(&gateway, upstream.attempts());
 }
 
 // === impl Run ===
 
 impl Run {
     /// Sends the next requests over one connection until all are sent or too many faults were seen.
-    fn send(&self) {
-        let mut link = Link::new(self.address);
+    fn send_requests(&self) {
+        let mut link = PersistentConnection::new(self.address);
         let mut indices = std::iter::repeat_with(|| self.next.fetch_add(1, Ordering::Relaxed));
         while let Some(index) = indices.next().filter(|index| *index < self.count)
             && self.table.lock().expect("an unpoisoned lock").faults.len() <= FAULTS_MAX
@@ -102,26 +102,26 @@ impl Run {
             let mut random = Random::seeded(self.seed.wrapping_mul(0x9e37) ^ index);
             let request = Request::make(&mut random, &self.secret);
             let outcome = link.send(&request);
-            self.table.lock().expect("an unpoisoned lock").note(index, &request, outcome);
+            self.table.lock().expect("an unpoisoned lock").add_outcome(index, &request, outcome);
         }
     }
 }
 
 // === impl Table ===
 
-impl Table {
-    fn note(&mut self, index: u64, request: &Request, outcome: Result<link::Outcome, String>) {
+impl RunResults {
+    fn add_outcome(&mut self, index: u64, request: &Request, outcome: Result<link::Outcome, String>) {
         let row = self.rows.entry(request.kind).or_default();
         row.sent += 1;
         match outcome {
             Ok(link::Outcome::Closed) => row.closed += 1,
-            Ok(link::Outcome::Unread) => row.unread += 1,
+            Ok(link::Outcome::Unparsed) => row.unparsed += 1,
             Ok(link::Outcome::Refused { id }) => {
                 row.refused += 1;
                 self.refused.extend(id);
             }
-            Ok(link::Outcome::Good { image }) => {
-                row.good += 1;
+            Ok(link::Outcome::Accepted { image }) => {
+                row.accepted += 1;
                 self.images += u64::from(image);
             }
             Err(fault) => {
@@ -133,7 +133,7 @@ impl Table {
     }
 
     /// Asserts that every upstream call has a record, and that no refused request has a record.
-    fn assert_refused_cost_nothing(&self, gateway: &Gateway, attempts: usize) {
+    fn assert_refused_have_no_record(&self, gateway: &Gateway, attempts: usize) {
         let records = gateway.final_records(attempts);
         assert_eq!(records.len(), attempts, "the numbers of records and of upstream calls differ");
         assert!(
@@ -150,7 +150,7 @@ impl Table {
         println!("{count} requests, seed {seed}, {LINKS} connections");
         println!("{:<24} {:>9} {:>9} {:>9} {:>9} {:>9}", "kind", "sent", "2xx", "4xx", "unread", "closed");
         for (kind, row) in &self.rows {
-            let Row { sent, good, refused, unread, closed } = row;
+            let KindCounts { sent, accepted: good, refused, unparsed: unread, closed } = row;
             println!("{kind:<24} {sent:>9} {good:>9} {refused:>9} {unread:>9} {closed:>9}");
         }
         println!("{} images, {} faults", self.images, self.faults.len());

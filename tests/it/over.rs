@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::kit::{Account, Attempt, FakeUpstream, Form, Gateway, alpha_png, image_file};
 
 /// A gateway with one account of the protocol `responses`.
-fn before(upstream: &FakeUpstream) -> Gateway {
+fn start_gateway(upstream: &FakeUpstream) -> Gateway {
     Gateway::with("", &[Account::for_upstream("only", upstream).with_responses_protocol()])
 }
 
@@ -33,7 +33,7 @@ fn assert_image_is_forced(body: &Value, host_model: &str) {
 
 /// Asserts that a record has the tokens of the image and, apart from them, those of the text model.
 #[track_caller]
-fn is_counted(record: &Value, attempts: &[Attempt], answer: &Value) {
+fn assert_usage_recorded(record: &Value, attempts: &[Attempt], answer: &Value) {
     assert_eq!(record["usage"], answer["usage"], "{record}");
     for field in ["input_tokens", "output_tokens", "total_tokens"] {
         let counts = attempts.iter().map(|attempt| attempt.usage.as_ref().expect("tokens")[field].as_u64());
@@ -45,7 +45,7 @@ fn is_counted(record: &Value, attempts: &[Attempt], answer: &Value) {
 #[test]
 fn a_generation_is_answered_as_by_an_account_of_the_image_protocol() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     for script in ["", "plain", "reads=7", "reads=1 plain"] {
         let answer = gateway.generate(json!({"prompt": format!("a cube [[{script}]]"), "size": "1536x1024",
             "quality": "medium", "output_format": "webp", "output_compression": 40, "background": "opaque",
@@ -76,18 +76,18 @@ fn a_generation_is_answered_as_by_an_account_of_the_image_protocol() {
         let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
         assert_eq!((&record["state"], &record["account"]), (&json!("succeeded"), &json!("only")));
         assert_eq!(record["delivered"], json!([{"size": "1536x1024", "output_format": "webp", "quality": "medium"}]));
-        is_counted(&record, &[attempt], &json);
+        assert_usage_recorded(&record, &[attempt], &json);
     }
 }
 
 #[test]
 fn an_answer_names_the_model_of_the_tool_not_the_text_model() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     for script in ["model=gpt-image-2-2026-04-21", "model=gpt-image-2-2026-04-21 plain"] {
         let answer = gateway.generate(json!({"prompt": format!("a cube [[{script}]]")})).ok_json();
         assert_eq!(answer["model"], "gpt-image-2-2026-04-21", "{script}");
-        is_counted(
+        assert_usage_recorded(
             &gateway.final_records(upstream.attempts()).pop().expect("a record"),
             &upstream.ledger().split_off(upstream.attempts() - 1),
             &answer,
@@ -98,7 +98,7 @@ fn an_answer_names_the_model_of_the_tool_not_the_text_model() {
 #[test]
 fn an_edit_passes_its_images_and_mask_byte_for_byte() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     let images = [image_file(96, 64, "png"), image_file(80, 80, "jpeg"), image_file(64, 96, "webp")];
     let first = alpha_png(96, 64);
     let form =
@@ -127,11 +127,11 @@ fn an_edit_passes_its_images_and_mask_byte_for_byte() {
 #[test]
 fn a_stream_has_the_events_of_the_image_endpoints() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     for script in ["", "reads=3", "tale=created,k,added,p,k,p,x,item,text,c", "tale=p,p,item,eof", "tale=p,p,item,cut"]
     {
         let fields = json!({"prompt": format!("a cube [[{script}]]"), "partial_images": 2, "size": "1024x640"});
-        let events = gateway.stream(fields).rest();
+        let events = gateway.stream(fields).remaining();
         let attempt = upstream.ledger().pop().expect("an attempt");
         let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
         let partial = "image_generation.partial_image";

@@ -12,14 +12,14 @@ const FAILED: Option<i32> = Some(1);
 const USAGE: Option<i32> = Some(2);
 
 /// A configuration and a data folder, without a running server.
-struct Home(TempDir);
+struct Installation(TempDir);
 
-impl Home {
+impl Installation {
     fn new() -> Self {
-        Self::with("public_url = \"https://images.example.com/\"\n")
+        Self::with_settings("public_url = \"https://images.example.com/\"\n")
     }
 
-    fn with(settings: &str) -> Self {
+    fn with_settings(settings: &str) -> Self {
         let home = TempDir::new().expect("a directory");
         std::fs::write(home.path().join("imagate.toml"), format!("data_dir = \"data\"\n{settings}")).expect("a file");
         Self(home)
@@ -36,7 +36,7 @@ impl Home {
     }
 
     #[track_caller]
-    fn trail(&self, args: &[&str]) -> Vec<Value> {
+    fn audit_rows(&self, args: &[&str]) -> Vec<Value> {
         let output = self.run(&[&["audit", "--json"], args].concat());
         output.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("a row")).collect()
     }
@@ -44,7 +44,7 @@ impl Home {
 
 #[test]
 fn a_user_is_invited_by_a_link_with_the_public_address() {
-    let home = Home::new();
+    let home = Installation::new();
     let output = home.run(&["user", "invite", "bob", "--admin"]);
     let link = output.ok_stdout().trim().to_owned();
     let token = link.strip_prefix("https://images.example.com/invitation/").expect("a link");
@@ -76,7 +76,7 @@ fn a_user_is_invited_by_a_link_with_the_public_address() {
         assert!(output.code == FAILED && output.stderr.contains(message), "{args:?}: {output:?}");
     }
     assert_eq!(home.run(&["user", "role", "bob", "owner"]).code, USAGE);
-    let actions: Vec<_> = home.trail(&["--target", "bob"]).iter().map(|row| row["action"].clone()).collect();
+    let actions: Vec<_> = home.audit_rows(&["--target", "bob"]).iter().map(|row| row["action"].clone()).collect();
     assert_eq!(actions, ["user.invite", "user.reset", "user.role", "user.disable"]);
     // The database has no link. The test kit does not watch links made by commands, so the test searches the file.
     let database = std::fs::read(home.0.path().join("data/imagate.db")).expect("the database");
@@ -85,7 +85,7 @@ fn a_user_is_invited_by_a_link_with_the_public_address() {
 
 #[test]
 fn a_key_expires_at_the_given_time() {
-    let home = Home::new();
+    let home = Installation::new();
     let created = home.json(&["key", "create", "--name", "short", "--expires", "30d"]);
     let listed = home.json(&["key", "list"]);
     assert_eq!((&listed[0]["expires_at"], &listed[0]["state"]), (&created["expires_at"], &json!("active")));
@@ -144,7 +144,7 @@ fn a_key_disabled_by_command_is_refused_within_a_second() {
 
 #[test]
 fn an_admin_token_is_shown_only_when_it_is_created() {
-    let home = Home::new();
+    let home = Installation::new();
     home.run(&["user", "invite", "bob", "--admin"]).ok_stdout();
     let output = home.run(&["token", "create", "--name", "ci", "--user", "bob"]);
     let secret = output.ok_stdout().trim().to_owned();
@@ -162,14 +162,14 @@ fn an_admin_token_is_shown_only_when_it_is_created() {
 
 #[test]
 fn the_audit_trail_has_the_changes_of_commands() {
-    let home = Home::new();
+    let home = Installation::new();
     let key = home.json(&["key", "create", "--name", "program", "--user", "ada", "--group", "studio"]);
     let id = key["id"].as_str().expect("an id");
     home.run(&["key", "disable", id]).ok_stdout();
     home.run(&["key", "delete", id]).ok_stdout();
     home.run(&["account", "add", "--name", "second", "--kind", "simulator"]).ok_stdout();
     home.run(&["account", "disable", "second", "--reason", "too slow"]).ok_stdout();
-    let rows = home.trail(&[]);
+    let rows = home.audit_rows(&[]);
     let actions: Vec<_> = rows.iter().map(|row| row["action"].as_str().expect("a text")).collect();
     let expected =
         ["user.create", "group.create", "key.create", "key.disable", "key.delete", "account.add", "account.disable"];
@@ -177,14 +177,14 @@ fn the_audit_trail_has_the_changes_of_commands() {
     assert!(rows.iter().all(|row| row["actor_kind"] == "command" && row["at"].is_string()), "{rows:#?}");
     assert_eq!((&rows[2]["target_id"], &rows[2]["details"]["user"]), (&key["id"], &json!("ada")));
     assert_eq!(rows[6]["details"], json!({"reason": "too slow"}));
-    assert_eq!(home.trail(&["--action", "key"]).len(), 3);
+    assert_eq!(home.audit_rows(&["--action", "key"]).len(), 3);
     let table = home.run(&["audit", "--action", "account"]);
     assert!(table.ok_stdout().contains("account second") && table.ok_stdout().contains("too slow"), "{table:?}");
 }
 
 #[test]
 fn names_with_invisible_or_bidirectional_characters_are_refused() {
-    let home = Home::new();
+    let home = Installation::new();
     for name in ["\u{202e}nimda", "ad\u{200b}a", "\u{2066}ada", "\u{200b}", "\u{e0041}da", "a\u{fe0f}"] {
         for args in [
             &["user", "invite", name][..],

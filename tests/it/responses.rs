@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::kit::{Account, Call, FakeUpstream, Gateway, format_and_size};
 
 /// The body of a response request: `model` and `input`, with these fields added or replaced.
-fn task(fields: &Value) -> Value {
+fn response_body(fields: &Value) -> Value {
     let mut body = json!({"model": "gpt-5.5", "input": "a red cube"});
     for (name, value) in fields.as_object().expect("fields") {
         body[name] = value.clone();
@@ -28,8 +28,8 @@ fn task(fields: &Value) -> Value {
 }
 
 /// A response request with an image tool and a script for the upstream.
-fn drawing(script: &str, stream: bool) -> Value {
-    task(&json!({
+fn image_response_body(script: &str, stream: bool) -> Value {
+    response_body(&json!({
         "input": format!("a red cube [[{script}]]"), "stream": stream,
         "tools": [{"type": "image_generation", "size": "1024x640", "quality": "low", "partial_images": 1}],
     }))
@@ -40,12 +40,12 @@ fn call(gateway: &Gateway) -> Call {
 }
 
 /// A gateway with one account of the protocol `responses`.
-fn before(upstream: &FakeUpstream) -> Gateway {
+fn start_gateway(upstream: &FakeUpstream) -> Gateway {
     Gateway::with("", &[Account::for_upstream("only", upstream).with_responses_protocol()])
 }
 
 /// A gateway with two such accounts; `first` is always asked first.
-fn two(upstream: &FakeUpstream) -> Gateway {
+fn gateway_with_two_accounts(upstream: &FakeUpstream) -> Gateway {
     let account = |name| Account::for_upstream(name, upstream).with_responses_protocol();
     Gateway::with("", &[account("first"), account("second").with_free_tier()])
 }

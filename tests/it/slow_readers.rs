@@ -28,9 +28,9 @@ fn gateway_with_two_accounts(upstream: &FakeUpstream) -> Gateway {
 }
 
 /// Sets its flag when it is dropped, also by a panic: without the flag the reader threads would never end.
-struct Over<'a>(&'a AtomicBool);
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -92,7 +92,7 @@ fn slow_readers_are_cut_off_and_a_reader_at_the_rate_is_served() {
         let slow: Vec<_> = [1_024, 1_024, 0]
             .map(|bytes| scope.spawn(move || read_slowly(gateway, bytes, || are_cut.load(Ordering::Relaxed))))
             .into();
-        let (cut_flag, check_flag) = (Over(are_cut), Over(is_checked));
+        let (cut_flag, check_flag) = (SetOnDrop(are_cut), SetOnDrop(is_checked));
         pause(EARLIEST_CUT);
         let start = Instant::now();
         let records = eventually("the slow readers are cut off", || {

@@ -47,7 +47,7 @@ impl Operation {
     }
 
     fn events(self, gateway: &Gateway, script: &str, partials: u64) -> Vec<Event> {
-        Events::from_reply(self.call(gateway, script, partials).open(gateway.address()).expect("an answer")).rest()
+        Events::from_reply(self.call(gateway, script, partials).open(gateway.address()).expect("an answer")).remaining()
     }
 }
 
@@ -77,7 +77,7 @@ fn without_image(data: &Value) -> Value {
 
 /// The stream must be `partials` partial images and one final image, with the bytes that the upstream sent.
 #[track_caller]
-fn is_good(operation: Operation, events: &[Event], images: &[String], partials: usize) {
+fn assert_complete_stream(operation: Operation, events: &[Event], images: &[String], partials: usize) {
     let family = operation.family();
     let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
     let mut expected = vec![format!("{family}.partial_image"); partials];
@@ -100,10 +100,10 @@ fn a_stream_has_only_the_frames_of_the_contract() {
         for partials in 0..4 {
             let mut reply = operation.call(&gateway, "", partials).open(gateway.address()).expect("an answer");
             reply.headers.retain(|(name, _)| name != "connection");
-            let events = Events::from_reply(reply).rest();
+            let events = Events::from_reply(reply).remaining();
             let attempt = upstream.ledger().pop().expect("an attempt");
             let count = usize::try_from(partials).expect("a count");
-            is_good(operation, &events, &attempt.images, count);
+            assert_complete_stream(operation, &events, &attempt.images, count);
             assert_eq!(Some(&events[count].data["usage"]), attempt.usage.as_ref());
             assert_eq!(attempt.fields()["stream"], true, "the upstream request must ask for a stream");
             assert_eq!(attempt.fields()["partial_images"].as_u64().unwrap_or(0), partials);
@@ -172,7 +172,7 @@ fn every_framing_of_the_upstream_gives_the_same_events() {
         let events = Operation::Generate.events(&gateway, script, 2);
         let attempt = upstream.ledger().pop().expect("an attempt");
         println!("{script}");
-        is_good(Operation::Generate, &events, &attempt.images, 2);
+        assert_complete_stream(Operation::Generate, &events, &attempt.images, 2);
         assert_eq!(Some(&events[2].data["usage"]), attempt.usage.as_ref(), "{script}");
         if script.contains("revised") {
             let revised = events[2].data["revised_prompt"].as_str();
@@ -197,8 +197,13 @@ fn surplus_partial_images_are_not_delivered() {
     }
     // Fewer partial images are no fault. Their indices start at 0, whatever indices the upstream sends.
     let events = Operation::Generate.events(&gateway, "events=p7,c", 3);
-    is_good(Operation::Generate, &events, &upstream.ledger().pop().expect("an attempt").images, 1);
-    is_good(Operation::Edit, &Operation::Edit.events(&gateway, "events=c", 3), &upstream.ledger()[4].images, 0);
+    assert_complete_stream(Operation::Generate, &events, &upstream.ledger().pop().expect("an attempt").images, 1);
+    assert_complete_stream(
+        Operation::Edit,
+        &Operation::Edit.events(&gateway, "events=c", 3),
+        &upstream.ledger()[4].images,
+        0,
+    );
 }
 
 #[test]
@@ -219,9 +224,9 @@ fn fields_that_the_upstream_leaves_out_are_filled_in() {
     ] {
         let fields = json!({"prompt": format!("a cube [[{script}]]"), "partial_images": 1, "size": "1536x1024",
                           "quality": "high", "output_format": "webp"});
-        let events = gateway.stream(fields).rest();
+        let events = gateway.stream(fields).remaining();
         println!("{script}");
-        is_good(Operation::Generate, &events, &upstream.ledger().pop().expect("an attempt").images, 1);
+        assert_complete_stream(Operation::Generate, &events, &upstream.ledger().pop().expect("an attempt").images, 1);
         for event in &events {
             let data = &event.data;
             let found = (&data["size"], &data["quality"], &data["output_format"]);
@@ -236,7 +241,7 @@ fn an_unknown_quality_is_auto_in_events() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for script in ["omit=quality", "auto=quality", "omit=quality plain"] {
-        let events = gateway.stream(json!({"prompt": format!("a cube [[{script}]]"), "partial_images": 1})).rest();
+        let events = gateway.stream(json!({"prompt": format!("a cube [[{script}]]"), "partial_images": 1})).remaining();
         assert!(!events.is_empty() && events.iter().all(|event| event.data["quality"] == "auto"), "{script}");
         let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
         assert_eq!(
@@ -254,7 +259,7 @@ fn the_type_may_be_only_in_the_event_line_or_only_in_the_data() {
     for script in ["omit=type", "omit=type lines=crlf", "frames=no-event", "frames=no-event shape=usage-first"] {
         println!("{script}");
         let events = Operation::Generate.events(&gateway, script, 1);
-        is_good(Operation::Generate, &events, &upstream.ledger().pop().expect("an attempt").images, 1);
+        assert_complete_stream(Operation::Generate, &events, &upstream.ledger().pop().expect("an attempt").images, 1);
     }
 }
 
@@ -266,7 +271,7 @@ fn a_plain_answer_to_a_stream_and_a_stream_to_a_plain_request_are_both_served() 
         for operation in [Operation::Generate, Operation::Edit] {
             let events = operation.events(&gateway, script, 2);
             let attempt = upstream.ledger().pop().expect("an attempt");
-            is_good(operation, &events, &attempt.images, 0);
+            assert_complete_stream(operation, &events, &attempt.images, 0);
             assert_eq!(Some(&events[0].data["usage"]), attempt.usage.as_ref(), "{script}");
         }
     }
@@ -304,7 +309,7 @@ fn another_account_serves_a_stream_that_the_first_account_refuses() {
         println!("{script}");
         let ledger = upstream.ledger();
         assert_eq!(ledger.len(), 2, "{script}");
-        is_good(Operation::Generate, &events, &ledger[1].images, 1);
+        assert_complete_stream(Operation::Generate, &events, &ledger[1].images, 1);
         let records = gateway.final_records(1);
         assert_eq!((records.len(), &records[0]["state"]), (1, &json!("succeeded")), "{script}");
     }

@@ -28,10 +28,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::kit::{env_setting, heavy_test_lock};
-use bench::{Bench, PROMPT, Place, WARM_UP};
+use bench::{CaseFixture, PROMPT, SharedGateway, WARM_UP};
 use report::{Line, Report};
 use row::Row;
-use scene::Scene;
+use scene::CaseRun;
 
 /// The number of threads for quick cases, which mostly wait (our choice). Each slow case has its own thread.
 const QUICK_CASE_THREADS: usize = 16;
@@ -44,15 +44,15 @@ const MAX_PEAK_GROWTH: u64 = 192 << 20;
 fn every_upstream_case_holds_for_every_operation() {
     let _guard = heavy_test_lock();
     let rows: &'static [Row] = Box::leak(selected_rows().into_boxed_slice());
-    let bench = Bench::set_up(rows);
+    let bench = SharedGateway::set_up(rows);
     warm_up(&bench);
-    let resident = |bench: &Bench| {
+    let resident = |bench: &SharedGateway| {
         bench.gateway().server().reset_peak();
         bench.gateway().server().peak_bytes()
     };
     let baseline = resident(&bench);
     let mut report = Report::new(rows);
-    let (slow, quick): (Vec<&Place>, Vec<&Place>) = bench.places.iter().partition(|place| place.row.slow);
+    let (slow, quick): (Vec<&CaseFixture>, Vec<&CaseFixture>) = bench.fixtures.iter().partition(|place| place.row.slow);
     let (queue, lines) = (Mutex::new(VecDeque::from(quick)), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for place in slow {
@@ -67,8 +67,8 @@ fn every_upstream_case_holds_for_every_operation() {
         }
     });
     let peak = bench.gateway().server().peak_bytes();
-    report.take(lock(&lines).drain(..));
-    report.fact(
+    report.add_lines(lock(&lines).drain(..));
+    report.add_fact(
         "LIVE: memory never grew by more than 192 MiB",
         peak < baseline + MAX_PEAK_GROWTH,
         &format!("{} MiB", (peak.saturating_sub(baseline)) >> 20),
@@ -77,17 +77,21 @@ fn every_upstream_case_holds_for_every_operation() {
         crate::kit::pause(Duration::from_millis(100));
         resident(&bench) < baseline + MAX_REMAINING_GROWTH
     });
-    report.fact(
+    report.add_fact(
         "LIVE: memory is back to within 32 MiB",
         released.is_some(),
         &format!("{} MiB more", resident(&bench).saturating_sub(baseline) >> 20),
     );
     let leaks = leaks(&bench);
-    report.fact("LEAK: nothing in the log or on disk", leaks.is_empty(), &leaks.join(", "));
-    report.fact("U27: no redirect was followed", bench.target.accepted() == 0, &bench.target.accepted().to_string());
+    report.add_fact("LEAK: nothing in the log or on disk", leaks.is_empty(), &leaks.join(", "));
+    report.add_fact(
+        "U27: no redirect was followed",
+        bench.target.accepted() == 0,
+        &bench.target.accepted().to_string(),
+    );
     let log = bench.gateway().output();
     let errors: Vec<&str> = log.lines().filter(|line| line.contains(" ERROR ")).collect();
-    report.fact(
+    report.add_fact(
         "no error in the log",
         errors.is_empty(),
         &format!("{}: {:?}", errors.len(), errors.iter().take(5).collect::<Vec<_>>()),
@@ -104,30 +108,30 @@ fn selected_rows() -> Vec<Row> {
 }
 
 /// Sends requests before the measurement, so that one-time allocations of the gateway are part of the baseline.
-fn warm_up(bench: &Bench) {
-    for place in bench.places.iter().filter(|place| place.row.door == door::Kind::Open).take(8) {
+fn warm_up(bench: &SharedGateway) {
+    for place in bench.fixtures.iter().filter(|place| place.row.endpoint == door::EndpointKind::Upstream).take(8) {
         place.operation.call(&place.secret, serde_json::json!({"prompt": PROMPT, "user": WARM_UP})).send(place.address);
         let attempts = place.upstream.attempts();
         assert_eq!(attempts, 1, "the fixture must call its upstream once");
     }
 }
 
-fn run_case(bench: &Bench, place: &Place) -> Line {
-    let mut scene = Scene::new(bench, place);
+fn run_case(bench: &SharedGateway, place: &CaseFixture) -> Line {
+    let mut scene = CaseRun::new(bench, place);
     let start = Instant::now();
     let verdict = catch_unwind(AssertUnwindSafe(|| scene.run())).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         text.unwrap_or("a panic without a message").to_owned()
     });
-    Line::new(place, scene.seen(), start.elapsed(), verdict)
+    Line::new(place, scene.observations(), start.elapsed(), verdict)
 }
 
 /// The places in the log and the data folder that contain a secret or a prompt.
-fn leaks(bench: &Bench) -> Vec<String> {
+fn leaks(bench: &SharedGateway) -> Vec<String> {
     let gateway = bench.gateway();
     let mut found = Vec::new();
     // Every upstream token contains `c4n4ry`. Only the first keys are searched for, as a sample.
-    let keys = bench.places.iter().take(8).map(|place| place.secret.as_str());
+    let keys = bench.fixtures.iter().take(8).map(|place| place.secret.as_str());
     let canaries: Vec<&str> = keys.chain([PROMPT, "prompt-canary", "c4n4ry"]).collect();
     let mut search = |name: &str, text: &str| {
         found.extend(
@@ -153,7 +157,7 @@ fn files_under(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 /// Runs cases of the queue until the queue is empty.
-fn run_queued_cases(bench: &Bench, queue: &Mutex<VecDeque<&Place>>, lines: &Mutex<Vec<Line>>) {
+fn run_queued_cases(bench: &SharedGateway, queue: &Mutex<VecDeque<&CaseFixture>>, lines: &Mutex<Vec<Line>>) {
     // `next` releases the lock before the loop body; a guard in the loop condition would live as long as the body.
     while let Some(place) = next(queue) {
         let line = run_case(bench, place);

@@ -116,13 +116,13 @@ fn all_counts_agree_with_records_and_upstream_after_a_kill() {
     let second_key = gateway.make_key("other");
     gateway.generate(json!({"n": 2})).ok_json();
     gateway.scripted("tokens=1234").ok_json();
-    gateway.stream(json!({})).rest();
+    gateway.stream(json!({})).remaining();
     let with_second_key = || Call::generation().key(second_key["secret"].as_str().expect("a secret"));
     with_second_key().json(&request(json!({"user": "=1+1"}))).send(gateway.address()).ok_json();
     Events::from_reply(
         with_second_key().json(&request(json!({"stream": true}))).open(gateway.address()).expect("a stream"),
     )
-    .rest();
+    .remaining();
     // One request is refused by the upstream, one fails there, one is left by its caller. The last request never
     // becomes a job and does not count as a request.
     assert_eq!(gateway.scripted("status=400 body=policy").status, 502);

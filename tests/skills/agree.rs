@@ -9,7 +9,7 @@ use imagate::manifest::rules::RuleClass;
 use imagate::manifest::{CheckOptions, Manifest, SourceFile, check};
 
 use crate::corpus::{cases, folder};
-use crate::mutate::{Dice, mutated, seeds};
+use crate::mutate::{RandomNumbers, mutated, seeds};
 
 const MUTATIONS: usize = 10_000;
 
@@ -68,7 +68,7 @@ fn the_reference_validator_agrees_on_the_corpus() {
 
 #[test]
 fn the_reference_validator_agrees_on_ten_thousand_mutations() {
-    let (seeds, mut dice) = (seeds(), Dice::new(7));
+    let (seeds, mut dice) = (seeds(), RandomNumbers::new(7));
     let documents: Vec<Vec<u8>> = (0..MUTATIONS).map(|_| mutated(&seeds, &mut dice)).collect();
     let (valid, invalid) = compare(&documents);
     println!("{valid} valid documents, {invalid} invalid ones");

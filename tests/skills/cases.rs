@@ -20,7 +20,7 @@ pub(crate) struct Case {
     pub(crate) source: SourceFile,
     previous: Option<SourceFile>,
     files: Option<MemoryFiles>,
-    web: Option<ScriptedWeb>,
+    urls: Option<ScriptedWeb>,
 }
 
 /// The answers of URLs, from the `.web.json` file of a case.
@@ -85,7 +85,7 @@ fn case(tree: &Tree, path: &str) -> Option<Case> {
         source: read(path)?,
         previous: read(&format!("{name}.previous.json")),
         files,
-        web,
+        urls: web,
         name: name.to_owned(),
     })
 }
@@ -130,7 +130,7 @@ impl Case {
         options.now = Some("2026-11-21T03:00:00Z".parse::<DateTime<Utc>>().expect("a time"));
         options.previous = self.previous.as_ref();
         options.files = self.files.as_ref().map(|files| files as _);
-        options.web = self.web.as_ref().map(|web| web as _);
+        options.web = self.urls.as_ref().map(|web| web as _);
         if let Some(rule) = self.rule().and_then(rules::find).filter(|rule| rule.level == FindingLevel::Off) {
             options.overrides.level(rule.id, FindingLevel::Warning).expect("a rule");
         }

@@ -21,27 +21,27 @@ mod online;
 mod server;
 
 /// The exit code of success.
-const DONE: i32 = 0;
+const EXIT_SUCCESS: i32 = 0;
 /// The exit code of findings and of failures.
-const FOUND: i32 = 1;
+const EXIT_FAILURE: i32 = 1;
 /// The exit code of wrong usage.
-const USAGE: i32 = 2;
+const EXIT_USAGE: i32 = 2;
 
 /// The exit code and the output of one run of the program.
 #[derive(Debug)]
-struct Done {
+struct CommandOutput {
     code: i32,
     stdout: String,
     stderr: String,
 }
 
-fn program(arguments: &[&str]) -> Command {
+fn skills_command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_imagate"));
     command.arg("skills").args(arguments).stdin(Stdio::null());
     command
 }
 
-fn done(command: &mut Command, input: Option<&[u8]>) -> Done {
+fn run_command(command: &mut Command, input: Option<&[u8]>) -> CommandOutput {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
     let mut stdin = child.stdin.take().expect("a pipe");
@@ -50,15 +50,19 @@ fn done(command: &mut Command, input: Option<&[u8]>) -> Done {
     drop(stdin);
     let output = child.wait_with_output().expect("the output of the program");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    Done { code: output.status.code().expect("a code"), stdout: text(output.stdout), stderr: text(output.stderr) }
+    CommandOutput {
+        code: output.status.code().expect("a code"),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
 }
 
-fn skills(arguments: &[&str]) -> Done {
-    done(&mut program(arguments), None)
+fn skills(arguments: &[&str]) -> CommandOutput {
+    run_command(&mut skills_command(arguments), None)
 }
 
 /// The path of a manifest of the corpus.
-fn case(name: &str) -> String {
+fn case_path(name: &str) -> String {
     let path = folder().join("corpus").join(format!("{name}.json"));
     path.to_str().expect("UTF-8").to_owned()
 }
@@ -69,19 +73,19 @@ fn code(arguments: &[&str]) -> i32 {
 
 #[test]
 fn the_exit_code_says_whether_there_are_errors() {
-    assert_eq!(code(&["validate", &case("good/full")]), DONE);
-    assert_eq!(code(&["validate", &case("M033/with-v")]), DONE);
-    assert_eq!(code(&["validate", "--strict", &case("M033/with-v")]), FOUND);
-    assert_eq!(code(&["validate", "--deny", "m033", &case("M033/with-v")]), FOUND);
-    assert_eq!(code(&["validate", &case("M036/build-metadata")]), FOUND);
-    assert_eq!(code(&["validate", "--strict", &case("M014/offset")]), DONE);
+    assert_eq!(code(&["validate", &case_path("good/full")]), EXIT_SUCCESS);
+    assert_eq!(code(&["validate", &case_path("M033/with-v")]), EXIT_SUCCESS);
+    assert_eq!(code(&["validate", "--strict", &case_path("M033/with-v")]), EXIT_FAILURE);
+    assert_eq!(code(&["validate", "--deny", "m033", &case_path("M033/with-v")]), EXIT_FAILURE);
+    assert_eq!(code(&["validate", &case_path("M036/build-metadata")]), EXIT_FAILURE);
+    assert_eq!(code(&["validate", "--strict", &case_path("M014/offset")]), EXIT_SUCCESS);
     let missing = skills(&["validate", "no-such-file.json"]);
-    assert!(missing.code == FOUND && missing.stderr.contains("no-such-file.json"), "{missing:?}");
+    assert!(missing.code == EXIT_FAILURE && missing.stderr.contains("no-such-file.json"), "{missing:?}");
 }
 
 #[test]
 fn invalid_arguments_are_a_usage_error() {
-    let good = case("good/full");
+    let good = case_path("good/full");
     for arguments in [
         &["validate"][..],
         &["validate", "--allow", "M999=x", &good],
@@ -97,7 +101,10 @@ fn invalid_arguments_are_a_usage_error() {
         &["diff", "-", "-"],
     ] {
         let done = skills(arguments);
-        assert!(done.code == USAGE && done.stdout.is_empty() && !done.stderr.is_empty(), "{arguments:?}: {done:?}");
+        assert!(
+            done.code == EXIT_USAGE && done.stdout.is_empty() && !done.stderr.is_empty(),
+            "{arguments:?}: {done:?}"
+        );
     }
     let misspelled = skills(&["validate", "--deny", "M03", &good]);
     assert!(misspelled.stderr.contains("did you mean `M0"), "{misspelled:?}");
@@ -105,29 +112,29 @@ fn invalid_arguments_are_a_usage_error() {
 
 #[test]
 fn allowed_findings_are_reported_with_their_reason() {
-    let arguments = ["validate", "--allow", "M036=moved by hand", &case("M036/build-metadata")];
+    let arguments = ["validate", "--allow", "M036=moved by hand", &case_path("M036/build-metadata")];
     let done = skills(&arguments);
-    assert!(done.code == DONE && done.stdout.contains("allowed: moved by hand"), "{done:?}");
+    assert!(done.code == EXIT_SUCCESS && done.stdout.contains("allowed: moved by hand"), "{done:?}");
     let json = |format| -> Value {
         serde_json::from_str(&skills(&[&arguments[..], &["--format", format]].concat()).stdout).expect("JSON")
     };
     assert_eq!(json("json")["findings"][0]["allowed"], "moved by hand");
     assert_eq!(json("json")["errors"], 0);
     assert_eq!(json("sarif")["runs"][0]["results"][0]["suppressions"][0]["justification"], "moved by hand");
-    let off = skills(&["validate", "--allow", "M121=by hand", &case("M121/skills")]);
-    assert!(off.code == DONE && off.stdout.contains("allowed: by hand"), "{off:?}");
+    let off = skills(&["validate", "--allow", "M121=by hand", &case_path("M121/skills")]);
+    assert!(off.code == EXIT_SUCCESS && off.stdout.contains("allowed: by hand"), "{off:?}");
 }
 
 #[test]
 fn a_manifest_is_read_from_standard_input() {
-    let text = fs::read(case("M036/build-metadata")).expect("a case");
-    let done = done(&mut program(&["validate", "-"]), Some(&text));
-    assert!(done.code == FOUND && done.stdout.contains("--> <stdin>:43:18"), "{done:?}");
+    let text = fs::read(case_path("M036/build-metadata")).expect("a case");
+    let done = run_command(&mut skills_command(&["validate", "-"]), Some(&text));
+    assert!(done.code == EXIT_FAILURE && done.stdout.contains("--> <stdin>:43:18"), "{done:?}");
 }
 
 #[test]
 fn the_checkout_and_the_previous_manifest_are_used() {
-    let (current, before) = (case("M114/major"), case("M114/major.previous"));
+    let (current, before) = (case_path("M114/major"), case_path("M114/major.previous"));
     let root = folder().join("corpus/M114/major.files");
     let root = root.to_str().expect("UTF-8");
     let report = |arguments: &[&str]| {
@@ -138,9 +145,10 @@ fn the_checkout_and_the_previous_manifest_are_used() {
     };
     assert!(!report(&["--previous", &before]).contains("M114"));
     assert!(report(&["--previous", &before, "--root", root]).contains("M114"));
-    let changed = skills(&["validate", "--previous", &case("M113/checksum.previous"), &case("M113/checksum")]);
-    assert!(changed.code == FOUND && changed.stdout.contains("error[M113]"), "{changed:?}");
-    assert_eq!(code(&["validate", &current, "--root", "no-such-folder"]), FOUND);
+    let changed =
+        skills(&["validate", "--previous", &case_path("M113/checksum.previous"), &case_path("M113/checksum")]);
+    assert!(changed.code == EXIT_FAILURE && changed.stdout.contains("error[M113]"), "{changed:?}");
+    assert_eq!(code(&["validate", &current, "--root", "no-such-folder"]), EXIT_FAILURE);
 }
 
 #[test]
@@ -151,7 +159,7 @@ fn build_metadata_may_change_and_a_moved_repository_is_reported() {
             manifest["generated_at"] = "2026-11-21T04:00:00Z".into();
             change(manifest);
         });
-        skills(&["validate", "--previous", &case("good/full"), as_text(&path)]).stdout
+        skills(&["validate", "--previous", &case_path("good/full"), as_text(&path)]).stdout
     };
     let build = |manifest: &mut Value| manifest["skills"][0]["version"] = "1.2.0+b2".into();
     assert!(!output(&build).contains("M110"));
@@ -171,18 +179,18 @@ fn build_metadata_may_change_and_a_moved_repository_is_reported() {
 #[test]
 fn reading_of_an_endless_manifest_stops_at_the_limit() {
     let done = skills(&["validate", "/dev/zero"]);
-    assert!(done.code == FOUND && done.stdout.contains("M007"), "{done:?}");
+    assert!(done.code == EXIT_FAILURE && done.stdout.contains("M007"), "{done:?}");
 }
 
 #[test]
 fn every_report_format_has_its_expected_form() {
-    let printed = |format| skills(&["validate", "--format", format, &case("M036/build-metadata")]).stdout;
+    let printed = |format| skills(&["validate", "--format", format, &case_path("M036/build-metadata")]).stdout;
     let sarif: Value = serde_json::from_str(&printed("sarif")).expect("JSON");
     assert_eq!((&sarif["version"], &sarif["runs"][0]["results"][0]["ruleId"]), (&"2.1.0".into(), &"M036".into()));
     let index = sarif["runs"][0]["results"][0]["ruleIndex"].as_u64().and_then(|index| usize::try_from(index).ok());
     assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"][index.expect("an index")]["id"], "M036");
     let annotation =
-        format!("::error file={},line=43,endLine=43,col=18,", case("M036/build-metadata").replace(':', "%3A"));
+        format!("::error file={},line=43,endLine=43,col=18,", case_path("M036/build-metadata").replace(':', "%3A"));
     assert!(printed("github").starts_with(&annotation), "{}", printed("github"));
     let junit = printed("junit");
     assert!(junit.starts_with("<?xml version=\"1.0\"") && junit.contains("failures=\"1\""), "{junit}");
@@ -191,7 +199,7 @@ fn every_report_format_has_its_expected_form() {
 
 fn copy(folder: &TempDir, name: &str) -> PathBuf {
     let path = folder.path().join("skills.json");
-    fs::copy(case(name), &path).expect("a copy");
+    fs::copy(case_path(name), &path).expect("a copy");
     path
 }
 
@@ -204,8 +212,8 @@ fn formatting_is_stable_and_keeps_permissions_and_links() {
     let folder = TempDir::new().expect("a folder");
     let path = copy(&folder, "M120/order");
     let checked = skills(&["fmt", "--check", as_text(&path)]);
-    assert_eq!((checked.code, checked.stdout.trim()), (FOUND, as_text(&path)));
-    assert_eq!(fs::read(&path).expect("the file"), fs::read(case("M120/order")).expect("the case"));
+    assert_eq!((checked.code, checked.stdout.trim()), (EXIT_FAILURE, as_text(&path)));
+    assert_eq!(fs::read(&path).expect("the file"), fs::read(case_path("M120/order")).expect("the case"));
     #[cfg(unix)]
     let link = {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -216,8 +224,8 @@ fn formatting_is_stable_and_keeps_permissions_and_links() {
     #[cfg(not(unix))]
     let link = path.clone();
     let rewritten = skills(&["fmt", as_text(&link)]);
-    assert!(rewritten.code == DONE && rewritten.stderr.contains("rewrote"), "{rewritten:?}");
-    assert_eq!(fs::read(&path).expect("the file"), fs::read(case("good/full")).expect("the case"));
+    assert!(rewritten.code == EXIT_SUCCESS && rewritten.stderr.contains("rewrote"), "{rewritten:?}");
+    assert_eq!(fs::read(&path).expect("the file"), fs::read(case_path("good/full")).expect("the case"));
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
@@ -225,18 +233,18 @@ fn formatting_is_stable_and_keeps_permissions_and_links() {
         assert!(link.is_symlink());
     }
     let again = skills(&["fmt", as_text(&path)]);
-    assert!(again.code == DONE && again.stderr.is_empty(), "{again:?}");
-    assert_eq!(code(&["fmt", "--check", as_text(&path)]), DONE);
+    assert!(again.code == EXIT_SUCCESS && again.stderr.is_empty(), "{again:?}");
+    assert_eq!(code(&["fmt", "--check", as_text(&path)]), EXIT_SUCCESS);
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), if cfg!(unix) { 2 } else { 1 });
 }
 
 #[test]
 fn skills_are_sorted_only_on_request() {
-    let text = fs::read(case("M121/skills")).expect("a case");
-    let plain = done(&mut program(&["fmt", "-"]), Some(&text));
+    let text = fs::read(case_path("M121/skills")).expect("a case");
+    let plain = run_command(&mut skills_command(&["fmt", "-"]), Some(&text));
     assert_eq!(plain.stdout.as_bytes(), text);
-    let sorted = done(&mut program(&["fmt", "--sort", "-"]), Some(&text));
-    assert_eq!(sorted.stdout, fs::read_to_string(case("good/full")).expect("the case"));
+    let sorted = run_command(&mut skills_command(&["fmt", "--sort", "-"]), Some(&text));
+    assert_eq!(sorted.stdout, fs::read_to_string(case_path("good/full")).expect("the case"));
 }
 
 #[test]
@@ -244,14 +252,14 @@ fn a_file_that_is_not_json_is_not_rewritten() {
     let folder = TempDir::new().expect("a folder");
     let path = copy(&folder, "M002/comma-at-the-end");
     let done = skills(&["fmt", as_text(&path)]);
-    assert!(done.code == FOUND && done.stderr.contains("skills.json:8:21: there is a comma"), "{done:?}");
-    assert_eq!(fs::read(&path).expect("the file"), fs::read(case("M002/comma-at-the-end")).expect("the case"));
+    assert!(done.code == EXIT_FAILURE && done.stderr.contains("skills.json:8:21: there is a comma"), "{done:?}");
+    assert_eq!(fs::read(&path).expect("the file"), fs::read(case_path("M002/comma-at-the-end")).expect("the case"));
 }
 
 /// Writes a changed copy of the manifest `good/full` and returns its path.
 fn variant(folder: &TempDir, name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
     let mut manifest: Value =
-        serde_json::from_str(&fs::read_to_string(case("good/full")).expect("a case")).expect("JSON");
+        serde_json::from_str(&fs::read_to_string(case_path("good/full")).expect("a case")).expect("JSON");
     change(&mut manifest);
     let path = folder.path().join(name);
     fs::write(&path, manifest.to_string()).expect("a file");
@@ -261,7 +269,7 @@ fn variant(folder: &TempDir, name: &str, change: impl FnOnce(&mut Value)) -> Pat
 #[test]
 fn a_diff_names_the_required_version_bump() {
     let folder = TempDir::new().expect("a folder");
-    let old = case("good/full");
+    let old = case_path("good/full");
     let required_bump = |version: &str, change: &dyn Fn(&mut Value)| {
         let path = variant(&folder, "new.json", |manifest| {
             manifest["skills"][0]["version"] = version.into();
@@ -276,16 +284,16 @@ fn a_diff_names_the_required_version_bump() {
     let content = |skill: &mut Value| skill["sha256"] = "0".repeat(64).into();
     let more = |skill: &mut Value| skill["agents"] = vec!["codex", "claude-code", "goose"].into();
     let fewer = |skill: &mut Value| skill["agents"] = vec!["codex"].into();
-    assert_eq!(required_bump("1.2.0", &|_| {}), expected("-", "none", DONE));
-    assert_eq!(required_bump("1.2.1", &|_| {}), expected("none", "patch", DONE));
-    assert_eq!(required_bump("1.2.0", &content), expected("patch", "patch", FOUND));
-    assert_eq!(required_bump("1.2.1", &content), expected("patch", "patch", DONE));
-    assert_eq!(required_bump("1.2.1", &more), expected("minor", "minor", FOUND));
-    assert_eq!(required_bump("1.3.0", &more), expected("minor", "minor", DONE));
-    assert_eq!(required_bump("1.3.0", &fewer), expected("major", "major", FOUND));
-    assert_eq!(required_bump("2.0.0", &fewer), expected("major", "major", DONE));
-    assert_eq!(required_bump("1.1.9", &content), expected("patch", "minor", FOUND));
-    assert_eq!(required_bump("2.0.0-rc.1", &fewer), expected("major", "major", DONE));
+    assert_eq!(required_bump("1.2.0", &|_| {}), expected("-", "none", EXIT_SUCCESS));
+    assert_eq!(required_bump("1.2.1", &|_| {}), expected("none", "patch", EXIT_SUCCESS));
+    assert_eq!(required_bump("1.2.0", &content), expected("patch", "patch", EXIT_FAILURE));
+    assert_eq!(required_bump("1.2.1", &content), expected("patch", "patch", EXIT_SUCCESS));
+    assert_eq!(required_bump("1.2.1", &more), expected("minor", "minor", EXIT_FAILURE));
+    assert_eq!(required_bump("1.3.0", &more), expected("minor", "minor", EXIT_SUCCESS));
+    assert_eq!(required_bump("1.3.0", &fewer), expected("major", "major", EXIT_FAILURE));
+    assert_eq!(required_bump("2.0.0", &fewer), expected("major", "major", EXIT_SUCCESS));
+    assert_eq!(required_bump("1.1.9", &content), expected("patch", "minor", EXIT_FAILURE));
+    assert_eq!(required_bump("2.0.0-rc.1", &fewer), expected("major", "major", EXIT_SUCCESS));
 }
 
 #[test]
@@ -316,15 +324,15 @@ fn the_required_bump_depends_on_versions_and_changes() {
         entry["version"] = "1.1.0".into();
         manifest["skills"].as_array_mut().expect("a list").push(entry);
     };
-    assert_eq!(required_bump("0.3.1", "0.3.2", &fewer), expected("minor", FOUND));
-    assert_eq!(required_bump("0.3.1", "0.4.0", &fewer), expected("minor", DONE));
-    assert_eq!(required_bump("0.3.1", "0.3.2", &more), expected("patch", DONE));
-    assert_eq!(required_bump("2.0.0-rc.1", "2.0.0-rc.2", &fewer), expected("major", DONE));
-    assert_eq!(required_bump("2.0.0-rc.2", "2.0.0-rc.1", &fewer), expected("major", FOUND));
-    assert_eq!(required_bump("1.2.0", "1.2.1", &renamed), expected("none", DONE));
-    assert_eq!(required_bump("1.2.0", "1.2.0", &renamed), expected("patch", FOUND));
-    assert_eq!(required_bump("1.2.0", "1.2.0", &capitals), expected("-", DONE));
-    assert_eq!(required_bump("1.2.0", "1.2.0", &older), expected("-", DONE));
+    assert_eq!(required_bump("0.3.1", "0.3.2", &fewer), expected("minor", EXIT_FAILURE));
+    assert_eq!(required_bump("0.3.1", "0.4.0", &fewer), expected("minor", EXIT_SUCCESS));
+    assert_eq!(required_bump("0.3.1", "0.3.2", &more), expected("patch", EXIT_SUCCESS));
+    assert_eq!(required_bump("2.0.0-rc.1", "2.0.0-rc.2", &fewer), expected("major", EXIT_SUCCESS));
+    assert_eq!(required_bump("2.0.0-rc.2", "2.0.0-rc.1", &fewer), expected("major", EXIT_FAILURE));
+    assert_eq!(required_bump("1.2.0", "1.2.1", &renamed), expected("none", EXIT_SUCCESS));
+    assert_eq!(required_bump("1.2.0", "1.2.0", &renamed), expected("patch", EXIT_FAILURE));
+    assert_eq!(required_bump("1.2.0", "1.2.0", &capitals), expected("-", EXIT_SUCCESS));
+    assert_eq!(required_bump("1.2.0", "1.2.0", &older), expected("-", EXIT_SUCCESS));
 }
 
 #[test]
@@ -335,14 +343,14 @@ fn a_diff_is_printed_as_text() {
         manifest["skills"][1]["name"] = "pdf".into();
         manifest["apis"][0]["title"] = "Images".into();
     });
-    let done = skills(&["diff", &case("good/full"), as_text(&path)]);
+    let done = skills(&["diff", &case_path("good/full"), as_text(&path)]);
     let expected = "image-generation 1.2.0 -> 1.2.0: patch required, none made, TOO LITTLE\n  \
                     `title` changed (patch)\n\
                     pdf 0.3.1\n  added (minor)\n\
                     pdf-reading 0.3.1\n  removed (major)\n\
                     API reference `images-python` changed (patch)\n\
                     required bump in all: major\n";
-    assert_eq!((done.code, done.stdout.as_str()), (FOUND, expected));
+    assert_eq!((done.code, done.stdout.as_str()), (EXIT_FAILURE, expected));
 }
 
 #[test]
@@ -351,5 +359,5 @@ fn rules_are_explained_and_listed() {
     assert!(done.stdout.starts_with("M113 changed-release (error; needs the manifest published before)\n"), "{done:?}");
     assert_eq!(skills(&["explain", "changed-release"]).stdout, done.stdout);
     let list = skills(&["explain"]);
-    assert!(list.code == DONE && list.stdout.lines().count() > 50, "{list:?}");
+    assert!(list.code == EXIT_SUCCESS && list.stdout.lines().count() > 50, "{list:?}");
 }

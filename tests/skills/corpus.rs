@@ -115,7 +115,7 @@ fn compare_with_golden_file(format: &str) {
     let name = format!("{format}.txt");
     let path = folder().join("golden").join(&name);
     let printed = printed(format, &cases());
-    if crate::outside::setting("IMAGATE_BLESS").is_some() {
+    if crate::outside::environment_variable("IMAGATE_BLESS").is_some() {
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         fs::write(&path, &printed).expect("a golden file");
     }

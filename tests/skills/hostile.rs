@@ -14,14 +14,14 @@ mod zips;
 use miniz_oxide::deflate::compress_to_vec;
 
 /// A hostile archive; the name describes its fault.
-pub(crate) struct Hostile {
+pub(crate) struct HostileArchive {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
 }
 
 /// One entry of a zip. A field that is `None` is computed from the others; `local_…` fields are of the local header.
 #[derive(Clone, Default)]
-pub(crate) struct Part {
+pub(crate) struct ZipEntry {
     pub(crate) name: Vec<u8>,
     pub(crate) data: Vec<u8>,
     pub(crate) stored: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Part {
     pub(crate) flags: u16,
     pub(crate) method: Option<u16>,
     pub(crate) size: Option<u32>,
-    pub(crate) packed: Option<u32>,
+    pub(crate) compressed_size: Option<u32>,
     pub(crate) crc: Option<u32>,
     pub(crate) offset: Option<u32>,
     pub(crate) disk: u16,
@@ -46,12 +46,12 @@ pub(crate) struct Part {
     /// Bytes after the data.
     pub(crate) behind: Vec<u8>,
     /// Omits the local header and the data.
-    pub(crate) no_local: bool,
+    pub(crate) no_local_header: bool,
     /// Omits the entry in the central directory.
-    pub(crate) no_record: bool,
+    pub(crate) no_directory_entry: bool,
 }
 
-impl Part {
+impl ZipEntry {
     pub(crate) fn file(name: impl AsRef<[u8]>, data: impl AsRef<[u8]>) -> Self {
         Self { name: name.as_ref().to_vec(), data: data.as_ref().to_vec(), ..Self::default() }
     }
@@ -60,14 +60,14 @@ impl Part {
 /// A zip archive. A field that is `None` is computed from the entries.
 #[derive(Clone, Default)]
 pub(crate) struct Zip {
-    pub(crate) parts: Vec<Part>,
+    pub(crate) entries: Vec<ZipEntry>,
     pub(crate) before_directory: Vec<u8>,
     pub(crate) before_end: Vec<u8>,
     pub(crate) comment: Vec<u8>,
     pub(crate) behind: Vec<u8>,
     pub(crate) count: Option<u16>,
     /// The number of entries on this disk.
-    pub(crate) count_here: Option<u16>,
+    pub(crate) count_on_disk: Option<u16>,
     pub(crate) directory_size: Option<u32>,
     pub(crate) directory_start: Option<u32>,
     pub(crate) disk: u16,
@@ -90,22 +90,22 @@ fn put32(out: &mut Vec<u8>, values: &[u32]) {
 }
 
 impl Zip {
-    pub(crate) fn of(parts: Vec<Part>) -> Self {
-        Self { parts, ..Self::default() }
+    pub(crate) fn of(entries: Vec<ZipEntry>) -> Self {
+        Self { entries, ..Self::default() }
     }
 
     pub(crate) fn build(&self) -> Vec<u8> {
         let (mut out, mut directory) = (Vec::new(), Vec::new());
         let mut records = 0;
-        for part in &self.parts {
+        for part in &self.entries {
             let body = if part.stored { part.data.clone() } else { compress_to_vec(&part.data, 6) };
             let method = part.method.unwrap_or(if part.stored { 0 } else { 8 });
             let crc = part.crc.unwrap_or_else(|| crc32(&part.data));
-            let packed = part.packed.unwrap_or(body.len() as u32);
+            let packed = part.compressed_size.unwrap_or(body.len() as u32);
             let size = part.size.unwrap_or(part.data.len() as u32);
             out.extend(&part.before);
             let offset = out.len() as u32;
-            if !part.no_local {
+            if !part.no_local_header {
                 let name = part.local_name.as_ref().unwrap_or(&part.name);
                 out.extend(b"PK\x03\x04");
                 put16(
@@ -119,7 +119,7 @@ impl Zip {
                 out.extend(&body);
                 out.extend(&part.behind);
             }
-            if part.no_record {
+            if part.no_directory_entry {
                 continue;
             }
             records += 1;
@@ -139,7 +139,12 @@ impl Zip {
         out.extend(b"PK\x05\x06");
         put16(
             &mut out,
-            &[self.disk, self.disk, self.count_here.or(self.count).unwrap_or(records), self.count.unwrap_or(records)],
+            &[
+                self.disk,
+                self.disk,
+                self.count_on_disk.or(self.count).unwrap_or(records),
+                self.count.unwrap_or(records),
+            ],
         );
         put32(&mut out, &[self.directory_size.unwrap_or(size), self.directory_start.unwrap_or(start)]);
         put16(&mut out, &[self.comment.len() as u16]);
@@ -151,7 +156,7 @@ impl Zip {
 
 /// One entry of a tar.
 #[derive(Clone)]
-pub(crate) struct Member {
+pub(crate) struct TarEntry {
     pub(crate) name: Vec<u8>,
     pub(crate) data: Vec<u8>,
     pub(crate) kind: u8,
@@ -164,7 +169,7 @@ pub(crate) struct Member {
     pub(crate) checksum: Option<Vec<u8>>,
 }
 
-impl Member {
+impl TarEntry {
     pub(crate) fn new(kind: u8, name: impl AsRef<[u8]>, data: impl AsRef<[u8]>) -> Self {
         Self {
             name: name.as_ref().to_vec(),
@@ -211,7 +216,7 @@ impl Member {
     }
 }
 
-pub(crate) fn tar(members: &[Member]) -> Vec<u8> {
+pub(crate) fn tar(members: &[TarEntry]) -> Vec<u8> {
     let mut out = Vec::new();
     members.iter().for_each(|member| member.write(&mut out));
     out.resize(out.len() + 1024, 0);
@@ -226,7 +231,7 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The records of a pax extended header.
-pub(crate) fn pax(records: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn pax_records(records: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (key, value) in records {
         let without_length = key.len() + value.len() + 3;
@@ -237,16 +242,16 @@ pub(crate) fn pax(records: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-pub(crate) fn skill_part() -> Part {
-    Part::file("SKILL.md", SKILL)
+pub(crate) fn skill_zip_entry() -> ZipEntry {
+    ZipEntry::file("SKILL.md", SKILL)
 }
 
-pub(crate) fn skill_member() -> Member {
-    Member::file("SKILL.md", SKILL)
+pub(crate) fn skill_tar_entry() -> TarEntry {
+    TarEntry::file("SKILL.md", SKILL)
 }
 
 /// Paths that lead out of a folder, or name another file than they seem to.
-pub(crate) const PATHS: &[&str] = &[
+pub(crate) const DANGEROUS_PATHS: &[&str] = &[
     "../escape.txt",
     "../../../../../../tmp/escape.txt",
     "a/../../escape.txt",
@@ -290,7 +295,7 @@ pub(crate) const PATHS: &[&str] = &[
 ];
 
 /// Pairs of paths that name one file on some systems, or a file and a folder at the same path.
-pub(crate) const PAIRS: &[(&str, &str)] = &[
+pub(crate) const CONFLICTING_PATHS: &[(&str, &str)] = &[
     ("a.txt", "a.txt"),
     ("a.txt", "A.TXT"),
     ("skill.md", "SKILL.MD"),
@@ -304,38 +309,41 @@ pub(crate) const PAIRS: &[(&str, &str)] = &[
 ];
 
 /// Every hostile archive. The archive reader must refuse each of them.
-pub(crate) fn archives() -> Vec<Hostile> {
+pub(crate) fn archives() -> Vec<HostileArchive> {
     let mut all = Vec::new();
-    let mut add = |name: String, bytes: Vec<u8>| all.push(Hostile { name, bytes });
-    for path in PATHS {
-        let mut part = Part::file(path, "x");
+    let mut add = |name: String, bytes: Vec<u8>| all.push(HostileArchive { name, bytes });
+    for path in DANGEROUS_PATHS {
+        let mut part = ZipEntry::file(path, "x");
         part.flags = 0x0800;
-        add(format!("zip, path {path:?}"), Zip::of(vec![skill_part(), part]).build());
+        add(format!("zip, path {path:?}"), Zip::of(vec![skill_zip_entry(), part]).build());
         let member = if path.contains('\0') {
-            vec![Member::new(b'x', "x", pax(&[("path", path)])), Member::file("y", "x")]
+            vec![TarEntry::new(b'x', "x", pax_records(&[("path", path)])), TarEntry::file("y", "x")]
         } else {
-            vec![Member::file(path, "x")]
+            vec![TarEntry::file(path, "x")]
         };
-        add(format!("tar, path {path:?}"), gzip(&tar(&[vec![skill_member()], member].concat())));
+        add(format!("tar, path {path:?}"), gzip(&tar(&[vec![skill_tar_entry()], member].concat())));
     }
-    for (first, second) in PAIRS {
-        let part = |name: &str| Part { flags: 0x0800, ..Part::file(name, "x") };
-        add(format!("zip, {first:?} and {second:?}"), Zip::of(vec![skill_part(), part(first), part(second)]).build());
-        let members = [skill_member(), Member::file(first, "x"), Member::file(second, "y")];
+    for (first, second) in CONFLICTING_PATHS {
+        let part = |name: &str| ZipEntry { flags: 0x0800, ..ZipEntry::file(name, "x") };
+        add(
+            format!("zip, {first:?} and {second:?}"),
+            Zip::of(vec![skill_zip_entry(), part(first), part(second)]).build(),
+        );
+        let members = [skill_tar_entry(), TarEntry::file(first, "x"), TarEntry::file(second, "y")];
         add(format!("tar, {first:?} and {second:?}"), gzip(&tar(&members)));
     }
-    zips::lies().into_iter().for_each(|(name, zip)| add(format!("zip, {name}"), zip.build()));
-    zips::kinds().into_iter().for_each(|(name, zip)| add(format!("zip, {name}"), zip.build()));
-    tars::lies().into_iter().for_each(|(name, members)| add(format!("tar, {name}"), gzip(&tar(&members))));
+    zips::malformed().into_iter().for_each(|(name, zip)| add(format!("zip, {name}"), zip.build()));
+    zips::special_files().into_iter().for_each(|(name, zip)| add(format!("zip, {name}"), zip.build()));
+    tars::malformed().into_iter().for_each(|(name, members)| add(format!("tar, {name}"), gzip(&tar(&members))));
     for kind in [b'1', b'2', b'3', b'4', b'6', b'7', b'S', b'K', b'D', b'M', b'N', b'V', b'A', b'~'] {
-        let mut link = Member::new(kind, "link", "");
+        let mut link = TarEntry::new(kind, "link", "");
         link.link = b"../../escape".to_vec();
         let name = char::from(kind);
-        add(format!("tar, an entry of kind {name}"), gzip(&tar(&[skill_member(), link.clone()])));
-        let members = [skill_member(), link, Member::file("link/escape.txt", "x")];
+        add(format!("tar, an entry of kind {name}"), gzip(&tar(&[skill_tar_entry(), link.clone()])));
+        let members = [skill_tar_entry(), link, TarEntry::file("link/escape.txt", "x")];
         add(format!("tar, a file below an entry of kind {name}"), gzip(&tar(&members)));
     }
     whole::bombs(&mut add);
-    whole::wrappings(&mut add);
+    whole::damaged_files(&mut add);
     all
 }

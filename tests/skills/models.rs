@@ -3,10 +3,10 @@
 use imagate::manifest::text::{JsonLimits, read, write};
 use imagate::manifest::{Manifest, SourceFile};
 
-use crate::mutate::{Dice, mutated, seeds};
+use crate::mutate::{RandomNumbers, mutated, seeds};
 
 fn manifests() -> Vec<(String, Manifest)> {
-    let (seeds, mut dice) = (seeds(), Dice::new(11));
+    let (seeds, mut dice) = (seeds(), RandomNumbers::new(11));
     let texts = (0..3000).filter_map(|_| String::from_utf8(mutated(&seeds, &mut dice)).ok());
     let read = |text: String| Some((text.clone(), Manifest::read(&SourceFile::new("", text)).ok()?));
     texts.filter_map(read).collect()

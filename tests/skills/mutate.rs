@@ -5,7 +5,7 @@ use imagate::manifest::text::{JsonLimits, JsonMember, JsonNode, JsonValue, read,
 use crate::corpus::cases;
 
 /// Pseudorandom numbers from a seed (`SplitMix64`).
-pub(crate) struct Dice(u64);
+pub(crate) struct RandomNumbers(u64);
 
 /// JSON values of unexpected types and forms.
 const UNEXPECTED_VALUES: [&str; 18] = [
@@ -52,7 +52,7 @@ const SPECIAL_BYTES: &[u8] = b"{}[]\",:\\0-.eEu \n\tntf/\x00\x7f";
 
 // === impl Dice ===
 
-impl Dice {
+impl RandomNumbers {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -82,7 +82,7 @@ pub(crate) fn seeds() -> Vec<JsonNode> {
 }
 
 /// A manifest after up to three changes of its JSON tree and sometimes a change of one byte.
-pub(crate) fn mutated(seeds: &[JsonNode], dice: &mut Dice) -> Vec<u8> {
+pub(crate) fn mutated(seeds: &[JsonNode], dice: &mut RandomNumbers) -> Vec<u8> {
     let mut node = seeds[dice.below(seeds.len())].clone();
     for _ in 0..dice.below(4) {
         change(&mut node, dice);
@@ -100,7 +100,7 @@ pub(crate) fn mutated(seeds: &[JsonNode], dice: &mut Dice) -> Vec<u8> {
 }
 
 /// Changes one value of the tree. At each level, the function descends into a random child or changes the value itself.
-fn change(node: &mut JsonNode, dice: &mut Dice) {
+fn change(node: &mut JsonNode, dice: &mut RandomNumbers) {
     let count = node.members().len() + node.elements().len();
     if count > 0 && dice.below(5) > 0 {
         let index = dice.below(count);
@@ -125,7 +125,7 @@ fn change(node: &mut JsonNode, dice: &mut Dice) {
     }
 }
 
-fn change_members(members: &mut Vec<JsonMember>, dice: &mut Dice) {
+fn change_members(members: &mut Vec<JsonMember>, dice: &mut RandomNumbers) {
     let index = dice.below(members.len());
     match dice.below(4) {
         0 if !members.is_empty() => drop(members.remove(index)),

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[expect(clippy::disallowed_methods, reason = "tests read their environment variables only here")]
-pub(crate) fn setting(name: &str) -> Option<String> {
+pub(crate) fn environment_variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// The path of a Python interpreter that has `package`: from the environment variable `variable`, or from a virtual
 /// environment that is created once below the target folder.
 pub(crate) fn python(package: &str, variable: &str) -> PathBuf {
-    if let Some(path) = setting(variable) {
+    if let Some(path) = environment_variable(variable) {
         return path.into();
     }
     let environments = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").join("venv");

@@ -12,7 +12,7 @@ use imagate::manifest::{SourceFile, format};
 use serde_json::{Value, json};
 
 use crate::corpus;
-use crate::hostile::{Member, Part, SKILL, Zip, gzip, pax, skill_member, skill_part, tar};
+use crate::hostile::{SKILL, TarEntry, Zip, ZipEntry, gzip, pax_records, skill_tar_entry, skill_zip_entry, tar};
 
 const ZIP: &str = "packages/demo-1.0.0.zip";
 const DOCUMENT: &str = "skills/demo/SKILL.md";
@@ -47,7 +47,7 @@ impl Repository {
         });
         let mut repository = Self { manifest, files: BTreeMap::new(), web: BTreeMap::new() };
         repository.put(DOCUMENT, SKILL);
-        repository.pack(&Zip::of(vec![skill_part()]).build());
+        repository.pack(&Zip::of(vec![skill_zip_entry()]).build());
         repository
     }
 
@@ -75,15 +75,15 @@ impl Repository {
     /// Writes this `SKILL.md` to the folder and to the package.
     fn skill(&mut self, text: &str) {
         self.put(DOCUMENT, text);
-        self.pack(&Zip::of(vec![Part::file("SKILL.md", text)]).build());
+        self.pack(&Zip::of(vec![ZipEntry::file("SKILL.md", text)]).build());
     }
 
     /// Adds these files to the folder and to the package.
-    fn with(&mut self, parts: &[Part]) {
+    fn with(&mut self, parts: &[ZipEntry]) {
         for part in parts {
             self.put(&format!("skills/demo/{}", String::from_utf8_lossy(&part.name)), &part.data);
         }
-        self.pack(&Zip::of([&[skill_part()], parts].concat()).build());
+        self.pack(&Zip::of([&[skill_zip_entry()], parts].concat()).build());
     }
 
     /// Adds the answers of a host that serves the package, the branches and one source.
@@ -102,8 +102,8 @@ impl Repository {
         self.web.insert(address.to_owned(), answer);
     }
 
-    fn zip(&mut self, parts: Vec<Part>) {
-        self.pack(&Zip::of([vec![skill_part()], parts].concat()).build());
+    fn zip(&mut self, parts: Vec<ZipEntry>) {
+        self.pack(&Zip::of([vec![skill_zip_entry()], parts].concat()).build());
     }
 }
 
@@ -131,9 +131,9 @@ fn checkout() -> Vec<(&'static str, &'static str, Change)> {
     vec![
         ("good", "repository", |_| ()),
         ("good", "repository-with-files", |repo| {
-            repo.with(&[Part::file("docs/more.md", "More.\n"), Part::file("run.sh", "#!/bin/sh\n")]);
+            repo.with(&[ZipEntry::file("docs/more.md", "More.\n"), ZipEntry::file("run.sh", "#!/bin/sh\n")]);
         }),
-        ("good", "repository-with-a-tar", |repo| repo.pack_tar(&gzip(&tar(&[skill_member()])))),
+        ("good", "repository-with-a-tar", |repo| repo.pack_tar(&gzip(&tar(&[skill_tar_entry()])))),
         ("M070", "no-folder", |repo| repo.entry("path", "skills/none")),
         ("M070", "a-file", |repo| repo.entry("path", DOCUMENT)),
         ("M070", "no-skill-file", |repo| {
@@ -169,7 +169,7 @@ fn checkout() -> Vec<(&'static str, &'static str, Change)> {
             repo.put("other.link", "skills");
             repo.entry("path", "other/demo");
         }),
-        ("M074", "good-name-of-a-link", |repo| repo.with(&[Part::file("link.md", "No link.\n")])),
+        ("M074", "good-name-of-a-link", |repo| repo.with(&[ZipEntry::file("link.md", "No link.\n")])),
         ("M075", "pointer", |repo| {
             repo.put(ZIP, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n");
         }),
@@ -193,30 +193,36 @@ fn archives() -> Vec<(&'static str, &'static str, Change)> {
             let bytes = repo.files[ZIP].clone();
             repo.pack(&bytes[..bytes.len() - 30]);
         }),
-        ("M080", "a-tar-called-zip", |repo| repo.pack(&gzip(&tar(&[skill_member()])))),
-        ("M080", "encrypted", |repo| repo.zip(vec![Part { flags: 1, ..Part::file("notes.md", "notes") }])),
-        ("M081", "bomb", |repo| repo.zip(vec![Part::file("zeros", vec![0; 300_000])])),
-        ("M081", "deep", |repo| repo.zip(vec![Part::file("a/b/c/d/e/f/g/h/i", "x")])),
-        ("M082", "up", |repo| repo.zip(vec![Part::file("../escape.txt", "x")])),
+        ("M080", "a-tar-called-zip", |repo| repo.pack(&gzip(&tar(&[skill_tar_entry()])))),
+        ("M080", "encrypted", |repo| repo.zip(vec![ZipEntry { flags: 1, ..ZipEntry::file("notes.md", "notes") }])),
+        ("M081", "bomb", |repo| repo.zip(vec![ZipEntry::file("zeros", vec![0; 300_000])])),
+        ("M081", "deep", |repo| repo.zip(vec![ZipEntry::file("a/b/c/d/e/f/g/h/i", "x")])),
+        ("M082", "up", |repo| repo.zip(vec![ZipEntry::file("../escape.txt", "x")])),
         ("M082", "absolute-in-a-tar", |repo| {
-            repo.pack_tar(&gzip(&tar(&[skill_member(), Member::file("/tmp/escape.txt", "x")])));
+            repo.pack_tar(&gzip(&tar(&[skill_tar_entry(), TarEntry::file("/tmp/escape.txt", "x")])));
         }),
         ("M082", "up-by-a-record", |repo| {
-            let record = Member::new(b'x', "x", pax(&[("path", "../escape.txt")]));
-            repo.pack_tar(&gzip(&tar(&[skill_member(), record, Member::file("x", "x")])));
+            let record = TarEntry::new(b'x', "x", pax_records(&[("path", "../escape.txt")]));
+            repo.pack_tar(&gzip(&tar(&[skill_tar_entry(), record, TarEntry::file("x", "x")])));
         }),
-        ("M082", "device", |repo| repo.zip(vec![Part::file("con.txt", "x")])),
-        ("M083", "twice", |repo| repo.zip(vec![Part::file("notes.md", "one"), Part::file("notes.md", "two")])),
-        ("M083", "by-case", |repo| repo.zip(vec![Part::file("notes.md", "one"), Part::file("NOTES.md", "two")])),
-        ("M084", "link", |repo| repo.zip(vec![Part { mode: 0o120_777, ..Part::file("link", "/etc/passwd") }])),
+        ("M082", "device", |repo| repo.zip(vec![ZipEntry::file("con.txt", "x")])),
+        ("M083", "twice", |repo| repo.zip(vec![ZipEntry::file("notes.md", "one"), ZipEntry::file("notes.md", "two")])),
+        ("M083", "by-case", |repo| {
+            repo.zip(vec![ZipEntry::file("notes.md", "one"), ZipEntry::file("NOTES.md", "two")])
+        }),
+        ("M084", "link", |repo| repo.zip(vec![ZipEntry { mode: 0o120_777, ..ZipEntry::file("link", "/etc/passwd") }])),
         ("M084", "hard-link-in-a-tar", |repo| {
-            repo.pack_tar(&gzip(&tar(&[skill_member(), Member::new(b'1', "link", "")])));
+            repo.pack_tar(&gzip(&tar(&[skill_tar_entry(), TarEntry::new(b'1', "link", "")])));
         }),
-        ("M084", "set-user-id", |repo| repo.zip(vec![Part { mode: 0o104_755, ..Part::file("run", "#!/bin/sh\n") }])),
+        ("M084", "set-user-id", |repo| {
+            repo.zip(vec![ZipEntry { mode: 0o104_755, ..ZipEntry::file("run", "#!/bin/sh\n") }])
+        }),
         ("M085", "two-names", |repo| {
-            repo.zip(vec![Part { local_name: Some(b"other.md".to_vec()), ..Part::file("notes.md", "notes") }]);
+            repo.zip(vec![ZipEntry { local_name: Some(b"other.md".to_vec()), ..ZipEntry::file("notes.md", "notes") }]);
         }),
-        ("M085", "hidden", |repo| repo.zip(vec![Part { no_record: true, ..Part::file("hidden.md", "hidden") }])),
+        ("M085", "hidden", |repo| {
+            repo.zip(vec![ZipEntry { no_directory_entry: true, ..ZipEntry::file("hidden.md", "hidden") }])
+        }),
         ("M085", "bytes-behind", |repo| {
             let bytes = [repo.files[ZIP].as_slice(), b"hidden"].concat();
             repo.pack(&bytes);
@@ -226,18 +232,18 @@ fn archives() -> Vec<(&'static str, &'static str, Change)> {
 
 fn contents() -> Vec<(&'static str, &'static str, Change)> {
     vec![
-        ("M086", "too-deep", |repo| repo.pack(&Zip::of(vec![Part::file("a/b/SKILL.md", SKILL)]).build())),
+        ("M086", "too-deep", |repo| repo.pack(&Zip::of(vec![ZipEntry::file("a/b/SKILL.md", SKILL)]).build())),
         ("M086", "files-outside", |repo| {
-            repo.pack(&Zip::of(vec![Part::file("demo/SKILL.md", SKILL), Part::file("x.md", "x")]).build());
+            repo.pack(&Zip::of(vec![ZipEntry::file("demo/SKILL.md", SKILL), ZipEntry::file("x.md", "x")]).build());
         }),
-        ("M086", "another-folder", |repo| repo.pack(&Zip::of(vec![Part::file("other/SKILL.md", SKILL)]).build())),
-        ("M086", "good-folder", |repo| repo.pack(&Zip::of(vec![Part::file("demo/SKILL.md", SKILL)]).build())),
+        ("M086", "another-folder", |repo| repo.pack(&Zip::of(vec![ZipEntry::file("other/SKILL.md", SKILL)]).build())),
+        ("M086", "good-folder", |repo| repo.pack(&Zip::of(vec![ZipEntry::file("demo/SKILL.md", SKILL)]).build())),
         ("M087", "no-front-matter", |repo| repo.skill("# Demo\n")),
         ("M087", "no-front-matter-and-a-wide-letter", |repo| repo.skill("\u{1f3a8} Demo\n")),
         ("M087", "cut-character", |repo| {
             let text = [SKILL.as_bytes(), b"\xe2\x82\n"].concat();
             repo.put(DOCUMENT, &text);
-            repo.pack(&Zip::of(vec![Part::file("SKILL.md", &text)]).build());
+            repo.pack(&Zip::of(vec![ZipEntry::file("SKILL.md", &text)]).build());
         }),
         ("M087", "no-description", |repo| repo.skill("---\nname: demo\n---\n# Demo\n")),
         ("M087", "alias", |repo| repo.skill("---\nname: &a demo\ndescription: *a\n---\n# Demo\n")),
@@ -256,23 +262,25 @@ fn contents() -> Vec<(&'static str, &'static str, Change)> {
         ("M089", "description", |repo| repo.entry("description", "Shows another thing.")),
         ("M090", "changed", |repo| repo.put(DOCUMENT, format!("{SKILL}More.\n"))),
         ("M090", "not-packed", |repo| repo.put("skills/demo/new.md", "New.\n")),
-        ("M090", "only-packed", |repo| repo.zip(vec![Part::file("hidden.md", "hidden")])),
-        ("M091", "environment", |repo| repo.zip(vec![Part::file(".env", "KEY=1")])),
-        ("M091", "key", |repo| repo.zip(vec![Part::file("deploy/id_ed25519", "key")])),
-        ("M091", "good-example", |repo| repo.with(&[Part::file(".env.example", "KEY=")])),
-        ("M092", "finder", |repo| repo.zip(vec![Part::file(".DS_Store", "x")])),
-        ("M092", "python", |repo| repo.zip(vec![Part::file("__pycache__/a.pyc", "x")])),
+        ("M090", "only-packed", |repo| repo.zip(vec![ZipEntry::file("hidden.md", "hidden")])),
+        ("M091", "environment", |repo| repo.zip(vec![ZipEntry::file(".env", "KEY=1")])),
+        ("M091", "key", |repo| repo.zip(vec![ZipEntry::file("deploy/id_ed25519", "key")])),
+        ("M091", "good-example", |repo| repo.with(&[ZipEntry::file(".env.example", "KEY=")])),
+        ("M092", "finder", |repo| repo.zip(vec![ZipEntry::file(".DS_Store", "x")])),
+        ("M092", "python", |repo| repo.zip(vec![ZipEntry::file("__pycache__/a.pyc", "x")])),
         ("M093", "gone", |repo| repo.skill(&format!("{SKILL}See [more](docs/more.md).\n"))),
         ("M093", "good-links", |repo| {
             let text = format!(
                 "{SKILL}See [more](docs/more.md#part), [all](docs/), [that](https://example.com/x.md) and `[x](y.md)`.\n"
             );
-            let parts = [Part::file("SKILL.md", &text), Part::file("docs/more.md", "More.\n")];
+            let parts = [ZipEntry::file("SKILL.md", &text), ZipEntry::file("docs/more.md", "More.\n")];
             repo.put(DOCUMENT, &text);
             repo.put("skills/demo/docs/more.md", "More.\n");
             repo.pack(&Zip::of(parts.to_vec()).build());
         }),
-        ("M094", "script", |repo| repo.with(&[Part { mode: 0o100_755, ..Part::file("run.sh", "#!/bin/sh\n") }])),
+        ("M094", "script", |repo| {
+            repo.with(&[ZipEntry { mode: 0o100_755, ..ZipEntry::file("run.sh", "#!/bin/sh\n") }])
+        }),
         ("M095", "lines", |repo| repo.skill(&format!("{SKILL}{}", "Line.\n".repeat(501)))),
         ("M096", "model", |repo| repo.skill(&SKILL.replace("metadata:", "model: any\nmetadata:"))),
     ]
@@ -331,7 +339,7 @@ fn the_repositories_of_the_corpus_are_those_of_this_file() {
     let folder = corpus::folder().join("corpus");
     for (path, bytes) in generated_files() {
         let path = folder.join(path);
-        if crate::outside::setting("IMAGATE_BLESS").is_some() {
+        if crate::outside::environment_variable("IMAGATE_BLESS").is_some() {
             write(&path, &bytes);
         }
         assert!(

@@ -15,7 +15,7 @@ struct ManifestPart {
     /// The JSON pointer to its schema.
     schema: &'static str,
     /// The JSON pointer to such an object in the case `good/full`.
-    place: &'static str,
+    pointer: &'static str,
     required: &'static [&'static str],
     optional: &'static [&'static str],
 }
@@ -24,28 +24,28 @@ const PARTS: [ManifestPart; 4] = [
     ManifestPart {
         name: "manifest",
         schema: "",
-        place: "",
+        pointer: "",
         required: &["schema_version", "generated_at", "repository", "skills", "apis"],
         optional: &[],
     },
     ManifestPart {
         name: "repository",
         schema: "/$defs/Repository",
-        place: "/repository",
+        pointer: "/repository",
         required: &["name", "git_url", "raw_base_url", "branch"],
         optional: &[],
     },
     ManifestPart {
         name: "skill",
         schema: "/$defs/Skill",
-        place: "/skills/0",
+        pointer: "/skills/0",
         required: &["name", "version", "title", "description", "path", "package", "sha256"],
         optional: &["size_bytes", "api_docs", "tags", "agents", "updated_at"],
     },
     ManifestPart {
         name: "api",
         schema: "/$defs/ApiReference",
-        place: "/apis/0",
+        pointer: "/apis/0",
         required: &["id", "title", "product", "language", "path"],
         optional: &["tags", "source_urls"],
     },
@@ -68,7 +68,7 @@ fn missing_fields(source: &SourceFile) -> Vec<String> {
 fn without(part: &ManifestPart, field: &str) -> SourceFile {
     let text = std::fs::read_to_string(folder().join("corpus/good/full.json")).expect("a case");
     let mut manifest: Value = serde_json::from_str(&text).expect("JSON");
-    let object = manifest.pointer_mut(part.place).and_then(Value::as_object_mut).expect("an object");
+    let object = manifest.pointer_mut(part.pointer).and_then(Value::as_object_mut).expect("an object");
     object.remove(field).unwrap_or_else(|| panic!("`{}` of `good/full` has no `{field}`", part.name));
     SourceFile::new("without", manifest.to_string())
 }
@@ -78,7 +78,7 @@ fn a_missing_required_field_is_reported() {
     let mut not_reported = Vec::new();
     for part in &PARTS {
         for field in part.required {
-            if missing_fields(&without(part, field)) != [format!("{}/{field}", part.place)] {
+            if missing_fields(&without(part, field)) != [format!("{}/{field}", part.pointer)] {
                 not_reported.push(format!("{}.{field}", part.name));
             }
         }
@@ -106,7 +106,7 @@ fn every_required_field_has_a_case_of_the_corpus() {
         for field in part.required {
             let field = field.replace('_', "-");
             let case =
-                if part.place.is_empty() { format!("no-{field}") } else { format!("{}-without-{field}", part.name) };
+                if part.pointer.is_empty() { format!("no-{field}") } else { format!("{}-without-{field}", part.name) };
             assert!(cases.contains(&format!("M004/{case}")), "{case}");
         }
     }

@@ -23,12 +23,12 @@ use crate::{tidy, tree};
 use test_run::PassedAlone;
 
 /// The feature that works without an operating system.
-const MANIFEST: [&str; 3] = ["--no-default-features", "--features", "manifest"];
+const MANIFEST_ARGUMENTS: [&str; 3] = ["--no-default-features", "--features", "manifest"];
 
 /// One check.
 struct Step {
     name: &'static str,
-    about: &'static str,
+    description: &'static str,
     /// The step that checks the prerequisites of this step.
     needs: Option<&'static str>,
     /// The step that includes this step: if both are chosen, only that one runs.
@@ -75,8 +75,8 @@ type Outcomes = Vec<(&'static str, Outcome)>;
 // === impl Step ===
 
 impl Step {
-    const fn new(name: &'static str, about: &'static str, run: fn(&Path) -> Result<()>) -> Self {
-        Self { name, about, needs: None, part_of: None, run }
+    const fn new(name: &'static str, description: &'static str, run: fn(&Path) -> Result<()>) -> Self {
+        Self { name, description, needs: None, part_of: None, run }
     }
 
     const fn needs(self, needs: &'static str) -> Self {
@@ -96,7 +96,7 @@ impl Step {
 pub fn run(root: &Path, arguments: &[&str]) -> Result<bool> {
     if arguments == ["--list"] {
         for step in STEPS {
-            println!("{:10} {}", step.name, step.about);
+            println!("{:10} {}", step.name, step.description);
         }
         return Ok(true);
     }
@@ -149,7 +149,7 @@ fn steps(names: &[&str]) -> Vec<&'static Step> {
 }
 
 fn run_step(root: &Path, step: &Step) -> Outcome {
-    println!("\n=== {}: {}", step.name, step.about);
+    println!("\n=== {}: {}", step.name, step.description);
     let start = Instant::now();
     match (step.run)(root) {
         Ok(()) => Outcome::Ok(start.elapsed()),
@@ -286,7 +286,7 @@ fn features(root: &Path) -> Result<()> {
 
 fn manifest_alone(root: &Path) -> Result<()> {
     println!("\n--- manifest, alone: its tests compare the bytes of a package; the step `test` has all features");
-    cargo(root, &[&["test"], &MANIFEST[..], &["--lib", "manifest::"]].concat(), &[])
+    cargo(root, &[&["test"], &MANIFEST_ARGUMENTS[..], &["--lib", "manifest::"]].concat(), &[])
 }
 
 fn manifest_in_wasm(root: &Path) -> Result<()> {

@@ -34,7 +34,7 @@ pub(crate) struct Operation<'a> {
 
 /// The kind of a component for which `src/` has a type written by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HandType {
+pub(crate) enum HandWrittenType {
     /// An integer from the first to the second bound, inclusive.
     Bounded(i64, i64),
     /// A pixel size or `auto`.
@@ -173,17 +173,17 @@ fn check_inline(path: &str, schema: &Value) -> Result<()> {
 }
 
 /// The type written by hand for a component, if it is of that kind.
-pub(crate) fn hand_type(schema: &Value) -> Option<HandType> {
+pub(crate) fn hand_written_type(schema: &Value) -> Option<HandWrittenType> {
     if schema.get(SIZE_MARK).is_some() {
-        return Some(HandType::Size);
+        return Some(HandWrittenType::Size);
     }
     if schema["format"] == SECRET_FORMAT {
-        return Some(HandType::Secret);
+        return Some(HandWrittenType::Secret);
     }
     if schema["type"] != "integer" {
         return None;
     }
-    Some(HandType::Bounded(schema["minimum"].as_i64()?, schema["maximum"].as_i64()?))
+    Some(HandWrittenType::Bounded(schema["minimum"].as_i64()?, schema["maximum"].as_i64()?))
 }
 
 /// The component that a schema refers to.

@@ -23,7 +23,7 @@ use seeds::SEEDS;
 
 /// One change of a file: the first `from` behind `after` becomes `to`.
 struct Seed {
-    about: &'static str,
+    description: &'static str,
     path: &'static str,
     /// The text behind which the search for `from` begins; if it is empty, at the beginning of the file.
     after: &'static str,
@@ -32,13 +32,13 @@ struct Seed {
 }
 
 /// A test program, and those of its tests that compare documents with code, values and each other.
-struct Guards {
+struct GuardTests {
     program: &'static str,
     tests: &'static [&'static str],
 }
 
-const GUARDS: [Guards; 2] = [
-    Guards {
+const GUARDS: [GuardTests; 2] = [
+    GuardTests {
         program: "drift",
         tests: &[
             "admin::errors_mean_the_same_in_both_documents",
@@ -62,7 +62,7 @@ const GUARDS: [Guards; 2] = [
             "values::schema_and_type_agree_on_every_value",
         ],
     },
-    Guards {
+    GuardTests {
         program: "skills",
         tests: &[
             "own::the_retry_advice_agrees_with_the_api_document",
@@ -105,7 +105,7 @@ pub fn run(root: &Path) -> Result<bool> {
     for (seed, detected_by) in SEEDS.iter().zip(&detections) {
         survivors += usize::from(detected_by.is_empty());
         let tests = if detected_by.is_empty() { "NOT DETECTED".to_owned() } else { detected_by.join(", ") };
-        println!("{:58} {tests}", seed.about);
+        println!("{:58} {tests}", seed.description);
     }
     println!("\n{} changes, {survivors} not detected", SEEDS.len());
     Ok(survivors == 0)
@@ -118,7 +118,7 @@ fn test_all_seeds(root: &Path, folder: &Path, programs: &[PathBuf]) -> Result<Ve
     let test_next_seeds = || {
         while let Some((index, seed)) = SEEDS.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
             let detected_by =
-                test_seed(root, &folder.join(index.to_string()), seed, programs).with_context(|| seed.about);
+                test_seed(root, &folder.join(index.to_string()), seed, programs).with_context(|| seed.description);
             results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((index, detected_by));
         }
     };
@@ -174,7 +174,7 @@ fn build(root: &Path) -> Result<Vec<PathBuf>> {
     ensure!(output.status.success(), "the tests do not build");
     let messages = String::from_utf8_lossy(&output.stdout);
     let built: Vec<Value> = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let program = |guards: &Guards| {
+    let program = |guards: &GuardTests| {
         let is_program =
             |message: &&Value| message["target"]["name"] == guards.program && message["executable"].is_string();
         let message = built.iter().find(is_program).with_context(|| format!("no test program {}", guards.program))?;
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_seed_changes_one_occurrence_after_its_start() {
-        let seed = Seed { about: "", path: "a", after: "b", from: "1", to: "2" };
+        let seed = Seed { description: "", path: "a", after: "b", from: "1", to: "2" };
         assert_eq!(seed.apply("1 b 1 1").unwrap(), "1 b 2 1");
         assert!(seed.apply("1 c 1").is_err() && seed.apply("1 b").is_err());
     }
@@ -217,7 +217,7 @@ mod tests {
     fn every_seed_applies_and_changes_its_file() {
         for seed in SEEDS {
             let text = fs::read_to_string(tree::root().join(seed.path)).unwrap();
-            assert_ne!(seed.apply(&text).unwrap_or_else(|error| panic!("{}: {error}", seed.about)), text);
+            assert_ne!(seed.apply(&text).unwrap_or_else(|error| panic!("{}: {error}", seed.description)), text);
         }
     }
 }

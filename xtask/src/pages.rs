@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::document::{Document, HandType, component_of, hand_type};
+use crate::document::{Document, HandWrittenType, component_of, hand_written_type};
 use crate::print::normalise;
 use crate::settings;
 
@@ -153,10 +153,10 @@ fn accepts(schema: &Value) -> String {
     if let Some(choices) = schema["enum"].as_array() {
         return choices.iter().map(code_span).collect::<Vec<_>>().join(", ");
     }
-    match (hand_type(schema), schema["type"].as_str()) {
-        (Some(HandType::Bounded(min, max)), _) => format!("{min} to {max}"),
-        (Some(HandType::Size), _) => "`auto`, `<width>x<height>`".to_owned(),
-        (Some(HandType::Secret), _) => "a secret".to_owned(),
+    match (hand_written_type(schema), schema["type"].as_str()) {
+        (Some(HandWrittenType::Bounded(min, max)), _) => format!("{min} to {max}"),
+        (Some(HandWrittenType::Size), _) => "`auto`, `<width>x<height>`".to_owned(),
+        (Some(HandWrittenType::Secret), _) => "a secret".to_owned(),
         (None, Some("boolean")) => "`true`, `false`".to_owned(),
         (None, _) => match (schema["minLength"].as_u64().unwrap_or(0), schema["maxLength"].as_u64()) {
             (_, Some(0)) => "nothing".to_owned(),

@@ -8,11 +8,11 @@ use proc_macro2::{Ident, Span};
 use quote::quote;
 use syn::File;
 
-use crate::document::{Document, hand_type};
+use crate::document::{Document, hand_written_type};
 
 pub(crate) fn generate(document: &Document) -> Result<File> {
     let components = document.components()?;
-    let generated = components.iter().filter(|(_, schema)| hand_type(schema).is_none());
+    let generated = components.iter().filter(|(_, schema)| hand_written_type(schema).is_none());
     let impls = generated.map(|(label, _)| {
         let name = Ident::new(label, Span::call_site());
         quote! {

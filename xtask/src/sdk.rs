@@ -10,7 +10,7 @@ use syn::{File, Ident, Item, Type, parse_quote};
 
 use crate::api::Api;
 use crate::docs;
-use crate::document::{Document, HandType, hand_type};
+use crate::document::{Document, HandWrittenType, hand_written_type};
 use crate::open_words::OpenWords;
 
 /// The type of maps. It is sorted, so the order of serialized members does not depend on a hash seed.
@@ -47,7 +47,7 @@ fn settings(api: &Api, document: &Document, words: &OpenWords) -> Result<Generat
         settings.with_inner_type(quote!(#inner));
     }
     for (name, schema) in document.components()? {
-        if let Some(hand_type) = hand_type(schema) {
+        if let Some(hand_type) = hand_written_type(schema) {
             settings.with_replacement(name, path(hand_type), impls(hand_type).iter().copied());
         }
     }
@@ -58,19 +58,19 @@ fn settings(api: &Api, document: &Document, words: &OpenWords) -> Result<Generat
 }
 
 /// The path of the type written by hand.
-fn path(hand_type: HandType) -> String {
+fn path(hand_type: HandWrittenType) -> String {
     match hand_type {
-        HandType::Size => "crate::image::SizeRequest".to_owned(),
-        HandType::Bounded(min, max) => format!("crate::wire::Bounded<{min}, {max}>"),
-        HandType::Secret => "crate::wire::Secret".to_owned(),
+        HandWrittenType::Size => "crate::image::SizeRequest".to_owned(),
+        HandWrittenType::Bounded(min, max) => format!("crate::wire::Bounded<{min}, {max}>"),
+        HandWrittenType::Secret => "crate::wire::Secret".to_owned(),
     }
 }
 
 /// The traits of the type written by hand. A secret has none, because its text is never shown.
-const fn impls(hand_type: HandType) -> &'static [TypeImpl] {
+const fn impls(hand_type: HandWrittenType) -> &'static [TypeImpl] {
     match hand_type {
-        HandType::Size | HandType::Bounded(..) => &[TypeImpl::Display, TypeImpl::FromStr],
-        HandType::Secret => &[],
+        HandWrittenType::Size | HandWrittenType::Bounded(..) => &[TypeImpl::Display, TypeImpl::FromStr],
+        HandWrittenType::Secret => &[],
     }
 }
 
@@ -78,7 +78,7 @@ const fn impls(hand_type: HandType) -> &'static [TypeImpl] {
 fn aliases(document: &Document) -> Result<Vec<Item>> {
     let mut aliases = Vec::new();
     for (name, schema) in document.components()? {
-        let Some(hand_type) = hand_type(schema) else { continue };
+        let Some(hand_type) = hand_written_type(schema) else { continue };
         let path: Type = syn::parse_str(&path(hand_type))?;
         let name = Ident::new(name, Span::call_site());
         let about = docs::doc_attributes(schema["description"].as_str().unwrap_or_default());

@@ -145,7 +145,7 @@ impl WebClient {
     }
 }
 
-type NumberedReply = (usize, Result<FetchResponse, FetchError>);
+type IndexedReply = (usize, Result<FetchResponse, FetchError>);
 
 impl WebFetcher for WebClient {
     fn fetch(&self, requests: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>> {
@@ -157,7 +157,7 @@ impl WebFetcher for WebClient {
 
 impl WebClient {
     /// Sends all requests, a few at a time; each reply carries the index of its request.
-    fn send_all(&self, requests: &[FetchRequest]) -> JoinSet<NumberedReply> {
+    fn send_all(&self, requests: &[FetchRequest]) -> JoinSet<IndexedReply> {
         let mut limits = ConcurrencyLimits::default();
         let mut running = JoinSet::new();
         for (index, request) in requests.iter().enumerate() {

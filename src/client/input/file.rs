@@ -63,7 +63,7 @@ impl ByteSource for InputFile {
 
 /// Returns the file as a body.
 pub(super) fn body(path: &Path, length: u64) -> Body {
-    Body::wrap_stream(InputFileStream { path: path.to_owned(), left: length, state: InputFileStreamState::Closed })
+    Body::wrap_stream(InputFileStream { path: path.to_owned(), remaining: length, state: InputFileStreamState::Closed })
 }
 
 /// The error of a file that could not be read to its declared length. The form ended early, so nothing was made.
@@ -75,7 +75,7 @@ pub(in crate::client) struct InputFileError {
 
 struct InputFileStream {
     path: PathBuf,
-    left: u64,
+    remaining: u64,
     state: InputFileStreamState,
 }
 
@@ -99,8 +99,8 @@ impl InputFileStream {
                 InputFileStreamState::Opening(opening) => {
                     self.state = InputFileStreamState::Open(ready!(opening.as_mut().poll(cx))?);
                 }
-                InputFileStreamState::Open(_) if self.left == 0 => self.state = InputFileStreamState::Done,
-                InputFileStreamState::Open(file) => return next_chunk(file, &mut self.left, cx).map_ok(Some),
+                InputFileStreamState::Open(_) if self.remaining == 0 => self.state = InputFileStreamState::Done,
+                InputFileStreamState::Open(file) => return next_chunk(file, &mut self.remaining, cx).map_ok(Some),
                 InputFileStreamState::Done => return Poll::Ready(Ok(None)),
             }
         }
@@ -151,7 +151,8 @@ mod tests {
     use crate::client::tests::run;
 
     fn read_stream(path: &Path, length: u64) -> Result<Vec<u8>, InputFileError> {
-        let mut stream = InputFileStream { path: path.to_owned(), left: length, state: InputFileStreamState::Closed };
+        let mut stream =
+            InputFileStream { path: path.to_owned(), remaining: length, state: InputFileStreamState::Closed };
         run(async {
             let mut all = Vec::new();
             while let Some(chunk) = std::future::poll_fn(|cx| Pin::new(&mut stream).poll_next(cx)).await {

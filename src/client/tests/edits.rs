@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::server::{self, Play, Request, Server, answer};
+use super::server::{self, Reaction, Request, Server, answer};
 use super::test_images::{jpeg, padded, png};
 use super::{KEY, client, failure, image, run};
 use crate::client::{Client, EditRequest, Error, Images, Input, PartialImages};
@@ -52,7 +52,7 @@ fn file(folder: &tempfile::TempDir, name: &str, length: usize) -> PathBuf {
 fn an_edit_form_has_texts_then_images_then_the_mask() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(&folder, "a fox.png", 600_000);
-    let server = Server::play([answer(200, &image())]);
+    let server = Server::start([answer(200, &image())]);
     let request = EditRequest::new("a hat \u{1f3a9}")
         .image(&*path)
         .images([Input::from_bytes(jpeg(40, 30)), Input::from_bytes(png(8, 8, false)).file_name("b\".png")])
@@ -91,7 +91,7 @@ fn an_edit_form_has_texts_then_images_then_the_mask() {
 
 #[test]
 fn an_invalid_edit_is_not_sent() {
-    let server = Server::play([answer(200, &image())]);
+    let server = Server::start([answer(200, &image())]);
     let edit_with_image = || EditRequest::new("a hat").image(png(16, 16, false));
     let check = |request: EditRequest, param: &str, words: &str| {
         let error = edit(&server, request).unwrap_err();
@@ -116,7 +116,7 @@ fn a_retry_sends_the_whole_form_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(&folder, "fox.png", 300_000);
     let busy = answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
-    let server = Server::play([busy, answer(200, &image())]);
+    let server = Server::start([busy, answer(200, &image())]);
     let request = EditRequest::new("a hat").image(path).mask(png(16, 16, true));
     edit(&server, request).unwrap();
     let [first, second] = <[Request; 2]>::try_from(server.requests()).unwrap();
@@ -128,9 +128,10 @@ fn a_retry_sends_the_whole_form_again() {
 #[test]
 fn a_form_is_sent_again_only_if_the_service_allows_it() {
     let failed = || answer(503, &failure("service_unavailable", &json!({})));
-    for play in [failed(), failed().header("x-should-retry", "false"), Play::Hangup, answer(200, &image()).truncated()]
+    for play in
+        [failed(), failed().header("x-should-retry", "false"), Reaction::Disconnect, answer(200, &image()).truncated()]
     {
-        let server = Server::play([play, answer(200, &image())]);
+        let server = Server::start([play, answer(200, &image())]);
         edit(&server, EditRequest::new("a hat").image(png(16, 16, false))).unwrap_err();
         assert_eq!(server.requests().len(), 1);
     }
@@ -148,7 +149,7 @@ fn a_failed_connection_is_retryable() {
 #[test]
 fn a_silent_service_causes_a_timeout() {
     let request = || EditRequest::new("a hat").image(png(16, 16, false)).timeout(Duration::from_millis(50));
-    let server = Server::play([Play::Silence, Play::Silence]);
+    let server = Server::start([Reaction::Silence, Reaction::Silence]);
     let error = edit(&server, request()).unwrap_err();
     assert!(error.is_timeout() && error.message().contains("no complete answer"), "{error:?}");
     let error = run(client(&server).images().edit_stream(request())).unwrap_err();
@@ -159,7 +160,7 @@ fn a_silent_service_causes_a_timeout() {
 #[test]
 fn an_edit_can_be_a_stream() {
     let data = json!({"type": "image_edit.completed", "b64_json": "aGVsbG8="});
-    let server = Server::play([Play::events(&format!("event: image_edit.completed\ndata: {data}\n\n"))]);
+    let server = Server::start([Reaction::events(&format!("event: image_edit.completed\ndata: {data}\n\n"))]);
     let request = EditRequest::new("a hat").image(png(16, 16, false)).partial_images(PartialImages::new(2).unwrap());
     let image =
         run(async { client(&server).images().edit_stream(request).await.unwrap().collect_image().await.unwrap() });

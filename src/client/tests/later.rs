@@ -3,13 +3,13 @@
 
 use serde_json::{Value, json};
 
-use super::server::{Play, Server, answer};
+use super::server::{Reaction, Server, answer};
 use super::{client, run};
 use crate::client::{Error, ImageEvent, Images, OpenWord};
 use crate::wire::types::{OutputFormat, ResolvedQuality};
 
 fn generate(body: &Value) -> Result<Images, Error> {
-    run(client(&Server::play([answer(200, body)])).images().generate("a fox"))
+    run(client(&Server::start([answer(200, body)])).images().generate("a fox"))
 }
 
 /// Returns an answer with words and members that this version does not know.
@@ -115,7 +115,7 @@ fn events_of_one(event: &Value) -> Vec<ImageEvent> {
 }
 
 fn events_of_stream(stream: &str) -> Vec<ImageEvent> {
-    let server = Server::play([Play::events(stream)]);
+    let server = Server::start([Reaction::events(stream)]);
     run(async {
         let mut stream = client(&server).images().generate_stream("a fox").await.unwrap();
         let mut events = Vec::new();

@@ -8,11 +8,11 @@ use std::thread;
 use serde_json::Value;
 
 /// The reaction to a request.
-pub(in crate::client) enum Play {
+pub(in crate::client) enum Reaction {
     /// The server answers.
     Answer(Answer),
     /// The server closes the connection without an answer.
-    Hangup,
+    Disconnect,
     /// The server sends nothing.
     Silence,
 }
@@ -40,8 +40,8 @@ pub(in crate::client) struct Server {
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
-pub(in crate::client) fn answer(status: u16, body: &Value) -> Play {
-    Play::page(status, &body.to_string())
+pub(in crate::client) fn answer(status: u16, body: &Value) -> Reaction {
+    Reaction::with_body(status, &body.to_string())
 }
 
 /// Returns an address without a listener.
@@ -51,14 +51,14 @@ pub(in crate::client) fn unused_address() -> SocketAddr {
 
 // === impl Play ===
 
-impl Play {
-    pub(in crate::client) fn page(status: u16, body: &str) -> Self {
+impl Reaction {
+    pub(in crate::client) fn with_body(status: u16, body: &str) -> Self {
         Self::Answer(Answer { status, headers: Vec::new(), body: body.to_owned(), missing: 0, then_silent: false })
     }
 
     /// Answers with a stream of events, as it goes over the wire.
     pub(in crate::client) fn events(stream: &str) -> Self {
-        Self::page(200, stream).header("content-type", "text/event-stream; charset=utf-8")
+        Self::with_body(200, stream).header("content-type", "text/event-stream; charset=utf-8")
     }
 
     pub(in crate::client) fn header(self, name: &str, value: &str) -> Self {
@@ -91,7 +91,7 @@ impl Play {
 // === impl Server ===
 
 impl Server {
-    pub(in crate::client) fn play(script: impl IntoIterator<Item = Play, IntoIter: Send + 'static>) -> Self {
+    pub(in crate::client) fn start(script: impl IntoIterator<Item = Reaction, IntoIter: Send + 'static>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -122,11 +122,11 @@ impl Server {
 }
 
 /// Plays the reaction, and returns the connection if it stays open.
-fn perform(play: Play, mut stream: TcpStream) -> Option<TcpStream> {
+fn perform(play: Reaction, mut stream: TcpStream) -> Option<TcpStream> {
     match play {
-        Play::Hangup => None,
-        Play::Silence => Some(stream),
-        Play::Answer(answer) => {
+        Reaction::Disconnect => None,
+        Reaction::Silence => Some(stream),
+        Reaction::Answer(answer) => {
             stream.write_all(&answer.bytes()).unwrap();
             answer.then_silent.then_some(stream)
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::server::{Play, Server, answer};
+use super::server::{Reaction, Server, answer};
 use super::{KEY, client, failure, image, run};
 use crate::client::{Error, GenerateRequest, ImageEvent, ImageStream, PartialImages};
 
@@ -37,8 +37,8 @@ async fn begin(server: &Server) -> Result<ImageStream, Error> {
 }
 
 /// Returns a description of each item of the stream.
-fn describe_items(play: Play) -> Vec<String> {
-    let server = Server::play([play]);
+fn describe_items(play: Reaction) -> Vec<String> {
+    let server = Server::start([play]);
     run(async {
         let mut stream = begin(&server).await.unwrap();
         let mut items = Vec::new();
@@ -57,7 +57,7 @@ fn describe_items(play: Play) -> Vec<String> {
 
 #[track_caller]
 fn check(stream: &str, expected: &[&str]) {
-    assert_eq!(describe_items(Play::events(stream)), expected, "{stream}");
+    assert_eq!(describe_items(Reaction::events(stream)), expected, "{stream}");
 }
 
 const UNFINISHED: &str = "error: the stream ended without its image, which may still have been made (status 200)";
@@ -65,7 +65,7 @@ const UNFINISHED: &str = "error: the stream ended without its image, which may s
 #[test]
 fn intermediate_images_come_before_the_final_image() {
     check(&[partial(0), partial(1), completed()].concat(), &["partial 0", "partial 1", "completed true"]);
-    let server = Server::play([Play::events(&completed()).header("x-request-id", "r-1")]);
+    let server = Server::start([Reaction::events(&completed()).header("x-request-id", "r-1")]);
     let image = run(async { begin(&server).await.unwrap().collect_image().await.unwrap() });
     assert_eq!(image.bytes().unwrap(), b"hello");
     let answer = image.answer();
@@ -76,7 +76,7 @@ fn intermediate_images_come_before_the_final_image() {
 
 #[test]
 fn the_request_asks_for_events() {
-    let server = Server::play([Play::events(&completed())]);
+    let server = Server::start([Reaction::events(&completed())]);
     let request = GenerateRequest::new("a fox").partial_images(PartialImages::MAX);
     run(async { client(&server).images().generate_stream(request).await.unwrap().collect_image().await.unwrap() });
     let request = server.requests().remove(0);
@@ -140,7 +140,7 @@ fn a_stream_error_has_the_same_properties_as_other_errors() {
     let error = |code: &str, extra: &Value| {
         let mut frame = failure(code, extra);
         frame["type"] = "error".into();
-        let server = Server::play([Play::events(&format!("data: {frame}\n\n")).header("x-request-id", "r-2")]);
+        let server = Server::start([Reaction::events(&format!("data: {frame}\n\n")).header("x-request-id", "r-2")]);
         run(async { begin(&server).await.unwrap().collect_image().await.unwrap_err() })
     };
     let limited = error("usage_limit_reached", &json!({"resets_in_seconds": 60}));
@@ -159,7 +159,7 @@ fn a_stream_without_its_image_is_an_error() {
     check(": keep-alive\n\n", &[UNFINISHED]);
     check(&partial(0), &["partial 0", UNFINISHED]);
     check("event: image_generation.completed\ndata: {\"b64_json\":\"aGV", &[UNFINISHED]);
-    let items = describe_items(Play::events(&[partial(0), completed()].concat()).truncated_by(40));
+    let items = describe_items(Reaction::events(&[partial(0), completed()].concat()).truncated_by(40));
     assert!(items[0] == "partial 0" && items[1].contains("the connection broke"), "{items:?}");
 }
 
@@ -171,17 +171,17 @@ fn a_final_image_without_the_last_empty_line_is_read() {
 #[test]
 fn a_final_event_without_an_image_is_an_error() {
     for extra in [json!({"b64_json": ""}), json!({"b64_json": null}), json!({"b64_json": 1})] {
-        let items = describe_items(Play::events(&event("image_generation.completed", &extra)));
+        let items = describe_items(Reaction::events(&event("image_generation.completed", &extra)));
         assert!(items.len() == 1 && items[0].starts_with("error: "), "{items:?}");
     }
-    let items = describe_items(Play::events("data: <html>\n\n"));
+    let items = describe_items(Reaction::events("data: <html>\n\n"));
     assert!(items[0].contains("this version does not understand"), "{items:?}");
 }
 
 #[test]
 fn an_event_that_is_too_large_is_an_error() {
     let endless = format!("data: {}\n\n", "x".repeat(65 << 20));
-    let items = describe_items(Play::events(&endless));
+    let items = describe_items(Reaction::events(&endless));
     assert!(items.len() == 1 && items[0].contains("too large"), "{}", items.len());
 }
 
@@ -195,7 +195,7 @@ fn a_plain_json_answer_is_a_stream_of_one_event() {
 
 #[test]
 fn events_are_returned_before_a_pause_and_the_pause_has_a_limit() {
-    let server = Server::play([Play::events(&[partial(0), completed()].concat()).then_silent()]);
+    let server = Server::start([Reaction::events(&[partial(0), completed()].concat()).then_silent()]);
     let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
     run(async {
         let mut stream = client(&server).images().generate_stream(request).await.unwrap();
@@ -208,7 +208,7 @@ fn events_are_returned_before_a_pause_and_the_pause_has_a_limit() {
 
 #[test]
 fn a_stream_that_does_not_begin_times_out_without_a_retry() {
-    let server = Server::play([Play::Silence, Play::events(&completed())]);
+    let server = Server::start([Reaction::Silence, Reaction::events(&completed())]);
     let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
     let error = run(client(&server).images().generate_stream(request)).unwrap_err();
     assert!(error.is_timeout() && error.message().contains("no answer"), "{error:?}");
@@ -217,28 +217,28 @@ fn a_stream_that_does_not_begin_times_out_without_a_retry() {
 
 #[test]
 fn the_stream_ends_after_the_image_even_if_the_service_does_not() {
-    let play = Play::events(&[&*completed(), ": and more\n\n"].concat()).then_silent();
+    let play = Reaction::events(&[&*completed(), ": and more\n\n"].concat()).then_silent();
     assert_eq!(describe_items(play), ["completed true"]);
 }
 
 #[test]
 fn an_error_before_the_stream_is_returned_by_the_call() {
     let body = failure("invalid_request_error", &json!({"param": "size"}));
-    let server = Server::play([answer(400, &body).header("x-request-id", "r-3")]);
+    let server = Server::start([answer(400, &body).header("x-request-id", "r-3")]);
     let error = run(begin(&server)).unwrap_err();
     assert_eq!((error.status(), error.param(), error.request_id()), (Some(400), Some("size"), Some("r-3")));
-    let server = Server::play([Play::page(500, "<html>oops</html>")]);
+    let server = Server::start([Reaction::with_body(500, "<html>oops</html>")]);
     assert_eq!(run(begin(&server)).unwrap_err().to_string(), "the request failed (status 500)");
 }
 
 #[test]
 fn a_request_is_retried_before_the_stream_and_never_after() {
     let busy = || answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
-    let server = Server::play([busy(), Play::events(&completed())]);
+    let server = Server::start([busy(), Reaction::events(&completed())]);
     run(async { begin(&server).await.unwrap().collect_image().await.unwrap() });
     assert_eq!(server.requests()[1].header("x-stainless-retry-count"), Some("1"));
-    for play in [Play::Hangup, Play::events(&partial(0)), Play::events(&completed()).truncated()] {
-        let server = Server::play([play, Play::events(&completed())]);
+    for play in [Reaction::Disconnect, Reaction::events(&partial(0)), Reaction::events(&completed()).truncated()] {
+        let server = Server::start([play, Reaction::events(&completed())]);
         let result = run(async { begin(&server).await?.collect_image().await });
         let error = result.err().map(|error| (error.is_retryable(), server.requests().len()));
         assert!(matches!(error, None | Some((false, 1))), "{error:?}");
@@ -249,6 +249,6 @@ fn a_request_is_retried_before_the_stream_and_never_after() {
 #[test]
 fn an_image_stream_implements_the_stream_trait() {
     fn assert_stream(_: impl futures_core::Stream<Item = Result<ImageEvent, Error>> + Send + Unpin) {}
-    let server = Server::play([Play::events(&completed())]);
+    let server = Server::start([Reaction::events(&completed())]);
     assert_stream(run(begin(&server)).unwrap());
 }

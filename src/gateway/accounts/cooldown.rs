@@ -46,7 +46,7 @@ pub(crate) enum CooldownCause {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AccountCooldown {
     period: Option<CooldownPeriod>,
-    pauses: FailureStreak,
+    failures: FailureStreak,
     refusals: FailureStreak,
 }
 
@@ -112,7 +112,7 @@ impl AccountCooldown {
 
     /// Records an image from a call that was granted at this time.
     pub(super) fn note_success(&mut self, granted_at: Instant) {
-        for streak in [&mut self.pauses, &mut self.refusals] {
+        for streak in [&mut self.failures, &mut self.refusals] {
             let _is_cleared = streak.clear_after_success(granted_at);
         }
     }
@@ -149,7 +149,7 @@ impl AccountCooldown {
 
     /// Counts a failure, and returns 1 s, 2 s, 4 s and so on up to 60 s, varied by up to a fifth.
     fn next_pause(&mut self, timing: AttemptTiming) -> Duration {
-        let pause = doubled(PAUSE_MIN, self.pauses.record_failure(timing)).min(PAUSE_MAX);
+        let pause = doubled(PAUSE_MIN, self.failures.record_failure(timing)).min(PAUSE_MAX);
         let scale = 800 + 400 * timing.jitter.min(999) / 999;
         (pause * scale / 1000).clamp(PAUSE_MIN, PAUSE_MAX)
     }

@@ -123,7 +123,7 @@ fn availability(
         };
     }
     match member.health.status(now) {
-        HealthStatus::Ejected { left } => AccountAvailability::Ejected { seconds: whole_seconds(left) },
+        HealthStatus::Ejected { remaining: left } => AccountAvailability::Ejected { seconds: whole_seconds(left) },
         HealthStatus::Good | HealthStatus::Probing if candidate.has_free_slot => AccountAvailability::Free,
         HealthStatus::Good | HealthStatus::Probing => AccountAvailability::Full,
     }

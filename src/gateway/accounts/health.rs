@@ -46,7 +46,7 @@ struct UnconfirmedFailures {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DoubtfulCall<'a> {
     pub(super) caller: &'a UserId,
-    pub(super) granted: Instant,
+    pub(super) granted_at: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ pub(super) enum HealthStatus {
     /// No use as long as there is another account.
     Ejected {
         /// The time that is left.
-        left: Duration,
+        remaining: Duration,
     },
     /// One call at a time, to test whether the account works again.
     Probing,
@@ -75,7 +75,7 @@ impl AccountHealth {
     pub(super) fn status(&self, now: Instant) -> HealthStatus {
         match self.ejected {
             None => HealthStatus::Good,
-            Some(EjectionWindow { until, .. }) if now < until => HealthStatus::Ejected { left: until - now },
+            Some(EjectionWindow { until, .. }) if now < until => HealthStatus::Ejected { remaining: until - now },
             Some(_) => HealthStatus::Probing,
         }
     }
@@ -100,7 +100,7 @@ impl AccountHealth {
     /// fail, or if the account has had no success for a while, so that a caller cannot have an account ejected while
     /// the account serves other callers.
     pub(super) fn note_doubtful_failure(&mut self, call: DoubtfulCall<'_>, now: Instant) {
-        let DoubtfulCall { caller, granted } = call;
+        let DoubtfulCall { caller, granted_at: granted } = call;
         if self.last_success.is_some_and(|success| success >= granted) {
             return;
         }
@@ -139,30 +139,30 @@ mod tests {
 
     struct HealthScenario {
         health: AccountHealth,
-        begin: Instant,
+        started_at: Instant,
     }
 
     impl HealthScenario {
         fn new() -> Self {
-            Self { health: AccountHealth::default(), begin: Instant::now() }
+            Self { health: AccountHealth::default(), started_at: Instant::now() }
         }
 
-        fn is_doubted(&mut self, caller: &str, granted: u64, now: u64) {
+        fn fail_doubtfully(&mut self, caller: &str, granted: u64, now: u64) {
             let (granted, now) = (self.at(granted), self.at(now));
-            self.health.note_doubtful_failure(DoubtfulCall { caller: &UserId::from(caller), granted }, now);
+            self.health.note_doubtful_failure(DoubtfulCall { caller: &UserId::from(caller), granted_at: granted }, now);
         }
 
         fn at(&self, seconds: u64) -> Instant {
-            self.begin + Duration::from_secs(seconds)
+            self.started_at + Duration::from_secs(seconds)
         }
 
-        fn fails(&mut self, granted: u64, now: u64) {
+        fn fail(&mut self, granted: u64, now: u64) {
             self.health.note_failure(self.at(granted), self.at(now));
         }
 
-        fn left(&self, now: u64) -> Option<u64> {
+        fn remaining_seconds(&self, now: u64) -> Option<u64> {
             match self.health.status(self.at(now)) {
-                HealthStatus::Ejected { left } => Some(left.as_secs()),
+                HealthStatus::Ejected { remaining: left } => Some(left.as_secs()),
                 HealthStatus::Good | HealthStatus::Probing => None,
             }
         }
@@ -171,14 +171,14 @@ mod tests {
     #[test]
     fn three_failures_in_a_row_eject_and_one_success_resets() {
         let mut scenario = HealthScenario::new();
-        scenario.fails(0, 1);
-        scenario.fails(0, 1);
+        scenario.fail(0, 1);
+        scenario.fail(0, 1);
         scenario.health.note_success(scenario.at(1));
-        scenario.fails(0, 1);
-        scenario.fails(0, 1);
+        scenario.fail(0, 1);
+        scenario.fail(0, 1);
         assert_eq!(scenario.health.status(scenario.at(1)), HealthStatus::Good);
-        scenario.fails(0, 1);
-        assert_eq!(scenario.left(1), Some(10));
+        scenario.fail(0, 1);
+        assert_eq!(scenario.remaining_seconds(1), Some(10));
         assert_eq!(scenario.health.status(scenario.at(11)), HealthStatus::Probing);
         scenario.health.note_success(scenario.at(11));
         assert_eq!(scenario.health.status(scenario.at(11)), HealthStatus::Good);
@@ -187,23 +187,23 @@ mod tests {
     #[test]
     fn doubtful_failures_of_one_caller_count_only_after_a_while() {
         let mut scenario = HealthScenario::new();
-        (0..50).for_each(|_| scenario.is_doubted("one", 0, 1));
-        (1..10).for_each(|now| scenario.is_doubted("one", now, now));
-        assert_eq!(scenario.left(10), None);
-        scenario.is_doubted("one", 10, 11);
-        assert_eq!(scenario.left(11), Some(10), "the account has no success");
-        scenario.is_doubted("one", 21, 21);
-        assert_eq!(scenario.left(21), Some(20), "the probe has failed");
+        (0..50).for_each(|_| scenario.fail_doubtfully("one", 0, 1));
+        (1..10).for_each(|now| scenario.fail_doubtfully("one", now, now));
+        assert_eq!(scenario.remaining_seconds(10), None);
+        scenario.fail_doubtfully("one", 10, 11);
+        assert_eq!(scenario.remaining_seconds(11), Some(10), "the account has no success");
+        scenario.fail_doubtfully("one", 21, 21);
+        assert_eq!(scenario.remaining_seconds(21), Some(20), "the probe has failed");
     }
 
     #[test]
     fn doubtful_failures_of_several_callers_count_at_once() {
         let mut scenario = HealthScenario::new();
-        scenario.is_doubted("one", 0, 1);
-        scenario.is_doubted("one", 0, 1);
-        assert_eq!(scenario.left(1), None);
-        scenario.is_doubted("other", 0, 1);
-        assert_eq!(scenario.left(1), Some(10));
+        scenario.fail_doubtfully("one", 0, 1);
+        scenario.fail_doubtfully("one", 0, 1);
+        assert_eq!(scenario.remaining_seconds(1), None);
+        scenario.fail_doubtfully("other", 0, 1);
+        assert_eq!(scenario.remaining_seconds(1), Some(10));
     }
 
     #[test]
@@ -211,29 +211,29 @@ mod tests {
         let mut scenario = HealthScenario::new();
         for now in (100..1000).step_by(10) {
             scenario.health.note_success(scenario.at(now - 5));
-            scenario.is_doubted("one", now - 90, now);
-            scenario.is_doubted("two", now - 5, now);
+            scenario.fail_doubtfully("one", now - 90, now);
+            scenario.fail_doubtfully("two", now - 5, now);
         }
-        assert_eq!(scenario.left(1000), None);
+        assert_eq!(scenario.remaining_seconds(1000), None);
     }
 
     #[test]
     fn each_failed_probe_doubles_the_ejection_up_to_a_limit() {
         let mut scenario = HealthScenario::new();
-        (0..3).for_each(|_| scenario.fails(0, 1));
+        (0..3).for_each(|_| scenario.fail(0, 1));
         let mut now = 11;
         for expected in [20, 40, 80, 160, 300, 300] {
-            scenario.fails(now, now);
-            assert_eq!(scenario.left(now), Some(expected));
+            scenario.fail(now, now);
+            assert_eq!(scenario.remaining_seconds(now), Some(expected));
             now += expected;
-            assert_eq!(scenario.left(now), None);
+            assert_eq!(scenario.remaining_seconds(now), None);
         }
     }
 
     #[test]
     fn failures_of_concurrent_calls_eject_only_once() {
         let mut scenario = HealthScenario::new();
-        (0..8).for_each(|_| scenario.fails(0, 100));
-        assert_eq!(scenario.left(100), Some(10));
+        (0..8).for_each(|_| scenario.fail(0, 100));
+        assert_eq!(scenario.remaining_seconds(100), Some(10));
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct AccountSlot {
     /// `None` if the slot has been given back already.
     pool: Option<Arc<AccountPool>>,
     account: Arc<UpstreamAccount>,
-    large: bool,
+    is_large: bool,
     is_probe: bool,
     grant: LeaseGrant,
 }
@@ -100,7 +100,7 @@ impl AccountSlot {
         Self {
             pool: Some(Arc::clone(pool)),
             account: Arc::clone(&member.account),
-            large: requirements.is_large,
+            is_large: requirements.is_large,
             is_probe,
             grant,
         }
@@ -124,14 +124,14 @@ impl AccountSlot {
     /// image and whether it is for a probe.
     pub(super) fn into_parts(mut self) -> (u64, bool, bool) {
         self.pool = None;
-        (self.grant.member_id, self.large, self.is_probe)
+        (self.grant.member_id, self.is_large, self.is_probe)
     }
 }
 
 impl Drop for AccountSlot {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.take() {
-            pool.release_slot(self.grant.member_id, self.large, self.is_probe);
+            pool.release_slot(self.grant.member_id, self.is_large, self.is_probe);
         }
     }
 }

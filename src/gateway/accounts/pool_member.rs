@@ -181,7 +181,7 @@ impl PoolMember {
             }
             AccountFeedback::Failed => self.health.note_failure(timing.granted_at, timing.now),
             AccountFeedback::Doubtful => {
-                let call = DoubtfulCall { caller: &grant.caller, granted: timing.granted_at };
+                let call = DoubtfulCall { caller: &grant.caller, granted_at: timing.granted_at };
                 self.health.note_doubtful_failure(call, timing.now);
             }
             AccountFeedback::Neutral => {}

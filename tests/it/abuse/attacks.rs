@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Scene;
-use super::hostile::Hostile;
+use super::AbuseFixture;
+use super::hostile::HostileConnection;
 use crate::kit::{Call, alpha_png};
 
 /// One kind of hostile caller.
@@ -14,7 +14,7 @@ pub(super) struct Attack {
     pub(super) count: usize,
     /// The time after which the last connection must be gone.
     pub(super) deadline: Duration,
-    pub(super) begin: fn(&Scene, usize) -> Vec<Hostile>,
+    pub(super) begin: fn(&AbuseFixture, usize) -> Vec<HostileConnection>,
 }
 
 pub(super) const UNREAD_LOG: &str = "an unread log";
@@ -40,24 +40,24 @@ const JSON_BYTES: usize = 1 << 20;
 const FILE_BYTES: usize = 40 << 20;
 
 /// Opens this many connections, each of which sends `text` and then this many filler bytes.
-fn many(scene: &Scene, count: usize, text: &[u8], filler: usize) -> Vec<Hostile> {
-    (0..count).map(|number| Hostile::connect(number, scene.address(), text.to_vec(), filler)).collect()
+fn many(scene: &AbuseFixture, count: usize, text: &[u8], filler: usize) -> Vec<HostileConnection> {
+    (0..count).map(|number| HostileConnection::connect(number, scene.address(), text.to_vec(), filler)).collect()
 }
 
-fn silent(scene: &Scene, count: usize) -> Vec<Hostile> {
+fn silent(scene: &AbuseFixture, count: usize) -> Vec<HostileConnection> {
     many(scene, count, b"", 0)
 }
 
-fn half_prefaces(scene: &Scene, count: usize) -> Vec<Hostile> {
+fn half_prefaces(scene: &AbuseFixture, count: usize) -> Vec<HostileConnection> {
     many(scene, count, b"PRI * HTTP/2.0\r\n\r\n", 0)
 }
 
-fn unfinished_bodies(scene: &Scene, count: usize) -> Vec<Hostile> {
+fn unfinished_bodies(scene: &AbuseFixture, count: usize) -> Vec<HostileConnection> {
     let head = head(scene, "/v1/images/generations", "application/json", JSON_BYTES);
     many(scene, count, &[head.as_slice(), b"{\"model\":"].concat(), JSON_BYTES - 64)
 }
 
-fn endless_uploads(scene: &Scene, count: usize) -> Vec<Hostile> {
+fn endless_uploads(scene: &AbuseFixture, count: usize) -> Vec<HostileConnection> {
     let mut text = head(scene, "/v1/images/edits", "multipart/form-data; boundary=x", 20 * FILE_BYTES);
     for (name, value) in [("model", "gpt-image-2"), ("prompt", "a red cube")] {
         text.extend(format!("--x\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n").bytes());
@@ -69,8 +69,8 @@ fn endless_uploads(scene: &Scene, count: usize) -> Vec<Hostile> {
     many(scene, count, &text, FILE_BYTES)
 }
 
-fn head(scene: &Scene, path: &str, kind: &str, length: usize) -> Vec<u8> {
-    let (address, eve) = (scene.address(), scene.eve());
+fn head(scene: &AbuseFixture, path: &str, kind: &str, length: usize) -> Vec<u8> {
+    let (address, eve) = (scene.address(), scene.hostile_key());
     format!(
         "POST {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {eve}\r\ncontent-type: {kind}\r\n\
          content-length: {length}\r\n\r\n"
@@ -79,15 +79,15 @@ fn head(scene: &Scene, path: &str, kind: &str, length: usize) -> Vec<u8> {
 }
 
 /// Sends requests that are answered, so that there is much to log. Their connections do not stay.
-fn send_logged_requests(scene: &Scene, count: usize) -> Vec<Hostile> {
+fn send_logged_requests(scene: &AbuseFixture, count: usize) -> Vec<HostileConnection> {
     for _ in 0..count {
         // The gateway may refuse this caller, but not others.
-        drop(Call::get("/v1/models").key(scene.eve()).try_send(scene.address()));
+        drop(Call::get("/v1/models").key(scene.hostile_key()).try_send(scene.address()));
     }
     Vec::new()
 }
 
-fn streams_without_window(scene: &Scene, count: usize) -> Vec<Hostile> {
+fn streams_without_window(scene: &AbuseFixture, count: usize) -> Vec<HostileConnection> {
     let mut text = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     // SETTINGS_INITIAL_WINDOW_SIZE = 0.
     text.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
@@ -106,8 +106,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Encodes the header fields as literals without indexing.
-fn fields(scene: &Scene) -> Vec<u8> {
-    let (authority, authorization) = (scene.address().to_string(), format!("Bearer {}", scene.eve()));
+fn fields(scene: &AbuseFixture) -> Vec<u8> {
+    let (authority, authorization) = (scene.address().to_string(), format!("Bearer {}", scene.hostile_key()));
     let fields = [
         (":method", "POST"),
         (":scheme", "http"),

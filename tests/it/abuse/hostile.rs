@@ -12,7 +12,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 static FILLER: [u8; 64 << 10] = [b' '; 64 << 10];
 
 /// A non-blocking connection from an address of this machine.
-pub(super) struct Hostile {
+pub(super) struct HostileConnection {
     stream: Option<TcpStream>,
     unsent: Vec<u8>,
     /// The number of filler bytes to send after `unsent`.
@@ -21,7 +21,7 @@ pub(super) struct Hostile {
 
 // === impl Hostile ===
 
-impl Hostile {
+impl HostileConnection {
     /// Connects from 127.0.0.1 or one of a few neighbouring addresses, to send these bytes and then `filler` more.
     pub(super) fn connect(number: usize, address: SocketAddr, unsent: Vec<u8>, filler: usize) -> Self {
         Self { stream: connect(number, address).ok(), unsent, filler }
@@ -32,7 +32,7 @@ impl Hostile {
         self.stream.is_none()
     }
 
-    pub(super) fn go_on(&mut self) {
+    pub(super) fn advance(&mut self) {
         let Some(stream) = &mut self.stream else { return };
         let alive = send(stream, &mut self.unsent, &mut self.filler).and_then(|()| read(stream)).is_ok();
         if !alive {

@@ -31,7 +31,7 @@ fn a_rotated_master_key_in_the_data_folder_opens_sealed_secrets() {
 
 #[test]
 fn a_lost_database_is_reported_if_the_settings_give_the_master_key() {
-    let home = Home::with_settings("master_key = { env = \"MASTER\" }");
+    let home = CliFixture::with_settings("master_key = { env = \"MASTER\" }");
     let master = "11".repeat(32);
     let run = |words: &[&str]| home.program(words).env("MASTER", &master).run();
     run(&["key", "create", "--name", "first", "--user", "admin"]).ok_stdout();
@@ -53,7 +53,7 @@ fn a_lost_database_is_reported_if_the_settings_give_the_master_key() {
 
 #[test]
 fn a_master_key_of_the_settings_is_rotated_to_a_given_key() {
-    let home = Home::with_settings("master_key = { env = \"MASTER\" }");
+    let home = CliFixture::with_settings("master_key = { env = \"MASTER\" }");
     let keys = ["11".repeat(32), "22".repeat(32)];
     let run = |master: &str, words: &[&str]| home.program(words).env("MASTER", master).env("NEXT", &keys[1]).run();
     let base = ["account", "add", "--name", "kept", "--base-url", ADDRESS, "--api-key-env", "IT_SECRET"];

@@ -34,7 +34,7 @@ pub(super) struct Codex {
 }
 
 /// The output of a run of Codex.
-pub(super) struct Told {
+pub(super) struct CodexOutput {
     output: CommandOutput,
     events: Vec<Value>,
 }
@@ -64,7 +64,7 @@ impl Codex {
     }
 
     /// With a custom provider and fewer retries.
-    pub(super) fn impatient(tap: &RecordingProxy, key: &str) -> Self {
+    pub(super) fn with_few_retries(tap: &RecordingProxy, key: &str) -> Self {
         let retries = "request_max_retries = 1\nstream_max_retries = 1\n";
         Self::with(key, &(provider(tap) + CANARIES + retries))
     }
@@ -75,7 +75,7 @@ impl Codex {
     }
 
     /// With a ChatGPT login, which makes Codex offer its own image tool to the model. The key is still the gateway's.
-    pub(super) fn with_a_login(tap: &RecordingProxy, key: &str) -> Self {
+    pub(super) fn with_chatgpt_login(tap: &RecordingProxy, key: &str) -> Self {
         let lines = provider(tap).replace("name = \"imagate\"", "name = \"OpenAI\"\nrequires_openai_auth = true");
         let codex = Self::with(key, &(lines + CANARIES));
         std::fs::write(codex.home.path().join("auth.json"), login().to_string()).expect("a login");
@@ -84,7 +84,7 @@ impl Codex {
 
     /// With the built-in provider, another base URL, and a key of the gateway.
     #[track_caller]
-    pub(super) fn redirected(tap: &RecordingProxy, key: &str) -> Self {
+    pub(super) fn with_redirected_provider(tap: &RecordingProxy, key: &str) -> Self {
         let codex = Self::with(key, &format!("model = \"gpt-5.5\"\nopenai_base_url = \"{}\"\n", tap.base_url()));
         let secret = codex.home.path().join("secret");
         std::fs::write(&secret, key).expect("a secret");
@@ -99,7 +99,7 @@ impl Codex {
         Self { release: Release::Newest, home, nowhere: RefusingPort::new(), key: key.to_owned() }
     }
 
-    pub(super) fn of(self, release: Release) -> Self {
+    pub(super) fn with_release(self, release: Release) -> Self {
         Self { release, ..self }
     }
 
@@ -133,26 +133,26 @@ impl Codex {
 
     /// Runs `codex exec`.
     #[track_caller]
-    pub(super) fn exec(&self, task: &str) -> Told {
+    pub(super) fn exec(&self, task: &str) -> CodexOutput {
         self.run(&["exec", "-s", "danger-full-access"], task)
     }
 
     /// Runs `codex exec resume`: another turn of the last conversation.
     #[track_caller]
-    pub(super) fn resume(&self, task: &str) -> Told {
+    pub(super) fn resume(&self, task: &str) -> CodexOutput {
         self.run(&["exec", "resume", "--last"], task)
     }
 
     #[track_caller]
-    fn run(&self, command: &[&str], task: &str) -> Told {
+    fn run(&self, command: &[&str], task: &str) -> CodexOutput {
         let program = self.program().args(command).args(["--skip-git-repo-check", "--json", task]);
         let output = program.run_within(2 * TEST_TIMEOUT);
         let events = output.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Told { output, events }
+        CodexOutput { output, events }
     }
 
     /// The files that the image tool of Codex has written, with the ids of their calls.
-    pub(super) fn generated(&self) -> Vec<(String, Vec<u8>)> {
+    pub(super) fn generated_images(&self) -> Vec<(String, Vec<u8>)> {
         let threads = files(&self.home().join("generated_images"));
         let mut images: Vec<PathBuf> = threads.iter().flat_map(|thread| files(thread)).collect();
         images.sort();
@@ -190,7 +190,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 // === impl Told ===
 
-impl Told {
+impl CodexOutput {
     /// The last message of the model in a completed turn.
     #[track_caller]
     pub(super) fn message(&self) -> &str {
@@ -222,7 +222,7 @@ impl Told {
         items.next().unwrap_or_else(|| panic!("no {kind}: {:#?}", self.output))
     }
 
-    pub(super) fn said(&self) -> &CommandOutput {
+    pub(super) fn command_output(&self) -> &CommandOutput {
         &self.output
     }
 }

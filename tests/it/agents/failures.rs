@@ -1,13 +1,13 @@
 //! Turns of Codex that fail: the message for the user, and the number of requests.
 
-use super::Stage;
-use super::codex::{Codex, Told};
+use super::AgentFixture;
+use super::codex::{Codex, CodexOutput};
 use crate::kit::Turn;
 
 /// A turn that fails, because the upstream follows this script.
 struct FailedTurn {
-    stage: Stage,
-    told: Told,
+    stage: AgentFixture,
+    told: CodexOutput,
 }
 
 // === impl FailedTurn ===
@@ -15,15 +15,15 @@ struct FailedTurn {
 impl FailedTurn {
     #[track_caller]
     fn with(script: &str) -> Self {
-        let stage = Stage::set();
+        let stage = AgentFixture::start();
         stage.upstream.always_for_token("sk-upstream-talks", script);
-        let told = Codex::impatient(&stage.tap, stage.gateway.secret()).exec("How is it?");
+        let told = Codex::with_few_retries(&stage.proxy, stage.gateway.secret()).exec("How is it?");
         Self { stage, told }
     }
 
     /// The number of requests by Codex, and of attempts by the gateway.
     fn counts(&self) -> (usize, usize) {
-        (self.stage.tap.requests().len(), self.stage.upstream.attempts())
+        (self.stage.proxy.requests().len(), self.stage.upstream.attempts())
     }
 }
 
@@ -32,13 +32,13 @@ const MAX_ATTEMPTS: usize = 2;
 
 #[test]
 fn codex_reports_a_wrong_key_and_nothing_is_spent() {
-    let stage = Stage::set();
+    let stage = AgentFixture::start();
     stage.upstream.set_conversation(&[Turn::Says("All is well.")]);
-    let told = Codex::impatient(&stage.tap, "sk-wrong").exec("How is it?");
+    let told = Codex::with_few_retries(&stage.proxy, "sk-wrong").exec("How is it?");
     let failure = told.failure();
     assert!(failure.starts_with("unexpected status 401 Unauthorized: Invalid API key"), "{failure}");
     assert!(failure.contains("request id: "), "{failure}");
-    assert_eq!((stage.tap.requests().len(), stage.upstream.attempts()), (MAX_ATTEMPTS, 0));
+    assert_eq!((stage.proxy.requests().len(), stage.upstream.attempts()), (MAX_ATTEMPTS, 0));
 }
 
 #[test]
@@ -59,11 +59,11 @@ fn codex_reports_an_invalid_parameter_after_one_request() {
 
 #[test]
 fn codex_reports_a_refusal_of_the_gateway() {
-    let stage = Stage::set();
-    let codex = Codex::with_provider(&stage.tap, stage.gateway.secret()).with_model("gpt-image-2");
+    let stage = AgentFixture::start();
+    let codex = Codex::with_provider(&stage.proxy, stage.gateway.secret()).with_model("gpt-image-2");
     let told = codex.exec("How is it?");
     assert!(told.failure().contains("\"param\":\"model\""), "{}", told.failure());
-    assert_eq!((stage.tap.requests().len(), stage.upstream.attempts()), (1, 0));
+    assert_eq!((stage.proxy.requests().len(), stage.upstream.attempts()), (1, 0));
 }
 
 #[test]
@@ -94,12 +94,12 @@ fn codex_retries_a_broken_stream_but_not_a_refused_one() {
 fn codex_retries_as_often_as_the_contract_says() {
     for (script, requests) in [("status=500", 30), ("status=429 body=usage-limit", 1), ("status=400 body=parameter", 1)]
     {
-        let stage = Stage::set();
+        let stage = AgentFixture::start();
         stage.upstream.always_for_token("sk-upstream-talks", script);
-        let told = Codex::with_provider(&stage.tap, stage.gateway.secret()).exec("How is it?");
-        assert_eq!(stage.tap.requests().len(), requests, "{script}: {}", told.failure());
+        let told = Codex::with_provider(&stage.proxy, stage.gateway.secret()).exec("How is it?");
+        assert_eq!(stage.proxy.requests().len(), requests, "{script}: {}", told.failure());
     }
-    let stage = Stage::set();
-    let told = Codex::with_provider(&stage.tap, "sk-wrong").exec("How is it?");
-    assert_eq!(stage.tap.requests().len(), 6, "{}", told.failure());
+    let stage = AgentFixture::start();
+    let told = Codex::with_provider(&stage.proxy, "sk-wrong").exec("How is it?");
+    assert_eq!(stage.proxy.requests().len(), 6, "{}", told.failure());
 }

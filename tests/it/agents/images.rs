@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::Stage;
+use super::AgentFixture;
 use super::codex::{Codex, Release};
 use crate::kit::{Turn, image_specimen};
 
@@ -15,8 +15,8 @@ fn draw(arguments: Value) -> Turn {
 
 #[test]
 fn the_image_tool_of_codex_generates_and_edits_files() {
-    let stage = Stage::set();
-    let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret());
+    let stage = AgentFixture::start();
+    let codex = Codex::with_chatgpt_login(&stage.proxy, stage.gateway.secret());
     let photo = codex.home().join("photo.png");
     std::fs::write(&photo, &*image_specimen("png 96x64")).expect("a photo");
     stage.upstream.set_conversation(&[
@@ -32,21 +32,21 @@ fn the_image_tool_of_codex_generates_and_edits_files() {
     let drawn: Vec<_> = ledger.iter().filter(|attempt| !attempt.images.is_empty()).collect();
     let images: Vec<Vec<u8>> =
         drawn.iter().flat_map(|attempt| &attempt.images).map(|image| STANDARD.decode(image).expect("base64")).collect();
-    let files: Vec<Vec<u8>> = codex.generated().into_iter().map(|(_, image)| image).collect();
+    let files: Vec<Vec<u8>> = codex.generated_images().into_iter().map(|(_, image)| image).collect();
     assert_eq!(images.len(), 3);
     assert!(files.len() == 3 && images.iter().all(|image| files.contains(image)), "the files differ from the images");
     assert!(images[0] != images[1] && images[1] != images[2] && images[0] != images[2]);
     let input_digest = |index: usize| drawn[index].files().first().map(|file| file.digest.clone());
     assert_eq!((input_digest(0), input_digest(1)), (None, Some(crate::kit::sha256(&images[0]))));
     assert_eq!(input_digest(2), Some(crate::kit::sha256(&std::fs::read(&photo).expect("a photo"))));
-    stage.passed(4);
+    stage.check_passthrough(4);
     assert!(stage.gateway.final_records(7).iter().all(|record| record["state"] == "succeeded"));
 }
 
 #[test]
 fn a_refused_parameter_of_the_image_tool_costs_nothing() {
-    let stage = Stage::set();
-    let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret());
+    let stage = AgentFixture::start();
+    let codex = Codex::with_chatgpt_login(&stage.proxy, stage.gateway.secret());
     stage.upstream.set_conversation(&[
         draw(json!({"prompt": "a cut-out", "transparent_background": true})),
         Turn::Says("Not transparent, then."),
@@ -56,9 +56,9 @@ fn a_refused_parameter_of_the_image_tool_costs_nothing() {
     assert!(ledger.iter().all(|attempt| attempt.path.ends_with("/responses")), "an image request went upstream");
     let tool_output = ledger[1].json()["input"].to_string();
     assert!(tool_output.contains("background") && tool_output.contains("400"), "{tool_output}");
-    assert_eq!(stage.tap.requests_to("POST", "/v1/images/generations").len(), 1);
-    assert!(codex.generated().is_empty());
-    stage.passed(2);
+    assert_eq!(stage.proxy.requests_to("POST", "/v1/images/generations").len(), 1);
+    assert!(codex.generated_images().is_empty());
+    stage.check_passthrough(2);
 }
 
 /// The number of requests that Codex sends if they fail with 5xx. It does not read `x-should-retry`.
@@ -67,12 +67,12 @@ const MAX_REQUESTS: usize = 5;
 #[test]
 fn retries_of_the_image_tool_do_not_pay_twice() {
     for script in ["hang-up how=reset", "status=400 body=policy", "data=empty", "status=524 body=html"] {
-        let stage = Stage::set();
+        let stage = AgentFixture::start();
         stage.upstream.always_for_token("sk-upstream-draws", script);
-        let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret());
+        let codex = Codex::with_chatgpt_login(&stage.proxy, stage.gateway.secret());
         stage.upstream.set_conversation(&[draw(json!({"prompt": "a red square"})), Turn::Says("It failed.")]);
         assert_eq!(codex.exec("Draw a red square.").message(), "It failed.");
-        assert_eq!(stage.tap.requests_to("POST", "/v1/images/generations").len(), MAX_REQUESTS, "{script}");
+        assert_eq!(stage.proxy.requests_to("POST", "/v1/images/generations").len(), MAX_REQUESTS, "{script}");
         let ledger = stage.upstream.ledger();
         let images = ledger.iter().filter(|attempt| attempt.token == "sk-upstream-draws").count();
         assert_eq!(images, 1, "{script}");
@@ -83,16 +83,16 @@ fn retries_of_the_image_tool_do_not_pay_twice() {
 
 #[test]
 fn the_same_prompt_can_be_drawn_repeatedly() {
-    let stage = Stage::set();
-    let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret());
+    let stage = AgentFixture::start();
+    let codex = Codex::with_chatgpt_login(&stage.proxy, stage.gateway.secret());
     let square = || draw(json!({"prompt": "a red square"}));
     stage.upstream.set_conversation(&[square(), square(), Turn::Says("Two.")]);
     assert_eq!(codex.exec("Draw it twice.").message(), "Two.");
-    assert_eq!(codex.generated().len(), 2);
+    assert_eq!(codex.generated_images().len(), 2);
     stage.upstream.set_conversation(&[square(), Turn::Says("One more.")]);
     assert_eq!(codex.exec("Draw it again.").message(), "One more.");
-    assert_eq!(codex.generated().len(), 3);
-    assert_eq!(stage.tap.requests_to("POST", "/v1/images/generations").len(), 3);
+    assert_eq!(codex.generated_images().len(), 3);
+    assert_eq!(stage.proxy.requests_to("POST", "/v1/images/generations").len(), 3);
     let ledger = stage.upstream.ledger();
     assert_eq!(ledger.iter().filter(|attempt| attempt.token == "sk-upstream-draws").count(), 3);
 }
@@ -102,9 +102,11 @@ fn the_same_prompt_can_be_drawn_repeatedly() {
 #[test]
 #[ignore = "cargo xtask tours"]
 fn the_hosted_tool_of_an_older_codex_writes_its_image() {
-    let stage = Stage::set();
+    let stage = AgentFixture::start();
     stage.upstream.set_conversation(&[Turn::Draws]);
-    let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret()).of(Release::V0_125).without_compression();
+    let codex = Codex::with_chatgpt_login(&stage.proxy, stage.gateway.secret())
+        .with_release(Release::V0_125)
+        .without_compression();
     assert_eq!(codex.exec("Draw a red cube.").message(), "Here is your image.");
     // Before its task this release lists the models, a request that the gateway passes on to the account for responses.
     let ledger = stage.upstream.ledger();
@@ -112,7 +114,7 @@ fn the_hosted_tool_of_an_older_codex_writes_its_image() {
     let tools = attempt.json()["tools"].take();
     assert!(tools.to_string().contains("\"image_generation\""), "the tools have no image tool: {tools}");
     let image = STANDARD.decode(&attempt.images[0]).expect("base64");
-    assert!(codex.generated().iter().any(|(_, file)| *file == image), "no file has the image of the upstream");
-    stage.passed(1);
+    assert!(codex.generated_images().iter().any(|(_, file)| *file == image), "no file has the image of the upstream");
+    stage.check_passthrough(1);
     assert_eq!(stage.gateway.final_records(1)[0]["delivered"].as_array().map(Vec::len), Some(1));
 }

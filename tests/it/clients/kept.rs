@@ -6,12 +6,12 @@
 use std::process::Command;
 
 use super::install::{node, python, run, script, target};
-use super::{Cost, tour, tour_over};
+use super::{AttemptCounts, tour, tour_with_responses};
 
 const SCRIPTS: [&str; 3] = ["kit.mjs", "openai_tour.mjs", "ai_sdk_tour.mjs"];
 
 /// Runs of a tour with accounts of the images protocol, and with accounts of the responses protocol.
-const PROTOCOLS: [fn(&mut Command) -> Cost; 2] = [tour, tour_over];
+const PROTOCOLS: [fn(&mut Command) -> AttemptCounts; 2] = [tour, tour_with_responses];
 
 #[test]
 #[ignore = "cargo xtask tours"]

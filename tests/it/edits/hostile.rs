@@ -182,7 +182,7 @@ fn an_interrupted_upload_leaves_no_job() {
 fn file_names_of_callers_are_not_used() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    let before = listing(&gateway);
+    let before = paths_below_home(&gateway);
     for name in [
         "../../escape.png",
         "/tmp/escape.png",
@@ -202,11 +202,11 @@ fn file_names_of_callers_are_not_used() {
         assert_eq!(attempt.header("x-injected"), None);
     }
     assert!(!gateway.output().contains("canary"));
-    assert_eq!(listing(&gateway), before);
+    assert_eq!(paths_below_home(&gateway), before);
 }
 
 /// The paths of all files and folders below the gateway's home folder, sorted.
-pub(super) fn listing(gateway: &Gateway) -> Vec<String> {
+pub(super) fn paths_below_home(gateway: &Gateway) -> Vec<String> {
     fn walk(folder: &std::path::Path, names: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();

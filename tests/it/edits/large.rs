@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::hostile::listing;
+use super::hostile::paths_below_home;
 use crate::kit::{
     Account, Answer, Call, FakeUpstream, Form, Gateway, Pieces, alpha_png, heavy_test_lock, stretched_png,
 };
@@ -71,7 +71,7 @@ fn a_file_is_refused_as_soon_as_it_is_too_large() {
     let _lock = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    let names = listing(&gateway);
+    let names = paths_below_home(&gateway);
     for (name, before) in [("image", 0), ("mask", 1), ("image[]", 3)] {
         let form = (0..before).fold(Form::with_required_fields(), |form, _| form.file("image[]", &alpha_png(64, 64)));
         let form = form.big_file(name, stretched_png(64, 64, 400 << 20));
@@ -81,7 +81,7 @@ fn a_file_is_refused_as_soon_as_it_is_too_large() {
         assert!(sent >= LIMIT as u64 && sent < LIMIT as u64 + IN_FLIGHT, "{name}: {sent} bytes were sent");
     }
     assert_eq!(upstream.accepted(), 0);
-    assert_eq!(listing(&gateway), names);
+    assert_eq!(paths_below_home(&gateway), names);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn four_concurrent_large_edits_use_bounded_memory() {
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with_upstream(&upstream);
     gateway.edit(Form::with_required_fields().file("image", &alpha_png(64, 64))).ok_json();
-    let names = listing(&gateway);
+    let names = paths_below_home(&gateway);
     let form = sixteen(LENGTH);
     let digest = digest(&stretched_png(64, 64, LENGTH));
     gateway.server().reset_peak();
@@ -150,7 +150,7 @@ fn four_concurrent_large_edits_use_bounded_memory() {
         assert!(attempt.files().iter().all(|part| part.length == LENGTH as u64 && part.digest == digest));
     }
     assert_eq!(ledger.len(), 5);
-    assert_eq!(listing(&gateway), names);
+    assert_eq!(paths_below_home(&gateway), names);
     assert!(gateway.final_records(5).iter().all(|record| record["state"] == "succeeded"));
 }
 
@@ -165,27 +165,27 @@ fn no_file_is_left_after_a_request_or_a_kill() {
     let _lock = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
-    let names = listing(&gateway);
+    let names = paths_below_home(&gateway);
     let form = |script: &str| {
         let prompt = format!("a cube [[{script}]]");
         let form = Form::new().text("model", "gpt-image-2").text("prompt", &prompt);
         form.big_file("image[]", stretched_png(64, 64, 5 << 20)).big_file("image[]", stretched_png(80, 80, 3 << 20))
     };
     gateway.edit(form("")).ok_json();
-    assert_eq!(listing(&gateway), names, "after success");
+    assert_eq!(paths_below_home(&gateway), names, "after success");
     gateway.edit(form("status=500")).error_object(502);
     gateway.edit(form("cut=50%"));
-    assert_eq!(listing(&gateway), names, "after an error");
+    assert_eq!(paths_below_home(&gateway), names, "after an error");
     gateway.edit(form("").text("size", "1x1")).error_object(400);
-    assert_eq!(listing(&gateway), names, "after a refusal");
+    assert_eq!(paths_below_home(&gateway), names, "after a refusal");
     // The caller disconnects during the upload, and while it waits for the answer.
     drop(form("").unfinished().key(gateway.secret()).dispatch(gateway.address()).expect("a connection"));
     let before = upstream.attempts();
     let waiting = form("stall=head").call().key(gateway.secret()).dispatch(gateway.address()).expect("a connection");
     upstream.wait_until("the attempt", |ledger| ledger.len() > before && !ledger[before].parts.is_empty());
-    assert_eq!(listing(&gateway), names, "no file has a name while the caller waits");
+    assert_eq!(paths_below_home(&gateway), names, "no file has a name while the caller waits");
     drop(waiting);
-    assert_eq!(listing(&gateway), names, "after the caller has left");
+    assert_eq!(paths_below_home(&gateway), names, "after the caller has left");
 
     for script in ["stall=head", "stall=middle", "gate-middle=never b64=400000"] {
         let before = upstream.attempts();
@@ -194,14 +194,14 @@ fn no_file_is_left_after_a_request_or_a_kill() {
         upstream.wait_until("the attempt", |ledger| ledger.len() > before && !ledger[before].parts.is_empty());
         gateway.kill();
         drop(stream);
-        assert_eq!(listing(&gateway), names, "after a kill");
+        assert_eq!(paths_below_home(&gateway), names, "after a kill");
         gateway.start();
-        assert_eq!(listing(&gateway), names, "after the next start");
+        assert_eq!(paths_below_home(&gateway), names, "after the next start");
     }
     let incomplete = form("").unfinished().key(gateway.secret()).dispatch(gateway.address()).expect("a connection");
     gateway.kill();
     drop(incomplete);
-    assert_eq!(listing(&gateway), names, "after a kill in the middle of an upload");
+    assert_eq!(paths_below_home(&gateway), names, "after a kill in the middle of an upload");
     gateway.start();
     gateway.edit(form("")).ok_json();
     let states: Vec<Value> = gateway.records().iter().map(|record| record["state"].clone()).collect();

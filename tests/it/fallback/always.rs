@@ -6,7 +6,7 @@ use super::*;
 use crate::kit::{Events, env_setting};
 
 /// Scripts of failures after which an image may have been paid for.
-pub(super) const LOST: [&str; 11] = [
+pub(super) const MAYBE_PAID_FAILURES: [&str; 11] = [
     "stall=head",
     "stall=body",
     "status=502 body=html",
@@ -49,7 +49,7 @@ fn classes(record: &Value) -> Vec<&str> {
 
 #[test]
 fn a_possibly_paid_image_has_a_fallback_with_always() {
-    for script in LOST {
+    for script in MAYBE_PAID_FAILURES {
         let upstream = FakeUpstream::start();
         let gateway = short_deadline(&upstream);
         upstream.script_next(script);
@@ -71,7 +71,7 @@ fn a_group_can_set_always_for_its_callers() {
     let upstream = FakeUpstream::start();
     let settings = "[[groups]]\nname = \"default\"\nfallback = \"always\"\n";
     let gateway = Gateway::with(settings, &[Account::for_upstream("only", &upstream)]);
-    upstream.in_turn(ONLY, &["status=502", "", "status=502"]);
+    upstream.script_sequence(ONLY, &["status=502", "", "status=502"]);
     let answer = largest(&gateway, json!({})).send(gateway.address());
     answer.ok_json();
     check_fallback(&answer, &gateway, Some(LADDER[1]));
@@ -84,7 +84,7 @@ fn a_group_can_set_always_for_its_callers() {
 fn the_last_step_is_reached_although_the_upstream_stays_silent() {
     let upstream = FakeUpstream::start();
     let gateway = short_deadline(&upstream);
-    upstream.in_turn(ONLY, &["stall=head", "stall=body", ""]);
+    upstream.script_sequence(ONLY, &["stall=head", "stall=body", ""]);
     let answer = always(&gateway, json!({})).send(gateway.address());
     assert_eq!(answer.ok_json()["size"], "1536x1024");
     assert_eq!(requested_steps(&upstream), steps(&LADDER));
@@ -101,7 +101,7 @@ fn the_possibly_paid_failure_determines_the_error() {
     ] {
         let upstream = FakeUpstream::start();
         let gateway = short_deadline(&upstream);
-        upstream.in_turn(ONLY, scripts);
+        upstream.script_sequence(ONLY, scripts);
         let answer = always(&gateway, json!({})).send(gateway.address());
         let error = answer.error_object(502);
         assert!(reasons.iter().any(|reason| error["reason"] == *reason), "{scripts:?}: {error}");
@@ -192,7 +192,7 @@ fn an_early_stream_shows_the_fallback_in_its_event() {
         let listener = scope.spawn(|| {
             let mut events = Events::from_reply(call.open(gateway.address()).expect("an answer"));
             events.listener = Some(heartbeat_sender);
-            events.rest()
+            events.remaining()
         });
         heartbeats.recv_timeout(crate::kit::TEST_TIMEOUT).expect("a heartbeat");
         upstream.open_gate("late");
@@ -220,7 +220,7 @@ fn several_images_of_one_call_go_down_together() {
 fn images_of_separate_calls_go_down_only_if_none_was_made() {
     let upstream = FakeUpstream::start();
     let gateway = one_by_one(&upstream);
-    upstream.in_turn(ONLY, &["status=502 body=html", "stall=head", "", ""]);
+    upstream.script_sequence(ONLY, &["status=502 body=html", "stall=head", "", ""]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(2));
     assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (4, None));
@@ -232,7 +232,7 @@ fn images_of_separate_calls_go_down_only_if_none_was_made() {
 fn an_image_that_was_made_is_answered_without_a_fallback() {
     let upstream = FakeUpstream::start();
     let gateway = one_by_one(&upstream);
-    upstream.in_turn(ONLY, &["", "status=502 body=html"]);
+    upstream.script_sequence(ONLY, &["", "status=502 body=html"]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
     assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (2, Some("1")));
@@ -247,7 +247,7 @@ fn an_image_is_not_abandoned_if_another_of_the_job_was_made() {
     let upstream = FakeUpstream::start();
     let gateway = one_by_one(&upstream);
     // The delay is longer than half of the remaining time.
-    upstream.in_turn(ONLY, &["", "delay=4000"]);
+    upstream.script_sequence(ONLY, &["", "delay=4000"]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(2));
     assert_eq!(upstream.attempts(), 2);
@@ -259,7 +259,7 @@ fn an_image_is_not_abandoned_without_a_possible_fallback() {
     let upstream = FakeUpstream::start();
     let gateway = one_by_one(&upstream);
     // One image is refused, so no smaller image is made. The other takes longer than half of the remaining time.
-    upstream.in_turn(ONLY, &["status=400 body=policy", "delay=4000"]);
+    upstream.script_sequence(ONLY, &["status=400 body=policy", "delay=4000"]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
     assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (2, Some("1")));
@@ -367,7 +367,7 @@ fn there_is_no_fallback_after_the_caller_has_left() {
 fn nothing_is_paid_twice_if_no_account_can_make_the_smaller_image() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
-    upstream.in_turn(ONLY, &["gate=open status=502", "status=429 retry-after=30"]);
+    upstream.script_sequence(ONLY, &["gate=open status=502", "status=429 retry-after=30"]);
     let answer = std::thread::scope(|scope| {
         let larger = scope.spawn(|| always(&gateway, json!({})).send(gateway.address()));
         upstream.wait_until("the larger image is requested", |ledger| ledger.len() == 1);

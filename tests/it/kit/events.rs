@@ -102,7 +102,7 @@ impl Events {
 
     /// Everything until the proper end.
     #[track_caller]
-    pub(crate) fn rest(mut self) -> Vec<Event> {
+    pub(crate) fn remaining(mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.next().expect("a stream that does not break off") {
             events.push(event);

@@ -82,7 +82,7 @@ impl RecordingProxy {
     /// Holds what the clients sent against what has reached the upstream: each task arrived there to the byte, no
     /// request told who the caller is, and nothing that is the upstream's own came back. Says how many tasks passed.
     #[track_caller]
-    pub(crate) fn nothing_changed_or_leaked(&self, ledger: &[Attempt], secrets: &[&str]) -> usize {
+    pub(crate) fn check_nothing_changed_or_leaked(&self, ledger: &[Attempt], secrets: &[&str]) -> usize {
         let sent = self.requests_to("POST", "/v1/responses");
         let mut tasks = 0;
         for task in ledger.iter().filter(|attempt| attempt.path.ends_with("/responses")) {

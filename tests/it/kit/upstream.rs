@@ -105,11 +105,11 @@ impl FakeUpstream {
 
     /// Every attempt with this bearer token gets this.
     pub(crate) fn always_for_token(&self, token: &str, script: &str) {
-        self.in_turn(token, &[script]);
+        self.script_sequence(token, &[script]);
     }
 
     /// The attempts with this bearer token get these one after the other, and the last one for ever.
-    pub(crate) fn in_turn(&self, token: &str, scripts: &[&str]) {
+    pub(crate) fn script_sequence(&self, token: &str, scripts: &[&str]) {
         let scripts = scripts.iter().map(|script| Script::parse(script)).collect();
         self.state().by_token.insert(token.to_owned(), scripts);
     }

@@ -16,19 +16,19 @@ pub(super) enum Outcome {
     /// The connection was closed without an answer.
     Closed,
     /// The HTTP library could not parse the request, and answered with an empty error.
-    Unread,
+    Unparsed,
     /// An error of the documented shape, for the request with this id.
     Refused { id: Option<String> },
     /// An answer below 400.
-    Good {
+    Accepted {
         /// True for an answer of an image operation.
         image: bool,
     },
 }
 
-pub(super) struct Link {
+pub(super) struct PersistentConnection {
     address: SocketAddr,
-    open: Option<BufReader<TcpStream>>,
+    reader: Option<BufReader<TcpStream>>,
 }
 
 /// An answer, unparsed.
@@ -37,19 +37,19 @@ struct Answer {
     headers: Vec<(String, String)>,
     body: Vec<u8>,
     /// The connection ended before the last chunk.
-    cut: bool,
+    truncated: bool,
 }
 
 // === impl Link ===
 
-impl Link {
+impl PersistentConnection {
     pub(super) fn new(address: SocketAddr) -> Self {
-        Self { address, open: None }
+        Self { address, reader: None }
     }
 
     /// Sends a request and reads its answer; an error describes a fault.
     pub(super) fn send(&mut self, request: &Request) -> Result<Outcome, String> {
-        let mut reader = match self.open.take() {
+        let mut reader = match self.reader.take() {
             Some(open) => open,
             None => self.connect().map_err(|error| format!("no connection: {error}"))?,
         };
@@ -64,10 +64,10 @@ impl Link {
                 Ok(Outcome::Closed)
             };
         };
-        let outcome = answer.judge(request)?;
+        let outcome = answer.classify(request)?;
         let closes = answer.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
-        if !request.last && !closes && !matches!(outcome, Outcome::Unread) {
-            self.open = Some(reader);
+        if !request.ends_connection && !closes && !matches!(outcome, Outcome::Unparsed) {
+            self.reader = Some(reader);
         }
         Ok(outcome)
     }
@@ -87,7 +87,7 @@ fn exchange(reader: &mut BufReader<TcpStream>, request: &Request) -> std::io::Re
     let written = reader.get_mut().write_all(&request.bytes);
     // The gateway waits for the rest of an incomplete request, so the client closes its side of the connection. After a
     // complete request the client keeps its side open: to close it means that the caller has left.
-    if request.last && !request.both_lengths && written.is_ok() {
+    if request.ends_connection && !request.both_lengths && written.is_ok() {
         drop(reader.get_mut().shutdown(Shutdown::Write));
     }
     loop {
@@ -110,7 +110,7 @@ fn read_answer(reader: &mut BufReader<TcpStream>, is_head: bool) -> std::io::Res
     let Some(status) = status else {
         return Err(std::io::Error::other(format!("invalid status line {status_line:?}")));
     };
-    let mut answer = Answer { status, headers: Vec::new(), body: Vec::new(), cut: false };
+    let mut answer = Answer { status, headers: Vec::new(), body: Vec::new(), truncated: false };
     while let Some(text) = read_line(reader)?.filter(|text| !text.is_empty()) {
         let (name, value) = text.split_once(':').ok_or_else(|| std::io::Error::other("a header without a colon"))?;
         answer.headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
@@ -123,7 +123,7 @@ fn read_answer(reader: &mut BufReader<TcpStream>, is_head: bool) -> std::io::Res
         answer.body.resize(length, 0);
         reader.read_exact(&mut answer.body)?;
     } else if answer.header("transfer-encoding").is_some() {
-        (answer.body, answer.cut) = read_chunks(reader)?;
+        (answer.body, answer.truncated) = read_chunks(reader)?;
     } else {
         reader.read_to_end(&mut answer.body)?;
     }
@@ -158,31 +158,31 @@ impl Answer {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    fn judge(&self, request: &Request) -> Result<Outcome, String> {
+    fn classify(&self, request: &Request) -> Result<Outcome, String> {
         if request.both_lengths && self.status < 400 && self.header("connection") != Some("close") {
             return Err(format!(
                 "Content-Length and Transfer-Encoding: {} on a connection that stays open",
                 self.status
             ));
         }
-        if self.cut {
+        if self.truncated {
             return Err(format!("{}: the answer is truncated", self.status));
         }
         match self.status {
-            ..=399 => Ok(Outcome::Good { image: self.status == 200 && request.is_image }),
-            400 | 414 | 431 if self.body.is_empty() && self.header("content-type").is_none() => Ok(Outcome::Unread),
-            400..=499 if request.is_head => Ok(self.refused()),
-            400..=499 => self.has_shape().map(|()| self.refused()),
+            ..=399 => Ok(Outcome::Accepted { image: self.status == 200 && request.is_image }),
+            400 | 414 | 431 if self.body.is_empty() && self.header("content-type").is_none() => Ok(Outcome::Unparsed),
+            400..=499 if request.is_head => Ok(self.refused_outcome()),
+            400..=499 => self.check_error_shape().map(|()| self.refused_outcome()),
             _ => Err(format!("{}: {}", self.status, String::from_utf8_lossy(&self.body))),
         }
     }
 
-    fn refused(&self) -> Outcome {
+    fn refused_outcome(&self) -> Outcome {
         Outcome::Refused { id: self.header("x-request-id").map(str::to_owned) }
     }
 
     /// Checks that the body is an error as documented.
-    fn has_shape(&self) -> Result<(), String> {
+    fn check_error_shape(&self) -> Result<(), String> {
         let answer_text = || format!("{}: {}", self.status, String::from_utf8_lossy(&self.body));
         if !matches!(self.header("x-should-retry"), Some("true" | "false")) {
             return Err(format!("no x-should-retry: {}", answer_text()));

@@ -80,7 +80,7 @@ pub(super) struct Request {
     pub(super) kind: &'static str,
     pub(super) bytes: Vec<u8>,
     /// True if nothing may follow the request on its connection.
-    pub(super) last: bool,
+    pub(super) ends_connection: bool,
     pub(super) is_head: bool,
     /// True if a status 200 answer to the request contains an image.
     pub(super) is_image: bool,
@@ -99,7 +99,7 @@ struct Draft {
     /// True if the framing no longer shows the end of the request.
     last: bool,
     /// The positions and new values of changed bytes of the head.
-    spoiled: Vec<(u64, u8)>,
+    corrupted_head_bytes: Vec<(u64, u8)>,
 }
 
 // === impl Request ===
@@ -119,8 +119,8 @@ impl Request {
         change(random, &mut draft);
         let both_lengths = kind == "framing: both lengths";
         // A mutated head may be a HEAD request, whose answer has no body despite its length.
-        let (is_head, last) = (draft.method == "HEAD", draft.last);
-        Self { kind, bytes: draft.bytes(), last, is_head, is_image, both_lengths }
+        let (is_head, ends_connection) = (draft.method == "HEAD", draft.last);
+        Self { kind, bytes: draft.bytes(), ends_connection, is_head, is_image, both_lengths }
     }
 }
 
@@ -139,7 +139,7 @@ impl Draft {
         let headers = [("Host", "gateway"), ("Authorization", &format!("Bearer {secret}"))];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         let path = path.to_owned();
-        Self { method, path, headers, body: Vec::new(), framed: None, last: false, spoiled: Vec::new() }
+        Self { method, path, headers, body: Vec::new(), framed: None, last: false, corrupted_head_bytes: Vec::new() }
     }
 
     fn generation(secret: &str) -> Self {
@@ -193,7 +193,7 @@ impl Draft {
         }
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(b"\r\n");
-        for (position, byte) in &self.spoiled {
+        for (position, byte) in &self.corrupted_head_bytes {
             let at = usize::try_from(*position).unwrap_or_default() % bytes.len();
             bytes[at] = *byte;
         }
@@ -207,7 +207,7 @@ fn head_bytes(random: &mut Random, draft: &mut Draft) {
     draft.last = true;
     for _ in 0..random.between(1, 5) {
         let position = random.between(0, 10_000);
-        draft.spoiled.push((position, random_byte(random)));
+        draft.corrupted_head_bytes.push((position, random_byte(random)));
     }
 }
 

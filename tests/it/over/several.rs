@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{before, is_counted};
+use super::{assert_usage_recorded, start_gateway};
 use crate::kit::{Account, FakeUpstream, Gateway};
 
 /// The classes of the attempts of a record, sorted; `-` for an attempt that made an image.
@@ -18,8 +18,8 @@ fn classes(record: &Value) -> Vec<String> {
 #[test]
 fn each_image_is_one_call_and_all_images_are_one_answer() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
-    upstream.in_turn("sk-upstream-only", &["format=webp", "format=jpeg", "plain format=png"]);
+    let gateway = start_gateway(&upstream);
+    upstream.script_sequence("sk-upstream-only", &["format=webp", "format=jpeg", "plain format=png"]);
     let answer = gateway.generate(json!({"n": 3, "size": "1024x640"}));
     let json = answer.ok_json();
     let ledger = upstream.ledger();
@@ -38,7 +38,7 @@ fn each_image_is_one_call_and_all_images_are_one_answer() {
     assert_eq!((records.len(), &records[0]["state"], &records[0]["n"]), (1, &json!("succeeded"), &json!(3)));
     assert_eq!(records[0]["delivered"].as_array().map(Vec::len), Some(3));
     assert_eq!(classes(&records[0]), ["-", "-", "-"]);
-    is_counted(&records[0], &ledger, &json);
+    assert_usage_recorded(&records[0], &ledger, &json);
 }
 
 #[test]
@@ -68,8 +68,8 @@ fn a_partial_answer_states_how_many_images_are_missing() {
         ("status=502 body=html", "X"),
     ] {
         let upstream = FakeUpstream::start();
-        let gateway = before(&upstream);
-        upstream.in_turn("sk-upstream-only", &["", script, ""]);
+        let gateway = start_gateway(&upstream);
+        upstream.script_sequence("sk-upstream-only", &["", script, ""]);
         let answer = gateway.generate(json!({"n": 3}));
         let json = answer.ok_json();
         assert_eq!(json["data"].as_array().map(Vec::len), Some(2), "{script}");
@@ -88,7 +88,7 @@ fn a_call_that_failed_without_cost_goes_to_another_account() {
     let upstream = FakeUpstream::start();
     let account = |name| Account::for_upstream(name, &upstream).with_responses_protocol();
     let gateway = Gateway::with("", &[account("first"), account("second").with_free_tier()]);
-    upstream.in_turn("sk-upstream-first", &["", "status=500", ""]);
+    upstream.script_sequence("sk-upstream-first", &["", "status=500", ""]);
     let json = gateway.generate(json!({"n": 3})).ok_json();
     assert_eq!(json["data"].as_array().map(Vec::len), Some(3));
     assert_eq!(classes(&gateway.final_records(1)[0]), ["-", "-", "-", "F"]);
@@ -102,8 +102,8 @@ fn without_an_image_the_answer_is_the_worst_failure() {
         (&["tale=created,half,cut"; 3], 502, "network", "interrupted"),
     ] {
         let upstream = FakeUpstream::start();
-        let gateway = before(&upstream);
-        upstream.in_turn("sk-upstream-only", scripts);
+        let gateway = start_gateway(&upstream);
+        upstream.script_sequence("sk-upstream-only", scripts);
         let answer = gateway.generate(json!({"n": 3}));
         assert_eq!(
             (&answer.error_object(code)["reason"], answer.should_retry()),
@@ -118,7 +118,7 @@ fn without_an_image_the_answer_is_the_worst_failure() {
 #[test]
 fn no_call_is_made_without_a_spool_file_for_its_image() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     // The spool has prepared one file; the gateway cannot create another.
     std::fs::remove_dir_all(gateway.home().join("data").join("spool")).expect("a folder");
     let answer = gateway.generate(json!({"n": 3}));
@@ -150,7 +150,7 @@ fn a_call_that_waits_for_a_slot_is_dropped_after_a_refusal() {
     let upstream = FakeUpstream::start();
     let gateway =
         Gateway::with("", &[Account::for_upstream("only", &upstream).with_responses_protocol().with_slots(1)]);
-    upstream.in_turn("sk-upstream-only", &["", "status=400 body=policy"]);
+    upstream.script_sequence("sk-upstream-only", &["", "status=400 body=policy"]);
     let answer = gateway.generate(json!({"n": 6}));
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
     assert_eq!((answer.header("x-imagate-missing"), upstream.attempts()), (Some("5"), 2));
@@ -159,7 +159,7 @@ fn a_call_that_waits_for_a_slot_is_dropped_after_a_refusal() {
 #[test]
 fn an_answer_of_several_calls_is_replayed_without_cost() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     let call = || gateway.call(json!({"n": 2})).header("idempotency-key", "k-1").send(gateway.address());
     let (first, second) = (call(), call());
     assert_eq!(first.body, second.body);

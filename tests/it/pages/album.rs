@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::browser::{Browser, Look, Tab, WITH_SCRIPT};
+use super::browser::{Browser, Tab, WITH_SCRIPT, WindowOptions};
 use super::people::{
-    ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, guard_link, guard_passwords, link_in, secret_in, setup_path, sign_in,
-    sign_in_at, token_in,
+    ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, link_in, secret_in, setup_path, sign_in, sign_in_at, token_in, watch_link,
+    watch_passwords,
 };
-use super::seed::{Seeded, Things};
+use super::seed::{ItemPaths, Seeded};
 use super::visitor::Visitor;
 use crate::kit::{Gateway, OutputChannel, env_setting};
 
 const WIDE: u32 = 1280;
 const PHONE: u32 = 390;
-const CHINESE: Look = Look { locale: "zh-CN", ..WITH_SCRIPT };
+const CHINESE: WindowOptions = WindowOptions { locale: "zh-CN", ..WITH_SCRIPT };
 
 /// The windows and themes in which each state is handled.
 fn looks() -> impl Iterator<Item = (u32, &'static str)> {
@@ -24,39 +24,39 @@ fn looks() -> impl Iterator<Item = (u32, &'static str)> {
 }
 
 /// Handles each page in each of its states.
-trait Reader {
+trait StateHandler {
     #[track_caller]
-    fn look(&mut self, name: &str, tab: &Tab<'_>);
+    fn handle_state(&mut self, name: &str, tab: &Tab<'_>);
 }
 
 /// Visits every page of a gateway without users and keys, from the setup link to the first sign-in.
-fn visit_new_gateway(browser: &Browser, handler: &mut dyn Reader) {
+fn visit_new_gateway(browser: &Browser, handler: &mut dyn StateHandler) {
     let gateway = Gateway::simulated();
-    guard_passwords(&gateway);
+    watch_passwords(&gateway);
     let path = setup_path(&gateway);
     let tab = browser.tab(&gateway, WITH_SCRIPT);
     tab.go(&path);
-    handler.look("setup", &tab);
+    handler.handle_state("setup", &tab);
     tab.fill("User name", ADA);
     tab.fill("Password", "short");
     tab.fill("Repeat password", "other");
     tab.follow("button", "Create admin and continue");
-    handler.look("setup-refused", &tab);
+    handler.handle_state("setup-refused", &tab);
     tab.fill("User name", ADA);
     tab.fill("Password", ADAS_PASSWORD);
     tab.fill("Repeat password", ADAS_PASSWORD);
     tab.follow("button", "Create admin and continue");
     for page in ["start", "keys", "usage", "records", "people", "groups", "accounts", "audit", "profile"] {
         tab.go(&format!("/{page}"));
-        handler.look(&format!("{page}-empty"), &tab);
+        handler.handle_state(&format!("{page}-empty"), &tab);
     }
     tab.go("/keys/nothing-here");
-    handler.look("not-found", &tab);
+    handler.handle_state("not-found", &tab);
     let stranger = browser.tab(&gateway, WITH_SCRIPT);
     stranger.go(&path);
-    handler.look("link-used", &stranger);
+    handler.handle_state("link-used", &stranger);
     stranger.go("/sign-in");
-    handler.look("sign-in", &stranger);
+    handler.handle_state("sign-in", &stranger);
     for (times, name) in [(1, "sign-in-wrong"), (5, "sign-in-slow")] {
         for _ in 0..times {
             stranger.fill("User name", "nobody");
@@ -65,17 +65,17 @@ fn visit_new_gateway(browser: &Browser, handler: &mut dyn Reader) {
                 break;
             }
         }
-        handler.look(name, &stranger);
+        handler.handle_state(name, &stranger);
     }
     let chinese = browser.tab(&gateway, CHINESE);
     chinese.go("/sign-in");
-    handler.look("sign-in-zh", &chinese);
+    handler.handle_state("sign-in-zh", &chinese);
 }
 
 /// Visits every page of a gateway that has been in use for a month.
-fn visit_used_gateway(browser: &Browser, handler: &mut dyn Reader) {
+fn visit_used_gateway(browser: &Browser, handler: &mut dyn StateHandler) {
     let seeded = Seeded::start();
-    let (_, _, paths) = seeded.live();
+    let (_, _, paths) = seeded.fill_with_data();
     let gateway = &seeded.gateway;
     let tab = browser.tab(gateway, WITH_SCRIPT);
     sign_in_at(&tab, ADA, ADAS_PASSWORD);
@@ -86,19 +86,19 @@ fn visit_used_gateway(browser: &Browser, handler: &mut dyn Reader) {
     sign_in_at(&ben, BEN, BENS_PASSWORD);
     for page in ["keys", "usage", "records", "profile"] {
         ben.go(&format!("/{page}"));
-        handler.look(&format!("{page}-of-a-member"), &ben);
+        handler.handle_state(&format!("{page}-of-a-member"), &ben);
     }
     ben.go("/audit");
-    handler.look("forbidden", &ben);
+    handler.handle_state("forbidden", &ben);
     let chinese = browser.tab(gateway, CHINESE);
     visit_chinese_pages(&chinese, handler, &paths);
     tab.resize(PHONE, "light");
     tab.go("/keys");
-    tab.unfold("Menu");
-    handler.look("menu", &tab);
+    tab.open_details("Menu");
+    handler.handle_state("menu", &tab);
 }
 
-fn visit_lists(tab: &Tab<'_>, handler: &mut dyn Reader, paths: &Things) {
+fn visit_lists(tab: &Tab<'_>, handler: &mut dyn StateHandler, paths: &ItemPaths) {
     for (name, path) in [
         ("start", "/start"),
         ("keys", "/keys"),
@@ -115,93 +115,96 @@ fn visit_lists(tab: &Tab<'_>, handler: &mut dyn Reader, paths: &Things) {
         ("key", paths.active.as_str()),
         ("key-disabled", paths.disabled.as_str()),
         ("key-rotated", paths.rotated.as_str()),
-        ("record", paths.good_record.as_str()),
-        ("record-failed", paths.bad_record.as_str()),
+        ("record", paths.succeeded_record.as_str()),
+        ("record-failed", paths.failed_record.as_str()),
         ("person", paths.person.as_str()),
     ] {
         assert_eq!(tab.go(path).status, 200, "{path}");
-        handler.look(name, tab);
+        handler.handle_state(name, tab);
     }
 }
 
 /// Visits the states of the forms for keys.
-fn visit_key_forms(tab: &Tab<'_>, gateway: &Gateway, handler: &mut dyn Reader, paths: &Things) {
+fn visit_key_forms(tab: &Tab<'_>, gateway: &Gateway, handler: &mut dyn StateHandler, paths: &ItemPaths) {
     tab.go("/keys");
-    tab.unfold("New key");
-    handler.look("key-new", tab);
+    tab.open_details("New key");
+    handler.handle_state("key-new", tab);
     tab.fill("Name", &"long ".repeat(40));
     tab.follow("button", "Create key");
-    handler.look("key-refused", tab);
+    handler.handle_state("key-refused", tab);
     tab.fill("Name", "poster-press");
     tab.follow("button", "Create key");
     gateway.watch_secret("a key", &secret_in(&tab.text()).expect("a secret"), &[OutputChannel::Key]);
-    handler.look("key-secret", tab);
+    handler.handle_state("key-secret", tab);
     tab.reload();
-    handler.look("key-secret-again", tab);
+    handler.handle_state("key-secret-again", tab);
     tab.go(&format!("{}/delete", paths.active));
-    handler.look("key-delete", tab);
+    handler.handle_state("key-delete", tab);
 }
 
 /// Visits the states of the forms for people and admin tokens.
-fn visit_people_forms(tab: &Tab<'_>, gateway: &Gateway, handler: &mut dyn Reader, paths: &Things) {
+fn visit_people_forms(tab: &Tab<'_>, gateway: &Gateway, handler: &mut dyn StateHandler, paths: &ItemPaths) {
     tab.go("/people");
-    tab.unfold("Invite a user");
+    tab.open_details("Invite a user");
     tab.fill("User name", BEN);
     tab.follow("button", "Create invitation link");
-    handler.look("person-refused", tab);
+    handler.handle_state("person-refused", tab);
     tab.fill("User name", "dario");
     tab.follow("button", "Create invitation link");
     let link = link_in(&tab.text(), "/invitation/").expect("a link");
-    guard_link(gateway, &link);
-    handler.look("person-invited", tab);
+    watch_link(gateway, &link);
+    handler.handle_state("person-invited", tab);
     tab.go("/profile");
     tab.fill("Name", "deploy");
     tab.follow("button", "Create token");
     gateway.watch_secret("an admin token", &token_in(&tab.text()).expect("a token"), &[OutputChannel::Key]);
-    handler.look("token-secret", tab);
+    handler.handle_state("token-secret", tab);
     tab.go("/profile");
     tab.fill("Current password", "not the password");
     tab.fill("New password", "some new password");
     tab.fill("Repeat password", "some new password");
     tab.follow("button", "Change password");
-    handler.look("password-refused", tab);
-    let mut visitor = Visitor::to(gateway);
+    handler.handle_state("password-refused", tab);
+    let mut visitor = Visitor::new(gateway);
     drop(visitor.get(&paths.person));
 }
 
-fn visit_chinese_pages(tab: &Tab<'_>, handler: &mut dyn Reader, paths: &Things) {
-    let mut ada = Visitor::to(tab.gateway());
+fn visit_chinese_pages(tab: &Tab<'_>, handler: &mut dyn StateHandler, paths: &ItemPaths) {
+    let mut ada = Visitor::new(tab.gateway());
     sign_in(&mut ada, ADA, ADAS_PASSWORD);
     for (name, value) in &ada.cookies {
         tab.give_cookie(name, value);
     }
-    for (name, path) in
-        [("keys", "/keys"), ("key", paths.active.as_str()), ("usage", "/usage"), ("record", paths.good_record.as_str())]
-    {
+    for (name, path) in [
+        ("keys", "/keys"),
+        ("key", paths.active.as_str()),
+        ("usage", "/usage"),
+        ("record", paths.succeeded_record.as_str()),
+    ] {
         assert!(tab.go(path).html.contains("lang=\"zh"), "{path}");
-        handler.look(&format!("{name}-zh"), tab);
+        handler.handle_state(&format!("{name}-zh"), tab);
     }
 }
 
 /// Collects the faults of each state: violations of accessibility rules, and content wider than the window.
 #[derive(Default)]
-struct Judge {
+struct FaultCollector {
     faults: Vec<String>,
-    seen: usize,
+    state_count: usize,
 }
 
 // === impl Judge ===
 
-impl Reader for Judge {
-    fn look(&mut self, name: &str, tab: &Tab<'_>) {
-        self.seen += 1;
+impl StateHandler for FaultCollector {
+    fn handle_state(&mut self, name: &str, tab: &Tab<'_>) {
+        self.state_count += 1;
         for (width, theme) in looks() {
             tab.resize(width, theme);
             let overflowing = tab.overflow();
             if !overflowing.is_empty() {
                 self.faults.push(format!("{name} at {width}, {theme}: {}", overflowing.join("\n    ")));
             }
-            for violation in tab.inspect() {
+            for violation in tab.accessibility_violations() {
                 self.faults.push(format!("{name} at {width}, {theme}: {}", violation_text(&violation)));
             }
         }
@@ -214,41 +217,41 @@ fn violation_text(violation: &Value) -> String {
     format!("{} ({}): {}\n    {}", violation["id"], violation["impact"], violation["help"], nodes.join("\n    "))
 }
 
-impl Judge {
+impl FaultCollector {
     #[track_caller]
-    fn finds_nothing(&self, min_states: usize) {
+    fn assert_no_faults(&self, min_states: usize) {
         assert!(self.faults.is_empty(), "{} faults:\n{}", self.faults.len(), self.faults.join("\n"));
-        assert!(self.seen >= min_states, "only {} states were checked", self.seen);
+        assert!(self.state_count >= min_states, "only {} states were checked", self.state_count);
     }
 }
 
 #[test]
 fn every_page_of_a_new_gateway_is_accessible_in_each_window_and_theme() {
-    let mut collector = Judge::default();
+    let mut collector = FaultCollector::default();
     visit_new_gateway(&Browser::start(), &mut collector);
-    collector.finds_nothing(17);
+    collector.assert_no_faults(17);
 }
 
 #[test]
 fn every_page_of_a_used_gateway_is_accessible_in_each_window_and_theme() {
-    let mut collector = Judge::default();
+    let mut collector = FaultCollector::default();
     visit_used_gateway(&Browser::start(), &mut collector);
-    collector.finds_nothing(34);
+    collector.assert_no_faults(34);
 }
 
 /// Writes screenshots to a folder.
-struct Painter(PathBuf);
+struct ScreenshotWriter(PathBuf);
 
-impl Reader for Painter {
-    fn look(&mut self, name: &str, tab: &Tab<'_>) {
+impl StateHandler for ScreenshotWriter {
+    fn handle_state(&mut self, name: &str, tab: &Tab<'_>) {
         for (width, theme) in looks() {
             tab.resize(width, theme);
-            tab.picture(&self.0.join(format!("{name}-{width}-{theme}.png")), true);
+            tab.screenshot(&self.0.join(format!("{name}-{width}-{theme}.png")), true);
         }
         tab.resize(WIDE, "light");
         if name == "usage" {
             // The screenshot of README.md has only the part that fits into one window.
-            tab.picture(&self.0.join("usage.png"), false);
+            tab.screenshot(&self.0.join("usage.png"), false);
         }
     }
 }
@@ -260,7 +263,7 @@ fn screenshots_show_every_page_and_state() {
         .map_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots"), PathBuf::from);
     std::fs::create_dir_all(&folder).expect("a folder");
     let browser = Browser::start();
-    let mut writer = Painter(folder);
+    let mut writer = ScreenshotWriter(folder);
     visit_new_gateway(&browser, &mut writer);
     visit_used_gateway(&browser, &mut writer);
     println!("{}", writer.0.display());

@@ -24,17 +24,17 @@ const PROGRAMS: [&str; 2] = ["chromium", "chromium-browser"];
 /// The browser. Its `Drop` ends all processes of the browser.
 pub(super) struct Browser {
     child: Child,
-    wire: RefCell<Option<(ChildStdin, BufReader<ChildStdout>)>>,
+    pipes: RefCell<Option<(ChildStdin, BufReader<ChildStdout>)>>,
     tabs: Cell<usize>,
     /// The folder of the browser's profile and of its other files.
     _home: TempDir,
     /// Held because only one browser may run at a time: a browser takes much memory.
-    _turn: MutexGuard<'static, ()>,
+    _guard: MutexGuard<'static, ()>,
 }
 
 /// The settings of a window.
 #[derive(Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct WindowOptions {
     pub(super) javascript: bool,
     pub(super) theme: &'static str,
     pub(super) width: u32,
@@ -52,14 +52,15 @@ pub(super) struct Tab<'a> {
 
 /// A document that the browser has loaded.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct LoadedPage {
     pub(super) status: u64,
     pub(super) path: String,
     pub(super) html: String,
 }
 
-pub(super) const WITH_SCRIPT: Look = Look { javascript: true, theme: "light", width: 1280, locale: "en-GB" };
-pub(super) const WITHOUT_SCRIPT: Look = Look { javascript: false, ..WITH_SCRIPT };
+pub(super) const WITH_SCRIPT: WindowOptions =
+    WindowOptions { javascript: true, theme: "light", width: 1280, locale: "en-GB" };
+pub(super) const WITHOUT_SCRIPT: WindowOptions = WindowOptions { javascript: false, ..WITH_SCRIPT };
 
 // === impl Browser ===
 
@@ -80,19 +81,24 @@ impl Browser {
         command.env("HOME", home.path()).env("TMPDIR", home.path());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("node starts");
         let wire = child.stdin.take().zip(child.stdout.take().map(BufReader::new));
-        Self { child, wire: RefCell::new(wire), tabs: Cell::new(0), _home: home, _turn: guard }
+        Self { child, pipes: RefCell::new(wire), tabs: Cell::new(0), _home: home, _guard: guard }
     }
 
     /// A new window without cookies. It may load pages of the gateway and of `allowed_origins`.
     #[track_caller]
-    pub(super) fn tab_beside<'a>(&'a self, gateway: &'a Gateway, look: Look, allowed_origins: &[&str]) -> Tab<'a> {
+    pub(super) fn tab_beside<'a>(
+        &'a self,
+        gateway: &'a Gateway,
+        look: WindowOptions,
+        allowed_origins: &[&str],
+    ) -> Tab<'a> {
         self.tabs.set(self.tabs.get() + 1);
         let origin = format!("http://{}", gateway.address());
         let name = self.tabs.get().to_string();
         let tab = Tab { browser: self, gateway, name, origin: origin.clone(), faults: RefCell::default() };
         let mut origins = vec![origin.as_str()];
         origins.extend(allowed_origins);
-        let Look { javascript, theme, width, locale } = look;
+        let WindowOptions { javascript, theme, width, locale } = look;
         let height = if width < 600 { 844 } else { 900 };
         tab.act(
             "open",
@@ -103,12 +109,12 @@ impl Browser {
     }
 
     #[track_caller]
-    pub(super) fn tab<'a>(&'a self, gateway: &'a Gateway, look: Look) -> Tab<'a> {
+    pub(super) fn tab<'a>(&'a self, gateway: &'a Gateway, look: WindowOptions) -> Tab<'a> {
         self.tab_beside(gateway, look, &[])
     }
 
-    fn order(&self, order: &Value) -> Value {
-        let mut wire = self.wire.borrow_mut();
+    fn execute(&self, order: &Value) -> Value {
+        let mut wire = self.pipes.borrow_mut();
         let (stdin, stdout) = wire.as_mut().expect("a driver");
         let mut line = String::new();
         let sent = writeln!(stdin, "{order}");
@@ -121,7 +127,7 @@ impl Browser {
 impl Drop for Browser {
     /// Closes the pipe to the driver, which then closes the browser.
     fn drop(&mut self) {
-        self.wire.borrow_mut().take();
+        self.pipes.borrow_mut().take();
         let start = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) {
             if start.elapsed() > TEST_TIMEOUT {
@@ -152,11 +158,11 @@ fn scripts() -> PathBuf {
 impl Tab<'_> {
     /// Lets the driver do one action, and collects the faults that it reports.
     #[track_caller]
-    fn attempt(&self, action: &str, arguments: Value) -> Result<Value, String> {
+    fn try_act(&self, action: &str, arguments: Value) -> Result<Value, String> {
         let mut order = arguments;
         order["deed"] = json!(action);
         order["tab"] = json!(self.name);
-        let answer = self.browser.order(&order);
+        let answer = self.browser.execute(&order);
         let faults = answer["faults"].as_array().expect("a list of faults").iter();
         self.faults.borrow_mut().extend(faults.map(|fault| fault.as_str().unwrap_or_default().to_owned()));
         match answer["error"].as_str() {
@@ -167,10 +173,10 @@ impl Tab<'_> {
 
     #[track_caller]
     fn act(&self, action: &str, arguments: Value) -> Value {
-        let result = self.attempt(action, arguments);
+        let result = self.try_act(action, arguments);
         let faults = self.faults.take();
         match result {
-            Err(error) => panic!("{error}\n{faults:#?}\n{}", self.attempt("text", json!({})).unwrap_or_default()),
+            Err(error) => panic!("{error}\n{faults:#?}\n{}", self.try_act("text", json!({})).unwrap_or_default()),
             Ok(value) => {
                 assert!(faults.is_empty(), "{action}: {faults:#?}");
                 value
@@ -184,20 +190,20 @@ impl Tab<'_> {
     }
 
     #[track_caller]
-    fn travel(&self, action: &str, arguments: Value) -> Seen {
-        let seen = self.seen(&self.act(action, arguments));
+    fn navigate(&self, action: &str, arguments: Value) -> LoadedPage {
+        let seen = self.loaded_page(&self.act(action, arguments));
         assert!(seen.status > 0, "no document: {seen:?}");
         seen
     }
 
-    fn seen(&self, value: &Value) -> Seen {
+    fn loaded_page(&self, value: &Value) -> LoadedPage {
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
         let url = text("url");
         let path = url.strip_prefix(&self.origin).map_or_else(|| url.clone(), str::to_owned);
         let html = text("html");
         self.gateway.scan(OutputChannel::for_path(&path), html.as_bytes());
         let status = value["status"].as_u64().unwrap_or_default();
-        Seen { status, path, html }
+        LoadedPage { status, path, html }
     }
 
     pub(super) fn gateway(&self) -> &Gateway {
@@ -210,26 +216,26 @@ impl Tab<'_> {
 
     /// Opens a page: a path of the gateway, or a complete URL.
     #[track_caller]
-    pub(super) fn go(&self, path: &str) -> Seen {
+    pub(super) fn go(&self, path: &str) -> LoadedPage {
         let url = if path.starts_with('/') { format!("{}{path}", self.origin) } else { path.to_owned() };
-        self.travel("go", json!({ "url": url }))
+        self.navigate("go", json!({ "url": url }))
     }
 
     #[track_caller]
-    pub(super) fn reload(&self) -> Seen {
-        self.travel("reload", json!({}))
+    pub(super) fn reload(&self) -> LoadedPage {
+        self.navigate("reload", json!({}))
     }
 
     /// Clicks on an element that opens another page.
     #[track_caller]
-    pub(super) fn follow(&self, role: &str, name: &str) -> Seen {
-        self.travel("follow", json!({"role": role, "name": name}))
+    pub(super) fn follow(&self, role: &str, name: &str) -> LoadedPage {
+        self.navigate("follow", json!({"role": role, "name": name}))
     }
 
     /// Clicks on the link to this path.
     #[track_caller]
-    pub(super) fn follow_to(&self, path: &str) -> Seen {
-        self.travel("follow_to", json!({ "path": path }))
+    pub(super) fn follow_to(&self, path: &str) -> LoadedPage {
+        self.navigate("follow_to", json!({ "path": path }))
     }
 
     /// Clicks on an element that does not leave the page.
@@ -257,19 +263,19 @@ impl Tab<'_> {
 
     /// The texts of the elements that a selector finds.
     #[track_caller]
-    pub(super) fn inner(&self, selector: &str) -> Vec<String> {
+    pub(super) fn texts_of(&self, selector: &str) -> Vec<String> {
         let texts = self.act("inner", json!({ "selector": selector }));
         texts.as_array().expect("a list").iter().map(|text| text.as_str().unwrap_or_default().to_owned()).collect()
     }
 
     #[track_caller]
-    pub(super) fn says(&self, text: &str) {
+    pub(super) fn assert_text(&self, text: &str) {
         let page = self.text();
         assert!(page.contains(text), "`{text}` is not on the page:\n{page}");
     }
 
     #[track_caller]
-    pub(super) fn does_not_say(&self, text: &str) {
+    pub(super) fn assert_no_text(&self, text: &str) {
         let page = self.text();
         assert!(!page.contains(text), "`{text}` is on the page:\n{page}");
     }
@@ -307,12 +313,12 @@ impl Tab<'_> {
     }
 
     #[track_caller]
-    pub(super) fn press_to_leave(&self, key: &str) -> Seen {
-        self.travel("key_leads", json!({ "key": key }))
+    pub(super) fn press_and_navigate(&self, key: &str) -> LoadedPage {
+        self.navigate("key_leads", json!({ "key": key }))
     }
 
     #[track_caller]
-    pub(super) fn write(&self, text: &str) {
+    pub(super) fn type_text(&self, text: &str) {
         self.act("type", json!({ "text": text }));
     }
 
@@ -339,7 +345,7 @@ impl Tab<'_> {
 
     /// The violations that axe-core finds. The window needs JavaScript.
     #[track_caller]
-    pub(super) fn inspect(&self) -> Vec<Value> {
+    pub(super) fn accessibility_violations(&self) -> Vec<Value> {
         self.act("inspect", json!({})).as_array().expect("a list").clone()
     }
 
@@ -350,7 +356,7 @@ impl Tab<'_> {
     }
 
     #[track_caller]
-    pub(super) fn picture(&self, path: &Path, whole: bool) {
+    pub(super) fn screenshot(&self, path: &Path, whole: bool) {
         self.act("picture", json!({"path": path, "whole": whole}));
     }
 
@@ -358,7 +364,7 @@ impl Tab<'_> {
     #[track_caller]
     pub(super) fn wait_for_faults(&self, count: usize, word: &str) {
         eventually("the browser reports faults", || {
-            drop(self.attempt("text", json!({})));
+            drop(self.try_act("text", json!({})));
             let is_enough = self.faults.borrow().iter().filter(|fault| fault.contains(word)).count() >= count;
             is_enough.then(|| self.faults.take())
         });
@@ -366,20 +372,20 @@ impl Tab<'_> {
 
     /// Opens the `<details>` element with this summary, which works without JavaScript.
     #[track_caller]
-    pub(super) fn unfold(&self, word: &str) {
+    pub(super) fn open_details(&self, word: &str) {
         self.act("unfold", json!({ "text": word }));
     }
 
     /// Runs `work`, which causes faults, and returns them.
     #[track_caller]
-    pub(super) fn faults(&self, work: impl FnOnce(&Self)) -> Vec<String> {
+    pub(super) fn faults_of(&self, work: impl FnOnce(&Self)) -> Vec<String> {
         work(self);
         self.faults.take()
     }
 
     /// Like [`Tab::go`], but returns an error if no page is loaded.
-    pub(super) fn try_go(&self, url: &str) -> Result<Seen, String> {
-        self.attempt("go", json!({ "url": url })).map(|value| self.seen(&value))
+    pub(super) fn try_go(&self, url: &str) -> Result<LoadedPage, String> {
+        self.try_act("go", json!({ "url": url })).map(|value| self.loaded_page(&value))
     }
 
     /// Closes the window. Panics if there was a fault since the last step.

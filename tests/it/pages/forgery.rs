@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::browser::{Browser, WITH_SCRIPT};
-use super::people::{ADA, ADAS_PASSWORD, ada, ben, make_key, sign_in_at};
+use super::people::{ADA, ADAS_PASSWORD, make_key, sign_in_ada, sign_in_at, sign_in_ben};
 use super::visitor::{Form, Visitor, forms, post};
 use crate::kit::{ForeignSite, Gateway};
 
@@ -44,23 +44,23 @@ pub(super) fn every_form(visitor: &mut Visitor<'_>) -> BTreeMap<String, Form> {
 
 /// The number of rows of the audit trail. Every change adds a row.
 #[track_caller]
-pub(super) fn trail(visitor: &mut Visitor<'_>) -> usize {
+pub(super) fn audit_row_count(visitor: &mut Visitor<'_>) -> usize {
     visitor.get("/audit").text().matches("<tr").count()
 }
 
 #[test]
 fn no_form_is_accepted_without_its_token_or_from_another_origin() {
     let gateway = Gateway::simulated();
-    let mut ada = ada(&gateway);
-    let mut ben = ben(&mut ada);
+    let mut ada = sign_in_ada(&gateway);
+    let mut ben = sign_in_ben(&mut ada);
     make_key(&mut ada, "target");
     let bens_token = ben.form("/keys", "/keys").value("csrf").to_owned();
-    let anonymous_token = Visitor::to(&gateway).form("/sign-in", "/sign-in").value("csrf").to_owned();
+    let anonymous_token = Visitor::new(&gateway).form("/sign-in", "/sign-in").value("csrf").to_owned();
     let forms = every_form(&mut ada);
     for action in ["/keys", "/people", "/groups", "/profile/password", "/sign-out"] {
         assert!(forms.contains_key(action), "{action}: {:?}", forms.keys());
     }
-    let rows_before = trail(&mut ada);
+    let rows_before = audit_row_count(&mut ada);
     let origin = ada.origin();
     let other_port = "http://127.0.0.1:1".to_owned();
     for (action, form) in forms.iter().filter(|(action, _)| *action != "/preferences") {
@@ -88,7 +88,7 @@ fn no_form_is_accepted_without_its_token_or_from_another_origin() {
             assert_eq!(answer.status, 403, "{action} with {headers:?}: {}", answer.text());
         }
     }
-    assert_eq!(trail(&mut ada), rows_before, "a form was accepted");
+    assert_eq!(audit_row_count(&mut ada), rows_before, "a form was accepted");
     let form = ada.form("/keys", "/keys").with(&[("name", "meant")]);
     let answer = ada.send(post("/keys", &form.fields).header("sec-fetch-site", "same-origin"));
     assert_eq!(answer.status, 200, "a browser without `origin` sends `sec-fetch-site`: {}", answer.text());
@@ -99,7 +99,7 @@ fn no_form_is_accepted_without_its_token_or_from_another_origin() {
 #[test]
 fn a_form_of_another_site_is_refused_even_with_the_right_token() {
     let gateway = Gateway::simulated();
-    drop(ada(&gateway));
+    drop(sign_in_ada(&gateway));
     let browser = Browser::start();
     let victim = browser.tab(&gateway, WITH_SCRIPT);
     sign_in_at(&victim, ADA, ADAS_PASSWORD);
@@ -132,6 +132,6 @@ fn a_form_of_another_site_is_refused_even_with_the_right_token() {
     let seen = tab.follow("button", "Win");
     assert_eq!(seen.status, 403, "{seen:?}");
     tab.go("/keys");
-    tab.does_not_say("forged");
+    tab.assert_no_text("forged");
     assert!(tab.cookies().iter().any(|cookie| cookie["sameSite"] == "Strict"), "{:?}", tab.cookies());
 }

@@ -5,14 +5,14 @@ use serde_json::json;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 
-use super::people::ada;
+use super::people::sign_in_ada;
 use super::visitor::unescaped;
 use crate::kit::{Gateway, eventually};
 
 #[test]
 fn the_policy_of_a_group_is_set_and_changed_in_a_form() {
     let gateway = Gateway::simulated();
-    let mut ada = ada(&gateway);
+    let mut ada = sign_in_ada(&gateway);
     let (page, action) = ("/groups/default", "/groups/default/change");
     let fields = [
         ("delivery", "fail"),
@@ -77,7 +77,7 @@ fn the_policy_of_a_group_is_set_and_changed_in_a_form() {
 fn a_new_group_opens_its_policy_and_a_configured_group_is_read_only() {
     let config = "[[groups]]\nname = \"written\"\ndelivery = \"fail\"\n[groups.filter]\nwords = [\"air <ship>\"]\n";
     let gateway = Gateway::with(config, &[]);
-    let mut ada = ada(&gateway);
+    let mut ada = sign_in_ada(&gateway);
     let made = ada.submit("/groups", "/groups", &[("name", "Design & co")]);
     assert_eq!(made.header("location"), Some("/groups/Design%20%26%20co?done=group"), "{}", made.text());
     let action = "/groups/Design%20%26%20co/change";
@@ -105,7 +105,7 @@ fn execute_sql(gateway: &Gateway, statement: &'static str) {
 #[test]
 fn a_form_does_not_overwrite_a_later_change() {
     let gateway = Gateway::simulated();
-    let mut ada = ada(&gateway);
+    let mut ada = sign_in_ada(&gateway);
     let (page, action) = ("/groups/default", "/groups/default/change");
     let old = ada.form(page, action).with(&[("words", "mine")]);
     assert_eq!(ada.submit(page, action, &[("words", "theirs")]).status, 303);
@@ -119,7 +119,7 @@ fn a_form_does_not_overwrite_a_later_change() {
 #[test]
 fn a_policy_the_form_cannot_show_is_replaced_only_after_confirmation() {
     let gateway = Gateway::simulated();
-    let mut ada = ada(&gateway);
+    let mut ada = sign_in_ada(&gateway);
     let (page, action) = ("/groups/default", "/groups/default/change");
     assert_eq!(ada.submit(page, action, &[("words", "zeppelin")]).status, 303);
     let stored = "UPDATE groups SET policy = '{\"colour\": \"red\", \"filter\": {\"words\": [\"zeppelin\"]}}'";

@@ -20,7 +20,7 @@ fn the_harness_reports_every_kind_of_page_fault() {
     });
     let browser = Browser::start();
     let tab = browser.tab_beside(&gateway, WITH_SCRIPT, &[&site.origin()]);
-    let faults = tab.faults(|tab| {
+    let faults = tab.faults_of(|tab| {
         tab.try_go(&site.origin()).expect("the page");
         tab.try_go(&format!("{}/policy", site.origin())).expect("the page");
     });

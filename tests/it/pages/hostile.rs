@@ -4,13 +4,13 @@ use serde_json::json;
 
 use super::browser::{Browser, WITH_SCRIPT};
 use super::forgery::PAGES;
-use super::people::{ADA, ADAS_PASSWORD, ada, invite, make_key, sign_in, sign_in_at};
+use super::people::{ADA, ADAS_PASSWORD, invite, make_key, sign_in, sign_in_ada, sign_in_at};
 use super::visitor::Visitor;
 use crate::kit::{Call, ForeignSite, Gateway, request};
 
 /// Each text opens a dialog, violates the Content Security Policy or disappears from the page if HTML contains it
 /// unescaped.
-pub(super) const TEXTS: [&str; 6] = [
+pub(super) const HOSTILE_TEXTS: [&str; 6] = [
     "<script>alert('key')</script>",
     "\"><img src=x onerror=alert(1)>",
     "'-alert(1)-' x='",
@@ -22,29 +22,29 @@ pub(super) const TEXTS: [&str; 6] = [
 #[test]
 fn texts_of_callers_and_users_are_escaped_on_every_page() {
     let gateway = Gateway::simulated();
-    let mut ada = ada(&gateway);
+    let mut ada = sign_in_ada(&gateway);
     let mut paths = Vec::new();
-    for text in TEXTS {
+    for text in HOSTILE_TEXTS {
         let (path, secret) = make_key(&mut ada, text);
         let call = Call::generation().key(&secret).json(&request(json!({ "user": text, "size": "1024x1024" })));
         call.send(gateway.address()).ok_json();
         paths.push(path);
     }
     // Names of users have stricter rules. The form and the audit trail show a refused name again.
-    for text in TEXTS {
+    for text in HOSTILE_TEXTS {
         let form = ada.form("/people", "/people").with(&[("name", text), ("role", "member")]);
         let answer = ada.post("/people", &form.fields);
         assert!(!answer.text().contains(text) || !text.contains('<'), "{}", answer.text());
-        drop(sign_in(&mut Visitor::to(&gateway), text, "a password that is wrong"));
+        drop(sign_in(&mut Visitor::new(&gateway), text, "a password that is wrong"));
     }
-    gateway.final_records(TEXTS.len());
+    gateway.final_records(HOSTILE_TEXTS.len());
     for record in gateway.records() {
         paths.push(format!("/records/{}", record["request_id"].as_str().expect("an id")));
     }
     paths.extend(PAGES.map(str::to_owned));
-    for text in TEXTS {
-        paths.push(format!("/keys?search={}", super::visitor::encoded(text)));
-        paths.push(format!("/sign-in?next={}", super::visitor::encoded(text)));
+    for text in HOSTILE_TEXTS {
+        paths.push(format!("/keys?search={}", super::visitor::percent_encoded(text)));
+        paths.push(format!("/sign-in?next={}", super::visitor::percent_encoded(text)));
     }
     let browser = Browser::start();
     let tab = browser.tab(&gateway, WITH_SCRIPT);
@@ -56,7 +56,7 @@ fn texts_of_callers_and_users_are_escaped_on_every_page() {
         assert!([200, 400].contains(&seen.status), "{path}: {}", seen.status);
         shown.push_str(&tab.text());
     }
-    for text in TEXTS {
+    for text in HOSTILE_TEXTS {
         assert!(shown.matches(text).count() >= 3, "{text} is not on the pages as plain text");
     }
 }
@@ -64,7 +64,7 @@ fn texts_of_callers_and_users_are_escaped_on_every_page() {
 #[test]
 fn csv_exports_have_no_formulas() {
     let gateway = Gateway::simulated();
-    let mut ada = ada(&gateway);
+    let mut ada = sign_in_ada(&gateway);
     for formula in ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1+1"] {
         let (_, secret) = make_key(&mut ada, &format!("{formula} x"));
         Call::generation().key(&secret).json(&request(json!({ "user": formula }))).send(gateway.address()).ok_json();
@@ -85,7 +85,7 @@ fn csv_exports_have_no_formulas() {
 #[test]
 fn no_page_loads_in_a_frame_of_another_site() {
     let gateway = Gateway::simulated();
-    drop(ada(&gateway));
+    drop(sign_in_ada(&gateway));
     let browser = Browser::start();
     let origin = format!("http://{}", gateway.address());
     let frames: String =
@@ -102,7 +102,7 @@ fn no_page_loads_in_a_frame_of_another_site() {
         assert!(!frame["url"].as_str().is_some_and(|url| url.starts_with(&origin)), "{frame}");
         assert!(!frame["text"].as_str().is_some_and(|text| text.contains("imagate")), "{frame}");
     }
-    let mut ada = Visitor::to(&gateway);
+    let mut ada = Visitor::new(&gateway);
     sign_in(&mut ada, ADA, ADAS_PASSWORD);
     for path in PAGES.into_iter().chain(["/sign-in", "/keys/nothing-here"]) {
         let answer = ada.get(path);
@@ -123,7 +123,7 @@ fn no_page_loads_in_a_frame_of_another_site() {
 #[test]
 fn a_foreign_host_gets_no_page_and_appears_on_no_page() {
     let gateway = Gateway::simulated();
-    let mut ada = ada(&gateway);
+    let mut ada = sign_in_ada(&gateway);
     let (key, _) = make_key(&mut ada, "laptop");
     let form = ada.form("/keys", "/keys").with(&[("name", "forged")]);
     let before = ada.get("/keys").text().matches("<tr").count();
@@ -164,7 +164,7 @@ fn a_foreign_host_gets_no_page_and_appears_on_no_page() {
 #[test]
 fn sign_in_never_redirects_to_another_site() {
     let gateway = Gateway::simulated();
-    drop(ada(&gateway));
+    drop(sign_in_ada(&gateway));
     for next in [
         "//evil.example",
         "/\\evil.example",
@@ -176,8 +176,8 @@ fn sign_in_never_redirects_to_another_site() {
         "/\r\nset-cookie: x=y",
         " //evil.example",
     ] {
-        let mut ada = Visitor::to(&gateway);
-        let page = format!("/sign-in?next={}", super::visitor::encoded(next));
+        let mut ada = Visitor::new(&gateway);
+        let page = format!("/sign-in?next={}", super::visitor::percent_encoded(next));
         let form = ada.form(&page, "/sign-in").with(&[("name", ADA), ("password", ADAS_PASSWORD)]);
         for form in [form.clone(), form.with(&[("next", next)])] {
             let mut ada = ada.clone();
@@ -186,9 +186,9 @@ fn sign_in_never_redirects_to_another_site() {
             let is_local_path = to.starts_with('/') && !to.starts_with("//") && !to.contains(['\\', '\t']);
             assert!(answer.status == 303 && is_local_path, "{next:?} leads to {to}: {}", answer.status);
             assert!(!answer.headers.iter().any(|(_, value)| value == "x=y"), "{answer:?}");
-            super::people::guard_cookies(&gateway, &ada.cookies);
+            super::people::watch_cookies(&gateway, &ada.cookies);
         }
-        let mut ada = Visitor::to(&gateway);
+        let mut ada = Visitor::new(&gateway);
         let form = ada.form("/sign-in", "/sign-in").with(&[
             ("name", ADA),
             ("password", ADAS_PASSWORD),
@@ -202,7 +202,7 @@ fn sign_in_never_redirects_to_another_site() {
 #[test]
 fn secrets_that_are_shown_once_are_on_no_other_page() {
     let gateway = Gateway::simulated();
-    let mut ada = ada(&gateway);
+    let mut ada = sign_in_ada(&gateway);
     let (key, secret) = make_key(&mut ada, "laptop");
     let answer = ada.submit("/profile", "/profile/tokens", &[("name", "deploy")]);
     let token = super::people::token_in(&answer.text()).expect("a token");

@@ -1,7 +1,7 @@
 //! The pages without a mouse: the focus reaches every element and is visible, and a user can make an API key.
 
 use super::browser::{Browser, Tab, WITH_SCRIPT};
-use super::people::{ADA, ADAS_PASSWORD, ada, secret_in};
+use super::people::{ADA, ADAS_PASSWORD, secret_in, sign_in_ada};
 use crate::kit::{Gateway, OutputChannel};
 
 /// The most steps with the Tab key. Every page has fewer focusable elements.
@@ -28,29 +28,29 @@ fn step_to(tab: &Tab<'_>, name: &str) {
 #[test]
 fn a_key_is_made_without_a_mouse() {
     let gateway = Gateway::simulated();
-    drop(ada(&gateway));
+    drop(sign_in_ada(&gateway));
     let browser = Browser::start();
     let tab = browser.tab(&gateway, WITH_SCRIPT);
     tab.go("/sign-in");
     step_to(&tab, "User name");
-    tab.write(ADA);
+    tab.type_text(ADA);
     step_to(&tab, "Password");
-    tab.write(ADAS_PASSWORD);
-    assert_eq!(tab.press_to_leave("Enter").path, "/keys");
+    tab.type_text(ADAS_PASSWORD);
+    assert_eq!(tab.press_and_navigate("Enter").path, "/keys");
     tab.press("Tab");
     assert_eq!(tab.focused().1, "Skip to content", "the first focusable element must skip the navigation");
     tab.press("Enter");
     step_to(&tab, "New key");
     tab.press("Enter");
     step_to(&tab, "Name");
-    tab.write("by hand");
+    tab.type_text("by hand");
     step_to(&tab, "Create key");
-    assert_eq!(tab.press_to_leave("Enter").status, 200);
+    assert_eq!(tab.press_and_navigate("Enter").status, 200);
     let secret = secret_in(&tab.text()).expect("a secret");
     gateway.watch_secret("a key", &secret, &[OutputChannel::Key]);
     step_to(&tab, "Copy Secret");
     tab.press("Enter");
     assert_eq!(tab.clipboard(), secret);
     tab.go("/keys");
-    tab.says("by hand");
+    tab.assert_text("by hand");
 }

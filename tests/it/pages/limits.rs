@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::people::{ADA, ADAS_PASSWORD, ada, sign_in};
+use super::people::{ADA, ADAS_PASSWORD, sign_in, sign_in_ada};
 use super::visitor::Visitor;
 use crate::kit::Gateway;
 
@@ -26,9 +26,9 @@ fn guess(visitor: &mut Visitor<'_>, name: &str, limit: usize) -> Option<usize> {
 #[test]
 fn an_attacker_has_to_wait_and_a_known_address_does_not() {
     let gateway = Gateway::simulated();
-    drop(ada(&gateway));
+    drop(sign_in_ada(&gateway));
     // The address from which Ada signed in before is known.
-    let mut attackers = [2, 3, 4, 5, 6].map(|last| Visitor::from(&gateway, last));
+    let mut attackers = [2, 3, 4, 5, 6].map(|last| Visitor::at_address(&gateway, last));
     assert_eq!(guess(&mut attackers[0], ADA, 8), Some(5), "five guesses from one address");
     assert_eq!(
         sign_in(&mut attackers[0], ADA, ADAS_PASSWORD).status,
@@ -38,9 +38,9 @@ fn an_attacker_has_to_wait_and_a_known_address_does_not() {
     for attacker in &mut attackers[1..] {
         guess(attacker, ADA, 6);
     }
-    let stranger = sign_in(&mut Visitor::from(&gateway, 9), ADA, ADAS_PASSWORD);
+    let stranger = sign_in(&mut Visitor::at_address(&gateway, 9), ADA, ADAS_PASSWORD);
     assert_eq!(stranger.status, 429, "twenty guesses from all addresses");
-    let known = sign_in(&mut Visitor::to(&gateway), ADA, ADAS_PASSWORD);
+    let known = sign_in(&mut Visitor::new(&gateway), ADA, ADAS_PASSWORD);
     assert_eq!(known.status, 303, "guesses from other addresses must not lock Ada out: {}", known.text());
 }
 
@@ -48,10 +48,11 @@ fn an_attacker_has_to_wait_and_a_known_address_does_not() {
 #[test]
 fn behind_a_proxy_guesses_slow_down_only_their_client_address() {
     let gateway = Gateway::with("trusted_proxies = [\"127.0.0.1\"]", &[]);
-    drop(ada(&gateway));
+    drop(sign_in_ada(&gateway));
     // The proxy appends the last address; the caller sent the addresses before it.
     let [mut attacker, mut attacker_with_header, mut other_client] =
-        ["203.0.113.2", "198.51.100.7, 203.0.113.2", "198.51.100.7"].map(|header| Visitor::by_proxy(&gateway, header));
+        ["203.0.113.2", "198.51.100.7, 203.0.113.2", "198.51.100.7"]
+            .map(|header| Visitor::behind_proxy(&gateway, header));
     assert_eq!(guess(&mut attacker, ADA, 8), Some(5));
     assert_eq!(sign_in(&mut attacker_with_header, ADA, ADAS_PASSWORD).status, 429);
     assert_eq!(sign_in(&mut other_client, ADA, ADAS_PASSWORD).status, 303);
@@ -61,8 +62,8 @@ fn behind_a_proxy_guesses_slow_down_only_their_client_address() {
 #[test]
 fn one_address_cannot_try_a_password_on_many_names() {
     let gateway = Gateway::simulated();
-    drop(ada(&gateway));
-    let mut attacker = Visitor::from(&gateway, 2);
+    drop(sign_in_ada(&gateway));
+    let mut attacker = Visitor::at_address(&gateway, 2);
     let guesses = (0..40).find(|count| guess(&mut attacker, &format!("name-{count}"), 1).is_some());
     assert!(guesses.is_some_and(|count| (29..=36).contains(&count)), "{guesses:?}");
 }
@@ -70,8 +71,8 @@ fn one_address_cannot_try_a_password_on_many_names() {
 #[test]
 fn unknown_and_known_names_get_the_same_answer() {
     let gateway = Gateway::simulated();
-    drop(ada(&gateway));
-    let mut visitor = Visitor::to(&gateway);
+    drop(sign_in_ada(&gateway));
+    let mut visitor = Visitor::new(&gateway);
     let timed_sign_in = |visitor: &mut Visitor<'_>, name: &str| {
         let start = std::time::Instant::now();
         let answer = sign_in(visitor, name, WRONG);

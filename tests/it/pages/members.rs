@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::forgery::{every_form, every_page, trail};
-use super::people::{ADA, ada, ben, make_key};
+use super::forgery::{audit_row_count, every_form, every_page};
+use super::people::{ADA, make_key, sign_in_ada, sign_in_ben};
 use crate::kit::{Call, Gateway, request};
 
 /// The pages that only administrators have.
@@ -14,8 +14,8 @@ const OWN_ACTIONS: [&str; 5] = ["/preferences", "/sign-out", "/profile/", "/keys
 #[test]
 fn no_page_of_an_administrator_opens_for_a_member() {
     let gateway = Gateway::simulated();
-    let mut ada = ada(&gateway);
-    let mut ben = ben(&mut ada);
+    let mut ada = sign_in_ada(&gateway);
+    let mut ben = sign_in_ben(&mut ada);
     let (_, secret) = make_key(&mut ada, "hers!");
     Call::generation().key(&secret).json(&request(json!({}))).send(gateway.address()).ok_json();
     gateway.final_records(1);
@@ -50,8 +50,8 @@ fn no_page_of_an_administrator_opens_for_a_member() {
 #[test]
 fn no_form_of_an_administrator_does_anything_for_a_member() {
     let gateway = Gateway::simulated();
-    let mut ada = ada(&gateway);
-    let mut ben = ben(&mut ada);
+    let mut ada = sign_in_ada(&gateway);
+    let mut ben = sign_in_ben(&mut ada);
     make_key(&mut ada, "hers!");
     let token = ben.form("/keys", "/keys").value("csrf").to_owned();
     let forms = every_form(&mut ada);
@@ -62,7 +62,7 @@ fn no_form_of_an_administrator_does_anything_for_a_member() {
         })
         .collect();
     assert!(foreign.len() >= 8, "{:?}", forms.keys());
-    let rows_before = trail(&mut ada);
+    let rows_before = audit_row_count(&mut ada);
     for (action, form) in foreign {
         let nonce = ben.form("/keys", "/keys").value("nonce").to_owned();
         let form = form.clone().with(&[("csrf", &token), ("nonce", &nonce), ("name", "forged"), ("role", "admin")]);
@@ -71,7 +71,7 @@ fn no_form_of_an_administrator_does_anything_for_a_member() {
     }
     let answer = ben.submit("/keys", "/keys", &[("name", "forged"), ("group", "nobodys")]);
     assert_eq!(answer.status, 422, "the member may not use the group: {}", answer.text());
-    assert_eq!(trail(&mut ada), rows_before, "a form changed something");
+    assert_eq!(audit_row_count(&mut ada), rows_before, "a form changed something");
     drop(ben.submit("/keys", "/keys", &[("name", "forged"), ("user", ADA)]));
     let list = ada.get("/keys?search=forged").text();
     assert!(
@@ -83,7 +83,7 @@ fn no_form_of_an_administrator_does_anything_for_a_member() {
 #[test]
 fn records_and_counts_are_filtered_by_end_user() {
     let gateway = Gateway::simulated();
-    let mut ada = ada(&gateway);
+    let mut ada = sign_in_ada(&gateway);
     for end_user in ["kim & co", "lee", "kim & co"] {
         gateway.generate(json!({"user": end_user, "quality": "low"})).ok_json();
     }

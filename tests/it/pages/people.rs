@@ -18,7 +18,7 @@ const LINK: &[OutputChannel] = &[OutputChannel::StartupOutput, OutputChannel::Li
 #[track_caller]
 pub(super) fn setup_path(gateway: &Gateway) -> String {
     let path = eventually("a link is printed", || link_in(&gateway.output(), "/setup/"));
-    guard_link(gateway, &path);
+    watch_link(gateway, &path);
     path
 }
 
@@ -31,12 +31,12 @@ pub(super) fn link_in(text: &str, prefix: &str) -> Option<String> {
 }
 
 /// From now on, the token of the link must not appear in any output but those of [`LINK`].
-pub(super) fn guard_link(gateway: &Gateway, path: &str) {
+pub(super) fn watch_link(gateway: &Gateway, path: &str) {
     gateway.watch_secret("a one-time link", path.rsplit('/').next().unwrap_or_default(), LINK);
 }
 
 /// From now on, the session cookies must not appear in any output.
-pub(super) fn guard_cookies<'a>(gateway: &Gateway, cookies: impl IntoIterator<Item = (&'a String, &'a String)>) {
+pub(super) fn watch_cookies<'a>(gateway: &Gateway, cookies: impl IntoIterator<Item = (&'a String, &'a String)>) {
     for (name, value) in cookies {
         if name.contains("imagate_session") {
             gateway.watch_secret("the cookie of a session", value, &[]);
@@ -44,7 +44,7 @@ pub(super) fn guard_cookies<'a>(gateway: &Gateway, cookies: impl IntoIterator<It
     }
 }
 
-pub(super) fn guard_passwords(gateway: &Gateway) {
+pub(super) fn watch_passwords(gateway: &Gateway) {
     for password in [ADAS_PASSWORD, BENS_PASSWORD] {
         gateway.watch_secret("a password", password, &[]);
     }
@@ -52,25 +52,25 @@ pub(super) fn guard_passwords(gateway: &Gateway) {
 
 /// Creates the first administrator of a gateway, who is then signed in.
 #[track_caller]
-pub(super) fn ada(gateway: &Gateway) -> Visitor<'_> {
-    guard_passwords(gateway);
+pub(super) fn sign_in_ada(gateway: &Gateway) -> Visitor<'_> {
+    watch_passwords(gateway);
     let path = setup_path(gateway);
-    let mut ada = Visitor::to(gateway);
+    let mut ada = Visitor::new(gateway);
     let fields = [("name", ADA), ("password", ADAS_PASSWORD), ("again", ADAS_PASSWORD)];
     let answer = ada.submit(&path, &path, &fields);
     assert_eq!(answer.status, 303, "{}", answer.text());
-    guard_cookies(gateway, &ada.cookies);
+    watch_cookies(gateway, &ada.cookies);
     ada
 }
 
 /// Invites a member, who accepts and is then signed in.
 #[track_caller]
-pub(super) fn ben<'a>(ada: &mut Visitor<'a>) -> Visitor<'a> {
+pub(super) fn sign_in_ben<'a>(ada: &mut Visitor<'a>) -> Visitor<'a> {
     let path = invite(ada, BEN, "member");
-    let mut ben = Visitor::to(ada.gateway);
+    let mut ben = Visitor::new(ada.gateway);
     let answer = ben.submit(&path, &path, &[("password", BENS_PASSWORD), ("again", BENS_PASSWORD)]);
     assert_eq!(answer.status, 303, "{}", answer.text());
-    guard_cookies(ada.gateway, &ben.cookies);
+    watch_cookies(ada.gateway, &ben.cookies);
     ben
 }
 
@@ -80,7 +80,7 @@ pub(super) fn invite(ada: &mut Visitor<'_>, name: &str, role: &str) -> String {
     let answer = ada.submit("/people", "/people", &[("name", name), ("role", role)]);
     let path = link_in(&answer.text(), "/invitation/");
     let path = path.unwrap_or_else(|| panic!("no link: {} {}", answer.status, answer.text()));
-    guard_link(ada.gateway, &path);
+    watch_link(ada.gateway, &path);
     path
 }
 
@@ -88,7 +88,7 @@ pub(super) fn invite(ada: &mut Visitor<'_>, name: &str, role: &str) -> String {
 #[track_caller]
 pub(super) fn sign_in(visitor: &mut Visitor<'_>, name: &str, password: &str) -> Answer {
     let answer = visitor.submit("/sign-in", "/sign-in", &[("name", name), ("password", password)]);
-    guard_cookies(visitor.gateway, &visitor.cookies);
+    watch_cookies(visitor.gateway, &visitor.cookies);
     answer
 }
 

@@ -4,8 +4,8 @@ use serde_json::json;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 
-use super::hostile::TEXTS;
-use super::people::{ADAS_PASSWORD, ada, ben, invite, make_key};
+use super::hostile::HOSTILE_TEXTS;
+use super::people::{ADAS_PASSWORD, invite, make_key, sign_in_ada, sign_in_ben};
 use super::visitor::Visitor;
 use crate::kit::{Account, Call, FakeUpstream, Gateway, OutputChannel, request};
 
@@ -20,7 +20,7 @@ const KEYS: [(&str, Option<&str>, usize); 9] = [
     ("print-shop", Some("counter-2"), 1),
     ("documentation", None, 1),
     ("newsletter", Some("issue-88"), 1),
-    ("nightly-thumbnails", Some(TEXTS[0]), 2),
+    ("nightly-thumbnails", Some(HOSTILE_TEXTS[0]), 2),
     ("staging", None, 2),
     ("laptop", None, 1),
     ("production", Some("customer-1041"), 3),
@@ -37,14 +37,14 @@ pub(super) struct Seeded {
 }
 
 /// The paths of the pages of single items.
-pub(super) struct Things {
+pub(super) struct ItemPaths {
     /// Keys by their state: active, disabled, rotated.
     pub(super) active: String,
     pub(super) disabled: String,
     pub(super) rotated: String,
     pub(super) person: String,
-    pub(super) good_record: String,
-    pub(super) bad_record: String,
+    pub(super) succeeded_record: String,
+    pub(super) failed_record: String,
 }
 
 // === impl Seeded ===
@@ -64,18 +64,18 @@ impl Seeded {
 
     /// Fills the gateway with the data of a month; returns Ada and Ben, signed in, and the paths of single pages.
     #[track_caller]
-    pub(super) fn live(&self) -> (Visitor<'_>, Visitor<'_>, Things) {
+    pub(super) fn fill_with_data(&self) -> (Visitor<'_>, Visitor<'_>, ItemPaths) {
         let gateway = &self.gateway;
-        let mut ada = ada(gateway);
-        let mut ben = ben(&mut ada);
+        let mut ada = sign_in_ada(gateway);
+        let mut ben = sign_in_ben(&mut ada);
         for (name, role) in [("carla", "member"), ("noor", "admin")] {
             let path = invite(&mut ada, name, role);
             if name == "noor" {
-                let mut noor = Visitor::to(gateway);
+                let mut noor = Visitor::new(gateway);
                 noor.submit(&path, &path, &[("password", ADAS_PASSWORD), ("again", ADAS_PASSWORD)]);
             }
         }
-        for text in TEXTS {
+        for text in HOSTILE_TEXTS {
             make_key(&mut ada, text);
         }
         let mut keys = KEYS.map(|(name, user, times)| (make_key(&mut ada, name), user, times)).to_vec();
@@ -105,13 +105,13 @@ impl Seeded {
         let person_path =
             people.split("href=\"").find(|link| link.starts_with("/people/") && link.contains(">ben@desk<"));
         let person_path = person_path.and_then(|link| link.split('"').next()).expect("a link").to_owned();
-        let things = Things {
+        let things = ItemPaths {
             active: paths[PRODUCTION_INDEX].clone(),
             disabled: paths[LAPTOP_INDEX].clone(),
             rotated: paths[STAGING_INDEX].clone(),
             person: person_path,
-            good_record: record("succeeded"),
-            bad_record: record("failed"),
+            succeeded_record: record("succeeded"),
+            failed_record: record("failed"),
         };
         (ada, ben, things)
     }

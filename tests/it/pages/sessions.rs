@@ -2,8 +2,8 @@
 
 use super::browser::{Browser, WITH_SCRIPT};
 use super::people::{
-    ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, ada, ben, guard_cookies, guard_passwords, invite, setup_path, sign_in,
-    sign_in_at,
+    ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, invite, setup_path, sign_in, sign_in_ada, sign_in_at, sign_in_ben,
+    watch_cookies, watch_passwords,
 };
 use super::visitor::Visitor;
 use crate::kit::{Answer, Call, Gateway, eventually};
@@ -27,8 +27,8 @@ fn is_signed_in(visitor: &mut Visitor<'_>) -> bool {
 #[test]
 fn a_session_cookie_is_hidden_from_scripts_and_other_sites() {
     let gateway = Gateway::simulated();
-    drop(ada(&gateway));
-    let answer = sign_in(&mut Visitor::to(&gateway), ADA, ADAS_PASSWORD);
+    drop(sign_in_ada(&gateway));
+    let answer = sign_in(&mut Visitor::new(&gateway), ADA, ADAS_PASSWORD);
     let attributes = attributes(&answer, COOKIE);
     for expected in ["httponly", "samesite=strict", "path=/"] {
         assert!(attributes.contains(&expected.to_owned()), "{expected}: {attributes:?}");
@@ -43,7 +43,7 @@ fn a_session_cookie_is_hidden_from_scripts_and_other_sites() {
 #[test]
 fn with_an_https_address_the_cookie_is_secure() {
     let gateway = Gateway::with("public_url = \"https://images.example\"", &[]);
-    guard_passwords(&gateway);
+    watch_passwords(&gateway);
     let printed = gateway.output();
     let path = setup_path(&gateway);
     assert!(printed.contains(&format!("https://images.example{path}")), "the link does not have the public address");
@@ -55,18 +55,18 @@ fn with_an_https_address_the_cookie_is_secure() {
     for expected in ["secure", "httponly", "samesite=strict", "path=/"] {
         assert!(attributes.contains(&expected.to_owned()), "{expected}: {attributes:?}");
     }
-    guard_cookies(&gateway, &ada.cookies);
+    watch_cookies(&gateway, &ada.cookies);
     assert!(is_signed_in(&mut ada));
 }
 
 #[test]
 fn a_planted_cookie_never_becomes_a_session_cookie() {
     let gateway = Gateway::simulated();
-    let mut ada = ada(&gateway);
-    let mut ben = ben(&mut ada);
+    let mut ada = sign_in_ada(&gateway);
+    let mut ben = sign_in_ben(&mut ada);
     let bens_cookie = ben.cookies[COOKIE].clone();
     for planted in ["chosen-by-an-attacker-0123456789abcdefghi", bens_cookie.as_str()] {
-        let mut victim = Visitor::to(&gateway);
+        let mut victim = Visitor::new(&gateway);
         victim.cookies.insert(COOKIE.to_owned(), planted.to_owned());
         let page = victim.get("/sign-in");
         victim.cookies.insert(COOKIE.to_owned(), planted.to_owned());
@@ -77,7 +77,7 @@ fn a_planted_cookie_never_becomes_a_session_cookie() {
         let answer = sign_in(&mut victim, ADA, ADAS_PASSWORD);
         assert_eq!(answer.status, 303, "{}", answer.text());
         assert_ne!(victim.cookies[COOKIE], planted);
-        let mut attacker = Visitor::to(&gateway);
+        let mut attacker = Visitor::new(&gateway);
         attacker.cookies.insert(COOKIE.to_owned(), planted.to_owned());
         assert!(!attacker.get("/keys").text().contains(ADA), "{planted} opens the session of the victim");
     }
@@ -97,9 +97,9 @@ fn a_planted_cookie_never_becomes_a_session_cookie() {
 #[test]
 fn sign_out_password_change_and_disabling_end_sessions() {
     let gateway = Gateway::simulated();
-    let mut ada = ada(&gateway);
-    let mut ben = ben(&mut ada);
-    let mut elsewhere = Visitor::to(&gateway);
+    let mut ada = sign_in_ada(&gateway);
+    let mut ben = sign_in_ben(&mut ada);
+    let mut elsewhere = Visitor::new(&gateway);
     sign_in(&mut elsewhere, BEN, BENS_PASSWORD);
     let mut stolen = elsewhere.clone();
     elsewhere.submit("/keys", "/sign-out", &[]);
@@ -117,7 +117,7 @@ fn sign_out_password_change_and_disabling_end_sessions() {
     let fields = [("old", BENS_PASSWORD), ("password", new_password), ("again", new_password)];
     let answer = ben.submit("/profile", "/profile/password", &fields);
     assert_eq!(answer.status, 303, "{}", answer.text());
-    guard_cookies(&gateway, &ben.cookies);
+    watch_cookies(&gateway, &ben.cookies);
     assert!(is_signed_in(&mut ben) && !is_signed_in(&mut elsewhere), "a new password must end the other sessions");
     assert_ne!(sign_in(&mut elsewhere, BEN, BENS_PASSWORD).status, 303, "the old password must be refused");
     assert_eq!(sign_in(&mut elsewhere, BEN, new_password).status, 303);
@@ -134,15 +134,15 @@ fn sign_out_password_change_and_disabling_end_sessions() {
 #[test]
 fn a_one_time_link_works_once_even_for_two_parallel_browsers() {
     let gateway = Gateway::simulated();
-    guard_passwords(&gateway);
+    watch_passwords(&gateway);
     let path = setup_path(&gateway);
-    let mut visitors = [Visitor::to(&gateway), Visitor::to(&gateway)];
+    let mut visitors = [Visitor::new(&gateway), Visitor::new(&gateway)];
     let names = [ADA, "eve@desk"];
     let winner = race(&mut visitors, &path, &[&[("name", names[0])], &[("name", names[1])]]);
     let people = visitors[winner].get("/people").text();
     let is_listed = |name: &str| people.contains(&format!(">{name}<"));
     assert!(is_listed(names[winner]) && !is_listed(names[1 - winner]), "there must be one administrator: {people}");
-    let late_answer = Visitor::to(&gateway).get(&path);
+    let late_answer = Visitor::new(&gateway).get(&path);
     assert!(
         [404, 410].contains(&late_answer.status)
             && !late_answer.text().contains("<form method=\"post\" action=\"/setup"),
@@ -151,17 +151,17 @@ fn a_one_time_link_works_once_even_for_two_parallel_browsers() {
 
     let ada = &mut visitors[winner];
     let invitation = invite(ada, BEN, "member");
-    let mut visitors = [Visitor::to(&gateway), Visitor::to(&gateway)];
+    let mut visitors = [Visitor::new(&gateway), Visitor::new(&gateway)];
     let winner = race(&mut visitors, &invitation, &[&[], &[]]);
     assert!(is_signed_in(&mut visitors[winner]) && !is_signed_in(&mut visitors[1 - winner]));
-    assert!([404, 410].contains(&Visitor::to(&gateway).get(&invitation).status));
+    assert!([404, 410].contains(&Visitor::new(&gateway).get(&invitation).status));
 }
 
 /// The APIs accept no cookie, because a page of another site could make a browser send it.
 #[test]
 fn a_session_cookie_opens_only_pages() {
     let gateway = Gateway::simulated();
-    let mut ada = ada(&gateway);
+    let mut ada = sign_in_ada(&gateway);
     for path in ["/admin/v1/me", "/admin/v1/keys", "/v1/models"] {
         assert_eq!(ada.send(Call::get(path)).error_object(401)["code"], "INVALID_API_KEY", "{path}");
     }
@@ -196,6 +196,6 @@ fn race(visitors: &mut [Visitor<'_>; 2], path: &str, fields: &[&[(&str, &str)]; 
         threads.into_iter().map(|thread| thread.join().expect("an answer")).collect()
     });
     assert_eq!(statuses.iter().filter(|status| **status == 303).count(), 1, "{statuses:?}");
-    guard_cookies(visitors[0].gateway, visitors.iter().flat_map(|visitor| &visitor.cookies));
+    watch_cookies(visitors[0].gateway, visitors.iter().flat_map(|visitor| &visitor.cookies));
     statuses.iter().position(|status| *status == 303).expect("a winner")
 }

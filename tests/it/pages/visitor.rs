@@ -11,7 +11,7 @@ pub(super) struct Visitor<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) cookies: BTreeMap<String, String>,
     /// The local address of connections, if it is not the default.
-    from: Option<IpAddr>,
+    local_address: Option<IpAddr>,
     /// The value of `x-forwarded-for`, if the client is behind a proxy.
     forwarded: Option<&'static str>,
     /// Host and origin, if they are not the gateway's address.
@@ -28,23 +28,23 @@ pub(super) struct Form {
 // === impl Visitor ===
 
 impl<'a> Visitor<'a> {
-    pub(super) fn to(gateway: &'a Gateway) -> Self {
-        Self { gateway, cookies: BTreeMap::new(), from: None, forwarded: None, host: None }
+    pub(super) fn new(gateway: &'a Gateway) -> Self {
+        Self { gateway, cookies: BTreeMap::new(), local_address: None, forwarded: None, host: None }
     }
 
     /// A client at the address 127.0.0.`last` of this machine.
-    pub(super) fn from(gateway: &'a Gateway, last: u8) -> Self {
-        Self { from: Some([127, 0, 0, last].into()), ..Self::to(gateway) }
+    pub(super) fn at_address(gateway: &'a Gateway, last: u8) -> Self {
+        Self { local_address: Some([127, 0, 0, last].into()), ..Self::new(gateway) }
     }
 
     /// A client behind a proxy on this machine.
-    pub(super) fn by_proxy(gateway: &'a Gateway, forwarded: &'static str) -> Self {
-        Self { forwarded: Some(forwarded), ..Self::to(gateway) }
+    pub(super) fn behind_proxy(gateway: &'a Gateway, forwarded: &'static str) -> Self {
+        Self { forwarded: Some(forwarded), ..Self::new(gateway) }
     }
 
     /// A client that reaches the gateway by a host name.
     pub(super) fn to_host(gateway: &'a Gateway, host: &'static str, origin: &'static str) -> Self {
-        Self { host: Some((host, origin)), ..Self::to(gateway) }
+        Self { host: Some((host, origin)), ..Self::new(gateway) }
     }
 
     pub(super) fn origin(&self) -> String {
@@ -59,7 +59,7 @@ impl<'a> Visitor<'a> {
     pub(super) fn send(&mut self, call: Call) -> Answer {
         let cookies: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let call = if cookies.is_empty() { call } else { call.header("cookie", &cookies.join("; ")) };
-        let call = self.from.into_iter().fold(call, Call::coming_from);
+        let call = self.local_address.into_iter().fold(call, Call::coming_from);
         let call = self.forwarded.into_iter().fold(call, |call, from| call.header("x-forwarded-for", from));
         let call = self.host.into_iter().fold(call, |call, (host, _)| call.header("host", host));
         let answer = call.send(self.gateway.address());
@@ -107,11 +107,11 @@ impl<'a> Visitor<'a> {
 /// A request with the fields of a form, without `origin`.
 pub(super) fn post(path: &str, fields: &[(String, String)]) -> Call {
     let body: Vec<String> =
-        fields.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
+        fields.iter().map(|(name, value)| format!("{}={}", percent_encoded(name), percent_encoded(value))).collect();
     Call::post(path).header("content-type", "application/x-www-form-urlencoded").bytes(body.join("&"))
 }
 
-pub(super) fn encoded(text: &str) -> String {
+pub(super) fn percent_encoded(text: &str) -> String {
     let encode_byte = |byte: u8| {
         if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     };

@@ -8,9 +8,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::browser::{Browser, Look, Tab, WITH_SCRIPT, WITHOUT_SCRIPT};
+use super::browser::{Browser, Tab, WITH_SCRIPT, WITHOUT_SCRIPT, WindowOptions};
 use super::people::{
-    ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, guard_link, guard_passwords, link_in, secret_in, setup_path, sign_in_at,
+    ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, link_in, secret_in, setup_path, sign_in_at, watch_link, watch_passwords,
 };
 use crate::kit::{Call, Gateway, OutputChannel, format_and_size, pause, request};
 
@@ -28,9 +28,9 @@ fn a_new_user_gets_to_the_audit_trail_without_scripts() {
     follow_first_steps(WITHOUT_SCRIPT);
 }
 
-fn follow_first_steps(look: Look) {
+fn follow_first_steps(look: WindowOptions) {
     let gateway = Gateway::simulated();
-    guard_passwords(&gateway);
+    watch_passwords(&gateway);
     let browser = Browser::start();
     let ada = browser.tab(&gateway, look);
     set_up(&ada, &setup_path(&gateway));
@@ -60,7 +60,7 @@ fn set_up(tab: &Tab<'_>, path: &str) {
 }
 
 /// Makes a key; returns the path of its page, its secret, and the curl command that the page offers.
-fn create_key(tab: &Tab<'_>, gateway: &Gateway, look: Look) -> (String, String, String) {
+fn create_key(tab: &Tab<'_>, gateway: &Gateway, look: WindowOptions) -> (String, String, String) {
     tab.go("/keys");
     open_form(tab);
     tab.fill("Name", "laptop");
@@ -74,21 +74,21 @@ fn create_key(tab: &Tab<'_>, gateway: &Gateway, look: Look) -> (String, String, 
         tab.click("button", "Copy curl");
         tab.clipboard()
     } else {
-        let code = tab.inner("pre code");
+        let code = tab.texts_of("pre code");
         code.into_iter().find(|code| code.contains("curl ")).expect("a command on the page")
     };
     assert!(curl.contains(tab.origin()), "the command must have the gateway's address: {curl}");
     let keys_page = tab.go("/keys");
     assert!(!keys_page.html.contains(&secret), "a secret is shown once");
     let key = tab.follow("link", "laptop").path;
-    tab.does_not_say(&secret);
+    tab.assert_no_text(&secret);
     (key, secret, curl)
 }
 
 /// The form is inside a `<details>` element, which opens without JavaScript.
 fn open_form(tab: &Tab<'_>) {
     if tab.count("button", "Create key") == 0 {
-        tab.unfold("New key");
+        tab.open_details("New key");
     }
 }
 
@@ -111,7 +111,7 @@ fn read_the_record(tab: &Tab<'_>, request_id: &str) {
     tab.go("/records");
     assert_eq!(tab.follow_to(&format!("/records/{request_id}")).status, 200);
     for text in [request_id, "laptop", ADA, "gpt-image-2", "default"] {
-        tab.says(text);
+        tab.assert_text(text);
     }
 }
 
@@ -129,13 +129,13 @@ fn disable(tab: &Tab<'_>, gateway: &Gateway, key: &str, secret: &str) {
     let refusal = refusal.expect("the key still works a second after it was disabled");
     assert_eq!(refusal.error_object(401)["code"], "INVALID_API_KEY");
     tab.go(key);
-    tab.says("Disabled");
+    tab.assert_text("Disabled");
 }
 
 /// The audit trail has the user, address and time of the disabling.
 fn read_the_trail(tab: &Tab<'_>) {
     tab.go("/audit");
-    let rows = tab.inner("tbody tr");
+    let rows = tab.texts_of("tbody tr");
     let row = rows.iter().find(|row| row.contains("laptop") && row.contains("key.disable"));
     let row = row.unwrap_or_else(|| panic!("no row of the disabling: {rows:#?}"));
     assert!(row.contains(ADA) && row.contains("127.0.0.1"), "{row}");
@@ -147,14 +147,14 @@ fn read_the_trail(tab: &Tab<'_>) {
 fn invite(ada: &Tab<'_>, ben: &Tab<'_>, gateway: &Gateway) {
     ada.go("/people");
     if ada.count("button", "Create invitation link") == 0 {
-        ada.unfold("Invite a user");
+        ada.open_details("Invite a user");
     }
     ada.fill("User name", BEN);
     assert_eq!(ada.follow("button", "Create invitation link").status, 200);
     let path = link_in(&ada.text(), "/invitation/").expect("a link");
-    guard_link(gateway, &path);
+    watch_link(gateway, &path);
     assert_eq!(ben.go(&path).status, 200);
-    ben.says(BEN);
+    ben.assert_text(BEN);
     ben.fill("Password", BENS_PASSWORD);
     ben.fill("Repeat password", BENS_PASSWORD);
     assert_eq!(ben.follow("button", "Set password and sign in").status, 200);

@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use serde_json::{Value, json};
 
-use super::{before, call, drawing, task, two};
+use super::{call, gateway_with_two_accounts, image_response_body, response_body, start_gateway};
 use crate::kit::{FakeUpstream, before_error_frame, eventually};
 
 #[test]
@@ -32,8 +32,8 @@ fn a_failure_before_the_first_output_is_an_ordinary_error() {
         ("plain", true, 502, "upstream_error", "interrupted"),
     ] {
         let upstream = FakeUpstream::start();
-        let gateway = before(&upstream);
-        let answer = call(&gateway).json(&drawing(script, stream)).send(gateway.address());
+        let gateway = start_gateway(&upstream);
+        let answer = call(&gateway).json(&image_response_body(script, stream)).send(gateway.address());
         assert_eq!(answer.error_object(status)["code"], code, "{script}");
         assert!(!answer.text().contains("upstream-canary"), "{script}: {}", answer.text());
         let record = gateway.final_records(1).remove(0);
@@ -48,9 +48,9 @@ fn another_account_is_asked_only_if_no_output_was_made() {
         [("status=429", 2), ("status=500", 2), ("hang-up", 1), ("status=502", 1), ("status=400 body=policy", 1)]
     {
         let upstream = FakeUpstream::start();
-        let gateway = two(&upstream);
+        let gateway = gateway_with_two_accounts(&upstream);
         upstream.always_for_token("sk-upstream-first", script);
-        let answer = call(&gateway).json(&task(&json!({}))).send(gateway.address());
+        let answer = call(&gateway).json(&response_body(&json!({}))).send(gateway.address());
         assert_eq!((answer.status == 200, upstream.attempts()), (attempts == 2, attempts), "{script}");
     }
 }
@@ -79,8 +79,8 @@ fn a_failure_after_the_first_output_is_a_pair_of_error_events() {
         ("events=created,added,e-policy-old", "invalid_prompt"),
     ] {
         let upstream = FakeUpstream::start();
-        let gateway = two(&upstream);
-        let answer = call(&gateway).json(&drawing(script, true)).send(gateway.address());
+        let gateway = gateway_with_two_accounts(&upstream);
+        let answer = call(&gateway).json(&image_response_body(script, true)).send(gateway.address());
         assert_eq!(answer.status, 200, "{script}: {:.300}", answer.text());
         assert!(answer.complete, "{script}: the body must be complete");
         let text = answer.text();
@@ -106,8 +106,8 @@ fn a_failure_after_the_first_output_is_a_pair_of_error_events() {
 #[test]
 fn a_plain_response_that_breaks_in_its_image_is_truncated() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
-    let answer = call(&gateway).json(&drawing("b64=3000000 cut=50%", false)).send(gateway.address());
+    let gateway = start_gateway(&upstream);
+    let answer = call(&gateway).json(&image_response_body("b64=3000000 cut=50%", false)).send(gateway.address());
     assert!(answer.status == 200 && !answer.complete, "a truncated answer must not look complete");
     assert_eq!(gateway.final_records(1)[0]["state"], "interrupted");
 }
@@ -115,9 +115,11 @@ fn a_plain_response_that_breaks_in_its_image_is_truncated() {
 #[test]
 fn a_caller_who_leaves_a_stream_ends_the_upstream_call() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
-    let mut reply =
-        call(&gateway).json(&drawing("events=created,added,stall", true)).open(gateway.address()).expect("an answer");
+    let gateway = start_gateway(&upstream);
+    let mut reply = call(&gateway)
+        .json(&image_response_body("events=created,added,stall", true))
+        .open(gateway.address())
+        .expect("an answer");
     reply.read_exact(&mut [0; 10]).expect("the start of the answer");
     drop(reply);
     upstream.wait_until("the upstream sees its caller leave", |ledger| ledger[0].peer_left);
@@ -127,8 +129,8 @@ fn a_caller_who_leaves_a_stream_ends_the_upstream_call() {
 #[test]
 fn the_response_of_a_plain_caller_who_left_is_recorded() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
-    let stream = call(&gateway).json(&drawing("gate=go", false)).dispatch(gateway.address()).expect("sent");
+    let gateway = start_gateway(&upstream);
+    let stream = call(&gateway).json(&image_response_body("gate=go", false)).dispatch(gateway.address()).expect("sent");
     upstream.wait_until("the attempt has arrived", |ledger| ledger.len() == 1);
     drop(stream);
     upstream.open_gate("go");
@@ -146,8 +148,8 @@ fn an_answer_of_the_wrong_kind_is_logged_and_not_asked_for_again() {
         [("sse", false, "answered with events"), ("plain", true, "answered with one response")]
     {
         let upstream = FakeUpstream::start();
-        let gateway = two(&upstream);
-        let answer = call(&gateway).json(&drawing(script, stream)).send(gateway.address());
+        let gateway = gateway_with_two_accounts(&upstream);
+        let answer = call(&gateway).json(&image_response_body(script, stream)).send(gateway.address());
         assert_eq!(answer.error_object(502)["reason"], "no_image_data", "{script}");
         assert_eq!(answer.should_retry(), Some("false"), "{script}: the answer may have been paid for");
         assert_eq!(upstream.attempts(), 1, "{script}");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{call, task};
+use super::{call, response_body};
 use crate::kit::{Account, FakeUpstream, Gateway};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
@@ -28,7 +28,7 @@ fn attempts(upstreams: &[FakeUpstream]) -> Vec<usize> {
 #[track_caller]
 fn respond(gateway: &Gateway, upstreams: &[FakeUpstream], fields: &Value) -> (String, usize) {
     let before = attempts(upstreams);
-    let answer = call(gateway).json(&task(fields)).send(gateway.address());
+    let answer = call(gateway).json(&response_body(fields)).send(gateway.address());
     assert_eq!(answer.status, 200, "{}", answer.text());
     let after = attempts(upstreams);
     let maker = (0..after.len()).find(|at| after[*at] > before[*at]).expect("an attempt");
@@ -63,8 +63,9 @@ fn no_other_account_is_asked_to_continue_a_response() {
     let (upstreams, gateway) = start_three_accounts();
     let (id, maker) = respond(&gateway, &upstreams, &json!({}));
     let before: usize = attempts(&upstreams).iter().sum();
-    let continue_response = || call(&gateway).json(&task(&json!({"previous_response_id": id}))).send(gateway.address());
-    upstreams[maker].in_turn(&format!("sk-upstream-{}", NAMES[maker]), &["status=500"]);
+    let continue_response =
+        || call(&gateway).json(&response_body(&json!({"previous_response_id": id}))).send(gateway.address());
+    upstreams[maker].script_sequence(&format!("sk-upstream-{}", NAMES[maker]), &["status=500"]);
     continue_response().error_object(502);
     assert_eq!(
         attempts(&upstreams).iter().sum::<usize>(),
@@ -74,7 +75,8 @@ fn no_other_account_is_asked_to_continue_a_response() {
     // Another user cannot continue the response.
     let bobs_key = gateway.run_command(&["key", "create", "--name", "bob", "--user", "bob", "--json"]).json();
     let bobs_call = crate::kit::Call::post("/v1/responses").key(bobs_key["secret"].as_str().expect("a secret"));
-    let error = bobs_call.json(&task(&json!({"previous_response_id": id}))).send(gateway.address()).error_object(400);
+    let error =
+        bobs_call.json(&response_body(&json!({"previous_response_id": id}))).send(gateway.address()).error_object(400);
     assert_eq!(error["param"], "previous_response_id");
     // If the account is out of service the request is refused, and no other account is asked.
     gateway.run_command(&["account", "disable", NAMES[maker]]).ok_stdout();
@@ -96,7 +98,7 @@ fn keys_without_a_user_do_not_share_their_responses() {
         made["secret"].as_str().expect("a secret").to_owned()
     };
     let send = |secret: &str, fields: &Value| {
-        crate::kit::Call::post("/v1/responses").key(secret).json(&task(fields)).send(gateway.address())
+        crate::kit::Call::post("/v1/responses").key(secret).json(&response_body(fields)).send(gateway.address())
     };
     let (first, second) = (key("first"), key("second"));
     let text = send(&first, &json!({})).text();

@@ -78,7 +78,7 @@ fn a_request_refused_with_the_tool_is_sent_again_unchanged() {
         for stream in [false, true] {
             let gateway = injecting_gateway(&upstream);
             let before = upstream.attempts();
-            upstream.in_turn("sk-upstream-only", &[script, ""]);
+            upstream.script_sequence("sk-upstream-only", &[script, ""]);
             let body = format!(r#"{{"model":"gpt-5.5","input":"x","tools":[ ],"stream":{stream}}}"#);
             let answer = agent_call(&gateway, body.clone()).send(gateway.address());
             assert_eq!(answer.status, 200, "{script}: {:.300}", answer.text());
@@ -105,7 +105,7 @@ fn a_refusal_for_another_reason_or_a_second_one_is_returned() {
     ] {
         let gateway = injecting_gateway(&upstream);
         let before = upstream.attempts();
-        upstream.in_turn("sk-upstream-only", scripts);
+        upstream.script_sequence("sk-upstream-only", scripts);
         let answer = agent_call(&gateway, r#"{"model":"gpt-5.5","input":"x"}"#).send(gateway.address());
         assert_eq!(answer.error_object(status)["param"], param, "{scripts:?}");
         assert_eq!(upstream.attempts() - before, attempts, "{scripts:?}");

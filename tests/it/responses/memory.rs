@@ -1,6 +1,6 @@
 //! The memory that huge images in responses take.
 
-use super::{call, drawing};
+use super::{call, image_response_body};
 use crate::kit::{Account, FakeUpstream, Gateway, PEAK_BYTES, Reply, heavy_test_lock};
 
 /// The number of base64 characters of one image.
@@ -13,7 +13,7 @@ fn many_parallel_huge_images_take_little_memory() {
     let upstream = FakeUpstream::start();
     let account = Account::for_upstream("only", &upstream).with_responses_protocol().with_slots(CALLERS);
     let mut gateway = Gateway::with("", &[account]);
-    call(&gateway).json(&drawing("", true)).send(gateway.address());
+    call(&gateway).json(&image_response_body("", true)).send(gateway.address());
     gateway.server().reset_peak();
     let script = format!("b64={IMAGE_CHARS} events=created,added,item,c");
     std::thread::scope(|scope| {
@@ -21,7 +21,7 @@ fn many_parallel_huge_images_take_little_memory() {
             let (gateway, script) = (&gateway, &script);
             scope.spawn(move || {
                 let stream = caller % 2 == 0;
-                let call = call(gateway).json(&drawing(script, stream));
+                let call = call(gateway).json(&image_response_body(script, stream));
                 let (length, last) = call.open(gateway.address()).map(Reply::drain).expect("an answer");
                 // A stream has the image twice: in `output_item.done` and in the completed response.
                 assert!(length > IMAGE_CHARS * (1 + usize::from(stream)), "{length}");

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{before, call, task};
+use super::{call, response_body, start_gateway};
 use crate::kit::{Call, FakeUpstream, Form, Gateway, Random, alpha_png, heavy_test_lock};
 
 /// The largest decompressed body of this endpoint, in bytes.
@@ -31,9 +31,10 @@ fn compressed_call(gateway: &Gateway, coding: &str, body: Vec<u8>) -> Call {
 #[test]
 fn a_compressed_body_reaches_the_upstream_decompressed() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     let small = " {\"model\":\"gpt-5.5\",\"input\":\"caf\\u00e9\", \"x\":[1e2,-0.0,{}],\"x\":1 }\n".to_owned();
-    let large = task(&json!({"input": [{"role": "user", "content": "0123456789abcdef".repeat(400_000)}]})).to_string();
+    let large =
+        response_body(&json!({"input": [{"role": "user", "content": "0123456789abcdef".repeat(400_000)}]})).to_string();
     for body in [small, large] {
         for (coding, compress) in CODINGS {
             let sent = compressed_call(&gateway, coding, compress(body.as_bytes()));
@@ -65,7 +66,7 @@ fn the_image_endpoints_accept_compressed_bodies() {
 fn a_decompression_bomb_is_a_413_and_takes_little_memory() {
     let _guard = heavy_test_lock();
     let upstream = FakeUpstream::start();
-    let mut gateway = before(&upstream);
+    let mut gateway = start_gateway(&upstream);
     let body_of = |length: usize| padded(&json!({}), length);
     let largest = padded(&json!({"x": noise(MAX_BODY / 50)}), MAX_BODY);
     assert_eq!(compressed_call(&gateway, "zstd", zstd(largest.as_bytes())).send(gateway.address()).status, 200);
@@ -88,7 +89,7 @@ fn a_decompression_bomb_is_a_413_and_takes_little_memory() {
 
 /// A response request, padded with spaces to `length` bytes.
 fn padded(fields: &Value, length: usize) -> String {
-    let task = task(fields).to_string();
+    let task = response_body(fields).to_string();
     let spaces = " ".repeat(length - task.len());
     task + &spaces
 }
@@ -102,7 +103,7 @@ fn noise(length: usize) -> String {
 #[test]
 fn a_body_above_the_compression_ratio_is_a_413() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     for (coding, compress) in CODINGS {
         let small = compressed_call(&gateway, coding, compress(padded(&json!({}), 8 << 20).as_bytes()));
         assert_eq!(small.send(gateway.address()).status, 200, "{coding}: a small body may have any compression ratio");
@@ -112,7 +113,7 @@ fn a_body_above_the_compression_ratio_is_a_413() {
         assert!(answer.text().contains("200 times"), "{coding}: {}", answer.text());
         // A conversation that repeats its text thirty times has an allowed compression ratio.
         let conversation =
-            task(&json!({"input": [{"role": "user", "content": noise(400_000).repeat(30)}]})).to_string();
+            response_body(&json!({"input": [{"role": "user", "content": noise(400_000).repeat(30)}]})).to_string();
         let sent = compress(conversation.as_bytes());
         println!("{coding}: {} bytes in {}", conversation.len(), sent.len());
         assert_eq!(compressed_call(&gateway, coding, sent).send(gateway.address()).status, 200, "{coding}");
@@ -122,8 +123,8 @@ fn a_body_above_the_compression_ratio_is_a_413() {
 #[test]
 fn invalid_compression_is_a_400_and_an_unknown_coding_a_415() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
-    let body = task(&json!({})).to_string();
+    let gateway = start_gateway(&upstream);
+    let body = response_body(&json!({})).to_string();
     for (coding, compress) in CODINGS {
         let compressed = compress(body.as_bytes());
         for invalid in [&compressed[..compressed.len() - 1], &compressed[..5], body.as_bytes(), b""] {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{before, call, drawing, size_of, task, two};
+use super::{call, gateway_with_two_accounts, image_response_body, response_body, size_of, start_gateway};
 use crate::kit::{Account, Events, FakeUpstream, Gateway};
 
 /// Bodies of agents that a JSON library would serialize differently.
@@ -19,12 +19,12 @@ const BODIES: [&str; 3] = [
 #[test]
 fn the_body_reaches_the_upstream_byte_for_byte() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     for body in BODIES {
         let answer = call(&gateway).header("content-type", "application/json").bytes(body).send(gateway.address());
         assert_eq!(answer.status, 200, "{:.300}", answer.text());
     }
-    let large = task(&json!({"input": [{"role": "user", "content": "A".repeat(30_000_000)}]})).to_string();
+    let large = response_body(&json!({"input": [{"role": "user", "content": "A".repeat(30_000_000)}]})).to_string();
     let sent = call(&gateway).header("content-type", "application/json").bytes(large.clone());
     assert_eq!(sent.send(gateway.address()).status, 200);
     let ledger = upstream.ledger();
@@ -38,7 +38,7 @@ fn the_body_reaches_the_upstream_byte_for_byte() {
 #[test]
 fn conversation_headers_reach_the_upstream_and_caller_headers_do_not() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     let forwarded = [
         ("originator", "codex_exec"),
         ("session-id", "s-1"),
@@ -48,7 +48,7 @@ fn conversation_headers_reach_the_upstream_and_caller_headers_do_not() {
         ("openai-beta", "responses=experimental"),
         ("x-client-request-id", "r-1"),
     ];
-    let mut sent = call(&gateway).json(&task(&json!({})));
+    let mut sent = call(&gateway).json(&response_body(&json!({})));
     for (name, value) in forwarded {
         sent = sent.header(name, value);
     }
@@ -70,9 +70,9 @@ fn conversation_headers_reach_the_upstream_and_caller_headers_do_not() {
 #[test]
 fn a_plain_response_comes_back_with_its_image_untouched() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     for script in ["", "framing=chunked", "reads=700", "framing=close"] {
-        let answer = call(&gateway).json(&drawing(script, false)).send(gateway.address());
+        let answer = call(&gateway).json(&image_response_body(script, false)).send(gateway.address());
         let response = answer.ok_json();
         let attempt = upstream.ledger().pop().expect("an attempt");
         let call = &response["output"][0];
@@ -88,10 +88,10 @@ fn a_plain_response_comes_back_with_its_image_untouched() {
 #[test]
 fn each_response_event_is_passed_on_at_once() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     let event_names = ["created", "progress", "added", "generating", "p", "k", "x", "item", "text", "c"];
     let script = event_names.map(|name| format!("@{name},{name}")).join(",");
-    let body = drawing(&format!("events={script}"), true);
+    let body = image_response_body(&format!("events={script}"), true);
     // The gateway sends the status with the first event that proves work, so the events before it need open gates.
     for gate in ["created", "progress", "added"] {
         upstream.open_gate(gate);
@@ -110,7 +110,7 @@ fn each_response_event_is_passed_on_at_once() {
     }
     upstream.open_gate("text");
     upstream.open_gate("c");
-    names.extend(events.rest().into_iter().map(|event| event.name));
+    names.extend(events.remaining().into_iter().map(|event| event.name));
     let expected = "created in_progress output_item.added image_generation_call.generating \
                     image_generation_call.partial_image web_search_call.searching output_item.done output_item.added \
                     content_part.added output_text.delta content_part.done output_item.done completed";
@@ -121,9 +121,9 @@ fn each_response_event_is_passed_on_at_once() {
 #[test]
 fn events_pass_unchanged_in_every_size_and_framing() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     for script in ["", "reads=700", "framing=close", "b64=200000", "b64=30000000"] {
-        let answer = call(&gateway).json(&drawing(script, true)).send(gateway.address());
+        let answer = call(&gateway).json(&image_response_body(script, true)).send(gateway.address());
         assert_eq!(answer.status, 200, "{script}: {:.300}", answer.text());
         let text = answer.text();
         assert!(answer.complete && text.ends_with("\n\n"), "{script}");
@@ -136,11 +136,11 @@ fn events_pass_unchanged_in_every_size_and_framing() {
 #[test]
 fn tokens_of_text_and_images_are_recorded_separately() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     for stream in [false, true] {
-        assert_eq!(call(&gateway).json(&drawing("", stream)).send(gateway.address()).status, 200);
+        assert_eq!(call(&gateway).json(&image_response_body("", stream)).send(gateway.address()).status, 200);
     }
-    let text_request = task(&json!({"safety_identifier": "u-7", "user": "hidden"}));
+    let text_request = response_body(&json!({"safety_identifier": "u-7", "user": "hidden"}));
     assert_eq!(call(&gateway).json(&text_request).send(gateway.address()).status, 200);
     let records = gateway.final_records(3);
     let ledger = upstream.ledger();
@@ -172,10 +172,10 @@ fn tokens_of_text_and_images_are_recorded_separately() {
 #[test]
 fn the_image_model_and_the_quality_of_its_images_are_recorded() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     let image_model = "gpt-image-2-2026-04-21";
     for stream in [false, true] {
-        let mut body = drawing(&format!("model={image_model}"), stream);
+        let mut body = image_response_body(&format!("model={image_model}"), stream);
         let tool = body["tools"]
             .as_array_mut()
             .and_then(|tools| tools.iter_mut().find(|tool| tool["type"] == "image_generation"));
@@ -196,7 +196,7 @@ fn each_endpoint_prefers_accounts_of_its_own_protocol() {
     let upstream = FakeUpstream::start();
     let images = Gateway::with_upstream(&upstream);
     assert_eq!(
-        call(&images).json(&task(&json!({}))).send(images.address()).error_object(503)["code"],
+        call(&images).json(&response_body(&json!({}))).send(images.address()).error_object(503)["code"],
         "no_available_accounts"
     );
     assert_eq!(upstream.accepted(), 0);
@@ -208,7 +208,7 @@ fn each_endpoint_prefers_accounts_of_its_own_protocol() {
         ],
     );
     both.generate(json!({})).ok_json();
-    assert_eq!(call(&both).json(&task(&json!({}))).send(both.address()).status, 200);
+    assert_eq!(call(&both).json(&response_body(&json!({}))).send(both.address()).status, 200);
     let accounts: Vec<Value> = both.final_records(2).iter().map(|record| record["account"].clone()).collect();
     assert_eq!(accounts, ["images", "responses"]);
 }
@@ -216,8 +216,8 @@ fn each_endpoint_prefers_accounts_of_its_own_protocol() {
 #[test]
 fn a_delivery_that_differs_from_the_tool_options_is_a_mismatch() {
     let upstream = FakeUpstream::start();
-    let gateway = two(&upstream);
-    let answer = call(&gateway).json(&drawing("size=640x1024", false)).send(gateway.address());
+    let gateway = gateway_with_two_accounts(&upstream);
+    let answer = call(&gateway).json(&image_response_body("size=640x1024", false)).send(gateway.address());
     answer.ok_json();
     assert_eq!(answer.header("x-imagate-delivery"), Some("mismatch"));
     assert_eq!(upstream.attempts(), 1);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{call, task};
+use super::{call, response_body};
 use crate::kit::{Account, FakeUpstream, Gateway};
 
 fn start_gateway(upstream: &FakeUpstream, config: &str) -> Gateway {
@@ -11,7 +11,7 @@ fn start_gateway(upstream: &FakeUpstream, config: &str) -> Gateway {
 
 #[track_caller]
 fn assert_passes(gateway: &Gateway, patch: &Value) {
-    let answer = call(gateway).json(&task(patch)).send(gateway.address());
+    let answer = call(gateway).json(&response_body(patch)).send(gateway.address());
     assert_eq!(answer.status, 200, "{patch}: {}", answer.text());
 }
 
@@ -26,7 +26,8 @@ fn a_model_that_is_not_on_the_list_is_not_found_and_costs_nothing() {
         let gateway = start_gateway(&upstream, config);
         let before = upstream.accepted();
         for model in ["o1-pro", "gpt-5.5-typo", "GPT-5.5"] {
-            let error = call(&gateway).json(&task(&json!({"model": model}))).send(gateway.address()).error_object(404);
+            let error =
+                call(&gateway).json(&response_body(&json!({"model": model}))).send(gateway.address()).error_object(404);
             assert_eq!((&error["code"], &error["param"]), (&json!("model_not_found"), &json!("model")), "{config}");
         }
         assert_eq!((upstream.accepted(), gateway.records().len()), (before, 0), "{config}");
@@ -54,7 +55,7 @@ fn a_group_may_use_only_its_listed_hosted_tools() {
         (json!({"tools": [image_tool], "tool_choice": allowed_tools}), "tool_choice.tools[1].type"),
         (json!({"prompt": {"id": "pmpt_1"}}), "prompt"),
     ] {
-        let error = call(&gateway).json(&task(&patch)).send(gateway.address()).error_object(400);
+        let error = call(&gateway).json(&response_body(&patch)).send(gateway.address()).error_object(400);
         let found = (&error["code"], &error["param"]);
         assert_eq!(found, (&json!("invalid_request_error"), &json!(param)), "{patch}");
     }

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{before, call, task};
+use super::{call, response_body, start_gateway};
 use crate::kit::{Call, FakeUpstream};
 
 #[test]
 fn a_broken_rule_names_its_parameter_and_costs_nothing() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     let tool = |fields: Value| {
         let mut tool = json!({"type": "image_generation"});
         tool.as_object_mut().expect("an object").extend(fields.as_object().cloned().unwrap_or_default());
@@ -38,7 +38,7 @@ fn a_broken_rule_names_its_parameter_and_costs_nothing() {
         (tool(json!({"n": 2})), "tools[1].n"),
         (tool(json!({"input_image_mask": {"file_id": "file-1"}})), "tools[1].input_image_mask.file_id"),
     ] {
-        let error = call(&gateway).json(&task(&patch)).send(gateway.address()).error_object(400);
+        let error = call(&gateway).json(&response_body(&patch)).send(gateway.address()).error_object(400);
         assert_eq!((&error["code"], &error["param"]), (&json!("invalid_request_error"), &json!(param)), "{patch}");
     }
     for body in ["", "[]", "{", "null"] {
@@ -52,7 +52,7 @@ fn a_broken_rule_names_its_parameter_and_costs_nothing() {
 #[test]
 fn the_key_is_checked_first_and_the_body_size_is_limited() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     let no_key = Call::post("/v1/responses").header("content-encoding", "zstd").bytes("not looked at");
     assert_eq!(no_key.send(gateway.address()).error_object(401)["code"], "INVALID_API_KEY");
     let oversized = call(&gateway).header("content-type", "application/json").announcing_only(67_108_865);
@@ -65,7 +65,7 @@ fn the_key_is_checked_first_and_the_body_size_is_limited() {
 #[test]
 fn a_websocket_handshake_is_a_426_with_or_without_a_key() {
     let upstream = FakeUpstream::start();
-    let gateway = before(&upstream);
+    let gateway = start_gateway(&upstream);
     let key = format!("Bearer {}", gateway.secret());
     for authorization in [None, Some("Bearer eyJ.eyJ.sig"), Some(key.as_str())] {
         let get = || {

@@ -2,17 +2,17 @@
 
 use serde_json::json;
 
-use super::{call, drawing, size_of, task};
+use super::{call, image_response_body, response_body, size_of};
 use crate::kit::{Events, Gateway};
 
 #[test]
 fn the_simulator_makes_an_image_only_with_the_image_tool() {
     let gateway = Gateway::simulated();
-    let answer = call(&gateway).json(&drawing("", false)).send(gateway.address());
+    let answer = call(&gateway).json(&image_response_body("", false)).send(gateway.address());
     let response = answer.ok_json();
     assert_eq!(answer.header("x-imagate-simulated"), Some("true"));
     assert_eq!(size_of(&response["output"][0]), "1024x640");
-    let text_response = call(&gateway).json(&task(&json!({}))).send(gateway.address()).ok_json();
+    let text_response = call(&gateway).json(&response_body(&json!({}))).send(gateway.address()).ok_json();
     assert_eq!(text_response["output"][0]["type"], "message");
     let records = gateway.final_records(2);
     assert_eq!(records[0]["delivered"], json!([{"size": "1024x640", "output_format": "png", "quality": "low"}]));
@@ -25,8 +25,8 @@ fn the_simulator_makes_an_image_only_with_the_image_tool() {
 #[test]
 fn the_events_of_the_simulator_are_in_the_order_of_the_contract() {
     let gateway = Gateway::simulated();
-    let reply = call(&gateway).json(&drawing("", true)).open(gateway.address()).expect("an answer");
-    let events = Events::from_reply(reply).rest();
+    let reply = call(&gateway).json(&image_response_body("", true)).open(gateway.address()).expect("an answer");
+    let events = Events::from_reply(reply).remaining();
     let names: Vec<&str> = events.iter().map(|event| event.name.trim_start_matches("response.")).collect();
     let expected = "created in_progress output_item.added image_generation_call.in_progress \
                     image_generation_call.generating image_generation_call.partial_image image_generation_call.completed \

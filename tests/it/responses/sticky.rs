@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::json;
 
-use super::{call, task};
+use super::{call, response_body};
 use crate::kit::{Account, FakeUpstream, Gateway, eventually};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
@@ -16,7 +16,7 @@ fn gateway_with_three_accounts(upstream: &FakeUpstream) -> Gateway {
 /// Sends a request of a conversation, and returns the token of the account that answers.
 #[track_caller]
 fn token_for(gateway: &Gateway, upstream: &FakeUpstream, header: &str, session: &str) -> String {
-    let answer = call(gateway).header(header, session).json(&task(&json!({}))).send(gateway.address());
+    let answer = call(gateway).header(header, session).json(&response_body(&json!({}))).send(gateway.address());
     assert_eq!(answer.status, 200, "{}", answer.text());
     upstream.ledger().pop().expect("an attempt").token
 }
@@ -61,7 +61,7 @@ fn a_conversation_leaves_an_account_in_cooldown_and_returns() {
     let gateway = gateway_with_three_accounts(&upstream);
     let ask = || token_for(&gateway, &upstream, "session-id", "0199a213");
     let account = ask();
-    upstream.in_turn(&account, &["status=429 body=usage-limit resets-in=2", ""]);
+    upstream.script_sequence(&account, &["status=429 body=usage-limit resets-in=2", ""]);
     let other_account = ask();
     assert_ne!(other_account, account, "the account is exhausted");
     assert_eq!(ask(), other_account, "during the cooldown the conversation must stay with one other account");
@@ -91,8 +91,8 @@ fn a_conversation_does_not_wait_for_its_account_while_another_is_free() {
         &NAMES.map(|name| Account::for_upstream(name, &upstream).with_responses_protocol().with_slots(1)),
     );
     let account = token_for(&gateway, &upstream, "session-id", "0199a213");
-    upstream.in_turn(&account, &["gate=go"]);
-    let first_call = call(&gateway).header("session-id", "0199a213").json(&task(&json!({})));
+    upstream.script_sequence(&account, &["gate=go"]);
+    let first_call = call(&gateway).header("session-id", "0199a213").json(&response_body(&json!({})));
     let first_call = first_call.dispatch(gateway.address()).expect("sent");
     upstream.wait_until("the account is taken", |ledger| ledger.len() == 2);
     assert_ne!(token_for(&gateway, &upstream, "session-id", "0199a213"), account);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use aws_lc_rs::digest;
 use serde_json::json;
 
-use super::{call, task};
+use super::{call, response_body};
 use crate::kit::{Account, FakeUpstream, Gateway, Pieces, base64_filler, heavy_test_lock};
 
 const CALLERS: usize = 32;
@@ -34,7 +34,7 @@ fn many_parallel_long_conversations_take_little_memory() {
     // Every conversation is sent upstream twice, because the first account refuses all requests.
     let mut gateway = Gateway::with("", &[account("first"), account("second").with_free_tier()]);
     upstream.always_for_token("sk-upstream-first", "status=429");
-    call(&gateway).json(&task(&json!({}))).send(gateway.address());
+    call(&gateway).json(&response_body(&json!({}))).send(gateway.address());
     gateway.server().reset_peak();
     let idle = gateway.server().peak_bytes();
     std::thread::scope(|scope| {
@@ -71,7 +71,7 @@ fn a_spooled_conversation_goes_to_the_next_account_unchanged() {
     let account = |name| Account::for_upstream(name, &upstream).with_responses_protocol();
     let gateway = Gateway::with("", &[account("first"), account("second").with_free_tier()]);
     upstream.always_for_token("sk-upstream-first", "status=500");
-    let body = task(&json!({"input": [{"role": "user", "content": "é".repeat(500_000)}]})).to_string();
+    let body = response_body(&json!({"input": [{"role": "user", "content": "é".repeat(500_000)}]})).to_string();
     let sent = call(&gateway).header("content-type", "application/json").bytes(body.clone());
     assert_eq!(sent.send(gateway.address()).status, 200);
     let ledger = upstream.ledger();
@@ -82,7 +82,7 @@ fn a_spooled_conversation_goes_to_the_next_account_unchanged() {
 #[test]
 fn a_fault_at_the_end_of_a_long_conversation_costs_nothing() {
     let upstream = FakeUpstream::start();
-    let gateway = super::before(&upstream);
+    let gateway = super::start_gateway(&upstream);
     let long = "A".repeat(2_000_000);
     for (body, param) in [
         (format!("{{\"input\":\"{long}\",\"model\":\"gpt-image-2\"}}"), json!("model")),

@@ -12,15 +12,15 @@ use crate::kit::{Account, Gateway, VerbatimUpstream, image_file};
 /// The operation of an answer, and whether the answer is a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AnswerKind {
-    Whole,
+    Plain,
     Stream,
     Edit,
     EditStream,
     /// The answer of an image endpoint, made by an account of the protocol `responses`.
-    Drawn,
-    DrawnStream,
-    Task,
-    TaskStream,
+    Translated,
+    TranslatedStream,
+    Response,
+    ResponseStream,
 }
 
 /// The body of an upstream's answer, and the values that the caller must read from it.
@@ -32,14 +32,14 @@ struct UpstreamAnswer {
 }
 
 const ANSWER_KINDS: [AnswerKind; 8] = [
-    AnswerKind::Whole,
+    AnswerKind::Plain,
     AnswerKind::Stream,
     AnswerKind::Edit,
     AnswerKind::EditStream,
-    AnswerKind::Drawn,
-    AnswerKind::DrawnStream,
-    AnswerKind::Task,
-    AnswerKind::TaskStream,
+    AnswerKind::Translated,
+    AnswerKind::TranslatedStream,
+    AnswerKind::Response,
+    AnswerKind::ResponseStream,
 ];
 
 const GIF: &[u8] =
@@ -183,20 +183,20 @@ fn upstream_answer(kind: AnswerKind, change: &Value) -> UpstreamAnswer {
     };
     let response = response(&answer);
     let (content_type, body) = match kind {
-        AnswerKind::Whole | AnswerKind::Edit => (JSON, answer.to_string()),
+        AnswerKind::Plain | AnswerKind::Edit => (JSON, answer.to_string()),
         AnswerKind::Stream => (EVENTS, stream("image_generation")),
         AnswerKind::EditStream => (EVENTS, stream("image_edit")),
-        AnswerKind::Task => (JSON, response.to_string()),
-        AnswerKind::TaskStream | AnswerKind::Drawn | AnswerKind::DrawnStream => {
+        AnswerKind::Response => (JSON, response.to_string()),
+        AnswerKind::ResponseStream | AnswerKind::Translated | AnswerKind::TranslatedStream => {
             (EVENTS, frames(&response_events(&response)))
         }
     };
     let expected = match kind {
-        AnswerKind::Task | AnswerKind::TaskStream => response,
-        AnswerKind::Stream | AnswerKind::EditStream | AnswerKind::Drawn | AnswerKind::DrawnStream => {
+        AnswerKind::Response | AnswerKind::ResponseStream => response,
+        AnswerKind::Stream | AnswerKind::EditStream | AnswerKind::Translated | AnswerKind::TranslatedStream => {
             with_flat_members(answer)
         }
-        AnswerKind::Whole | AnswerKind::Edit => answer,
+        AnswerKind::Plain | AnswerKind::Edit => answer,
     };
     UpstreamAnswer { content_type, body, expected }
 }
@@ -219,14 +219,16 @@ fn request_answer(client: &Client, kind: AnswerKind, prompt: &str) -> Result<Val
     let task = ResponseRequest::new("gpt-5.5", prompt);
     let result = run(async {
         let images = match kind {
-            AnswerKind::Whole | AnswerKind::Drawn => client.images().generate(request).await?,
+            AnswerKind::Plain | AnswerKind::Translated => client.images().generate(request).await?,
             AnswerKind::Edit => client.images().edit(edit).await?,
-            AnswerKind::Stream | AnswerKind::DrawnStream => {
+            AnswerKind::Stream | AnswerKind::TranslatedStream => {
                 client.images().generate_stream(request).await?.collect_image().await?.answer().clone()
             }
             AnswerKind::EditStream => client.images().edit_stream(edit).await?.collect_image().await?.answer().clone(),
-            AnswerKind::Task => return Ok(serde_json::to_value(client.responses().create(task).await?).expect("JSON")),
-            AnswerKind::TaskStream => {
+            AnswerKind::Response => {
+                return Ok(serde_json::to_value(client.responses().create(task).await?).expect("JSON"));
+            }
+            AnswerKind::ResponseStream => {
                 let response = client.responses().stream(task).await?.collect_response().await?;
                 return Ok(serde_json::to_value(response).expect("JSON"));
             }
@@ -270,7 +272,9 @@ fn the_sdk_reads_and_keeps_unknown_fields() {
     let client = Client::new(&upstream.base_url(), "sk-test").expect("a client");
     let (mut count, mut failures) = (0, Vec::new());
     for (name, change) in changes() {
-        for kind in ANSWER_KINDS.into_iter().filter(|kind| !matches!(kind, AnswerKind::Drawn | AnswerKind::DrawnStream))
+        for kind in ANSWER_KINDS
+            .into_iter()
+            .filter(|kind| !matches!(kind, AnswerKind::Translated | AnswerKind::TranslatedStream))
         {
             let answer = upstream_answer(kind, &change);
             upstream.set_answer(answer.content_type, answer.body);
@@ -314,7 +318,7 @@ fn the_gateway_removes_fields_that_identify_the_account() {
     ]);
     let (count, leaks) = through_gateway(&[("an account", change.into())], |kind, _, _, read| {
         // A response passes unchanged, so it may contain the account's names.
-        let is_passthrough = matches!(kind, AnswerKind::Task | AnswerKind::TaskStream);
+        let is_passthrough = matches!(kind, AnswerKind::Response | AnswerKind::ResponseStream);
         let leaks_account = read.to_string().contains("canary") || read["complexity"] != "high";
         (leaks_account && !is_passthrough).then(|| without_image(Some(read)))
     });
@@ -331,7 +335,7 @@ fn through_gateway(
     let account = |name: &str| Account::with_base_url(name, upstream.base_url());
     let (mut count, mut faults) = (0, Vec::new());
     for kinds in [&ANSWER_KINDS[..4], &ANSWER_KINDS[4..]] {
-        let accounts = if kinds[0] == AnswerKind::Drawn {
+        let accounts = if kinds[0] == AnswerKind::Translated {
             [account("talks").with_responses_protocol()]
         } else {
             [account("draws")]
@@ -359,7 +363,7 @@ fn through_gateway(
 /// The answer with the fields that the gateway adds: the requested model and prompt, if the upstream names none. The
 /// gateway adds no fields to events, and passes responses unchanged.
 fn filled_in(kind: AnswerKind, prompt: &str, mut answer: Value) -> Value {
-    if matches!(kind, AnswerKind::Whole | AnswerKind::Edit | AnswerKind::Drawn) {
+    if matches!(kind, AnswerKind::Plain | AnswerKind::Edit | AnswerKind::Translated) {
         answer.as_object_mut().expect("members").entry("model").or_insert_with(|| "gpt-image-2".into());
         let image = answer["data"][0].as_object_mut().expect("an image");
         image.entry("revised_prompt").or_insert_with(|| prompt.into());

@@ -24,7 +24,7 @@ struct Job {
     user: String,
     keyed: bool,
     /// True if the caller hangs up before the stop.
-    leaves: bool,
+    caller_leaves: bool,
     gate: String,
 }
 
@@ -40,7 +40,7 @@ fn jobs(round: usize) -> Vec<Job> {
     let job = |index: usize| Job {
         user: format!("r{round}-j{index}"),
         keyed: index < KEYED,
-        leaves: index.is_multiple_of(2),
+        caller_leaves: index.is_multiple_of(2),
         gate: format!("g{round}"),
     };
     (0..KEYED + PLAIN).map(job).collect()
@@ -56,7 +56,7 @@ impl Job {
     }
 
     /// Sends the same request again, as the official clients retry it by themselves.
-    fn again(&self, gateway: &Gateway) -> Answer {
+    fn retry(&self, gateway: &Gateway) -> Answer {
         self.call(gateway).header("x-stainless-retry-count", "1").send(gateway.address())
     }
 }
@@ -68,7 +68,7 @@ impl Tally {
         *self.0.entry(what.to_owned()).or_default() += 1;
     }
 
-    fn of(&self, what: &str) -> usize {
+    fn count(&self, what: &str) -> usize {
         self.0.get(what).copied().unwrap_or_default()
     }
 
@@ -91,7 +91,7 @@ fn start_jobs(
     let mut waiting_callers = Vec::new();
     for job in jobs {
         let call = job.call(gateway);
-        if job.leaves {
+        if job.caller_leaves {
             leaving.push(call.dispatch(address).expect("a connection"));
         } else {
             waiting_callers.push((job.clone(), std::thread::spawn(move || call.try_send(address))));
@@ -131,19 +131,19 @@ fn graceful_stops_lose_nothing_and_pay_nothing_twice() {
         }
         assert!(gateway.server().wait(TEST_TIMEOUT).success());
         gateway.start_again();
-        for job in jobs.iter().filter(|job| job.keyed || job.leaves) {
+        for job in jobs.iter().filter(|job| job.keyed || job.caller_leaves) {
             let kind = if job.keyed { "keyed" } else { "plain" };
-            let answer = job.again(&gateway);
+            let answer = job.retry(&gateway);
             tally.add(&format!("retried, {kind}: {}", answer.status));
         }
     }
     tally.0.insert("second payments".to_owned(), second_payments(&upstream));
     tally.print(&format!("{} graceful stops", stops()));
     let stop_count = stops();
-    assert_eq!(tally.of("second payments"), 0);
-    assert_eq!(tally.of("waited, and got the image"), stop_count * (KEYED + PLAIN) / 2);
-    assert_eq!(tally.of("retried, keyed: 200"), stop_count * KEYED);
-    assert_eq!(tally.of("retried, plain: 200"), stop_count * PLAIN / 2);
+    assert_eq!(tally.count("second payments"), 0);
+    assert_eq!(tally.count("waited, and got the image"), stop_count * (KEYED + PLAIN) / 2);
+    assert_eq!(tally.count("retried, keyed: 200"), stop_count * KEYED);
+    assert_eq!(tally.count("retried, plain: 200"), stop_count * PLAIN / 2);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn kills_pay_nothing_twice() {
         gateway.start();
         for job in &jobs {
             let kind = if job.keyed { "keyed" } else { "plain" };
-            let answer = job.again(&gateway);
+            let answer = job.retry(&gateway);
             let reason = answer.json()["error"]["reason"].as_str().unwrap_or("-").to_owned();
             tally.add(&format!("retried, {kind}: {} {reason}", answer.status));
         }
@@ -169,7 +169,7 @@ fn kills_pay_nothing_twice() {
     tally.0.insert("second payments".to_owned(), second_payments(&upstream));
     tally.print(&format!("{} kills", stops()));
     let stop_count = stops();
-    assert_eq!(tally.of("second payments"), 0);
-    assert_eq!(tally.of("retried, keyed: 502 outcome_unknown"), stop_count * KEYED);
-    assert_eq!(tally.of("retried, plain: 502 outcome_unknown"), stop_count * PLAIN);
+    assert_eq!(tally.count("second payments"), 0);
+    assert_eq!(tally.count("retried, keyed: 502 outcome_unknown"), stop_count * KEYED);
+    assert_eq!(tally.count("retried, plain: 502 outcome_unknown"), stop_count * PLAIN);
 }

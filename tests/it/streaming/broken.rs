@@ -174,7 +174,7 @@ fn broken_streams_free_the_slots_of_their_account() {
     }
     let events =
         Events::from_reply(Operation::Generate.call(&gateway, "", 1).open(gateway.address()).expect("an answer"));
-    assert_eq!(events.rest().len(), 2);
+    assert_eq!(events.remaining().len(), 2);
 }
 
 #[test]

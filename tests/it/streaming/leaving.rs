@@ -13,14 +13,14 @@ const MAX_CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// When a caller leaves.
 #[derive(Clone, Copy, Debug)]
-enum Moment {
+enum LeaveMoment {
     BeforeTheHead,
     BeforeTheFirstEvent,
     AfterOnePartial,
     InTheFinalImage,
 }
 
-impl Moment {
+impl LeaveMoment {
     const ALL: [Self; 4] =
         [Self::BeforeTheHead, Self::BeforeTheFirstEvent, Self::AfterOnePartial, Self::InTheFinalImage];
 
@@ -34,7 +34,7 @@ impl Moment {
     }
 
     /// The bytes of the answer that the caller reads before it leaves; 1 means one event.
-    fn reads(self) -> usize {
+    fn bytes_read(self) -> usize {
         match self {
             Self::BeforeTheHead | Self::BeforeTheFirstEvent => 0,
             Self::AfterOnePartial => 1,
@@ -44,12 +44,12 @@ impl Moment {
 }
 
 /// Leaves at this moment; returns the time until the upstream connection was closed.
-fn leave(gateway: &Gateway, upstream: &FakeUpstream, operation: Operation, moment: Moment) -> Duration {
+fn leave(gateway: &Gateway, upstream: &FakeUpstream, operation: Operation, moment: LeaveMoment) -> Duration {
     let before = upstream.attempts();
     let call = operation.call(gateway, moment.script(), 1);
     let stream = call.dispatch(gateway.address()).expect("a connection");
     upstream.wait_until("the attempt", |ledger| ledger.len() > before);
-    if moment.reads() == 0 {
+    if moment.bytes_read() == 0 {
         // The fake upstream reads the body of the request before its script starts.
         upstream
             .wait_until("the request", |ledger| !ledger[before].body.is_empty() || !ledger[before].parts.is_empty());
@@ -57,8 +57,8 @@ fn leave(gateway: &Gateway, upstream: &FakeUpstream, operation: Operation, momen
     } else {
         let mut events = Events::from_reply(crate::kit::Reply::read(stream).expect("an answer"));
         events.next().expect("an event").expect("a partial image");
-        if moment.reads() > 1 {
-            events.read_exact(&mut vec![0; moment.reads()]).expect("half of an image");
+        if moment.bytes_read() > 1 {
+            events.read_exact(&mut vec![0; moment.bytes_read()]).expect("half of an image");
         }
         drop(events);
     }
@@ -76,7 +76,7 @@ fn a_caller_that_leaves_closes_the_upstream_call_at_once() {
     let gateway = Gateway::with_upstream(&upstream);
     let mut times = Vec::new();
     for operation in [Operation::Generate, Operation::Edit] {
-        for moment in Moment::ALL {
+        for moment in LeaveMoment::ALL {
             let mut durations: Vec<Duration> = (0..3).map(|_| leave(&gateway, &upstream, operation, moment)).collect();
             println!("{operation:?} {moment:?}: {durations:?}");
             // The median counts, because a busy machine may delay one measurement.

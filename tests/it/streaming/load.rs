@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Operation, is_good};
+use super::{Operation, assert_complete_stream};
 use crate::kit::{Call, Events, FakeUpstream, Gateway, PEAK_BYTES, base64_filler, eventually, heavy_test_lock, pause};
 
 /// The number of base64 characters in one line.
@@ -150,7 +150,7 @@ fn an_event_is_passed_on_long_before_the_next_one() {
             all.push(event);
         }
         let attempt = upstream.ledger().pop().expect("an attempt");
-        is_good(Operation::Generate, &all, &attempt.images, 3);
+        assert_complete_stream(Operation::Generate, &all, &attempt.images, 3);
         delays.extend(seen.iter().zip(&attempt.sent).map(|(seen, sent)| seen.saturating_duration_since(*sent)));
         pause(Duration::from_millis(10));
     }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::door::Door;
+use super::door::FirstEndpoint;
 use super::operation::Operation;
 use super::row::Row;
 use crate::kit::{FakeUpstream, Gateway};
@@ -23,24 +23,24 @@ pub(super) const WARM_UP: &str = "warm-up";
 /// The start of the configuration: the connect deadline.
 const CONFIG_START: &str = "[deadlines]\nconnect = \"1s\"\n";
 
-pub(super) struct Bench {
+pub(super) struct SharedGateway {
     pub(super) gateway: Mutex<Gateway>,
-    pub(super) places: Vec<Place>,
+    pub(super) fixtures: Vec<CaseFixture>,
     /// The target of redirects, which the gateway must not follow.
     pub(super) target: FakeUpstream,
     _secrets: TempDir,
-    looking: Mutex<Look>,
+    snapshot: Mutex<RecordsSnapshot>,
 }
 
 /// The records that the last command printed, and the time at which it started.
 #[derive(Default)]
-struct Look {
-    begun: Option<Instant>,
-    all: Arc<String>,
+struct RecordsSnapshot {
+    started_at: Option<Instant>,
+    json_lines: Arc<String>,
 }
 
 /// The fixture of one case with one operation.
-pub(super) struct Place {
+pub(super) struct CaseFixture {
     pub(super) row: &'static Row,
     pub(super) operation: Operation,
     pub(super) upstream: FakeUpstream,
@@ -49,40 +49,40 @@ pub(super) struct Place {
     /// The secret of the API key.
     pub(super) secret: String,
     /// The id of the API key.
-    pub(super) key: String,
+    pub(super) key_id: String,
     pub(super) address: std::net::SocketAddr,
     /// The endpoint of the first account, if it is not the upstream.
-    pub(super) door: Door,
+    pub(super) first_endpoint: FirstEndpoint,
     group: String,
 }
 
 // === impl Bench ===
 
-impl Bench {
+impl SharedGateway {
     pub(super) fn set_up(rows: &'static [Row]) -> Self {
         let secrets = TempDir::new().expect("a directory");
         let jobs = rows.iter().flat_map(|row| Operation::ALL.map(|operation| (row, operation)));
         let jobs = jobs.filter(|(row, operation)| row.scripts(*operation).is_ok());
-        let mut places: Vec<Place> =
-            jobs.enumerate().map(|(at, (row, operation))| Place::new(at, row, operation)).collect();
+        let mut fixtures: Vec<CaseFixture> =
+            jobs.enumerate().map(|(at, (row, operation))| CaseFixture::new(at, row, operation)).collect();
         let mut config = CONFIG_START.to_owned();
-        for place in &places {
+        for place in &fixtures {
             place.configure(&mut config, secrets.path());
         }
         let gateway = Gateway::with(&config, &[]);
-        for place in &mut places {
+        for place in &mut fixtures {
             let file = place.small_config(&gateway);
             let key = ["key", "create", "--name", "u", "--group", &place.group, "--json", "--config"];
             let key = gateway.program().args(key).args([file]).run().json();
             let text = |name: &str| key[name].as_str().expect("a text").to_owned();
-            (place.secret, place.key, place.address) = (text("secret"), text("id"), gateway.address());
+            (place.secret, place.key_id, place.address) = (text("secret"), text("id"), gateway.address());
         }
         Self {
             gateway: Mutex::new(gateway),
-            places,
+            fixtures,
             target: FakeUpstream::start(),
             _secrets: secrets,
-            looking: Mutex::default(),
+            snapshot: Mutex::default(),
         }
     }
 
@@ -91,34 +91,34 @@ impl Bench {
     }
 
     /// The records of a fixture, oldest first.
-    pub(super) fn records(&self, place: &Place) -> Vec<Value> {
-        let all = self.look();
-        let own_lines = all.lines().filter(|line| line.contains(&place.key));
+    pub(super) fn records(&self, place: &CaseFixture) -> Vec<Value> {
+        let all = self.all_records();
+        let own_lines = all.lines().filter(|line| line.contains(&place.key_id));
         let records = own_lines.map(|line| serde_json::from_str(line).expect("a record per line"));
         records.filter(|record: &Value| record["end_user"] != WARM_UP).collect()
     }
 
     /// All records, as JSON lines, read after this call began. Each read starts a process, and many at once would
     /// disturb the measurement, so callers that wait together share one read.
-    fn look(&self) -> Arc<String> {
+    fn all_records(&self) -> Arc<String> {
         let called_at = Instant::now();
-        let mut look = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        if look.begun.is_none_or(|begun| begun < called_at) {
+        let mut look = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        if look.started_at.is_none_or(|begun| begun < called_at) {
             let program = {
                 let gateway = self.gateway();
-                let file = gateway.home().join(&self.places[0].group);
+                let file = gateway.home().join(&self.fixtures[0].group);
                 gateway.program().args(["usage", "--json", "--config"]).args([file])
             };
-            look.begun = Some(Instant::now());
-            look.all = Arc::new(program.run().ok_stdout().to_owned());
+            look.started_at = Some(Instant::now());
+            look.json_lines = Arc::new(program.run().ok_stdout().to_owned());
         }
-        Arc::clone(&look.all)
+        Arc::clone(&look.json_lines)
     }
 }
 
 // === impl Place ===
 
-impl Place {
+impl CaseFixture {
     fn new(at: usize, row: &'static Row, operation: Operation) -> Self {
         let group = format!("place-{at}");
         Self {
@@ -127,9 +127,9 @@ impl Place {
             upstream: FakeUpstream::start(),
             tokens: (0..row.accounts).map(|number| format!("sk-upstream-{group}-{number}-c4n4ry")).collect(),
             secret: String::new(),
-            key: String::new(),
+            key_id: String::new(),
             address: ([127, 0, 0, 1], 0).into(),
-            door: Door::new(row.door),
+            first_endpoint: FirstEndpoint::new(row.endpoint),
             group,
         }
     }
@@ -143,9 +143,9 @@ impl Place {
         for (number, token) in self.tokens.iter().enumerate() {
             let file = secrets.join(format!("{group}-{number}"));
             std::fs::write(&file, token).expect("a secret");
-            let door = self.door.base_url().filter(|_| number == 0);
+            let door = self.first_endpoint.base_url().filter(|_| number == 0);
             let base_url = door.unwrap_or_else(|| self.upstream.base_url());
-            let (name, file, places) = (self.account(number), file.display(), row.places);
+            let (name, file, places) = (self.account(number), file.display(), row.slots_per_account);
             write!(
                 text,
                 "\n[[accounts]]\nname = \"{name}\"\nkind = \"api_key\"\nbase_url = \"{base_url}\"\n\
@@ -174,7 +174,7 @@ impl Place {
         let mut canaries: Vec<String> = (0..self.tokens.len()).map(|number| self.account(number)).collect();
         canaries.extend(self.tokens.iter().cloned());
         canaries.push(self.upstream.address().to_string());
-        canaries.extend(self.door.base_url().map(|url| url.trim_end_matches("/v1").to_owned()));
+        canaries.extend(self.first_endpoint.base_url().map(|url| url.trim_end_matches("/v1").to_owned()));
         canaries.push(self.secret.clone());
         canaries.extend(["upstream-canary", "foreign-marker", "<html", "req_upstream", "c4n4ry"].map(str::to_owned));
         canaries

@@ -9,57 +9,57 @@ use crate::kit::{FakeUpstream, RefusingPort, UnresponsivePort};
 
 /// The kind of the first account's endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EndpointKind {
     /// The upstream itself.
-    Open,
+    Upstream,
     /// No process listens on the port.
-    Shut,
+    Refusing,
     /// The accept queue is full: a SYN gets no answer.
-    Deaf,
+    Unresponsive,
     /// Reads the TLS ClientHello and sends nothing.
-    Mute,
+    SilentTls,
     /// Answers the TLS ClientHello with plain HTTP.
-    Plain,
+    PlainHttp,
 }
 
 /// The endpoint of the first account.
-pub(super) struct Door {
+pub(super) struct FirstEndpoint {
     base_url: Option<String>,
-    state: Mutex<State>,
+    state: Mutex<PortState>,
     /// Every byte that the endpoint received in place of TLS.
-    heard: Arc<Mutex<Vec<u8>>>,
+    received: Arc<Mutex<Vec<u8>>>,
 }
 
-enum State {
+enum PortState {
     Nothing,
-    Shut(RefusingPort),
-    Deaf(UnresponsivePort),
+    Refusing(RefusingPort),
+    Unresponsive(UnresponsivePort),
     Opened(FakeUpstream),
 }
 
 // === impl Door ===
 
-impl Door {
-    pub(super) fn new(kind: Kind) -> Self {
-        let heard = Arc::<Mutex<Vec<u8>>>::default();
+impl FirstEndpoint {
+    pub(super) fn new(kind: EndpointKind) -> Self {
+        let received = Arc::<Mutex<Vec<u8>>>::default();
         let https = |address: SocketAddr| Some(format!("https://{address}/v1"));
         let (base_url, state) = match kind {
-            Kind::Open => (None, State::Nothing),
-            Kind::Shut => {
+            EndpointKind::Upstream => (None, PortState::Nothing),
+            EndpointKind::Refusing => {
                 let shut = RefusingPort::new();
-                (Some(shut.base_url()), State::Shut(shut))
+                (Some(shut.base_url()), PortState::Refusing(shut))
             }
-            Kind::Deaf => {
+            EndpointKind::Unresponsive => {
                 let deaf = UnresponsivePort::new();
-                (Some(deaf.base_url()), State::Deaf(deaf))
+                (Some(deaf.base_url()), PortState::Unresponsive(deaf))
             }
-            Kind::Mute => (https(start_raw_endpoint(&heard, b"")), State::Nothing),
-            Kind::Plain => (
-                https(start_raw_endpoint(&heard, b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")),
-                State::Nothing,
+            EndpointKind::SilentTls => (https(start_raw_endpoint(&received, b"")), PortState::Nothing),
+            EndpointKind::PlainHttp => (
+                https(start_raw_endpoint(&received, b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")),
+                PortState::Nothing,
             ),
         };
-        Self { base_url, state: Mutex::new(state), heard }
+        Self { base_url, state: Mutex::new(state), received }
     }
 
     pub(super) fn base_url(&self) -> Option<String> {
@@ -67,11 +67,11 @@ impl Door {
     }
 
     /// Replaces a refusing or unresponsive port by an upstream on the same port.
-    pub(super) fn open(&self) {
+    pub(super) fn replace_by_upstream(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = match std::mem::replace(&mut *state, State::Nothing) {
-            State::Shut(shut) => State::Opened(shut.open()),
-            State::Deaf(deaf) => State::Opened(deaf.open()),
+        *state = match std::mem::replace(&mut *state, PortState::Nothing) {
+            PortState::Refusing(shut) => PortState::Opened(shut.open()),
+            PortState::Unresponsive(deaf) => PortState::Opened(deaf.open()),
             unchanged => unchanged,
         };
     }
@@ -79,14 +79,14 @@ impl Door {
     /// The number of attempts since the call of `open`.
     pub(super) fn attempts(&self) -> usize {
         match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Opened(upstream) => upstream.attempts(),
+            PortState::Opened(upstream) => upstream.attempts(),
             _ => 0,
         }
     }
 
     /// True if the endpoint received this text unencrypted.
-    pub(super) fn heard(&self, text: &str) -> bool {
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn received_text(&self, text: &str) -> bool {
+        let heard = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         heard.windows(text.len()).any(|window| window == text.as_bytes())
     }
 }

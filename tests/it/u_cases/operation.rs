@@ -14,9 +14,9 @@ pub(super) enum Operation {
 
 /// One answer as the caller sees it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Told {
+pub(super) enum CallerResult {
     /// A complete answer with these images (of a stream only the final image) and this usage.
-    Whole { images: Vec<String>, usage: Value },
+    Complete { images: Vec<String>, usage: Value },
     /// An error with this status.
     Error(u16),
     /// An answer that had begun and is visibly incomplete.
@@ -59,10 +59,10 @@ impl Operation {
 
     /// Reads an answer; panics if the answer is neither complete, nor an error, nor visibly broken.
     #[track_caller]
-    pub(super) fn read(self, answer: &Answer) -> Told {
+    pub(super) fn read(self, answer: &Answer) -> CallerResult {
         if answer.status != 200 {
             assert_error_shape(answer);
-            return Told::Error(answer.status);
+            return CallerResult::Error(answer.status);
         }
         if self.streams() { read_stream(answer) } else { read_plain(answer) }
     }
@@ -81,18 +81,18 @@ fn assert_error_shape(answer: &Answer) {
 }
 
 #[track_caller]
-fn read_plain(answer: &Answer) -> Told {
+fn read_plain(answer: &Answer) -> CallerResult {
     if !answer.complete {
-        return Told::Broken;
+        return CallerResult::Broken;
     }
     let json = answer.json();
     let images = json["data"].as_array().expect("data").iter();
     let images = images.map(|image| image["b64_json"].as_str().expect("an image").to_owned()).collect();
-    Told::Whole { images, usage: json["usage"].clone() }
+    CallerResult::Complete { images, usage: json["usage"].clone() }
 }
 
 #[track_caller]
-fn read_stream(answer: &Answer) -> Told {
+fn read_stream(answer: &Answer) -> CallerResult {
     assert!(answer.complete, "a stream must end properly even if it fails");
     let text = answer.text();
     let completed = text.matches(".completed\ndata: ").count();
@@ -102,12 +102,15 @@ fn read_stream(answer: &Answer) -> Told {
         let has_final_image =
             frames.split("\n\n").any(|frame| frame.contains(".completed\ndata: ") && event_data(frame).is_some());
         assert!(!has_final_image, "an error after a complete final image");
-        return Told::Broken;
+        return CallerResult::Broken;
     }
     let last = text.trim_end().rsplit("\n\n").find(|frame| !frame.starts_with(':')).unwrap_or_default();
     let data = event_data(last).expect("JSON in the final event");
     assert!(last.contains(".completed\ndata: "), "the final image is not the last event: {last:.200}");
-    Told::Whole { images: vec![data["b64_json"].as_str().expect("an image").to_owned()], usage: data["usage"].clone() }
+    CallerResult::Complete {
+        images: vec![data["b64_json"].as_str().expect("an image").to_owned()],
+        usage: data["usage"].clone(),
+    }
 }
 
 fn event_data(frame: &str) -> Option<Value> {
@@ -115,7 +118,7 @@ fn event_data(frame: &str) -> Option<Value> {
 }
 
 /// The base64 of the huge image that a script asks for with `b64=N`.
-pub(super) fn huge(script: &str) -> Option<String> {
+pub(super) fn base64_of_script(script: &str) -> Option<String> {
     let length = script.split_whitespace().find_map(|word| word.strip_prefix("b64="))?;
     let bytes: Vec<u8> = base64_filler(length.parse().expect("a length")).flat_map(|chunk| chunk.to_vec()).collect();
     Some(String::from_utf8(bytes).expect("base64"))

@@ -5,40 +5,40 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::door::Kind;
-use super::operation::Told;
-use super::row::After;
-use super::scene::Scene;
+use super::door::EndpointKind;
+use super::operation::CallerResult;
+use super::row::AccountsAfter;
+use super::scene::CaseRun;
 use crate::kit::{eventually, pause};
 
 /// U01 to U03: the first account cannot be reached, and nothing was sent to it.
-pub(super) fn unreachable(scene: &mut Scene<'_>) {
+pub(super) fn unreachable(scene: &mut CaseRun<'_>) {
     let start = Instant::now();
-    scene.stimulus("");
+    scene.check_stimulus("");
     assert!(start.elapsed() < Duration::from_secs(20), "the limits are 1 s to connect and 5 s for TLS");
     for secret in ["c4n4ry", "Bearer", "authorization"] {
-        assert!(!scene.place.door.heard(secret), "{secret} was sent unencrypted");
+        assert!(!scene.place.first_endpoint.received_text(secret), "{secret} was sent unencrypted");
     }
-    let never_recovers = [Kind::Plain, Kind::Mute].contains(&scene.row().door);
+    let never_recovers = [EndpointKind::PlainHttp, EndpointKind::SilentTls].contains(&scene.row().endpoint);
     if !(never_recovers && scene.row().accounts == 1) {
-        scene.recovers();
+        scene.check_recovery();
     }
 }
 
 /// U07: no later answer contains the surplus bytes of an earlier one.
-pub(super) fn poisoned(scene: &mut Scene<'_>) {
+pub(super) fn surplus_bytes(scene: &mut CaseRun<'_>) {
     for script in scene.scripts() {
-        scene.stimulus(script);
+        scene.check_stimulus(script);
         scene.place.script("", "");
         for _ in 0..12 {
-            let asked = scene.ask(json!({}));
-            assert!(matches!(asked.told, Told::Whole { .. }), "LIVE: {}", asked.answer.status);
+            let asked = scene.send_request(json!({}));
+            assert!(matches!(asked.verdict, CallerResult::Complete { .. }), "LIVE: {}", asked.answer.status);
         }
     }
 }
 
 /// U13: the minimum rate ends the answer within about a minute, long before the deadline of the request.
-pub(super) fn drip(scene: &mut Scene<'_>) {
+pub(super) fn slow_body(scene: &mut CaseRun<'_>) {
     scene.place.script(scene.scripts()[0], "");
     let (user, call) = scene.prepare();
     let start = Instant::now();
@@ -56,19 +56,23 @@ pub(super) fn drip(scene: &mut Scene<'_>) {
     assert!(!ended.is_empty(), "the answer still goes on after 65 s: there is no minimum rate");
     let record = scene.record(&user);
     assert_eq!(record["state"], "interrupted", "{ended}: {record}");
-    scene.recovers();
+    scene.check_recovery();
 }
 
 /// U14: the account is asked again soon after its retry time, and not before.
-pub(super) fn told_when(scene: &mut Scene<'_>) {
+pub(super) fn throttled_with_retry_time(scene: &mut CaseRun<'_>) {
     let start = Instant::now();
-    scene.stimulus(scene.scripts()[0]);
+    scene.check_stimulus(scene.scripts()[0]);
     scene.place.script("", "");
-    let before = scene.first_was_called();
+    let before = scene.first_account_attempts();
     let asked_again_after = loop {
-        let asked = scene.ask(json!({}));
-        assert!(matches!(asked.told, Told::Whole { .. }), "another account is free: {}", asked.answer.status);
-        if scene.first_was_called() > before {
+        let asked = scene.send_request(json!({}));
+        assert!(
+            matches!(asked.verdict, CallerResult::Complete { .. }),
+            "another account is free: {}",
+            asked.answer.status
+        );
+        if scene.first_account_attempts() > before {
             break start.elapsed();
         }
         assert!(start.elapsed() < Duration::from_secs(15), "the first account is never asked again");
@@ -77,29 +81,29 @@ pub(super) fn told_when(scene: &mut Scene<'_>) {
     // The gateway measures from a later moment than this test, and a date has whole seconds.
     assert!(asked_again_after > Duration::from_millis(2900), "asked again after {asked_again_after:?}, not 3 s");
     assert!(asked_again_after < Duration::from_secs(8), "asked again only after {asked_again_after:?}");
-    scene.recovers();
+    scene.check_recovery();
 }
 
 /// U15: without a retry time, the account is in cooldown for short, growing times, and recovers by itself.
-pub(super) fn untold(scene: &mut Scene<'_>) {
+pub(super) fn throttled_without_retry_time(scene: &mut CaseRun<'_>) {
     let start = Instant::now();
-    scene.stimulus("status=429");
-    scene.place.upstream.in_turn(&scene.place.tokens[0], &["status=429", "status=429", ""]);
-    scene.serves_within(Duration::from_secs(60));
+    scene.check_stimulus("status=429");
+    scene.place.upstream.script_sequence(&scene.place.tokens[0], &["status=429", "status=429", ""]);
+    scene.time_until_served(Duration::from_secs(60));
     let attempts = scene.place.upstream.ledger();
     let gaps: Vec<Duration> = attempts.windows(2).map(|pair| pair[1].came - pair[0].came).collect();
     assert!(attempts.len() >= 4, "{gaps:?}");
     assert!(gaps.iter().all(|gap| *gap >= Duration::from_millis(450)), "a hot loop: {gaps:?} in {:?}", start.elapsed());
-    scene.recovers();
+    scene.check_recovery();
 }
 
 /// U16: the caller gets the reset time, and the account is not asked before it.
-pub(super) fn exhausted(scene: &mut Scene<'_>) {
-    scene.stimulus(scene.scripts()[0]);
+pub(super) fn exhausted(scene: &mut CaseRun<'_>) {
+    scene.check_stimulus(scene.scripts()[0]);
     scene.place.script("", "");
-    let before = scene.first_was_called();
+    let before = scene.first_account_attempts();
     for _ in 0..3 {
-        let asked = scene.ask(json!({}));
+        let asked = scene.send_request(json!({}));
         let error = asked.answer.error_object(429);
         assert_eq!((&error["type"], &error["code"]), (&json!("usage_limit_reached"), &json!("usage_limit_reached")));
         let left = error["resets_in_seconds"].as_u64().expect("seconds");
@@ -108,93 +112,95 @@ pub(super) fn exhausted(scene: &mut Scene<'_>) {
         assert!((at - chrono::Utc::now().timestamp() - 354_089).abs() <= 60, "resets at {at}");
         assert_eq!((asked.answer.header("retry-after"), asked.answer.should_retry()), (None, Some("false")));
     }
-    assert_eq!(scene.first_was_called(), before, "an exhausted account was asked");
+    assert_eq!(scene.first_account_attempts(), before, "an exhausted account was asked");
 }
 
 /// U16: a usage window that resets after a short time.
-pub(super) fn short_window(scene: &mut Scene<'_>) {
+pub(super) fn short_window(scene: &mut CaseRun<'_>) {
     let start = Instant::now();
-    scene.stimulus(scene.scripts()[0]);
+    scene.check_stimulus(scene.scripts()[0]);
     scene.place.script("", "");
-    let before = scene.first_was_called();
-    let asked = scene.ask(json!({}));
+    let before = scene.first_account_attempts();
+    let asked = scene.send_request(json!({}));
     if start.elapsed() < Duration::from_millis(2500) {
         asked.answer.error_object(429);
-        assert_eq!(scene.first_was_called(), before, "an exhausted account was asked");
+        assert_eq!(scene.first_account_attempts(), before, "an exhausted account was asked");
     }
-    scene.recovers();
+    scene.check_recovery();
     assert!(start.elapsed() > Duration::from_millis(2900), "back after {:?}", start.elapsed());
 }
 
 /// U16: an invalid reset time causes a short cooldown and no hot loop.
-pub(super) fn odd_window(scene: &mut Scene<'_>) {
-    scene.stimulus(scene.scripts()[0]);
-    let before = scene.first_was_called();
+pub(super) fn odd_window(scene: &mut CaseRun<'_>) {
+    scene.check_stimulus(scene.scripts()[0]);
+    let before = scene.first_account_attempts();
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(3) {
-        scene.ask(json!({})).answer.error_object(429);
+        scene.send_request(json!({})).answer.error_object(429);
         pause(Duration::from_millis(100));
     }
-    let asked = scene.first_was_called() - before;
+    let asked = scene.first_account_attempts() - before;
     assert!(asked <= 6, "a hot loop: {asked} attempts in 3 s");
-    scene.recovers();
+    scene.check_recovery();
 }
 
 /// U17: a dead account does not cost each request an attempt.
-pub(super) fn dead(scene: &mut Scene<'_>) {
-    let before = scene.first_was_called();
+pub(super) fn rejected_credentials(scene: &mut CaseRun<'_>) {
+    let before = scene.first_account_attempts();
     for script in scene.scripts() {
         scene.place.script(script, "");
         for _ in 0..6 {
-            let asked = scene.ask(json!({}));
-            assert!(matches!(asked.told, Told::Whole { .. }), "{}", asked.answer.status);
+            let asked = scene.send_request(json!({}));
+            assert!(matches!(asked.verdict, CallerResult::Complete { .. }), "{}", asked.answer.status);
         }
     }
-    let called = scene.first_was_called() - before;
+    let called = scene.first_account_attempts() - before;
     assert!((1..=3).contains(&called), "a dead account was asked {called} times in 12 requests");
     // The first cooldown takes two seconds and may end at any moment; the second takes twice as long. A third failure
     // disables the account.
     eventually("the account is asked again", || {
-        let asked = scene.ask(json!({}));
-        assert!(matches!(asked.told, Told::Whole { .. }), "{}", asked.answer.status);
-        (scene.first_was_called() - before >= 2).then_some(())
+        let asked = scene.send_request(json!({}));
+        assert!(matches!(asked.verdict, CallerResult::Complete { .. }), "{}", asked.answer.status);
+        (scene.first_account_attempts() - before >= 2).then_some(())
     });
-    scene.recovers();
+    scene.check_recovery();
 }
 
 /// U19: traffic moves to the account that works.
-pub(super) fn moves_away(scene: &mut Scene<'_>) {
+pub(super) fn moves_away(scene: &mut CaseRun<'_>) {
     scene.place.script(scene.scripts()[0], "");
     for _ in 0..40 {
-        let asked = scene.ask(json!({}));
-        assert!(matches!(asked.told, Told::Whole { .. }), "{}", asked.answer.status);
+        let asked = scene.send_request(json!({}));
+        assert!(matches!(asked.verdict, CallerResult::Complete { .. }), "{}", asked.answer.status);
         assert!(scene.attempts(&asked.user).len() <= 2);
     }
-    let called = scene.first_was_called();
+    let called = scene.first_account_attempts();
     assert!(called <= 20, "a failing account was asked first by {called} of 40 requests");
-    scene.recovers();
+    scene.check_recovery();
 }
 
 /// U25: the gateway aborts an endless answer near the size limit, which allows for every image that may come.
-pub(super) fn endless(scene: &mut Scene<'_>) {
+pub(super) fn endless_answer(scene: &mut CaseRun<'_>) {
     const IMAGE: u64 = 96 << 20;
     let images = if scene.operation().streams() { 3 } else { 1 };
     let limit = (images + 1) * IMAGE;
     for script in scene.scripts() {
-        scene.stimulus(script);
+        scene.check_stimulus(script);
         let most_written = scene.place.upstream.ledger().iter().map(|attempt| attempt.written).max();
         assert!(most_written.is_some_and(|written| written < limit), "{script}: {most_written:?} bytes were read");
-        scene.recovers();
+        scene.check_recovery();
     }
 }
 
 /// U28: the images that came are delivered and recorded, and n is sent unchanged.
-pub(super) fn counts(scene: &mut Scene<'_>) {
+pub(super) fn other_image_count(scene: &mut CaseRun<'_>) {
     for (script, image_count) in scene.scripts().iter().zip([1, 4, 6]) {
         scene.place.script(script, "");
-        let asked = scene.ask(json!({"n": 4}));
+        let asked = scene.send_request(json!({"n": 4}));
         let delivered = image_count.min(4);
-        let Told::Whole { images, usage } = &asked.told else { panic!("{script}: {:.300}", asked.answer.text()) };
+        let CallerResult::Complete { images, usage } = &asked.verdict else {
+            panic!("{script}: {:.300}", asked.answer.text())
+        };
         assert_eq!(images.len(), delivered, "{script}");
         let attempts = scene.attempts(&asked.user);
         let [attempt] = attempts.as_slice() else { panic!("{} attempts", attempts.len()) };
@@ -207,34 +213,35 @@ pub(super) fn counts(scene: &mut Scene<'_>) {
             "{record}"
         );
         assert_eq!((&record["usage"], &record["state"]), (usage, &json!("succeeded")), "{record}");
-        scene.recovers();
+        scene.check_recovery();
     }
 }
 
 /// U30: requests that are sent while the upstream closes their connection.
-pub(super) fn races(scene: &mut Scene<'_>) {
+pub(super) fn connection_races(scene: &mut CaseRun<'_>) {
     const ROUNDS: u64 = 30;
     scene.place.script("idle=300", "idle=300");
     let mut failed = 0;
-    let places = scene.row().places;
+    let places = scene.row().slots_per_account;
     for round in 0..ROUNDS {
-        for asked in scene.ask_all(places) {
-            failed += usize::from(asked.told != Told::Broken && matches!(asked.told, Told::Error(_)));
-            assert!(asked.told != Told::Broken, "an answer broke off");
+        for asked in scene.send_requests(places) {
+            failed +=
+                usize::from(asked.verdict != CallerResult::Broken && matches!(asked.verdict, CallerResult::Error(_)));
+            assert!(asked.verdict != CallerResult::Broken, "an answer broke off");
         }
         pause(Duration::from_millis(270 + round * 2));
     }
     let all = usize::try_from(ROUNDS).expect("rounds") * places;
     assert!(failed * 50 <= all, "{failed} of {all} requests failed");
-    scene.recovers();
+    scene.check_recovery();
 }
 
 /// U30: if a reused connection ends after the gateway has written to it, the attempt is ambiguous.
-pub(super) fn reset_on_reuse(scene: &mut Scene<'_>) {
+pub(super) fn reset_on_reuse(scene: &mut CaseRun<'_>) {
     scene.place.script("sour", "");
-    let first = scene.ask(json!({}));
-    assert!(matches!(first.told, Told::Whole { .. }), "{}", first.answer.status);
-    let second = scene.ask(json!({}));
+    let first = scene.send_request(json!({}));
+    assert!(matches!(first.verdict, CallerResult::Complete { .. }), "{}", first.answer.status);
+    let second = scene.send_request(json!({}));
     let ledger: Vec<_> = [&first, &second].into_iter().flat_map(|asked| scene.attempts(&asked.user)).collect();
     let [first_attempt, second_attempt] = ledger.as_slice() else {
         panic!("{} attempts for two requests", ledger.len())
@@ -246,27 +253,27 @@ pub(super) fn reset_on_reuse(scene: &mut Scene<'_>) {
     } else {
         // The gateway does not wait for the end of a stream, so it does not reuse the connection.
         assert!(scene.operation().streams(), "the connection was not reused, so the case was not tested");
-        assert!(matches!(second.told, Told::Whole { .. }), "{}", second.answer.status);
+        assert!(matches!(second.verdict, CallerResult::Complete { .. }), "{}", second.answer.status);
     }
-    scene.recovers();
+    scene.check_recovery();
 }
 
 /// U32: an account that never answers gets fewer and fewer requests.
-pub(super) fn grey(scene: &mut Scene<'_>) {
+pub(super) fn unresponsive_account(scene: &mut CaseRun<'_>) {
     const RATE: usize = 10;
     const ROUNDS: usize = 20;
     scene.place.script(scene.scripts()[0], "");
     let mut failed = Vec::new();
     for _ in 0..ROUNDS {
         let start = Instant::now();
-        let asked = scene.ask_all(RATE);
-        failed.push(asked.iter().filter(|asked| !matches!(asked.told, Told::Whole { .. })).count());
-        assert!(asked.iter().all(|asked| asked.took < Duration::from_secs(20)), "an unbounded queue: {failed:?}");
+        let asked = scene.send_requests(RATE);
+        failed.push(asked.iter().filter(|asked| !matches!(asked.verdict, CallerResult::Complete { .. })).count());
+        assert!(asked.iter().all(|asked| asked.elapsed < Duration::from_secs(20)), "an unbounded queue: {failed:?}");
         pause(Duration::from_millis(500).saturating_sub(start.elapsed()));
     }
     let late_failures: usize = failed[8..].iter().sum();
     let all = (ROUNDS - 8) * RATE;
     assert!(late_failures * 50 <= all, "{late_failures} of {all} requests failed after the first rounds: {failed:?}");
-    assert!(matches!(scene.row().after, After::Within(_)));
-    scene.recovers();
+    assert!(matches!(scene.row().after, AccountsAfter::UsableWithin(_)));
+    scene.check_recovery();
 }

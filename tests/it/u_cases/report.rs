@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::bench::Place;
+use super::bench::CaseFixture;
 use super::operation::Operation;
-use super::row::{After, Row};
+use super::row::{AccountsAfter, Row};
 use super::rows;
-use super::scene::Seen;
+use super::scene::Observations;
 
 /// The result of one row with one operation.
 pub(super) struct Line {
@@ -19,24 +19,24 @@ pub(super) struct Line {
     attempts: String,
     status: String,
     state: String,
-    took: String,
+    seconds: String,
     verdict: String,
-    good: bool,
+    holds: bool,
 }
 
 pub(super) struct Report {
     lines: Vec<Line>,
     facts: String,
-    good: bool,
+    holds: bool,
 }
 
 // === impl Line ===
 
 impl Line {
-    pub(super) fn new(place: &Place, seen: &Seen, took: Duration, verdict: Result<(), String>) -> Self {
-        let good = verdict.is_ok();
+    pub(super) fn new(place: &CaseFixture, seen: &Observations, took: Duration, verdict: Result<(), String>) -> Self {
+        let holds = verdict.is_ok();
         let text = match (verdict, place.row.after) {
-            (Ok(()), After::Never(reason)) => format!("holds (LIVE: {reason})"),
+            (Ok(()), AccountsAfter::Unusable(reason)) => format!("holds (LIVE: {reason})"),
             (Ok(()), _) => "holds".to_owned(),
             (Err(fault), _) => format!("FAILS: {:?}: {}", seen.stimulus, short(&fault)),
         };
@@ -49,13 +49,13 @@ impl Line {
             attempts: join(&counts),
             status: join(&seen.statuses),
             state: join(&seen.states),
-            took: format!("{:.1}", took.as_secs_f64()),
+            seconds: format!("{:.1}", took.as_secs_f64()),
             verdict: text.chars().take(600).collect(),
-            good,
+            holds,
         }
     }
 
-    fn absent(row: &Row, operation: Operation, reason: &str) -> Self {
+    fn not_applicable(row: &Row, operation: Operation, reason: &str) -> Self {
         Self {
             case: row.case,
             name: row.name,
@@ -63,14 +63,14 @@ impl Line {
             attempts: String::new(),
             status: String::new(),
             state: String::new(),
-            took: String::new(),
+            seconds: String::new(),
             verdict: format!("n/a: {reason}"),
-            good: true,
+            holds: true,
         }
     }
 
     fn write(&self, table: &mut String) {
-        let Self { case, name, operation, attempts, status, state, took, verdict, .. } = self;
+        let Self { case, name, operation, attempts, status, state, seconds: took, verdict, .. } = self;
         writeln!(
             table,
             "{case:<4} {name:<44} {operation:<21} {attempts:<8} {status:<15} {state:<22} {took:>5} {verdict}"
@@ -98,19 +98,19 @@ impl Report {
     pub(super) fn new(rows: &[Row]) -> Self {
         let absent = rows.iter().flat_map(|row| {
             let reasons = Operation::ALL.map(|operation| (operation, row.scripts(operation).err()));
-            reasons.into_iter().filter_map(|(operation, reason)| Some(Line::absent(row, operation, reason?)))
+            reasons.into_iter().filter_map(|(operation, reason)| Some(Line::not_applicable(row, operation, reason?)))
         });
-        Self { lines: absent.collect(), facts: String::new(), good: true }
+        Self { lines: absent.collect(), facts: String::new(), holds: true }
     }
 
-    pub(super) fn take(&mut self, lines: impl Iterator<Item = Line>) {
+    pub(super) fn add_lines(&mut self, lines: impl Iterator<Item = Line>) {
         self.lines.extend(lines);
         self.lines.sort_by_key(|line| line.case);
     }
 
     /// Adds a line below the table.
-    pub(super) fn fact(&mut self, what: &str, holds: bool, seen: &str) {
-        self.good &= holds;
+    pub(super) fn add_fact(&mut self, what: &str, holds: bool, seen: &str) {
+        self.holds &= holds;
         writeln!(self.facts, "{what}: {} ({seen})", if holds { "holds" } else { "FAILS" })
             .expect("writing to a string");
     }
@@ -120,18 +120,18 @@ impl Report {
     pub(super) fn finish(self, log: &str) {
         let mut table = HEADER.to_owned();
         self.lines.iter().for_each(|line| line.write(&mut table));
-        for (case, test) in rows::ELSEWHERE {
+        for (case, test) in rows::COVERED_ELSEWHERE {
             writeln!(table, "{case:<4} also: {test}").expect("writing to a string");
         }
         table.push_str(&self.facts);
         let folder = Path::new(env!("CARGO_BIN_EXE_imagate")).ancestors().nth(2).expect("the target folder");
         std::fs::write(folder.join("u_cases.txt"), &table).expect("the table is written");
         std::fs::write(folder.join("u_cases.log"), log).expect("the log is written");
-        let failed: Vec<&Line> = self.lines.iter().filter(|line| !line.good).collect();
+        let failed: Vec<&Line> = self.lines.iter().filter(|line| !line.holds).collect();
         let mut printed = HEADER.to_owned();
         failed.iter().for_each(|line| line.write(&mut printed));
         // A test runner may truncate the output, so the test prints only the lines that fail.
         println!("{printed}{}", self.facts);
-        assert!(failed.is_empty() && self.good, "{} of {} lines fail", failed.len(), self.lines.len());
+        assert!(failed.is_empty() && self.holds, "{} of {} lines fail", failed.len(), self.lines.len());
     }
 }

@@ -2,13 +2,13 @@
 
 use std::ops::RangeInclusive;
 
-use super::door::Kind;
+use super::door::EndpointKind;
 use super::operation::Operation;
-use super::scene::Scene;
+use super::scene::CaseRun;
 
 /// The answer that the caller must get.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Expect {
+pub(super) enum ExpectedAnswer {
     /// A whole answer with the bytes that the upstream sent.
     Good,
     /// An error with one of these statuses and this code. If `reasons` is not empty, the error has one of them. If
@@ -22,24 +22,24 @@ pub(super) enum Expect {
 
 /// The state that the accounts must have afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum After {
+pub(super) enum AccountsAfter {
     /// Every account can be used at once.
-    AllFree,
+    AllUsable,
     /// Like [`After::AllFree`], and the next request goes to the first account again: the failure does not count
     /// against it.
-    Blameless,
+    FirstNotPenalized,
     /// At least one account can be used: an account that failed several times in a row may be in a cooldown.
-    OneFree,
+    OneUsable,
     /// The first account is in a cooldown, the others can be used.
-    FirstRests,
+    FirstInCooldown,
     /// A request succeeds within this many seconds: no cooldown lasts longer.
-    Within(u64),
+    UsableWithin(u64),
     /// No account can be used again during the test; the text is the reason.
-    Never(&'static str),
+    Unusable(&'static str),
 }
 
 /// A function that runs a row in place of the default steps.
-type CustomSteps = fn(&mut Scene<'_>);
+type CustomSteps = fn(&mut CaseRun<'_>);
 
 /// One case of the failure catalogue, with one or more stimuli.
 #[derive(Clone)]
@@ -49,30 +49,30 @@ pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) accounts: usize,
     /// The number of slots of each account.
-    pub(super) places: usize,
+    pub(super) slots_per_account: usize,
     /// The deadline of the group, in milliseconds.
     pub(super) deadline: Option<u64>,
     /// The endpoint of the first account.
-    pub(super) door: Kind,
+    pub(super) endpoint: EndpointKind,
     /// The script of the other accounts; `=` stands for the script of the first account.
-    pub(super) others: &'static str,
-    pub(super) expect: Expect,
+    pub(super) other_accounts: &'static str,
+    pub(super) expect: ExpectedAnswer,
     /// The number of attempts in the ledger for each stimulus.
     pub(super) calls: RangeInclusive<usize>,
     /// The states that the record may have.
     pub(super) states: &'static [&'static str],
-    pub(super) after: After,
+    pub(super) after: AccountsAfter,
     /// The record must hold the usage of the ledger although there is no image.
     pub(super) charged: bool,
     /// The upstream reports invalid usage, so the record need not agree with it.
-    pub(super) odd_usage: bool,
+    pub(super) invalid_usage: bool,
     /// The upstream closes connections at the moment of their reuse, and does not read the bytes that were written to
     /// them.
     pub(super) closes_on_reuse: bool,
     /// The row takes about a minute, because it waits for a limit of one minute.
     pub(super) slow: bool,
     /// The steps of a row that does more than send its stimuli one after the other.
-    pub(super) play: Option<CustomSteps>,
+    pub(super) custom_steps: Option<CustomSteps>,
     plain: Result<&'static [&'static str], &'static str>,
     streamed: Result<&'static [&'static str], &'static str>,
 }
@@ -83,19 +83,19 @@ pub(super) fn row(case: &'static str, name: &'static str) -> Row {
         case,
         name,
         accounts: 2,
-        places: 1,
+        slots_per_account: 1,
         deadline: None,
-        door: Kind::Open,
-        others: "",
-        expect: Expect::Good,
+        endpoint: EndpointKind::Upstream,
+        other_accounts: "",
+        expect: ExpectedAnswer::Good,
         calls: 1..=1,
         states: &["succeeded"],
-        after: After::AllFree,
+        after: AccountsAfter::AllUsable,
         charged: false,
-        odd_usage: false,
+        invalid_usage: false,
         closes_on_reuse: false,
         slow: false,
-        play: None,
+        custom_steps: None,
         plain: Ok(&[""]),
         streamed: Ok(&[""]),
     }
@@ -109,7 +109,7 @@ impl Row {
         if operation.streams() { self.streamed } else { self.plain }
     }
 
-    pub(super) fn both(self, scripts: &'static [&'static str]) -> Self {
+    pub(super) fn with_scripts(self, scripts: &'static [&'static str]) -> Self {
         Self { plain: Ok(scripts), streamed: Ok(scripts), ..self }
     }
 
@@ -133,27 +133,27 @@ impl Row {
         Self { accounts, ..self }
     }
 
-    pub(super) fn places(self, places: usize) -> Self {
-        Self { places, ..self }
+    pub(super) fn slots_per_account(self, places: usize) -> Self {
+        Self { slots_per_account: places, ..self }
     }
 
     pub(super) fn deadline(self, milliseconds: u64) -> Self {
         Self { deadline: Some(milliseconds), ..self }
     }
 
-    pub(super) fn door(self, door: Kind) -> Self {
-        Self { door, ..self }
+    pub(super) fn endpoint(self, door: EndpointKind) -> Self {
+        Self { endpoint: door, ..self }
     }
 
-    pub(super) fn others(self, others: &'static str) -> Self {
-        Self { others, ..self }
+    pub(super) fn other_accounts(self, others: &'static str) -> Self {
+        Self { other_accounts: others, ..self }
     }
 
     pub(super) fn calls(self, calls: RangeInclusive<usize>) -> Self {
         Self { calls, ..self }
     }
 
-    pub(super) fn after(self, after: After) -> Self {
+    pub(super) fn after(self, after: AccountsAfter) -> Self {
         Self { after, ..self }
     }
 
@@ -161,8 +161,8 @@ impl Row {
         Self { charged: true, ..self }
     }
 
-    pub(super) fn odd_usage(self) -> Self {
-        Self { odd_usage: true, ..self }
+    pub(super) fn invalid_usage(self) -> Self {
+        Self { invalid_usage: true, ..self }
     }
 
     pub(super) fn closes_on_reuse(self) -> Self {
@@ -173,30 +173,35 @@ impl Row {
         Self { slow: true, ..self }
     }
 
-    pub(super) fn play(self, play: CustomSteps) -> Self {
-        Self { play: Some(play), ..self }
+    pub(super) fn custom_steps(self, play: CustomSteps) -> Self {
+        Self { custom_steps: Some(play), ..self }
     }
 
     /// The caller gets the 502 of the specification.
-    pub(super) fn fails(self, states: &'static [&'static str]) -> Self {
-        self.errs(&[502], "upstream_error", states)
+    pub(super) fn fails_with_502(self, states: &'static [&'static str]) -> Self {
+        self.fails_with(&[502], "upstream_error", states)
     }
 
-    pub(super) fn errs(self, status: &'static [u16], code: &'static str, states: &'static [&'static str]) -> Self {
-        Self { expect: Expect::Error { status, code, reasons: &[], retry: None }, states, ..self }
+    pub(super) fn fails_with(
+        self,
+        status: &'static [u16],
+        code: &'static str,
+        states: &'static [&'static str],
+    ) -> Self {
+        Self { expect: ExpectedAnswer::Error { status, code, reasons: &[], retry: None }, states, ..self }
     }
 
     /// The error gives one of these reasons.
-    pub(super) fn because(mut self, allowed: &'static [&'static str]) -> Self {
-        if let Expect::Error { reasons, .. } = &mut self.expect {
+    pub(super) fn with_reasons(mut self, allowed: &'static [&'static str]) -> Self {
+        if let ExpectedAnswer::Error { reasons, .. } = &mut self.expect {
             *reasons = allowed;
         }
         self
     }
 
     /// The error gives this advice about a retry (`true` or `false`).
-    pub(super) fn advises(mut self, advice: &'static str) -> Self {
-        if let Expect::Error { retry, .. } = &mut self.expect {
+    pub(super) fn with_retry_advice(mut self, advice: &'static str) -> Self {
+        if let ExpectedAnswer::Error { retry, .. } = &mut self.expect {
             *retry = Some(advice);
         }
         self
@@ -204,19 +209,22 @@ impl Row {
 
     /// Attempt class X: neither the gateway nor the caller may try again.
     pub(super) fn ambiguous(self, reasons: &'static [&'static str]) -> Self {
-        self.fails(&["interrupted"]).because(reasons).advises("false")
+        self.fails_with_502(&["interrupted"]).with_reasons(reasons).with_retry_advice("false")
     }
 
     /// Attempt class R: the upstream refused the request.
     pub(super) fn refused(self) -> Self {
-        self.fails(&["refused"]).because(&["content_refused"]).advises("false").after(After::Blameless)
+        self.fails_with_502(&["refused"])
+            .with_reasons(&["content_refused"])
+            .with_retry_advice("false")
+            .after(AccountsAfter::FirstNotPenalized)
     }
 
     pub(super) fn breaks(self) -> Self {
-        Self { expect: Expect::Broken, states: &["interrupted", "failed"], ..self }
+        Self { expect: ExpectedAnswer::Broken, states: &["interrupted", "failed"], ..self }
     }
 
     pub(super) fn good_or_broken(self) -> Self {
-        Self { expect: Expect::GoodOrBroken, states: &["succeeded", "interrupted", "failed"], ..self }
+        Self { expect: ExpectedAnswer::GoodOrBroken, states: &["succeeded", "interrupted", "failed"], ..self }
     }
 }

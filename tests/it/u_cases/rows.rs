@@ -4,15 +4,15 @@
 mod accounts;
 mod answers;
 
-use super::door::Kind;
+use super::door::EndpointKind;
 use super::plays;
-use super::row::{After, Row, row};
+use super::row::{AccountsAfter, Row, row};
 
 const NO_PARTIAL: &str = "a plain answer has no partial images and has not begun at that time";
 const BYTE_LIMIT: &str = "see the other row: bytes have a fixed limit of a minute, events the deadline of the group";
 
 /// Cases that other tests cover because they need their own resolver or certificates, and cases that are scaled down.
-pub(super) const ELSEWHERE: [(&str, &str); 6] = [
+pub(super) const COVERED_ELSEWHERE: [(&str, &str); 6] = [
     ("U02", "transport::tests::faults::nothing_is_sent_if_the_name_has_no_address (NXDOMAIN)"),
     ("U02", "transport::resolve::tests::a_name_that_hangs_stops_no_other (a resolver that hangs)"),
     ("U03", "transport::tests::tls::an_untrusted_upstream_receives_no_request (self-signed, wrong name, expired)"),
@@ -28,29 +28,35 @@ pub(super) fn all() -> Vec<Row> {
 
 /// U01 to U03: no connection can be made.
 fn connection_failures() -> Vec<Row> {
-    let network = |row: Row| row.accounts(1).fails(&["failed"]).because(&["network"]).calls(0..=0);
-    let tls = After::Never("an account that cannot speak TLS stays so");
+    let network = |row: Row| row.accounts(1).fails_with_502(&["failed"]).with_reasons(&["network"]).calls(0..=0);
+    let tls = AccountsAfter::Unusable("an account that cannot speak TLS stays so");
     vec![
         row("U01", "connection refused, another account")
-            .door(Kind::Shut)
-            .after(After::Within(70))
-            .play(plays::unreachable),
-        network(row("U01", "connection refused, no other").door(Kind::Shut))
-            .after(After::Within(70))
-            .play(plays::unreachable),
+            .endpoint(EndpointKind::Refusing)
+            .after(AccountsAfter::UsableWithin(70))
+            .custom_steps(plays::unreachable),
+        network(row("U01", "connection refused, no other").endpoint(EndpointKind::Refusing))
+            .after(AccountsAfter::UsableWithin(70))
+            .custom_steps(plays::unreachable),
         row("U02", "no answer to a SYN, another account")
-            .door(Kind::Deaf)
-            .after(After::Within(70))
-            .play(plays::unreachable),
-        network(row("U02", "no answer to a SYN, no other").door(Kind::Deaf))
-            .after(After::Within(70))
-            .play(plays::unreachable),
-        row("U03", "TLS: plain HTTP behind https, another account").door(Kind::Plain).play(plays::unreachable),
-        row("U03", "TLS: handshake stalls, another account").door(Kind::Mute).play(plays::unreachable),
-        network(row("U03", "TLS: plain HTTP behind https, no other").door(Kind::Plain))
+            .endpoint(EndpointKind::Unresponsive)
+            .after(AccountsAfter::UsableWithin(70))
+            .custom_steps(plays::unreachable),
+        network(row("U02", "no answer to a SYN, no other").endpoint(EndpointKind::Unresponsive))
+            .after(AccountsAfter::UsableWithin(70))
+            .custom_steps(plays::unreachable),
+        row("U03", "TLS: plain HTTP behind https, another account")
+            .endpoint(EndpointKind::PlainHttp)
+            .custom_steps(plays::unreachable),
+        row("U03", "TLS: handshake stalls, another account")
+            .endpoint(EndpointKind::SilentTls)
+            .custom_steps(plays::unreachable),
+        network(row("U03", "TLS: plain HTTP behind https, no other").endpoint(EndpointKind::PlainHttp))
             .after(tls)
-            .play(plays::unreachable),
-        network(row("U03", "TLS: handshake stalls, no other").door(Kind::Mute)).after(tls).play(plays::unreachable),
+            .custom_steps(plays::unreachable),
+        network(row("U03", "TLS: handshake stalls, no other").endpoint(EndpointKind::SilentTls))
+            .after(tls)
+            .custom_steps(plays::unreachable),
     ]
 }
 
@@ -67,12 +73,12 @@ fn useless_answers() -> Vec<Row> {
                 "data=missing usage=zero",
             ])
             .streamed(&["plain data=empty usage=zero", "events=blank usage=zero", "events=missing usage=zero"])
-            .others("=")
-            .fails(&["failed", "interrupted"])
-            .because(&["no_image_data"])
-            .advises("false")
+            .other_accounts("=")
+            .fails_with_502(&["failed", "interrupted"])
+            .with_reasons(&["no_image_data"])
+            .with_retry_advice("false")
             .calls(1..=2)
-            .after(After::OneFree),
+            .after(AccountsAfter::OneUsable),
         row("U04", "200 without an image, tokens charged")
             .plain(&[
                 "data=empty tokens=1700",
@@ -83,7 +89,7 @@ fn useless_answers() -> Vec<Row> {
             .streamed(&["plain data=empty tokens=1700", "events=blank tokens=1700", "events=missing tokens=1700"])
             .ambiguous(&["no_image_data"])
             .charged(),
-        row("U05", "200 with a page or plain text").both(page).ambiguous(&["no_image_data", "network"]),
+        row("U05", "200 with a page or plain text").with_scripts(page).ambiguous(&["no_image_data", "network"]),
         row("U06", "cut in the middle of the base64")
             .plain(&[
                 "b64=1000000 cut=50%",
@@ -106,7 +112,7 @@ fn useless_answers() -> Vec<Row> {
             .plain(&["surplus=foreign-marker", "clip=100 surplus=foreign-marker"])
             .streamed(&["events=p,c surplus=foreign-marker", "plain clip=100 surplus=foreign-marker"])
             .good_or_broken()
-            .play(plays::poisoned),
+            .custom_steps(plays::surplus_bytes),
     ]
 }
 
@@ -124,20 +130,20 @@ fn stalled_answers() -> Vec<Row> {
             ])
             .streamed(&["events=eof", "events=k,k,eof", "events=p,eof", "events=p,half,eof", "events=p,p,done"])
             .breaks(),
-        timeout(row("U09", "accepts and stays silent").both(&["stall=head"])),
-        timeout(row("U10", "headers, then nothing").both(&["stall=body"])),
-        row("U10", "one byte, then nothing").both(&["still=1"]).not_streamed(BYTE_LIMIT).breaks().slow(),
-        row("U10", "one byte, then nothing").both(&["still=1"]).not_plain(BYTE_LIMIT).breaks().deadline(1500),
+        timeout(row("U09", "accepts and stays silent").with_scripts(&["stall=head"])),
+        timeout(row("U10", "headers, then nothing").with_scripts(&["stall=body"])),
+        row("U10", "one byte, then nothing").with_scripts(&["still=1"]).not_streamed(BYTE_LIMIT).breaks().slow(),
+        row("U10", "one byte, then nothing").with_scripts(&["still=1"]).not_plain(BYTE_LIMIT).breaks().deadline(1500),
         row("U11", "429 whose body stalls, another account")
-            .both(&["status=429 retry-after=20 stall=middle"])
+            .with_scripts(&["status=429 retry-after=20 stall=middle"])
             .calls(2..=2)
-            .after(After::FirstRests),
+            .after(AccountsAfter::FirstInCooldown),
         row("U11", "429 whose body stalls, no other")
             .accounts(1)
-            .both(&["status=429 retry-after=7 stall=body"])
-            .errs(&[429], "rate_limit_exceeded", &["failed"])
-            .advises("true")
-            .after(After::Within(12)),
+            .with_scripts(&["status=429 retry-after=7 stall=body"])
+            .fails_with(&[429], "rate_limit_exceeded", &["failed"])
+            .with_retry_advice("true")
+            .after(AccountsAfter::UsableWithin(12)),
         timeout(row("U12", "silence or heartbeats before an image"))
             .plain(&["sse events=p,stall", "sse events=murmur"])
             .streamed(&["events=stall", "events=murmur"]),
@@ -155,6 +161,6 @@ fn stalled_answers() -> Vec<Row> {
             .streamed(&["events=c b64=2000000 reads=1024 pace=1000"])
             .breaks()
             .slow()
-            .play(plays::drip),
+            .custom_steps(plays::slow_body),
     ]
 }

@@ -5,28 +5,28 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, PROMPT, Place, WARM_UP};
-use super::door::Kind;
-use super::operation::{Operation, Told, huge};
-use super::row::{After, Expect, Row};
+use super::bench::{CaseFixture, PROMPT, SharedGateway, WARM_UP};
+use super::door::EndpointKind;
+use super::operation::{CallerResult, Operation, base64_of_script};
+use super::row::{AccountsAfter, ExpectedAnswer, Row};
 use crate::kit::{Answer, Attempt, Call, FakeUpstream, Reply, TEST_TIMEOUT, eventually, pause};
 
 /// The time within which a request must succeed once the upstream works again. The failure catalogue demands one
 /// second, on a machine that does nothing else.
-const LIVE: Duration = Duration::from_secs(20);
+const RECOVERY_LIMIT: Duration = Duration::from_secs(20);
 
 /// One row of the table while it runs for one operation.
-pub(super) struct Scene<'a> {
-    pub(super) bench: &'a Bench,
-    pub(super) place: &'a Place,
+pub(super) struct CaseRun<'a> {
+    pub(super) bench: &'a SharedGateway,
+    pub(super) place: &'a CaseFixture,
     /// The `user` of every request that was sent.
-    asked: Vec<String>,
-    seen: Seen,
+    users: Vec<String>,
+    observations: Observations,
 }
 
 /// The observations that are written to the table of results.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct Observations {
     /// The script of the last stimulus.
     pub(super) stimulus: String,
     pub(super) attempts: BTreeSet<usize>,
@@ -35,22 +35,22 @@ pub(super) struct Seen {
 }
 
 /// One request and its answer.
-pub(super) struct Asked {
+pub(super) struct Exchange {
     pub(super) user: String,
     pub(super) answer: Answer,
-    pub(super) told: Told,
-    pub(super) took: Duration,
+    pub(super) verdict: CallerResult,
+    pub(super) elapsed: Duration,
 }
 
 // === impl Scene ===
 
-impl<'a> Scene<'a> {
-    pub(super) fn new(bench: &'a Bench, place: &'a Place) -> Self {
-        Self { bench, place, asked: Vec::new(), seen: Seen::default() }
+impl<'a> CaseRun<'a> {
+    pub(super) fn new(bench: &'a SharedGateway, place: &'a CaseFixture) -> Self {
+        Self { bench, place, users: Vec::new(), observations: Observations::default() }
     }
 
-    pub(super) fn seen(&self) -> &Seen {
-        &self.seen
+    pub(super) fn observations(&self) -> &Observations {
+        &self.observations
     }
 
     pub(super) fn row(&self) -> &'static Row {
@@ -68,12 +68,12 @@ impl<'a> Scene<'a> {
     /// Runs the whole row, and makes the assertions that hold for every row.
     #[track_caller]
     pub(super) fn run(&mut self) {
-        match self.row().play {
+        match self.row().custom_steps {
             Some(play) => play(self),
             None => {
                 for script in self.scripts() {
-                    self.stimulus(script);
-                    self.recovers();
+                    self.check_stimulus(script);
+                    self.check_recovery();
                 }
             }
         }
@@ -83,17 +83,17 @@ impl<'a> Scene<'a> {
 
     /// Sends one request with this stimulus and checks its answer, its attempts and its record.
     #[track_caller]
-    pub(super) fn stimulus(&mut self, script: &str) {
-        script.clone_into(&mut self.seen.stimulus);
+    pub(super) fn check_stimulus(&mut self, script: &str) {
+        script.clone_into(&mut self.observations.stimulus);
         let script = script.replace("{target}", &self.bench.target.address().to_string());
-        let others = if self.row().others == "=" { &script } else { self.row().others };
+        let others = if self.row().other_accounts == "=" { &script } else { self.row().other_accounts };
         self.place.script(&script, others);
-        let asked = self.ask(json!({}));
+        let asked = self.send_request(json!({}));
         self.matches_expectation(&asked, &script);
         let (attempts, record) = (self.attempts(&asked.user), self.record(&asked.user));
         let calls = attempts.len();
-        self.seen.attempts.insert(calls);
-        self.seen.states.insert(record["state"].as_str().unwrap_or("?").to_owned());
+        self.observations.attempts.insert(calls);
+        self.observations.states.insert(record["state"].as_str().unwrap_or("?").to_owned());
         assert!(self.row().calls.contains(&calls), "{calls} attempts, not {:?}", self.row().calls);
         let state = record["state"].as_str().unwrap_or_default();
         assert!(self.row().states.contains(&state), "USE: the record says {state}: {record}");
@@ -108,12 +108,12 @@ impl<'a> Scene<'a> {
 
     /// Sends one request and reads the whole answer.
     #[track_caller]
-    pub(super) fn ask(&mut self, with: Value) -> Asked {
-        let user = format!("{}-{}", self.place.key, self.asked.len());
-        self.asked.push(user.clone());
+    pub(super) fn send_request(&mut self, with: Value) -> Exchange {
+        let user = format!("{}-{}", self.place.key_id, self.users.len());
+        self.users.push(user.clone());
         let asked = self.send(user, with);
-        self.seen.statuses.insert(match asked.told {
-            Told::Broken => "200 broken".to_owned(),
+        self.observations.statuses.insert(match asked.verdict {
+            CallerResult::Broken => "200 broken".to_owned(),
             _ => asked.answer.status.to_string(),
         });
         asked
@@ -121,18 +121,18 @@ impl<'a> Scene<'a> {
 
     /// Returns the `user` of a request and the request, which the test sends and reads by itself.
     pub(super) fn prepare(&mut self) -> (String, Call) {
-        let user = format!("{}-{}", self.place.key, self.asked.len());
-        self.asked.push(user.clone());
+        let user = format!("{}-{}", self.place.key_id, self.users.len());
+        self.users.push(user.clone());
         let call = self.operation().call(&self.place.secret, json!({"user": user, "prompt": PROMPT}));
         (user, call)
     }
 
     /// Like [`Scene::ask`], for `count` callers at once.
     #[track_caller]
-    pub(super) fn ask_all(&mut self, count: usize) -> Vec<Asked> {
-        let first = self.asked.len();
-        let users: Vec<String> = (first..first + count).map(|index| format!("{}-{index}", self.place.key)).collect();
-        self.asked.extend(users.iter().cloned());
+    pub(super) fn send_requests(&mut self, count: usize) -> Vec<Exchange> {
+        let first = self.users.len();
+        let users: Vec<String> = (first..first + count).map(|index| format!("{}-{index}", self.place.key_id)).collect();
+        self.users.extend(users.iter().cloned());
         let scene = &*self;
         std::thread::scope(|scope| {
             let callers: Vec<_> = users.into_iter().map(|user| scope.spawn(|| scene.send(user, json!({})))).collect();
@@ -141,7 +141,7 @@ impl<'a> Scene<'a> {
     }
 
     #[track_caller]
-    fn send(&self, user: String, mut with: Value) -> Asked {
+    fn send(&self, user: String, mut with: Value) -> Exchange {
         with["user"] = json!(user);
         with["prompt"] = json!(PROMPT);
         let call = self.operation().call(&self.place.secret, with);
@@ -153,7 +153,7 @@ impl<'a> Scene<'a> {
         let took = begun.elapsed();
         self.leaks_nothing(&answer);
         let told = self.operation().read(&answer);
-        Asked { user, answer, told, took }
+        Exchange { user, answer, verdict: told, elapsed: took }
     }
 
     /// LEAK: checks the headers of an answer and the beginning and end of its body. The middle of a huge body is the
@@ -173,21 +173,21 @@ impl<'a> Scene<'a> {
     }
 
     #[track_caller]
-    fn matches_expectation(&self, asked: &Asked, script: &str) {
+    fn matches_expectation(&self, asked: &Exchange, script: &str) {
         let shown = || format!("{} {:.400}", asked.answer.status, asked.answer.text());
-        match (self.row().expect, &asked.told) {
-            (Expect::Good | Expect::GoodOrBroken, Told::Whole { images, usage }) => {
+        match (self.row().expect, &asked.verdict) {
+            (ExpectedAnswer::Good | ExpectedAnswer::GoodOrBroken, CallerResult::Complete { images, usage }) => {
                 self.is_whole(&asked.user, script, images, usage);
             }
-            (Expect::Error { status, code, reasons, retry }, Told::Error(found)) => {
+            (ExpectedAnswer::Error { status, code, reasons, retry }, CallerResult::Error(found)) => {
                 let error = asked.answer.error_object(*found);
                 assert!(status.contains(found) && (code.is_empty() || error["code"] == code), "ERR: {}", shown());
                 let reason = error["reason"].as_str().unwrap_or_default();
                 assert!(reasons.is_empty() || reasons.contains(&reason), "ERR: the reason is {reason:?}");
                 assert!(retry.is_none() || asked.answer.should_retry() == retry, "ERR: {:?}", asked.answer.headers);
             }
-            (Expect::Broken | Expect::GoodOrBroken, Told::Broken) => {}
-            (Expect::Broken | Expect::GoodOrBroken, Told::Error(502)) => {
+            (ExpectedAnswer::Broken | ExpectedAnswer::GoodOrBroken, CallerResult::Broken) => {}
+            (ExpectedAnswer::Broken | ExpectedAnswer::GoodOrBroken, CallerResult::Error(502)) => {
                 assert_eq!(asked.answer.should_retry(), Some("false"), "ERR: {}", shown());
             }
             (expect, _) => panic!("{expect:?}, but: {}", shown()),
@@ -198,10 +198,10 @@ impl<'a> Scene<'a> {
     #[track_caller]
     fn is_whole(&self, user: &str, script: &str, images: &[String], usage: &Value) {
         let attempt = self.attempts(user).pop().unwrap_or_else(|| panic!("the upstream made no image"));
-        let huge = huge(script);
+        let huge = base64_of_script(script);
         let known = |image: &String| huge.as_ref() == Some(image) || attempt.images.contains(image);
         assert!(images.len() == 1 && images.iter().all(known), "the image was changed on its way");
-        if !self.row().odd_usage {
+        if !self.row().invalid_usage {
             assert_eq!(Some(usage), attempt.usage.as_ref(), "USE: the tokens of the answer");
         }
     }
@@ -212,10 +212,10 @@ impl<'a> Scene<'a> {
     }
 
     /// The number of attempts on the first account so far.
-    pub(super) fn first_was_called(&self) -> usize {
+    pub(super) fn first_account_attempts(&self) -> usize {
         let first = &self.place.tokens[0];
         let mine = self.place.upstream.ledger().iter().filter(|attempt| &attempt.token == first).count();
-        mine + self.place.door.attempts()
+        mine + self.place.first_endpoint.attempts()
     }
 
     /// The record of a request, once it has its outcome.
@@ -231,35 +231,35 @@ impl<'a> Scene<'a> {
 
     /// LIVE: once the upstream works again, requests are served again.
     #[track_caller]
-    pub(super) fn recovers(&mut self) {
+    pub(super) fn check_recovery(&mut self) {
         self.place.script("", "");
-        self.place.door.open();
-        let before = self.first_was_called();
+        self.place.first_endpoint.replace_by_upstream();
+        let before = self.first_account_attempts();
         match self.row().after {
-            After::AllFree | After::OneFree => drop(self.serves_within(LIVE)),
-            After::Within(seconds) => drop(self.serves_within(Duration::from_secs(seconds))),
-            After::Blameless | After::FirstRests => {
-                let asked = self.ask(json!({}));
+            AccountsAfter::AllUsable | AccountsAfter::OneUsable => drop(self.time_until_served(RECOVERY_LIMIT)),
+            AccountsAfter::UsableWithin(seconds) => drop(self.time_until_served(Duration::from_secs(seconds))),
+            AccountsAfter::FirstNotPenalized | AccountsAfter::FirstInCooldown => {
+                let asked = self.send_request(json!({}));
                 assert!(
-                    matches!(asked.told, Told::Whole { .. }),
+                    matches!(asked.verdict, CallerResult::Complete { .. }),
                     "LIVE: {} {:.300}",
                     asked.answer.status,
                     asked.answer.text()
                 );
-                let expected = usize::from(self.row().after == After::Blameless);
-                assert_eq!(self.first_was_called() - before, expected, "attempts on the first account");
+                let expected = usize::from(self.row().after == AccountsAfter::FirstNotPenalized);
+                assert_eq!(self.first_account_attempts() - before, expected, "attempts on the first account");
             }
-            After::Never(_) => {}
+            AccountsAfter::Unusable(_) => {}
         }
     }
 
     /// Sends requests until an answer is whole, and returns the time until then.
     #[track_caller]
-    pub(super) fn serves_within(&mut self, limit: Duration) -> Duration {
+    pub(super) fn time_until_served(&mut self, limit: Duration) -> Duration {
         let begun = Instant::now();
         loop {
-            let asked = self.ask(json!({}));
-            if matches!(asked.told, Told::Whole { .. }) {
+            let asked = self.send_request(json!({}));
+            if matches!(asked.verdict, CallerResult::Complete { .. }) {
                 return begun.elapsed();
             }
             let (status, text) = (asked.answer.status, asked.answer.text());
@@ -273,14 +273,16 @@ impl<'a> Scene<'a> {
     fn all_slots_are_free(&mut self) {
         let row = self.row();
         let accounts = match row.after {
-            After::AllFree | After::Blameless | After::Within(_) => row.accounts,
-            After::OneFree => 1,
-            After::FirstRests => row.accounts - 1,
-            After::Never(_) => return,
+            AccountsAfter::AllUsable | AccountsAfter::FirstNotPenalized | AccountsAfter::UsableWithin(_) => {
+                row.accounts
+            }
+            AccountsAfter::OneUsable => 1,
+            AccountsAfter::FirstInCooldown => row.accounts - 1,
+            AccountsAfter::Unusable(_) => return,
         };
         // An endpoint other than the fake upstream does not record every attempt; `recovers` has already tested it.
-        let count = accounts * row.places;
-        if row.door != Kind::Open || count > 8 {
+        let count = accounts * row.slots_per_account;
+        if row.endpoint != EndpointKind::Upstream || count > 8 {
             return;
         }
         let before = self.place.upstream.attempts();
@@ -288,8 +290,11 @@ impl<'a> Scene<'a> {
         let upstream = &self.place.upstream;
         let waiting = std::thread::scope(|scope| {
             let watch = scope.spawn(move || watch(upstream, before, count));
-            let asked = self.ask_all(count);
-            assert!(asked.iter().all(|asked| matches!(asked.told, Told::Whole { .. })), "LIVE: not all are served");
+            let asked = self.send_requests(count);
+            assert!(
+                asked.iter().all(|asked| matches!(asked.verdict, CallerResult::Complete { .. })),
+                "LIVE: not all are served"
+            );
             watch.join().expect("a watcher")
         });
         assert_eq!(waiting, count, "LIVE: the slots that are free");
@@ -298,7 +303,7 @@ impl<'a> Scene<'a> {
     /// ONE and USE: compares every request of this row with the ledger and the records.
     #[track_caller]
     fn accounts_for_every_request(&self) {
-        let count = self.asked.len();
+        let count = self.users.len();
         let records = eventually("every record has its outcome", || {
             let records = self.bench.records(self.place);
             (records.len() >= count && records.iter().all(is_final)).then_some(records)
@@ -306,7 +311,7 @@ impl<'a> Scene<'a> {
         assert_eq!(records.len(), count, "USE: records for requests");
         let ledger: Vec<(String, Attempt)> =
             self.place.upstream.ledger().into_iter().map(|attempt| (attempt.user(), attempt)).collect();
-        for user in &self.asked {
+        for user in &self.users {
             let mine: Vec<&Attempt> =
                 ledger.iter().filter(|(of_user, _)| of_user == user).map(|(_, attempt)| attempt).collect();
             let paid = mine.iter().filter(|attempt| may_be_paid(attempt)).count();
@@ -315,7 +320,7 @@ impl<'a> Scene<'a> {
             let [record] = of_user.as_slice() else { panic!("USE: {} records for {user}", of_user.len()) };
             self.agrees(record, &mine);
         }
-        let unrelated = ledger.iter().filter(|(user, _)| user != WARM_UP && !self.asked.contains(user)).count();
+        let unrelated = ledger.iter().filter(|(user, _)| user != WARM_UP && !self.users.contains(user)).count();
         assert_eq!(unrelated, 0, "ONE: attempts without a request");
     }
 
@@ -324,7 +329,7 @@ impl<'a> Scene<'a> {
     fn agrees(&self, record: &Value, mine: &[&Attempt]) {
         let recorded = record["attempts"].as_array().map_or(0, Vec::len);
         let reached = mine.len();
-        let elsewhere = self.row().door != Kind::Open;
+        let elsewhere = self.row().endpoint != EndpointKind::Upstream;
         // A request that was written while its connection was closed: the gateway cannot know that the upstream did not
         // read it.
         let is_unread = self.row().closes_on_reuse && reached == 0 && recorded == 1;
@@ -332,7 +337,7 @@ impl<'a> Scene<'a> {
             recorded == reached || elsewhere && recorded >= reached || is_unread && is_ambiguous(record),
             "USE: {recorded} attempts recorded, {reached} made: {record}"
         );
-        if record["state"] == "succeeded" && !self.row().odd_usage {
+        if record["state"] == "succeeded" && !self.row().invalid_usage {
             let usage = mine.last().and_then(|attempt| attempt.usage.as_ref());
             assert!(usage.is_none_or(|usage| *usage == record["usage"]), "USE: {usage:?} in the ledger: {record}");
         }
@@ -345,7 +350,7 @@ impl<'a> Scene<'a> {
 /// time.
 fn watch(upstream: &FakeUpstream, before: usize, count: usize) -> usize {
     let begun = Instant::now();
-    while upstream.attempts() < before + count && begun.elapsed() < LIVE {
+    while upstream.attempts() < before + count && begun.elapsed() < RECOVERY_LIMIT {
         pause(Duration::from_millis(10));
     }
     let waiting = upstream.attempts() - before;

@@ -33,7 +33,7 @@ fn address(base_url: &str) -> std::net::SocketAddr {
 #[test]
 fn scripts_of_a_token_are_used_in_order_and_the_last_is_kept() {
     let upstream = FakeUpstream::start();
-    upstream.in_turn("sk-words", &["status=429", "status=500", ""]);
+    upstream.script_sequence("sk-words", &["status=429", "status=500", ""]);
     let statuses: Vec<u16> = (0..4).map(|_| ask(&upstream, "").status).collect();
     assert_eq!(statuses, [429, 500, 200, 200]);
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::server::{Answer, Server};
-use super::{DONE, Done, FOUND, USAGE, done};
-use crate::packages::{Shop, files};
+use super::{CommandOutput, EXIT_FAILURE, EXIT_SUCCESS, EXIT_USAGE, run_command};
+use crate::packages::{SkillRepository, files};
 
 const PACKAGE: &str = "GET /e/s/raw/main/packages/demo-1.0.0.zip";
 const OTHER: &str = "GET /e/s/raw/main/packages/other-0.3.0.zip";
@@ -18,16 +18,16 @@ const REFS: &str = "GET /e/s.git/info/refs?service=git-upload-pack";
 const SOURCE: &str = "HEAD /docs";
 
 /// A repository and a host that serves it. The host gives `answer` to `overridden_request`.
-fn hosted(overridden_request: &'static str, answer: Answer) -> (Shop, Server) {
-    let shop = Shop::new();
-    let folder = shop.at("").canonicalize().expect("a folder");
+fn hosted(overridden_request: &'static str, answer: Answer) -> (SkillRepository, Server) {
+    let shop = SkillRepository::new();
+    let folder = shop.path("").canonicalize().expect("a folder");
     let respond = move |request: &str| {
         if request == overridden_request { answer.clone() } else { correct_answer(&folder, request) }
     };
     let server = Server::start(respond);
     let sources = format!("{} {}", server.url("/docs#one"), server.url("/docs#two"));
     let front_matter = format!("title: Images\nproduct: images\nlanguage: python\nsource_urls: {sources}");
-    shop.put("apis/images.md", &format!("---\n{front_matter}\n---\n"));
+    shop.write_file("apis/images.md", &format!("---\n{front_matter}\n---\n"));
     shop.build_for(&server.url(""));
     (shop, server)
 }
@@ -46,12 +46,12 @@ fn correct_answer(folder: &Path, request: &str) -> Answer {
     }
 }
 
-fn run(shop: &Shop, server: &Server, arguments: &[&str]) -> Done {
-    done(server.known_to(&mut shop.command(arguments)), None)
+fn run(shop: &SkillRepository, server: &Server, arguments: &[&str]) -> CommandOutput {
+    run_command(server.trusted_by(&mut shop.command(arguments)), None)
 }
 
 /// The rules M100 to M109 that a check with `--online` finds broken.
-fn broken(shop: &Shop, server: &Server, arguments: &[&str]) -> Vec<String> {
+fn broken(shop: &SkillRepository, server: &Server, arguments: &[&str]) -> Vec<String> {
     let validate = ["validate", "skills.json", "--format", "json", "--online"];
     let report = run(shop, server, &[&validate, arguments].concat());
     let report: Value = serde_json::from_str(&report.stdout).unwrap_or_else(|error| panic!("{error}: {report:?}"));
@@ -64,10 +64,10 @@ const PRIVATE: &[&str] = &["--allow-private-hosts"];
 #[test]
 fn each_url_is_requested_once_and_only_with_online() {
     let (shop, server) = hosted("", Answer::status("200 OK"));
-    assert_eq!(run(&shop, &server, &["validate", "skills.json", "--allow-private-hosts"]).code, DONE);
-    assert_eq!(server.asked(), [""; 0]);
+    assert_eq!(run(&shop, &server, &["validate", "skills.json", "--allow-private-hosts"]).code, EXIT_SUCCESS);
+    assert_eq!(server.requests(), [""; 0]);
     assert_eq!(broken(&shop, &server, PRIVATE), [""; 0]);
-    assert_eq!(server.asked(), [REFS, PACKAGE, OTHER, SOURCE]);
+    assert_eq!(server.requests(), [REFS, PACKAGE, OTHER, SOURCE]);
 }
 
 #[test]
@@ -81,16 +81,16 @@ fn an_invalid_url_is_not_requested() {
         let (shop, server) = hosted("", Answer::status("200 OK"));
         let mut manifest = shop.manifest();
         manifest["repository"][key] = server.url(value).into();
-        shop.put("skills.json", &manifest.to_string());
+        shop.write_file("skills.json", &manifest.to_string());
         assert_eq!(broken(&shop, &server, PRIVATE), [""; 0], "{value}");
-        assert_eq!(server.asked(), requests, "{value}");
+        assert_eq!(server.requests(), requests, "{value}");
     }
     let (shop, server) = hosted("", Answer::status("200 OK"));
     let mut manifest = shop.manifest();
     manifest["skills"][0]["package"] = "packages/../demo.zip".into();
-    shop.put("skills.json", &manifest.to_string());
+    shop.write_file("skills.json", &manifest.to_string());
     assert_eq!(broken(&shop, &server, PRIVATE), [""; 0]);
-    assert_eq!(server.asked(), [REFS, OTHER, SOURCE]);
+    assert_eq!(server.requests(), [REFS, OTHER, SOURCE]);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_checksum_in_capitals_is_accepted() {
     let (shop, server) = hosted("", Answer::status("200 OK"));
     let mut manifest = shop.manifest();
     manifest["skills"][0]["sha256"] = manifest["skills"][0]["sha256"].as_str().expect("a sum").to_uppercase().into();
-    shop.put("skills.json", &manifest.to_string());
+    shop.write_file("skills.json", &manifest.to_string());
     assert_eq!(broken(&shop, &server, PRIVATE), [""; 0]);
 }
 
@@ -118,9 +118,9 @@ fn one_host_gets_at_most_two_requests_at_a_time() {
     let (shop, _) = hosted("", Answer::status("200 OK"));
     let mut manifest = shop.manifest();
     manifest["apis"][0]["source_urls"] = (0..8).map(|number| server.url(&format!("/docs/{number}"))).collect();
-    shop.put("skills.json", &manifest.to_string());
+    shop.write_file("skills.json", &manifest.to_string());
     broken(&shop, &server, PRIVATE);
-    assert_eq!(server.asked().len(), 8);
+    assert_eq!(server.requests().len(), 8);
     assert!(counts.0.lock().expect("no thread panicked").1 <= 2);
 }
 
@@ -128,15 +128,15 @@ fn one_host_gets_at_most_two_requests_at_a_time() {
 fn public_hosts_are_requested_without_a_proxy() {
     let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
     proxy.set_nonblocking(true).expect("a non-blocking listener");
-    let shop = Shop::new();
+    let shop = SkillRepository::new();
     shop.build_for("https://nobody.invalid");
     let mut command = shop.command(&["validate", "skills.json", "--online"]);
     for name in ["NO_PROXY", "no_proxy"] {
         command.env_remove(name);
     }
     let address = format!("http://{}", proxy.local_addr().expect("an address"));
-    let output = done(command.env("HTTPS_PROXY", &address).env("https_proxy", &address), None);
-    assert!(output.code == FOUND && output.stdout.contains("it cannot be reached"), "{output:?}");
+    let output = run_command(command.env("HTTPS_PROXY", &address).env("https_proxy", &address), None);
+    assert!(output.code == EXIT_FAILURE && output.stdout.contains("it cannot be reached"), "{output:?}");
     assert!(proxy.accept().is_err(), "the proxy was used");
 }
 
@@ -144,14 +144,14 @@ fn public_hosts_are_requested_without_a_proxy() {
 fn a_redirect_loop_is_given_up() {
     let (shop, server) = hosted(PACKAGE, Answer::redirect("/e/s/raw/main/packages/demo-1.0.0.zip"));
     assert_eq!(broken(&shop, &server, PRIVATE), ["M104"]);
-    assert_eq!(server.asked().iter().filter(|request| *request == PACKAGE).count(), 6);
+    assert_eq!(server.requests().iter().filter(|request| *request == PACKAGE).count(), 6);
 }
 
 #[test]
 fn private_hosts_are_not_requested_by_default() {
     let (shop, server) = hosted("", Answer::status("200 OK"));
     assert_eq!(broken(&shop, &server, &[]), [""; 0]);
-    assert_eq!(server.asked(), [""; 0]);
+    assert_eq!(server.requests(), [""; 0]);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn each_wrong_answer_breaks_its_rule() {
     let not_found = || Answer::status("404 Not Found");
     let refs_without_branch =
         Answer::ok(format!("001e# service=git-upload-pack\n0000003d{} refs/heads/next\n0000", "0".repeat(40)));
-    let length = fs::metadata(hosted("", not_found()).0.at("packages/demo-1.0.0.zip")).expect("a package").len();
+    let length = fs::metadata(hosted("", not_found()).0.path("packages/demo-1.0.0.zip")).expect("a package").len();
     let same_length = vec![b'x'; usize::try_from(length).expect("a length")];
     for (overridden_request, answer, rules) in [
         (PACKAGE, not_found(), &["M100"][..]),
@@ -184,7 +184,7 @@ fn each_wrong_answer_breaks_its_rule() {
 
 #[test]
 fn a_missing_source_is_reported_after_at_most_two_requests() {
-    let shop = Shop::new();
+    let shop = SkillRepository::new();
     let server = Server::start(|_| Answer::status("410 Gone"));
     shop.build_for(&server.url(""));
     let mut manifest = shop.manifest();
@@ -193,9 +193,9 @@ fn a_missing_source_is_reported_after_at_most_two_requests() {
         "id": "images", "title": "Images", "product": "images", "language": "python", "path": "apis/images.md",
         "source_urls": [server.url("/docs")],
     }]);
-    shop.put("skills.json", &manifest.to_string());
+    shop.write_file("skills.json", &manifest.to_string());
     assert_eq!(broken(&shop, &server, PRIVATE), ["M102", "M103"]);
-    assert_eq!(server.asked(), ["GET /docs", REFS, SOURCE]);
+    assert_eq!(server.requests(), ["GET /docs", REFS, SOURCE]);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn requests_need_tls_and_a_trusted_certificate() {
     let untrusted = Server::start(|_| Answer::status("200 OK"));
     // Two packages, the branch, and one source that two entries name.
     assert_eq!(broken(&shop, &untrusted, PRIVATE), ["M104"; 5]);
-    assert_eq!(server.asked().len(), 4);
+    assert_eq!(server.requests().len(), 4);
 }
 
 const INSTALL: &[&str] = &["install", "demo", "--into", "agent", "--from"];
@@ -219,12 +219,12 @@ fn a_skill_is_installed_from_a_url() {
     let (shop, server) = hosted("", Answer::status("200 OK"));
     let from = server.url("/e/s/raw/main/skills.json");
     let installed = run(&shop, &server, &[INSTALL, &[&from], PRIVATE].concat());
-    assert!(installed.code == DONE && installed.stderr.contains("installed demo 1.0.0"), "{installed:?}");
-    assert_eq!(files(&shop.at("agent/demo")), files(&shop.at("skills/demo")));
-    assert_eq!(server.asked(), ["GET /e/s/raw/main/packages/demo-1.0.0.zip", "GET /e/s/raw/main/skills.json"]);
+    assert!(installed.code == EXIT_SUCCESS && installed.stderr.contains("installed demo 1.0.0"), "{installed:?}");
+    assert_eq!(files(&shop.path("agent/demo")), files(&shop.path("skills/demo")));
+    assert_eq!(server.requests(), ["GET /e/s/raw/main/packages/demo-1.0.0.zip", "GET /e/s/raw/main/skills.json"]);
     let again = run(&shop, &server, &[INSTALL, &[&from], PRIVATE].concat());
-    assert!(again.code == DONE && again.stderr.contains("is already installed"), "{again:?}");
-    assert_eq!(server.asked().len(), 3);
+    assert!(again.code == EXIT_SUCCESS && again.stderr.contains("is already installed"), "{again:?}");
+    assert_eq!(server.requests().len(), 3);
 }
 
 #[test]
@@ -238,16 +238,16 @@ fn a_wrong_or_unavailable_package_is_not_installed() {
         let (shop, server) = hosted(PACKAGE, answer);
         let from = server.url("/e/s/raw/main/skills.json");
         let refused = run(&shop, &server, &[INSTALL, &[&from], PRIVATE].concat());
-        assert!(refused.code == FOUND && refused.stderr.contains(expected), "{refused:?}");
-        assert_eq!(files(&shop.at("agent")).len(), 0);
+        assert!(refused.code == EXIT_FAILURE && refused.stderr.contains(expected), "{refused:?}");
+        assert_eq!(files(&shop.path("agent")).len(), 0);
     }
     let (shop, server) = hosted("", Answer::status("200 OK"));
     let refused = run(&shop, &server, &[INSTALL, &[&server.url("/e/s/raw/main/skills.json")]].concat());
-    assert!(refused.code == FOUND && refused.stderr.contains("--allow-private-hosts"), "{refused:?}");
-    assert_eq!(server.asked(), ["GET /e/s/raw/main/skills.json"]);
+    assert!(refused.code == EXIT_FAILURE && refused.stderr.contains("--allow-private-hosts"), "{refused:?}");
+    assert_eq!(server.requests(), ["GET /e/s/raw/main/skills.json"]);
     shop.build_for(&server.url("").replace("localhost", "127.0.0.1"));
     let refused = run(&shop, &server, &[INSTALL, &[&server.url("/e/s/raw/main/skills.json")]].concat());
-    assert!(refused.code == FOUND && refused.stderr.contains("--allow-private-hosts"), "{refused:?}");
+    assert!(refused.code == EXIT_FAILURE && refused.stderr.contains("--allow-private-hosts"), "{refused:?}");
     let http_url = run(&shop, &server, &[INSTALL, &["http://localhost/skills.json"]].concat());
-    assert!(http_url.code == USAGE && http_url.stderr.contains("https"), "{http_url:?}");
+    assert!(http_url.code == EXIT_USAGE && http_url.stderr.contains("https"), "{http_url:?}");
 }

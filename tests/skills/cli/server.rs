@@ -15,21 +15,21 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 #[derive(Clone)]
 pub(crate) struct Answer {
     head: String,
-    part: Vec<u8>,
-    times: usize,
+    chunk: Vec<u8>,
+    repetitions: usize,
 }
 
 impl Answer {
     pub(crate) fn ok(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { part: bytes.into(), times: 1, ..Self::status("200 OK") }
+        Self { chunk: bytes.into(), repetitions: 1, ..Self::status("200 OK") }
     }
 
     pub(crate) fn endless() -> Self {
-        Self { part: vec![b' '; 1 << 20], times: usize::MAX, ..Self::status("200 OK") }
+        Self { chunk: vec![b' '; 1 << 20], repetitions: usize::MAX, ..Self::status("200 OK") }
     }
 
     pub(crate) fn status(status: &str) -> Self {
-        Self { head: format!("HTTP/1.1 {status}\r\nconnection: close\r\n\r\n"), part: Vec::new(), times: 0 }
+        Self { head: format!("HTTP/1.1 {status}\r\nconnection: close\r\n\r\n"), chunk: Vec::new(), repetitions: 0 }
     }
 
     pub(crate) fn redirect(target: &str) -> Self {
@@ -41,7 +41,7 @@ impl Answer {
 pub(crate) struct Server {
     address: SocketAddr,
     root: NamedTempFile,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 // === impl Server ===
@@ -63,18 +63,18 @@ impl Server {
             .expect("a configuration");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (config, requests, answer) = (Arc::new(config), Arc::clone(&asked), Arc::new(answer));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (config, seen, answer) = (Arc::new(config), Arc::clone(&requests), Arc::new(answer));
         std::thread::spawn(move || {
             for socket in listener.incoming().flatten() {
                 let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
-                let (requests, answer) = (Arc::clone(&requests), Arc::clone(&answer));
-                std::thread::spawn(move || serve(StreamOwned::new(connection, socket), &requests, &*answer));
+                let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
+                std::thread::spawn(move || serve(StreamOwned::new(connection, socket), &seen, &*answer));
             }
         });
         let mut root = NamedTempFile::new().expect("a file");
         root.write_all(issuer.pem().as_bytes()).expect("written");
-        Self { address, root, asked }
+        Self { address, root, requests }
     }
 
     /// The URL `https://localhost:PORT` followed by `path`.
@@ -83,14 +83,14 @@ impl Server {
     }
 
     /// The requests so far, sorted.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        let mut asked = self.asked.lock().expect("no thread panicked").clone();
+    pub(crate) fn requests(&self) -> Vec<String> {
+        let mut asked = self.requests.lock().expect("no thread panicked").clone();
         asked.sort_unstable();
         asked
     }
 
     /// Makes a program trust the root certificate and use no proxy.
-    pub(crate) fn known_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub(crate) fn trusted_by<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "SSL_CERT_DIR"] {
             command.env_remove(name);
         }
@@ -112,7 +112,7 @@ fn serve(
     }
     let text = String::from_utf8(request).ok()?;
     let request_line = text.split(" HTTP/").next()?.to_owned();
-    let Answer { head, part, times } = answer(&request_line);
+    let Answer { head, chunk: part, repetitions: times } = answer(&request_line);
     asked.lock().ok()?.push(request_line);
     stream.write_all(head.as_bytes()).ok()?;
     for _ in 0..times {

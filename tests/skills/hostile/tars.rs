@@ -1,18 +1,18 @@
 //! Tar archives with false metadata: in headers, and in pax and GNU records before headers.
 
-use super::{Member, pax, skill_member};
+use super::{TarEntry, pax_records, skill_tar_entry};
 
-type NamedTar = (&'static str, Vec<Member>);
+type NamedTar = (&'static str, Vec<TarEntry>);
 
-pub(super) fn lies() -> Vec<NamedTar> {
+pub(super) fn malformed() -> Vec<NamedTar> {
     [header_faults(), records()].concat()
 }
 
 fn header_faults() -> Vec<NamedTar> {
-    let with_changed_entry = |change: fn(&mut Member)| {
-        let mut member = Member::file("notes.md", "notes ".repeat(20));
+    let with_changed_entry = |change: fn(&mut TarEntry)| {
+        let mut member = TarEntry::file("notes.md", "notes ".repeat(20));
         change(&mut member);
-        vec![skill_member(), member]
+        vec![skill_tar_entry(), member]
     };
     vec![
         ("an old tar format", with_changed_entry(|member| member.magic = [0; 8])),
@@ -63,8 +63,8 @@ fn header_faults() -> Vec<NamedTar> {
             with_changed_entry(|member| member.size = Some(b"00000000178\0".to_vec())),
         ),
         ("an old entry with the name of a folder and a pax path of a file", {
-            let old = Member::new(0, "notes/", "notes ".repeat(20));
-            vec![skill_member(), Member::new(b'x', "x", pax(&[("path", "notes.md")])), old]
+            let old = TarEntry::new(0, "notes/", "notes ".repeat(20));
+            vec![skill_tar_entry(), TarEntry::new(b'x', "x", pax_records(&[("path", "notes.md")])), old]
         }),
         ("a name that is not UTF-8", with_changed_entry(|member| member.name = b"caf\xe9.md".to_vec())),
     ]
@@ -72,38 +72,38 @@ fn header_faults() -> Vec<NamedTar> {
 
 fn records() -> Vec<NamedTar> {
     let with_record = |kind: u8, records: &[u8]| {
-        vec![skill_member(), Member::new(kind, "x", records), Member::file("notes.md", "notes")]
+        vec![skill_tar_entry(), TarEntry::new(kind, "x", records), TarEntry::file("notes.md", "notes")]
     };
     vec![
-        ("a pax path that leads out", with_record(b'x', &pax(&[("path", "../escape.txt")]))),
-        ("an absolute pax path", with_record(b'x', &pax(&[("path", "/tmp/escape.txt")]))),
-        ("a pax path with a zero byte", with_record(b'x', &pax(&[("path", "notes.md\0/../escape")]))),
-        ("a link target in pax records", with_record(b'x', &pax(&[("linkpath", "/etc/passwd")]))),
-        ("another size in pax records", with_record(b'x', &pax(&[("size", "1")]))),
-        ("a huge size in pax records", with_record(b'x', &pax(&[("size", "99999999999999999999")]))),
+        ("a pax path that leads out", with_record(b'x', &pax_records(&[("path", "../escape.txt")]))),
+        ("an absolute pax path", with_record(b'x', &pax_records(&[("path", "/tmp/escape.txt")]))),
+        ("a pax path with a zero byte", with_record(b'x', &pax_records(&[("path", "notes.md\0/../escape")]))),
+        ("a link target in pax records", with_record(b'x', &pax_records(&[("linkpath", "/etc/passwd")]))),
+        ("another size in pax records", with_record(b'x', &pax_records(&[("size", "1")]))),
+        ("a huge size in pax records", with_record(b'x', &pax_records(&[("size", "99999999999999999999")]))),
         (
             "a sparse file in pax records",
-            with_record(b'x', &pax(&[("GNU.sparse.major", "1"), ("GNU.sparse.name", "../escape.txt")])),
+            with_record(b'x', &pax_records(&[("GNU.sparse.major", "1"), ("GNU.sparse.name", "../escape.txt")])),
         ),
-        ("two paths in pax records", with_record(b'x', &pax(&[("path", "a.md"), ("path", "b.md")]))),
+        ("two paths in pax records", with_record(b'x', &pax_records(&[("path", "a.md"), ("path", "b.md")]))),
         ("truncated pax records", with_record(b'x', b"99 path=a\n")),
         ("pax records without a length", with_record(b'x', b"path=a\n")),
         ("pax records of length zero", with_record(b'x', b"0 path=a\n")),
-        ("a global pax path", with_record(b'g', &pax(&[("path", "../escape.txt")]))),
+        ("a global pax path", with_record(b'g', &pax_records(&[("path", "../escape.txt")]))),
         ("a GNU long name that leads out", with_record(b'L', b"../../escape.txt\0")),
         ("an absolute GNU long name", with_record(b'L', b"/tmp/escape.txt\0")),
         ("a GNU long name that is too long", with_record(b'L', &[b'a'; 5000])),
         ("a GNU long name of one megabyte", with_record(b'L', &[b'a'; 1_000_000])),
         ("pax records of one megabyte", with_record(b'x', &[b'1'; 1_000_000])),
         ("two GNU long names", {
-            let long = |name: &str| Member::new(b'L', "x", name);
-            vec![skill_member(), long("a.md\0"), long("b.md\0"), Member::file("c.md", "c")]
+            let long = |name: &str| TarEntry::new(b'L', "x", name);
+            vec![skill_tar_entry(), long("a.md\0"), long("b.md\0"), TarEntry::file("c.md", "c")]
         }),
-        ("a GNU long name without an entry", vec![skill_member(), Member::new(b'L', "x", "a.md\0")]),
+        ("a GNU long name without an entry", vec![skill_tar_entry(), TarEntry::new(b'L', "x", "a.md\0")]),
         ("an entry without a name", {
-            let mut unnamed = Member::file("x", "");
+            let mut unnamed = TarEntry::file("x", "");
             unnamed.name = Vec::new();
-            vec![skill_member(), unnamed]
+            vec![skill_tar_entry(), unnamed]
         }),
     ]
 }

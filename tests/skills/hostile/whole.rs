@@ -1,32 +1,33 @@
 //! Files that are too large, truncated, wrapped wrongly, or not an archive.
 
-use super::{Member, Part, Zip, gzip, pax, skill_member, skill_part, tar};
+use super::{TarEntry, Zip, ZipEntry, gzip, pax_records, skill_tar_entry, skill_zip_entry, tar};
 
 pub(super) fn bombs(add: &mut impl FnMut(String, Vec<u8>)) {
     let zeros = vec![0; 512 * 1024];
-    add("zip, a bomb".into(), Zip::of(vec![skill_part(), Part::file("zeros", &zeros)]).build());
-    let mut understated = Part::file("zeros", &zeros);
+    add("zip, a bomb".into(), Zip::of(vec![skill_zip_entry(), ZipEntry::file("zeros", &zeros)]).build());
+    let mut understated = ZipEntry::file("zeros", &zeros);
     understated.size = Some(10);
-    add("zip, a bomb with a false size".into(), Zip::of(vec![skill_part(), understated]).build());
-    add("tar, a bomb".into(), gzip(&tar(&[skill_member(), Member::file("zeros", &zeros)])));
-    add("tar, a bomb after the end".into(), gzip(&[tar(&[skill_member()]), zeros.clone()].concat()));
-    let records: Vec<Member> = (0..4000).map(|_| Member::new(b'g', "x", pax(&[("comment", "x")]))).collect();
+    add("zip, a bomb with a false size".into(), Zip::of(vec![skill_zip_entry(), understated]).build());
+    add("tar, a bomb".into(), gzip(&tar(&[skill_tar_entry(), TarEntry::file("zeros", &zeros)])));
+    add("tar, a bomb after the end".into(), gzip(&[tar(&[skill_tar_entry()]), zeros.clone()].concat()));
+    let records: Vec<TarEntry> =
+        (0..4000).map(|_| TarEntry::new(b'g', "x", pax_records(&[("comment", "x")]))).collect();
     add("tar, thousands of records".into(), gzip(&tar(&records)));
     let names = |count: usize| (0..count).map(|number| format!("f{number}"));
-    add("zip, too many entries".into(), Zip::of(names(10_001).map(|name| Part::file(name, "")).collect()).build());
-    let members: Vec<Member> = names(10_001).map(|name| Member::file(name, "")).collect();
+    add("zip, too many entries".into(), Zip::of(names(10_001).map(|name| ZipEntry::file(name, "")).collect()).build());
+    let members: Vec<TarEntry> = names(10_001).map(|name| TarEntry::file(name, "")).collect();
     add("tar, too many entries".into(), gzip(&tar(&members)));
     add("an archive that is too large".into(), {
-        let mut part = Part::file("zeros", vec![0; 11 * 1024 * 1024]);
+        let mut part = ZipEntry::file("zeros", vec![0; 11 * 1024 * 1024]);
         part.stored = true;
         part.crc = Some(0);
-        Zip::of(vec![skill_part(), part]).build()
+        Zip::of(vec![skill_zip_entry(), part]).build()
     });
 }
 
-pub(super) fn wrappings(add: &mut impl FnMut(String, Vec<u8>)) {
-    let zip = Zip::of(vec![skill_part()]).build();
-    let plain = tar(&[skill_member()]);
+pub(super) fn damaged_files(add: &mut impl FnMut(String, Vec<u8>)) {
+    let zip = Zip::of(vec![skill_zip_entry()]).build();
+    let plain = tar(&[skill_tar_entry()]);
     let good = gzip(&plain);
     for cut in [1, 4, 10, 22, 30, zip.len() / 2, zip.len() - 1] {
         add(format!("zip, the first {cut} bytes"), zip[..cut].to_vec());

@@ -2,25 +2,25 @@
 
 use miniz_oxide::deflate::compress_to_vec;
 
-use super::{Part, Zip, crc32, skill_part};
+use super::{Zip, ZipEntry, crc32, skill_zip_entry};
 
 type NamedZip = (&'static str, Zip);
 
 /// A valid zip with one changed entry.
-fn with_changed_entry(change: fn(&mut Part)) -> Zip {
-    let mut part = Part::file("notes.md", "notes ".repeat(20));
+fn with_changed_entry(change: fn(&mut ZipEntry)) -> Zip {
+    let mut part = ZipEntry::file("notes.md", "notes ".repeat(20));
     change(&mut part);
-    Zip::of(vec![skill_part(), part])
+    Zip::of(vec![skill_zip_entry(), part])
 }
 
 /// A valid zip with a change to the archive itself.
 fn with_changed_archive(change: fn(&mut Zip)) -> Zip {
-    let mut zip = Zip::of(vec![skill_part(), Part::file("notes.md", "notes ".repeat(20))]);
+    let mut zip = Zip::of(vec![skill_zip_entry(), ZipEntry::file("notes.md", "notes ".repeat(20))]);
     change(&mut zip);
     zip
 }
 
-pub(super) fn lies() -> Vec<NamedZip> {
+pub(super) fn malformed() -> Vec<NamedZip> {
     [header_faults(), entry_faults(), data_faults(), archive_faults()].concat()
 }
 
@@ -46,9 +46,9 @@ fn header_faults() -> Vec<NamedZip> {
         ("deflate64", with_changed_entry(|part| part.method = Some(9))),
         ("a size too small", with_changed_entry(|part| part.size = Some(3))),
         ("a size too large", with_changed_entry(|part| part.size = Some(1_000_000))),
-        ("a compressed size too small", with_changed_entry(|part| part.packed = Some(3))),
-        ("a compressed size too large", with_changed_entry(|part| part.packed = Some(100_000))),
-        ("a compressed size of four gigabytes", with_changed_entry(|part| part.packed = Some(u32::MAX - 1))),
+        ("a compressed size too small", with_changed_entry(|part| part.compressed_size = Some(3))),
+        ("a compressed size too large", with_changed_entry(|part| part.compressed_size = Some(100_000))),
+        ("a compressed size of four gigabytes", with_changed_entry(|part| part.compressed_size = Some(u32::MAX - 1))),
         ("a wrong checksum", with_changed_entry(|part| part.crc = Some(7))),
         ("sizes in zip64", with_changed_entry(|part| part.size = Some(u32::MAX))),
         ("an offset in zip64", with_changed_entry(|part| part.offset = Some(u32::MAX))),
@@ -90,8 +90,8 @@ fn entry_faults() -> Vec<NamedZip> {
         ("the same bytes for two files", with_changed_entry(|part| part.offset = Some(0))),
         ("an offset after the end", with_changed_entry(|part| part.offset = Some(1_000_000))),
         ("an offset inside another file", with_changed_entry(|part| part.offset = Some(12))),
-        ("an entry only in the central directory", with_changed_entry(|part| part.no_local = true)),
-        ("a file without an entry in the central directory", with_changed_entry(|part| part.no_record = true)),
+        ("an entry only in the central directory", with_changed_entry(|part| part.no_local_header = true)),
+        ("a file without an entry in the central directory", with_changed_entry(|part| part.no_directory_entry = true)),
         (
             "a stored file with two sizes",
             with_changed_entry(|part| {
@@ -179,7 +179,7 @@ fn archive_faults() -> Vec<NamedZip> {
         ("bytes after the end record", with_changed_archive(|zip| zip.behind = b"hidden".to_vec())),
         (
             "a second end record in the comment",
-            with_changed_archive(|zip| zip.comment = Zip::of(vec![Part::file("other.md", "x")]).build()),
+            with_changed_archive(|zip| zip.comment = Zip::of(vec![ZipEntry::file("other.md", "x")]).build()),
         ),
         (
             "the signature of an end record in the comment",
@@ -188,7 +188,7 @@ fn archive_faults() -> Vec<NamedZip> {
         ("a count too small", with_changed_archive(|zip| zip.count = Some(1))),
         ("a count too large", with_changed_archive(|zip| zip.count = Some(3))),
         ("a count of zip64", with_changed_archive(|zip| zip.count = Some(u16::MAX))),
-        ("two different counts", with_changed_archive(|zip| zip.count_here = Some(1))),
+        ("two different counts", with_changed_archive(|zip| zip.count_on_disk = Some(1))),
         ("a central directory too short", with_changed_archive(|zip| zip.directory_size = Some(10))),
         ("a central directory too long", with_changed_archive(|zip| zip.directory_size = Some(100_000))),
         ("a central directory that begins elsewhere", with_changed_archive(|zip| zip.directory_start = Some(0))),
@@ -201,11 +201,11 @@ fn archive_faults() -> Vec<NamedZip> {
                 zip.before_end.resize(20, 0);
             }),
         ),
-        ("bytes before the archive", with_changed_archive(|zip| zip.parts[0].before = b"#!/bin/sh\n".to_vec())),
+        ("bytes before the archive", with_changed_archive(|zip| zip.entries[0].before = b"#!/bin/sh\n".to_vec())),
     ]
 }
 
-pub(super) fn kinds() -> Vec<(String, Zip)> {
+pub(super) fn special_files() -> Vec<(String, Zip)> {
     let modes = [
         ("a symbolic link", 0o120_777, "../../escape"),
         ("a symbolic link to an absolute path", 0o120_777, "/etc/passwd"),
@@ -218,11 +218,11 @@ pub(super) fn kinds() -> Vec<(String, Zip)> {
         ("a sticky file", 0o101_755, "#!/bin/sh"),
     ];
     let with_and_without_file = |(name, mode, data): (&str, u32, &str)| {
-        let part = Part { mode, ..Part::file("link", data) };
-        let behind_link = Part::file("link/escape.txt", "x");
+        let part = ZipEntry { mode, ..ZipEntry::file("link", data) };
+        let behind_link = ZipEntry::file("link/escape.txt", "x");
         [
-            (name.to_owned(), Zip::of(vec![skill_part(), part.clone()])),
-            (format!("{name}, and a file below it"), Zip::of(vec![skill_part(), part, behind_link])),
+            (name.to_owned(), Zip::of(vec![skill_zip_entry(), part.clone()])),
+            (format!("{name}, and a file below it"), Zip::of(vec![skill_zip_entry(), part, behind_link])),
         ]
     };
     modes.into_iter().flat_map(with_and_without_file).collect()

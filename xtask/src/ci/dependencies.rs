@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{MANIFEST, command, run_all_checks, wasm};
+use super::{MANIFEST_ARGUMENTS, command, run_all_checks, wasm};
 
 /// Crates that must not be dependencies of the SDK.
 const SERVER_CRATES: [&str; 14] = [
@@ -49,9 +49,9 @@ const CRATES_WITHOUT_WASM: [&str; 12] = [
 
 /// Checks the dependency trees of the SDK and of the feature `manifest` against the lists.
 pub(super) fn check_trees(root: &Path) -> Result<()> {
-    let in_wasm = [&MANIFEST[..], &["--target", wasm::TARGET]].concat();
+    let in_wasm = [&MANIFEST_ARGUMENTS[..], &["--target", wasm::TARGET]].concat();
     let forbidden: [(&[&'static str], &[&str]); 3] =
-        [(&SERVER_CRATES, &[]), (&CRATES_WITH_IO, &MANIFEST), (&CRATES_WITHOUT_WASM, &in_wasm)];
+        [(&SERVER_CRATES, &[]), (&CRATES_WITH_IO, &MANIFEST_ARGUMENTS), (&CRATES_WITHOUT_WASM, &in_wasm)];
     run_all_checks(forbidden.into_iter().map(|(crates, features)| check_tree(crates, root, features)))
 }
 

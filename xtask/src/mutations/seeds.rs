@@ -22,7 +22,7 @@ const fn seed(
     from: &'static str,
     to: &'static str,
 ) -> Seed {
-    Seed { about, path, after, from, to }
+    Seed { description: about, path, after, from, to }
 }
 
 #[rustfmt::skip]

@@ -79,7 +79,7 @@ impl LayerMap {
     }
 
     /// The innermost module of the table that contains a path from the root of the crate.
-    pub(super) fn room(&self, path: &[&str]) -> Option<(&str, &ModuleLimits)> {
+    pub(super) fn module(&self, path: &[&str]) -> Option<(&str, &ModuleLimits)> {
         (1..=path.len()).rev().find_map(|length| {
             let (name, row) = self.rows.get_key_value(&path[..length].join("::"))?;
             Some((name.as_str(), row))
@@ -104,7 +104,7 @@ impl LayerMap {
                 message,
             }));
         }
-        let listed = |name: &String| self.room(&name.split("::").collect::<Vec<_>>()).is_some();
+        let listed = |name: &String| self.module(&name.split("::").collect::<Vec<_>>()).is_some();
         for (module, row) in &self.rows {
             for name in row.may_import.iter().filter(|name| !listed(name)) {
                 let message = format!("`{module}` may import `{name}`, which is not in a module");
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_path_belongs_to_its_innermost_module() {
         let map = LayerMap::parse(DOCUMENT).unwrap();
-        let module = |path: &[&str]| map.room(path).map(|(name, _)| name.to_owned());
+        let module = |path: &[&str]| map.module(path).map(|(name, _)| name.to_owned());
         assert_eq!(module(&["gateway", "keys", "secret"]).as_deref(), Some("gateway::keys"));
         assert_eq!(module(&["gateway", "Gateway"]).as_deref(), Some("gateway"));
         assert_eq!(module(&["nowhere"]), None);

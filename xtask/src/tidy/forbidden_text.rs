@@ -1,6 +1,6 @@
 //! Texts that must not be in the repository.
 
-use super::tokens::{Kind, Token};
+use super::tokens::{Token, TokenKind};
 
 /// Markers of unfinished work. Only the first is allowed, with a kind and an issue.
 const TODO_WORDS: [&str; 3] = ["TODO", "FIXME", "XXX"];
@@ -11,7 +11,7 @@ const FOLDERS: [&str; 4] = ["work", "root", "home", "Users"];
 pub(super) fn bare_todos(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for token in tokens {
-        let Kind::Comment(comment) = token.kind else { continue };
+        let TokenKind::Comment(comment) = token.kind else { continue };
         for (offset, line) in comment.lines().enumerate() {
             if TODO_WORDS
                 .iter()

@@ -1,16 +1,16 @@
 //! Checks every path of a file that begins with `crate`, `super` or `self` against the import table.
 
 use super::architecture::{LayerMap, ModuleLimits, module_of_file};
-use super::tokens::{Kind, Token};
+use super::tokens::{Token, TokenKind};
 
 /// Paths into modules that the table does not allow, and crates that the module must not name.
 pub(super) fn forbidden(map: &LayerMap, file: &str, tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     let Some(module) = module_of_file(file) else { return Vec::new() };
-    let Some((module_name, limits)) = map.room(&module) else { return Vec::new() };
+    let Some((module_name, limits)) = map.module(&module) else { return Vec::new() };
     let tokens: Vec<Token<'_>> = tokens.iter().filter(|token| !token.is_comment()).copied().collect();
     let mut found = Vec::new();
     for token in &tokens {
-        if let Kind::Word(word) = token.kind
+        if let TokenKind::Word(word) = token.kind
             && limits.never_names.contains(word)
         {
             found.push((token.line, format!("`{module_name}` never names `{word}` (ARCHITECTURE.md)")));
@@ -26,7 +26,7 @@ pub(super) fn forbidden(map: &LayerMap, file: &str, tokens: &[Token<'_>]) -> Vec
 }
 
 fn is_allowed(map: &LayerMap, (module_name, limits): (&str, &ModuleLimits), path: &[&str]) -> bool {
-    let Some((target, _)) = map.room(path) else { return false };
+    let Some((target, _)) = map.module(path) else { return false };
     let depth = target.split("::").count();
     let item = path.get(depth).map(|item| format!("{target}::{item}"));
     target == module_name
@@ -44,28 +44,28 @@ fn paths<'a>(module: &[&'a str], tokens: &[Token<'a>]) -> Vec<(usize, Vec<&'a st
     let mut index = 0;
     while let Some(token) = tokens.get(index) {
         match token.kind {
-            Kind::Mark('{') => depth += 1,
-            Kind::Mark('}') => {
+            TokenKind::Punctuation('{') => depth += 1,
+            TokenKind::Punctuation('}') => {
                 depth = depth.saturating_sub(1);
                 if inline.last() == Some(&depth) {
                     inline.pop();
                     module_path.pop();
                 }
             }
-            Kind::Word("mod") => {
+            TokenKind::Word("mod") => {
                 if let [name, brace, ..] = &tokens[index + 1..]
-                    && let Kind::Word(name) = name.kind
-                    && brace.is_mark('{')
+                    && let TokenKind::Word(name) = name.kind
+                    && brace.is_punctuation('{')
                 {
                     module_path.push(name);
                     inline.push(depth);
                 }
             }
-            Kind::Word("crate" | "super" | "self") if begins_path(tokens, index) => {
+            TokenKind::Word("crate" | "super" | "self") if begins_path(tokens, index) => {
                 index = follow_path(tokens, index, &module_path, &mut paths);
                 continue;
             }
-            Kind::Word(_) | Kind::Mark(_) | Kind::Text | Kind::Comment(_) => {}
+            TokenKind::Word(_) | TokenKind::Punctuation(_) | TokenKind::Literal | TokenKind::Comment(_) => {}
         }
         index += 1;
     }
@@ -77,15 +77,15 @@ fn paths<'a>(module: &[&'a str], tokens: &[Token<'a>]) -> Vec<(usize, Vec<&'a st
 fn begins_path(tokens: &[Token<'_>], index: usize) -> bool {
     let before = |distance: usize| index.checked_sub(distance).and_then(|index| tokens.get(index));
     let is_visibility =
-        before(1).is_some_and(|token| token.is_word("in")) && before(2).is_some_and(|token| token.is_mark('('));
+        before(1).is_some_and(|token| token.is_word("in")) && before(2).is_some_and(|token| token.is_punctuation('('));
     // A single colon before a path belongs to a type or a field.
-    let is_continued = [1, 2].iter().all(|distance| before(*distance).is_some_and(|token| token.is_mark(':')));
+    let is_continued = [1, 2].iter().all(|distance| before(*distance).is_some_and(|token| token.is_punctuation(':')));
     let begins = is_path_separator(tokens, index + 1) || tokens.get(index + 1).is_some_and(|token| token.is_word("as"));
     begins && !is_visibility && !is_continued
 }
 
 fn is_path_separator(tokens: &[Token<'_>], index: usize) -> bool {
-    matches!(tokens.get(index..index + 2), Some([first, second]) if first.is_mark(':') && second.is_mark(':'))
+    matches!(tokens.get(index..index + 2), Some([first, second]) if first.is_punctuation(':') && second.is_punctuation(':'))
 }
 
 /// Collects a path from its first word on, through groups. Returns the index of the token after it.
@@ -96,25 +96,27 @@ fn follow_path<'a>(
     paths: &mut Vec<(usize, Vec<&'a str>)>,
 ) -> usize {
     let mut path = match tokens[start].kind {
-        Kind::Word("crate") => Vec::new(),
-        Kind::Word("super") => module_path[..module_path.len().saturating_sub(1)].to_vec(),
-        Kind::Word(_) | Kind::Mark(_) | Kind::Text | Kind::Comment(_) => module_path.to_vec(),
+        TokenKind::Word("crate") => Vec::new(),
+        TokenKind::Word("super") => module_path[..module_path.len().saturating_sub(1)].to_vec(),
+        TokenKind::Word(_) | TokenKind::Punctuation(_) | TokenKind::Literal | TokenKind::Comment(_) => {
+            module_path.to_vec()
+        }
     };
     let mut index = start + 1;
     while is_path_separator(tokens, index) {
         index += 2;
         match tokens.get(index).map(|token| token.kind) {
-            Some(Kind::Word("super")) => _ = path.pop(),
-            Some(Kind::Word("self")) => {}
-            Some(Kind::Word(word)) => path.push(word),
-            Some(Kind::Mark('{')) => return follow_group(tokens, index, &path, paths),
+            Some(TokenKind::Word("super")) => _ = path.pop(),
+            Some(TokenKind::Word("self")) => {}
+            Some(TokenKind::Word(word)) => path.push(word),
+            Some(TokenKind::Punctuation('{')) => return follow_group(tokens, index, &path, paths),
             // `crate::module::*`, or the turbofish of a type.
             _ => break,
         }
         index += 1;
     }
     // An exported macro is at the root of the crate, whatever its module.
-    let is_macro = path.len() == 1 && tokens.get(index).is_some_and(|token| token.is_mark('!'));
+    let is_macro = path.len() == 1 && tokens.get(index).is_some_and(|token| token.is_punctuation('!'));
     if !is_macro {
         paths.push((tokens[start].line, path));
     }
@@ -133,12 +135,12 @@ fn follow_group<'a>(
     let mut line = None;
     while let Some(token) = tokens.get(index) {
         match token.kind {
-            Kind::Mark('{') => {
+            TokenKind::Punctuation('{') => {
                 index = follow_group(tokens, index, &entry, paths);
                 line = None;
                 continue;
             }
-            Kind::Mark(mark @ (',' | '}')) => {
+            TokenKind::Punctuation(mark @ (',' | '}')) => {
                 paths.extend(line.take().map(|line| (line, entry.clone())));
                 entry = path.to_vec();
                 if mark == '}' {
@@ -146,18 +148,18 @@ fn follow_group<'a>(
                 }
             }
             // The name after `as` is local to the file.
-            Kind::Word("as") => index += 1,
-            Kind::Word("self") => line = Some(token.line),
-            Kind::Word("super") => {
+            TokenKind::Word("as") => index += 1,
+            TokenKind::Word("self") => line = Some(token.line),
+            TokenKind::Word("super") => {
                 line.get_or_insert(token.line);
                 entry.pop();
             }
-            Kind::Word(word) => {
+            TokenKind::Word(word) => {
                 line.get_or_insert(token.line);
                 entry.push(word);
             }
-            Kind::Mark('*') => line = Some(token.line),
-            Kind::Mark(_) | Kind::Text | Kind::Comment(_) => {}
+            TokenKind::Punctuation('*') => line = Some(token.line),
+            TokenKind::Punctuation(_) | TokenKind::Literal | TokenKind::Comment(_) => {}
         }
         index += 1;
     }

@@ -1,6 +1,6 @@
 //! The maximum lengths of files and functions (our choice).
 
-use super::tokens::{Kind, Token};
+use super::tokens::{Token, TokenKind};
 
 /// Lines of a file, with its unit tests.
 const MAX_FILE_LINES: usize = 450;
@@ -17,7 +17,7 @@ pub(super) fn long_functions(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (index, pair) in tokens.windows(2).enumerate() {
         let [keyword, name] = pair else { continue };
-        let Kind::Word(name) = name.kind else { continue };
+        let TokenKind::Word(name) = name.kind else { continue };
         if !keyword.is_word("fn") {
             continue;
         }
@@ -36,15 +36,15 @@ fn body_lines(tokens: &[&Token<'_>]) -> usize {
     let mut lines: Vec<usize> = Vec::new();
     for token in tokens {
         match token.kind {
-            Kind::Mark('(' | '[') if depth == 0 => brackets += 1,
-            Kind::Mark(')' | ']') if depth == 0 => brackets -= 1,
-            Kind::Mark(';') if depth == 0 && brackets == 0 => return 0,
-            Kind::Mark('{') => depth += 1,
-            Kind::Mark('}') if depth <= 1 => return lines.len(),
-            Kind::Mark('}') => depth -= 1,
-            Kind::Mark(_) | Kind::Word(_) | Kind::Text | Kind::Comment(_) => {}
+            TokenKind::Punctuation('(' | '[') if depth == 0 => brackets += 1,
+            TokenKind::Punctuation(')' | ']') if depth == 0 => brackets -= 1,
+            TokenKind::Punctuation(';') if depth == 0 && brackets == 0 => return 0,
+            TokenKind::Punctuation('{') => depth += 1,
+            TokenKind::Punctuation('}') if depth <= 1 => return lines.len(),
+            TokenKind::Punctuation('}') => depth -= 1,
+            TokenKind::Punctuation(_) | TokenKind::Word(_) | TokenKind::Literal | TokenKind::Comment(_) => {}
         }
-        let is_opening = depth == 1 && lines.is_empty() && token.is_mark('{');
+        let is_opening = depth == 1 && lines.is_empty() && token.is_punctuation('{');
         if depth > 0 && !is_opening && lines.last() != Some(&token.line) {
             lines.push(token.line);
         }

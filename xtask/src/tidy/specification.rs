@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::Source;
-use super::tokens::{Kind, Token, tokens};
+use super::tokens::{Token, TokenKind, tokens};
 
 /// The page with a row for each demand of the specification.
 pub(super) const PAGE: &str = "docs/specification.md";
@@ -176,16 +176,16 @@ fn is_ignored(source: &str, modules: &[&str], name: &str) -> Option<bool> {
 fn attributes<'a>(tokens: &[Token<'a>]) -> BTreeSet<&'a str> {
     let words = tokens.iter().rev().scan(0_usize, |depth, token| {
         match token.kind {
-            Kind::Mark(']') => *depth += 1,
-            Kind::Mark('[') => *depth = depth.checked_sub(1)?,
+            TokenKind::Punctuation(']') => *depth += 1,
+            TokenKind::Punctuation('[') => *depth = depth.checked_sub(1)?,
             // Between the attributes and `fn` there are only words such as `async`.
-            Kind::Mark(mark) if *depth == 0 && mark != '#' => return None,
-            Kind::Mark(_) | Kind::Word(_) | Kind::Text | Kind::Comment(_) => {}
+            TokenKind::Punctuation(mark) if *depth == 0 && mark != '#' => return None,
+            TokenKind::Punctuation(_) | TokenKind::Word(_) | TokenKind::Literal | TokenKind::Comment(_) => {}
         }
         Some((*depth, token))
     });
     let inside = words.filter(|(depth, _)| *depth > 0);
-    inside.filter_map(|(_, token)| if let Kind::Word(word) = token.kind { Some(word) } else { None }).collect()
+    inside.filter_map(|(_, token)| if let TokenKind::Word(word) = token.kind { Some(word) } else { None }).collect()
 }
 
 #[cfg(test)]

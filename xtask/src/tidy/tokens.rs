@@ -6,33 +6,33 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token<'a> {
     pub(super) line: usize,
-    pub(super) kind: Kind<'a>,
+    pub(super) kind: TokenKind<'a>,
 }
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind<'a> {
+pub(super) enum TokenKind<'a> {
     /// An identifier, a keyword or a number.
     Word(&'a str),
     /// One character of punctuation.
-    Mark(char),
+    Punctuation(char),
     /// A string or character literal.
-    Text,
+    Literal,
     /// A comment, with its delimiters.
     Comment(&'a str),
 }
 
 impl Token<'_> {
-    pub(super) fn is_mark(&self, mark: char) -> bool {
-        self.kind == Kind::Mark(mark)
+    pub(super) fn is_punctuation(&self, mark: char) -> bool {
+        self.kind == TokenKind::Punctuation(mark)
     }
 
     pub(super) fn is_word(&self, word: &str) -> bool {
-        self.kind == Kind::Word(word)
+        self.kind == TokenKind::Word(word)
     }
 
     pub(super) const fn is_comment(&self) -> bool {
-        matches!(self.kind, Kind::Comment(_))
+        matches!(self.kind, TokenKind::Comment(_))
     }
 }
 
@@ -54,29 +54,29 @@ pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
 }
 
 /// The length and the kind of the first token, in bytes; whitespace has no kind.
-fn next(remaining: &str, first: char) -> (usize, Option<Kind<'_>>) {
+fn next(remaining: &str, first: char) -> (usize, Option<TokenKind<'_>>) {
     if first.is_whitespace() {
         return (first.len_utf8(), None);
     }
     if remaining.starts_with("//") {
         let end = remaining.find('\n').unwrap_or(remaining.len());
-        return (end, Some(Kind::Comment(&remaining[..end])));
+        return (end, Some(TokenKind::Comment(&remaining[..end])));
     }
     if remaining.starts_with("/*") {
         let end = block_comment(remaining);
-        return (end, Some(Kind::Comment(&remaining[..end])));
+        return (end, Some(TokenKind::Comment(&remaining[..end])));
     }
     if let Some(end) = raw_string(remaining).or_else(|| quoted(remaining)) {
-        return (end, Some(Kind::Text));
+        return (end, Some(TokenKind::Literal));
     }
     if let Some(end) = character(remaining) {
-        return (end, Some(Kind::Text));
+        return (end, Some(TokenKind::Literal));
     }
     if is_word(first) {
         let end = remaining.find(|letter| !is_word(letter)).unwrap_or(remaining.len());
-        return (end, Some(Kind::Word(&remaining[..end])));
+        return (end, Some(TokenKind::Word(&remaining[..end])));
     }
-    (first.len_utf8(), Some(Kind::Mark(first)))
+    (first.len_utf8(), Some(TokenKind::Punctuation(first)))
 }
 
 fn is_word(letter: char) -> bool {
@@ -143,8 +143,8 @@ mod tests {
 
     fn words(source: &str) -> Vec<&str> {
         let words = tokens(source).into_iter().filter_map(|token| match token.kind {
-            Kind::Word(word) => Some(word),
-            Kind::Mark(_) | Kind::Text | Kind::Comment(_) => None,
+            TokenKind::Word(word) => Some(word),
+            TokenKind::Punctuation(_) | TokenKind::Literal | TokenKind::Comment(_) => None,
         });
         words.collect()
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::Source;
-use super::tokens::{Kind, Token, tokens};
+use super::tokens::{Token, TokenKind, tokens};
 
 /// The page with the words that are not used for a concept.
 pub(super) const GLOSSARY: &str = "docs/glossary.md";
@@ -150,9 +150,12 @@ fn is_counted(path: &str) -> bool {
 /// The tokens before the unit tests, which are at the end of their file.
 fn without_tests(all: Vec<Token<'_>>) -> Vec<Token<'_>> {
     let is_start = |window: &[Token<'_>]| {
-        window[0].is_word("cfg") && window[1].is_mark('(') && window[2].is_word("test") && window[5].is_word("mod")
+        window[0].is_word("cfg")
+            && window[1].is_punctuation('(')
+            && window[2].is_word("test")
+            && window[5].is_word("mod")
     };
-    let end = all.windows(8).position(|window| is_start(window) && window[7].is_mark('{'));
+    let end = all.windows(8).position(|window| is_start(window) && window[7].is_punctuation('{'));
     let mut all = all;
     // `#` and `[` come before `cfg`.
     all.truncate(end.map_or(all.len(), |index| index.saturating_sub(2)));
@@ -184,13 +187,13 @@ impl<'a> Vocabulary<'a> {
                 last_comment = token.line;
             }
             match token.kind {
-                Kind::Comment(comment) if !continues => self.add_comment(path, token.line, text_of(comment)),
-                Kind::Mark('{') => depth += 1,
-                Kind::Mark('}') => depth = depth.saturating_sub(1),
-                Kind::Word("struct" | "enum" | "union" | "trait" | "type") if depth == 0 => {
+                TokenKind::Comment(comment) if !continues => self.add_comment(path, token.line, text_of(comment)),
+                TokenKind::Punctuation('{') => depth += 1,
+                TokenKind::Punctuation('}') => depth = depth.saturating_sub(1),
+                TokenKind::Word("struct" | "enum" | "union" | "trait" | "type") if depth == 0 => {
                     self.add_type(path, tokens.get(index + 1));
                 }
-                Kind::Mark(_) | Kind::Word(_) | Kind::Text | Kind::Comment(_) => {}
+                TokenKind::Punctuation(_) | TokenKind::Word(_) | TokenKind::Literal | TokenKind::Comment(_) => {}
             }
         }
     }
@@ -203,7 +206,7 @@ impl<'a> Vocabulary<'a> {
     }
 
     fn add_type(&mut self, path: &'a str, name: Option<&Token<'a>>) {
-        if let Some(Token { line, kind: Kind::Word(name) }) = name {
+        if let Some(Token { line, kind: TokenKind::Word(name) }) = name {
             self.types.push(TypeDefinition { name, path, line: *line });
         }
     }

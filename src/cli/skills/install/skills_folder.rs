@@ -23,7 +23,7 @@ const MAX_LOCK_BYTES: u64 = 16 * 1024 * 1024;
 pub(super) struct SkillsFolder {
     folder: PathBuf,
     files: Checkout,
-    lock: LockFile,
+    lock_file: LockFile,
     /// The lock on the folder: other programs wait until this file is closed.
     _folder_lock: File,
 }
@@ -43,7 +43,7 @@ impl SkillsFolder {
         let folder_lock = lock_folder(folder).with_context(path_text)?;
         let files = Checkout::open(folder).with_context(path_text)?;
         let lock = read_lock_file(&files).with_context(|| folder.join(LockFile::FILE).display().to_string())?;
-        let mut skills_folder = Self { folder: folder.to_owned(), files, lock, _folder_lock: folder_lock };
+        let mut skills_folder = Self { folder: folder.to_owned(), files, lock_file: lock, _folder_lock: folder_lock };
         skills_folder.recover().with_context(path_text)?;
         Ok(skills_folder)
     }
@@ -54,7 +54,7 @@ impl SkillsFolder {
 
     /// Returns true if exactly this release is installed and unchanged.
     pub(super) fn is_installed(&self, skill: &Skill) -> anyhow::Result<bool> {
-        let Some(locked) = self.lock.get(&skill.name) else { return Ok(false) };
+        let Some(locked) = self.lock_file.get(&skill.name) else { return Ok(false) };
         let is_same_release = locked.version == skill.version && locked.sha256.eq_ignore_ascii_case(&skill.sha256);
         Ok(is_same_release && self.file_checksums(&skill.name)?.as_ref() == Some(&locked.files))
     }
@@ -68,7 +68,7 @@ impl SkillsFolder {
         if force {
             return Ok(());
         }
-        let locked = self.lock.get(name);
+        let locked = self.lock_file.get(name);
         ensure!(locked.is_some(), "{target} exists and was not installed by this program; pass --force to replace it");
         let is_unchanged = self.file_checksums(name)?.as_ref() == locked.map(|locked| &locked.files);
         ensure!(is_unchanged, "{target} was changed since it was installed; pass --force to replace it");
@@ -103,8 +103,8 @@ impl SkillsFolder {
     }
 
     fn record_installed(&mut self, note: InstallNote, staging: &StagingPaths) -> anyhow::Result<()> {
-        self.lock.set(note.name, note.locked);
-        atomic_file::write_file(&staging.new_lock_file(), self.lock.to_text()?.as_bytes())?;
+        self.lock_file.set(note.name, note.locked);
+        atomic_file::write_file(&staging.new_lock_file(), self.lock_file.to_text()?.as_bytes())?;
         let file = self.folder.join(LockFile::FILE);
         fs::rename(staging.new_lock_file(), &file).with_context(|| file.display().to_string())
     }
@@ -251,7 +251,7 @@ mod tests {
         let skills_folder = SkillsFolder::open(folder).unwrap();
         assert!(!folder.join(".installing-x").exists());
         skills_folder.check_replaceable("demo", false).unwrap();
-        let recorded_version = skills_folder.lock.get("demo").map(|locked| locked.version.clone());
+        let recorded_version = skills_folder.lock_file.get("demo").map(|locked| locked.version.clone());
         (fs::read_to_string(folder.join("demo/SKILL.md")).ok(), recorded_version)
     }
 
@@ -322,7 +322,9 @@ mod tests {
         fs::create_dir(folder.path().join("demo")).unwrap();
         fs::write(folder.path().join("demo/SKILL.md"), "mine").unwrap();
         let skills_folder = SkillsFolder::open(folder.path()).unwrap();
-        assert!(skills_folder.lock.get("demo").is_none() && skills_folder.check_replaceable("demo", false).is_err());
+        assert!(
+            skills_folder.lock_file.get("demo").is_none() && skills_folder.check_replaceable("demo", false).is_err()
+        );
     }
 
     /// A staging folder may come with a repository, so its note is not trusted.

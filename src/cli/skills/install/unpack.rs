@@ -73,7 +73,7 @@ pub(super) fn unpack(bytes: &[u8], limits: &PackageLimits, root: &str, parent: &
     let staged = StagedSkill { folder: staging.with_context(|| parent.display().to_string())? };
     let folder = staged.paths().folder();
     fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
-    let mut writer = SkillFileWriter { folder: &folder, root, open: None };
+    let mut writer = SkillFileWriter { folder: &folder, root, open_file: None };
     match walk(bytes, limits, &mut writer) {
         Ok(()) => {}
         Err(WalkError::Sink(error)) => return Err(anyhow!(error).context("the skill cannot be written")),
@@ -89,12 +89,12 @@ pub(super) fn unpack(bytes: &[u8], limits: &PackageLimits, root: &str, parent: &
 struct SkillFileWriter<'a> {
     folder: &'a Path,
     root: &'a str,
-    open: Option<File>,
+    open_file: Option<File>,
 }
 
 impl SkillFileWriter<'_> {
     fn close(&mut self) -> io::Result<()> {
-        self.open.take().map_or(Ok(()), |file| file.sync_all())
+        self.open_file.take().map_or(Ok(()), |file| file.sync_all())
     }
 }
 
@@ -111,12 +111,12 @@ impl ArchiveSink for SkillFileWriter<'_> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        self.open = Some(create_file(&path, entry.executable)?);
+        self.open_file = Some(create_file(&path, entry.executable)?);
         Ok(())
     }
 
     fn data(&mut self, chunk: &[u8]) -> io::Result<()> {
-        self.open.as_mut().map_or(Ok(()), |file| file.write_all(chunk))
+        self.open_file.as_mut().map_or(Ok(()), |file| file.write_all(chunk))
     }
 }
 

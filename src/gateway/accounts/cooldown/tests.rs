@@ -3,13 +3,13 @@ use super::*;
 const DAY: u64 = 24 * 3600;
 
 struct CooldownScenario {
-    cooling: AccountCooldown,
-    begin: Instant,
+    cooldown: AccountCooldown,
+    started_at: Instant,
 }
 
 impl CooldownScenario {
     fn new() -> Self {
-        Self { cooling: AccountCooldown::default(), begin: Instant::now() }
+        Self { cooldown: AccountCooldown::default(), started_at: Instant::now() }
     }
 
     /// Returns the timing of a call that is granted and answered in this second of the scenario.
@@ -18,13 +18,13 @@ impl CooldownScenario {
     }
 
     fn between(&self, granted: u64, now: u64) -> AttemptTiming {
-        let second = |seconds| self.begin + Duration::from_secs(seconds);
+        let second = |seconds| self.started_at + Duration::from_secs(seconds);
         AttemptTiming { granted_at: second(granted), now: second(now), jitter: 500 }
     }
 
-    fn left(&self, now: u64) -> Option<f64> {
+    fn remaining_seconds(&self, now: u64) -> Option<f64> {
         let moment = self.at(now);
-        self.cooling.current(moment.now).map(|period| (period.until - moment.now).as_secs_f64())
+        self.cooldown.current(moment.now).map(|period| (period.until - moment.now).as_secs_f64())
     }
 }
 
@@ -35,11 +35,11 @@ const fn seconds(count: u64) -> Duration {
 #[track_caller]
 fn check(stated: Option<Duration>, exhausted: f64, throttled: f64) {
     let mut scenario = CooldownScenario::new();
-    scenario.cooling.note_exhausted(stated, scenario.at(0));
-    assert_eq!(scenario.left(0), Some(exhausted), "exhausted, {stated:?} stated");
+    scenario.cooldown.note_exhausted(stated, scenario.at(0));
+    assert_eq!(scenario.remaining_seconds(0), Some(exhausted), "exhausted, {stated:?} stated");
     let mut scenario = CooldownScenario::new();
-    scenario.cooling.note_throttled(stated, scenario.at(0));
-    assert_eq!(scenario.left(0), Some(throttled), "throttled, {stated:?} stated");
+    scenario.cooldown.note_throttled(stated, scenario.at(0));
+    assert_eq!(scenario.remaining_seconds(0), Some(throttled), "throttled, {stated:?} stated");
 }
 
 #[test]
@@ -55,9 +55,9 @@ fn a_stated_wait_is_used_unless_it_is_absurd() {
 #[test]
 fn a_cooldown_lasts_exactly_until_its_end() {
     let mut scenario = CooldownScenario::new();
-    scenario.cooling.note_exhausted(Some(seconds(5)), scenario.at(0));
-    assert!(scenario.left(4).is_some());
-    assert_eq!(scenario.left(5), None);
+    scenario.cooldown.note_exhausted(Some(seconds(5)), scenario.at(0));
+    assert!(scenario.remaining_seconds(4).is_some());
+    assert_eq!(scenario.remaining_seconds(5), None);
 }
 
 #[test]
@@ -65,16 +65,16 @@ fn without_a_stated_wait_the_pause_doubles_until_a_success() {
     let mut scenario = CooldownScenario::new();
     let (mut now, mut calls_in_first_minute) = (0, 0);
     for expected in [1_u32, 2, 4, 8, 16, 32, 60, 60, 60] {
-        scenario.cooling.note_throttled(None, scenario.at(now));
-        let pause = scenario.left(now).unwrap();
+        scenario.cooldown.note_throttled(None, scenario.at(now));
+        let pause = scenario.remaining_seconds(now).unwrap();
         assert!((pause - f64::from(expected)).abs() < 0.1, "{pause} instead of {expected}");
         calls_in_first_minute += u32::from(now < 60);
         now += u64::from(expected) + 1;
     }
     assert!(calls_in_first_minute < 12);
-    scenario.cooling.note_success(scenario.at(now).now);
-    scenario.cooling.note_throttled(None, scenario.at(now));
-    assert!(scenario.left(now).unwrap() < 1.1);
+    scenario.cooldown.note_success(scenario.at(now).now);
+    scenario.cooldown.note_throttled(None, scenario.at(now));
+    assert!(scenario.remaining_seconds(now).unwrap() < 1.1);
 }
 
 #[test]
@@ -84,8 +84,8 @@ fn jitter_keeps_every_pause_between_one_second_and_a_minute() {
         let mut now = 0;
         let mut pauses = Vec::new();
         for _ in 0..12 {
-            scenario.cooling.note_throttled(None, AttemptTiming { jitter, ..scenario.at(now) });
-            pauses.push(scenario.left(now).unwrap());
+            scenario.cooldown.note_throttled(None, AttemptTiming { jitter, ..scenario.at(now) });
+            pauses.push(scenario.remaining_seconds(now).unwrap());
             now += 100;
         }
         assert!(pauses.iter().all(|pause| (1.0..=60.0).contains(pause)), "{pauses:?}");
@@ -93,9 +93,9 @@ fn jitter_keeps_every_pause_between_one_second_and_a_minute() {
     }
     let first = |jitter| {
         let mut scenario = CooldownScenario::new();
-        scenario.cooling.note_throttled(None, scenario.at(0));
-        scenario.cooling.note_throttled(None, AttemptTiming { jitter, ..scenario.at(10) });
-        scenario.left(10).unwrap()
+        scenario.cooldown.note_throttled(None, scenario.at(0));
+        scenario.cooldown.note_throttled(None, AttemptTiming { jitter, ..scenario.at(10) });
+        scenario.remaining_seconds(10).unwrap()
     };
     assert!(first(0) < first(999));
 }
@@ -103,46 +103,46 @@ fn jitter_keeps_every_pause_between_one_second_and_a_minute() {
 #[test]
 fn failures_of_concurrent_calls_count_as_one() {
     let mut scenario = CooldownScenario::new();
-    (0..8).for_each(|_| scenario.cooling.note_throttled(None, scenario.between(0, 1)));
-    scenario.cooling.note_throttled(None, scenario.at(5));
-    let pause = scenario.left(5).unwrap();
+    (0..8).for_each(|_| scenario.cooldown.note_throttled(None, scenario.between(0, 1)));
+    scenario.cooldown.note_throttled(None, scenario.at(5));
+    let pause = scenario.remaining_seconds(5).unwrap();
     assert!(pause < 2.1, "{pause}");
-    let refusals: Vec<u32> = (0..8).map(|_| scenario.cooling.note_unauthorized(401, scenario.between(0, 1))).collect();
+    let refusals: Vec<u32> = (0..8).map(|_| scenario.cooldown.note_unauthorized(401, scenario.between(0, 1))).collect();
     assert_eq!(refusals, [1; 8]);
 }
 
 #[test]
 fn a_success_granted_before_the_last_failure_changes_nothing() {
     let mut scenario = CooldownScenario::new();
-    scenario.cooling.note_throttled(None, scenario.at(0));
-    scenario.cooling.note_throttled(None, scenario.at(10));
-    scenario.cooling.note_success(scenario.at(5).now);
-    scenario.cooling.note_throttled(None, scenario.at(20));
-    assert!(scenario.left(20).unwrap() > 3.0);
+    scenario.cooldown.note_throttled(None, scenario.at(0));
+    scenario.cooldown.note_throttled(None, scenario.at(10));
+    scenario.cooldown.note_success(scenario.at(5).now);
+    scenario.cooldown.note_throttled(None, scenario.at(20));
+    assert!(scenario.remaining_seconds(20).unwrap() > 3.0);
 }
 
 #[test]
 fn a_shorter_cooldown_does_not_shorten_a_longer_one() {
     let mut scenario = CooldownScenario::new();
-    scenario.cooling.note_exhausted(Some(seconds(3600)), scenario.at(0));
-    scenario.cooling.note_throttled(Some(seconds(1)), scenario.between(0, 1));
-    scenario.cooling.note_success(scenario.at(0).now);
-    let period = scenario.cooling.current(scenario.at(2).now).unwrap();
-    assert_eq!((period.cause, scenario.left(2)), (CooldownCause::Exhausted, Some(3598.0)));
+    scenario.cooldown.note_exhausted(Some(seconds(3600)), scenario.at(0));
+    scenario.cooldown.note_throttled(Some(seconds(1)), scenario.between(0, 1));
+    scenario.cooldown.note_success(scenario.at(0).now);
+    let period = scenario.cooldown.current(scenario.at(2).now).unwrap();
+    assert_eq!((period.cause, scenario.remaining_seconds(2)), (CooldownCause::Exhausted, Some(3598.0)));
 }
 
 #[test]
 fn consecutive_refusals_of_credentials_are_counted() {
     let mut scenario = CooldownScenario::new();
-    assert_eq!(scenario.cooling.note_unauthorized(401, scenario.at(0)), 1);
-    assert_eq!(scenario.left(0), Some(2.0));
-    assert_eq!(scenario.cooling.note_unauthorized(401, scenario.at(10)), 2);
-    assert_eq!(scenario.left(10), Some(4.0));
-    scenario.cooling.note_success(scenario.at(20).now);
-    assert_eq!(scenario.cooling.note_unauthorized(403, scenario.at(30)), 1);
-    assert_eq!(scenario.left(30), Some(60.0));
-    assert_eq!(scenario.cooling.note_unauthorized(403, scenario.at(100)), 2);
-    assert_eq!(scenario.cooling.note_unauthorized(401, scenario.at(300)), REFUSALS_BEFORE_CHECK);
+    assert_eq!(scenario.cooldown.note_unauthorized(401, scenario.at(0)), 1);
+    assert_eq!(scenario.remaining_seconds(0), Some(2.0));
+    assert_eq!(scenario.cooldown.note_unauthorized(401, scenario.at(10)), 2);
+    assert_eq!(scenario.remaining_seconds(10), Some(4.0));
+    scenario.cooldown.note_success(scenario.at(20).now);
+    assert_eq!(scenario.cooldown.note_unauthorized(403, scenario.at(30)), 1);
+    assert_eq!(scenario.remaining_seconds(30), Some(60.0));
+    assert_eq!(scenario.cooldown.note_unauthorized(403, scenario.at(100)), 2);
+    assert_eq!(scenario.cooldown.note_unauthorized(401, scenario.at(300)), REFUSALS_BEFORE_CHECK);
 }
 
 #[test]
@@ -152,11 +152,11 @@ fn an_adopted_cooldown_is_capped_by_its_cause() {
     for (cause, longest) in
         [(CooldownCause::Exhausted, 691_200.0), (CooldownCause::Throttled, 900.0), (CooldownCause::Token, 60.0)]
     {
-        scenario.cooling.adopt(cause, Duration::MAX, now);
-        assert_eq!(scenario.left(0), Some(longest));
+        scenario.cooldown.adopt(cause, Duration::MAX, now);
+        assert_eq!(scenario.remaining_seconds(0), Some(longest));
     }
-    scenario.cooling.adopt(CooldownCause::Exhausted, Duration::ZERO, now);
-    assert_eq!(scenario.left(0), None);
+    scenario.cooldown.adopt(CooldownCause::Exhausted, Duration::ZERO, now);
+    assert_eq!(scenario.remaining_seconds(0), None);
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use super::*;
-use crate::manifest::package::hostile::{self, Member, Part, Zip, gzip, pax, skill_member, skill_part, tar};
+use crate::manifest::package::hostile::{
+    self, TarEntry, Zip, ZipEntry, gzip, pax_records, skill_tar_entry, skill_zip_entry, tar,
+};
 
 /// A sink that keeps all entries.
 #[derive(Default)]
@@ -65,19 +67,23 @@ fn no_hostile_archive_is_accepted() {
 #[test]
 fn a_zip_gives_its_contents() {
     let streamed = {
-        let mut part = Part::file("streamed.md", "streamed");
+        let mut part = ZipEntry::file("streamed.md", "streamed");
         let body = miniz_oxide::deflate::compress_to_vec(&part.data, 6);
         part.flags = 8;
         part.behind =
             [hostile::crc32(&part.data), body.len() as u32, part.data.len() as u32].map(u32::to_le_bytes).concat();
         part
     };
-    let folder = Part { mode: 0o040_755, stored: true, ..Part::file("scripts/", "") };
-    let script = Part { mode: 0o100_755, stored: true, ..Part::file("scripts/run.sh", "#!/bin/sh\n") };
-    let unicode = Part { flags: 0x0800, ..Part::file("grüße.md", "x".repeat(100)) };
-    let times =
-        Part { extra: vec![0x55, 0x54, 1, 0, 0], local_extra: vec![0x55, 0x54, 1, 0, 1], ..Part::file("t", "t") };
-    let mut zip = Zip::of(vec![skill_part(), folder, script, streamed, unicode, times, Part::file("empty", "")]);
+    let folder = ZipEntry { mode: 0o040_755, stored: true, ..ZipEntry::file("scripts/", "") };
+    let script = ZipEntry { mode: 0o100_755, stored: true, ..ZipEntry::file("scripts/run.sh", "#!/bin/sh\n") };
+    let unicode = ZipEntry { flags: 0x0800, ..ZipEntry::file("grüße.md", "x".repeat(100)) };
+    let times = ZipEntry {
+        extra: vec![0x55, 0x54, 1, 0, 0],
+        local_extra: vec![0x55, 0x54, 1, 0, 1],
+        ..ZipEntry::file("t", "t")
+    };
+    let mut zip =
+        Zip::of(vec![skill_zip_entry(), folder, script, streamed, unicode, times, ZipEntry::file("empty", "")]);
     zip.comment = b"0123456789abcdef".to_vec();
     let read = files(&zip.build());
     assert_eq!(read["scripts/run.sh"], (true, b"#!/bin/sh\n".to_vec()));
@@ -90,33 +96,33 @@ fn a_zip_gives_its_contents() {
 
 #[test]
 fn a_data_descriptor_may_have_a_signature() {
-    let mut part = Part::file("streamed.md", "streamed ".repeat(9));
+    let mut part = ZipEntry::file("streamed.md", "streamed ".repeat(9));
     let body = miniz_oxide::deflate::compress_to_vec(&part.data, 6);
     let numbers =
         [hostile::crc32(&part.data), body.len() as u32, part.data.len() as u32].map(u32::to_le_bytes).concat();
     part.flags = 8;
     part.behind = [b"PK\x07\x08".to_vec(), numbers].concat();
-    assert_eq!(files(&Zip::of(vec![part, skill_part()]).build()).len(), 2);
+    assert_eq!(files(&Zip::of(vec![part, skill_zip_entry()]).build()).len(), 2);
 }
 
 #[test]
 fn a_tar_gives_its_contents() {
-    let mut script = Member::file("./scripts/run.sh", "#!/bin/sh\n");
+    let mut script = TarEntry::file("./scripts/run.sh", "#!/bin/sh\n");
     script.mode = 0o755;
     let long = format!("{}/{}.md", "folder".repeat(10), "name".repeat(20));
-    let mut split = Member::file("split.md", "y");
+    let mut split = TarEntry::file("split.md", "y");
     split.prefix = b"docs".to_vec();
     let members = [
-        Member::new(b'g', "pax_global_header", pax(&[("comment", "0123456789abcdef")])),
-        Member::new(b'5', "./", ""),
-        Member::new(b'5', "./scripts/", ""),
+        TarEntry::new(b'g', "pax_global_header", pax_records(&[("comment", "0123456789abcdef")])),
+        TarEntry::new(b'5', "./", ""),
+        TarEntry::new(b'5', "./scripts/", ""),
         script,
-        Member::new(b'x', "x", pax(&[("mtime", "1700000000.5"), ("path", &long)])),
-        Member::file("cut off", "z".repeat(40_000)),
-        Member::new(b'L', "././@LongLink", "gnu/long.md\0"),
-        Member::file("cut", ""),
+        TarEntry::new(b'x', "x", pax_records(&[("mtime", "1700000000.5"), ("path", &long)])),
+        TarEntry::file("cut off", "z".repeat(40_000)),
+        TarEntry::new(b'L', "././@LongLink", "gnu/long.md\0"),
+        TarEntry::file("cut", ""),
         split,
-        skill_member(),
+        skill_tar_entry(),
     ];
     let read = files(&gzip(&tar(&members)));
     assert_eq!(read["scripts/run.sh"], (true, b"#!/bin/sh\n".to_vec()));
@@ -136,8 +142,8 @@ fn every_limit_is_exact_in_both_formats() {
         limits
     };
     for bytes in [
-        Zip::of(vec![Part::file("a/b", data), Part::file("c", data)]).build(),
-        gzip(&tar(&[Member::file("a/b", data), Member::file("c", data)])),
+        Zip::of(vec![ZipEntry::file("a/b", data), ZipEntry::file("c", data)]).build(),
+        gzip(&tar(&[TarEntry::file("a/b", data), TarEntry::file("c", data)])),
     ] {
         let is_accepted = |limits: &PackageLimits| faults(&bytes, limits).is_empty();
         let exceeds_limit = |limits: &PackageLimits| {
@@ -173,13 +179,13 @@ fn every_limit_is_exact_in_both_formats() {
 /// zip.
 #[test]
 fn a_wrong_offset_in_the_directory_is_reported_as_ambiguous() {
-    let whole = Zip::of(vec![skill_part(), Part::file("x", "x")]).build();
+    let whole = Zip::of(vec![skill_zip_entry(), ZipEntry::file("x", "x")]).build();
     let directory = whole.windows(4).position(|mark| mark == b"PK\x01\x02").expect("a directory") as u32;
-    let second = Part { offset: Some(directory + 1), ..Part::file("x", "x") };
+    let second = ZipEntry { offset: Some(directory + 1), ..ZipEntry::file("x", "x") };
     for (zip, name) in [
         // A reader that trusts the header finds a file here; one that trusts the directory does not.
-        (Zip::of(vec![Part { offset: Some(1), ..skill_part() }]), "SKILL.md"),
-        (Zip::of(vec![skill_part(), second]), "SKILL.md"),
+        (Zip::of(vec![ZipEntry { offset: Some(1), ..skill_zip_entry() }]), "SKILL.md"),
+        (Zip::of(vec![skill_zip_entry(), second]), "SKILL.md"),
     ] {
         let found = faults(&zip.build(), &PackageLimits::default());
         let [ArchiveFault { kind: ArchiveFaultKind::Ambiguous, entry: Some(entry), message }] = &found[..] else {
@@ -201,14 +207,14 @@ fn an_error_of_the_sink_ends_the_walk() {
             Err("the disk is full")
         }
     }
-    for bytes in [Zip::of(vec![skill_part()]).build(), gzip(&tar(&[skill_member()]))] {
+    for bytes in [Zip::of(vec![skill_zip_entry()]).build(), gzip(&tar(&[skill_tar_entry()]))] {
         assert!(matches!(walk(&bytes, &PackageLimits::default(), &mut Full), Err(WalkError::Sink("the disk is full"))));
     }
 }
 
 #[test]
 fn the_number_of_reported_faults_is_limited() {
-    let parts = (0..5000).map(|number| Part::file(format!("../{number}"), "x")).collect();
+    let parts = (0..5000).map(|number| ZipEntry::file(format!("../{number}"), "x")).collect();
     let found = faults(&Zip::of(parts).build(), &PackageLimits::default());
     assert!((2..=20).contains(&found.len()), "{}", found.len());
 }

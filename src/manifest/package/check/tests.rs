@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use crate::manifest::package::Sha256Sum;
-use crate::manifest::package::hostile::{Member, Part, SKILL, Zip, gzip, skill_part, tar};
+use crate::manifest::package::hostile::{SKILL, TarEntry, Zip, ZipEntry, gzip, skill_zip_entry, tar};
 use crate::manifest::text::SourceFile;
 use crate::manifest::{
     CheckOptions, FileKind, FileMetadata, FilesError, FolderEntry, MemoryFiles, RepositoryFiles, check, verify,
@@ -24,7 +24,7 @@ fn case() -> Case {
         "path": "skills/demo", "package": "packages/demo-1.0.0.zip",
     });
     let mut case = Case { files, entry, apis: serde_json::json!([]) };
-    case.set_package(&Zip::of(vec![skill_part()]).build());
+    case.set_package(&Zip::of(vec![skill_zip_entry()]).build());
     case
 }
 
@@ -60,23 +60,24 @@ fn rules(change: impl FnOnce(&mut Case)) -> Vec<&'static str> {
     case.rules()
 }
 
-fn rules_of_package(parts: Vec<Part>) -> Vec<&'static str> {
+fn rules_of_package(parts: Vec<ZipEntry>) -> Vec<&'static str> {
     rules(|case| {
         for part in parts.iter().filter(|part| part.name != b"SKILL.md") {
             case.files.insert(format!("skills/demo/{}", String::from_utf8_lossy(&part.name)), part.data.clone());
         }
-        case.set_package(&Zip::of([vec![skill_part()], parts.clone()].concat()).build());
+        case.set_package(&Zip::of([vec![skill_zip_entry()], parts.clone()].concat()).build());
     })
 }
 
 #[test]
 fn a_correct_repository_has_no_findings() {
     assert_eq!(rules(|_| ()), Vec::<&str>::new());
-    assert_eq!(rules_of_package(vec![Part::file("docs/more.md", "more")]), Vec::<&str>::new());
-    let in_a_folder = |case: &mut Case| case.set_package(&Zip::of(vec![Part::file("demo/SKILL.md", SKILL)]).build());
+    assert_eq!(rules_of_package(vec![ZipEntry::file("docs/more.md", "more")]), Vec::<&str>::new());
+    let in_a_folder =
+        |case: &mut Case| case.set_package(&Zip::of(vec![ZipEntry::file("demo/SKILL.md", SKILL)]).build());
     assert_eq!(rules(in_a_folder), Vec::<&str>::new());
     let as_a_tar = |case: &mut Case| {
-        let bytes = gzip(&tar(&[Member::file("SKILL.md", SKILL)]));
+        let bytes = gzip(&tar(&[TarEntry::file("SKILL.md", SKILL)]));
         case.set_package(&bytes);
         case.entry["package"] = "packages/demo-1.0.0.tar.gz".into();
         case.files.insert("packages/demo-1.0.0.tar.gz", bytes);
@@ -173,7 +174,7 @@ fn the_findings_do_not_depend_on_the_number_of_threads() {
     for number in 0..500 {
         let (path, package) = (format!("skills/s{number}"), format!("packages/s{number}.zip"));
         case.files.insert(format!("{path}/SKILL.md"), SKILL);
-        let bytes = Zip::of(vec![skill_part(), Part::file("n", number.to_string())]).build();
+        let bytes = Zip::of(vec![skill_zip_entry(), ZipEntry::file("n", number.to_string())]).build();
         let mut entry = case.entry.clone();
         for (key, value) in [("name", format!("s{number}")), ("path", path), ("package", package.clone())] {
             entry[key] = value.into();
@@ -220,31 +221,32 @@ fn paths_that_are_not_checked_are_reported() {
 
 #[test]
 fn each_fault_of_an_archive_breaks_its_rule() {
-    let with_parts =
-        |parts: Vec<Part>| rules(|case| case.set_package(&Zip::of([vec![skill_part()], parts].concat()).build()));
+    let with_parts = |parts: Vec<ZipEntry>| {
+        rules(|case| case.set_package(&Zip::of([vec![skill_zip_entry()], parts].concat()).build()))
+    };
     assert_eq!(rules(|case| case.set_package(b"PK\x03\x04")), ["M080"]);
     assert_eq!(rules(|case| case.set_package(&[0; (10 << 20) + 1])), ["M081"]);
-    assert_eq!(rules(|case| case.set_package(&gzip(&tar(&[Member::file("SKILL.md", SKILL)])))), ["M080"]);
-    assert_eq!(with_parts(vec![Part::file("zeros", vec![0; 300_000])]), ["M081"]);
-    assert_eq!(with_parts(vec![Part::file("../x", "x")]), ["M082"]);
-    assert_eq!(with_parts(vec![Part::file("a", "x"), Part::file("A", "x")]), ["M083"]);
-    assert_eq!(with_parts(vec![Part { mode: 0o120_777, ..Part::file("a", "x") }]), ["M084"]);
-    assert_eq!(with_parts(vec![Part { before: b"x".to_vec(), ..Part::file("a", "x") }]), ["M085"]);
+    assert_eq!(rules(|case| case.set_package(&gzip(&tar(&[TarEntry::file("SKILL.md", SKILL)])))), ["M080"]);
+    assert_eq!(with_parts(vec![ZipEntry::file("zeros", vec![0; 300_000])]), ["M081"]);
+    assert_eq!(with_parts(vec![ZipEntry::file("../x", "x")]), ["M082"]);
+    assert_eq!(with_parts(vec![ZipEntry::file("a", "x"), ZipEntry::file("A", "x")]), ["M083"]);
+    assert_eq!(with_parts(vec![ZipEntry { mode: 0o120_777, ..ZipEntry::file("a", "x") }]), ["M084"]);
+    assert_eq!(with_parts(vec![ZipEntry { before: b"x".to_vec(), ..ZipEntry::file("a", "x") }]), ["M085"]);
 }
 
 #[test]
 fn each_fault_of_the_contents_breaks_its_rule() {
-    let only_package = |parts: Vec<Part>| rules(|case| case.set_package(&Zip::of(parts).build()));
+    let only_package = |parts: Vec<ZipEntry>| rules(|case| case.set_package(&Zip::of(parts).build()));
     let with_skill_file = |text: String| {
         rules(|case| {
             case.files.insert("skills/demo/SKILL.md", text.clone());
-            case.set_package(&Zip::of(vec![Part::file("SKILL.md", text)]).build());
+            case.set_package(&Zip::of(vec![ZipEntry::file("SKILL.md", text)]).build());
         })
     };
-    assert_eq!(only_package(vec![Part::file("a/b/SKILL.md", SKILL)]), ["M086"]);
-    assert_eq!(only_package(vec![Part::file("demo/SKILL.md", SKILL), Part::file("x", "x")]), ["M086"]);
-    assert_eq!(only_package(vec![Part::file("a/SKILL.md", SKILL), Part::file("b/SKILL.md", SKILL)]), ["M086"]);
-    assert_eq!(only_package(vec![Part::file("other/SKILL.md", SKILL)]), ["M086"]);
+    assert_eq!(only_package(vec![ZipEntry::file("a/b/SKILL.md", SKILL)]), ["M086"]);
+    assert_eq!(only_package(vec![ZipEntry::file("demo/SKILL.md", SKILL), ZipEntry::file("x", "x")]), ["M086"]);
+    assert_eq!(only_package(vec![ZipEntry::file("a/SKILL.md", SKILL), ZipEntry::file("b/SKILL.md", SKILL)]), ["M086"]);
+    assert_eq!(only_package(vec![ZipEntry::file("other/SKILL.md", SKILL)]), ["M086"]);
     assert_eq!(with_skill_file("nothing".to_owned()), ["M087"]);
     assert_eq!(with_skill_file(SKILL.replace("name: demo", "name: Demo")), ["M087", "M088"]);
     assert_eq!(with_skill_file(SKILL.replace("1.0.0", "1.0.1")), ["M088"]);
@@ -267,15 +269,15 @@ fn each_fault_of_the_contents_breaks_its_rule() {
         }),
         ["M090"]
     );
-    assert_eq!(only_package(vec![skill_part(), Part::file("extra.md", "x")]), ["M090"]);
+    assert_eq!(only_package(vec![skill_zip_entry(), ZipEntry::file("extra.md", "x")]), ["M090"]);
     assert_eq!(
         rules(|case| {
             case.files.insert("skills/demo/.DS_Store", "x");
         }),
         Vec::<&str>::new()
     );
-    assert_eq!(rules_of_package(vec![Part::file(".env", "A=1")]), ["M091"]);
-    assert_eq!(rules_of_package(vec![Part::file(".DS_Store", "x")]), ["M092"]);
+    assert_eq!(rules_of_package(vec![ZipEntry::file(".env", "A=1")]), ["M091"]);
+    assert_eq!(rules_of_package(vec![ZipEntry::file(".DS_Store", "x")]), ["M092"]);
     assert_eq!(with_skill_file(format!("{SKILL}[x](missing.md)\n")), ["M093"]);
     assert_eq!(with_skill_file(format!("{SKILL}{}", "line\n".repeat(501))), ["M095"]);
     assert_eq!(with_skill_file(SKILL.replace("metadata:", "model: x\nmetadata:")), ["M096"]);
@@ -324,6 +326,6 @@ fn verify_checks_only_the_packages() {
     assert_eq!(verified(&case).findings().len(), 0);
     case.entry["sha256"] = "1".repeat(64).into();
     assert!(verified(&case).has_errors());
-    case.set_package(&Zip::of(vec![Part::file("../x", "x")]).build());
+    case.set_package(&Zip::of(vec![ZipEntry::file("../x", "x")]).build());
     assert!(verified(&case).has_errors());
 }

@@ -1,7 +1,7 @@
 //! U14 to U22: an account cannot serve a request, fails, or refuses it.
 
 use super::super::plays;
-use super::super::row::{After, Row, row};
+use super::super::row::{AccountsAfter, Row, row};
 
 pub(super) fn rows() -> Vec<Row> {
     [rate_limits(), usage_limits(), invalid_accounts(), failures(), refusals()].concat()
@@ -11,102 +11,111 @@ pub(super) fn rows() -> Vec<Row> {
 fn rate_limits() -> Vec<Row> {
     vec![
         row("U14", "429 with Retry-After in seconds")
-            .both(&["status=429 retry-after=3"])
+            .with_scripts(&["status=429 retry-after=3"])
             .calls(2..=2)
-            .after(After::Within(15))
-            .play(plays::told_when),
+            .after(AccountsAfter::UsableWithin(15))
+            .custom_steps(plays::throttled_with_retry_time),
         row("U14", "429 with Retry-After as a date")
-            .both(&["status=429 retry-date=3"])
+            .with_scripts(&["status=429 retry-date=3"])
             .calls(2..=2)
-            .after(After::Within(15))
-            .play(plays::told_when),
+            .after(AccountsAfter::UsableWithin(15))
+            .custom_steps(plays::throttled_with_retry_time),
         row("U14", "429 with retry-after-ms")
-            .both(&["status=429 retry-ms=3000"])
+            .with_scripts(&["status=429 retry-ms=3000"])
             .calls(2..=2)
-            .after(After::Within(15))
-            .play(plays::told_when),
+            .after(AccountsAfter::UsableWithin(15))
+            .custom_steps(plays::throttled_with_retry_time),
         row("U14", "429 with x-ratelimit-reset")
-            .both(&["status=429 ratelimit=3s"])
+            .with_scripts(&["status=429 ratelimit=3s"])
             .calls(2..=2)
-            .after(After::Within(15))
-            .play(plays::told_when),
+            .after(AccountsAfter::UsableWithin(15))
+            .custom_steps(plays::throttled_with_retry_time),
         row("U14", "429 with Retry-After, no other")
             .accounts(1)
-            .both(&["status=429 retry-after=3"])
-            .errs(&[429], "rate_limit_exceeded", &["failed"])
-            .advises("true")
-            .after(After::Within(15)),
+            .with_scripts(&["status=429 retry-after=3"])
+            .fails_with(&[429], "rate_limit_exceeded", &["failed"])
+            .with_retry_advice("true")
+            .after(AccountsAfter::UsableWithin(15)),
         row("U15", "429 without any time, three in a row")
             .accounts(1)
-            .both(&["status=429"])
-            .errs(&[429], "rate_limit_exceeded", &["failed"])
-            .advises("true")
-            .after(After::Within(60))
-            .play(plays::untold),
+            .with_scripts(&["status=429"])
+            .fails_with(&[429], "rate_limit_exceeded", &["failed"])
+            .with_retry_advice("true")
+            .after(AccountsAfter::UsableWithin(60))
+            .custom_steps(plays::throttled_without_retry_time),
     ]
 }
 
 /// U16: usage limits.
 fn usage_limits() -> Vec<Row> {
-    let exhausted = |row: Row| row.accounts(1).errs(&[429], "usage_limit_reached", &["failed"]);
-    let reset = After::Never("the account is in a cooldown until the reset that the upstream stated");
+    let exhausted = |row: Row| row.accounts(1).fails_with(&[429], "usage_limit_reached", &["failed"]);
+    let reset = AccountsAfter::Unusable("the account is in a cooldown until the reset that the upstream stated");
     vec![
         exhausted(row("U16", "usage limit for days"))
-            .both(&["status=429 body=usage-limit resets-in=354089"])
+            .with_scripts(&["status=429 body=usage-limit resets-in=354089"])
             .after(reset)
-            .play(plays::exhausted),
+            .custom_steps(plays::exhausted),
         exhausted(row("U16", "usage limit for three seconds"))
-            .both(&["status=429 body=usage-limit resets-in=3"])
-            .after(After::Within(15))
-            .play(plays::short_window),
+            .with_scripts(&["status=429 body=usage-limit resets-in=3"])
+            .after(AccountsAfter::UsableWithin(15))
+            .custom_steps(plays::short_window),
         exhausted(row("U16", "usage limit, reset 0"))
-            .both(&["status=429 body=usage-limit resets-raw=0"])
-            .after(After::Within(60))
-            .play(plays::odd_window),
+            .with_scripts(&["status=429 body=usage-limit resets-raw=0"])
+            .after(AccountsAfter::UsableWithin(60))
+            .custom_steps(plays::odd_window),
         exhausted(row("U16", "usage limit, reset -1"))
-            .both(&["status=429 body=usage-limit resets-raw=-1"])
-            .after(After::Within(60))
-            .play(plays::odd_window),
+            .with_scripts(&["status=429 body=usage-limit resets-raw=-1"])
+            .after(AccountsAfter::UsableWithin(60))
+            .custom_steps(plays::odd_window),
         exhausted(row("U16", "usage limit, reset 1e18"))
-            .both(&["status=429 body=usage-limit resets-raw=1e18"])
-            .after(After::Within(60))
-            .play(plays::odd_window),
+            .with_scripts(&["status=429 body=usage-limit resets-raw=1e18"])
+            .after(AccountsAfter::UsableWithin(60))
+            .custom_steps(plays::odd_window),
         exhausted(row("U16", "usage limit, reset \"soon\""))
-            .both(&["status=429 body=usage-limit resets-raw=\"soon\""])
-            .after(After::Within(60))
-            .play(plays::odd_window),
+            .with_scripts(&["status=429 body=usage-limit resets-raw=\"soon\""])
+            .after(AccountsAfter::UsableWithin(60))
+            .custom_steps(plays::odd_window),
         exhausted(row("U16", "usage limit, no reset"))
-            .both(&["status=429 body=usage-limit"])
-            .after(After::Within(60))
-            .play(plays::odd_window),
+            .with_scripts(&["status=429 body=usage-limit"])
+            .after(AccountsAfter::UsableWithin(60))
+            .custom_steps(plays::odd_window),
         row("U16", "usage limit, another account")
-            .both(&["status=429 body=usage-limit resets-in=600"])
+            .with_scripts(&["status=429 body=usage-limit resets-in=600"])
             .calls(2..=2)
-            .after(After::FirstRests),
+            .after(AccountsAfter::FirstInCooldown),
     ]
 }
 
 /// U17 and U18: the credentials or the account are no longer valid.
 fn invalid_accounts() -> Vec<Row> {
-    let single_account = |row: Row| row.accounts(1).errs(&[502, 503], "", &["failed"]);
-    let known = After::Never("the account is known to be unusable");
+    let single_account = |row: Row| row.accounts(1).fails_with(&[502, 503], "", &["failed"]);
+    let known = AccountsAfter::Unusable("the account is known to be unusable");
     vec![
         row("U17", "401, another account")
-            .both(&["status=401", "status=401 body=revoked"])
+            .with_scripts(&["status=401", "status=401 body=revoked"])
             .calls(2..=2)
-            .after(After::FirstRests)
-            .play(plays::dead),
-        single_account(row("U17", "401, no other")).both(&["status=401"]).after(known),
-        row("U18", "402, another account").both(&["status=402"]).calls(2..=2).after(After::FirstRests),
-        row("U18", "403, another account").both(&["status=403"]).calls(2..=2).after(After::FirstRests),
-        row("U18", "404, another account").both(&["status=404"]).calls(2..=2).after(After::FirstRests),
-        single_account(row("U18", "402, no other")).both(&["status=402"]).after(known),
+            .after(AccountsAfter::FirstInCooldown)
+            .custom_steps(plays::rejected_credentials),
+        single_account(row("U17", "401, no other")).with_scripts(&["status=401"]).after(known),
+        row("U18", "402, another account")
+            .with_scripts(&["status=402"])
+            .calls(2..=2)
+            .after(AccountsAfter::FirstInCooldown),
+        row("U18", "403, another account")
+            .with_scripts(&["status=403"])
+            .calls(2..=2)
+            .after(AccountsAfter::FirstInCooldown),
+        row("U18", "404, another account")
+            .with_scripts(&["status=404"])
+            .calls(2..=2)
+            .after(AccountsAfter::FirstInCooldown),
+        single_account(row("U18", "402, no other")).with_scripts(&["status=402"]).after(known),
         // An HTML page says nothing about the account, so the next request goes there again.
         single_account(row("U18", "403, no other"))
-            .both(&["status=403 body=html"])
-            .advises("false")
-            .after(After::Blameless),
-        single_account(row("U18", "404, no other")).both(&["status=404"]).after(known),
+            .with_scripts(&["status=403 body=html"])
+            .with_retry_advice("false")
+            .after(AccountsAfter::FirstNotPenalized),
+        single_account(row("U18", "404, no other")).with_scripts(&["status=404"]).after(known),
     ]
 }
 
@@ -121,16 +130,19 @@ fn failures() -> Vec<Row> {
             .accounts(3)
             .plain(&["status=500", "status=503"])
             .streamed(&["status=500", "events=e"])
-            .others("=")
-            .fails(&["failed"])
+            .other_accounts("=")
+            .fails_with_502(&["failed"])
             .calls(2..=2),
-        row("U19", "one account fails always").both(&["status=500"]).after(After::Within(70)).play(plays::moves_away),
+        row("U19", "one account fails always")
+            .with_scripts(&["status=500"])
+            .after(AccountsAfter::UsableWithin(70))
+            .custom_steps(plays::moves_away),
         row("U20", "made and charged, then the connection breaks")
             .plain(&["hang-up", "hang-up how=reset", "cut=30", "cut=30 how=reset framing=chunked"])
             .streamed(&["hang-up", "hang-up how=reset", "events=cut", "plain cut=30 how=reset"])
             .ambiguous(&["network", "no_image_data"]),
         row("U20", "made and charged, then a proxy gives up")
-            .both(&[
+            .with_scripts(&[
                 "status=524 body=html",
                 "status=504 body=html",
                 "status=502 body=text",
@@ -158,9 +170,9 @@ fn refusals() -> Vec<Row> {
     vec![
         row("U21", "refused by status")
             .accounts(3)
-            .both(&["status=400 body=policy", "status=400 body=policy-old", "status=403 body=policy"])
+            .with_scripts(&["status=400 body=policy", "status=400 body=policy-old", "status=403 body=policy"])
             .refused(),
-        row("U21", "refused in a 200").accounts(3).both(&["body=policy", "body=policy-old"]).refused(),
+        row("U21", "refused in a 200").accounts(3).with_scripts(&["body=policy", "body=policy-old"]).refused(),
         row("U21", "refused by an event")
             .accounts(3)
             .plain(&["sse events=e-policy", "sse events=failed-policy"])
@@ -170,17 +182,17 @@ fn refusals() -> Vec<Row> {
             .accounts(3)
             .plain(&["data=words tokens=90"])
             .streamed(&["events=words tokens=90", "plain data=words tokens=90"])
-            .fails(&["refused", "interrupted"])
-            .because(&["content_refused", "no_image_data"])
-            .advises("false")
+            .fails_with_502(&["refused", "interrupted"])
+            .with_reasons(&["content_refused", "no_image_data"])
+            .with_retry_advice("false")
             .charged()
-            .after(After::Blameless),
+            .after(AccountsAfter::FirstNotPenalized),
         row("U21", "an empty 200")
             .accounts(3)
-            .both(&["body=none", "body=none framing=chunked"])
-            .fails(&["refused", "interrupted"])
-            .because(&["content_refused", "no_image_data", "network"])
-            .advises("false")
-            .after(After::Blameless),
+            .with_scripts(&["body=none", "body=none framing=chunked"])
+            .fails_with_502(&["refused", "interrupted"])
+            .with_reasons(&["content_refused", "no_image_data", "network"])
+            .with_retry_advice("false")
+            .after(AccountsAfter::FirstNotPenalized),
     ]
 }

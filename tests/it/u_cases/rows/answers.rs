@@ -1,7 +1,7 @@
 //! U23 to U33: malformed or unusual answers and connections.
 
 use super::super::plays;
-use super::super::row::{After, Row, row};
+use super::super::row::{AccountsAfter, Row, row};
 
 const ONE_IMAGE: &str = "streams make exactly one image (n = 1 by the rules); surplus images are U23";
 
@@ -61,17 +61,17 @@ fn bodies() -> Vec<Row> {
             .streamed(&["plain endless=image b64=100000 pace=5", "plain endless=image", "events=p,flood pace=5"])
             .breaks()
             .slow()
-            .play(plays::endless),
+            .custom_steps(plays::endless_answer),
         row("U26", "compressed, or said to be")
-            .both(&["coding=gzip", "label=gzip", "label=br", "coding=bomb", "plain coding=gzip"])
+            .with_scripts(&["coding=gzip", "label=gzip", "label=br", "coding=bomb", "plain coding=gzip"])
             .good_or_broken(),
         row("U26", "a compressed error")
-            .both(&["status=500 coding=gzip"])
-            .others("=")
-            .fails(&["failed", "interrupted"])
+            .with_scripts(&["status=500 coding=gzip"])
+            .other_accounts("=")
+            .fails_with_502(&["failed", "interrupted"])
             .calls(1..=2),
         row("U27", "redirects")
-            .both(&[
+            .with_scripts(&[
                 "status=301 body=none location=http://{target}/v1/images/generations",
                 "status=302 body=none location=http://localhost:1/v1/images/generations",
                 "status=302 body=none location=file:///etc/passwd",
@@ -80,13 +80,13 @@ fn bodies() -> Vec<Row> {
                 "status=308 body=none location=https://{target}/v1/images/generations",
                 "status=308 body=none location=/v1/images/generations",
             ])
-            .fails(&["interrupted", "failed"]),
+            .fails_with_502(&["interrupted", "failed"]),
         row("U28", "another count than n")
-            .both(&["images=1", "images=4", "images=6"])
+            .with_scripts(&["images=1", "images=4", "images=6"])
             .not_streamed(ONE_IMAGE)
-            .play(plays::counts),
+            .custom_steps(plays::other_image_count),
         row("U29", "usage missing or nonsense, odd values")
-            .both(&[
+            .with_scripts(&[
                 "usage=none",
                 "usage=null",
                 "usage=zero",
@@ -100,26 +100,30 @@ fn bodies() -> Vec<Row> {
                 "odd=quality",
                 "odd=background",
             ])
-            .odd_usage(),
+            .invalid_usage(),
     ]
 }
 
 /// U30 to U33: faults of connections and headers.
 fn connections() -> Vec<Row> {
     vec![
-        row("U30", "closed at the moment of reuse").accounts(1).places(6).closes_on_reuse().play(plays::races),
+        row("U30", "closed at the moment of reuse")
+            .accounts(1)
+            .slots_per_account(6)
+            .closes_on_reuse()
+            .custom_steps(plays::connection_races),
         row("U30", "reset on reuse, after the request")
-            .both(&["sour"])
+            .with_scripts(&["sour"])
             .ambiguous(&["network"])
-            .play(plays::reset_on_reuse),
-        row("U31", "interim answers, then the real one").both(&[
+            .custom_steps(plays::reset_on_reuse),
+        row("U31", "interim answers, then the real one").with_scripts(&[
             "interim=103",
             "interim=100",
             "interim=100,103,103",
             "interim=102",
         ]),
         row("U31", "other statuses of success")
-            .both(&[
+            .with_scripts(&[
                 "status=101 body=none",
                 "status=204 body=none",
                 "status=206 body=none",
@@ -130,13 +134,15 @@ fn connections() -> Vec<Row> {
             .ambiguous(&["network", "no_image_data"]),
         row("U32", "one of four accounts always times out")
             .accounts(4)
-            .places(4)
+            .slots_per_account(4)
             .deadline(2000)
-            .both(&["stall=head"])
-            .after(After::Within(90))
+            .with_scripts(&["stall=head"])
+            .after(AccountsAfter::UsableWithin(90))
             .slow()
-            .play(plays::grey),
-        row("U33", "a flood of headers").both(&["flood=10000", "flood=wide"]).ambiguous(&["network", "no_image_data"]),
-        row("U33", "headers that are no text").both(&["flood=bytes"]).good_or_broken(),
+            .custom_steps(plays::unresponsive_account),
+        row("U33", "a flood of headers")
+            .with_scripts(&["flood=10000", "flood=wide"])
+            .ambiguous(&["network", "no_image_data"]),
+        row("U33", "headers that are no text").with_scripts(&["flood=bytes"]).good_or_broken(),
     ]
 }
