@@ -5,11 +5,15 @@
 //! for its end. The grammar is checked as far as the reader has to follow it: the content of skipped numbers, words and
 //! texts is not, nor the kind of brackets deeper than [`DEPTH_MAX`].
 
+mod capture;
+mod visitor;
+
 use std::str;
 
 use memchr::memchr2;
-use serde::de::IgnoredAny;
-use serde_json::{Map, Value};
+
+use capture::Capture;
+pub(crate) use visitor::{CaptureLimits, JsonPosition, JsonSyntaxError, JsonVisitor, ValueInterest};
 
 /// The greatest depth at which brackets are matched by their kind, as for the other parsers of the crate.
 const DEPTH_MAX: usize = 128;
@@ -17,94 +21,6 @@ const DEPTH_MAX: usize = 128;
 const PATH_DEPTH: usize = 5;
 /// The length at which a key is cut. No key that a visitor knows is longer.
 pub(crate) const KEY_MAX: usize = 256;
-
-/// The place of a value.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct JsonPosition<'a> {
-    /// The keys and brackets that lead to the value, such as `response.output[].result`. A key with a dot or a bracket
-    /// stands as `?`, so that no path has two meanings.
-    pub(crate) path: &'a str,
-    /// The key of the value, decoded; empty for an element of an array.
-    pub(crate) key: &'a str,
-    /// The number of objects and arrays around the value.
-    pub(crate) depth: usize,
-}
-
-/// The part of a value that a visitor wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ValueInterest {
-    /// Nothing. The values in it are visited by themselves.
-    Skip,
-    /// All of the value. The reader fails if it is not JSON.
-    Value,
-    /// All of the value if it is JSON.
-    Optional,
-    /// Only the syntax of an object or array, which is handed on empty; all of any other value.
-    Scalar,
-    /// The text piece by piece, if the value is a string. Any other value is skipped.
-    Text,
-}
-
-/// The most bytes that are captured. A value beyond them is not kept.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CaptureLimits {
-    /// For one value.
-    pub(crate) value: u64,
-    /// For all values together.
-    pub(crate) total: u64,
-}
-
-/// The error of a text that is not JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum JsonSyntaxError {
-    #[error("it is not a JSON object")]
-    NotAnObject,
-    #[error("unexpected byte 0x{0:02x} between values")]
-    Unexpected(u8),
-    #[error("a key or value is not JSON")]
-    Value,
-    #[error("bytes after the end of the object")]
-    Surplus,
-    #[error("it ended within the object")]
-    Truncated,
-}
-
-/// Decides on values and receives them, in their order. An error ends the reading.
-pub(crate) trait JsonVisitor {
-    type Error: From<JsonSyntaxError>;
-
-    /// Begins the outermost object.
-    fn begin(&mut self) -> Result<(), Self::Error> {
-        Ok(())
-    }
-
-    /// Begins a value inside the outermost object, at most [`PATH_DEPTH`] deep; `first` is its first byte.
-    fn start(&mut self, at: JsonPosition<'_>, first: u8) -> Result<ValueInterest, Self::Error>;
-
-    /// Receives a wanted value. `None` means that it is too large to hold, cannot be held (such as a number out of range),
-    /// or, if it is optional, is not JSON.
-    fn value(&mut self, at: JsonPosition<'_>, value: Option<Value>) -> Result<(), Self::Error>;
-
-    /// Receives a piece of a wanted text as it is written: at least one byte, and a slice of the piece that was pushed.
-    fn text(&mut self, at: JsonPosition<'_>, text: &[u8]) -> Result<(), Self::Error>;
-
-    /// Receives a UTF-16 code unit of a wanted text that is written as an escape.
-    fn escaped(&mut self, at: JsonPosition<'_>, unit: u16) -> Result<(), Self::Error>;
-
-    /// Ends a wanted text.
-    fn text_end(&mut self, at: JsonPosition<'_>) -> Result<(), Self::Error>;
-
-    /// Ends an object or array that was not captured. Its position has no key.
-    fn end(&mut self, at: JsonPosition<'_>) -> Result<(), Self::Error> {
-        let _ = at;
-        Ok(())
-    }
-
-    /// Notes that the wanted values together exceed their limit.
-    fn exceeded(&mut self) -> Result<(), Self::Error> {
-        Ok(())
-    }
-}
 
 /// The reader. Each object needs its own.
 #[derive(Debug)]
@@ -136,7 +52,7 @@ enum State {
     /// Inside a text.
     Text { wanted: bool, escape: Escape },
     /// Inside an object or array that is captured or too deep, of which only the end is searched for.
-    Nested { depth: usize, in_text: bool, escaped: bool },
+    Nested(Nesting),
     /// Inside a number or word.
     Literal,
     /// After a value: a comma or an end.
@@ -157,18 +73,19 @@ enum Escape {
     },
 }
 
+/// The place inside an object or array of which only the end is searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Nesting {
+    depth: usize,
+    in_text: bool,
+    is_escaped: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Level {
     is_array: bool,
     /// The length of its own path.
     path: usize,
-}
-
-#[derive(Debug)]
-struct Capture {
-    interest: ValueInterest,
-    bytes: Vec<u8>,
-    is_dropped: bool,
 }
 
 // === impl JsonReader ===
@@ -218,18 +135,9 @@ impl JsonReader {
             at += match self.state {
                 State::Text { wanted, escape: Escape::None } => self.read_text(rest, wanted, visitor)?,
                 State::Text { wanted, escape } => self.read_escape(rest[0], wanted, escape, visitor)?,
-                State::Nested { depth, in_text, escaped } => {
-                    self.read_nested(rest, depth, in_text, escaped, visitor)?
-                }
+                State::Nested(nesting) => self.read_nested(rest, nesting, visitor)?,
                 State::InKey { escaped } => self.read_key_byte(rest[0], escaped)?,
-                State::Literal => {
-                    let length = rest.iter().position(|byte| !is_literal_byte(*byte)).unwrap_or(rest.len());
-                    self.extend_capture(&rest[..length], visitor)?;
-                    if length < rest.len() {
-                        self.end_value(visitor)?;
-                    }
-                    length
-                }
+                State::Literal => self.read_literal(rest, visitor)?,
                 _ => self.read_structure(rest[0], visitor)?,
             };
         }
@@ -297,30 +205,31 @@ impl JsonReader {
     fn read_nested<V: JsonVisitor>(
         &mut self,
         rest: &[u8],
-        depth: usize,
-        in_text: bool,
-        escaped: bool,
+        nesting: Nesting,
         visitor: &mut V,
     ) -> Result<usize, V::Error> {
-        let plain = if in_text && !escaped { memchr2(b'"', b'\\', rest).unwrap_or(rest.len()) } else { 0 };
+        let plain = nesting.plain_text_length(rest);
         if plain > 0 {
             self.extend_capture(&rest[..plain], visitor)?;
             return Ok(plain);
         }
-        let (depth, in_text, escaped) = match (in_text, rest[0]) {
-            (true, _) if escaped => (depth, true, false),
-            (true, byte) => (depth, byte != b'"', byte == b'\\'),
-            (false, b'"') => (depth, true, false),
-            (false, b'{' | b'[') => (depth.saturating_add(1), false, false),
-            (false, b'}' | b']') => (depth - 1, false, false),
-            (false, _) => (depth, false, false),
-        };
         self.extend_capture(&rest[..1], visitor)?;
-        self.state = State::Nested { depth, in_text, escaped };
-        if depth == 0 {
+        let next = nesting.after(rest[0]);
+        self.state = State::Nested(next);
+        if next.depth == 0 {
             self.end_value(visitor)?;
         }
         Ok(1)
+    }
+
+    /// Reads a number or word. It ends before the first byte that cannot be part of it.
+    fn read_literal<V: JsonVisitor>(&mut self, rest: &[u8], visitor: &mut V) -> Result<usize, V::Error> {
+        let length = rest.iter().position(|byte| !is_literal_byte(*byte)).unwrap_or(rest.len());
+        self.extend_capture(&rest[..length], visitor)?;
+        if length < rest.len() {
+            self.end_value(visitor)?;
+        }
+        Ok(length)
     }
 
     fn read_key_byte(&mut self, byte: u8, escaped: bool) -> Result<usize, JsonSyntaxError> {
@@ -413,7 +322,7 @@ impl JsonReader {
         }
         match byte {
             b'{' | b'[' if self.capture.is_some() || self.levels.len() == DEPTH_MAX => {
-                self.state = State::Nested { depth: 1, in_text: false, escaped: false };
+                self.state = State::Nested(Nesting { depth: 1, in_text: false, is_escaped: false });
             }
             b'{' | b'[' => self.open(byte),
             b'"' => self.state = State::Text { wanted: interest == ValueInterest::Text, escape: Escape::None },
@@ -463,6 +372,28 @@ impl JsonReader {
     }
 }
 
+// === impl Nesting ===
+
+impl Nesting {
+    /// Returns the number of these bytes that are only text.
+    fn plain_text_length(self, rest: &[u8]) -> usize {
+        if self.in_text && !self.is_escaped { memchr2(b'"', b'\\', rest).unwrap_or(rest.len()) } else { 0 }
+    }
+
+    /// Returns the place after this byte.
+    const fn after(self, byte: u8) -> Self {
+        let Self { depth, in_text, is_escaped } = self;
+        match byte {
+            _ if is_escaped => Self { is_escaped: false, ..self },
+            b'"' => Self { in_text: !in_text, ..self },
+            b'\\' if in_text => Self { is_escaped: true, ..self },
+            b'{' | b'[' if !in_text => Self { depth: depth.saturating_add(1), ..self },
+            b'}' | b']' if !in_text => Self { depth: depth - 1, ..self },
+            _ => self,
+        }
+    }
+}
+
 // === impl Escape ===
 
 impl Escape {
@@ -484,35 +415,6 @@ impl Escape {
             _ => return None,
         })
     }
-}
-
-// === impl Capture ===
-
-impl Capture {
-    fn parse(self) -> Result<Option<Value>, JsonSyntaxError> {
-        match (self.interest, self.bytes.first()) {
-            _ if self.is_dropped => Ok(None),
-            (ValueInterest::Scalar, Some(b'{')) => check_syntax(&self.bytes).map(|()| Some(Map::new().into())),
-            (ValueInterest::Scalar, Some(b'[')) => check_syntax(&self.bytes).map(|()| Some(Value::Array(Vec::new()))),
-            (ValueInterest::Optional, _) => Ok(parse_captured(&self.bytes).unwrap_or_default()),
-            _ => parse_captured(&self.bytes),
-        }
-    }
-}
-
-/// Reads a captured value. `None` if it is JSON that cannot be held, such as a number out of range or too many levels,
-/// or one of the words that some upstreams write for no number: the image next to it is paid for.
-fn parse_captured(json: &[u8]) -> Result<Option<Value>, JsonSyntaxError> {
-    const NO_NUMBERS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
-    match serde_json::from_slice(json) {
-        Ok(value) => Ok(Some(value)),
-        Err(_) if NO_NUMBERS.contains(&json) => Ok(None),
-        Err(_) => check_syntax(json).map(|()| None),
-    }
-}
-
-fn check_syntax(json: &[u8]) -> Result<(), JsonSyntaxError> {
-    serde_json::from_slice::<IgnoredAny>(json).map(drop).map_err(|_| JsonSyntaxError::Value)
 }
 
 /// True for the white space of JSON.

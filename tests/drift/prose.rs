@@ -105,7 +105,7 @@ fn collect(place: &str, document: &Value, value: &Value, texts: &mut Vec<Text>) 
                 let place = format!("{place}/{name}");
                 match member.as_str().filter(|_| MEMBERS.contains(&name.as_str())) {
                     Some(text) => {
-                        texts.push(Text { place, text: text.to_owned(), schema: described_schema(document, value) })
+                        texts.push(Text { place, text: text.to_owned(), schema: described_schema(document, value) });
                     }
                     None => collect(&place, document, member, texts),
                 }
@@ -155,9 +155,9 @@ fn numbers(prose: &Prose) -> Vec<String> {
                 let pairs = found.iter().skip(1).flatten().zip(*origins);
                 let pairs = pairs.map(|(group, origin)| (number(group.as_str()), origin(&facts)));
                 let wrong = pairs.filter(|(written, expected)| written != expected);
-                lines.extend(wrong.map(|(written, expected)| {
-                    format!("{}: '{phrase}' has {written}, expected {expected}", text.place)
-                }));
+                let line =
+                    |(written, expected)| format!("{}: '{phrase}' has {written}, expected {expected}", text.place);
+                lines.extend(wrong.map(line));
                 "…".to_owned()
             };
             remaining = expression.replace_all(&remaining, check_numbers).into_owned();

@@ -116,7 +116,7 @@ fn make_inconsistent(part: &mut ZipEntry, inconsistency: u8) {
         4 => part.before = b"x".to_vec(),
         5 => part.behind = b"x".to_vec(),
         6 => part.offset = Some(size),
-        7 => part.no_local = true,
+        7 => part.no_local_header = true,
         8 => part.no_directory_entry = true,
         9 => part.mode = 0o120_777,
         10 => part.attributes = 0x10,

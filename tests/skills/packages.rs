@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use crate::hostile;
 
@@ -20,12 +20,12 @@ pub(crate) struct SkillRepository {
 impl SkillRepository {
     /// Creates a repository with the skills `demo` and `other`, without packages and manifest.
     pub(crate) fn new() -> Self {
-        let shop = Self { folder: tempfile::tempdir().expect("a folder") };
-        shop.write_file("skills/demo/SKILL.md", hostile::SKILL);
-        shop.write_file("skills/demo/scripts/run.sh", "#!/bin/sh\nexit 0\n");
-        shop.write_file("skills/demo/docs/more.md", &"More of it.\n".repeat(200));
-        shop.write_file("skills/other/SKILL.md", &hostile::SKILL.replace("demo", "other").replace("1.0.0", "0.3.0"));
-        shop
+        let repo = Self { folder: tempfile::tempdir().expect("a folder") };
+        repo.write_file("skills/demo/SKILL.md", hostile::SKILL);
+        repo.write_file("skills/demo/scripts/run.sh", "#!/bin/sh\nexit 0\n");
+        repo.write_file("skills/demo/docs/more.md", &"More of it.\n".repeat(200));
+        repo.write_file("skills/other/SKILL.md", &hostile::SKILL.replace("demo", "other").replace("1.0.0", "0.3.0"));
+        repo
     }
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {
@@ -44,20 +44,16 @@ impl SkillRepository {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().expect("the program starts")
-    }
-
     /// Runs a command that must succeed, and returns its standard output.
     pub(crate) fn run_ok(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
+        let output = self.command(arguments).output().expect("the program starts");
         assert!(output.status.success(), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
         text(&output.stdout)
     }
 
     /// Runs a command that must end with this exit code, and returns its standard output and error.
     pub(crate) fn run_failing(&self, arguments: &[&str], code: i32) -> String {
-        let output = self.run(arguments);
+        let output = self.command(arguments).output().expect("the program starts");
         let printed = text(&output.stdout) + &text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
         printed
@@ -106,8 +102,8 @@ fn builds_are_valid_and_reproducible() {
     let (first, second) = (SkillRepository::new(), SkillRepository::new());
     first.build();
     second.build();
-    let without_time = |shop: &SkillRepository| {
-        let mut files = files(shop.folder.path());
+    let without_time = |repo: &SkillRepository| {
+        let mut files = files(repo.folder.path());
         files.remove(Path::new("skills.json"));
         files
     };
@@ -123,82 +119,82 @@ fn builds_are_valid_and_reproducible() {
 
 #[test]
 fn build_check_lists_stale_files_and_writes_nothing() {
-    let shop = SkillRepository::new();
-    shop.build();
-    shop.write_file("skills/demo/SKILL.md", &hostile::SKILL.replace("1.0.0", "1.1.0"));
-    let before = files(shop.folder.path());
-    assert_eq!(shop.run_failing(&["build", "--check"], 1), "packages/demo-1.1.0.zip\nskills.json\n");
-    assert_eq!(files(shop.folder.path()), before);
-    shop.run_ok(&["build"]);
-    assert_eq!(shop.run_ok(&["build", "--check"]), "");
+    let repo = SkillRepository::new();
+    repo.build();
+    repo.write_file("skills/demo/SKILL.md", &hostile::SKILL.replace("1.0.0", "1.1.0"));
+    let before = files(repo.folder.path());
+    assert_eq!(repo.run_failing(&["build", "--check"], 1), "packages/demo-1.1.0.zip\nskills.json\n");
+    assert_eq!(files(repo.folder.path()), before);
+    repo.run_ok(&["build"]);
+    assert_eq!(repo.run_ok(&["build", "--check"]), "");
     // The previous package is kept for users who have pinned it.
-    assert!(shop.path("packages/demo-1.0.0.zip").exists() && shop.path("packages/demo-1.1.0.zip").exists());
+    assert!(repo.path("packages/demo-1.0.0.zip").exists() && repo.path("packages/demo-1.1.0.zip").exists());
 }
 
 #[test]
 fn build_check_covers_the_api_references() {
-    let shop = SkillRepository::new();
+    let repo = SkillRepository::new();
     let document = |title: &str| format!("---\ntitle: {title}\nproduct: images\nlanguage: http\n---\n");
-    shop.write_file("apis/images.md", &document("Images"));
-    shop.build();
-    assert_eq!(shop.run_ok(&["build", "--check"]), "");
-    shop.run_ok(&["validate", "skills.json", "--root", ".", "--strict"]);
-    shop.write_file("apis/images.md", &document("Pictures"));
-    let before = files(shop.folder.path());
-    assert_eq!(shop.run_failing(&["build", "--check"], 1), "skills.json\n");
-    assert_eq!(files(shop.folder.path()), before);
-    shop.run_ok(&["build"]);
-    assert_eq!(shop.manifest()["apis"][0]["title"], "Pictures");
-    shop.write_file("apis/images.md", "---\ntitle: Pictures\nproduct: images\n---\n");
-    let output = shop.run_failing(&["build", "--check"], 1);
+    repo.write_file("apis/images.md", &document("Images"));
+    repo.build();
+    assert_eq!(repo.run_ok(&["build", "--check"]), "");
+    repo.run_ok(&["validate", "skills.json", "--root", ".", "--strict"]);
+    repo.write_file("apis/images.md", &document("Pictures"));
+    let before = files(repo.folder.path());
+    assert_eq!(repo.run_failing(&["build", "--check"], 1), "skills.json\n");
+    assert_eq!(files(repo.folder.path()), before);
+    repo.run_ok(&["build"]);
+    assert_eq!(repo.manifest()["apis"][0]["title"], "Pictures");
+    repo.write_file("apis/images.md", "---\ntitle: Pictures\nproduct: images\n---\n");
+    let output = repo.run_failing(&["build", "--check"], 1);
     assert!(output.contains("apis/images.md:2:1: has no `language`"), "{output}");
-    fs::remove_file(shop.path("apis/images.md")).expect("an existing file");
+    fs::remove_file(repo.path("apis/images.md")).expect("an existing file");
     assert!(
-        shop.run_failing(&["build", "--check"], 1)
+        repo.run_failing(&["build", "--check"], 1)
             .contains("`images` no longer exists and is removed from the manifest")
     );
-    shop.write_file("docs/images.md", &document("Elsewhere"));
-    shop.run_ok(&["build", "--apis", "docs/"]);
-    assert_eq!(shop.manifest()["apis"][0]["path"], "docs/images.md");
+    repo.write_file("docs/images.md", &document("Elsewhere"));
+    repo.run_ok(&["build", "--apis", "docs/"]);
+    assert_eq!(repo.manifest()["apis"][0]["path"], "docs/images.md");
 }
 
 #[test]
 fn changed_content_needs_a_new_version_and_changed_packages_are_found() {
-    let shop = SkillRepository::new();
-    shop.build();
-    fs::remove_file(shop.path("skills/demo/docs/more.md")).expect("an existing file");
-    assert!(shop.run_failing(&["build"], 1).contains("raise `metadata.version`"));
-    shop.write_file("skills/demo/docs/more.md", "Other.\n");
-    assert!(shop.run_failing(&["build"], 1).contains("raise `metadata.version`"));
-    assert!(shop.run_failing(&["validate", "skills.json", "--root", "."], 1).contains("M090"));
-    shop.run_ok(&["verify"]);
-    let mut bytes = fs::read(shop.path("packages/demo-1.0.0.zip")).expect("a package");
+    let repo = SkillRepository::new();
+    repo.build();
+    fs::remove_file(repo.path("skills/demo/docs/more.md")).expect("an existing file");
+    assert!(repo.run_failing(&["build"], 1).contains("raise `metadata.version`"));
+    repo.write_file("skills/demo/docs/more.md", "Other.\n");
+    assert!(repo.run_failing(&["build"], 1).contains("raise `metadata.version`"));
+    assert!(repo.run_failing(&["validate", "skills.json", "--root", "."], 1).contains("M090"));
+    repo.run_ok(&["verify"]);
+    let mut bytes = fs::read(repo.path("packages/demo-1.0.0.zip")).expect("a package");
     *bytes.last_mut().expect("a byte") ^= 1;
-    fs::write(shop.path("packages/demo-1.0.0.zip"), bytes).expect("a written file");
-    assert!(shop.run_failing(&["verify"], 1).contains("M073"));
-    let mut manifest = shop.manifest();
+    fs::write(repo.path("packages/demo-1.0.0.zip"), bytes).expect("a written file");
+    assert!(repo.run_failing(&["verify"], 1).contains("M073"));
+    let mut manifest = repo.manifest();
     for key in ["sha256", "size_bytes"] {
         manifest["skills"][0].as_object_mut().expect("an entry").remove(key);
     }
-    shop.write_file("skills.json", &manifest.to_string());
-    assert!(shop.run_failing(&["verify"], 1).contains("sha256"));
+    repo.write_file("skills.json", &manifest.to_string());
+    assert!(repo.run_failing(&["verify"], 1).contains("sha256"));
 }
 
 #[test]
 fn a_build_removes_the_byte_order_mark_of_a_manifest() {
-    let shop = SkillRepository::new();
-    shop.build();
-    let text = fs::read_to_string(shop.path("skills.json")).expect("a manifest");
-    shop.write_file("skills.json", &format!("\u{feff}{text}"));
-    shop.run_ok(&["build"]);
-    assert_eq!(fs::read_to_string(shop.path("skills.json")).expect("a manifest"), text);
+    let repo = SkillRepository::new();
+    repo.build();
+    let text = fs::read_to_string(repo.path("skills.json")).expect("a manifest");
+    repo.write_file("skills.json", &format!("\u{feff}{text}"));
+    repo.run_ok(&["build"]);
+    assert_eq!(fs::read_to_string(repo.path("skills.json")).expect("a manifest"), text);
 }
 
 /// A package that cannot be read is an error, whatever its path looks like.
 #[test]
 fn a_package_with_an_invalid_path_is_always_an_error() {
-    let shop = SkillRepository::new();
-    shop.build();
+    let repo = SkillRepository::new();
+    repo.build();
     let deep_path = format!("{}demo-1.0.0.zip", "a/".repeat(64));
     let paths = [
         "../packages/demo-1.0.0.zip",
@@ -215,13 +211,13 @@ fn a_package_with_an_invalid_path_is_always_an_error() {
         deep_path.as_str(),
         "",
     ];
-    let valid = shop.manifest();
+    let valid = repo.manifest();
     for path in paths {
         let mut manifest = valid.clone();
         manifest["skills"][0]["package"] = path.into();
-        shop.write_file("skills.json", &manifest.to_string());
+        repo.write_file("skills.json", &manifest.to_string());
         for command in [&["verify"][..], &["validate", "skills.json", "--root", "."]] {
-            let output = shop.run_failing(command, 1);
+            let output = repo.run_failing(command, 1);
             assert!(output.contains("M071") && !output.contains('\u{1b}'), "{path:?}: {output}");
         }
     }
@@ -230,91 +226,91 @@ fn a_package_with_an_invalid_path_is_always_an_error() {
 #[cfg(unix)]
 #[test]
 fn nothing_is_built_through_a_symbolic_link() {
-    let shop = SkillRepository::new();
+    let repo = SkillRepository::new();
     let outside = tempfile::tempdir().expect("a folder");
-    std::os::unix::fs::symlink(outside.path(), shop.path("packages")).expect("a link");
+    std::os::unix::fs::symlink(outside.path(), repo.path("packages")).expect("a link");
     let repository_arguments =
         ["--repository", "e/s", "--git-url", "https://h/g", "--raw-base-url", "https://h/r", "--branch", "main"];
-    let output = shop.run_failing(&[&["build"][..], &repository_arguments].concat(), 1);
+    let output = repo.run_failing(&[&["build"][..], &repository_arguments].concat(), 1);
     assert!(output.contains("packages"), "{output}");
     assert_eq!(files(outside.path()).len(), 0);
-    std::os::unix::fs::symlink("demo", shop.path("skills/alias")).expect("a link");
-    let output = shop.run_failing(&[&["build"][..], &repository_arguments].concat(), 1);
+    std::os::unix::fs::symlink("demo", repo.path("skills/alias")).expect("a link");
+    let output = repo.run_failing(&[&["build"][..], &repository_arguments].concat(), 1);
     assert!(output.contains("skills/alias: is a symbolic link"), "{output}");
 }
 
 #[test]
 fn an_installed_skill_equals_its_package_and_is_locked() {
-    let shop = SkillRepository::new();
-    shop.build();
-    shop.run_ok(&["install", "demo", "other@^0.3", "--from", "skills.json", "--into", "agent"]);
-    assert_eq!(files(&shop.path("agent/demo")), files(&shop.path("skills/demo")));
+    let repo = SkillRepository::new();
+    repo.build();
+    repo.run_ok(&["install", "demo", "other@^0.3", "--from", "skills.json", "--into", "agent"]);
+    assert_eq!(files(&repo.path("agent/demo")), files(&repo.path("skills/demo")));
     let lock: serde_json::Value =
-        serde_json::from_slice(&fs::read(shop.path("agent/skills.lock.json")).unwrap()).unwrap();
-    assert_eq!(lock["skills"]["demo"]["sha256"], shop.manifest()["skills"][0]["sha256"]);
+        serde_json::from_slice(&fs::read(repo.path("agent/skills.lock.json")).unwrap()).unwrap();
+    assert_eq!(lock["skills"]["demo"]["sha256"], repo.manifest()["skills"][0]["sha256"]);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        let mode = |path: &str| fs::metadata(shop.path(path)).expect("an existing path").permissions().mode() & 0o777;
+        let mode = |path: &str| fs::metadata(repo.path(path)).expect("an existing path").permissions().mode() & 0o777;
         assert_eq!(mode("agent/demo/scripts/run.sh") & 0o100, 0o100);
         assert_eq!(mode("agent/demo/SKILL.md") & 0o111, 0);
     }
-    let before = files(&shop.path("agent"));
-    shop.run_ok(&["install", "demo", "--from", "skills.json", "--into", "agent"]);
-    assert_eq!(files(&shop.path("agent")), before);
-    shop.write_file("skills/demo/SKILL.md", &hostile::SKILL.replace("1.0.0", "1.1.0"));
-    shop.run_ok(&["build"]);
-    shop.run_ok(&["install", "demo@^1", "--from", "skills.json", "--into", "agent"]);
-    assert!(text(&files(&shop.path("agent"))[Path::new("demo/SKILL.md")]).contains("1.1.0"));
-    assert_eq!(fs::read_dir(shop.path("agent")).expect("an existing path").count(), 3);
+    let before = files(&repo.path("agent"));
+    repo.run_ok(&["install", "demo", "--from", "skills.json", "--into", "agent"]);
+    assert_eq!(files(&repo.path("agent")), before);
+    repo.write_file("skills/demo/SKILL.md", &hostile::SKILL.replace("1.0.0", "1.1.0"));
+    repo.run_ok(&["build"]);
+    repo.run_ok(&["install", "demo@^1", "--from", "skills.json", "--into", "agent"]);
+    assert!(text(&files(&repo.path("agent"))[Path::new("demo/SKILL.md")]).contains("1.1.0"));
+    assert_eq!(fs::read_dir(repo.path("agent")).expect("an existing path").count(), 3);
 }
 
 #[test]
 fn folders_made_or_changed_by_users_are_not_replaced() {
-    let shop = SkillRepository::new();
-    shop.build();
-    shop.write_file("agent/other/SKILL.md", "mine");
-    let output = shop.run_failing(&["install", "other", "--from", "skills.json", "--into", "agent"], 1);
+    let repo = SkillRepository::new();
+    repo.build();
+    repo.write_file("agent/other/SKILL.md", "mine");
+    let output = repo.run_failing(&["install", "other", "--from", "skills.json", "--into", "agent"], 1);
     assert!(output.contains("was not installed by this program"), "{output}");
-    shop.run_ok(&["install", "demo", "--from", "skills.json", "--into", "agent"]);
-    shop.write_file("agent/demo/docs/more.md", "changed by hand");
-    let output = shop.run_failing(&["install", "demo", "--from", "skills.json", "--into", "agent"], 1);
+    repo.run_ok(&["install", "demo", "--from", "skills.json", "--into", "agent"]);
+    repo.write_file("agent/demo/docs/more.md", "changed by hand");
+    let output = repo.run_failing(&["install", "demo", "--from", "skills.json", "--into", "agent"], 1);
     assert!(output.contains("was changed since"), "{output}");
-    shop.run_ok(&["install", "demo", "other", "--force", "--from", "skills.json", "--into", "agent"]);
-    assert_eq!(files(&shop.path("agent/demo")), files(&shop.path("skills/demo")));
+    repo.run_ok(&["install", "demo", "other", "--force", "--from", "skills.json", "--into", "agent"]);
+    assert_eq!(files(&repo.path("agent/demo")), files(&repo.path("skills/demo")));
     assert!(
-        shop.run_failing(&["install", "none", "--from", "skills.json", "--into", "agent"], 1)
+        repo.run_failing(&["install", "none", "--from", "skills.json", "--into", "agent"], 1)
             .contains("no skill `none`")
     );
-    assert!(shop.run_failing(&["install", "../demo", "--from", "skills.json", "--into", "agent"], 2).contains("NAME"));
+    assert!(repo.run_failing(&["install", "../demo", "--from", "skills.json", "--into", "agent"], 2).contains("NAME"));
 }
 
 #[test]
 fn a_package_with_a_wrong_checksum_is_not_installed() {
-    let shop = SkillRepository::new();
-    shop.build();
-    let package = shop.path("packages/demo-1.0.0.zip");
+    let repo = SkillRepository::new();
+    repo.build();
+    let package = repo.path("packages/demo-1.0.0.zip");
     let bytes = fs::read(&package).expect("a package");
     for wrong_bytes in [b"not an archive".to_vec(), bytes[..bytes.len() - 1].to_vec(), [bytes, b"x".to_vec()].concat()]
     {
         fs::write(&package, wrong_bytes).expect("a written file");
-        let output = shop.run_failing(&["install", "demo", "--from", "skills.json", "--into", "agent"], 1);
+        let output = repo.run_failing(&["install", "demo", "--from", "skills.json", "--into", "agent"], 1);
         assert!(output.contains("is not the package that the manifest promises"), "{output}");
-        assert_eq!(files(&shop.path("agent")).len(), 0);
+        assert_eq!(files(&repo.path("agent")).len(), 0);
     }
 }
 
 /// A manifest and a `SKILL.md` are untrusted input.
 #[test]
 fn text_of_a_manifest_sends_no_escapes_to_a_terminal() {
-    let shop = SkillRepository::new();
-    shop.build();
-    let valid = shop.manifest();
+    let repo = SkillRepository::new();
+    repo.build();
+    let valid = repo.manifest();
     let version = "1.0.0+\u{1b}]0;owned\u{7}\u{1b}[2J\u{202e}";
     let run_without_escapes = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_imagate"));
         // `CLICOLOR_FORCE` keeps the escape sequences in the output, as on a terminal.
-        command.current_dir(shop.folder.path()).env("CLICOLOR_FORCE", "1").arg("skills").args(arguments);
+        command.current_dir(repo.folder.path()).env("CLICOLOR_FORCE", "1").arg("skills").args(arguments);
         let output = command.output().expect("the program starts").stderr;
         let own_escapes = ["\u{1b}[1;31m", "\u{1b}[0m"];
         let output = own_escapes.iter().fold(text(&output), |text, escape| text.replace(escape, ""));
@@ -323,7 +319,7 @@ fn text_of_a_manifest_sends_no_escapes_to_a_terminal() {
     };
     let mut manifest = valid.clone();
     manifest["skills"][0]["version"] = version.into();
-    shop.write_file("skills.json", &manifest.to_string());
+    repo.write_file("skills.json", &manifest.to_string());
     for _ in ["installed", "it is there"] {
         run_without_escapes(&["install", "demo", "--from", "skills.json", "--into", "agent"]);
     }
@@ -333,8 +329,8 @@ fn text_of_a_manifest_sends_no_escapes_to_a_terminal() {
     let mut manifest = valid;
     manifest["skills"][0]["sha256"] = imagate::manifest::package::Sha256Sum::of(&package).to_string().into();
     manifest["skills"][0]["size_bytes"] = package.len().into();
-    fs::write(shop.path("packages/demo-1.0.0.zip"), package).expect("a package");
-    shop.write_file("skills.json", &manifest.to_string());
+    fs::write(repo.path("packages/demo-1.0.0.zip"), package).expect("a package");
+    repo.write_file("skills.json", &manifest.to_string());
     run_without_escapes(&["install", "demo", "--from", "skills.json", "--into", "another"]);
 }
 
@@ -343,18 +339,18 @@ fn text_of_a_manifest_sends_no_escapes_to_a_terminal() {
 #[cfg(unix)]
 #[test]
 fn a_killed_install_is_completed_or_rolled_back() {
-    let shop = SkillRepository::new();
-    shop.build();
-    let install = |version: &str| shop.command(&["install", version, "--from", "skills.json", "--into", "agent"]);
-    shop.write_file("skills/demo/SKILL.md", &hostile::SKILL.replace("1.0.0", "1.1.0"));
-    fs::rename(shop.path("skills.json"), shop.path("old.json")).expect("a renamed file");
-    fs::copy(shop.path("old.json"), shop.path("skills.json")).expect("a copy");
-    shop.run_ok(&["build"]);
-    let mut manifest = shop.manifest();
+    let repo = SkillRepository::new();
+    repo.build();
+    let install = |version: &str| repo.command(&["install", version, "--from", "skills.json", "--into", "agent"]);
+    repo.write_file("skills/demo/SKILL.md", &hostile::SKILL.replace("1.0.0", "1.1.0"));
+    fs::rename(repo.path("skills.json"), repo.path("old.json")).expect("a renamed file");
+    fs::copy(repo.path("old.json"), repo.path("skills.json")).expect("a copy");
+    repo.run_ok(&["build"]);
+    let mut manifest = repo.manifest();
     let old: serde_json::Value =
-        serde_json::from_slice(&fs::read(shop.path("old.json")).expect("a file")).expect("JSON");
+        serde_json::from_slice(&fs::read(repo.path("old.json")).expect("a file")).expect("JSON");
     manifest["skills"].as_array_mut().expect("a list").push(old["skills"][0].clone());
-    shop.write_file("skills.json", &manifest.to_string());
+    repo.write_file("skills.json", &manifest.to_string());
     let mut killed = 0;
     let moments: [fn(&[PathBuf]) -> bool; 4] = [
         |paths| !paths.is_empty(),
@@ -366,7 +362,7 @@ fn a_killed_install_is_completed_or_rolled_back() {
         let version = ["demo@1.0.0", "demo@1.1.0"][round % 2];
         let mut child = install(version).stderr(std::process::Stdio::null()).spawn().expect("the program starts");
         let staged_paths = || -> Vec<PathBuf> {
-            let all = paths_below(&shop.path("agent"));
+            let all = paths_below(&repo.path("agent"));
             all.into_iter().filter(|path| path.to_string_lossy().contains(".installing-")).collect()
         };
         while child.try_wait().expect("a child").is_none() && !is_reached(&staged_paths()) {}
@@ -376,11 +372,11 @@ fn a_killed_install_is_completed_or_rolled_back() {
         let output = install(version).output().expect("the program starts");
         assert!(output.status.success(), "round {round}: {}", text(&output.stderr));
         let paths =
-            fs::read_dir(shop.path("agent")).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+            fs::read_dir(repo.path("agent")).expect("a folder").map(|entry| entry.expect("an entry").file_name());
         let mut paths: Vec<_> = paths.collect();
         paths.sort_unstable();
         assert_eq!(paths, ["demo", "skills.lock.json"]);
-        assert!(text(&files(&shop.path("agent/demo"))[Path::new("SKILL.md")]).contains(&version["demo@".len()..]));
+        assert!(text(&files(&repo.path("agent/demo"))[Path::new("SKILL.md")]).contains(&version["demo@".len()..]));
     }
     assert!(killed > 0, "no install was killed before its end");
 }
@@ -389,14 +385,14 @@ fn a_killed_install_is_completed_or_rolled_back() {
 #[test]
 fn no_hostile_archive_writes_any_file() {
     use imagate::manifest::package::Sha256Sum;
-    let shop = SkillRepository::new();
-    shop.build();
-    fs::create_dir_all(shop.path("deep/er/agent")).expect("a folder");
-    let mut manifest = shop.manifest();
+    let repo = SkillRepository::new();
+    repo.build();
+    fs::create_dir_all(repo.path("deep/er/agent")).expect("a folder");
+    let mut manifest = repo.manifest();
     let archives = hostile::archives();
     let names: Vec<String> = (0..archives.len()).map(|number| format!("packages/{number}.zip")).collect();
     for (archive, name) in archives.iter().zip(&names) {
-        fs::write(shop.path(name), &archive.bytes).expect("a written file");
+        fs::write(repo.path(name), &archive.bytes).expect("a written file");
     }
     let canary = Path::new("/tmp/escape.txt");
     let existed_before = canary.exists();
@@ -405,11 +401,11 @@ fn no_hostile_archive_writes_any_file() {
         entry["package"] = name.as_str().into();
         entry["sha256"] = Sha256Sum::of(&archive.bytes).to_string().into();
         entry["size_bytes"] = archive.bytes.len().into();
-        shop.write_file("hostile.json", &manifest.to_string());
-        let before = paths_below(shop.folder.path());
-        let output = shop.run_failing(&["install", "demo", "--from", "hostile.json", "--into", "deep/er/agent"], 1);
+        repo.write_file("hostile.json", &manifest.to_string());
+        let before = paths_below(repo.folder.path());
+        let output = repo.run_failing(&["install", "demo", "--from", "hostile.json", "--into", "deep/er/agent"], 1);
         assert!(output.contains("not safe to unpack") || output.contains("at most"), "{}: {output}", archive.name);
-        assert_eq!(paths_below(shop.folder.path()), before, "{}", archive.name);
+        assert_eq!(paths_below(repo.folder.path()), before, "{}", archive.name);
     }
     assert!(archives.len() >= 200 && canary.exists() == existed_before);
 }
@@ -432,13 +428,13 @@ fn paths_below(root: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn the_index_is_printed_or_written() {
-    let shop = SkillRepository::new();
-    shop.build();
-    let printed = shop.run_ok(&["export"]);
+    let repo = SkillRepository::new();
+    repo.build();
+    let printed = repo.run_ok(&["export"]);
     let index: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
-    let sum = shop.manifest()["skills"][0]["sha256"].as_str().expect("a sum").to_owned();
+    let sum = repo.manifest()["skills"][0]["sha256"].as_str().expect("a sum").to_owned();
     assert_eq!(index["skills"][0]["digest"], format!("sha256:{sum}"));
-    shop.run_ok(&[
+    repo.run_ok(&[
         "export",
         "skills.json",
         "--base-url",
@@ -447,6 +443,6 @@ fn the_index_is_printed_or_written() {
         "public/.well-known/agent-skills/index.json",
     ]);
     let written =
-        fs::read_to_string(shop.path("public/.well-known/agent-skills/index.json")).expect("an existing path");
+        fs::read_to_string(repo.path("public/.well-known/agent-skills/index.json")).expect("an existing path");
     assert!(written.contains("\"/skills/packages/demo-1.0.0.zip\""));
 }

@@ -208,20 +208,20 @@ fn archives() -> Vec<(&'static str, &'static str, Change)> {
         ("M082", "device", |repo| repo.zip(vec![ZipEntry::file("con.txt", "x")])),
         ("M083", "twice", |repo| repo.zip(vec![ZipEntry::file("notes.md", "one"), ZipEntry::file("notes.md", "two")])),
         ("M083", "by-case", |repo| {
-            repo.zip(vec![ZipEntry::file("notes.md", "one"), ZipEntry::file("NOTES.md", "two")])
+            repo.zip(vec![ZipEntry::file("notes.md", "one"), ZipEntry::file("NOTES.md", "two")]);
         }),
         ("M084", "link", |repo| repo.zip(vec![ZipEntry { mode: 0o120_777, ..ZipEntry::file("link", "/etc/passwd") }])),
         ("M084", "hard-link-in-a-tar", |repo| {
             repo.pack_tar(&gzip(&tar(&[skill_tar_entry(), TarEntry::new(b'1', "link", "")])));
         }),
         ("M084", "set-user-id", |repo| {
-            repo.zip(vec![ZipEntry { mode: 0o104_755, ..ZipEntry::file("run", "#!/bin/sh\n") }])
+            repo.zip(vec![ZipEntry { mode: 0o104_755, ..ZipEntry::file("run", "#!/bin/sh\n") }]);
         }),
         ("M085", "two-names", |repo| {
             repo.zip(vec![ZipEntry { local_name: Some(b"other.md".to_vec()), ..ZipEntry::file("notes.md", "notes") }]);
         }),
         ("M085", "hidden", |repo| {
-            repo.zip(vec![ZipEntry { no_directory_entry: true, ..ZipEntry::file("hidden.md", "hidden") }])
+            repo.zip(vec![ZipEntry { no_directory_entry: true, ..ZipEntry::file("hidden.md", "hidden") }]);
         }),
         ("M085", "bytes-behind", |repo| {
             let bytes = [repo.files[ZIP].as_slice(), b"hidden"].concat();
@@ -279,7 +279,7 @@ fn contents() -> Vec<(&'static str, &'static str, Change)> {
             repo.pack(&Zip::of(parts.to_vec()).build());
         }),
         ("M094", "script", |repo| {
-            repo.with(&[ZipEntry { mode: 0o100_755, ..ZipEntry::file("run.sh", "#!/bin/sh\n") }])
+            repo.with(&[ZipEntry { mode: 0o100_755, ..ZipEntry::file("run.sh", "#!/bin/sh\n") }]);
         }),
         ("M095", "lines", |repo| repo.skill(&format!("{SKILL}{}", "Line.\n".repeat(501)))),
         ("M096", "model", |repo| repo.skill(&SKILL.replace("metadata:", "model: any\nmetadata:"))),

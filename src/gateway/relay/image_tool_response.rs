@@ -124,9 +124,8 @@ impl ImageToolResponse {
                     data.push(part, &mut self.content.visitor(piece, sink))?;
                 }
                 SseFrameSpan::End { .. } => {
-                    if data.finish()? {
-                        self.content.end_event(sink);
-                    }
+                    let is_object = data.finish()?;
+                    is_object.then(|| self.content.end_event(sink));
                 }
                 SseFrameSpan::Other => {}
             }

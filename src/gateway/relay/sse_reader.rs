@@ -33,22 +33,28 @@ impl SseAnswerReader {
             let part = &piece[at..at + length];
             at += length;
             match span {
-                SseFrameSpan::Data => {
-                    self.progressed = true;
-                    if self.data.detect_object(part) {
-                        sink.announce_event(self.frames.event_name());
-                    }
-                    let base64_seen = &mut self.base64_seen;
-                    self.data.push(part, &mut AnswerVisitor { base64_seen, is_event: true, piece, sink })?;
-                }
-                SseFrameSpan::End { .. } => {
-                    let name = self.frames.take_event_name();
-                    if self.data.finish()? {
-                        sink.event_end(name);
-                    }
-                }
+                SseFrameSpan::Data => self.read_data(piece, part, sink)?,
+                SseFrameSpan::End { .. } => self.end_frame(sink)?,
                 SseFrameSpan::Other => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Reads a part of the data of an event, which is a slice of the piece.
+    fn read_data(&mut self, piece: &Bytes, part: &[u8], sink: &mut impl AnswerSink) -> Result<(), AnswerSyntaxError> {
+        self.progressed = true;
+        if self.data.detect_object(part) {
+            sink.announce_event(self.frames.event_name());
+        }
+        let base64_seen = &mut self.base64_seen;
+        self.data.push(part, &mut AnswerVisitor { base64_seen, is_event: true, piece, sink })
+    }
+
+    fn end_frame(&mut self, sink: &mut impl AnswerSink) -> Result<(), AnswerSyntaxError> {
+        let name = self.frames.take_event_name();
+        if self.data.finish()? {
+            sink.event_end(name);
         }
         Ok(())
     }

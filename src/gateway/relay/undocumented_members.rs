@@ -268,11 +268,8 @@ mod tests {
             "proj_0123456789abcdef0123",
             "someone@example.com",
         ] {
-            assert_eq!(
-                passed_on(&json!({name: 1, "svg": {"a": [{name: {"b": 2}}]}})),
-                json!({"svg": {"a": [{}]}}),
-                "{name}"
-            );
+            let received = json!({name: 1, "svg": {"a": [{name: {"b": 2}}]}});
+            assert_eq!(passed_on(&received), json!({"svg": {"a": [{}]}}), "{name}");
         }
         for value in [
             "https://upstream.example/v1/files/1.png?sig=abc",
@@ -290,11 +287,8 @@ mod tests {
             "ask (someone@example.org)",
             "signed eyJhbGciOiJI.eyJzdWIi.c2ln",
         ] {
-            assert_eq!(
-                passed_on(&json!({"x": value, "y": {"z": [1, value]}})),
-                json!({"y": {"z": [1, null]}}),
-                "{value}"
-            );
+            let received = json!({"x": value, "y": {"z": [1, value]}});
+            assert_eq!(passed_on(&received), json!({"y": {"z": [1, null]}}), "{value}");
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A registered job is attended while its caller waits for its answer or a reader reads it. If the last of them leaves
 //! without the complete answer, the job is an orphan: its answer is stored, and retries read it. A retry that reads to
-//! the end removes the orphan. If it leaves earlier, the job is an orphan again. A retry that arrives while others read
-//! is an additional reader. A job that ended with a final error is remembered: every retry gets that error.
+//! the end removes the orphan; if it leaves earlier, the job is an orphan again. Others may read at the same time. A job
+//! that ended with a final error is remembered: every retry gets that error.
 
 mod index;
 mod job_readers;
@@ -37,10 +37,9 @@ pub(crate) use index::JobRegistration;
 use index::{DeliveryMode, RemovedAnswer, RetryableJobEntry, RetryableJobIndex};
 pub(super) use index::{RetryCandidate, RetryableJobId, RetryableJobState};
 
-/// The most finished orphans that are kept (our choice). Beyond it, the oldest orphan of the API key with the most
-/// bytes is dropped.
+/// The most finished orphans (our choice). Beyond it, the oldest of the API key with the most bytes is dropped.
 const MAX_FINISHED: usize = 64;
-/// The most remembered errors (our choice). Beyond it, the oldest error of the API key with the most errors is dropped.
+/// The most remembered errors (our choice). Beyond it, the oldest of the API key with the most errors is dropped.
 const MAX_REMEMBERED: usize = 4096;
 
 /// Every job of this process that a retry may ask for.
@@ -414,8 +413,8 @@ impl RetryableJobs {
     }
 
     fn is_over_limit(&self, state: RetryableJobState, max: usize) -> bool {
-        let index = self.index();
-        index.entries.values().filter(|entry| entry.ended_at.is_some() && entry.state() == Some(state)).count() > max
+        self.index().entries.values().filter(|entry| entry.ended_at.is_some() && entry.state() == Some(state)).count()
+            > max
     }
 
     /// Drops the answer of one orphan and remembers its loss, so that no retry is charged again.
@@ -429,8 +428,8 @@ impl RetryableJobs {
 
     fn drop_one_error(&self) -> bool {
         let mut index = self.index();
-        let candidate = index.eviction_candidate(RetryableJobState::Remembered);
-        let removed = candidate.and_then(|job_id| index.entries.remove(&job_id));
+        let Some(job_id) = index.eviction_candidate(RetryableJobState::Remembered) else { return false };
+        let removed = index.entries.remove(&job_id);
         drop(index);
         removed.is_some()
     }

@@ -1,3 +1,5 @@
+use serde_json::{Map, Value};
+
 use super::*;
 
 const LIMITS: CaptureLimits = CaptureLimits { value: 64 * 1024, total: u64::MAX };

@@ -281,7 +281,7 @@ fn the_sdk_reads_and_keeps_unknown_fields() {
             match request_answer(&client, kind, name) {
                 Ok(read) if read == answer.expected => {}
                 Ok(read) => {
-                    failures.push(format!("{name}, {kind:?}: {:?} {read}", differences(&answer.expected, &read)))
+                    failures.push(format!("{name}, {kind:?}: {:?} {read}", differences(&answer.expected, &read)));
                 }
                 Err(error) => failures.push(format!("{name}, {kind:?}: {error}")),
             }

@@ -16,9 +16,9 @@ pub(super) enum EndpointKind {
     Refusing,
     /// The accept queue is full: a SYN gets no answer.
     Unresponsive,
-    /// Reads the TLS ClientHello and sends nothing.
+    /// Reads the TLS `ClientHello` and sends nothing.
     SilentTls,
-    /// Answers the TLS ClientHello with plain HTTP.
+    /// Answers the TLS `ClientHello` with plain HTTP.
     PlainHttp,
 }
 

@@ -19,17 +19,17 @@ const SOURCE: &str = "HEAD /docs";
 
 /// A repository and a host that serves it. The host gives `answer` to `overridden_request`.
 fn hosted(overridden_request: &'static str, answer: Answer) -> (SkillRepository, Server) {
-    let shop = SkillRepository::new();
-    let folder = shop.path("").canonicalize().expect("a folder");
+    let repo = SkillRepository::new();
+    let folder = repo.path("").canonicalize().expect("a folder");
     let respond = move |request: &str| {
         if request == overridden_request { answer.clone() } else { correct_answer(&folder, request) }
     };
     let server = Server::start(respond);
     let sources = format!("{} {}", server.url("/docs#one"), server.url("/docs#two"));
     let front_matter = format!("title: Images\nproduct: images\nlanguage: python\nsource_urls: {sources}");
-    shop.write_file("apis/images.md", &format!("---\n{front_matter}\n---\n"));
-    shop.build_for(&server.url(""));
-    (shop, server)
+    repo.write_file("apis/images.md", &format!("---\n{front_matter}\n---\n"));
+    repo.build_for(&server.url(""));
+    (repo, server)
 }
 
 /// The answer of a host that serves the repository in `folder` correctly.
@@ -46,14 +46,14 @@ fn correct_answer(folder: &Path, request: &str) -> Answer {
     }
 }
 
-fn run(shop: &SkillRepository, server: &Server, arguments: &[&str]) -> CommandOutput {
-    run_command(server.trusted_by(&mut shop.command(arguments)), None)
+fn run(repo: &SkillRepository, server: &Server, arguments: &[&str]) -> CommandOutput {
+    run_command(server.trusted_by(&mut repo.command(arguments)), None)
 }
 
 /// The rules M100 to M109 that a check with `--online` finds broken.
-fn broken(shop: &SkillRepository, server: &Server, arguments: &[&str]) -> Vec<String> {
+fn broken(repo: &SkillRepository, server: &Server, arguments: &[&str]) -> Vec<String> {
     let validate = ["validate", "skills.json", "--format", "json", "--online"];
-    let report = run(shop, server, &[&validate, arguments].concat());
+    let report = run(repo, server, &[&validate, arguments].concat());
     let report: Value = serde_json::from_str(&report.stdout).unwrap_or_else(|error| panic!("{error}: {report:?}"));
     let rules = report["findings"].as_array().expect("a list").iter().filter_map(|finding| finding["rule"].as_str());
     rules.filter(|rule| rule.starts_with("M10")).map(str::to_owned).collect()
@@ -63,10 +63,10 @@ const PRIVATE: &[&str] = &["--allow-private-hosts"];
 
 #[test]
 fn each_url_is_requested_once_and_only_with_online() {
-    let (shop, server) = hosted("", Answer::status("200 OK"));
-    assert_eq!(run(&shop, &server, &["validate", "skills.json", "--allow-private-hosts"]).code, EXIT_SUCCESS);
+    let (repo, server) = hosted("", Answer::status("200 OK"));
+    assert_eq!(run(&repo, &server, &["validate", "skills.json", "--allow-private-hosts"]).code, EXIT_SUCCESS);
     assert_eq!(server.requests(), [""; 0]);
-    assert_eq!(broken(&shop, &server, PRIVATE), [""; 0]);
+    assert_eq!(broken(&repo, &server, PRIVATE), [""; 0]);
     assert_eq!(server.requests(), [REFS, PACKAGE, OTHER, SOURCE]);
 }
 
@@ -78,28 +78,28 @@ fn an_invalid_url_is_not_requested() {
         ("git_url", "/e/s.git?a=b", &[PACKAGE, OTHER, SOURCE]),
         ("git_url", "/e/s.git/", &[REFS, PACKAGE, OTHER, SOURCE]),
     ] {
-        let (shop, server) = hosted("", Answer::status("200 OK"));
-        let mut manifest = shop.manifest();
+        let (repo, server) = hosted("", Answer::status("200 OK"));
+        let mut manifest = repo.manifest();
         manifest["repository"][key] = server.url(value).into();
-        shop.write_file("skills.json", &manifest.to_string());
-        assert_eq!(broken(&shop, &server, PRIVATE), [""; 0], "{value}");
+        repo.write_file("skills.json", &manifest.to_string());
+        assert_eq!(broken(&repo, &server, PRIVATE), [""; 0], "{value}");
         assert_eq!(server.requests(), requests, "{value}");
     }
-    let (shop, server) = hosted("", Answer::status("200 OK"));
-    let mut manifest = shop.manifest();
+    let (repo, server) = hosted("", Answer::status("200 OK"));
+    let mut manifest = repo.manifest();
     manifest["skills"][0]["package"] = "packages/../demo.zip".into();
-    shop.write_file("skills.json", &manifest.to_string());
-    assert_eq!(broken(&shop, &server, PRIVATE), [""; 0]);
+    repo.write_file("skills.json", &manifest.to_string());
+    assert_eq!(broken(&repo, &server, PRIVATE), [""; 0]);
     assert_eq!(server.requests(), [REFS, OTHER, SOURCE]);
 }
 
 #[test]
 fn a_checksum_in_capitals_is_accepted() {
-    let (shop, server) = hosted("", Answer::status("200 OK"));
-    let mut manifest = shop.manifest();
+    let (repo, server) = hosted("", Answer::status("200 OK"));
+    let mut manifest = repo.manifest();
     manifest["skills"][0]["sha256"] = manifest["skills"][0]["sha256"].as_str().expect("a sum").to_uppercase().into();
-    shop.write_file("skills.json", &manifest.to_string());
-    assert_eq!(broken(&shop, &server, PRIVATE), [""; 0]);
+    repo.write_file("skills.json", &manifest.to_string());
+    assert_eq!(broken(&repo, &server, PRIVATE), [""; 0]);
 }
 
 #[test]
@@ -115,11 +115,11 @@ fn one_host_gets_at_most_two_requests_at_a_time() {
         wait.expect("no thread panicked").0.0 -= 1;
         Answer::status("200 OK")
     });
-    let (shop, _) = hosted("", Answer::status("200 OK"));
-    let mut manifest = shop.manifest();
+    let (repo, _) = hosted("", Answer::status("200 OK"));
+    let mut manifest = repo.manifest();
     manifest["apis"][0]["source_urls"] = (0..8).map(|number| server.url(&format!("/docs/{number}"))).collect();
-    shop.write_file("skills.json", &manifest.to_string());
-    broken(&shop, &server, PRIVATE);
+    repo.write_file("skills.json", &manifest.to_string());
+    broken(&repo, &server, PRIVATE);
     assert_eq!(server.requests().len(), 8);
     assert!(counts.0.lock().expect("no thread panicked").1 <= 2);
 }
@@ -128,9 +128,9 @@ fn one_host_gets_at_most_two_requests_at_a_time() {
 fn public_hosts_are_requested_without_a_proxy() {
     let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
     proxy.set_nonblocking(true).expect("a non-blocking listener");
-    let shop = SkillRepository::new();
-    shop.build_for("https://nobody.invalid");
-    let mut command = shop.command(&["validate", "skills.json", "--online"]);
+    let repo = SkillRepository::new();
+    repo.build_for("https://nobody.invalid");
+    let mut command = repo.command(&["validate", "skills.json", "--online"]);
     for name in ["NO_PROXY", "no_proxy"] {
         command.env_remove(name);
     }
@@ -142,15 +142,15 @@ fn public_hosts_are_requested_without_a_proxy() {
 
 #[test]
 fn a_redirect_loop_is_given_up() {
-    let (shop, server) = hosted(PACKAGE, Answer::redirect("/e/s/raw/main/packages/demo-1.0.0.zip"));
-    assert_eq!(broken(&shop, &server, PRIVATE), ["M104"]);
+    let (repo, server) = hosted(PACKAGE, Answer::redirect("/e/s/raw/main/packages/demo-1.0.0.zip"));
+    assert_eq!(broken(&repo, &server, PRIVATE), ["M104"]);
     assert_eq!(server.requests().iter().filter(|request| *request == PACKAGE).count(), 6);
 }
 
 #[test]
 fn private_hosts_are_not_requested_by_default() {
-    let (shop, server) = hosted("", Answer::status("200 OK"));
-    assert_eq!(broken(&shop, &server, &[]), [""; 0]);
+    let (repo, server) = hosted("", Answer::status("200 OK"));
+    assert_eq!(broken(&repo, &server, &[]), [""; 0]);
     assert_eq!(server.requests(), [""; 0]);
 }
 
@@ -177,24 +177,24 @@ fn each_wrong_answer_breaks_its_rule() {
         (PACKAGE, Answer::redirect("https://user:secret@localhost/"), &["M104"]),
         (PACKAGE, Answer::redirect("/e/s/raw/main/packages/demo-1.0.0.zip"), &["M104"]),
     ] {
-        let (shop, server) = hosted(overridden_request, answer);
-        assert_eq!(broken(&shop, &server, PRIVATE), rules, "{overridden_request}");
+        let (repo, server) = hosted(overridden_request, answer);
+        assert_eq!(broken(&repo, &server, PRIVATE), rules, "{overridden_request}");
     }
 }
 
 #[test]
 fn a_missing_source_is_reported_after_at_most_two_requests() {
-    let shop = SkillRepository::new();
+    let repo = SkillRepository::new();
     let server = Server::start(|_| Answer::status("410 Gone"));
-    shop.build_for(&server.url(""));
-    let mut manifest = shop.manifest();
+    repo.build_for(&server.url(""));
+    let mut manifest = repo.manifest();
     manifest["skills"] = json!([]);
     manifest["apis"] = json!([{
         "id": "images", "title": "Images", "product": "images", "language": "python", "path": "apis/images.md",
         "source_urls": [server.url("/docs")],
     }]);
-    shop.write_file("skills.json", &manifest.to_string());
-    assert_eq!(broken(&shop, &server, PRIVATE), ["M102", "M103"]);
+    repo.write_file("skills.json", &manifest.to_string());
+    assert_eq!(broken(&repo, &server, PRIVATE), ["M102", "M103"]);
     assert_eq!(server.requests(), ["GET /docs", REFS, SOURCE]);
 }
 
@@ -203,12 +203,12 @@ fn requests_need_tls_and_a_trusted_certificate() {
     let http_listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     http_listener.set_nonblocking(true).expect("a non-blocking listener");
     let target = format!("http://localhost:{}/x", http_listener.local_addr().expect("an address").port());
-    let (shop, server) = hosted(PACKAGE, Answer::redirect(&target));
-    assert_eq!(broken(&shop, &server, PRIVATE), ["M104"]);
+    let (repo, server) = hosted(PACKAGE, Answer::redirect(&target));
+    assert_eq!(broken(&repo, &server, PRIVATE), ["M104"]);
     assert!(http_listener.accept().is_err(), "a request was sent without TLS");
     let untrusted = Server::start(|_| Answer::status("200 OK"));
     // Two packages, the branch, and one source that two entries name.
-    assert_eq!(broken(&shop, &untrusted, PRIVATE), ["M104"; 5]);
+    assert_eq!(broken(&repo, &untrusted, PRIVATE), ["M104"; 5]);
     assert_eq!(server.requests().len(), 4);
 }
 
@@ -216,13 +216,13 @@ const INSTALL: &[&str] = &["install", "demo", "--into", "agent", "--from"];
 
 #[test]
 fn a_skill_is_installed_from_a_url() {
-    let (shop, server) = hosted("", Answer::status("200 OK"));
+    let (repo, server) = hosted("", Answer::status("200 OK"));
     let from = server.url("/e/s/raw/main/skills.json");
-    let installed = run(&shop, &server, &[INSTALL, &[&from], PRIVATE].concat());
+    let installed = run(&repo, &server, &[INSTALL, &[&from], PRIVATE].concat());
     assert!(installed.code == EXIT_SUCCESS && installed.stderr.contains("installed demo 1.0.0"), "{installed:?}");
-    assert_eq!(files(&shop.path("agent/demo")), files(&shop.path("skills/demo")));
+    assert_eq!(files(&repo.path("agent/demo")), files(&repo.path("skills/demo")));
     assert_eq!(server.requests(), ["GET /e/s/raw/main/packages/demo-1.0.0.zip", "GET /e/s/raw/main/skills.json"]);
-    let again = run(&shop, &server, &[INSTALL, &[&from], PRIVATE].concat());
+    let again = run(&repo, &server, &[INSTALL, &[&from], PRIVATE].concat());
     assert!(again.code == EXIT_SUCCESS && again.stderr.contains("is already installed"), "{again:?}");
     assert_eq!(server.requests().len(), 3);
 }
@@ -235,19 +235,19 @@ fn a_wrong_or_unavailable_package_is_not_installed() {
         (Answer::endless(), "more than 10485760 bytes"),
         (Answer::redirect("http://localhost/x"), "https"),
     ] {
-        let (shop, server) = hosted(PACKAGE, answer);
+        let (repo, server) = hosted(PACKAGE, answer);
         let from = server.url("/e/s/raw/main/skills.json");
-        let refused = run(&shop, &server, &[INSTALL, &[&from], PRIVATE].concat());
+        let refused = run(&repo, &server, &[INSTALL, &[&from], PRIVATE].concat());
         assert!(refused.code == EXIT_FAILURE && refused.stderr.contains(expected), "{refused:?}");
-        assert_eq!(files(&shop.path("agent")).len(), 0);
+        assert_eq!(files(&repo.path("agent")).len(), 0);
     }
-    let (shop, server) = hosted("", Answer::status("200 OK"));
-    let refused = run(&shop, &server, &[INSTALL, &[&server.url("/e/s/raw/main/skills.json")]].concat());
+    let (repo, server) = hosted("", Answer::status("200 OK"));
+    let refused = run(&repo, &server, &[INSTALL, &[&server.url("/e/s/raw/main/skills.json")]].concat());
     assert!(refused.code == EXIT_FAILURE && refused.stderr.contains("--allow-private-hosts"), "{refused:?}");
     assert_eq!(server.requests(), ["GET /e/s/raw/main/skills.json"]);
-    shop.build_for(&server.url("").replace("localhost", "127.0.0.1"));
-    let refused = run(&shop, &server, &[INSTALL, &[&server.url("/e/s/raw/main/skills.json")]].concat());
+    repo.build_for(&server.url("").replace("localhost", "127.0.0.1"));
+    let refused = run(&repo, &server, &[INSTALL, &[&server.url("/e/s/raw/main/skills.json")]].concat());
     assert!(refused.code == EXIT_FAILURE && refused.stderr.contains("--allow-private-hosts"), "{refused:?}");
-    let http_url = run(&shop, &server, &[INSTALL, &["http://localhost/skills.json"]].concat());
+    let http_url = run(&repo, &server, &[INSTALL, &["http://localhost/skills.json"]].concat());
     assert!(http_url.code == EXIT_USAGE && http_url.stderr.contains("https"), "{http_url:?}");
 }

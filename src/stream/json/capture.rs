@@ -1,0 +1,44 @@
+//! Wanted values: they are collected until they are complete, and then parsed.
+
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+use super::{JsonSyntaxError, ValueInterest};
+
+/// A wanted value, as far as it has come.
+#[derive(Debug)]
+pub(super) struct Capture {
+    pub(super) interest: ValueInterest,
+    pub(super) bytes: Vec<u8>,
+    /// True if the value exceeds a limit and is not kept.
+    pub(super) is_dropped: bool,
+}
+
+// === impl Capture ===
+
+impl Capture {
+    pub(super) fn parse(self) -> Result<Option<Value>, JsonSyntaxError> {
+        match (self.interest, self.bytes.first()) {
+            _ if self.is_dropped => Ok(None),
+            (ValueInterest::Scalar, Some(b'{')) => check_syntax(&self.bytes).map(|()| Some(Map::new().into())),
+            (ValueInterest::Scalar, Some(b'[')) => check_syntax(&self.bytes).map(|()| Some(Value::Array(Vec::new()))),
+            (ValueInterest::Optional, _) => Ok(parse_captured(&self.bytes).unwrap_or_default()),
+            _ => parse_captured(&self.bytes),
+        }
+    }
+}
+
+/// Reads a captured value. `None` if it is JSON that cannot be held, such as a number out of range or too many levels,
+/// or one of the words that some upstreams write for no number: the image next to it is paid for.
+fn parse_captured(json: &[u8]) -> Result<Option<Value>, JsonSyntaxError> {
+    const NO_NUMBERS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
+    match serde_json::from_slice(json) {
+        Ok(value) => Ok(Some(value)),
+        Err(_) if NO_NUMBERS.contains(&json) => Ok(None),
+        Err(_) => check_syntax(json).map(|()| None),
+    }
+}
+
+fn check_syntax(json: &[u8]) -> Result<(), JsonSyntaxError> {
+    serde_json::from_slice::<IgnoredAny>(json).map(drop).map_err(|_| JsonSyntaxError::Value)
+}

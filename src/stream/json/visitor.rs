@@ -1,0 +1,91 @@
+//! The decisions about the values of an object, and the errors of its reading.
+
+use serde_json::Value;
+
+/// The place of a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JsonPosition<'a> {
+    /// The keys and brackets that lead to the value, such as `response.output[].result`. A key with a dot or a bracket
+    /// stands as `?`, so that no path has two meanings.
+    pub(crate) path: &'a str,
+    /// The key of the value, decoded; empty for an element of an array.
+    pub(crate) key: &'a str,
+    /// The number of objects and arrays around the value.
+    pub(crate) depth: usize,
+}
+
+/// The part of a value that a visitor wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ValueInterest {
+    /// Nothing. The values in it are visited by themselves.
+    Skip,
+    /// All of the value. The reader fails if it is not JSON.
+    Value,
+    /// All of the value if it is JSON.
+    Optional,
+    /// Only the syntax of an object or array, which is handed on empty; all of any other value.
+    Scalar,
+    /// The text piece by piece, if the value is a string. Any other value is skipped.
+    Text,
+}
+
+/// The most bytes that are captured. A value beyond them is not kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CaptureLimits {
+    /// For one value.
+    pub(crate) value: u64,
+    /// For all values together.
+    pub(crate) total: u64,
+}
+
+/// The error of a text that is not JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum JsonSyntaxError {
+    #[error("it is not a JSON object")]
+    NotAnObject,
+    #[error("unexpected byte 0x{0:02x} between values")]
+    Unexpected(u8),
+    #[error("a key or value is not JSON")]
+    Value,
+    #[error("bytes after the end of the object")]
+    Surplus,
+    #[error("it ended within the object")]
+    Truncated,
+}
+
+/// Decides on values and receives them, in their order. An error ends the reading.
+pub(crate) trait JsonVisitor {
+    type Error: From<JsonSyntaxError>;
+
+    /// Begins the outermost object.
+    fn begin(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// Begins a value inside the outermost object, at most as deep as a path; `first` is its first byte.
+    fn start(&mut self, at: JsonPosition<'_>, first: u8) -> Result<ValueInterest, Self::Error>;
+
+    /// Receives a wanted value. `None` means that it is too large to hold, cannot be held (such as a number out of range),
+    /// or, if it is optional, is not JSON.
+    fn value(&mut self, at: JsonPosition<'_>, value: Option<Value>) -> Result<(), Self::Error>;
+
+    /// Receives a piece of a wanted text as it is written: at least one byte, and a slice of the piece that was pushed.
+    fn text(&mut self, at: JsonPosition<'_>, text: &[u8]) -> Result<(), Self::Error>;
+
+    /// Receives a UTF-16 code unit of a wanted text that is written as an escape.
+    fn escaped(&mut self, at: JsonPosition<'_>, unit: u16) -> Result<(), Self::Error>;
+
+    /// Ends a wanted text.
+    fn text_end(&mut self, at: JsonPosition<'_>) -> Result<(), Self::Error>;
+
+    /// Ends an object or array that was not captured. Its position has no key.
+    fn end(&mut self, at: JsonPosition<'_>) -> Result<(), Self::Error> {
+        let _ = at;
+        Ok(())
+    }
+
+    /// Notes that the wanted values together exceed their limit.
+    fn exceeded(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
