@@ -2,8 +2,7 @@
 //!
 //! A registered job is attended while its caller waits for its answer or a reader reads it. If the last of them leaves
 //! without the complete answer, the job is an orphan: its answer is stored, and retries read it. A retry that reads to
-//! the end removes the orphan; if it leaves earlier, the job is an orphan again. Others may read at the same time. A job
-//! that ended with a final error is remembered: every retry gets that error.
+//! the end removes the orphan. A job that ended with a final error is remembered for its retries.
 
 mod index;
 mod job_readers;
