@@ -1,6 +1,6 @@
-//! The token of one account, as this process holds it: its expiry, and the state of its last fetch.
+//! The access token of one account, in memory: its expiry, and the result of its last fetch.
 //!
-//! The module neither awaits nor writes; [`super::token_fetcher`] does. No `Debug` output contains a secret.
+//! This module neither waits nor writes; [`super::token_fetcher`] does. No `Debug` output contains a secret.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use super::oauth::{self, TokenGrant};
 use crate::gateway::config::{GrantConfig, OauthConfig};
 
-/// A token is fetched again this long before its end, or a fifth of its life before it if that is less (our choice).
+/// A token is fetched again this long before it expires, or a fifth of its lifetime if that is less (our choice).
 const PREFETCH_MARGIN: Duration = Duration::from_secs(300);
-/// A token this close to its end is not used, because it may expire on the way. The limit is a tenth of its life if
-/// that is less (our choice).
+/// A token that expires within this time is not used, because it may expire on the way. The limit is a tenth of its
+/// lifetime if that is less (our choice).
 const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 /// If a token that replaced a refused one is refused within this time, it is not renewed again (our choice): the next one
 /// would be refused too, and the renewals would never end.
@@ -60,7 +60,7 @@ struct TokenCacheState {
     unsaved: Option<Vec<u8>>,
 }
 
-/// A token with its end, on the clock of this process.
+/// A token with its expiry on the monotonic clock of this process.
 #[derive(Clone)]
 pub(super) struct AccessToken {
     pub(super) header: HeaderValue,
@@ -93,9 +93,9 @@ impl TokenCache {
 
     /// True if the next token must be fetched ahead of need.
     pub(super) fn needs_refresh(&self, now: Instant) -> bool {
-        let held = self.lock_state();
-        let wanted = held.token.as_ref().is_none_or(|token| token.is_near_expiry(now));
-        wanted && held.retry_at.is_none_or(|at| at <= now)
+        let state = self.lock_state();
+        let is_missing = state.token.as_ref().is_none_or(|token| token.is_near_expiry(now));
+        is_missing && state.retry_at.is_none_or(|at| at <= now)
     }
 
     pub(super) fn completed_fetches(&self) -> u64 {
@@ -104,20 +104,20 @@ impl TokenCache {
 
     /// Returns the failure of the last fetch, if it is so recent that another fetch would fail for the same reason.
     pub(super) fn recent_failure(&self, now: Instant) -> Option<TokenFailure> {
-        let held = self.lock_state();
-        held.last_failure.filter(|_| held.retry_at.is_some_and(|at| now < at))
+        let state = self.lock_state();
+        state.last_failure.filter(|_| state.retry_at.is_some_and(|at| now < at))
     }
 
     /// Clears the last failure after an operator has re-enabled the account.
     pub(super) fn clear_failure(&self) {
-        let mut held = self.lock_state();
-        (held.last_failure, held.failures, held.retry_at) = (None, 0, None);
+        let mut state = self.lock_state();
+        (state.last_failure, state.failures, state.retry_at) = (None, 0, None);
     }
 
     /// Returns the result of the last fetch.
     pub(super) fn last_result(&self) -> Result<HeaderValue, TokenFailure> {
-        let held = self.lock_state();
-        match (held.last_failure, &held.token) {
+        let state = self.lock_state();
+        match (state.last_failure, &state.token) {
             (None, Some(token)) => Ok(token.header.clone()),
             (failed, _) => Err(failed.unwrap_or(TokenFailure::Temporary)),
         }
@@ -125,29 +125,29 @@ impl TokenCache {
 
     /// True if this token has recently replaced a refused one.
     pub(super) fn is_recently_renewed(&self, header: &HeaderValue, now: Instant) -> bool {
-        let held = self.lock_state();
-        let current = held.token.as_ref().is_some_and(|token| token.header == header);
-        current && held.renewed_at.is_some_and(|at| now < at + RENEWAL_GRACE)
+        let state = self.lock_state();
+        let current = state.token.as_ref().is_some_and(|token| token.header == header);
+        current && state.renewed_at.is_some_and(|at| now < at + RENEWAL_GRACE)
     }
 
     /// Records the result of a fetch. A failure keeps the existing token.
     pub(super) fn record_fetch(&self, result: Result<AccessToken, TokenFailure>, renewed: bool, now: Instant) {
-        let mut held = self.lock_state();
-        held.completed_fetches += 1;
-        held.last_failure = result.as_ref().err().copied();
+        let mut state = self.lock_state();
+        state.completed_fetches += 1;
+        state.last_failure = result.as_ref().err().copied();
         match result {
             Ok(token) => {
-                held.token = Some(token);
-                held.renewed_at = renewed.then_some(now);
-                held.failures = 0;
-                held.retry_at = None;
+                state.token = Some(token);
+                state.renewed_at = renewed.then_some(now);
+                state.failures = 0;
+                state.retry_at = None;
             }
             // The account is disabled. An operator who re-enables it expects another fetch.
-            Err(TokenFailure::Revoked(_)) => held.retry_at = Some(now + RETRY_MIN),
+            Err(TokenFailure::Revoked(_)) => state.retry_at = Some(now + RETRY_MIN),
             Err(TokenFailure::Temporary) => {
-                let pause = RETRY_MIN.saturating_mul(1 << held.failures.min(16)).min(RETRY_MAX);
-                held.failures = held.failures.saturating_add(1);
-                held.retry_at = Some(now + pause);
+                let pause = RETRY_MIN.saturating_mul(1 << state.failures.min(16)).min(RETRY_MAX);
+                state.failures = state.failures.saturating_add(1);
+                state.retry_at = Some(now + pause);
             }
         }
     }
@@ -164,10 +164,10 @@ impl TokenCache {
         }
         let header = oauth::bearer_header(&stored.access_token)?;
         self.lock_state().refresh_token = stored.refresh_token;
-        let life = Duration::from_secs(stored.life_seconds);
-        // If the clock was set back, the token must not live longer than it was granted for.
-        let left = (stored.expires_at - wall).to_std().unwrap_or_default().min(life);
-        Some(AccessToken { header, expires_at: now + left, lifetime: life }).filter(|token| !token.is_near_expiry(now))
+        let lifetime = Duration::from_secs(stored.life_seconds);
+        // If the wall clock was set back, the token must not be used longer than it was granted for.
+        let remaining = (stored.expires_at - wall).to_std().unwrap_or_default().min(lifetime);
+        Some(AccessToken { header, expires_at: now + remaining, lifetime }).filter(|token| !token.is_near_expiry(now))
     }
 
     /// Returns the record to store for a grant, and the token itself.
@@ -178,19 +178,19 @@ impl TokenCache {
         wall: DateTime<Utc>,
     ) -> Option<(StoredToken, AccessToken)> {
         let header = oauth::bearer_header(&granted.access_token)?;
-        let mut held = self.lock_state();
-        held.refresh_token = granted.refresh_token.or(held.refresh_token.take());
+        let mut state = self.lock_state();
+        state.refresh_token = granted.refresh_token.or(state.refresh_token.take());
         let stored = StoredToken {
             configured: self.credentials_id.clone(),
             access_token: granted.access_token,
-            refresh_token: held.refresh_token.clone(),
+            refresh_token: state.refresh_token.clone(),
             expires_at: wall + granted.lifetime,
             life_seconds: granted.lifetime.as_secs(),
         };
         Some((stored, AccessToken { header, expires_at: now + granted.lifetime, lifetime: granted.lifetime }))
     }
 
-    /// Sets the sealed token that the store has not accepted.
+    /// Sets or clears the sealed token that the store has not accepted yet.
     pub(super) fn set_unsaved(&self, sealed: Option<Vec<u8>>) {
         self.lock_state().unsaved = sealed;
     }

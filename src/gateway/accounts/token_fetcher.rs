@@ -1,7 +1,7 @@
-//! Fetches tokens: one exchange at a time, in this process and among all processes that share the store.
+//! Fetches access tokens: one exchange at a time for each account, among all processes that share the store.
 //!
-//! An endpoint that was asked may have invalidated the old refresh token. Therefore an exchange is never aborted, and
-//! its result is stored before it is used. The module carries U17 of the failure catalogue.
+//! A token endpoint may invalidate the old refresh token as soon as it gets the request. Therefore an exchange is never
+//! aborted, and its result is stored before it is used (U17 of the failure catalogue).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use chrono::Utc;
 use http::HeaderValue;
-use tokio::sync::Mutex as Flight;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::oauth::{self, GrantRefusal, TokenEndpoint};
@@ -24,7 +24,7 @@ const CLAIM_PERIOD: Duration = Duration::from_secs(60);
 /// The interval of the checks for the end of another node's fetch, and the longest wait for it (our choice).
 const CLAIM_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const CLAIM_WAIT_MAX: Duration = Duration::from_secs(25);
-/// The number of tries to store a token, and the pause between them (our choice). A token is worth more than a record.
+/// The number of tries to store a token, and the pause between them (our choice).
 const STORE_ATTEMPTS: u32 = 5;
 const STORE_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
@@ -36,7 +36,7 @@ pub(super) struct TokenFetcher {
     node: NodeId,
     /// One lock for each account, held during a fetch. The key is the name, so that new settings of an account do not
     /// start a second fetch beside one in progress.
-    fetch_locks: Mutex<HashMap<String, Arc<Flight<()>>>>,
+    fetch_locks: Mutex<HashMap<String, Arc<AsyncMutex<()>>>>,
 }
 
 // === impl TokenFetcher ===
@@ -66,10 +66,11 @@ impl TokenFetcher {
         }
     }
 
-    /// Fetches the next token ahead of need, and retries a failed store. Does nothing if a fetch is in progress.
+    /// Fetches the next token before the current one expires, and stores a token that the store did not accept. Does nothing
+    /// if a fetch is in progress.
     pub(super) async fn prefetch(self: &Arc<Self>, cache: &Arc<TokenCache>) -> Result<(), TokenFailure> {
         match self.fetch_lock(&cache.account).try_lock() {
-            Ok(_alone) => self.save_pending_token(cache).await,
+            Ok(_guard) => self.save_pending_token(cache).await,
             Err(_) => return Ok(()),
         }
         if cache.needs_refresh(Instant::now()) {
@@ -81,16 +82,17 @@ impl TokenFetcher {
     /// Waits until no fetch for this account is in progress and the result is stored, as far as the store allows.
     pub(super) async fn finish(&self, cache: &TokenCache) {
         let fetch_lock = self.fetch_lock(&cache.account);
-        let _alone = fetch_lock.lock().await;
+        let _guard = fetch_lock.lock().await;
         self.save_pending_token(cache).await;
     }
 
-    fn fetch_lock(&self, account: &str) -> Arc<Flight<()>> {
-        let mut flights = self.fetch_locks.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(flights.entry(account.to_owned()).or_default())
+    fn fetch_lock(&self, account: &str) -> Arc<AsyncMutex<()>> {
+        let mut locks = self.fetch_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(locks.entry(account.to_owned()).or_default())
     }
 
-    /// Retries a failed store. Only the holder of the lock may do so: an older token must not be written last.
+    /// Stores a token again that the store did not accept. Only the holder of the lock may do so: an older token must not be
+    /// written last.
     async fn save_pending_token(&self, cache: &TokenCache) {
         let Some(sealed) = cache.unsaved() else { return };
         if self.store_once(cache, &sealed).await.is_ok() {
@@ -109,17 +111,17 @@ impl TokenFetcher {
         if cache.completed_fetches() != before {
             return cache.last_result();
         }
-        // A request that comes a moment after a failure does not know of it yet.
+        // A request that arrives just after a failure must not cause another fetch.
         if let Some(failed) = cache.recent_failure(Instant::now()) {
             return Err(failed);
         }
-        let (tokens, keeper) = (Arc::clone(self), Arc::clone(cache));
+        let (fetcher, cache) = (Arc::clone(self), Arc::clone(cache));
         // The fetch runs in its own task: the request may be dropped, but the rotated refresh token must not be lost.
         let fetching = tokio::runtime::Handle::current().spawn(async move {
-            let result = tokens.fetch_or_adopt(&keeper, refused.as_ref()).await;
-            keeper.record_fetch(result, refused.is_some(), Instant::now());
+            let result = fetcher.fetch_or_adopt(&cache, refused.as_ref()).await;
+            cache.record_fetch(result, refused.is_some(), Instant::now());
             drop(fetch_lock);
-            keeper.last_result()
+            cache.last_result()
         });
         fetching.await.unwrap_or_else(|error| {
             tracing::error!(%error, "the task that fetches a token has failed");
@@ -132,7 +134,7 @@ impl TokenFetcher {
         cache: &TokenCache,
         refused: Option<&HeaderValue>,
     ) -> Result<AccessToken, TokenFailure> {
-        let trouble = |error: StoreError| {
+        let store_failure = |error: StoreError| {
             tracing::error!(
                 account = cache.account,
                 error = &error as &dyn std::error::Error,
@@ -142,10 +144,10 @@ impl TokenFetcher {
         };
         let end = Instant::now() + CLAIM_WAIT_MAX;
         loop {
-            if let Some(token) = self.load_stored_token(cache, refused).await.map_err(trouble)? {
+            if let Some(token) = self.load_stored_token(cache, refused).await.map_err(store_failure)? {
                 return Ok(token);
             }
-            if self.claim(cache).await.map_err(trouble)? {
+            if self.claim(cache).await.map_err(store_failure)? {
                 break;
             }
             if Instant::now() >= end {
@@ -158,7 +160,7 @@ impl TokenFetcher {
         let token = match self.load_stored_token(cache, refused).await {
             Ok(Some(token)) => Ok(token),
             Ok(None) => return self.exchange(cache, refused).await,
-            Err(error) => Err(trouble(error)),
+            Err(error) => Err(store_failure(error)),
         };
         self.release(cache).await;
         token
@@ -207,8 +209,8 @@ impl TokenFetcher {
         };
         match granted {
             Ok(granted) => {
-                let taken = cache.accept_grant(granted, Instant::now(), Utc::now()).ok_or(TokenFailure::Temporary);
-                let (stored, token) = taken?;
+                let accepted = cache.accept_grant(granted, Instant::now(), Utc::now()).ok_or(TokenFailure::Temporary);
+                let (stored, token) = accepted?;
                 self.save_token(cache, &stored).await;
                 tracing::info!(account = cache.account, "a token was fetched");
                 Ok(token)

@@ -1,4 +1,4 @@
-//! Caches the fetched lists of models: one fetch at a time for each owner, and the older answer while it runs.
+//! Caches the model lists of accounts. Each account has at most one fetch at a time; the older list is used meanwhile.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -9,12 +9,11 @@ use tokio::time::Instant;
 
 use super::TextModel;
 
-/// After this time an answer is fetched again, while the old one is still used (our choice): models change from month to
-/// month.
+/// The age at which a list is fetched again (our choice). The old list is used until the new one arrives.
 const FRESH_FOR: Duration = Duration::from_secs(600);
 /// The pause after a failed fetch (our choice).
 const RETRY_PAUSE: Duration = Duration::from_secs(60);
-/// The time for which an old answer is used while fetches from its owner fail (our choice).
+/// The age up to which a list is used while fetches fail (our choice).
 const USABLE_FOR: Duration = Duration::from_secs(3600);
 /// The most fetches at the same time (our choice): a list may have megabytes.
 const MAX_CONCURRENT_FETCHES: usize = 4;
@@ -22,7 +21,7 @@ const MAX_CONCURRENT_FETCHES: usize = 4;
 /// The models of one owner.
 pub(super) type TextModelList = Arc<[TextModel]>;
 
-/// The reason why there is no new answer.
+/// The reason why a fetch gave no list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ModelFetchError {
     /// The credentials of the owner were refused, so its models can no longer be used.
@@ -48,7 +47,7 @@ struct ModelCacheEntry<T> {
     is_fetching: bool,
 }
 
-/// A fetch. However it ends, the next one may begin.
+/// A running fetch. Its drop stores the result, also after a panic, so that the next fetch may begin.
 struct ModelFetch<T> {
     cache: Arc<ModelCache<T>>,
     owner: Weak<T>,
@@ -73,22 +72,22 @@ impl<T: Send + Sync + 'static> ModelCache<T> {
         let owner = Arc::downgrade(owner);
         let mut entries = self.lock();
         entries.retain(|entry| entry.owner.strong_count() > 0);
-        let at = entries.iter().position(|book| book.owner.ptr_eq(&owner)).unwrap_or_else(|| {
+        let at = entries.iter().position(|entry| entry.owner.ptr_eq(&owner)).unwrap_or_else(|| {
             entries.push(ModelCacheEntry::new(owner.clone(), now));
             entries.len() - 1
         });
-        let book = &mut entries[at];
-        if book.fetch_due <= now && !book.is_fetching {
-            book.is_fetching = true;
+        let entry = &mut entries[at];
+        if entry.fetch_due <= now && !entry.is_fetching {
+            entry.is_fetching = true;
             let fetch_guard = ModelFetch { cache: Arc::clone(self), owner, result: Err(ModelFetchError::Temporary) };
             Handle::current().spawn(async move {
-                let shelf = Arc::clone(&fetch_guard.cache);
+                let cache = Arc::clone(&fetch_guard.cache);
                 // The semaphore is never closed.
-                let _turn = shelf.fetch_permits.acquire().await;
+                let _permit = cache.fetch_permits.acquire().await;
                 fetch_guard.finish(fetch.await.map(TextModelList::from));
             });
         }
-        book.models.subscribe()
+        entry.models.subscribe()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<ModelCacheEntry<T>>> {
@@ -133,8 +132,8 @@ impl<T> Drop for ModelFetch<T> {
     fn drop(&mut self) {
         let result = std::mem::replace(&mut self.result, Err(ModelFetchError::Temporary));
         let mut entries = self.cache.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(book) = entries.iter_mut().find(|book| book.owner.ptr_eq(&self.owner)) {
-            book.finish_fetch(result, Instant::now());
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.owner.ptr_eq(&self.owner)) {
+            entry.finish_fetch(result, Instant::now());
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::gateway::store::{KeyCheck, KeyHash, KeyId, PublicId, Store, StoreErro
 /// The least time between the starts of two refreshes (our choice).
 const REFRESH_PAUSE_MIN: Duration = Duration::from_millis(50);
 
-/// The data of a key that a check needs.
+/// The data that the check of a key needs.
 pub(super) struct KeyCacheEntry {
     pub(super) id: KeyId,
     pub(super) user: UserId,
@@ -30,8 +30,8 @@ pub(super) struct KeyCacheEntry {
 pub(super) struct KeyCache {
     store: Arc<dyn Store>,
     entries: RwLock<HashMap<PublicId, Arc<KeyCacheEntry>>>,
-    /// The number of refreshes that have begun, outside of the lock of `turn`: a request needs a refresh that begins
-    /// after it.
+    /// The number of refreshes that have begun. It is not part of `refresh_state`, because a request reads it while a
+    /// refresh holds that lock: it needs a refresh that begins after it.
     refreshes_begun: Mutex<u64>,
     refresh_state: tokio::sync::Mutex<KeyRefreshState>,
 }
@@ -42,7 +42,7 @@ struct KeyRefreshState {
     /// The highest revision in the cache.
     revision: i64,
     begun_at: Option<Instant>,
-    /// The number of the last refresh that has ended; `failed` is its error.
+    /// The number of the last refresh that has ended; `last_error` is its error.
     refreshes_ended: u64,
     last_error: Option<Arc<StoreError>>,
 }

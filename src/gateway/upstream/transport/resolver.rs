@@ -1,8 +1,7 @@
-//! Resolves the addresses of a name.
+//! Resolves host names.
 //!
-//! The module decides how long an answer is valid, and that a name is resolved once at a time. It must not know the use
-//! of the addresses. Rules: a resolver that hangs for one name holds one blocking thread and blocks no other name
-//! (U02).
+//! The module decides how long an answer is valid, and resolves each name at most once at a time. Rule (U02): a lookup
+//! that hangs occupies one blocking thread, and delays no other name.
 
 use std::collections::HashMap;
 use std::io;
@@ -48,12 +47,12 @@ impl Resolver {
         }
         let name = name.to_owned();
         // The lock moves into the thread: if the caller stops waiting, no second thread can hang on the same name.
-        let asked = tokio::task::spawn_blocking(move || {
+        let lookup = tokio::task::spawn_blocking(move || {
             let addresses: Vec<_> = (name.as_str(), 0).to_socket_addrs()?.map(|found| found.ip()).collect();
             *answer = Some(ResolvedAddresses { addresses: addresses.clone(), resolved_at: Instant::now() });
             Ok(addresses)
         });
-        asked.await.map_err(io::Error::other)?
+        lookup.await.map_err(io::Error::other)?
     }
 }
 
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_address_is_its_own_answer_and_a_name_is_asked_for() {
+    async fn an_address_needs_no_lookup_and_a_name_is_resolved() {
         let resolver = Resolver::default();
         assert_eq!(resolver.resolve("::1", 7).await.unwrap(), ["[::1]:7".parse().unwrap()]);
         assert!(resolver.resolve("localhost", 7).await.unwrap().iter().all(|found| found.ip().is_loopback()));
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_hangs_stops_no_other() {
+    async fn a_lookup_that_hangs_delays_no_other_name() {
         let resolver = Resolver::default();
         let slot = Arc::clone(resolver.names.lock().unwrap().entry("hangs.invalid".to_owned()).or_default());
         let _hanging = slot.lock_owned().await;
