@@ -1,16 +1,16 @@
 //! `POST /v1/responses`: the passthrough, refusals that cost nothing, failures, and records.
 
 mod broken;
+mod compressed;
 mod continued;
 mod injected;
+mod long_bodies;
 mod memory;
-mod packed;
 mod passing;
 mod permitted;
 mod refused;
 mod simulated;
 mod sticky;
-mod uploads;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

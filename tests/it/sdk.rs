@@ -1,6 +1,6 @@
 //! The SDK of this crate against the gateway of this crate: responses, and models that an operator has configured.
 
-mod later;
+mod newer_contract;
 
 use imagate::client::{
     Client, Error, GenerateRequest, ImageCount, ImageTool, OutputItem, PartialImages, ResponseItem, ResponseRequest,

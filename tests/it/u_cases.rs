@@ -12,10 +12,10 @@
 //! The test writes the table to `target/u_cases.txt` and the gateway's log to `target/u_cases.log`, and prints the
 //! lines that fail. `IMAGATE_U_CASES=U12` runs only the cases whose number starts with U12.
 
-mod bench;
-mod door;
+mod first_endpoint;
+mod fixtures;
+mod multi_step_cases;
 mod operation;
-mod plays;
 mod report;
 mod row;
 mod rows;
@@ -28,7 +28,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::kit::{env_setting, heavy_test_lock};
-use bench::{CaseFixture, PROMPT, SharedGateway, WARM_UP};
+use fixtures::{CaseFixture, PROMPT, SharedGateway, WARM_UP};
 use report::{Line, Report};
 use row::Row;
 use scene::CaseRun;
@@ -44,29 +44,30 @@ const MAX_PEAK_GROWTH: u64 = 192 << 20;
 fn every_upstream_case_holds_for_every_operation() {
     let _guard = heavy_test_lock();
     let rows: &'static [Row] = Box::leak(selected_rows().into_boxed_slice());
-    let bench = SharedGateway::set_up(rows);
-    warm_up(&bench);
-    let resident = |bench: &SharedGateway| {
-        bench.gateway().server().reset_peak();
-        bench.gateway().server().peak_bytes()
+    let shared = SharedGateway::set_up(rows);
+    warm_up(&shared);
+    let resident = |shared: &SharedGateway| {
+        shared.gateway().server().reset_peak();
+        shared.gateway().server().peak_bytes()
     };
-    let baseline = resident(&bench);
+    let baseline = resident(&shared);
     let mut report = Report::new(rows);
-    let (slow, quick): (Vec<&CaseFixture>, Vec<&CaseFixture>) = bench.fixtures.iter().partition(|place| place.row.slow);
+    let (slow, quick): (Vec<&CaseFixture>, Vec<&CaseFixture>) =
+        shared.fixtures.iter().partition(|fixture| fixture.row.slow);
     let (queue, lines) = (Mutex::new(VecDeque::from(quick)), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for place in slow {
-            let (bench, lines) = (&bench, &lines);
+        for fixture in slow {
+            let (shared, lines) = (&shared, &lines);
             scope.spawn(move || {
-                let line = run_case(bench, place);
+                let line = run_case(shared, fixture);
                 lock(lines).push(line);
             });
         }
         for _ in 0..QUICK_CASE_THREADS {
-            scope.spawn(|| run_queued_cases(&bench, &queue, &lines));
+            scope.spawn(|| run_queued_cases(&shared, &queue, &lines));
         }
     });
-    let peak = bench.gateway().server().peak_bytes();
+    let peak = shared.gateway().server().peak_bytes();
     report.add_lines(lock(&lines).drain(..));
     report.add_fact(
         "LIVE: memory never grew by more than 192 MiB",
@@ -75,21 +76,21 @@ fn every_upstream_case_holds_for_every_operation() {
     );
     let released = (0..100).find(|_| {
         crate::kit::pause(Duration::from_millis(100));
-        resident(&bench) < baseline + MAX_REMAINING_GROWTH
+        resident(&shared) < baseline + MAX_REMAINING_GROWTH
     });
     report.add_fact(
         "LIVE: memory is back to within 32 MiB",
         released.is_some(),
-        &format!("{} MiB more", resident(&bench).saturating_sub(baseline) >> 20),
+        &format!("{} MiB more", resident(&shared).saturating_sub(baseline) >> 20),
     );
-    let leaks = leaks(&bench);
+    let leaks = leaks(&shared);
     report.add_fact("LEAK: nothing in the log or on disk", leaks.is_empty(), &leaks.join(", "));
     report.add_fact(
         "U27: no redirect was followed",
-        bench.target.accepted() == 0,
-        &bench.target.accepted().to_string(),
+        shared.target.accepted() == 0,
+        &shared.target.accepted().to_string(),
     );
-    let log = bench.gateway().output();
+    let log = shared.gateway().output();
     let errors: Vec<&str> = log.lines().filter(|line| line.contains(" ERROR ")).collect();
     report.add_fact(
         "no error in the log",
@@ -108,30 +109,35 @@ fn selected_rows() -> Vec<Row> {
 }
 
 /// Sends requests before the measurement, so that one-time allocations of the gateway are part of the baseline.
-fn warm_up(bench: &SharedGateway) {
-    for place in bench.fixtures.iter().filter(|place| place.row.endpoint == door::EndpointKind::Upstream).take(8) {
-        place.operation.call(&place.secret, serde_json::json!({"prompt": PROMPT, "user": WARM_UP})).send(place.address);
-        let attempts = place.upstream.attempts();
+fn warm_up(shared: &SharedGateway) {
+    for fixture in
+        shared.fixtures.iter().filter(|fixture| fixture.row.endpoint == first_endpoint::EndpointKind::Upstream).take(8)
+    {
+        fixture
+            .operation
+            .call(&fixture.secret, serde_json::json!({"prompt": PROMPT, "user": WARM_UP}))
+            .send(fixture.address);
+        let attempts = fixture.upstream.attempts();
         assert_eq!(attempts, 1, "the fixture must call its upstream once");
     }
 }
 
-fn run_case(bench: &SharedGateway, place: &CaseFixture) -> Line {
-    let mut scene = CaseRun::new(bench, place);
+fn run_case(shared: &SharedGateway, fixture: &CaseFixture) -> Line {
+    let mut scene = CaseRun::new(shared, fixture);
     let start = Instant::now();
     let verdict = catch_unwind(AssertUnwindSafe(|| scene.run())).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         text.unwrap_or("a panic without a message").to_owned()
     });
-    Line::new(place, scene.observations(), start.elapsed(), verdict)
+    Line::new(fixture, scene.observations(), start.elapsed(), verdict)
 }
 
 /// The places in the log and the data folder that contain a secret or a prompt.
-fn leaks(bench: &SharedGateway) -> Vec<String> {
-    let gateway = bench.gateway();
+fn leaks(shared: &SharedGateway) -> Vec<String> {
+    let gateway = shared.gateway();
     let mut found = Vec::new();
     // Every upstream token contains `c4n4ry`. Only the first keys are searched for, as a sample.
-    let keys = bench.fixtures.iter().take(8).map(|place| place.secret.as_str());
+    let keys = shared.fixtures.iter().take(8).map(|fixture| fixture.secret.as_str());
     let canaries: Vec<&str> = keys.chain([PROMPT, "prompt-canary", "c4n4ry"]).collect();
     let mut search = |name: &str, text: &str| {
         found.extend(
@@ -157,10 +163,10 @@ fn files_under(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 /// Runs cases of the queue until the queue is empty.
-fn run_queued_cases(bench: &SharedGateway, queue: &Mutex<VecDeque<&CaseFixture>>, lines: &Mutex<Vec<Line>>) {
+fn run_queued_cases(shared: &SharedGateway, queue: &Mutex<VecDeque<&CaseFixture>>, lines: &Mutex<Vec<Line>>) {
     // `next` releases the lock before the loop body; a guard in the loop condition would live as long as the body.
-    while let Some(place) = next(queue) {
-        let line = run_case(bench, place);
+    while let Some(fixture) = next(queue) {
+        let line = run_case(shared, fixture);
         lock(lines).push(line);
     }
 }

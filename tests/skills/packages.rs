@@ -9,8 +9,8 @@ use crate::hostile;
 
 #[path = "packages/checkout.rs"]
 mod checkout;
-#[path = "packages/place.rs"]
-mod place;
+#[path = "packages/install_folder.rs"]
+mod install_folder;
 
 /// A temporary repository of skills.
 pub(crate) struct SkillRepository {

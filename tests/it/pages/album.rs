@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::browser::{Browser, Tab, WITH_SCRIPT, WindowOptions};
-use super::people::{
+use super::seed::{ItemPaths, Seeded};
+use super::users::{
     ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, link_in, secret_in, setup_path, sign_in, sign_in_at, token_in, watch_link,
     watch_passwords,
 };
-use super::seed::{ItemPaths, Seeded};
 use super::visitor::Visitor;
 use crate::kit::{Gateway, OutputChannel, env_setting};
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::browser::{Browser, WITH_SCRIPT};
-use super::people::{ADA, ADAS_PASSWORD, make_key, sign_in_ada, sign_in_at, sign_in_ben};
+use super::users::{ADA, ADAS_PASSWORD, make_key, sign_in_ada, sign_in_at, sign_in_ben};
 use super::visitor::{Form, Visitor, forms, post};
 use crate::kit::{ForeignSite, Gateway};
 

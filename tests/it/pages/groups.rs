@@ -5,7 +5,7 @@ use serde_json::json;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 
-use super::people::sign_in_ada;
+use super::users::sign_in_ada;
 use super::visitor::unescaped;
 use crate::kit::{Gateway, eventually};
 

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::browser::{Browser, WITH_SCRIPT};
 use super::forgery::PAGES;
-use super::people::{ADA, ADAS_PASSWORD, invite, make_key, sign_in, sign_in_ada, sign_in_at};
+use super::users::{ADA, ADAS_PASSWORD, invite, make_key, sign_in, sign_in_ada, sign_in_at};
 use super::visitor::Visitor;
 use crate::kit::{Call, ForeignSite, Gateway, request};
 
@@ -186,7 +186,7 @@ fn sign_in_never_redirects_to_another_site() {
             let is_local_path = to.starts_with('/') && !to.starts_with("//") && !to.contains(['\\', '\t']);
             assert!(answer.status == 303 && is_local_path, "{next:?} leads to {to}: {}", answer.status);
             assert!(!answer.headers.iter().any(|(_, value)| value == "x=y"), "{answer:?}");
-            super::people::watch_cookies(&gateway, &ada.cookies);
+            super::users::watch_cookies(&gateway, &ada.cookies);
         }
         let mut ada = Visitor::new(&gateway);
         let form = ada.form("/sign-in", "/sign-in").with(&[
@@ -205,7 +205,7 @@ fn secrets_that_are_shown_once_are_on_no_other_page() {
     let mut ada = sign_in_ada(&gateway);
     let (key, secret) = make_key(&mut ada, "laptop");
     let answer = ada.submit("/profile", "/profile/tokens", &[("name", "deploy")]);
-    let token = super::people::token_in(&answer.text()).expect("a token");
+    let token = super::users::token_in(&answer.text()).expect("a token");
     gateway.watch_secret("an admin token", &token, &[crate::kit::OutputChannel::Key]);
     let link = invite(&mut ada, "cyd", "member");
     for (path, _) in super::forgery::every_page(&mut ada) {
@@ -218,10 +218,10 @@ fn secrets_that_are_shown_once_are_on_no_other_page() {
     let form = ada.form("/keys", "/keys").with(&[("name", "twice")]);
     let first = ada.post("/keys", &form.fields);
     let again = ada.post("/keys", &form.fields);
-    assert!(super::people::secret_in(&first.text()).is_some() && super::people::secret_in(&again.text()).is_none());
+    assert!(super::users::secret_in(&first.text()).is_some() && super::users::secret_in(&again.text()).is_none());
     assert_eq!(ada.get("/keys").text().matches(">twice<").count(), 1, "the key was made twice");
     let rotated = ada.submit(&key, &format!("{key}/rotate"), &[]);
-    let new_secret = super::people::secret_in(&rotated.text()).expect("a new secret");
+    let new_secret = super::users::secret_in(&rotated.text()).expect("a new secret");
     gateway.watch_secret("a key", &new_secret, &[crate::kit::OutputChannel::Key]);
     assert!(new_secret != secret && !ada.get(&key).text().contains(&new_secret));
     Call::get("/admin/v1/me").key(&token).send(gateway.address()).ok_json();

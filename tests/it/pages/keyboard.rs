@@ -1,7 +1,7 @@
 //! The pages without a mouse: the focus reaches every element and is visible, and a user can make an API key.
 
 use super::browser::{Browser, Tab, WITH_SCRIPT};
-use super::people::{ADA, ADAS_PASSWORD, secret_in, sign_in_ada};
+use super::users::{ADA, ADAS_PASSWORD, secret_in, sign_in_ada};
 use crate::kit::{Gateway, OutputChannel};
 
 /// The most steps with the Tab key. Every page has fewer focusable elements.

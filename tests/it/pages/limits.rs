@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::people::{ADA, ADAS_PASSWORD, sign_in, sign_in_ada};
+use super::users::{ADA, ADAS_PASSWORD, sign_in, sign_in_ada};
 use super::visitor::Visitor;
 use crate::kit::Gateway;
 

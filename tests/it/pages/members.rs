@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::forgery::{audit_row_count, every_form, every_page};
-use super::people::{ADA, make_key, sign_in_ada, sign_in_ben};
+use super::users::{ADA, make_key, sign_in_ada, sign_in_ben};
 use crate::kit::{Call, Gateway, request};
 
 /// The pages that only administrators have.

@@ -5,7 +5,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::hostile::HOSTILE_TEXTS;
-use super::people::{ADAS_PASSWORD, invite, make_key, sign_in_ada, sign_in_ben};
+use super::users::{ADAS_PASSWORD, invite, make_key, sign_in_ada, sign_in_ben};
 use super::visitor::Visitor;
 use crate::kit::{Account, Call, FakeUpstream, Gateway, OutputChannel, request};
 
@@ -90,7 +90,7 @@ impl Seeded {
         let answer = ada.submit(paths[STAGING_INDEX], &format!("{}/rotate", paths[STAGING_INDEX]), &[]);
         gateway.watch_secret(
             "a key",
-            &super::people::secret_in(&answer.text()).expect("a secret"),
+            &super::users::secret_in(&answer.text()).expect("a secret"),
             &[OutputChannel::Key],
         );
         ada.submit("/groups", "/groups", &[("name", "batch")]);

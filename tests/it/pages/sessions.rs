@@ -1,7 +1,7 @@
 //! Sessions: the attributes of their cookies, their owners and their ends.
 
 use super::browser::{Browser, WITH_SCRIPT};
-use super::people::{
+use super::users::{
     ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, invite, setup_path, sign_in, sign_in_ada, sign_in_at, sign_in_ben,
     watch_cookies, watch_passwords,
 };

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::browser::{Browser, Tab, WITH_SCRIPT, WITHOUT_SCRIPT, WindowOptions};
-use super::people::{
+use super::users::{
     ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, link_in, secret_in, setup_path, sign_in_at, watch_link, watch_passwords,
 };
 use crate::kit::{Call, Gateway, OutputChannel, format_and_size, pause, request};

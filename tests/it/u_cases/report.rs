@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::bench::CaseFixture;
+use super::fixtures::CaseFixture;
 use super::operation::Operation;
 use super::row::{AccountsAfter, Row};
 use super::rows;
@@ -33,9 +33,9 @@ pub(super) struct Report {
 // === impl Line ===
 
 impl Line {
-    pub(super) fn new(place: &CaseFixture, seen: &Observations, took: Duration, verdict: Result<(), String>) -> Self {
+    pub(super) fn new(fixture: &CaseFixture, seen: &Observations, took: Duration, verdict: Result<(), String>) -> Self {
         let holds = verdict.is_ok();
-        let text = match (verdict, place.row.after) {
+        let text = match (verdict, fixture.row.after) {
             (Ok(()), AccountsAfter::Unusable(reason)) => format!("holds (LIVE: {reason})"),
             (Ok(()), _) => "holds".to_owned(),
             (Err(fault), _) => format!("FAILS: {:?}: {}", seen.stimulus, short(&fault)),
@@ -43,9 +43,9 @@ impl Line {
         let join = |set: &BTreeSet<String>| set.iter().map(String::as_str).collect::<Vec<_>>().join("/");
         let counts: BTreeSet<String> = seen.attempts.iter().map(ToString::to_string).collect();
         Self {
-            case: place.row.case,
-            name: place.row.name,
-            operation: place.operation.name(),
+            case: fixture.row.case,
+            name: fixture.row.name,
+            operation: fixture.operation.name(),
             attempts: join(&counts),
             status: join(&seen.statuses),
             state: join(&seen.states),

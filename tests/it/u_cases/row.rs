@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::door::EndpointKind;
+use super::first_endpoint::EndpointKind;
 use super::operation::Operation;
 use super::scene::CaseRun;
 
@@ -141,8 +141,8 @@ impl Row {
         Self { deadline: Some(milliseconds), ..self }
     }
 
-    pub(super) fn endpoint(self, door: EndpointKind) -> Self {
-        Self { endpoint: door, ..self }
+    pub(super) fn endpoint(self, endpoint: EndpointKind) -> Self {
+        Self { endpoint, ..self }
     }
 
     pub(super) fn other_accounts(self, others: &'static str) -> Self {

@@ -4,8 +4,8 @@
 mod accounts;
 mod answers;
 
-use super::door::EndpointKind;
-use super::plays;
+use super::first_endpoint::EndpointKind;
+use super::multi_step_cases;
 use super::row::{AccountsAfter, Row, row};
 
 const NO_PARTIAL: &str = "a plain answer has no partial images and has not begun at that time";
@@ -34,29 +34,29 @@ fn connection_failures() -> Vec<Row> {
         row("U01", "connection refused, another account")
             .endpoint(EndpointKind::Refusing)
             .after(AccountsAfter::UsableWithin(70))
-            .custom_steps(plays::unreachable),
+            .custom_steps(multi_step_cases::unreachable),
         network(row("U01", "connection refused, no other").endpoint(EndpointKind::Refusing))
             .after(AccountsAfter::UsableWithin(70))
-            .custom_steps(plays::unreachable),
+            .custom_steps(multi_step_cases::unreachable),
         row("U02", "no answer to a SYN, another account")
             .endpoint(EndpointKind::Unresponsive)
             .after(AccountsAfter::UsableWithin(70))
-            .custom_steps(plays::unreachable),
+            .custom_steps(multi_step_cases::unreachable),
         network(row("U02", "no answer to a SYN, no other").endpoint(EndpointKind::Unresponsive))
             .after(AccountsAfter::UsableWithin(70))
-            .custom_steps(plays::unreachable),
+            .custom_steps(multi_step_cases::unreachable),
         row("U03", "TLS: plain HTTP behind https, another account")
             .endpoint(EndpointKind::PlainHttp)
-            .custom_steps(plays::unreachable),
+            .custom_steps(multi_step_cases::unreachable),
         row("U03", "TLS: handshake stalls, another account")
             .endpoint(EndpointKind::SilentTls)
-            .custom_steps(plays::unreachable),
+            .custom_steps(multi_step_cases::unreachable),
         network(row("U03", "TLS: plain HTTP behind https, no other").endpoint(EndpointKind::PlainHttp))
             .after(tls)
-            .custom_steps(plays::unreachable),
+            .custom_steps(multi_step_cases::unreachable),
         network(row("U03", "TLS: handshake stalls, no other").endpoint(EndpointKind::SilentTls))
             .after(tls)
-            .custom_steps(plays::unreachable),
+            .custom_steps(multi_step_cases::unreachable),
     ]
 }
 
@@ -112,7 +112,7 @@ fn useless_answers() -> Vec<Row> {
             .plain(&["surplus=foreign-marker", "clip=100 surplus=foreign-marker"])
             .streamed(&["events=p,c surplus=foreign-marker", "plain clip=100 surplus=foreign-marker"])
             .good_or_broken()
-            .custom_steps(plays::surplus_bytes),
+            .custom_steps(multi_step_cases::surplus_bytes),
     ]
 }
 
@@ -161,6 +161,6 @@ fn stalled_answers() -> Vec<Row> {
             .streamed(&["events=c b64=2000000 reads=1024 pace=1000"])
             .breaks()
             .slow()
-            .custom_steps(plays::slow_body),
+            .custom_steps(multi_step_cases::slow_body),
     ]
 }

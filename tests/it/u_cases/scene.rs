@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::bench::{CaseFixture, PROMPT, SharedGateway, WARM_UP};
-use super::door::EndpointKind;
+use super::first_endpoint::EndpointKind;
+use super::fixtures::{CaseFixture, PROMPT, SharedGateway, WARM_UP};
 use super::operation::{CallerResult, Operation, base64_of_script};
 use super::row::{AccountsAfter, ExpectedAnswer, Row};
 use crate::kit::{Answer, Attempt, Call, FakeUpstream, Reply, TEST_TIMEOUT, eventually, pause};
@@ -17,8 +17,8 @@ const RECOVERY_LIMIT: Duration = Duration::from_secs(20);
 
 /// One row of the table while it runs for one operation.
 pub(super) struct CaseRun<'a> {
-    pub(super) bench: &'a SharedGateway,
-    pub(super) place: &'a CaseFixture,
+    pub(super) shared: &'a SharedGateway,
+    pub(super) fixture: &'a CaseFixture,
     /// The `user` of every request that was sent.
     users: Vec<String>,
     observations: Observations,
@@ -45,8 +45,8 @@ pub(super) struct Exchange {
 // === impl Scene ===
 
 impl<'a> CaseRun<'a> {
-    pub(super) fn new(bench: &'a SharedGateway, place: &'a CaseFixture) -> Self {
-        Self { bench, place, users: Vec::new(), observations: Observations::default() }
+    pub(super) fn new(shared: &'a SharedGateway, fixture: &'a CaseFixture) -> Self {
+        Self { shared, fixture, users: Vec::new(), observations: Observations::default() }
     }
 
     pub(super) fn observations(&self) -> &Observations {
@@ -54,11 +54,11 @@ impl<'a> CaseRun<'a> {
     }
 
     pub(super) fn row(&self) -> &'static Row {
-        self.place.row
+        self.fixture.row
     }
 
     pub(super) fn operation(&self) -> Operation {
-        self.place.operation
+        self.fixture.operation
     }
 
     pub(super) fn scripts(&self) -> &'static [&'static str] {
@@ -85,9 +85,9 @@ impl<'a> CaseRun<'a> {
     #[track_caller]
     pub(super) fn check_stimulus(&mut self, script: &str) {
         script.clone_into(&mut self.observations.stimulus);
-        let script = script.replace("{target}", &self.bench.target.address().to_string());
+        let script = script.replace("{target}", &self.shared.target.address().to_string());
         let others = if self.row().other_accounts == "=" { &script } else { self.row().other_accounts };
-        self.place.script(&script, others);
+        self.fixture.script(&script, others);
         let asked = self.send_request(json!({}));
         self.matches_expectation(&asked, &script);
         let (attempts, record) = (self.attempts(&asked.user), self.record(&asked.user));
@@ -100,7 +100,7 @@ impl<'a> CaseRun<'a> {
         if self.row().charged {
             assert_eq!(Some(&record["usage"]), attempts[0].usage.as_ref(), "USE: {record}");
         }
-        if !self.place.operation.streams() || state != "succeeded" {
+        if !self.fixture.operation.streams() || state != "succeeded" {
             return;
         }
         assert_eq!(record["stream"], true, "{record}");
@@ -109,7 +109,7 @@ impl<'a> CaseRun<'a> {
     /// Sends one request and reads the whole answer.
     #[track_caller]
     pub(super) fn send_request(&mut self, with: Value) -> Exchange {
-        let user = format!("{}-{}", self.place.key_id, self.users.len());
+        let user = format!("{}-{}", self.fixture.key_id, self.users.len());
         self.users.push(user.clone());
         let asked = self.send(user, with);
         self.observations.statuses.insert(match asked.verdict {
@@ -121,9 +121,9 @@ impl<'a> CaseRun<'a> {
 
     /// Returns the `user` of a request and the request, which the test sends and reads by itself.
     pub(super) fn prepare(&mut self) -> (String, Call) {
-        let user = format!("{}-{}", self.place.key_id, self.users.len());
+        let user = format!("{}-{}", self.fixture.key_id, self.users.len());
         self.users.push(user.clone());
-        let call = self.operation().call(&self.place.secret, json!({"user": user, "prompt": PROMPT}));
+        let call = self.operation().call(&self.fixture.secret, json!({"user": user, "prompt": PROMPT}));
         (user, call)
     }
 
@@ -131,7 +131,8 @@ impl<'a> CaseRun<'a> {
     #[track_caller]
     pub(super) fn send_requests(&mut self, count: usize) -> Vec<Exchange> {
         let first = self.users.len();
-        let users: Vec<String> = (first..first + count).map(|index| format!("{}-{index}", self.place.key_id)).collect();
+        let users: Vec<String> =
+            (first..first + count).map(|index| format!("{}-{index}", self.fixture.key_id)).collect();
         self.users.extend(users.iter().cloned());
         let scene = &*self;
         std::thread::scope(|scope| {
@@ -144,9 +145,9 @@ impl<'a> CaseRun<'a> {
     fn send(&self, user: String, mut with: Value) -> Exchange {
         with["user"] = json!(user);
         with["prompt"] = json!(PROMPT);
-        let call = self.operation().call(&self.place.secret, with);
+        let call = self.operation().call(&self.fixture.secret, with);
         let begun = Instant::now();
-        let stream = call.dispatch(self.place.address).expect("a connection");
+        let stream = call.dispatch(self.fixture.address).expect("a connection");
         // Some limits of the gateway are as long as the timeout of the kit: one minute.
         stream.set_read_timeout(Some(TEST_TIMEOUT * 2)).expect("a limit");
         let answer = Reply::read(stream).and_then(Reply::finish).expect("an answer");
@@ -166,7 +167,7 @@ impl<'a> CaseRun<'a> {
         let tail = &body[body.len() - (body.len() - head.len()).min(EDGE)..];
         let text =
             format!("{:?}\n{}\n{}", answer.headers, String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
-        let found: Vec<_> = self.place.canaries().into_iter().filter(|canary| text.contains(canary)).collect();
+        let found: Vec<_> = self.fixture.canaries().into_iter().filter(|canary| text.contains(canary)).collect();
         assert!(found.is_empty(), "LEAK: {found:?} in {text:.800}");
         assert_eq!(answer.header("content-encoding"), None, "LEAK: the upstream's coding");
         assert_eq!(answer.header("location"), None, "LEAK: the upstream's redirect");
@@ -208,21 +209,21 @@ impl<'a> CaseRun<'a> {
 
     /// The attempts of a request that reached the upstream.
     pub(super) fn attempts(&self, user: &str) -> Vec<Attempt> {
-        self.place.upstream.ledger().into_iter().filter(|attempt| attempt.user() == user).collect()
+        self.fixture.upstream.ledger().into_iter().filter(|attempt| attempt.user() == user).collect()
     }
 
     /// The number of attempts on the first account so far.
     pub(super) fn first_account_attempts(&self) -> usize {
-        let first = &self.place.tokens[0];
-        let mine = self.place.upstream.ledger().iter().filter(|attempt| &attempt.token == first).count();
-        mine + self.place.first_endpoint.attempts()
+        let first = &self.fixture.tokens[0];
+        let mine = self.fixture.upstream.ledger().iter().filter(|attempt| &attempt.token == first).count();
+        mine + self.fixture.first_endpoint.attempts()
     }
 
     /// The record of a request, once it has its outcome.
     #[track_caller]
     pub(super) fn record(&self, user: &str) -> Value {
         eventually("the record has its outcome", || {
-            let records = self.bench.records(self.place);
+            let records = self.shared.records(self.fixture);
             records
                 .into_iter()
                 .find(|record| record["end_user"] == user && !record["state"].is_null() && is_final(record))
@@ -232,8 +233,8 @@ impl<'a> CaseRun<'a> {
     /// LIVE: once the upstream works again, requests are served again.
     #[track_caller]
     pub(super) fn check_recovery(&mut self) {
-        self.place.script("", "");
-        self.place.first_endpoint.replace_by_upstream();
+        self.fixture.script("", "");
+        self.fixture.first_endpoint.replace_by_upstream();
         let before = self.first_account_attempts();
         match self.row().after {
             AccountsAfter::AllUsable | AccountsAfter::OneUsable => drop(self.time_until_served(RECOVERY_LIMIT)),
@@ -285,9 +286,9 @@ impl<'a> CaseRun<'a> {
         if row.endpoint != EndpointKind::Upstream || count > 8 {
             return;
         }
-        let before = self.place.upstream.attempts();
-        self.place.script("gate=live", "gate=live");
-        let upstream = &self.place.upstream;
+        let before = self.fixture.upstream.attempts();
+        self.fixture.script("gate=live", "gate=live");
+        let upstream = &self.fixture.upstream;
         let waiting = std::thread::scope(|scope| {
             let watch = scope.spawn(move || watch(upstream, before, count));
             let asked = self.send_requests(count);
@@ -305,12 +306,12 @@ impl<'a> CaseRun<'a> {
     fn accounts_for_every_request(&self) {
         let count = self.users.len();
         let records = eventually("every record has its outcome", || {
-            let records = self.bench.records(self.place);
+            let records = self.shared.records(self.fixture);
             (records.len() >= count && records.iter().all(is_final)).then_some(records)
         });
         assert_eq!(records.len(), count, "USE: records for requests");
         let ledger: Vec<(String, Attempt)> =
-            self.place.upstream.ledger().into_iter().map(|attempt| (attempt.user(), attempt)).collect();
+            self.fixture.upstream.ledger().into_iter().map(|attempt| (attempt.user(), attempt)).collect();
         for user in &self.users {
             let mine: Vec<&Attempt> =
                 ledger.iter().filter(|(of_user, _)| of_user == user).map(|(_, attempt)| attempt).collect();

@@ -1,6 +1,6 @@
 //! U14 to U22: an account cannot serve a request, fails, or refuses it.
 
-use super::super::plays;
+use super::super::multi_step_cases;
 use super::super::row::{AccountsAfter, Row, row};
 
 pub(super) fn rows() -> Vec<Row> {
@@ -14,22 +14,22 @@ fn rate_limits() -> Vec<Row> {
             .with_scripts(&["status=429 retry-after=3"])
             .calls(2..=2)
             .after(AccountsAfter::UsableWithin(15))
-            .custom_steps(plays::throttled_with_retry_time),
+            .custom_steps(multi_step_cases::throttled_with_retry_time),
         row("U14", "429 with Retry-After as a date")
             .with_scripts(&["status=429 retry-date=3"])
             .calls(2..=2)
             .after(AccountsAfter::UsableWithin(15))
-            .custom_steps(plays::throttled_with_retry_time),
+            .custom_steps(multi_step_cases::throttled_with_retry_time),
         row("U14", "429 with retry-after-ms")
             .with_scripts(&["status=429 retry-ms=3000"])
             .calls(2..=2)
             .after(AccountsAfter::UsableWithin(15))
-            .custom_steps(plays::throttled_with_retry_time),
+            .custom_steps(multi_step_cases::throttled_with_retry_time),
         row("U14", "429 with x-ratelimit-reset")
             .with_scripts(&["status=429 ratelimit=3s"])
             .calls(2..=2)
             .after(AccountsAfter::UsableWithin(15))
-            .custom_steps(plays::throttled_with_retry_time),
+            .custom_steps(multi_step_cases::throttled_with_retry_time),
         row("U14", "429 with Retry-After, no other")
             .accounts(1)
             .with_scripts(&["status=429 retry-after=3"])
@@ -42,7 +42,7 @@ fn rate_limits() -> Vec<Row> {
             .fails_with(&[429], "rate_limit_exceeded", &["failed"])
             .with_retry_advice("true")
             .after(AccountsAfter::UsableWithin(60))
-            .custom_steps(plays::throttled_without_retry_time),
+            .custom_steps(multi_step_cases::throttled_without_retry_time),
     ]
 }
 
@@ -54,31 +54,31 @@ fn usage_limits() -> Vec<Row> {
         exhausted(row("U16", "usage limit for days"))
             .with_scripts(&["status=429 body=usage-limit resets-in=354089"])
             .after(reset)
-            .custom_steps(plays::exhausted),
+            .custom_steps(multi_step_cases::exhausted),
         exhausted(row("U16", "usage limit for three seconds"))
             .with_scripts(&["status=429 body=usage-limit resets-in=3"])
             .after(AccountsAfter::UsableWithin(15))
-            .custom_steps(plays::short_window),
+            .custom_steps(multi_step_cases::short_window),
         exhausted(row("U16", "usage limit, reset 0"))
             .with_scripts(&["status=429 body=usage-limit resets-raw=0"])
             .after(AccountsAfter::UsableWithin(60))
-            .custom_steps(plays::odd_window),
+            .custom_steps(multi_step_cases::odd_window),
         exhausted(row("U16", "usage limit, reset -1"))
             .with_scripts(&["status=429 body=usage-limit resets-raw=-1"])
             .after(AccountsAfter::UsableWithin(60))
-            .custom_steps(plays::odd_window),
+            .custom_steps(multi_step_cases::odd_window),
         exhausted(row("U16", "usage limit, reset 1e18"))
             .with_scripts(&["status=429 body=usage-limit resets-raw=1e18"])
             .after(AccountsAfter::UsableWithin(60))
-            .custom_steps(plays::odd_window),
+            .custom_steps(multi_step_cases::odd_window),
         exhausted(row("U16", "usage limit, reset \"soon\""))
             .with_scripts(&["status=429 body=usage-limit resets-raw=\"soon\""])
             .after(AccountsAfter::UsableWithin(60))
-            .custom_steps(plays::odd_window),
+            .custom_steps(multi_step_cases::odd_window),
         exhausted(row("U16", "usage limit, no reset"))
             .with_scripts(&["status=429 body=usage-limit"])
             .after(AccountsAfter::UsableWithin(60))
-            .custom_steps(plays::odd_window),
+            .custom_steps(multi_step_cases::odd_window),
         row("U16", "usage limit, another account")
             .with_scripts(&["status=429 body=usage-limit resets-in=600"])
             .calls(2..=2)
@@ -95,7 +95,7 @@ fn invalid_accounts() -> Vec<Row> {
             .with_scripts(&["status=401", "status=401 body=revoked"])
             .calls(2..=2)
             .after(AccountsAfter::FirstInCooldown)
-            .custom_steps(plays::rejected_credentials),
+            .custom_steps(multi_step_cases::rejected_credentials),
         single_account(row("U17", "401, no other")).with_scripts(&["status=401"]).after(known),
         row("U18", "402, another account")
             .with_scripts(&["status=402"])
@@ -136,7 +136,7 @@ fn failures() -> Vec<Row> {
         row("U19", "one account fails always")
             .with_scripts(&["status=500"])
             .after(AccountsAfter::UsableWithin(70))
-            .custom_steps(plays::moves_away),
+            .custom_steps(multi_step_cases::moves_away),
         row("U20", "made and charged, then the connection breaks")
             .plain(&["hang-up", "hang-up how=reset", "cut=30", "cut=30 how=reset framing=chunked"])
             .streamed(&["hang-up", "hang-up how=reset", "events=cut", "plain cut=30 how=reset"])

@@ -1,6 +1,6 @@
 //! U23 to U33: malformed or unusual answers and connections.
 
-use super::super::plays;
+use super::super::multi_step_cases;
 use super::super::row::{AccountsAfter, Row, row};
 
 const ONE_IMAGE: &str = "streams make exactly one image (n = 1 by the rules); surplus images are U23";
@@ -61,7 +61,7 @@ fn bodies() -> Vec<Row> {
             .streamed(&["plain endless=image b64=100000 pace=5", "plain endless=image", "events=p,flood pace=5"])
             .breaks()
             .slow()
-            .custom_steps(plays::endless_answer),
+            .custom_steps(multi_step_cases::endless_answer),
         row("U26", "compressed, or said to be")
             .with_scripts(&["coding=gzip", "label=gzip", "label=br", "coding=bomb", "plain coding=gzip"])
             .good_or_broken(),
@@ -84,7 +84,7 @@ fn bodies() -> Vec<Row> {
         row("U28", "another count than n")
             .with_scripts(&["images=1", "images=4", "images=6"])
             .not_streamed(ONE_IMAGE)
-            .custom_steps(plays::other_image_count),
+            .custom_steps(multi_step_cases::other_image_count),
         row("U29", "usage missing or nonsense, odd values")
             .with_scripts(&[
                 "usage=none",
@@ -111,11 +111,11 @@ fn connections() -> Vec<Row> {
             .accounts(1)
             .slots_per_account(6)
             .closes_on_reuse()
-            .custom_steps(plays::connection_races),
+            .custom_steps(multi_step_cases::connection_races),
         row("U30", "reset on reuse, after the request")
             .with_scripts(&["sour"])
             .ambiguous(&["network"])
-            .custom_steps(plays::reset_on_reuse),
+            .custom_steps(multi_step_cases::reset_on_reuse),
         row("U31", "interim answers, then the real one").with_scripts(&[
             "interim=103",
             "interim=100",
@@ -139,7 +139,7 @@ fn connections() -> Vec<Row> {
             .with_scripts(&["stall=head"])
             .after(AccountsAfter::UsableWithin(90))
             .slow()
-            .custom_steps(plays::unresponsive_account),
+            .custom_steps(multi_step_cases::unresponsive_account),
         row("U33", "a flood of headers")
             .with_scripts(&["flood=10000", "flood=wide"])
             .ambiguous(&["network", "no_image_data"]),

@@ -9,7 +9,7 @@ use std::time::Instant;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::door::FirstEndpoint;
+use super::first_endpoint::FirstEndpoint;
 use super::operation::Operation;
 use super::row::Row;
 use crate::kit::{FakeUpstream, Gateway};
@@ -66,16 +66,16 @@ impl SharedGateway {
         let mut fixtures: Vec<CaseFixture> =
             jobs.enumerate().map(|(at, (row, operation))| CaseFixture::new(at, row, operation)).collect();
         let mut config = CONFIG_START.to_owned();
-        for place in &fixtures {
-            place.configure(&mut config, secrets.path());
+        for fixture in &fixtures {
+            fixture.configure(&mut config, secrets.path());
         }
         let gateway = Gateway::with(&config, &[]);
-        for place in &mut fixtures {
-            let file = place.small_config(&gateway);
-            let key = ["key", "create", "--name", "u", "--group", &place.group, "--json", "--config"];
+        for fixture in &mut fixtures {
+            let file = fixture.small_config(&gateway);
+            let key = ["key", "create", "--name", "u", "--group", &fixture.group, "--json", "--config"];
             let key = gateway.program().args(key).args([file]).run().json();
             let text = |name: &str| key[name].as_str().expect("a text").to_owned();
-            (place.secret, place.key_id, place.address) = (text("secret"), text("id"), gateway.address());
+            (fixture.secret, fixture.key_id, fixture.address) = (text("secret"), text("id"), gateway.address());
         }
         Self {
             gateway: Mutex::new(gateway),
@@ -91,9 +91,9 @@ impl SharedGateway {
     }
 
     /// The records of a fixture, oldest first.
-    pub(super) fn records(&self, place: &CaseFixture) -> Vec<Value> {
+    pub(super) fn records(&self, fixture: &CaseFixture) -> Vec<Value> {
         let all = self.all_records();
-        let own_lines = all.lines().filter(|line| line.contains(&place.key_id));
+        let own_lines = all.lines().filter(|line| line.contains(&fixture.key_id));
         let records = own_lines.map(|line| serde_json::from_str(line).expect("a record per line"));
         records.filter(|record: &Value| record["end_user"] != WARM_UP).collect()
     }
@@ -143,8 +143,8 @@ impl CaseFixture {
         for (number, token) in self.tokens.iter().enumerate() {
             let file = secrets.join(format!("{group}-{number}"));
             std::fs::write(&file, token).expect("a secret");
-            let door = self.first_endpoint.base_url().filter(|_| number == 0);
-            let base_url = door.unwrap_or_else(|| self.upstream.base_url());
+            let endpoint = self.first_endpoint.base_url().filter(|_| number == 0);
+            let base_url = endpoint.unwrap_or_else(|| self.upstream.base_url());
             let (name, file, places) = (self.account(number), file.display(), row.slots_per_account);
             write!(
                 text,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::door::EndpointKind;
+use super::first_endpoint::EndpointKind;
 use super::operation::CallerResult;
 use super::row::AccountsAfter;
 use super::scene::CaseRun;
@@ -17,7 +17,7 @@ pub(super) fn unreachable(scene: &mut CaseRun<'_>) {
     scene.check_stimulus("");
     assert!(start.elapsed() < Duration::from_secs(20), "the limits are 1 s to connect and 5 s for TLS");
     for secret in ["c4n4ry", "Bearer", "authorization"] {
-        assert!(!scene.place.first_endpoint.received_text(secret), "{secret} was sent unencrypted");
+        assert!(!scene.fixture.first_endpoint.received_text(secret), "{secret} was sent unencrypted");
     }
     let never_recovers = [EndpointKind::PlainHttp, EndpointKind::SilentTls].contains(&scene.row().endpoint);
     if !(never_recovers && scene.row().accounts == 1) {
@@ -29,7 +29,7 @@ pub(super) fn unreachable(scene: &mut CaseRun<'_>) {
 pub(super) fn surplus_bytes(scene: &mut CaseRun<'_>) {
     for script in scene.scripts() {
         scene.check_stimulus(script);
-        scene.place.script("", "");
+        scene.fixture.script("", "");
         for _ in 0..12 {
             let asked = scene.send_request(json!({}));
             assert!(matches!(asked.verdict, CallerResult::Complete { .. }), "LIVE: {}", asked.answer.status);
@@ -39,10 +39,10 @@ pub(super) fn surplus_bytes(scene: &mut CaseRun<'_>) {
 
 /// U13: the minimum rate ends the answer within about a minute, long before the deadline of the request.
 pub(super) fn slow_body(scene: &mut CaseRun<'_>) {
-    scene.place.script(scene.scripts()[0], "");
+    scene.fixture.script(scene.scripts()[0], "");
     let (user, call) = scene.prepare();
     let start = Instant::now();
-    let mut reply = call.open(scene.place.address).expect("an answer");
+    let mut reply = call.open(scene.fixture.address).expect("an answer");
     let mut buffer = [0; 1 << 14];
     let ended = loop {
         match reply.read(&mut buffer) {
@@ -63,7 +63,7 @@ pub(super) fn slow_body(scene: &mut CaseRun<'_>) {
 pub(super) fn throttled_with_retry_time(scene: &mut CaseRun<'_>) {
     let start = Instant::now();
     scene.check_stimulus(scene.scripts()[0]);
-    scene.place.script("", "");
+    scene.fixture.script("", "");
     let before = scene.first_account_attempts();
     let asked_again_after = loop {
         let asked = scene.send_request(json!({}));
@@ -88,9 +88,9 @@ pub(super) fn throttled_with_retry_time(scene: &mut CaseRun<'_>) {
 pub(super) fn throttled_without_retry_time(scene: &mut CaseRun<'_>) {
     let start = Instant::now();
     scene.check_stimulus("status=429");
-    scene.place.upstream.script_sequence(&scene.place.tokens[0], &["status=429", "status=429", ""]);
+    scene.fixture.upstream.script_sequence(&scene.fixture.tokens[0], &["status=429", "status=429", ""]);
     scene.time_until_served(Duration::from_secs(60));
-    let attempts = scene.place.upstream.ledger();
+    let attempts = scene.fixture.upstream.ledger();
     let gaps: Vec<Duration> = attempts.windows(2).map(|pair| pair[1].came - pair[0].came).collect();
     assert!(attempts.len() >= 4, "{gaps:?}");
     assert!(gaps.iter().all(|gap| *gap >= Duration::from_millis(450)), "a hot loop: {gaps:?} in {:?}", start.elapsed());
@@ -100,7 +100,7 @@ pub(super) fn throttled_without_retry_time(scene: &mut CaseRun<'_>) {
 /// U16: the caller gets the reset time, and the account is not asked before it.
 pub(super) fn exhausted(scene: &mut CaseRun<'_>) {
     scene.check_stimulus(scene.scripts()[0]);
-    scene.place.script("", "");
+    scene.fixture.script("", "");
     let before = scene.first_account_attempts();
     for _ in 0..3 {
         let asked = scene.send_request(json!({}));
@@ -119,7 +119,7 @@ pub(super) fn exhausted(scene: &mut CaseRun<'_>) {
 pub(super) fn short_window(scene: &mut CaseRun<'_>) {
     let start = Instant::now();
     scene.check_stimulus(scene.scripts()[0]);
-    scene.place.script("", "");
+    scene.fixture.script("", "");
     let before = scene.first_account_attempts();
     let asked = scene.send_request(json!({}));
     if start.elapsed() < Duration::from_millis(2500) {
@@ -148,7 +148,7 @@ pub(super) fn odd_window(scene: &mut CaseRun<'_>) {
 pub(super) fn rejected_credentials(scene: &mut CaseRun<'_>) {
     let before = scene.first_account_attempts();
     for script in scene.scripts() {
-        scene.place.script(script, "");
+        scene.fixture.script(script, "");
         for _ in 0..6 {
             let asked = scene.send_request(json!({}));
             assert!(matches!(asked.verdict, CallerResult::Complete { .. }), "{}", asked.answer.status);
@@ -168,7 +168,7 @@ pub(super) fn rejected_credentials(scene: &mut CaseRun<'_>) {
 
 /// U19: traffic moves to the account that works.
 pub(super) fn moves_away(scene: &mut CaseRun<'_>) {
-    scene.place.script(scene.scripts()[0], "");
+    scene.fixture.script(scene.scripts()[0], "");
     for _ in 0..40 {
         let asked = scene.send_request(json!({}));
         assert!(matches!(asked.verdict, CallerResult::Complete { .. }), "{}", asked.answer.status);
@@ -186,7 +186,7 @@ pub(super) fn endless_answer(scene: &mut CaseRun<'_>) {
     let limit = (images + 1) * IMAGE;
     for script in scene.scripts() {
         scene.check_stimulus(script);
-        let most_written = scene.place.upstream.ledger().iter().map(|attempt| attempt.written).max();
+        let most_written = scene.fixture.upstream.ledger().iter().map(|attempt| attempt.written).max();
         assert!(most_written.is_some_and(|written| written < limit), "{script}: {most_written:?} bytes were read");
         scene.check_recovery();
     }
@@ -195,7 +195,7 @@ pub(super) fn endless_answer(scene: &mut CaseRun<'_>) {
 /// U28: the images that came are delivered and recorded, and n is sent unchanged.
 pub(super) fn other_image_count(scene: &mut CaseRun<'_>) {
     for (script, image_count) in scene.scripts().iter().zip([1, 4, 6]) {
-        scene.place.script(script, "");
+        scene.fixture.script(script, "");
         let asked = scene.send_request(json!({"n": 4}));
         let delivered = image_count.min(4);
         let CallerResult::Complete { images, usage } = &asked.verdict else {
@@ -220,7 +220,7 @@ pub(super) fn other_image_count(scene: &mut CaseRun<'_>) {
 /// U30: requests that are sent while the upstream closes their connection.
 pub(super) fn connection_races(scene: &mut CaseRun<'_>) {
     const ROUNDS: u64 = 30;
-    scene.place.script("idle=300", "idle=300");
+    scene.fixture.script("idle=300", "idle=300");
     let mut failed = 0;
     let places = scene.row().slots_per_account;
     for round in 0..ROUNDS {
@@ -238,7 +238,7 @@ pub(super) fn connection_races(scene: &mut CaseRun<'_>) {
 
 /// U30: if a reused connection ends after the gateway has written to it, the attempt is ambiguous.
 pub(super) fn reset_on_reuse(scene: &mut CaseRun<'_>) {
-    scene.place.script("sour", "");
+    scene.fixture.script("sour", "");
     let first = scene.send_request(json!({}));
     assert!(matches!(first.verdict, CallerResult::Complete { .. }), "{}", first.answer.status);
     let second = scene.send_request(json!({}));
@@ -262,7 +262,7 @@ pub(super) fn reset_on_reuse(scene: &mut CaseRun<'_>) {
 pub(super) fn unresponsive_account(scene: &mut CaseRun<'_>) {
     const RATE: usize = 10;
     const ROUNDS: usize = 20;
-    scene.place.script(scene.scripts()[0], "");
+    scene.fixture.script(scene.scripts()[0], "");
     let mut failed = Vec::new();
     for _ in 0..ROUNDS {
         let start = Instant::now();
