@@ -15,7 +15,7 @@ pub(crate) use rejection::{Rejection, RejectionReason};
 
 use serde_json::{Map, Value, json};
 
-/// The reason why a request got no image. `Display` writes the text for the caller.
+/// The reason why a request failed. `Display` writes the text for the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Error {
     /// The key is absent, unknown, disabled, deleted or expired; the answer does not say which.
@@ -34,7 +34,7 @@ pub(crate) enum Error {
     UnsupportedEncoding,
     /// The requested resource does not exist.
     NotFound(MissingResource),
-    /// The request of an operator conflicts with the current state.
+    /// A change that a user or an operator requests conflicts with the current state.
     Conflict(ResourceConflict),
     /// The usage window of every account is exhausted.
     UsageLimit(UsageReset),
@@ -62,7 +62,8 @@ pub(crate) enum Error {
 pub(crate) enum MissingResource {
     /// A model id.
     Model(String),
-    /// A name or id of an upstream account. Only operators ask for accounts and for the variants below, up to `Record`.
+    /// A name or id of an upstream account. This variant and those below, up to `Record`, occur only in the console and
+    /// in commands.
     Account(String),
     /// A key, by its id or public id.
     Key(String),
@@ -108,7 +109,7 @@ pub(crate) enum AdminDecision {
     LatestEnd(String),
 }
 
-/// The reason why a change of an operator is refused; each variant names the obstacle.
+/// The reason why a change is refused; each variant names the obstacle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ResourceConflict {
     /// An account has this name already.
@@ -383,7 +384,7 @@ impl std::fmt::Display for ResourceConflict {
                 let daily_limit = limit.saturating_mul(10);
                 write!(
                     f,
-                    "A member can have at most {limit} keys and delete at most {daily_limit} a day: delete a key, or ask an admin to create one."
+                    "A member can have at most {limit} keys, and cannot create another after deleting {daily_limit} within a day: delete a key if there are {limit}, otherwise wait, or ask an admin to create one."
                 )
             }
         }

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use accounts::{Accounts, TokenEndpoint};
+use accounts::{Accounts, CredentialService};
 use catalog::TextModelCatalog;
 use config::{Config, DeadlineConfig, DeliveryPolicy, FallbackPolicy, GroupConfig, TrustedProxies};
 use console::{Console, ConsoleServices};
@@ -153,7 +153,7 @@ impl Gateway {
             store.sync_account(manage::account_spec(account)).await?;
         }
         let configured_names: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
-        store.mark_absent(&configured_names, Timestamp::now()).await?;
+        store.mark_others_absent(&configured_names, Timestamp::now()).await?;
         let db = Arc::clone(store) as Arc<dyn Store>;
         let (node, vault) = (NodeId::only(), store.vault());
         // The client prepares TLS now if an account needs it, so that a problem fails the start and not every call.
@@ -162,7 +162,7 @@ impl Gateway {
         let console_services =
             ConsoleServices { store: Arc::clone(store), keys: Arc::clone(&keys), people: Arc::clone(&people) };
         let console = Arc::new(Console::new(&config, console_services, Arc::clone(&upstream), group_refresh)?);
-        let endpoint = Arc::clone(&upstream) as Arc<dyn TokenEndpoint>;
+        let endpoint = Arc::clone(&upstream) as Arc<dyn CredentialService>;
         let accounts = Accounts::open(&config.accounts, Arc::clone(&db), vault.clone(), endpoint, node.clone()).await?;
         accounts.spawn_refresh_task();
         let catalog = TextModelCatalog::new(&accounts, &upstream);
@@ -170,8 +170,9 @@ impl Gateway {
         let ledger = Ledger::start(Arc::clone(&db), node.clone(), Arc::clone(&metrics)).await?;
         let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;
         spool.start_space_checks();
-        let (free, answers) = (spool.free_space(config.data_dir.clone()), Arc::clone(&db));
-        let replay = AnswerReplay::open(&config.replay, free, answers, ledger.clone(), vault.clone(), node).await?;
+        let (free, answer_store) = (spool.free_space(config.data_dir.clone()), Arc::clone(&db));
+        let replay =
+            AnswerReplay::open(&config.replay, free, answer_store, ledger.clone(), vault.clone(), node).await?;
         let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());
         let connections = ConnectionTable::new(config.connections, descriptors, &config.trusted_proxies, counts);
         keys.spawn_refresh_task();
@@ -329,7 +330,7 @@ impl Gateway {
             (self.accounts.is_stopped() || self.shutdown_requested.is_cancelled(), UnreadyReason::Stopping),
             (!self.accounts.is_store_readable(), UnreadyReason::StoreReads),
             (self.ledger.write_trouble(Instant::now()).is_some(), UnreadyReason::StoreWrites),
-            (self.spool.is_out_of_space(), UnreadyReason::DiskSpace),
+            (self.spool.is_low_on_space(), UnreadyReason::DiskSpace),
         ];
         checks.into_iter().filter_map(|(applies, reason)| applies.then_some(reason)).collect()
     }
@@ -365,13 +366,13 @@ impl Gateway {
         self.groups.get(group).map_or(DeliveryPolicy::Report, |group| group.delivery)
     }
 
-    /// The policy of a group for a request that no account can fulfill. A group that the configuration does not name
-    /// has the default.
+    /// The policy of a group for an image of smaller size or lower quality after a large image has failed. A group that
+    /// the configuration does not name has the default.
     pub(crate) fn fallback_policy(&self, group: &str) -> FallbackPolicy {
         self.groups.get(group).map_or(FallbackPolicy::Never, |group| group.fallback)
     }
 
-    /// True if the gateway adds an image tool to requests of coding agents of a group that have none.
+    /// True if, for this group, the gateway adds an image tool to each request of a coding agent that has none.
     pub(crate) fn injects_image_tool(&self, group: &str) -> bool {
         self.groups.get(group).is_some_and(|group| group.inject_image_tool)
     }

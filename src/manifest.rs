@@ -1,11 +1,11 @@
 //! Skills registry manifests: read, check, format and compare.
 //!
 //! The module defines the problems that a manifest can have and how they are reported.
-//! `schemas/skills-registry.schema.json` alone defines the shape. Rules that a schema cannot express are findings with
-//! stable ids ([`rules`]); of these, only broken integrity and leaked secrets are errors by default.
-//! This module must not depend on the source of the bytes: a manifest is a [`SourceFile`], and other files come through
-//! [`RepositoryFiles`], so the same code runs in a command, in a server and in a browser. It opens no files and no
-//! connections.
+//! `schemas/skills-registry.schema.json` alone defines the shape. Rules that a schema cannot express have stable ids
+//! ([`rules`]); a broken one is a finding. By default, such a finding is an error only for broken integrity, leaked
+//! secrets and paths that lead out of the repository. This module must not depend on the source of the bytes: a
+//! manifest is a [`SourceFile`], and other files come through [`RepositoryFiles`], so the same code runs in a command,
+//! in a server and in a browser. It opens no files and no connections.
 //!
 //! ```
 //! use imagate::manifest::{CheckOptions, SourceFile, check};

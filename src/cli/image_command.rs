@@ -68,12 +68,12 @@ pub(super) struct ImageArgs {
     /// The idempotency key: the same request with the same key returns the same images and is not paid for again.
     #[arg(long, value_name = "NAME")]
     idempotency_key: Option<String>,
-    /// Accept a smaller image instead of an error if an image of 3840x2160 in high or medium quality fails. Without a
-    /// value: `unpaid`.
+    /// Accept an image of lower quality or smaller size instead of an error if an image of 3840x2160 or 2160x3840 in
+    /// high or medium quality fails. Without a value: `unpaid`.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "unpaid")]
     fallback: Option<FallbackArg>,
-    /// If an image is delivered smaller than `--size`, resize it on this machine and print a note. Other proportions
-    /// are cropped.
+    /// If an image is delivered smaller than `--size`, resize it on this machine and print a note. If its proportions
+    /// differ from those of `--size`, the image is cropped.
     #[arg(long, requires = "size")]
     upscale: bool,
     /// The output: a file, a folder, or `-` for standard output. Several images are numbered [default: a new file in

@@ -213,7 +213,7 @@ async fn change_groups(
     groups: Vec<String>,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let changed = people.apply_user_changes_with_keys(audit, name, &[UserChange::Groups(groups)]).await;
+    let changed = people.apply_user_changes_and_list_stopped_keys(audit, name, &[UserChange::Groups(groups)]).await;
     let (user, disabled_keys) = changed.map_err(|error| user_failure(error, name))?;
     let outcome =
         format!("is in {}", if user.groups.is_empty() { "no group".to_owned() } else { user.groups.join(", ") });

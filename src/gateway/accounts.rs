@@ -3,7 +3,7 @@
 //! The module decides which account serves a request, how long a request waits, and how the result of an attempt
 //! changes the state of its account. Selection ([`selection`]), cooldowns ([`cooldown`]) and health ([`health`]) do no
 //! I/O. The state that several nodes share is in the store, which this module reads every half second. The module must
-//! not know HTTP, records or the content of a job: tokens are fetched through the trait [`TokenEndpoint`].
+//! not know HTTP, records or the content of a job: tokens are fetched through the trait [`CredentialService`].
 //!
 //! It implements the operating rules on per-account concurrency and on preferring paid accounts and logins for images,
 //! and U14 to U18, U32 and C10 of the failure catalogue.
@@ -36,7 +36,7 @@ pub(crate) use account::{AccountEndpoint, ResponsesEndpoint, UpstreamAccount, Up
 pub(crate) use explanation::{AccountAvailability, AccountExplanation};
 pub(crate) use feedback::{AccountFeedback, RetryTarget};
 pub(crate) use lease::{Lease, LeaseGrant};
-pub(crate) use oauth::{TokenEndpoint, TokenEndpointError, TokenRequest, TokenResponse};
+pub(crate) use oauth::{CredentialService, CredentialServiceError, TokenRequest, TokenResponse};
 pub(crate) use rows::{account_from_row as account_of_row, credentials_context, secrets_from_row as secrets_of_row};
 pub(crate) use text_model_accounts::TextModelAccount;
 
@@ -74,7 +74,7 @@ pub(crate) struct Accounts {
     vault: Vault,
     token_fetcher: Arc<TokenFetcher>,
     /// The endpoint at which credentials are checked separately from requests.
-    token_endpoint: Arc<dyn TokenEndpoint>,
+    token_endpoint: Arc<dyn CredentialService>,
     /// True if the last read of the store succeeded.
     is_store_readable: AtomicBool,
 }
@@ -122,7 +122,7 @@ impl Accounts {
         configured: &[config::AccountConfig],
         store: Arc<dyn Store>,
         vault: Vault,
-        endpoint: Arc<dyn TokenEndpoint>,
+        endpoint: Arc<dyn CredentialService>,
         node: NodeId,
     ) -> Result<Arc<Self>, StoreError> {
         let pool = AccountPool::new();

@@ -95,7 +95,7 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     /// of newly marked accounts.
     ///
     /// Must be called after [`Store::sync_account`] for each of the names, which removes the mark.
-    async fn mark_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError>;
+    async fn mark_others_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError>;
 
     /// Returns the token of an account, if one was ever stored.
     async fn load_token(&self, account: &str) -> Result<Option<TokenRow>, StoreError>;

@@ -1,4 +1,4 @@
-//! Parses the start of a period: a moment, a date, or a time ago.
+//! Parses the start of a period: a moment, a date, or a duration before now.
 
 use std::str::FromStr;
 
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_a_date_and_a_time_ago_are_understood() {
+    fn a_moment_a_date_and_a_duration_before_now_are_understood() {
         check("2026-11-20T10:00:00+02:00", Some("2026-11-20T08:00:00.000Z"));
         check("2026-11-20", Some("2026-11-20T00:00:00.000Z"));
         check("90s", Some("2026-11-21T02:58:30.000Z"));

@@ -1,6 +1,6 @@
 //! Builds and reads the messages of OAuth 2.0 (RFC 6749). No I/O.
 //!
-//! The module must not know how a request is sent ([`TokenEndpoint`] is the interface) or what happens to an account.
+//! The module must not know how a request is sent ([`CredentialService`] is the interface) or what happens to an account.
 
 use std::fmt;
 use std::time::Duration;
@@ -40,16 +40,16 @@ const PERMANENT: &[&str] = &[
 /// The calls that obtain tokens and check credentials. The implementation makes one call, follows no redirect and
 /// repeats nothing.
 #[async_trait]
-pub(crate) trait TokenEndpoint: Send + Sync {
+pub(crate) trait CredentialService: Send + Sync {
     /// Sends one `POST` of a form. An answer with any status is returned.
-    async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenResponse, TokenEndpointError>;
+    async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenResponse, CredentialServiceError>;
 
     /// Returns the status of one `GET /models` with the credentials, a call that produces nothing and costs nothing.
     async fn probe(
         &self,
         address: &UpstreamAddress,
         authorization: Option<&HeaderValue>,
-    ) -> Result<u16, TokenEndpointError>;
+    ) -> Result<u16, CredentialServiceError>;
 }
 
 /// A request to a token endpoint.
@@ -73,7 +73,7 @@ pub(crate) struct TokenResponse {
 /// No complete answer was received. The caller of the endpoint logs the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the token endpoint gave no complete answer")]
-pub(crate) struct TokenEndpointError;
+pub(crate) struct CredentialServiceError;
 
 /// A token as the endpoint granted it.
 #[derive(Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::account::UpstreamAccount;
-use super::{Accounts, TokenEndpointError};
+use super::{Accounts, CredentialServiceError};
 
 // === impl Accounts ===
 
@@ -27,9 +27,9 @@ impl Accounts {
         self.save_state(account.name()).await;
     }
 
-    async fn credential_status(&self, account: &Arc<UpstreamAccount>) -> Result<u16, TokenEndpointError> {
+    async fn credential_status(&self, account: &Arc<UpstreamAccount>) -> Result<u16, CredentialServiceError> {
         let authorization = self.authorization_header(account).await?;
-        let address = account.endpoint().address().ok_or(TokenEndpointError)?;
+        let address = account.endpoint().address().ok_or(CredentialServiceError)?;
         self.token_endpoint.probe(address, authorization.as_ref()).await
     }
 }

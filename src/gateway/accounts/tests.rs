@@ -29,7 +29,7 @@ struct FakeTokenEndpoint {
     exchanges: AtomicUsize,
     forms: Mutex<Vec<String>>,
     /// The answers that are left; the last one is repeated.
-    script: Mutex<Vec<Result<(u16, String), TokenEndpointError>>>,
+    script: Mutex<Vec<Result<(u16, String), CredentialServiceError>>>,
     /// Each permit allows one exchange.
     gate: Semaphore,
     /// The status of the answer to a credential check.
@@ -45,7 +45,7 @@ impl FakeTokenEndpoint {
         Self::scripted(Vec::new())
     }
 
-    fn scripted(script: Vec<Result<(u16, String), TokenEndpointError>>) -> Arc<Self> {
+    fn scripted(script: Vec<Result<(u16, String), CredentialServiceError>>) -> Arc<Self> {
         Arc::new(Self {
             exchanges: AtomicUsize::new(0),
             forms: Mutex::default(),
@@ -69,7 +69,7 @@ impl FakeTokenEndpoint {
         self.forms.lock().unwrap().last().cloned().unwrap_or_default()
     }
 
-    fn next(&self) -> Result<(u16, String), TokenEndpointError> {
+    fn next(&self) -> Result<(u16, String), CredentialServiceError> {
         let number = self.exchanges.fetch_add(1, Ordering::SeqCst) + 1;
         let mut script = self.script.lock().unwrap();
         match script.len() {
@@ -86,19 +86,19 @@ impl FakeTokenEndpoint {
 }
 
 #[async_trait]
-impl TokenEndpoint for FakeTokenEndpoint {
-    async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenResponse, TokenEndpointError> {
+impl CredentialService for FakeTokenEndpoint {
+    async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenResponse, CredentialServiceError> {
         self.forms.lock().unwrap().push(request.form);
         self.gate.acquire().await.unwrap().forget();
         let (status, body) = self.next()?;
         Ok(TokenResponse { status, body: Bytes::from(body) })
     }
 
-    async fn probe(&self, _: &UpstreamAddress, _: Option<&HeaderValue>) -> Result<u16, TokenEndpointError> {
+    async fn probe(&self, _: &UpstreamAddress, _: Option<&HeaderValue>) -> Result<u16, CredentialServiceError> {
         self.probes.fetch_add(1, Ordering::SeqCst);
         self.probe_gate.acquire().await.unwrap().forget();
         match self.probe.load(Ordering::SeqCst) {
-            0 => Err(TokenEndpointError),
+            0 => Err(CredentialServiceError),
             status => Ok(status),
         }
     }
@@ -157,7 +157,7 @@ async fn start(
         let (kind, protocol) = (account.upstream.kind(), "images");
         store.sync_account(AccountSpec { name: &account.name, kind, protocol, tier: "paid" }).await.unwrap();
     }
-    let (endpoint, shared) = (Arc::clone(endpoint) as Arc<dyn TokenEndpoint>, Arc::clone(store) as Arc<dyn Store>);
+    let (endpoint, shared) = (Arc::clone(endpoint) as Arc<dyn CredentialService>, Arc::clone(store) as Arc<dyn Store>);
     Accounts::open(accounts, shared, store.vault().clone(), endpoint, NodeId::from(node)).await.unwrap()
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderValue;
 
 use super::account::{AccountAuth, UpstreamAccount};
-use super::{Accounts, TokenEndpointError, TokenFailure};
+use super::{Accounts, CredentialServiceError, TokenFailure};
 use crate::gateway::config::UpstreamProtocol;
 
 /// An account that offers text models. A change of settings creates a new object; the old one keeps the old settings.
@@ -35,7 +35,7 @@ impl Accounts {
     pub(crate) async fn authorization_header(
         &self,
         account: &TextModelAccount,
-    ) -> Result<Option<HeaderValue>, TokenEndpointError> {
+    ) -> Result<Option<HeaderValue>, CredentialServiceError> {
         match account.auth() {
             AccountAuth::Unauthenticated => Ok(None),
             AccountAuth::Key(header) => Ok(Some(header.clone())),
@@ -43,9 +43,9 @@ impl Accounts {
                 Ok(header) => Ok(Some(header)),
                 Err(TokenFailure::Revoked(code)) => {
                     self.disable_revoked_account(&cache.account, code).await;
-                    Err(TokenEndpointError)
+                    Err(CredentialServiceError)
                 }
-                Err(TokenFailure::Temporary) => Err(TokenEndpointError),
+                Err(TokenFailure::Temporary) => Err(CredentialServiceError),
             },
         }
     }

@@ -23,7 +23,7 @@ const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 /// If a token that replaced a refused one is refused within this time, it is not renewed again (our choice): the next one
 /// would be refused too, and the renewals would never end.
 const RENEWAL_GRACE: Duration = Duration::from_secs(60);
-/// The shortest and the longest pause between two fetches (our choice).
+/// The shortest and the longest pause after a failed fetch (our choice).
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
@@ -71,7 +71,8 @@ pub(super) struct AccessToken {
 /// A token as it is sealed and stored.
 #[derive(Deserialize, Serialize)]
 pub(super) struct StoredToken {
-    configured: String,
+    #[serde(rename = "configured")]
+    credentials_id: String,
     access_token: String,
     refresh_token: Option<String>,
     expires_at: DateTime<Utc>,
@@ -159,7 +160,7 @@ impl TokenCache {
     /// Adopts a stored token of the same credentials: keeps its refresh token, and returns its access token unless it
     /// is due for a new fetch.
     pub(super) fn adopt_stored(&self, stored: StoredToken, now: Instant, wall: DateTime<Utc>) -> Option<AccessToken> {
-        if stored.configured != self.credentials_id {
+        if stored.credentials_id != self.credentials_id {
             return None;
         }
         let header = oauth::bearer_header(&stored.access_token)?;
@@ -170,7 +171,8 @@ impl TokenCache {
         Some(AccessToken { header, expires_at: now + remaining, lifetime }).filter(|token| !token.is_near_expiry(now))
     }
 
-    /// Returns the record to store for a grant, and the token itself.
+    /// Keeps the refresh token of a grant. Returns its token in the form that is stored and in the form that is used;
+    /// `None` if it is not valid in a header.
     pub(super) fn accept_grant(
         &self,
         granted: TokenGrant,
@@ -181,7 +183,7 @@ impl TokenCache {
         let mut state = self.lock_state();
         state.refresh_token = granted.refresh_token.or(state.refresh_token.take());
         let stored = StoredToken {
-            configured: self.credentials_id.clone(),
+            credentials_id: self.credentials_id.clone(),
             access_token: granted.access_token,
             refresh_token: state.refresh_token.clone(),
             expires_at: wall + granted.lifetime,

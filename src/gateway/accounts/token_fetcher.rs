@@ -12,7 +12,7 @@ use http::HeaderValue;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::oauth::{self, GrantRefusal, TokenEndpoint};
+use super::oauth::{self, CredentialService, GrantRefusal};
 use super::token_cache::{AccessToken, StoredToken, TokenCache, TokenFailure};
 use crate::gateway::store::{NodeId, Store, StoreError, Vault};
 
@@ -32,7 +32,7 @@ const STORE_RETRY_PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct TokenFetcher {
     store: Arc<dyn Store>,
     vault: Vault,
-    endpoint: Arc<dyn TokenEndpoint>,
+    endpoint: Arc<dyn CredentialService>,
     node: NodeId,
     /// One lock for each account, held during a fetch. The key is the name, so that new settings of an account do not
     /// start a second fetch beside one in progress.
@@ -42,7 +42,7 @@ pub(super) struct TokenFetcher {
 // === impl TokenFetcher ===
 
 impl TokenFetcher {
-    pub(super) fn new(store: Arc<dyn Store>, vault: Vault, endpoint: Arc<dyn TokenEndpoint>, node: NodeId) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, vault: Vault, endpoint: Arc<dyn CredentialService>, node: NodeId) -> Self {
         Self { store, vault, endpoint, node, fetch_locks: Mutex::default() }
     }
 

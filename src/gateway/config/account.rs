@@ -45,7 +45,7 @@ pub(crate) struct EndpointConfig {
     pub(crate) base_url: Uri,
     /// The API that the upstream offers.
     pub(crate) protocol: UpstreamProtocol,
-    /// The text model that runs the image tool, if the protocol has one.
+    /// The text model that runs the image tool; only the protocol `responses` uses it.
     pub(crate) host_model: String,
     /// The credentials for a request.
     pub(crate) credentials: AccountCredentials,

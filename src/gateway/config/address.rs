@@ -57,8 +57,7 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// Returns the address of an upstream, rebuilt from its checked parts; the path has no `/` at its
-/// end.
+/// Returns the address of an upstream, rebuilt from its checked parts; its path does not end in `/`, unless it is `/`.
 pub(super) fn base_url(text: &str, allow_http: bool) -> Result<Uri, &'static str> {
     parse_uri(check_url(text, allow_http)?.trim_end_matches('/'))
 }

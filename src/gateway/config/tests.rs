@@ -279,8 +279,8 @@ fn missing_and_forbidden_account_settings_are_reported() {
     check_account(
         "",
         &[
-            "1:1: `api_key` is missing, such as { env = \"OPENAI_API_KEY\" }",
-            "1:1: `base_url` is missing, such as \"https://api.openai.com/v1\"",
+            "1:1: `api_key` is missing; set it, for example to { env = \"OPENAI_API_KEY\" }",
+            "1:1: `base_url` is missing; it must be a URL, such as \"https://api.openai.com/v1\"",
         ],
     );
     check(

@@ -86,7 +86,8 @@ impl Console {
         changes.extend(update.role.map(|role| UserChange::Role(from_wire_role(role))));
         changes.extend(update.groups.map(UserChange::Groups));
         changes.extend(update.enabled.map(|enabled| if enabled { UserChange::Enable } else { UserChange::Disable }));
-        let changed = self.people.apply_user_changes_with_keys(&actor.audit_context(), handle, &changes).await;
+        let changed =
+            self.people.apply_user_changes_and_list_stopped_keys(&actor.audit_context(), handle, &changes).await;
         let (user, stopped_rows) = changed.map_err(from_identity_error(ErrorSubject::User, handle))?;
         let stopped_keys = self.keys_with_usage(stopped_rows).await?;
         Ok(types::User { stopped_keys, ..to_wire_user(user) })

@@ -60,9 +60,9 @@ async fn healthz(_context: HealthContext) -> Result<Response<Body>, HttpError> {
     Ok(text_response(StatusCode::OK, TEXT_CONTENT_TYPE, "ok\n".to_owned()))
 }
 
-/// Answers 200 while new jobs are accepted: the store can be read and written, and the gateway is not stopping. The
-/// answer comes from memory, so that a client without a key cannot cause work in the store; the gateway checks the
-/// store every half second.
+/// Answers 200 while new jobs are accepted: the store can be read and written, the disk has enough free space, and the
+/// gateway is not stopping. The answer comes from memory, so that a client without a key cannot cause work in the
+/// store; the gateway checks the store every half second.
 async fn readyz(context: HealthContext) -> Result<Response<Body>, HttpError> {
     let unready: Vec<&str> = context.context().get().unready_reasons().into_iter().map(UnreadyReason::as_str).collect();
     Ok(if unready.is_empty() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{AccountOrigin, ManageError, ManagedAccount, find, list};
-use crate::gateway::accounts::{AccountExplanation, Accounts, TokenEndpoint};
+use crate::gateway::accounts::{AccountExplanation, Accounts, CredentialService};
 use crate::gateway::config::{self, Config};
 use crate::gateway::store::{NodeId, SqliteStore, Store, StoreError, random_base62};
 use crate::gateway::upstream::{TransportError, UpstreamClient};
@@ -96,7 +96,7 @@ async fn open_accounts(
     store: &Arc<SqliteStore>,
     upstream: &Arc<UpstreamClient>,
 ) -> Result<Arc<Accounts>, StoreError> {
-    let endpoint = Arc::clone(upstream) as Arc<dyn TokenEndpoint>;
+    let endpoint = Arc::clone(upstream) as Arc<dyn CredentialService>;
     let file_accounts = list(config, store).await?.into_iter().filter(|account| account.origin == AccountOrigin::File);
     let file_accounts: Vec<config::AccountConfig> = file_accounts.filter_map(|account| account.account.ok()).collect();
     // The node id differs from the server's: if both fetch a token at the same time, one of them must wait.

@@ -23,7 +23,7 @@ struct AuditPage {
     total: u64,
     form: PageForm,
     is_filtered: bool,
-    newer: Option<String>,
+    newest: Option<String>,
     older: Option<String>,
 }
 
@@ -48,7 +48,9 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
     let template = AuditPage {
         page: context.layout("audit"),
         older: older.map(|last| older_page_link(request, "/audit", &last.seq.get().to_string())),
-        newer: request.query_param("before").map(|_| format!("/audit?{}", request.query.to_query_with("before", None))),
+        newest: request
+            .query_param("before")
+            .map(|_| format!("/audit?{}", request.query.to_query_with("before", None))),
         is_filtered: ["actor", "action", "target"].iter().any(|name| request.query_param(name).is_some()),
         total: list.total,
         entries: list.data,

@@ -36,7 +36,7 @@ struct KeysPage {
     is_open: bool,
     form: PageForm,
     nonce: String,
-    newer: Option<String>,
+    newest: Option<String>,
     older: Option<String>,
 }
 
@@ -89,7 +89,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
     let is_filtered = ["search", "state", "group", "user"].iter().any(|name| request.query_param(name).is_some());
     let template = KeysPage {
         is_open: form.has_error() || (keys.data.is_empty() && !is_filtered),
-        newer: request.query_param("before").map(|_| format!("/keys?{}", request.query.to_query_with("before", None))),
+        newest: request.query_param("before").map(|_| format!("/keys?{}", request.query.to_query_with("before", None))),
         query: request.query.clone(),
         states: &STATES,
         nonce: context.issue_form_nonce()?,

@@ -26,7 +26,7 @@ struct PeoplePage {
     is_open: bool,
     form: PageForm,
     nonce: String,
-    newer: Option<String>,
+    newest: Option<String>,
     older: Option<String>,
 }
 
@@ -49,7 +49,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
     let template = PeoplePage {
         page: context.layout("people"),
         older: users.data.last().filter(|_| users.has_more).map(|last| older_page_link(request, "/people", &last.id)),
-        newer: request
+        newest: request
             .query_param("before")
             .map(|_| format!("/people?{}", request.query.to_query_with("before", None))),
         search: query.search.unwrap_or_default(),

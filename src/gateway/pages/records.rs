@@ -40,7 +40,7 @@ struct RecordsPage {
     form: PageForm,
     download: String,
     is_filtered: bool,
-    newer: Option<String>,
+    newest: Option<String>,
     older: Option<String>,
 }
 
@@ -80,7 +80,7 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
             .last()
             .filter(|_| records.has_more)
             .map(|last| older_page_link(request, "/records", &last.request_id)),
-        newer: request
+        newest: request
             .query_param("before")
             .map(|_| format!("/records?{}", request.query.to_query_with("before", None))),
         download: format!("/records.csv?{}", request.query.to_query_with("before", None)),

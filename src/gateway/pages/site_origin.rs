@@ -33,7 +33,7 @@ impl SiteOrigin {
         let requested = HostAndPort::parse(host?)?;
         match public {
             None => requested
-                .is_local()
+                .is_independent_of_dns()
                 .then(|| Self { origin: format!("http://{}", requested.to_authority(80)), is_secure: false }),
             Some(public) => {
                 let default_port = if public.is_https { 443 } else { 80 };
@@ -76,7 +76,7 @@ impl HostAndPort {
     }
 
     /// True for `localhost` and IP addresses, which DNS cannot point to another machine.
-    fn is_local(&self) -> bool {
+    fn is_independent_of_dns(&self) -> bool {
         let bracketed = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         match bracketed {
             Some(address) => address.parse::<Ipv6Addr>().is_ok(),

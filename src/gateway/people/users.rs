@@ -125,7 +125,7 @@ impl IdentityService {
         handle: &str,
         changes: &[UserChange],
     ) -> Result<UserRow, IdentityError> {
-        Ok(self.apply_user_changes_with_keys(audit, handle, changes).await?.0)
+        Ok(self.apply_user_changes_and_list_stopped_keys(audit, handle, changes).await?.0)
     }
 
     /// Like [`Self::apply_user_changes`], and also returns the keys that were disabled because the user left their
@@ -134,7 +134,7 @@ impl IdentityService {
     /// # Errors
     ///
     /// Returns the errors of [`Self::change_user`].
-    pub(crate) async fn apply_user_changes_with_keys(
+    pub(crate) async fn apply_user_changes_and_list_stopped_keys(
         &self,
         audit: &AuditContext,
         handle: &str,

@@ -37,8 +37,8 @@ pub(crate) type EndCallback = Box<dyn FnOnce(RelayOutcome, AnswerSummary) -> Clo
 /// The body of the answer to the caller.
 ///
 /// If the caller of a plain answer leaves, the upstream's answer is still read to its end: it is paid for, and it is
-/// recorded. If the caller of a stream leaves, the connection to the upstream is closed. Only an image stream whose
-/// caller was too slow is read to its end.
+/// recorded. If the caller of a stream leaves, the connection to the upstream is closed. Of the streams, only an image
+/// stream whose caller was too slow is read to its end.
 pub(crate) struct RelayBody {
     state: RelayBodyState,
     queue: VecDeque<Bytes>,

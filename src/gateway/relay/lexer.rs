@@ -16,8 +16,9 @@ pub(super) const CAPTURE_LIMITS: CaptureLimits = CaptureLimits { value: 128 * 10
 /// The limits of members of a response.
 pub(super) const RESPONSE_CAPTURE_LIMITS: CaptureLimits = CaptureLimits { value: 64 * 1024, total: u64::MAX };
 /// The number of bytes of each image that are checked one by one.
-const ALPHABET_SEEN: usize = 64;
-/// Members that decide if there is an image, its kind and its cost: they must be JSON.
+const BASE64_BYTES_CHECKED: usize = 64;
+/// Members that state whether there is an image, of which kind it is, or what it costs. An answer is refused if one of
+/// their values cannot be parsed.
 const MUST_PARSE_KEYS: [&str; 4] = ["data", "error", "type", "usage"];
 /// The member with the image.
 const IMAGE_KEY: &str = "b64_json";
@@ -28,13 +29,13 @@ const ELEMENT_DEPTH: usize = 2;
 pub(super) trait AnswerSink {
     /// Receives a member of the answer itself, other than the images.
     fn member(&mut self, key: String, value: Value);
-    /// Announces an event as the next item, with the name that is outside its data, if there is one.
+    /// Announces an event as the next item, with the name in its `event` line if that line came before the data.
     fn announce_event(&mut self, name: Option<String>);
     /// Begins an item.
     fn item_start(&mut self);
     /// Receives a member of the current item, other than the image.
     fn item_member(&mut self, key: String, value: Value);
-    /// Notes a member of the current item that is too large to hold, or cannot be held.
+    /// Notes a member of the current item that is too large to hold, or whose value cannot be parsed.
     fn item_member_dropped(&mut self, key: &str) {
         let _ = key;
     }
@@ -44,7 +45,8 @@ pub(super) trait AnswerSink {
     fn image_end(&mut self);
     /// Ends the current item.
     fn item_end(&mut self);
-    /// Ends the event of the current item; only now its name outside the data is known, if it has one.
+    /// Ends the event of the current item. Only now is the name in its `event` line final, because that line may follow
+    /// the data.
     fn event_end(&mut self, name: Option<String>) {
         let _ = name;
     }
@@ -121,8 +123,8 @@ impl<S: AnswerSink> JsonVisitor for AnswerVisitor<'_, S> {
                 *self.base64_seen = 0;
                 ValueInterest::Text
             }
-            // An unreadable value does not cost an image that is paid for, unless it decides if there is one, or its
-            // cost.
+            // An unreadable value must not discard an image that is paid for, unless the value states whether there is
+            // an image or what it costs.
             (_, key, _) if MUST_PARSE_KEYS.contains(&key) => ValueInterest::Value,
             _ => ValueInterest::Optional,
         })
@@ -173,7 +175,7 @@ impl<S> AnswerVisitor<'_, S> {
 /// Checks the next piece of an image, of which `seen` bytes came before. Neither the whole alphabet nor the padding is
 /// checked: the caller decodes it.
 pub(super) fn check_base64(seen: &mut usize, base64: &[u8]) -> Result<(), AnswerSyntaxError> {
-    let beginning = &base64[..base64.len().min(ALPHABET_SEEN.saturating_sub(*seen))];
+    let beginning = &base64[..base64.len().min(BASE64_BYTES_CHECKED.saturating_sub(*seen))];
     *seen = seen.saturating_add(base64.len());
     let fine =
         beginning.iter().all(|byte| is_base64(*byte)) && base64.is_ascii() && memchr2(b'\r', b'\n', base64).is_none();

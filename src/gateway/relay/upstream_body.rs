@@ -185,7 +185,7 @@ mod tests {
     }
 
     /// Returns how often another task runs while `pieces` available pieces of `length` bytes are read.
-    #[expect(clippy::disallowed_methods, reason = "a test counts with it")]
+    #[expect(clippy::disallowed_methods, reason = "the test counts the runs of a spawned task, and aborts it")]
     async fn runs_of_another_task(pieces: usize, length: usize) -> usize {
         let piece = Bytes::from(vec![b' '; length]);
         let body = ReplyBody::Scripted((0..pieces).map(|_| Ok(piece.clone())).collect());

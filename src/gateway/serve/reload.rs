@@ -146,7 +146,7 @@ impl ConfigReloader {
             self.store.sync_account(manage::account_spec(account)).await?;
         }
         let in_file: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
-        self.store.mark_absent(&in_file, Timestamp::now()).await?;
+        self.store.mark_others_absent(&in_file, Timestamp::now()).await?;
         current.accounts().configure(&self.config.accounts, &config.accounts).await?;
         current.people().set_file_groups(config.file_groups());
         self.current.replace(next);

@@ -117,7 +117,7 @@ impl Spool {
     }
 
     /// True if the last check found that records may soon have no room. Reads only a flag, not the disk.
-    pub(crate) fn is_out_of_space(&self) -> bool {
+    pub(crate) fn is_low_on_space(&self) -> bool {
         self.pool.out_of_space.load(Ordering::Relaxed)
     }
 }

@@ -52,8 +52,8 @@ pub(crate) struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens a data directory, and creates or migrates whatever is missing in it. A server and commands may have it
-    /// open at the same time.
+    /// Opens a data directory. Creates the files that a new directory needs, and migrates an older database. A server
+    /// and commands may have it open at the same time.
     ///
     /// # Errors
     /// Returns [`StoreError::Damaged`] if one of its files is missing or broken: old data is never
@@ -128,8 +128,10 @@ impl Store for SqliteStore {
         accounts::delete(&self.writer, audit, name).await.map_err(during("deleting an account"))
     }
 
-    async fn mark_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError> {
-        accounts::mark_absent(&self.writer, in_file, at).await.map_err(during("marking accounts that left the file"))
+    async fn mark_others_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError> {
+        accounts::mark_others_absent(&self.writer, in_file, at)
+            .await
+            .map_err(during("marking accounts that left the file"))
     }
 
     async fn load_token(&self, account: &str) -> Result<Option<TokenRow>, StoreError> {
@@ -143,7 +145,9 @@ impl Store for SqliteStore {
         now: Timestamp,
         until: Timestamp,
     ) -> Result<bool, StoreError> {
-        tokens::claim(&self.writer, account, holder, now, until).await.map_err(during("claiming to fetch a token"))
+        tokens::claim(&self.writer, account, holder, now, until)
+            .await
+            .map_err(during("claiming the right to fetch a token"))
     }
 
     async fn store_token(&self, account: &str, holder: &str, sealed: &[u8]) -> Result<bool, StoreError> {
@@ -151,7 +155,7 @@ impl Store for SqliteStore {
     }
 
     async fn release_refresh(&self, account: &str, holder: &str) -> Result<(), StoreError> {
-        tokens::release(&self.writer, account, holder).await.map_err(during("releasing the claim to fetch a token"))
+        tokens::release(&self.writer, account, holder).await.map_err(during("releasing the right to fetch a token"))
     }
 
     async fn delete_token(&self, account: &str) -> Result<(), StoreError> {

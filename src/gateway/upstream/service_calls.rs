@@ -16,7 +16,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::UpstreamClient;
 use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, Transport};
-use crate::gateway::accounts::{TokenEndpoint, TokenEndpointError, TokenRequest, TokenResponse, UpstreamAddress};
+use crate::gateway::accounts::{
+    CredentialService, CredentialServiceError, TokenRequest, TokenResponse, UpstreamAddress,
+};
 use crate::gateway::config::ModerationConfig;
 
 /// The most bytes of a moderation result or a token answer (our choice). Both are usually much smaller.
@@ -142,10 +144,10 @@ impl UpstreamClient {
 }
 
 #[async_trait]
-impl TokenEndpoint for UpstreamClient {
-    async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenResponse, TokenEndpointError> {
+impl CredentialService for UpstreamClient {
+    async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenResponse, CredentialServiceError> {
         let TokenRequest { url, form, authorization } = request;
-        let (status, body) = self.post_form(url, form, authorization).await.map_err(|_| TokenEndpointError)?;
+        let (status, body) = self.post_form(url, form, authorization).await.map_err(|_| CredentialServiceError)?;
         Ok(TokenResponse { status, body })
     }
 
@@ -153,8 +155,8 @@ impl TokenEndpoint for UpstreamClient {
         &self,
         address: &UpstreamAddress,
         authorization: Option<&HeaderValue>,
-    ) -> Result<u16, TokenEndpointError> {
-        Self::probe(self, address, authorization).await.map_err(|_| TokenEndpointError)
+    ) -> Result<u16, CredentialServiceError> {
+        Self::probe(self, address, authorization).await.map_err(|_| CredentialServiceError)
     }
 }
 

@@ -28,7 +28,7 @@ fn check_unknown(object: &LocatedNode<'_>, part: ManifestSection, findings: &mut
             continue;
         }
         let span = SourceSpan::new(object.file(), member.key_span.clone());
-        let message = format!("the field `{}` is not one of the manifest format", key.escape_debug());
+        let message = format!("`{}` is not a field of the manifest format", key.escape_debug());
         let finding = findings.report_in_file(&M005, span, &child(object.pointer(), key), message);
         finding.with_help(match nearest(key, part.fields().iter().copied()) {
             Some(field) => format!("did you mean `{field}`?"),

@@ -47,6 +47,6 @@ fn skill_root<'a>(contents: &'a PackageContents, skill: &Skill) -> anyhow::Resul
     let bytes = contents.skills.get(&path).context("the package has no SKILL.md")?;
     let file = front::read(bytes).with_context(|| path.clone())?;
     let name = file.front.name.map(|word| word.text).unwrap_or_default();
-    ensure!(name.trim() == skill.name, "the package holds the skill `{name}`");
+    ensure!(name.trim() == skill.name, "the package holds the skill `{name}`, not `{}`", skill.name);
     Ok(root)
 }

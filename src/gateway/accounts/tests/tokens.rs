@@ -92,7 +92,7 @@ async fn the_second_node_waits_for_the_exchange_of_the_first() {
     let all = [with_token("t", "first")];
     let one = start(&store, "one", &all, &endpoint).await;
     let double = StoreDouble::wrapping(Arc::clone(&store) as Arc<dyn Store>);
-    let (shared, tokens) = (Arc::clone(&double) as Arc<dyn Store>, Arc::clone(&endpoint) as Arc<dyn TokenEndpoint>);
+    let (shared, tokens) = (Arc::clone(&double) as Arc<dyn Store>, Arc::clone(&endpoint) as Arc<dyn CredentialService>);
     let two = Accounts::open(&all, shared, store.vault().clone(), tokens, NodeId::from("two")).await.unwrap();
     let mut running = JoinSet::new();
     running.spawn({
@@ -184,7 +184,7 @@ async fn a_refresh_token_replaced_by_the_operator_is_used() {
 #[tokio::test]
 async fn an_unavailable_token_endpoint_starts_a_cooldown() {
     let (_dir, store) = new_store().await;
-    for answer in [Err(TokenEndpointError), Ok((503, "{}".to_owned())), Ok((200, "<html>".to_owned()))] {
+    for answer in [Err(CredentialServiceError), Ok((503, "{}".to_owned())), Ok((200, "<html>".to_owned()))] {
         let endpoint = FakeTokenEndpoint::scripted(vec![answer]);
         let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
         change(&store, "t", AccountChange::Enable).await;
@@ -204,7 +204,7 @@ async fn a_valid_token_stays_in_use_if_renewal_fails() {
     let endpoint = FakeTokenEndpoint::rotating();
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
     lease(&accounts).await.unwrap();
-    *endpoint.script.lock().unwrap() = vec![Err(TokenEndpointError)];
+    *endpoint.script.lock().unwrap() = vec![Err(CredentialServiceError)];
     let [cache] = &accounts.token_caches()[..] else { panic!("there is not exactly one token cache") };
     assert!(!cache.needs_refresh(Instant::now()));
     let old = Instant::now() + Duration::from_secs(3400);

@@ -90,7 +90,7 @@ impl ConfigResolver<'_> {
 
     fn base_url(&mut self, setting: &str, account: &RawAccount) -> Option<Uri> {
         let Some(text) = &account.base_url else {
-            self.report(setting, "is missing, such as \"https://api.openai.com/v1\"");
+            self.report(setting, "is missing; it must be a URL, such as \"https://api.openai.com/v1\"");
             return None;
         };
         let uri = address::base_url(text, account.allow_http.unwrap_or_default());
@@ -99,7 +99,7 @@ impl ConfigResolver<'_> {
 
     fn api_key(&mut self, setting: &str, account: &RawAccount) -> Option<ConfigSecret> {
         let Some(source) = &account.api_key else {
-            self.report(setting, "is missing, such as { env = \"OPENAI_API_KEY\" }");
+            self.report(setting, "is missing; set it, for example to { env = \"OPENAI_API_KEY\" }");
             return None;
         };
         self.header_secret(setting, source)

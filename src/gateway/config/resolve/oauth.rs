@@ -7,7 +7,7 @@ use crate::gateway::config::raw::{ClientAuth, GrantKind, RawAccount, SecretSourc
 use crate::gateway::config::{ConfigSecret, GrantConfig, OauthConfig, address};
 
 impl ConfigResolver<'_> {
-    /// Resolves the OAuth settings; `None` if a problem was reported.
+    /// Resolves the OAuth settings; `None` if the token URL or the grant cannot be used.
     pub(super) fn oauth(&mut self, path: &str, account: &RawAccount) -> Option<OauthConfig> {
         let token_url = self.token_url(&format!("{path}.token_url"), account);
         let grant = self.grant(path, account);
@@ -31,7 +31,7 @@ impl ConfigResolver<'_> {
 
     fn token_url(&mut self, setting: &str, account: &RawAccount) -> Option<Uri> {
         let Some(text) = &account.token_url else {
-            self.report(setting, "is missing, such as \"https://auth.example.com/oauth/token\"");
+            self.report(setting, "is missing; it must be a URL, such as \"https://auth.example.com/oauth/token\"");
             return None;
         };
         let uri = address::token_url(text, account.allow_http.unwrap_or_default());
@@ -48,7 +48,7 @@ impl ConfigResolver<'_> {
             }
             Some(GrantKind::RefreshToken) => {
                 if token.is_none() {
-                    self.report(&setting, "is missing, such as { env = \"REFRESH_TOKEN\" }");
+                    self.report(&setting, "is missing; set it, for example to { env = \"REFRESH_TOKEN\" }");
                 }
                 self.token_secret(path, "refresh_token", token).map(GrantConfig::RefreshToken)
             }
@@ -66,12 +66,16 @@ impl ConfigResolver<'_> {
         let (id, secret) = (account.client_id.is_some(), account.client_secret.is_some());
         let is_client_credentials = account.grant == Some(GrantKind::ClientCredentials);
         if !id && (secret || is_client_credentials) {
-            let reason =
-                if is_client_credentials { "for the grant \"client_credentials\"" } else { "beside `client_secret`" };
+            let reason = if is_client_credentials {
+                "for the grant \"client_credentials\""
+            } else {
+                "although `client_secret` is set"
+            };
             self.report(&format!("{path}.client_id"), &format!("is missing {reason}"));
         }
         if !secret && is_client_credentials {
-            let fault = "is missing for the grant \"client_credentials\", such as { env = \"CLIENT_SECRET\" }";
+            let fault =
+                "is missing for the grant \"client_credentials\"; set it, for example to { env = \"CLIENT_SECRET\" }";
             self.report(&format!("{path}.client_secret"), fault);
         }
         if !secret && !is_client_credentials && account.client_auth.is_some() {
@@ -87,7 +91,7 @@ impl ConfigResolver<'_> {
     fn check_parameter(&mut self, setting: &str, text: Option<&str>) {
         let Some(text) = text else { return };
         if text.trim().is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
-            self.report(setting, "must be visible ASCII characters");
+            self.report(setting, "must consist of visible ASCII characters and spaces, and must not be blank");
         }
     }
 }

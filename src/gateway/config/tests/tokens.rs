@@ -82,24 +82,24 @@ fn all_problems_of_an_oauth_account_are_reported_at_once() {
         "",
         &[
             "1:1: `grant` is missing: \"refresh_token\" or \"client_credentials\"",
-            "1:1: `token_url` is missing, such as \"https://auth.example.com/oauth/token\"",
+            "1:1: `token_url` is missing; it must be a URL, such as \"https://auth.example.com/oauth/token\"",
         ],
     );
     check_oauth(
         "token_url = \"http://auth.example/token\"\ngrant = \"refresh_token\"\nclient_auth = \"body\"\nscope = \" \"\naudience = \"a\\nb\"",
         &[
-            "1:1: `refresh_token` is missing, such as { env = \"REFRESH_TOKEN\" }",
+            "1:1: `refresh_token` is missing; set it, for example to { env = \"REFRESH_TOKEN\" }",
             "5:13: `token_url` must begin with `https://`, because plain http sends credentials unencrypted (`allow_http = true` accepts that)",
             "7:15: `client_auth` has no meaning without `client_secret`",
-            "8:9: `scope` must be visible ASCII characters",
-            "9:12: `audience` must be visible ASCII characters",
+            "8:9: `scope` must consist of visible ASCII characters and spaces, and must not be blank",
+            "9:12: `audience` must consist of visible ASCII characters and spaces, and must not be blank",
         ],
     );
     check_oauth(
         "token_url = \"https://auth.example/token\"\ngrant = \"client_credentials\"\nrefresh_token = { env = \"OPENAI_API_KEY\" }\napi_key = { env = \"OPENAI_API_KEY\" }",
         &[
             "1:1: `client_id` is missing for the grant \"client_credentials\"",
-            "1:1: `client_secret` is missing for the grant \"client_credentials\", such as { env = \"CLIENT_SECRET\" }",
+            "1:1: `client_secret` is missing for the grant \"client_credentials\"; set it, for example to { env = \"CLIENT_SECRET\" }",
             "7:17: `refresh_token` has no meaning for the grant \"client_credentials\"",
             "8:11: `api_key` has no meaning for an account of kind \"oauth\", which gets its tokens from `token_url`",
         ],
@@ -118,7 +118,7 @@ fn a_client_secret_needs_a_client_id() {
     let base = "token_url = \"https://auth.example/token\"\ngrant = \"refresh_token\"\nrefresh_token = { env = \"OPENAI_API_KEY\" }";
     check_oauth(
         &format!("{base}\nclient_secret = {{ env = \"OPENAI_API_KEY\" }}"),
-        &["1:1: `client_id` is missing beside `client_secret`"],
+        &["1:1: `client_id` is missing although `client_secret` is set"],
     );
     let text = format!("[[accounts]]\nname = \"a\"\nkind = \"oauth\"\nbase_url = \"https://a.example\"\n{base}");
     assert!(load_from(test_host(), &text).is_ok());

@@ -189,7 +189,8 @@ async fn keys_are_disabled_when_their_user_leaves_their_group() {
     let audit = AuditContext::command();
     let set_groups = async |groups: &[&str]| {
         let groups = UserChange::Groups(groups.iter().map(|group| (*group).to_owned()).collect());
-        let (_, disabled) = fixture.people.apply_user_changes_with_keys(&audit, "ben", &[groups]).await.unwrap();
+        let (_, disabled) =
+            fixture.people.apply_user_changes_and_list_stopped_keys(&audit, "ben", &[groups]).await.unwrap();
         disabled.into_iter().map(|key| key.id).collect::<Vec<_>>()
     };
     let locked = async |id: &str| keys.find(id, None).await.unwrap().locked;

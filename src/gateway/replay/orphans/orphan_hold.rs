@@ -1,4 +1,5 @@
-//! Keeps an attended job in the index for a retry that first waits for an orphan.
+//! Keeps an attended job, whose answer is still being read, in the index for a retry that first waits for a job of the
+//! same request to become an orphan.
 
 use std::sync::Arc;
 
@@ -6,15 +7,15 @@ use super::RetryableJobs;
 use super::index::{DeliveryMode, RemovedAnswer, RetryableJobEntry, RetryableJobId, RetryableJobState};
 
 /// A job that is kept for a retry until this value is dropped.
-pub(in super::super) struct OrphanHold {
-    orphans: Arc<RetryableJobs>,
+pub(in super::super) struct AttendedJobHold {
+    jobs: Arc<RetryableJobs>,
     job_id: RetryableJobId,
 }
 
 impl RetryableJobs {
     /// Keeps an attended job for a retry that may read it a little later, even if others read it to its end before
     /// that. Returns `None` if the job is not attended, or if a part of its answer is lost.
-    pub(in super::super) fn hold(self: &Arc<Self>, job_id: RetryableJobId) -> Option<OrphanHold> {
+    pub(in super::super) fn hold(self: &Arc<Self>, job_id: RetryableJobId) -> Option<AttendedJobHold> {
         let mut index = self.index();
         let entry = index.entries.get_mut(&job_id)?;
         if entry.state() != Some(RetryableJobState::Attended) || entry.answer.has_gap() {
@@ -22,20 +23,20 @@ impl RetryableJobs {
         }
         entry.mode = DeliveryMode::Stored;
         entry.hold_count += 1;
-        Some(OrphanHold { orphans: Arc::clone(self), job_id })
+        Some(AttendedJobHold { jobs: Arc::clone(self), job_id })
     }
 }
 
-impl Drop for OrphanHold {
+impl Drop for AttendedJobHold {
     fn drop(&mut self) {
         let removed = {
-            let mut index = self.orphans.index();
+            let mut index = self.jobs.index();
             let Some(entry) = index.entries.get_mut(&self.job_id) else { return };
             entry.hold_count = entry.hold_count.saturating_sub(1);
             if entry.is_over() { index.entries.remove(&self.job_id).map(RetryableJobEntry::into_removed) } else { None }
         };
         if let Some(RemovedAnswer { stored_file: Some(file), registration, .. }) = removed {
-            self.orphans.remove_stored_orphan(registration, &file);
+            self.jobs.remove_stored_orphan(registration, &file);
         }
     }
 }

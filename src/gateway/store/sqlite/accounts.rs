@@ -192,7 +192,7 @@ pub(super) async fn delete(pool: &SqlitePool, audit: &AuditContext, name: &str) 
     })
 }
 
-pub(super) async fn mark_absent(pool: &SqlitePool, in_file: &[&str], at: Timestamp) -> sqlx::Result<u64> {
+pub(super) async fn mark_others_absent(pool: &SqlitePool, in_file: &[&str], at: Timestamp) -> sqlx::Result<u64> {
     let names = serde_json::to_string(in_file).map_err(|error| sqlx::Error::Encode(error.into()))?;
     let query = sqlx::query(
         "UPDATE accounts SET absent_since = $2 WHERE source = 'file' AND absent_since IS NULL \

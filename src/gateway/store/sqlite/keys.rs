@@ -137,7 +137,7 @@ async fn find(connection: &mut SqliteConnection, handle: &str, owner: Option<&Us
 }
 
 /// Returns the key, even if it is deleted.
-async fn get_existing(connection: &mut SqliteConnection, id: &KeyId) -> sqlx::Result<KeyRow> {
+async fn get_even_if_deleted(connection: &mut SqliteConnection, id: &KeyId) -> sqlx::Result<KeyRow> {
     key_from_row(&sqlx::query(select_keys!("WHERE keys.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
 }
 

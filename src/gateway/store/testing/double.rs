@@ -87,8 +87,8 @@ impl Store for StoreDouble {
         self.inner_or_failure()?.delete_account(audit, name).await
     }
 
-    async fn mark_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError> {
-        self.inner_or_failure()?.mark_absent(in_file, at).await
+    async fn mark_others_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError> {
+        self.inner_or_failure()?.mark_others_absent(in_file, at).await
     }
 
     async fn load_token(&self, account: &str) -> Result<Option<TokenRow>, StoreError> {

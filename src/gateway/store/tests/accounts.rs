@@ -164,12 +164,12 @@ async fn an_account_that_leaves_the_file_is_marked_until_it_returns() {
         let leaves = store.sync_account(FILE_ACCOUNT).await.unwrap();
         let mine = store.insert_account(&AuditContext::command(), &store_account("mine")).await.unwrap();
         let names = [stays.name.as_str()];
-        assert_eq!(store.mark_absent(&names, time(1)).await.unwrap(), 1);
-        assert_eq!(store.mark_absent(&names, time(2)).await.unwrap(), 0);
+        assert_eq!(store.mark_others_absent(&names, time(1)).await.unwrap(), 1);
+        assert_eq!(store.mark_others_absent(&names, time(2)).await.unwrap(), 0);
         let marked = AccountRow { absent_since: Some(time(1)), ..leaves.clone() };
         assert_eq!(store.list_accounts().await.unwrap(), [stays.clone(), mine.clone(), marked]);
         assert_eq!(store.sync_account(FILE_ACCOUNT).await.unwrap(), leaves);
-        assert_eq!(store.mark_absent(&[], time(3)).await.unwrap(), 2);
+        assert_eq!(store.mark_others_absent(&[], time(3)).await.unwrap(), 2);
     }
 }
 
@@ -178,7 +178,7 @@ async fn an_account_of_the_file_cannot_be_deleted() {
     for Fixture { store, .. } in stores().await {
         store.sync_account(FILE_ACCOUNT).await.unwrap();
         assert!(!store.delete_account(&AuditContext::command(), "primary").await.unwrap());
-        store.mark_absent(&[], time(1)).await.unwrap();
+        store.mark_others_absent(&[], time(1)).await.unwrap();
         assert!(store.delete_account(&AuditContext::command(), "primary").await.unwrap());
         assert_eq!(store.list_accounts().await.unwrap(), []);
     }

@@ -175,7 +175,7 @@ async fn a_token_request_is_a_form_and_every_status_is_returned() {
         let basic = Some(HeaderValue::from_static("Basic YTpi"));
         let request = TokenRequest { url: &url, form, authorization: basic };
         let ((received, _open), response) = tokio::join!(answer(&listener, &text), upstream.exchange(request));
-        let response = response.unwrap_or_else(|TokenEndpointError| panic!("{code}"));
+        let response = response.unwrap_or_else(|CredentialServiceError| panic!("{code}"));
         assert_eq!((response.status, &response.body[..]), (code, &br#"{"access_token":"t"}"#[..]));
         assert!(received.starts_with("POST /v1/token?x=1 HTTP/1.1\r\n"), "{received}");
         assert!(received.contains("\r\ncontent-type: application/x-www-form-urlencoded\r\n"), "{received}");

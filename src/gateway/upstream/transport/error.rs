@@ -106,7 +106,7 @@ impl SendError {
 // === impl BodyError ===
 
 impl BodyError {
-    /// Returns an error for a connection that ended before the body.
+    /// Returns an error for a connection that ended before the end of the body.
     pub(super) fn truncated() -> Self {
         Self { kind: BodyErrorKind::Truncated, source: None }
     }

@@ -7,7 +7,7 @@
 use serde_json::json;
 use sqlx::{SqliteConnection, SqlitePool};
 
-use super::{AUDIT_TARGET_KIND, find, get_existing, key_from_row, select_keys};
+use super::{AUDIT_TARGET_KIND, find, get_even_if_deleted, key_from_row, select_keys};
 use crate::gateway::store::sqlite::audit_trail::{self, AuditEvent};
 use crate::gateway::store::sqlite::transaction::transact;
 use crate::gateway::store::{
@@ -29,7 +29,7 @@ pub(super) async fn change(
             }
             let step = KeyChangeStep { key: &key, change, is_by_owner: owner.is_some() };
             step.apply(&mut transaction, audit).await?;
-            key = get_existing(&mut transaction, &key.id).await?;
+            key = get_even_if_deleted(&mut transaction, &key.id).await?;
         }
         KeyChangeOutcome::Done(Box::new(key))
     })
@@ -141,7 +141,7 @@ pub(super) async fn rotate(
         .await?;
         let event = AuditEvent::new("key.rotate", AUDIT_TARGET_KIND, key.id.as_str(), &key.name);
         audit_trail::write(&mut transaction, audit, event.with_details(json!({"previous_until": until}))).await?;
-        KeyChangeOutcome::Done(Box::new(get_existing(&mut transaction, &key.id).await?))
+        KeyChangeOutcome::Done(Box::new(get_even_if_deleted(&mut transaction, &key.id).await?))
     })
 }
 
@@ -183,7 +183,7 @@ pub(in super::super) async fn lock_keys_in_group(
         update.execute(&mut *connection).await?;
         let event = AuditEvent::new("key.disable", AUDIT_TARGET_KIND, before.id.as_str(), &before.name);
         audit_trail::write(&mut *connection, audit, event.with_details(json!({"left_group": group}))).await?;
-        locked.push(get_existing(&mut *connection, &before.id).await?);
+        locked.push(get_even_if_deleted(&mut *connection, &before.id).await?);
     }
     Ok(locked)
 }

@@ -113,7 +113,7 @@ pub(super) async fn find(
     let Some(row) = row else { return Ok(None) };
     let user: Option<String> = row.try_get("user_id")?;
     let user = match user {
-        Some(id) => Some(users::get_existing(connection, &UserId::from(id)).await?),
+        Some(id) => Some(users::get_even_if_deleted(connection, &UserId::from(id)).await?),
         None => None,
     };
     // A disabled user has no links; this check also covers a link that was left by mistake.
@@ -154,7 +154,7 @@ pub(super) async fn redeem(
             complete_setup(&mut transaction, &context, &user).await?;
         }
         sessions::open(&mut transaction, &context, &user, &redemption.session).await?;
-        Some(users::get_existing(&mut transaction, &user.id).await?)
+        Some(users::get_even_if_deleted(&mut transaction, &user.id).await?)
     })
 }
 
@@ -171,11 +171,11 @@ async fn create_first_admin(
             NewUser { name: name.to_owned(), role: UserRole::Admin, groups: vec![users::DEFAULT_GROUP.to_owned()] };
         users::insert(connection, audit, new_id, &new_user).await?;
         users::set_groups(connection, new_id, &new_user.groups).await?;
-        return users::get_existing(connection, new_id).await;
+        return users::get_even_if_deleted(connection, new_id).await;
     };
     sqlx::query("UPDATE users SET role = 'admin', disabled_at = NULL WHERE id = $1")
         .bind(user.id.as_str())
         .execute(&mut *connection)
         .await?;
-    users::get_existing(connection, &user.id).await
+    users::get_even_if_deleted(connection, &user.id).await
 }

@@ -44,7 +44,7 @@ pub(super) async fn sign_in(
         if !is_unchanged {
             return Ok(false);
         }
-        let user = users::get_existing(&mut transaction, user).await?;
+        let user = users::get_even_if_deleted(&mut transaction, user).await?;
         open(&mut transaction, audit, &user, session).await?;
         true
     })
@@ -137,7 +137,7 @@ pub(super) async fn find(pool: &SqlitePool, hash: &SecretHash) -> sqlx::Result<O
     let query = sqlx::query("SELECT * FROM sessions WHERE hash = $1").bind(hash.0.as_slice());
     let Some(row) = query.fetch_optional(&mut *connection).await? else { return Ok(None) };
     let session = session_from_row(&row)?;
-    let user = users::get_existing(&mut connection, &session.user).await?;
+    let user = users::get_even_if_deleted(&mut connection, &session.user).await?;
     Ok(Some((session, user)))
 }
 
@@ -160,7 +160,7 @@ pub(super) async fn end(pool: &SqlitePool, audit: &AuditContext, id: &SessionId)
         let query = sqlx::query_scalar("DELETE FROM sessions WHERE id = $1 RETURNING user_id").bind(id.as_str());
         let user: Option<String> = query.fetch_optional(&mut *transaction).await?;
         let Some(user) = user else { return Ok(()) };
-        let user = users::get_existing(&mut transaction, &UserId::from(user)).await?;
+        let user = users::get_even_if_deleted(&mut transaction, &UserId::from(user)).await?;
         let event = AuditEvent::for_user("session.close", &user).with_details(json!({"session": id}));
         audit_trail::write(&mut transaction, audit, event).await?;
     })
@@ -170,7 +170,7 @@ pub(super) async fn end_all(pool: &SqlitePool, audit: &AuditContext, user: &User
     transact!(pool, |transaction| {
         let query = sqlx::query("DELETE FROM sessions WHERE user_id = $1").bind(user.as_str());
         let ended = query.execute(&mut *transaction).await?.rows_affected();
-        let user = users::get_existing(&mut transaction, user).await?;
+        let user = users::get_even_if_deleted(&mut transaction, user).await?;
         let event = AuditEvent::for_user("session.close_all", &user).with_details(json!({"sessions": ended}));
         audit_trail::write(&mut transaction, audit, event).await?;
         ended

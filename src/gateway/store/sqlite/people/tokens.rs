@@ -57,7 +57,7 @@ pub(super) async fn find(
     let query = sqlx::query(select_tokens!("WHERE admin_tokens.public_id = $1")).bind(public_id.as_str());
     let Some(row) = query.fetch_optional(&mut *connection).await? else { return Ok(None) };
     let token = token_from_row(&row)?;
-    let user = users::get_existing(&mut connection, &token.user).await?;
+    let user = users::get_even_if_deleted(&mut connection, &token.user).await?;
     Ok(Some((token, SecretHash(hash(&row, "hash")?), user)))
 }
 

@@ -49,7 +49,7 @@ pub(super) async fn ensure(
         let user = NewUser { name: name.to_owned(), role: UserRole::Member, groups: vec![DEFAULT_GROUP.to_owned()] };
         insert(&mut transaction, audit, &new_id, &user).await?;
         set_groups(&mut transaction, &new_id, &user.groups).await?;
-        let user = get_existing(&mut transaction, &new_id).await?;
+        let user = get_even_if_deleted(&mut transaction, &new_id).await?;
         audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.create", &user)).await?;
         user
     })
@@ -68,7 +68,7 @@ pub(super) async fn find_by_name(connection: &mut SqliteConnection, name: &str) 
 }
 
 /// Returns a user that is known to exist.
-pub(super) async fn get_existing(connection: &mut SqliteConnection, id: &UserId) -> sqlx::Result<UserRow> {
+pub(super) async fn get_even_if_deleted(connection: &mut SqliteConnection, id: &UserId) -> sqlx::Result<UserRow> {
     user_from_row(&sqlx::query(select_users!("AND users.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
 }
 
@@ -114,7 +114,7 @@ pub(super) async fn invite(
             return Ok(UserChangeOutcome::UnknownGroup(missing));
         }
         links::insert(&mut transaction, audit, OneTimeLinkPurpose::Invitation, Some(new_id), link).await?;
-        let user = get_existing(&mut transaction, new_id).await?;
+        let user = get_even_if_deleted(&mut transaction, new_id).await?;
         let details = json!({"role": user.role.as_str(), "groups": user.groups, "expires_at": link.expires_at});
         audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.invite", &user).with_details(details))
             .await?;
@@ -166,7 +166,7 @@ pub(super) async fn change(
             if let Some(refused) = change_one(&mut transaction, audit, &user, change).await? {
                 return Ok(refused);
             }
-            let after = get_existing(&mut transaction, &user.id).await?;
+            let after = get_even_if_deleted(&mut transaction, &user.id).await?;
             let before = std::mem::replace(&mut user, after);
             for left_group in before.groups.iter().filter(|group| !user.groups.contains(group)) {
                 locked.extend(keys::lock_keys_in_group(&mut transaction, audit, &user.id, left_group).await?);
@@ -269,7 +269,7 @@ pub(super) async fn set_password(
         )
         .await?;
         run_statement(&mut transaction, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", user, None).await?;
-        let user = get_existing(&mut transaction, user).await?;
+        let user = get_even_if_deleted(&mut transaction, user).await?;
         audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.password", &user)).await?;
     })
 }
