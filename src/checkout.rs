@@ -1,4 +1,5 @@
-//! Reads the files of a checkout on disk. It follows a symbolic link only if the target lies within the checkout.
+//! Reads the files of a checkout on disk. A symbolic link is followed only if it stands for a folder in the middle of a
+//! path and its target lies within the checkout; a link at the end of a path is reported as a link.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -13,11 +14,11 @@ use crate::manifest::{FileKind, FileMetadata, FilesError, FolderEntry, Repositor
 #[derive(Debug)]
 pub(crate) struct Checkout {
     root: PathBuf,
-    /// The paths that git tracks, once they were needed; `None` if git cannot list them.
+    /// The paths that git tracks, listed when they are first needed; `None` if git cannot list them.
     tracked_files: OnceLock<Option<HashSet<String>>>,
-    /// The folders that were resolved before, by path: thousands of files may be in the same folder.
+    /// The folders that have been resolved, by path. They are cached, because one folder may hold thousands of files.
     resolved_folders: Mutex<HashMap<String, PathBuf>>,
-    /// Folders that are not links and have no link above them, within the root.
+    /// Folders whose path below the root contains no link.
     link_free_folders: Mutex<HashSet<String>>,
 }
 
@@ -39,8 +40,8 @@ impl Checkout {
         }
     }
 
-    /// Returns the location of a path on disk, or `None` if one of its folders does not exist. Its folders may be links
-    /// if their targets lie within the root.
+    /// Returns the location of a path on disk, or `None` if one of its folders does not exist. A path that leads out of
+    /// the root, also through a link to a folder, is an error.
     fn locate(&self, path: &str) -> Result<Option<PathBuf>, FilesError> {
         let outside = || FilesError::Outside { path: path.to_owned() };
         if path.is_empty() {
@@ -115,7 +116,8 @@ fn unreadable(path: &str, error: &io::Error) -> FilesError {
 }
 
 /// Returns the paths that git tracks in a folder, or `None` if the folder is not a git checkout or git is not
-/// installed. The file system monitor is switched off, because the repository could configure any program as it.
+/// installed. Git's file system monitor is switched off, because the configuration of the repository could make git run
+/// any program as that monitor.
 fn list_tracked_files(root: &Path) -> Option<HashSet<String>> {
     let mut command = Command::new("git");
     command.args(["-c", "core.fsmonitor=false", "-C"]).arg(root).args(["ls-files", "-z", "--cached"]);
@@ -149,7 +151,8 @@ fn is_executable(_metadata: &fs::Metadata) -> bool {
     false
 }
 
-/// Opens a file only if it is still the file that was inspected: a link may have replaced that file since.
+/// Opens a file only if it is still the file that was inspected: a link may have replaced that file since. On systems
+/// other than Unix, only a target that is no regular file is detected.
 fn open_unchanged(path: &Path, inspected: &fs::Metadata) -> io::Result<File> {
     let file = File::open(path)?;
     if is_same_file(inspected, &file.metadata()?) {

@@ -111,8 +111,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns an error if the address is not a web address, or is plain http to another machine, or if the key cannot
-    /// be sent in a header.
+    /// Returns an error if the address is not a web address or is plain http to another machine, if the key cannot be
+    /// sent in a header, or if no HTTP client can be built on this machine.
     pub fn new(base_url: &str, api_key: &str) -> Result<Self, Error> {
         Self::builder().base_url(base_url).api_key(api_key).build()
     }
@@ -125,13 +125,15 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no complete pair, or one of the values cannot be used.
+    /// Returns an error if there is no key for the address, if one of the values cannot be used, or if the address is
+    /// plain http to another machine. `IMAGATE_BASE_URL` without a key is an error even if the other pair is complete.
     pub fn from_env() -> Result<Self, Error> {
         Self::builder().build()
     }
 
     /// Builds a client with other settings. If neither an address nor a key is given, both come from the environment as
     /// [`Client::from_env`] describes; if one is given, the other comes from `IMAGATE_BASE_URL` or `IMAGATE_API_KEY`.
+    /// A key without any address is for the gateway on this machine.
     pub fn builder() -> Builder {
         Builder::default()
     }

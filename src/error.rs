@@ -114,7 +114,7 @@ pub(crate) enum AdminDecision {
 pub(crate) enum ResourceConflict {
     /// An account has this name already.
     Exists(String),
-    /// The account comes from the settings file, and only a change of the file can do this.
+    /// The account comes from the settings file, so the requested change can only be made in that file.
     ReadOnly(String),
     /// A user has this name already.
     UserExists(String),
@@ -126,7 +126,7 @@ pub(crate) enum ResourceConflict {
     GroupReadOnly(String),
     /// No other admin would be able to sign in.
     LastAdmin,
-    /// The member already has the maximum number of keys.
+    /// The member already has this maximum number of keys, or has deleted too many keys within a day.
     KeyLimit(u32),
 }
 
@@ -202,8 +202,8 @@ impl Error {
         }
     }
 
-    /// Returns the whole seconds for `Retry-After`, or `None` if the wait is longer than the maximum; only the body
-    /// states such a wait.
+    /// Returns the whole seconds for `Retry-After`; `None` if the error asks for no wait, or if the wait is unknown or
+    /// longer than the maximum. Only the body states a longer wait.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         let seconds = match self {
             Self::RateLimited { retry_after } => Some(u64::from(*retry_after)),
@@ -242,7 +242,7 @@ impl Error {
         error_event(&self.body()["error"])
     }
 
-    /// Returns `error.reason`, which is more specific than the code.
+    /// Returns `error.reason`, which is more specific than the code, if there is one.
     fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.reason.map(RejectionReason::as_str),

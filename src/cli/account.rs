@@ -20,7 +20,7 @@ use explain::AccountExplainCommand;
 use secrets::AccountSecretArgs;
 use view::{HEADINGS, table_row, to_json};
 
-/// The reason that is recorded if none is given.
+/// The recorded reason if `account disable` is called without one.
 const NO_REASON: &str = "disabled by command";
 
 /// Arguments of `account`.

@@ -72,7 +72,8 @@ impl AuditCommand {
     }
 }
 
-/// Returns the newest rows, or every row if `all` is set, oldest first, and true if older rows were left out.
+/// Returns the rows that match the filter, oldest first: all of them if `all` is set, and otherwise only the newest, up
+/// to the limit of the filter. The second value is true if older rows were left out.
 async fn read_rows(
     people: &IdentityService,
     mut filter: AuditFilter,

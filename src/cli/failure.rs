@@ -43,7 +43,8 @@ impl CommandFailure {
         }
     }
 
-    /// Returns one line for each problem, so that editors and scripts can parse them.
+    /// Returns the lines of the message. Each problem of the settings has a line of its own, so that editors and
+    /// scripts can parse it.
     fn lines(&self) -> Vec<String> {
         match self {
             Self::Failed(error) => vec![message_with_causes(error)],
@@ -55,7 +56,7 @@ impl CommandFailure {
     }
 }
 
-/// Returns the message with its causes, without causes that the text already contains.
+/// Returns the message followed by its causes; a cause that the text before it already contains is left out.
 fn message_with_causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -113,7 +113,7 @@ impl GroupCommand {
     }
 }
 
-/// Reads the policy from a file, checks it, and returns it in the stored form.
+/// Reads the policy from a file, checks it, and returns it as the JSON text that is stored.
 fn read_checked_policy(config: &Config, name: &str, file: &Path) -> Result<String, CommandFailure> {
     let policy = read_policy(file)?;
     let group = manage::check_policy(config, name, &policy, PolicyEnvironment::OtherProcess).map_err(|problems| {
@@ -137,7 +137,7 @@ fn read_policy(file: &Path) -> Result<Map<String, Value>, CommandFailure> {
         let text = SystemEnvironment.read(file);
         text.map_err(|error| CommandFailure::Usage(format!("{} cannot be read: {error}", file.display())))?
     };
-    // TOML cannot begin with a brace.
+    // A TOML document cannot begin with a brace, but a JSON object does.
     let policy = if text.trim_start().starts_with('{') {
         serde_json::from_str(&text).map_err(|error| error.to_string())
     } else {

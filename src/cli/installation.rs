@@ -24,7 +24,7 @@ pub(super) struct InstallationArgs {
 // === impl InstallationArgs ===
 
 impl InstallationArgs {
-    /// Loads the settings that are in effect.
+    /// Loads all settings. `listen` is the listen address that was given on the command line, if any.
     pub(super) fn load(self, listen: Option<String>) -> Result<Config, CommandFailure> {
         let overrides = self.overrides(listen);
         config::load(overrides, &SystemEnvironment).map_err(settings_failure)
@@ -40,7 +40,7 @@ impl InstallationArgs {
         ConfigOverrides { config: self.config, listen, data_dir: self.data_dir }
     }
 
-    /// Runs a command on the store. It needs only the secrets that open the store.
+    /// Opens the store and runs a command on it. The secrets of upstream accounts need not be available.
     pub(super) fn with_store<T>(
         self,
         command: impl AsyncFnOnce(&Config, &Arc<SqliteStore>) -> Result<T, CommandFailure>,

@@ -32,8 +32,8 @@ pub(super) fn remark(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{}", escape_controls(text));
 }
 
-/// Escapes control characters in texts from other sources, so that a terminal shows them and neither executes them nor
-/// reverses the text.
+/// Escapes invisible characters, except line breaks and tabs, in texts from other sources, so that a terminal shows
+/// them and neither executes them nor reverses the text.
 pub(super) fn escape_controls(text: &str) -> String {
     names::escape_hidden_except(text, |character| matches!(character, '\n' | '\t')).into_owned()
 }

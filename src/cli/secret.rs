@@ -11,8 +11,8 @@ use crate::gateway::config::{HostEnvironment as _, SystemEnvironment};
 pub(super) const STDIN: &str = "-";
 
 /// Reads a secret from an environment variable or a file, or returns `None` if neither is given. `label` names the
-/// secret in messages. No message contains any part of the secret or the name of its
-/// source, because the secret itself may have been given as that name by mistake.
+/// secret in messages. No message contains any part of the secret or the name of its source, because the secret itself
+/// may have been given as that name by mistake.
 pub(super) fn read_secret(
     label: &str,
     variable: Option<&str>,

@@ -23,13 +23,13 @@ pub(super) fn parse_span(text: &str) -> Option<TimeDelta> {
     }
 }
 
-/// Parses a moment, or a date, which stands for its first moment.
+/// Parses a date and time, or a date, which stands for its first moment in UTC.
 pub(super) fn parse_moment(text: &str) -> Option<DateTime<Utc>> {
     let moment = DateTime::parse_from_rfc3339(text).ok().map(|moment| moment.to_utc());
     moment.or_else(|| Some(text.parse::<NaiveDate>().ok()?.and_hms_opt(0, 0, 0)?.and_utc()))
 }
 
-/// Parses the value of an argument for a duration.
+/// Parses the value of an argument for a duration: a span, or `0`.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, &'static str> {
     let span = if text == "0" { Some(TimeDelta::zero()) } else { parse_span(text) };
     span.and_then(|span| span.to_std().ok()).ok_or("expected a duration such as 24h or 7d, or 0")

@@ -108,8 +108,8 @@ impl UpscaleCommand {
         Ok(Resize::to(self.size).fit(self.fit.into()).format(output).apply(file)?)
     }
 
-    /// Returns an error if the image is larger than the requested size, or if a file would be overwritten without
-    /// `--force`.
+    /// Returns an error if the image is both wider and higher than the requested size, or if a file would be
+    /// overwritten without `--force`.
     fn check_result(&self, resized: &ResizedImage, is_stdout: bool) -> Result<(), CommandFailure> {
         let (width, height) = resized.original_dimensions();
         if width > self.size.width() && height > self.size.height() {

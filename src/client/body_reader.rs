@@ -13,8 +13,8 @@ use super::Error;
 use super::session::Session;
 use super::timer::ReadIdleTimer;
 
-/// The maximum time from the last event to the end of the answer (our choice). If the client closed the connection at
-/// the last event, the service would take it for a client that gave up.
+/// The maximum time that the client waits for the end of the answer after the last event (our choice). It does not
+/// close the connection at the last event, because the service would then take it for a client that gave up.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(1);
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -27,7 +27,7 @@ pub(super) struct HttpBodyReader {
     /// `None` after the end: dropping the body ends the request.
     body: Option<HttpBodyStream>,
     idle_timer: ReadIdleTimer,
-    /// True after the last event: from then on a heartbeat no longer counts as progress.
+    /// True after the last event: from then on no data, such as a heartbeat, extends the wait.
     is_ending: bool,
 }
 
@@ -77,8 +77,8 @@ impl HttpBodyReader {
     }
 }
 
-/// Returns true if the service answers as if no stream had been requested. An answer of any other content type is read
-/// as events.
+/// Returns true if the content type is JSON: the service then answers as if no stream had been requested. An answer of
+/// any other content type is read as events.
 pub(super) fn is_json_response(response: &Response) -> bool {
     let content_type =
         response.headers().get(CONTENT_TYPE).and_then(|content_type| content_type.to_str().ok()).unwrap_or_default();

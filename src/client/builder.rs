@@ -1,7 +1,7 @@
 //! Builds a client: checks the address and the key, and takes values that were not given from the environment.
 //!
 //! This module decides which key is sent to which address: a key from the environment goes only to the address of its
-//! own pair, and no key leaves the machine unencrypted unless the caller allows it.
+//! own pair, and no key leaves the machine unencrypted unless [`Builder::allow_http`] allows it.
 
 mod environment;
 

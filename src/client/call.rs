@@ -72,7 +72,8 @@ impl ApiCall<'_> {
         Ok(request)
     }
 
-    /// Sends the request once; returns `None` if the answer does not begin in time.
+    /// Sends the request once; returns `None` if an idle limit passes before the answer begins. A total limit needs no
+    /// timer here, because it is set on the request.
     async fn attempt(&self, request: Request) -> Option<reqwest::Result<Response>> {
         let sent = self.client.client.execute(request);
         match self.client.inner.limit() {

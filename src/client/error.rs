@@ -96,14 +96,14 @@ impl Error {
         Self::new(ClientErrorKind::Image, message)
     }
 
-    /// Creates the error of a stream whose status was a success and which ended with an error event.
+    /// Creates the error that an error event of a stream or a failed response reports, after a status of success.
     pub(super) fn from_stream_event(frame: &Value, session: &Session) -> Self {
         let mut error = Self::from_detail(ServiceErrorDetail::from_event(frame), session.credentials());
         error.0.head = session.head().cloned();
         error
     }
 
-    /// Creates the error of a stream that ended without its image.
+    /// Creates the error of a stream that ended without its image or its final response.
     pub(super) fn broken(message: &str, session: &Session) -> Self {
         let mut error = Self::new(ClientErrorKind::Broken, message);
         error.0.head = session.head().cloned();
@@ -125,14 +125,14 @@ impl Error {
         error
     }
 
-    /// Creates the error of a stream that broke off or could not be opened.
+    /// Creates the error of a request that could not be built or sent, or whose answer broke off.
     pub(super) fn from_stream(source: reqwest::Error, session: &Session) -> Self {
         let mut error = Self::from_transport(source, session);
         error.0.head = session.head().cloned();
         error
     }
 
-    /// Creates the error of an answer whose status is a success and whose content cannot be used.
+    /// Creates the error of an answer whose content cannot be used.
     pub(super) fn unintelligible(message: &str, head: Option<&HttpResponseHead>) -> Self {
         let mut error = Self::new(ClientErrorKind::Unintelligible, message);
         error.0.head = head.cloned();
@@ -268,7 +268,7 @@ impl Error {
 
     /// Returns true if the same request, sent again later, can succeed without an image being paid for twice.
     ///
-    /// By then the client has already tried again as often as its settings allow.
+    /// When an error is returned, the retries that the client makes itself are already over.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match (self.0.kind, &self.0.head) {

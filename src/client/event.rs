@@ -1,8 +1,8 @@
 //! Reads the events of an image stream.
 //!
-//! The type is read first, by itself, and then the members that belong to it, straight from the bytes. An event of a
-//! later version is passed on unchanged. An intermediate image that cannot be read is skipped, because the final image
-//! is the one that was paid for.
+//! The type of an event is read first, and then the members that this type has, both directly from the received bytes.
+//! An event of an unknown type is passed on unchanged, unless it holds an image. An intermediate image that cannot be
+//! read is skipped, because the final image is the one that was paid for.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;

@@ -10,8 +10,8 @@ use super::input::CheckedInput;
 use super::request::{AnswerMode, EditRequest};
 use super::{Error, Input};
 
-/// The name of the part of an image, also of a single image: every service that accepts several images accepts one
-/// under this name.
+/// The name of each part that holds an image. It is the same for a single image, because every service that accepts
+/// several images under this name also accepts one.
 const IMAGE_PART: &str = "image[]";
 const MASK_PART: &str = "mask";
 
@@ -52,7 +52,7 @@ impl EditForm {
         Ok(form)
     }
 
-    /// Returns the limit of the size class, plus the time to send the images.
+    /// Returns the time limit that was set, or else the limit of the size class plus the time to send the images.
     pub(super) fn time_limit(&self) -> Duration {
         self.time_limit
     }

@@ -29,7 +29,8 @@ impl<'a> ImageCalls<'a> {
         Self { client }
     }
 
-    /// Makes images from a prompt, and waits for them: up to 120 seconds, or 300 above 2560x1440.
+    /// Makes images from a prompt, and waits for them: up to 120 seconds, or 300 above 2560x1440, unless the request
+    /// sets another limit.
     ///
     /// A `&str` or a `String` is a request with this prompt and all defaults.
     ///
@@ -70,7 +71,8 @@ impl<'a> ImageCalls<'a> {
     }
 
     /// Changes images, or makes new ones from them, and waits for the result: up to the limit of
-    /// [`ImageCalls::generate`], plus the time to send the images at one megabyte per second.
+    /// [`ImageCalls::generate`], plus the time to send the images at one megabyte per second, unless the request sets
+    /// another limit.
     ///
     /// The images are checked against the rules of the service before anything is sent. Files are read while they are
     /// sent. The request is sent again only if the service was not reached, or if the service allows it.

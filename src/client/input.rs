@@ -67,7 +67,8 @@ impl Input {
         Self { content: InputContent::Bytes(bytes.into()), name: None }
     }
 
-    /// Sets the name that is sent to the service; by default it is the name of the file, without its folders.
+    /// Sets the name that is sent to the service. By default it is the name of the file, without its folders, or a name
+    /// such as `image.png` for bytes in memory.
     #[must_use]
     pub fn file_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());

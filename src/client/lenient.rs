@@ -1,4 +1,4 @@
-//! Answers with images that do not match the API document, from another service or a later version.
+//! Reads answers that hold images but do not match the API document, from another service or a later version.
 //!
 //! The images are paid for, so no unexpected metadata makes the answer unreadable. Members that are not understood are
 //! kept in `extra` under their own names, so that they are written back unchanged.
@@ -13,7 +13,7 @@ pub(super) type JsonMap = Map<String, Value>;
 /// The members of an event that belong to its image; the others belong to the answer.
 const IMAGE_MEMBERS: [&str; 3] = ["b64_json", "revised_prompt", "url"];
 
-/// Converts the members of an answer to the answer.
+/// Builds an answer from its JSON members. A member that is missing or of an unexpected type does not affect the others.
 pub(super) fn response_from_answer(mut members: JsonMap) -> ImagesResponse {
     let data = match members.remove("data") {
         Some(Value::Array(images)) => images.into_iter().map(read_image).collect(),

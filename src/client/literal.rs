@@ -45,7 +45,8 @@ pub const fn size(text: &str) -> Size {
     }
 }
 
-/// Returns the number that begins at `start`, and its end. A number that is too long for any edge stays too long.
+/// Returns the number that begins at `start` and the index after its last digit. A leading zero is not read as a digit.
+/// A number that exceeds `u32` becomes `u32::MAX`, which is too long for any edge as well.
 const fn parse_edge(bytes: &[u8], start: usize) -> (u32, usize) {
     let mut value: u32 = 0;
     let mut index = start;

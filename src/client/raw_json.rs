@@ -41,7 +41,7 @@ pub(super) struct RawJsonObject(Vec<(String, Json)>);
 // === impl Json ===
 
 impl Json {
-    /// Parses a text and keeps it.
+    /// Checks that a text is JSON, and keeps it unchanged.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl Json {
         self.text() == "null"
     }
 
-    /// Returns the text of a JSON string without escapes, such as base64.
+    /// Returns the content of a JSON string, such as base64; `None` if the value is no string, or if it has escapes.
     pub(super) fn unescaped_text(&self) -> Option<&str> {
         let text = self.text().strip_prefix('"')?.strip_suffix('"')?;
         (!text.contains('\\')).then_some(text)

@@ -1,7 +1,8 @@
-//! Requests for images, in types that cannot hold a value which the service would refuse.
+//! Requests for images, in types that exclude most values which the service would refuse.
 //!
-//! The bounds come from the API document through the generated tables; none is repeated here. Only the prompt is
-//! checked when the request is sent, because a type for it would only move the same check to another line.
+//! The bounds come from the API document through the generated tables; none is repeated here. Everything else is checked
+//! before the request is sent: the prompt, the name of the model, the idempotency key, and values that are valid alone
+//! but not together.
 
 mod edit;
 mod options;

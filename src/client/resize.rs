@@ -1,9 +1,9 @@
 //! Resizes images, for a service that delivers smaller images than requested.
 //!
-//! This module decides how edges and the file format are treated. It sends nothing.
+//! This module decides how other proportions and other file formats are treated. It sends nothing.
 //!
-//! Bounds: a file of at most the size that an edit may have, and of at most as many pixels as the largest size, so that
-//! no file takes more memory than the largest image does. Pixels are resampled as they are, in the color space of the
+//! The size limit of an uploaded image applies to a file, and it may have at most as many pixels as the largest image of
+//! the API, so that no file takes more memory than that image does. Pixels are resampled as they are, in the color space of the
 //! file; colors behind transparent parts do not bleed into the others.
 
 mod decode;
@@ -103,7 +103,7 @@ impl Resize {
         Self { size, fit: Fit::Crop, output: None }
     }
 
-    /// Sets the treatment of other proportions.
+    /// Sets the treatment of an image whose proportions are not those of the new size.
     pub const fn fit(mut self, fit: Fit) -> Self {
         self.fit = fit;
         self
@@ -257,7 +257,8 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// The errors of [`Resize::apply`]; also an error if the service sent only the address of the image.
+    /// The errors of [`Resize::apply`]; also an error if the service sent something that is not base64, or only the
+    /// address of the image.
     pub async fn resize_to(&self, resize: impl Into<Resize>) -> Result<ResizedImage, Error> {
         resize_on_blocking_thread(self.bytes()?, resize.into()).await
     }
@@ -270,7 +271,7 @@ impl ResponseImage {
     ///
     /// # Errors
     ///
-    /// The errors of [`Resize::apply`].
+    /// The errors of [`Resize::apply`]; also an error if the service sent something that is not base64.
     pub async fn resize_to(&self, resize: impl Into<Resize>) -> Result<ResizedImage, Error> {
         resize_on_blocking_thread(self.bytes()?, resize.into()).await
     }

@@ -11,7 +11,8 @@ use reqwest::{Response, Result};
 use super::session::HttpResponseHead;
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
-/// The longest wait that the client accepts from a service; the caller decides about a longer wait.
+/// The longest wait for which the client itself sends a request again. If a service asks for a longer wait, the error is
+/// returned, and the program that uses the client decides.
 const LONGEST_PAUSE: Duration = Duration::from_secs(RETRY_AFTER_MAX_SECONDS);
 
 /// The maximum pause before the first retry (our choice): a restart or a failover takes about this long.
@@ -71,8 +72,8 @@ pub(super) fn allows_retry(head: &HttpResponseHead) -> bool {
     }
 }
 
-/// Returns the pause before the request is sent again; `None` if it must not be sent again. `retries` is the
-/// number of retries so far, and `jitter` is from 0 to 1.
+/// Returns the pause before the request is sent again; `None` if it must not be sent again, or if the service asks for a
+/// wait above [`LONGEST_PAUSE`]. `retries` is the number of retries so far, and `jitter` is from 0 to 1.
 pub(super) fn retry_pause(outcome: &SendOutcome, retries: u32, jitter: f64) -> Option<Duration> {
     let requested_pause = match outcome {
         SendOutcome::NeverSent => None,

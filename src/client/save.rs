@@ -12,7 +12,8 @@ use uuid::Uuid;
 use super::Error;
 use crate::image::Format;
 
-/// Returns the path with the extension of the format, unless the path has an extension that belongs to no image format.
+/// Returns the path with the extension of the format. The path stays as it is if its extension already stands for that
+/// format or stands for no image format, or if the format is unknown.
 pub(crate) fn with_format_extension(path: &Path, format: Option<Format>) -> PathBuf {
     let Some(format) = format else { return path.to_owned() };
     let has_extension = path.extension().is_some();
@@ -82,7 +83,7 @@ pub(super) async fn save_all<P: EncodedImage>(
     failure.map_or(Ok(written), Err)
 }
 
-/// Decodes an image into a file, which appears whole or not at all.
+/// Writes an image to a file, which appears whole or not at all.
 fn write(image: &impl EncodedImage, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
     let to_error = |source| Error::file(format!("{} cannot be written", path.display()), source);
     let temporary = TemporaryFile::create(path).map_err(to_error)?;
@@ -106,7 +107,7 @@ pub(crate) fn path_with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Writes a file that appears whole or not at all.
+/// Writes a file, which appears whole or not at all, and replaces an existing one.
 #[cfg(feature = "cli")]
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = TemporaryFile::create(path)?;
@@ -186,7 +187,7 @@ impl TemporaryFile {
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.is_renamed {
-            // A failure to remove the file cannot be reported here; its cause has already been returned as an error.
+            // A failure to remove the temporary file cannot be reported here.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -153,7 +153,7 @@ impl RetryCounter {
         true
     }
 
-    /// Adds the number of the attempt to the request, if it is a retry.
+    /// Adds a header with the number of the retry to the request, if it is one.
     pub(super) fn set_retry_header(&self, request: &mut Request) {
         if self.0 > 0 {
             request.headers_mut().insert(RETRY_COUNT, self.0.into());

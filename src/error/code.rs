@@ -68,7 +68,7 @@ codes! {
     GroupNotFound = "group_not_found", 404, "invalid_request_error";
     /// No record has this request id.
     RecordNotFound = "record_not_found", 404, "invalid_request_error";
-    /// The member already has the maximum number of keys.
+    /// The member already has the maximum number of keys, or has deleted too many keys within a day.
     KeyLimitReached = "key_limit_reached", 409, "invalid_request_error";
     /// A user has this name already.
     UserExists = "user_exists", 409, "invalid_request_error";
@@ -76,7 +76,7 @@ codes! {
     GroupExists = "group_exists", 409, "invalid_request_error";
     /// Keys belong to the group, or it is the default group.
     GroupInUse = "group_in_use", 409, "invalid_request_error";
-    /// Only the settings file can remove the group.
+    /// The group comes from the settings file, so it can only be changed or removed in that file.
     GroupReadOnly = "group_read_only", 409, "invalid_request_error";
     /// No other admin would be able to sign in.
     LastAdmin = "last_admin", 409, "invalid_request_error";
@@ -84,7 +84,7 @@ codes! {
     AccountNotFound = "account_not_found", 404, "invalid_request_error";
     /// An account has this name already.
     AccountExists = "account_exists", 409, "invalid_request_error";
-    /// The settings file has the account, and only a change of the file can do this.
+    /// The account comes from the settings file, so the requested change can only be made in that file.
     AccountReadOnly = "account_read_only", 409, "invalid_request_error";
     /// A fault of the gateway.
     InternalError = "internal_error", 500, "server_error";

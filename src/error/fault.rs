@@ -19,7 +19,7 @@ pub(crate) enum UpstreamFault {
     Unknown,
     /// The request itself was rejected before anything was made; a repeat would be rejected too.
     Rejected,
-    /// Every account has used up its quota, and can make requests again only after its operator has paid for more:
+    /// Every account has used up its quota, and can be used again only after somebody has paid its upstream for more:
     /// class N.
     Quota,
     /// The upstream accepts the credentials of no account: class N.
@@ -32,7 +32,7 @@ pub(crate) enum UpstreamFault {
 // === impl UpstreamFault ===
 
 impl UpstreamFault {
-    /// Returns the `reason` beside `upstream_error`.
+    /// Returns the `error.reason` of an error with the code `upstream_error`.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Refused => "content_refused",

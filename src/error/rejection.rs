@@ -11,7 +11,8 @@ pub(crate) struct Rejection {
     pub(crate) message: String,
 }
 
-/// The kinds of fault. Their names are those of the OpenAI API, because programs recognise them.
+/// The kinds of fault. A kind that the OpenAI API has as well is spelled as it is there, because programs recognise the
+/// spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RejectionReason {
     /// The parameter does not exist.

@@ -150,7 +150,7 @@ pub(super) async fn add(
     Ok(())
 }
 
-/// Returns a failure that lists every problem of an account that was given on the command line.
+/// Returns a failure that lists every problem of the settings and secrets that were given for an account.
 pub(super) fn invalid_settings_failure(problems: &[ConfigProblem]) -> CommandFailure {
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     CommandFailure::Usage(problems.join("\n       "))

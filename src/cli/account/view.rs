@@ -10,7 +10,8 @@ use crate::gateway::store::{AccountId, Timestamp};
 pub(super) const HEADINGS: [&str; 10] =
     ["NAME", "KIND", "SOURCE", "TIER", "GROUPS", "PRIORITY", "CONCURRENCY", "LARGE", "BASE URL", "STATE"];
 
-/// An account in JSON. Scripts rely on the fields and their order; `null` marks an unknown value.
+/// An account in JSON. Scripts rely on the fields and their order; `null` marks a value that is unknown or that the
+/// account does not have.
 #[derive(Serialize)]
 pub(super) struct AccountJson<'a> {
     id: Option<&'a AccountId>,

@@ -16,7 +16,7 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Tells the gateway of this installation, with SIGHUP, to read its settings again, and waits for the result. `config`
-/// has the new settings, which have been checked.
+/// holds the new settings as this command has read them; only its data folder is used, to find the gateway.
 pub(super) fn reload(config: &Config) -> Result<(), CommandFailure> {
     let data_dir = &config.data_dir;
     let no_gateway = || anyhow!("no gateway is running with the data folder {}", data_dir.display());
@@ -24,8 +24,8 @@ pub(super) fn reload(config: &Config) -> Result<(), CommandFailure> {
     send_sighup(status_before.process_id)?;
     let started_at = Instant::now();
     while started_at.elapsed() < RELOAD_TIMEOUT {
-        // There is no status while the gateway writes it, or after the gateway has ended: both are treated as no result
-        // yet.
+        // A status cannot be read while the gateway is writing it, nor after the gateway has ended. In both cases the
+        // loop waits on.
         if let Some(status) = ServingStatus::find(data_dir)?.filter(|status| status.reloads > status_before.reloads) {
             let changes = status.last_reload.map_err(|problems| {
                 anyhow!("the gateway has rejected the new settings and keeps the former ones: {problems}")

@@ -15,8 +15,8 @@ pub(super) enum OutputImage {
 // === impl OutputImage ===
 
 impl OutputImage {
-    /// Resizes an image that is smaller than `requested_size`. An image that cannot be resized has been paid for as
-    /// well, so it is returned unchanged together with the error.
+    /// Resizes an image to `requested_size` if its width or height is smaller than requested or is unknown. An image
+    /// that cannot be resized has been paid for as well, so it is returned unchanged together with the error.
     pub(super) async fn resized_to_at_least(image: Image, requested_size: Option<Size>) -> (Self, Option<Error>) {
         let is_smaller = |size: Size| {
             image.dimensions().is_none_or(|(width, height)| width < size.width() || height < size.height())

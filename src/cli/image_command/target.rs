@@ -17,7 +17,7 @@ pub(super) enum OutputTarget {
     Stdout,
     /// The named file; several images are written to numbered files.
     Named { path: PathBuf, numbered: bool },
-    /// New files with this name in this folder.
+    /// New files in this folder. This name gets the extension of the image format, and a number if the file exists.
     New { folder: PathBuf, name: String },
 }
 

@@ -1,4 +1,4 @@
-//! Writes files atomically: a file is complete, or it does not exist.
+//! Writes files atomically: at its path, a reader finds the complete new file or what was there before.
 
 use std::fs;
 use std::io::{self, Write as _};

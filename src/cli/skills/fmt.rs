@@ -40,7 +40,7 @@ impl FmtCommand {
         if self.check && has_changes { Err(CommandFailure::HasFindings) } else { Ok(()) }
     }
 
-    /// Formats one manifest, and returns true if its text differs.
+    /// Formats one manifest, and returns true if its text differs from the formatted text.
     fn format_manifest(&self, input: &ManifestInput) -> Result<bool, CommandFailure> {
         let source = input.read(false)?;
         let text = format(&source, self.sort)?;

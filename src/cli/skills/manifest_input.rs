@@ -38,7 +38,8 @@ impl FromStr for ManifestInput {
 // === impl ManifestInput ===
 
 impl ManifestInput {
-    /// Reads the manifest up to one byte above the limit, which is enough to detect that it is too long.
+    /// Reads the manifest. A file and standard input are read up to one byte above the size limit, which is enough to
+    /// detect that they are too long; a download above the limit fails.
     pub(super) fn read(&self, allow_network: bool) -> Result<SourceFile, CommandFailure> {
         match self {
             Self::Stdin => Ok(SourceFile::new("<stdin>", read_bounded(io::stdin().lock()).context("standard input")?)),

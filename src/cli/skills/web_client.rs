@@ -25,7 +25,7 @@ use crate::manifest::{
     FetchBody, FetchError, FetchRequest, FetchResponse, FetchScope, WebFetcher, is_public, may_be_requested,
 };
 
-/// The time limit for a whole answer (our choice).
+/// The time limit for a request, from connecting to the end of the answer (our choice).
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time limit for connecting (our choice).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -96,7 +96,7 @@ impl HostPolicy {
     }
 }
 
-/// Resolves names, and drops addresses of private networks.
+/// Resolves names, and drops addresses of private networks. A name that has no other addresses is an error.
 struct PublicHostResolver;
 
 impl Resolve for PublicHostResolver {
@@ -211,7 +211,7 @@ async fn fetch(
         if head.status().is_success() {
             return Ok(FetchResponse { status: head.status().as_u16(), body: FetchBody::Unread });
         }
-        // Many hosts support only GET.
+        // Many hosts refuse HEAD and support only GET, so GET is tried next.
     }
     let response = client.get(url).send().await.map_err(|error| classify_error(&error))?;
     let status = response.status().as_u16();
@@ -238,7 +238,8 @@ async fn read_body(mut response: Response, scope: FetchScope) -> Result<FetchBod
     })
 }
 
-/// Classifies an error by its innermost cause.
+/// Classifies an error by the first of its causes that is a refused address or a TLS error. If there is none, the error
+/// is [`FetchError::Unreachable`] with the message of the innermost cause.
 fn classify_error(error: &reqwest::Error) -> FetchError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     let mut message = String::new();
@@ -255,7 +256,8 @@ fn classify_error(error: &reqwest::Error) -> FetchError {
     FetchError::Unreachable(message)
 }
 
-/// Finds a TLS error. The I/O layers wrap such errors, more than once, and do not report them as their source.
+/// Returns the TLS error that an I/O error wraps, if there is one. Several I/O errors may be nested in each other, and
+/// `Error::source` skips the error that an I/O error wraps.
 fn find_tls_error<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     while let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         error = inner;

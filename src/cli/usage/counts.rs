@@ -1,4 +1,4 @@
-//! Prints counts by day and by key, in each output format.
+//! Formats counts by day and by key, in each output format.
 
 use super::{UsageFormat, UsageGrouping, json_lines};
 use crate::cli::failure::CommandFailure;

@@ -28,7 +28,8 @@ pub(super) fn variable(name: &str) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-/// Completes the given values. The `OPENAI_…` variables are read only as a pair, and only if nothing else is given.
+/// Completes the given values. The `OPENAI_…` variables are used only as a pair, and only if no value is given and no
+/// `IMAGATE_…` variable is set.
 pub(super) fn complete_pair(
     base_url: Option<String>,
     api_key: Option<String>,

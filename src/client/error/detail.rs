@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::tables::MAX_JSON_BODY_BYTES;
 use crate::wire::types;
 
-/// The members of an error body. All words are open: a service may know more of them than this version.
+/// The members of an error body. Codes and reasons are plain texts, because a service may have others than this version.
 #[derive(Default)]
 pub(super) struct ServiceErrorDetail {
     pub(super) message: Option<String>,
@@ -27,8 +27,8 @@ impl ServiceErrorDetail {
             .map_or_else(|_| Self::default(), |body| Self::from_members(&body["error"]))
     }
 
-    /// Reads the error event of a stream. The members of the error are in an object `error` or beside the type of the
-    /// event; `error` may also be the message itself.
+    /// Reads the error event of a stream. The members of the error are in an object `error` or in the event itself;
+    /// `error` may also be the message.
     pub(super) fn from_event(frame: &Value) -> Self {
         match &frame["error"] {
             nested @ Value::Object(_) => Self::from_members(nested),

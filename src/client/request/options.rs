@@ -112,7 +112,7 @@ macro_rules! setters {
                 self
             }
 
-            /// Sets the model: its name, its dated snapshot, or another model that the service knows.
+            /// Sets the model: `gpt-image-2`, its dated snapshot, or another model that the service knows.
             pub fn model(mut self, model: impl Into<$crate::client::ModelName>) -> Self {
                 self.options.model = model.into();
                 self

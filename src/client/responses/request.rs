@@ -93,8 +93,8 @@ impl ResponseRequest {
         self.time_limit
     }
 
-    /// Returns the body as it is sent. The call decides whether the answer is a stream, and replaces `stream` if the
-    /// request has it.
+    /// Returns the body as it is sent. `stream` says whether the answer shall be a stream; it replaces a member `stream`
+    /// of the request. Without such a member, `false` is left out.
     pub(super) fn body(mut self, stream: bool) -> String {
         if stream || self.members.get("stream").is_some() {
             self.members.set("stream", stream.into());

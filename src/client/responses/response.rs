@@ -78,7 +78,7 @@ impl Response {
         &self.model
     }
 
-    /// Returns the state of the response: `completed`, or `incomplete` if it was cut short.
+    /// Returns the state of the response, such as `completed`, or `incomplete` if it was cut short.
     #[must_use]
     pub fn status(&self) -> Option<&str> {
         self.status.as_deref()

@@ -17,7 +17,7 @@ use crate::cli::skills::atomic_file;
 use crate::manifest::package::{PackageLimits, Sha256Sum};
 use crate::manifest::{FileKind, FileMetadata, LockFile, LockFileEntry, RepositoryFiles, Skill, SkillRequirement};
 
-/// The maximum size of a lock file; a larger file is not read.
+/// The maximum size of a lock file or of an installation note; a larger file is an error.
 const MAX_LOCK_BYTES: u64 = 16 * 1024 * 1024;
 
 pub(super) struct SkillsFolder {
@@ -59,7 +59,8 @@ impl SkillsFolder {
         Ok(is_same_release && self.file_checksums(&skill.name)?.as_ref() == Some(&locked.files))
     }
 
-    /// Returns an error if the folder was not installed by this program or was changed since, unless `force` is set.
+    /// Returns an error if something other than a folder has the name. Unless `force` is set, also returns an error if
+    /// the folder was not installed by this program or was changed since.
     pub(super) fn check_replaceable(&self, name: &str, force: bool) -> anyhow::Result<()> {
         let Some(metadata) = self.files.metadata(name)? else { return Ok(()) };
         let target = self.folder.join(name);
@@ -121,7 +122,7 @@ impl SkillsFolder {
         Ok(())
     }
 
-    /// Reverts a replacement that was interrupted, or records one that was completed.
+    /// Reverts a replacement that was interrupted, or records in the lock file one that was completed.
     fn finish_interrupted(&mut self, staging_name: &str) -> anyhow::Result<()> {
         let staging = StagingPaths::new(self.folder.join(staging_name));
         let bytes = self.files.read(&join_path(staging_name, StagingPaths::NOTE), MAX_LOCK_BYTES)?;
@@ -209,7 +210,7 @@ mod tests {
     use super::*;
     use crate::manifest::package::{ZipTimestamp, pack};
 
-    /// Creates a folder in which `demo` is installed with `text`, or in which nothing is installed.
+    /// Creates a folder in which `demo` is installed with `text` as its content, or nothing if `text` is `None`.
     fn folder_with_skill(text: Option<&str>) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         if let Some(text) = text {

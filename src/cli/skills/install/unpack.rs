@@ -1,4 +1,4 @@
-//! Unpacks a package, which has been found safe before, into a new folder.
+//! Unpacks a package, which has already been checked and found safe, into a new folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -37,8 +37,8 @@ impl StagingPaths {
         self.root.join("old")
     }
 
-    /// Returns the path at which the new lock file is written before it replaces the old one, so that no file remains
-    /// elsewhere.
+    /// Returns the path at which the new lock file is written before it replaces the old one. It is in the staging
+    /// folder, so that an interruption leaves no file elsewhere.
     pub(super) fn new_lock_file(&self) -> PathBuf {
         self.root.join("lock.json")
     }
