@@ -51,7 +51,8 @@ impl TextModelCatalog {
         Self { accounts: Arc::clone(accounts), upstream: Arc::clone(upstream), cache: ModelCache::new() }
     }
 
-    /// Returns the models for this group: in the order of the configuration if it has `chosen` them, or else by name.
+    /// Returns the models for this group: those of `chosen` in their order, or, if it is `None`, those that the
+    /// accounts of the group list, by name.
     pub(crate) async fn models_for_group(&self, group: &str, chosen: Option<&[String]>) -> Vec<TextModel> {
         if let Some(chosen) = chosen {
             return chosen.iter().map(|id| TextModel::from_name(id)).collect();
@@ -70,7 +71,7 @@ impl TextModelCatalog {
         models.into_values().collect()
     }
 
-    /// Returns the known models of this account, now or soon.
+    /// Returns a receiver of the models of this account; it holds `None` until they are known.
     fn request_models(&self, account: &Arc<TextModelAccount>) -> Receiver<Option<TextModelList>> {
         if matches!(account.endpoint(), AccountEndpoint::Simulator) {
             let known: TextModelList = Arc::from([TextModel::from_name(SIMULATED_MODEL)]);

@@ -129,7 +129,7 @@ pub(crate) struct Config {
 }
 
 /// The longest `image` deadline that can be set (our choice). A retry looks for the record of its job as far back as
-/// this time and the orphan window.
+/// this time plus the orphan window.
 pub(crate) const LONGEST_IMAGE_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// The time limits for one request.

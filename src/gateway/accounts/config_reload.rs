@@ -21,7 +21,7 @@ impl Accounts {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store cannot be read. New accounts are then used as soon as the store can be read.
+    /// Returns an error if the store cannot be read. New accounts are then not used until it has been read.
     pub(crate) async fn configure(
         &self,
         previous: &[config::AccountConfig],

@@ -16,14 +16,14 @@ const STATED_WAIT_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
 /// The shortest and the longest cooldown if the upstream states no usable wait (U15).
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// The first and the longest cooldown of an account whose credentials are valid but not permitted; each one is twice as
-/// long as the last.
+/// The first and the longest cooldown after a 403, which refuses known credentials; each one is twice as long as the
+/// one before. A cooldown after 401s is not longer either.
 const UNFIT_MIN: Duration = Duration::from_secs(60);
 const UNFIT_MAX: Duration = Duration::from_secs(3600);
-/// The cooldown after a 401, multiplied by the number of 401s so far (our choice). It gives the upstream time to
+/// The cooldown after a 401, multiplied by the number of refusals in a row (our choice). It gives the upstream time to
 /// distribute a new key.
 const UNAUTHORIZED_STEP: Duration = Duration::from_secs(2);
-/// The number of consecutive refusals after which an operator must act (our choice).
+/// The number of consecutive refusals after which the credentials are checked separately (our choice).
 pub(super) const REFUSALS_BEFORE_CHECK: u32 = 3;
 
 /// The reason for a cooldown.
@@ -64,7 +64,8 @@ pub(super) struct AttemptTiming {
     pub(super) granted_at: Instant,
     /// The current time.
     pub(super) now: Instant,
-    /// A random number from 0 to 999, so that nodes and accounts do not become active at the same moment.
+    /// A random number from 0 to 999, which varies the cooldown so that nodes and accounts do not become active at the
+    /// same moment.
     pub(super) jitter: u32,
 }
 
@@ -95,8 +96,7 @@ impl AccountCooldown {
     }
 
     /// Records that the credentials were refused, and returns the number of refusals in a row, including this refusal.
-    /// After a 403 (a known key without permission) the cooldown is as long as that of an account that lacks
-    /// permission.
+    /// The cooldown after a 403, which refuses known credentials, is longer than after a 401.
     pub(super) fn note_unauthorized(&mut self, status: u16, timing: AttemptTiming) -> u32 {
         let step = self.refusals.record_failure(timing);
         let pause = if status == 403 { doubled(UNFIT_MIN, step) } else { UNAUTHORIZED_STEP.saturating_mul(step + 1) };
@@ -110,7 +110,7 @@ impl AccountCooldown {
         self.extend_until(timing.now + pause, CooldownCause::Token);
     }
 
-    /// Records an image from a call that was granted at this time.
+    /// Records the success of a call that was granted at this time. Failures that were counted later stay.
     pub(super) fn note_success(&mut self, granted_at: Instant) {
         for streak in [&mut self.failures, &mut self.refusals] {
             let _is_cleared = streak.clear_after_success(granted_at);
@@ -123,14 +123,14 @@ impl AccountCooldown {
         self.period = self.period.filter(|period| period.cause != CooldownCause::Unauthorized);
     }
 
-    /// Adopts a cooldown from another node, with its remaining time. The time is capped, because it was
-    /// computed with two wall clocks.
+    /// Adopts a cooldown that the store holds, such as one of another node, with its remaining time. The time is
+    /// capped, because it was computed with two wall clocks.
     pub(super) fn adopt(&mut self, cause: CooldownCause, remaining: Duration, now: Instant) {
         self.period =
             (!remaining.is_zero()).then(|| CooldownPeriod { until: now + remaining.min(cause.max_duration()), cause });
     }
 
-    /// Clears everything after an operator has re-enabled the account.
+    /// Clears everything, because the account was enabled again or its cooldown was ended in the store.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -180,8 +180,8 @@ impl FailureStreak {
         self.count - 1
     }
 
-    /// Clears the streak after a success of a call that was granted at this time. Returns true if the streak is
-    /// empty then.
+    /// Clears the streak after the success of a call, unless a failure was counted after the call had been granted.
+    /// Returns true if the streak is empty then.
     pub(super) fn clear_after_success(&mut self, granted_at: Instant) -> bool {
         let is_cleared = self.counted_at.is_none_or(|since| granted_at >= since);
         if is_cleared {

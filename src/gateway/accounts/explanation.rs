@@ -66,8 +66,8 @@ pub(crate) enum AccountAvailability {
     OtherProtocol,
 }
 
-/// Lists all accounts in the order in which they would be chosen. The order of equal accounts may differ between calls,
-/// but not for a conversation.
+/// Lists all accounts in the order in which a request would choose them. Among equal accounts, each request chooses at
+/// random, unless a conversation prefers one of them.
 pub(super) fn explain(
     pool: &AccountPool,
     group: &str,

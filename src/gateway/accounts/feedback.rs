@@ -17,7 +17,7 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The result of an attempt, as far as it concerns the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccountFeedback {
-    /// The attempt gave an image.
+    /// The attempt gave its whole answer, or an image of a fan-out.
     Success,
     /// The usage window of the account is used up.
     Exhausted {
@@ -94,8 +94,9 @@ impl Accounts {
         self.pool.request_credential_check(grant);
     }
 
-    /// Fetches a new token in place of a refused one. If the refused token itself was renewed recently, or the
-    /// lease was renewed before, nothing is fetched, and the refusal is applied to the account.
+    /// Fetches a new token in place of a refused one. Nothing is fetched if the account has no OAuth token, if the
+    /// refused token itself was renewed recently, or if the lease was renewed before; the refusal then counts against
+    /// the account.
     async fn renew_token(&self, lease: &Lease) -> RenewalOutcome {
         let (AccountAuth::Token(cache), Some(refused), false) =
             (lease.slot().account().auth(), lease.authorization(), lease.is_renewed())
@@ -157,7 +158,7 @@ impl Accounts {
 
 enum RenewalOutcome {
     Renewed,
-    /// The credentials are no token, or the token was already renewed, for this attempt or a moment ago.
+    /// The credentials are no OAuth token, or the token was already renewed, for this lease or a moment ago.
     NotApplicable,
     Failed(TokenFailure),
 }

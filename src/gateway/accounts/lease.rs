@@ -39,7 +39,7 @@ pub(crate) struct LeaseGrant {
     pub(super) granted_at: Instant,
     /// The requested model; `None` for a command.
     pub(super) model: Option<Arc<str>>,
-    /// The user who sent the request.
+    /// The user who sent the request, or its API key if the key has no user.
     pub(super) caller: UserId,
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct TokenResponse {
     pub(crate) body: Bytes,
 }
 
-/// No complete answer was received. The caller of the endpoint logs the reason.
+/// No complete answer was received, or there are no usable credentials for the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the token endpoint gave no complete answer")]
 pub(crate) struct CredentialServiceError;
@@ -87,7 +87,7 @@ pub(super) struct TokenGrant {
 /// The reason why no token was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GrantRefusal {
-    /// A repeated request is refused too. The code is one of a fixed list, so it can be shown.
+    /// The same request would be refused again. The code is one of a fixed list, so it can be shown.
     Permanent(&'static str),
     /// A later request may succeed.
     Transient,
@@ -110,7 +110,7 @@ pub(super) fn token_request<'a>(oauth: &'a OauthConfig, refresh: Option<&str>) -
     let id = oauth.client_id.as_deref();
     let authorization = match (oauth.client_auth, id, secret) {
         (ClientAuth::Basic, Some(id), Some(secret)) => Some(basic_header(id, secret)),
-        // A public client has only its id.
+        // The form holds the credentials, or only the id of a public client, which has no secret.
         (ClientAuth::Basic | ClientAuth::Body, ..) => {
             id.iter().for_each(|id| form.add("client_id", id));
             secret.iter().for_each(|secret| form.add("client_secret", secret));
@@ -159,7 +159,7 @@ fn parse_lifetime(stated: Option<&Value>) -> Duration {
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(DEFAULT_LIFETIME)
 }
 
-/// Reads the code from `error` (RFC 6749), or from an object there.
+/// Reads the error code: `error` is the code itself (RFC 6749), or an object with the code in `code` or `type`.
 fn parse_refusal(members: &Map<String, Value>) -> GrantRefusal {
     let error = members.get("error");
     let inner = |name: &str| error.and_then(|error| error.get(name)).and_then(Value::as_str);

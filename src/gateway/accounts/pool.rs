@@ -390,7 +390,7 @@ impl AccountPoolState {
     }
 
     fn release_slot(&mut self, id: u64, large: bool, probe: bool) {
-        // A removed account has no slots.
+        // If the account was removed, there is nothing to do.
         let member = self.members.iter_mut().find(|member| member.id == id);
         member.into_iter().for_each(|member| {
             member.taken_slots = member.taken_slots.saturating_sub(1);

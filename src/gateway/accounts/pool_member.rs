@@ -34,7 +34,7 @@ pub(super) struct PoolMember {
     pub(super) is_probing: bool,
     pub(super) disabled_reason: Option<String>,
     pub(super) health: AccountHealth,
-    /// True if the credentials were refused so often that they must be checked separately.
+    /// True if the credentials must be checked separately, and the check has not begun.
     pub(super) needs_credential_check: bool,
     /// True if the credentials are being checked.
     pub(super) is_checking_credentials: bool,
@@ -48,7 +48,7 @@ pub(super) struct PoolMember {
     /// Counts the changes made in this process, so that an older read of the store does not undo them.
     version: u64,
     unsaved: Option<AccountChange>,
-    /// The end of the cooldown that the store has.
+    /// The end of the cooldown in the store, as it was last read or written.
     stored_cooldown_end: Option<Timestamp>,
     /// The end of the ejection that was last written to the store.
     saved_ejection_end: Option<Instant>,

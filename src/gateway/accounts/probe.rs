@@ -1,4 +1,4 @@
-//! Checks credentials that were refused several times, separately from requests, before their account is disabled.
+//! Checks refused credentials with a request of its own, before their account is disabled.
 //!
 //! A caller's request can cause a refusal; the answer to `GET /models` depends on the credentials alone.
 

@@ -54,7 +54,7 @@ impl RequesterId {
         &self.user
     }
 
-    /// Returns a requester with one key, which is also its user.
+    /// Returns a requester whose user and key are both identified by this name.
     pub(super) fn from_name(name: &str) -> Self {
         Self { user: UserId::from(name), key: KeyId::from(name) }
     }

@@ -29,7 +29,7 @@ pub(super) struct AccountCandidate {
     /// The preference of a conversation for this account, so that the conversation returns to the account that
     /// has cached its beginning. The value is the same for all accounts if there is no conversation.
     pub(super) affinity: u64,
-    /// The taken slots, in thousandths of all slots.
+    /// The share of taken slots in thousandths; for a large request, of the slots for large requests.
     pub(super) load: u32,
 }
 

@@ -50,7 +50,7 @@ struct TokenCacheState {
     token: Option<AccessToken>,
     /// The time at which the token replaced a refused one, if that is why it was fetched.
     renewed_at: Option<Instant>,
-    /// The newest refresh token that an endpoint has issued, even if its access token is unusable.
+    /// The newest refresh token that the endpoint has issued, even if the access token issued with it has expired.
     refresh_token: Option<String>,
     /// The number of fetches that have ended; the fields below hold the result of the last one.
     completed_fetches: u64,
@@ -92,7 +92,7 @@ impl TokenCache {
         self.lock_state().token.as_ref().filter(|token| token.is_usable(now)).map(|token| token.header.clone())
     }
 
-    /// True if the next token must be fetched ahead of need.
+    /// True if a token must be fetched now: there is none or it expires soon, and no pause after a failure is running.
     pub(super) fn needs_refresh(&self, now: Instant) -> bool {
         let state = self.lock_state();
         let is_missing = state.token.as_ref().is_none_or(|token| token.is_near_expiry(now));
@@ -109,7 +109,7 @@ impl TokenCache {
         state.last_failure.filter(|_| state.retry_at.is_some_and(|at| now < at))
     }
 
-    /// Clears the last failure after an operator has re-enabled the account.
+    /// Clears the last failure after the account was enabled again.
     pub(super) fn clear_failure(&self) {
         let mut state = self.lock_state();
         (state.last_failure, state.failures, state.retry_at) = (None, 0, None);
@@ -171,8 +171,8 @@ impl TokenCache {
         Some(AccessToken { header, expires_at: now + remaining, lifetime }).filter(|token| !token.is_near_expiry(now))
     }
 
-    /// Keeps the refresh token of a grant. Returns its token in the form that is stored and in the form that is used;
-    /// `None` if it is not valid in a header.
+    /// Keeps the refresh token of a grant. Returns its access token in the form that is stored and in the form that is
+    /// used. Keeps nothing and returns `None` if the access token is not valid in a header.
     pub(super) fn accept_grant(
         &self,
         granted: TokenGrant,
@@ -212,7 +212,8 @@ impl fmt::Debug for TokenCache {
     }
 }
 
-/// Identifies the credentials. The endpoint's address and the scope may change without a new refresh token.
+/// Identifies the credentials. The address of the token endpoint and the scope are left out: they may change without a
+/// new refresh token.
 fn credentials_id(oauth: &OauthConfig) -> String {
     let id = oauth.client_id.as_deref().unwrap_or_default();
     let secret = match &oauth.grant {

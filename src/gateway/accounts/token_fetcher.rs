@@ -262,14 +262,14 @@ impl TokenFetcher {
 
     async fn store_once(&self, cache: &TokenCache, sealed: &[u8]) -> Result<(), StoreError> {
         if !self.store.store_token(&cache.account, self.node.as_str(), sealed).await? {
-            // The current holder of the claim, or of newer credentials, takes precedence.
+            // Another process holds the claim now, or the credentials were changed; this token is then obsolete.
             tracing::warn!(account = cache.account, "a token was not stored because the claim to fetch it had ended");
         }
         Ok(())
     }
 }
 
-/// Returns the context to which a token is sealed. Those of another account cannot be opened with it.
+/// Returns the context that a token is sealed with. The token of another account cannot be opened with it.
 fn token_context(account: &str) -> String {
     format!("token of account {account}")
 }

@@ -55,7 +55,7 @@ impl UnfitModels {
         cooldown.until = cooldown.until.max(until);
     }
 
-    /// Notes that a call for this model, granted at this time, was answered.
+    /// Notes that a call for this model, granted at this time, has succeeded.
     pub(super) fn note_success(&mut self, model: &str, granted: Instant) {
         let Some(cooldown) = self.0.get_mut(model) else { return };
         if cooldown.failures.clear_after_success(granted) {

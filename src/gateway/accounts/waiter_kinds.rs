@@ -16,8 +16,8 @@ pub(super) struct WaiterKinds {
 // === impl WaiterKinds ===
 
 impl WaiterKinds {
-    /// Adds a waiting request of this kind, and returns the id of the kind. The caller sets the session to `None`,
-    /// because the session only decides which of several accounts is preferred.
+    /// Adds a waiting request of this kind, and returns the id of the kind. Its session must be `None`, because a
+    /// session only decides which of several accounts is preferred.
     pub(super) fn add(&mut self, kind: AccountRequirements) -> u64 {
         if let Some(id) = self.ids.get(&kind) {
             self.waiting.entry(*id).and_modify(|(_, count)| *count += 1);

@@ -15,7 +15,7 @@ const FRESH_FOR: Duration = Duration::from_secs(600);
 const RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// The age up to which a list is used while fetches fail (our choice).
 const USABLE_FOR: Duration = Duration::from_secs(3600);
-/// The most fetches at the same time (our choice): a list may have megabytes.
+/// The most fetches at the same time (our choice): a list may be megabytes long.
 const MAX_CONCURRENT_FETCHES: usize = 4;
 
 /// The models of one owner.
@@ -61,8 +61,8 @@ impl<T: Send + Sync + 'static> ModelCache<T> {
         Arc::new(Self { entries: Mutex::default(), fetch_permits: Semaphore::new(MAX_CONCURRENT_FETCHES) })
     }
 
-    /// Returns the known models of this owner, now or as soon as there are any. Runs `fetch` if one is due, in a task
-    /// of its own.
+    /// Returns a receiver of the models of this owner; it holds `None` until the first fetch has ended. If a fetch is
+    /// due, runs `fetch` in a task of its own.
     pub(super) fn get_or_fetch(
         self: &Arc<Self>,
         owner: &Arc<T>,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::TextModel;
 
-/// The most models of one account (our choice). The largest known list has a tenth of it.
+/// The most models of one account (our choice). The largest known list has a tenth of that number.
 const MAX_MODELS: usize = 5_000;
 /// The longest name of a model and of an owner, in bytes (our choice).
 const MAX_ID_LENGTH: usize = 128;

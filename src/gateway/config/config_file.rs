@@ -244,7 +244,7 @@ fn range_fault(number: &DeInteger<'_>, schema: &SchemaObject) -> Option<String> 
     let bounds = schema.number.as_deref()?;
     let (minimum, maximum) = (bounds.minimum?, bounds.maximum?);
     let number = i64::from_str_radix(number.as_str(), number.radix()).ok();
-    // The conversion is exact: the bounds are small.
+    // The bounds are small, and near them the conversion is exact.
     #[expect(clippy::cast_precision_loss, reason = "a number beyond 2^53 is far out of range either way")]
     let fits = number.is_some_and(|number| (minimum..=maximum).contains(&(number as f64)));
     (!fits).then(|| format!("must be from {minimum} to {maximum}"))

@@ -17,9 +17,9 @@ pub(crate) struct GroupConfig {
     pub(crate) delivery: DeliveryPolicy,
     /// The time limits for one request.
     pub(crate) deadlines: DeadlineConfig,
-    /// The policy for a request that no account can fulfill.
+    /// The policy for a large image that fails: whether a smaller size or a lower quality may follow.
     pub(crate) fallback: FallbackPolicy,
-    /// True if the official coding agents get an image tool when they do not bring one.
+    /// True if an image tool is added to requests of the official coding agents that have none.
     pub(crate) inject_image_tool: bool,
     /// The text models that may be named; `None` if any may be.
     pub(crate) text_models: Option<Vec<String>>,
@@ -79,7 +79,7 @@ impl Config {
     }
 
     /// Returns the same settings with these groups of the store after those of the file. If both define a group, the
-    /// file takes precedence.
+    /// file takes precedence. A drain timeout that is not set follows the deadlines of all these groups.
     pub(crate) fn with_store_groups(&self, store_groups: Vec<GroupConfig>) -> Self {
         let mut config = self.clone();
         config.groups.retain(|group| !group.implicit || store_groups.iter().all(|stored| stored.name != group.name));

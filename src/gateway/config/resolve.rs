@@ -154,8 +154,7 @@ pub(crate) fn resolve(layers: &ConfigLayers, host: &dyn HostEnvironment) -> Resu
     resolve_with(ConfigResolver::new(layers, host))
 }
 
-/// Does the same as [`resolve`] for a command, which opens the store and calls no upstream: only the secrets of the
-/// store must be present.
+/// Does the same as [`resolve`] for a command that is not the gateway: only the secrets of the store must be present.
 ///
 /// # Errors
 ///

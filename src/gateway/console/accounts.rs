@@ -73,7 +73,7 @@ impl Console {
             other => from_manage_error(other),
         })?;
         let account = added.account;
-        log_change(&account, "an operator has added an account");
+        log_change(&account, "an account was added through the console");
         to_wire_account(&account)
     }
 
@@ -90,8 +90,8 @@ impl Console {
     ) -> Result<types::Account, Error> {
         require_admin(actor)?;
         let (change, event) = match parse_account_change(body)? {
-            change @ AccountChange::Enable => (change, "an operator has enabled an account"),
-            change => (change, "an operator has disabled an account"),
+            change @ AccountChange::Enable => (change, "an account was enabled through the console"),
+            change => (change, "an account was disabled through the console"),
         };
         let account = manage::change(&self.config, &self.store, &actor.audit_context(), handle, change)
             .await
@@ -110,7 +110,7 @@ impl Console {
         let deleted = manage::delete(&self.config, &self.store, &actor.audit_context(), handle)
             .await
             .map_err(from_manage_error)?;
-        log_change(&deleted, "an operator has deleted an account");
+        log_change(&deleted, "an account was deleted through the console");
         let account = to_wire_account(&deleted)?;
         Ok(types::DeletedAccount { id: account.id, name: account.name, deleted: true, extra: Map::new() })
     }

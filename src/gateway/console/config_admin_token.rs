@@ -32,7 +32,7 @@ impl ConfigAdminToken {
         Ok(Self(sha256(secret.expose().as_bytes())))
     }
 
-    /// Returns true if the presented text is the token. The time of the check does not depend on the byte that differs.
+    /// Returns true if the presented text is the token. The time of the check does not depend on which byte differs.
     pub(super) fn matches(&self, presented: &[u8]) -> bool {
         verify_slices_are_equal(&self.0, &sha256(presented)).is_ok()
     }

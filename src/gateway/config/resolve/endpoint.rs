@@ -12,7 +12,8 @@ const DEFAULT_HOST_MODEL: &str = "gpt-5.5";
 const IMAGE_MODEL_PREFIX: &str = "gpt-image-";
 
 impl ConfigResolver<'_> {
-    /// Resolves the upstream of an account; `None` if a problem was reported.
+    /// Resolves the upstream of an account; `None` if its kind is missing, or its base URL or credentials cannot be
+    /// used.
     pub(super) fn upstream(&mut self, path: &str, account: &RawAccount) -> Option<UpstreamConfig> {
         let kind = account.kind?;
         self.report_unused_settings(path, account, kind);
