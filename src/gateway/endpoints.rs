@@ -37,7 +37,8 @@ type ApiContext = RequestContext<CurrentGateway>;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Returns every route of the gateway: the public API, the admin API, the pages, the health checks and the skills.
+/// Returns every route of the main listener: the public API, the admin API, the pages, the health checks and the
+/// skills.
 ///
 /// # Errors
 ///
@@ -160,7 +161,8 @@ async fn to_handler_response(
     Ok(answer.with_status(gateway_answer.head.status).with_headers(&gateway_answer.head.headers))
 }
 
-/// Reads the request, unless the gateway stops first. No upstream was called for the request yet.
+/// Reads the request, unless the gateway stops first. The caller can then safely repeat it, because no upstream was
+/// called for it.
 async fn read_unless_stopped<T>(
     gateway: &Gateway,
     reading: impl Future<Output = Result<T, Error>>,

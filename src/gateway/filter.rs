@@ -1,4 +1,4 @@
-//! Checks a prompt against the operator's words and patterns before an upstream is called.
+//! Checks a prompt against the words and patterns of the caller's group before an upstream is called.
 //!
 //! The module decides whether a prompt matches a rule of the group, even if the text is disguised. It must not know the
 //! caller, the answer or the network: it names the moderation service of a group, and another module calls that

@@ -1,7 +1,8 @@
 //! The order in which the other modules of the gateway handle a request. Only this module knows that order.
 //!
-//! Each operation has its own file. A request passes these steps once: `Caller` → `Job` → `Lease` → `Reply` → `Record`.
-//! All operations share one attempt loop ([`attempt`]).
+//! Each operation has its own file. A request for images or a response passes these steps: `Caller` → `Job` → `Lease` →
+//! `Reply` → `Record`; `Lease` and `Reply` repeat for each attempt. All such requests share one attempt loop
+//! ([`attempt`]).
 
 mod account_call;
 mod attempt;

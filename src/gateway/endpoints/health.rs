@@ -1,7 +1,7 @@
 //! The endpoints for monitoring: liveness, readiness and metrics.
 //!
-//! Liveness and readiness are on every listener and reveal nothing else. The metrics name accounts, so they are only on
-//! the listener of `metrics_listen`.
+//! Liveness and readiness are on every listener, and their answers name no account. The metrics name accounts, so they
+//! are only on the listener of `metrics_listen`.
 
 use dropshot::{
     ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, RequestContext,

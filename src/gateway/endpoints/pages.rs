@@ -69,7 +69,7 @@ async fn page(
 
 async fn respond_with_page(context: PageRouteContext, body: FormBody) -> Response<Body> {
     let unread = body.unread();
-    // Only the first segment is logged, because the following ones can be a one-time link.
+    // Only the first segment is logged, because the following ones can hold the secret of a one-time link.
     let section = context.request.uri().path().split('/').nth(1).unwrap_or_default().to_owned();
     run_page_handler(&context, &section, unread, async {
         let page_request = read_page_request(&context, body).await;

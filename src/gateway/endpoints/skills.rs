@@ -82,7 +82,8 @@ async fn serve_index(context: SkillsContext) -> Result<Response<Body>, HttpError
     }
 }
 
-/// Returns the path below the folder with percent-escapes decoded; `None` if it is no such path.
+/// Returns the part of the path below the folder with percent-escapes decoded; `None` if the path is not below the
+/// folder, or is not UTF-8.
 fn path_in_folder(path: &str) -> Option<String> {
     let path = percent_decode_str(path.strip_prefix(SKILLS_PATH)?).decode_utf8().ok()?;
     Some(path.into_owned())

@@ -20,7 +20,7 @@ const LOOK_ALIKE: (&str, &str) = ("авеикмнорстухіјѕһԁԛԝӏα�
 pub(super) fn plain_form(letter: char) -> char {
     let code = u32::from(letter);
     let first = match code {
-        // Its decomposition has a dot of its own, which would cut the word in two.
+        // `Ŀ` and `ŀ` decompose to a letter and a dot, and the dot would cut the word in two.
         0x13f | 0x140 => return 'l',
         0x249c..=0x24b5 => 0x249c,
         0x1f110..=0x1f129 => 0x1f110,

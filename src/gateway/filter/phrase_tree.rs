@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::{letter_forms, text_folding};
 
-/// The number of single letters in a row that count as a spelled-out word (our choice).
+/// The smallest number of single letters in a row that counts as a spelled-out word (our choice).
 const MIN_SPELLED_LETTERS: usize = 3;
 
 /// A tree of phrases: each edge is one word.

@@ -18,8 +18,8 @@ enum InvisibleReplacement {
     Space,
 }
 
-/// Returns the readings of a text, which are its normalized forms: one, or two if the text contains an invisible
-/// character, which is then removed or replaced by a space.
+/// Returns the readings of a text, which are its normalized forms: the text without its invisible characters, and, if
+/// it has any, also the text with a space in place of each.
 pub(super) fn normalized_readings(text: &str) -> Vec<String> {
     let mut readings = vec![normalize(text, InvisibleReplacement::Nothing)];
     if text.chars().any(is_invisible) {
@@ -69,7 +69,7 @@ fn push_normalized(letter: char, output: &mut String) {
     if letter.is_whitespace() {
         push_space(output);
     } else if !is_accent(letter) {
-        // Lower case, upper case, then lower case: letters that differ only in one direction become equal.
+        // Lower case, upper case, then lower case: letters with the same upper case, such as `ς` and `σ`, become equal.
         let folded = letter.to_lowercase().flat_map(char::to_uppercase).flat_map(char::to_lowercase);
         output.extend(folded.filter(|letter| !is_accent(*letter)).map(letter_forms::without_marks));
     }

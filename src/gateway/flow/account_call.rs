@@ -1,4 +1,5 @@
-//! Makes one call to one account, and reads its answer until an image has begun.
+//! Makes one call to one account, and reads its answer until it is proven: an image, or other output of a response, has
+//! begun.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -20,13 +21,13 @@ use crate::tables;
 /// The value of `quality` that leaves the choice to the model.
 const AUTO_QUALITY: &str = "auto";
 
-/// A call that gave no image, and the tokens that were charged for it all the same.
+/// A call without a proven answer, and the tokens that were charged for it all the same.
 pub(super) struct FailedCall {
     pub(super) failure: AttemptFailure,
     pub(super) usage: Option<AnswerUsage>,
 }
 
-/// A call whose answer holds an image.
+/// A call with a proven answer.
 pub(super) struct ProvenCall {
     pub(super) proven: ProvenAnswer,
     /// True if the simulator drew the image.
@@ -148,7 +149,7 @@ fn requested_response(job: &ResponseJob) -> RequestedResponse {
     RequestedResponse { model: job.model().to_owned(), stream: job.is_stream(), now: job.received_at().timestamp() }
 }
 
-/// Returns the parts of the request that the answer repeats.
+/// Returns the properties of the request that are needed to read and write its answer.
 pub(super) fn requested_answer(job: &Job, is_fan_out: bool) -> RequestedAnswer {
     RequestedAnswer {
         model: job.model().to_owned(),

@@ -28,7 +28,7 @@ use crate::gateway::relay::{AnswerUsage, ProvenAnswer};
 use crate::gateway::rules::{Job, ResponseJob, TaskRef};
 use crate::gateway::upstream::AttemptFailure;
 
-/// An answer with an image, and the facts about how it was made.
+/// A proven answer, and the facts about how it was made.
 pub(super) struct JobSuccess {
     pub(super) proven: ProvenAnswer,
     /// The lease of the attempt; `None` if each image had a call of its own, because those calls have ended.
@@ -44,16 +44,16 @@ pub(super) struct JobSuccess {
     pub(super) failed_call_usage: Option<AnswerUsage>,
 }
 
-/// The reason why there is no image.
+/// The reason why there is no answer from an upstream.
 pub(super) enum JobFailure {
-    /// The error for the caller, and the last attempt for the record.
+    /// The error for the caller, and the failed attempt that the record shows, if one was made.
     Failed(Error, Option<Box<AttemptFailure>>),
     /// The caller no longer waits for the image, and nothing was sent to an upstream.
     Abandoned,
 }
 
-/// Asks accounts until one gives an image. If none does, follows the fallback order. If the caller
-/// leaves before anything was sent to an upstream, the job ends.
+/// Asks accounts until one gives a proven answer. If none does, follows the fallback order, or sends a response again
+/// without the injected tool. If the caller leaves before anything was sent to an upstream, the job ends.
 pub(super) async fn run(
     context: AttemptContext<'_>,
     original_task: TaskRef<'_>,
@@ -164,8 +164,8 @@ impl<'a> AttemptRound<'a> {
         }
     }
 
-    /// Asks accounts in the order of selection, beginning with the account of `first_lease`, until one gives an image
-    /// or no further account may be asked.
+    /// Asks accounts in the order of selection, beginning with the account of `first_lease` if there is one, until one
+    /// gives a proven answer or no further account may be asked.
     pub(super) async fn run(
         &mut self,
         shared_record: &SharedRecord<'_>,

@@ -36,7 +36,7 @@ impl AttemptContext<'_> {
     }
 
     /// Returns the time limits of one round. They reserve time for a smaller image only if such an image may follow
-    /// every failure.
+    /// even a call that was given up.
     pub(super) fn round_deadlines(&self, task: TaskRef<'_>, request_deadlines: AttemptDeadlines) -> AttemptDeadlines {
         match task {
             TaskRef::Images(job) if self.fallback == FallbackPolicy::Always => {

@@ -27,7 +27,7 @@ const MIN_CALL_SHARE_DIVISOR: u32 = 5;
 pub(super) struct AttemptDeadlines {
     /// The longest silence of an upstream during a call.
     pub(super) max_silence: Duration,
-    /// The time limit of an image that begins together with the request.
+    /// The time limit of an image, counted from the beginning of the request.
     pub(super) full_time: Duration,
     /// The moment at which the answer must be complete.
     pub(super) complete_by: Instant,

@@ -8,8 +8,8 @@ use super::outcome::{self, StopReason};
 use crate::gateway::relay::{self, AnswerUsage};
 use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 
-/// The maximum number of calls of one request that fail in a way that may have cost something (our choice); see
-/// [`counts_against_budget`]. Clients multiply this number by their own retries. The calls of several images share the
+/// The number of failed calls after which one request makes no further call (our choice); [`counts_against_budget`]
+/// decides which failures count. Clients multiply this number by their own retries. The calls of a fan-out share the
 /// budget. The first call of a fallback round is made even if the budget is used up.
 pub(super) const FAILED_CALL_BUDGET: usize = 4;
 
@@ -66,9 +66,9 @@ impl AttemptHistory {
         self.failures.iter().filter(|failure| counts_against_budget(failure)).count()
     }
 
-    /// Returns the error for the caller, and the last attempt for the record. A call that may have been paid for
-    /// takes precedence over later failures, because the error must tell the caller about it before the caller pays for
-    /// another image.
+    /// Returns the error for the caller, and the failed attempt for the record: the last one. A call that may have been
+    /// paid for takes precedence over later failures, because the error must tell the caller about it before the caller
+    /// pays for another image.
     pub(super) fn into_failure(mut self) -> JobFailure {
         self.failures.sort_by_key(|failure| failure.class == FailureClass::X);
         let error = outcome::caller_error(&self.failures, self.stop_reason, Utc::now());
@@ -88,8 +88,8 @@ fn rejects_unnamed_part(failure: &AttemptFailure) -> bool {
         && matches!(failure.status, Some(400 | 422))
 }
 
-/// True if a failure counts against the budget. A status of class N shows that the call cost nothing, so it does not
-/// count, and every account may be asked.
+/// True if a failure counts against the budget. A failure of class N does not count if the upstream answered with a
+/// status, so that every account may be asked.
 pub(super) fn counts_against_budget(failure: &AttemptFailure) -> bool {
     failure.class != FailureClass::N || failure.status.is_none()
 }

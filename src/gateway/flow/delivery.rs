@@ -132,8 +132,8 @@ pub(super) async fn deliver(
     Ok(GatewayAnswer::from_upstream(context.task.is_stream(), headers, body))
 }
 
-/// Screens the prompt, and makes the attempts. The operator's prompt filter also applies to a response with an image
-/// tool, but not to other conversations.
+/// Screens the prompt, and makes the attempts. The prompt filter of the group applies to image requests and to
+/// responses with an image tool, but not to other responses.
 async fn run_attempts(
     context: &JobContext,
     record: &mut OpenRecord,
@@ -326,7 +326,7 @@ impl<'a> RequestedImages<'a> {
         }
     }
 
-    /// Compares the first image with the request. A size of `auto` is never a mismatch.
+    /// Compares the first image with the request. The size `auto` matches every size.
     fn compare(&self, first: Option<ImageProperties>) -> DeliveryComparison {
         let Some((image, (size, format))) = first.zip(self.size_and_format) else { return DeliveryComparison::Unknown };
         let has_size = size.exact().is_none_or(|size| (size.width(), size.height()) == (image.width, image.height));

@@ -60,7 +60,7 @@ pub(super) async fn begin_stream(
 // === impl EarlyStream ===
 
 impl EarlyStream {
-    /// Returns the next frame; `None` if only the state has changed.
+    /// Returns the next frame; `None` if only the state has changed, or if the stream has ended.
     fn poll_next_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnswerBodyError>>> {
         match &mut self.state {
             EarlyStreamState::PendingAnswer(answer) => match answer.as_mut().poll(cx) {

@@ -7,7 +7,7 @@ use crate::gateway::upstream::{AttemptFailure, FailureCause};
 /// Returns the reason for the error that the caller gets. `last` is the failure of the last attempt, if one was made.
 pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'static str {
     match error {
-        // No account was asked: the operator's word filter or moderation service refused the request.
+        // No account was asked: the words, patterns or moderation service of the group refused the request.
         Error::Upstream(UpstreamFault::Refused) if last.is_none() => "filter",
         Error::Upstream(UpstreamFault::Unreachable) => last.map_or("network", from_account_failure),
         Error::Upstream(UpstreamFault::Broken) if last.is_some_and(|last| last.status.is_some()) => "broken",

@@ -47,7 +47,7 @@ const fn was_not_made(failure: &AttemptFailure) -> bool {
     matches!(failure.class, FailureClass::N | FailureClass::F)
 }
 
-/// True if an image may have been made and was not received. Not true if the gateway stops or has no disk space,
+/// True if an image may have been made and was not received. False if the gateway stops or cannot store the image,
 /// because then it cannot make a smaller image either.
 const fn may_be_lost(failure: &AttemptFailure) -> bool {
     matches!(failure.class, FailureClass::X)
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    /// Returns for each policy if a fallback may follow these failures.
+    /// Returns for each policy whether a fallback may follow these failures.
     fn may_fall_back_by_policy(failures: &[(FailureClass, FailureCause)]) -> [bool; 3] {
         let failures = failures.iter().map(|(class, cause)| AttemptFailure::new(*class, cause.clone())).collect();
         let history = AttemptHistory { failures, ..AttemptHistory::default() };
