@@ -1,4 +1,4 @@
-//! Brings changed groups of the store into force. The handler that changes a group waits for it.
+//! Brings changed groups of the store into force. The handler that changes a group waits until they are in force.
 
 use std::sync::Arc;
 
@@ -64,8 +64,8 @@ pub(super) async fn merge_stored_groups(
 // === impl GroupRefreshHandle ===
 
 impl GroupRefreshHandle {
-    /// Waits until the groups that the store has now are in force. Returns false if this cannot be confirmed: the
-    /// gateway is stopping, or the store has failed.
+    /// Waits until the groups that the store has now are in force. Returns false if this cannot be confirmed, for
+    /// example because the gateway is stopping or the store has failed.
     pub(crate) async fn refresh(&self) -> bool {
         let (sender, receiver) = oneshot::channel();
         self.0.send(sender).await.is_ok() && receiver.await.unwrap_or(false)

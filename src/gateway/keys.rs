@@ -47,7 +47,7 @@ pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 3600);
 /// The maximum time for which the former secret can stay valid (our choice).
 pub(crate) const LONGEST_GRACE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The owner of a valid key. Only [`ApiKeys::admit`] creates a `Caller`, so it proves that the key was checked.
+/// The owner of a valid key. Only [`ApiKeys::authenticate`] creates a `Caller`, so it proves that the key was checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     key: KeyId,
@@ -149,8 +149,8 @@ impl ApiKeys {
     /// Checks the value of an `Authorization` header.
     ///
     /// # Errors
-    /// [`AdmissionError::Invalid`] for everything that is not a valid key; [`AdmissionError::Unavailable`] if the key
-    /// could not be checked.
+    /// [`AuthenticationError::Invalid`] for everything that is not a valid key; [`AuthenticationError::Unavailable`] if
+    /// the key could not be checked.
     pub(crate) async fn authenticate(&self, authorization: Option<&[u8]>) -> Result<Caller, AuthenticationError> {
         let secret =
             authorization.and_then(bearer_token).and_then(|text| BearerSecret::parse(BearerSecretKind::Key, text));
@@ -189,9 +189,8 @@ impl ApiKeys {
     /// Creates a key. If a command or the gateway itself creates it, a group that does not exist is created too.
     ///
     /// # Errors
-    /// [`KeyError::InvalidField`] before anything is stored; [`KeyError::TooMany`] if the user has the maximum number
-    /// of keys;
-    /// [`KeyError::Store`] if the key could not be stored.
+    /// [`KeyError::InvalidField`] if a property is invalid, before anything is stored; [`KeyError::TooMany`] if the user
+    /// has the maximum number of keys; [`KeyError::Store`] if the key could not be stored.
     pub(crate) async fn create(&self, audit: &AuditContext, new_key: NewKey<'_>) -> Result<IssuedKey, KeyError> {
         let name = check_name("name", "key", new_key.name)?;
         check_name("group", "group", new_key.group)?;
@@ -273,8 +272,9 @@ impl ApiKeys {
     /// Changes the key with this id or public id. In this process, the change is in effect when the function returns.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`] if the key does not exist, or if it belongs to another user; [`KeyError::Locked`] and
-    /// [`KeyError::PastLatestEnd`] if the change would undo an admin's decision.
+    /// [`KeyError::InvalidField`] if the name or the expiry is invalid; [`KeyError::Unknown`] if the key does not exist,
+    /// or if `owner` is given and the key belongs to another user; [`KeyError::Locked`] and [`KeyError::PastLatestEnd`]
+    /// if the owner may not make the change; [`KeyError::Store`] if the store fails.
     pub(crate) async fn change(
         &self,
         audit: &AuditContext,
@@ -316,7 +316,8 @@ impl ApiKeys {
     ///
     /// # Errors
     /// [`KeyError::InvalidField`] for a grace period that is too long; [`KeyError::Unknown`] if the key does not exist,
-    /// or if it belongs to another user.
+    /// or if `owner` is given and the key belongs to another user; [`KeyError::Locked`] if the owner may not rotate the
+    /// key; [`KeyError::Store`] if the store fails.
     pub(crate) async fn rotate(
         &self,
         audit: &AuditContext,

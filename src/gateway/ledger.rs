@@ -147,7 +147,7 @@ impl Ledger {
     /// Opens a record. After this returns, a kill can no longer lose the record.
     ///
     /// # Errors
-    /// Returns an error if the record was not written. The job must not call an upstream then.
+    /// Returns an error if the record was not written, or not in time. The job must not call an upstream then.
     pub(crate) async fn open(&self, draft: RecordDraft) -> Result<OpenRecord, LedgerError> {
         // Outcomes need no permit: there is at most one outcome for each intent.
         let permit = Arc::clone(&self.intent_permits).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?;
@@ -172,8 +172,8 @@ impl Ledger {
         opened.map(OpenRecord::mark_started)
     }
 
-    /// Makes a claim, its answer, or its removal durable. If the caller stops waiting, a claim or an answer is not
-    /// written, unless its commit has begun.
+    /// Makes a claim, its answer, or its removal durable. If this future is dropped, a claim or an answer is not written,
+    /// unless its commit has begun; a removal is always written.
     ///
     /// # Errors
     /// Returns an error if the database did not accept the write. A job must not call an upstream under such a claim.

@@ -1,4 +1,5 @@
-//! The operations of commands on upstream accounts and groups. A server may be running at the same time.
+//! Operations on upstream accounts and groups, for commands and for the server. A command may run at the same time as a
+//! server.
 //!
 //! This module finds accounts by name or id, merges the accounts of the store with those of the settings file, seals
 //! the credentials of added accounts, and checks the settings of groups of the store. It does not know how results are
@@ -37,7 +38,7 @@ pub(crate) struct ManagedAccount {
     pub(crate) origin: AccountOrigin,
     /// The settings, or the reason why they cannot be used.
     pub(crate) account: Result<config::AccountConfig, String>,
-    /// The account's row in the store; `None` before the first start with an account of the file.
+    /// The account's row in the store; `None` for an account of the file with which no server has started yet.
     pub(crate) row: Option<AccountRow>,
 }
 

@@ -4,8 +4,9 @@
 //! makes its image later. Each image is stored on disk as it arrives, so its slot is free as soon as the image is
 //! complete. The answer begins when every call has ended: if at least one image was made, the answer states how many
 //! are missing; otherwise the answer is the error of the most severe failure. Whether a call is repeated depends on the
-//! money rules, and all calls share their budget. No call begins after a call was refused, or if an image is expected
-//! to take longer than the remaining time, because it would be paid for and then cut off.
+//! money rules, and all calls share their budget. No call begins after the content was refused or an image could not be
+//! stored on disk. No call begins either if an image is expected to take longer than the remaining time, because it
+//! would be paid for and then cut off.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};

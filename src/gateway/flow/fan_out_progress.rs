@@ -1,5 +1,5 @@
 //! The state that the calls of one job share if each of them makes one image: the time that an image takes, the number
-//! of failed calls, and the decision whether another call is worth paying for. No I/O, except for a lock and the clock.
+//! of failed calls, and the decision whether another call is worth paying for. It does no I/O, but reads the clock.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,8 +9,8 @@ use super::attempt_history::{FAILED_CALL_BUDGET, counts_against_budget};
 use super::fallback_order;
 use crate::gateway::upstream::{AttemptFailure, FailureClass};
 
-/// Before the first image is made, an image is expected to take the time limit divided by this number (our choice). A
-/// call that is cut off at the end of the time is paid for, and its image is lost.
+/// Before the first image is made, an image is expected to take `max_silence` divided by this number (our choice). A
+/// call that is cut off at the deadline of the job is paid for, and its image is lost.
 const EXPECTED_SHARE: u32 = 4;
 /// The next image is expected to exceed the longest time so far by that time divided by this number (our choice).
 const MARGIN_SHARE: u32 = 4;
@@ -29,7 +29,7 @@ struct FanOutProgressState {
     max_silence: Duration,
     /// The longest time of a call that gave an image.
     longest_success: Option<Duration>,
-    /// The longest time of a call that gave no image but may have been paid for.
+    /// The longest time of a call whose failure is ambiguous (class X).
     longest_loss: Duration,
     /// The number of calls that gave no image and may have cost something.
     budget_spent: usize,

@@ -8,8 +8,8 @@ use crate::gateway::rules::ResponseJob;
 ///
 /// # Errors
 ///
-/// Returns 404 for a model that is not on the list, and 400 for a tool that is not on the list or a prompt that is
-/// stored at the upstream.
+/// Returns 404 for a model that is not on the list of models. If the group has a list of tools, returns 400 for a tool
+/// that is not on it, and for a prompt that is stored at the upstream.
 pub(super) fn check(gateway: &Gateway, group: &str, job: &ResponseJob) -> Result<(), Error> {
     if gateway.allowed_text_models(group).is_some_and(|models| models.iter().all(|model| model != job.model())) {
         return Err(Error::NotFound(MissingResource::Model(shorten_for_message(job.model()))));

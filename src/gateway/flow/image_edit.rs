@@ -15,8 +15,9 @@ use crate::gateway::spool::EditForm;
 ///
 /// # Errors
 ///
-/// Returns an error if the form breaks a rule; nothing is charged then. Otherwise returns the error that the money
-/// rules select from the failed attempts, or [`Error::InProgress`] if the answer deadline has passed.
+/// Returns an error if the form breaks a rule; nothing is charged then. Otherwise the error
+/// is the one that the money rules select from the failed attempts, [`Error::InProgress`] if the answer deadline has
+/// passed, or [`Error::Unavailable`] if the store fails.
 pub(crate) async fn edit_image(
     gateway: &Arc<Gateway>,
     caller: Caller,

@@ -14,8 +14,9 @@ use crate::gateway::keys::Caller;
 ///
 /// # Errors
 ///
-/// Returns an error if the request breaks a rule; nothing is charged then. Otherwise returns the error that the money
-/// rules select from the failed attempts, or [`Error::InProgress`] if the answer deadline has passed.
+/// Returns an error if the request breaks a rule; nothing is charged then. Otherwise the error
+/// is the one that the money rules select from the failed attempts, [`Error::InProgress`] if the answer deadline has
+/// passed, or [`Error::Unavailable`] if the store fails.
 pub(crate) async fn create_image(
     gateway: &Arc<Gateway>,
     caller: Caller,

@@ -79,7 +79,7 @@ impl JobContext {
     }
 
     /// Remembers that the answer broke off, because some clients repeat such a request although the error advises
-    /// against a retry.
+    /// against a retry. Does nothing for a stream, or for a request with an idempotency key.
     pub(super) async fn remember_broken_answer(&self) {
         if !self.task.is_stream() && self.options.idempotency_key.is_none() {
             let error = Error::Upstream(UpstreamFault::Broken);

@@ -1,4 +1,4 @@
-//! Lists and retrieves models. The list contains the text models of the catalog; an image model can be retrieved
+//! Lists and retrieves models. The list has the text models that the group may use; an image model can be retrieved
 //! although the list omits it.
 
 use super::count_if_refused;

@@ -39,9 +39,9 @@ pub(super) struct StopReason {
     pub(super) blames_request: bool,
 }
 
-/// Returns the error for the caller. Of several failures, the last one decides. But if it is of class N and the request
-/// is not the cause, or if nothing was tried, the reason why no account is left decides; a limit gives the shortest
-/// wait.
+/// Returns the error for the caller. The last failure decides, with two exceptions: if it is of class N and the request
+/// is not the cause, or if nothing was tried, the reason why no further lease was granted decides. If accounts are at a
+/// limit, the error states the shortest wait.
 pub(super) fn caller_error(failures: &[AttemptFailure], stop: StopReason, now: DateTime<Utc>) -> Error {
     let StopReason { refusal, blames_request } = stop;
     match failures.last() {
@@ -132,7 +132,7 @@ const fn may_be_caused_by_request(failure: &AttemptFailure) -> bool {
     )
 }
 
-/// True if two of the failures have the same cause, which may be the request.
+/// True if two of the failures have the same cause, and a request can be the reason for it.
 pub(super) fn is_request_to_blame(failures: &[AttemptFailure]) -> bool {
     let mut causes = HashSet::new();
     let mut blamed = failures.iter().filter(|failure| may_be_caused_by_request(failure));

@@ -9,7 +9,7 @@ use crate::gateway::config::ModerationErrorPolicy;
 use crate::gateway::filter::FilterVerdict;
 use crate::gateway::rules::ResponseJob;
 
-/// Checks a prompt that is one text: first against the words and patterns of the group, then with its moderation
+/// Checks a prompt that consists of one text: first against the words and patterns of the group, then with its moderation
 /// service, if it has one.
 ///
 /// # Errors

@@ -18,8 +18,9 @@ use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, ReplayErr
 ///
 /// # Errors
 ///
-/// Returns the error that the money rules select from the failed attempts, and [`Error::InProgress`] for a plain
-/// request whose answer has not begun at the answer deadline.
+/// Returns the error that the money rules select from the failed attempts; [`Error::InProgress`] for a plain request
+/// whose answer has not begun at the answer deadline; 400 for an idempotency key of another request; and
+/// [`Error::Unavailable`] if an earlier request cannot be looked up or the intent cannot be recorded.
 pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAnswer, Error> {
     if context.task.is_stream() {
         return early_stream::begin_stream(answer_stream(context)).await;

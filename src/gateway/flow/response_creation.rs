@@ -19,8 +19,9 @@ use crate::gateway::spool::SpooledBytes;
 ///
 /// # Errors
 ///
-/// Returns an error if the request breaks a rule; nothing is charged then. Otherwise returns the error that the money
-/// rules select from the failed attempts, or [`Error::InProgress`] if the answer deadline has passed.
+/// Returns an error if the request breaks a rule; nothing is charged then. Otherwise the error
+/// is the one that the money rules select from the failed attempts, [`Error::InProgress`] if the answer deadline has
+/// passed, or [`Error::Unavailable`] if the store fails.
 pub(crate) async fn create_response(
     gateway: &Arc<Gateway>,
     caller: Caller,

@@ -14,7 +14,7 @@ const PERSIST_TIMEOUT: Duration = Duration::from_secs(2);
 /// The record of a job, shared by its concurrent calls.
 pub(super) struct SharedRecord<'a> {
     record: Mutex<&'a mut OpenRecord>,
-    /// True if a larger image may have been paid for, so that a further call may be paid for in addition.
+    /// True if a fallback follows and the original image may have been paid for, so the job may be paid for twice.
     maybe_paid: AtomicBool,
 }
 
@@ -25,7 +25,7 @@ impl<'a> SharedRecord<'a> {
         Self { record: Mutex::new(record), maybe_paid: AtomicBool::new(false) }
     }
 
-    /// Notes that a smaller image is made next, and that the larger one may have been paid for.
+    /// Notes that a fallback is tried next although the original image may have been paid for.
     pub(super) fn mark_maybe_paid_twice(&self) {
         self.maybe_paid.store(true, Ordering::Relaxed);
     }

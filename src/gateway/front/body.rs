@@ -33,8 +33,8 @@ const MIN_BYTES_PER_SECOND: u64 = CLIENT_BODY_BYTES_PER_SECOND;
 /// The window over which the rate is averaged, from the first byte on.
 const RATE_WINDOW: Duration = Duration::from_secs(CLIENT_BODY_WINDOW_SECONDS);
 
-/// The size in bytes to which any compressed body may be decoded (our choice): the window of a decoder may already need
-/// as much.
+/// The decoded size in bytes that is allowed for every compressed body, however small it is (our choice): the window of
+/// a decoder may already need as much.
 const ALWAYS_ALLOWED_BYTES: u64 = 8 * 1024 * 1024;
 /// Above [`ALWAYS_ALLOWED_BYTES`], the decoded size of a body may be at most this multiple of its compressed size (our
 /// choice). Otherwise a few kilobytes, sent many times at once, could fill the disk. Legitimate bodies stay far below
@@ -95,9 +95,9 @@ impl<T> JsonBody<T> {
     ///
     /// # Errors
     ///
-    /// Returns 415 for a content type other than JSON or an unknown content encoding, 413 above the limit, 400 if the
-    /// body does not arrive completely, and 429 or 503 if the memory for arriving bodies is used up: 429 for
-    /// this API key, 503 for all keys together.
+    /// Returns 415 for a content type other than JSON or an unsupported content encoding, 413 if the body is too large or
+    /// expands too much, 400 if it breaks off, arrives too slowly or cannot be decoded, and 429 or 503 if the memory for
+    /// arriving bodies is used up: 429 for this API key, 503 for all keys together.
     pub(crate) async fn read(self, principal: &impl AuthPrincipal, spool: &Spool) -> Result<Bytes, Error> {
         let mut incoming = self.into_incoming()?;
         let (mut body, mut memory) = (BytesMut::new(), spool.owned_by(principal.key()).memory());
@@ -172,7 +172,8 @@ impl IncomingBody {
     ///
     /// # Errors
     ///
-    /// Returns 413 above the limit, 400 if the body breaks off, arrives too slowly or cannot be decoded.
+    /// Returns 413 if the body is too large or expands too much, and 400 if it breaks off, arrives too slowly or cannot
+    /// be decoded.
     pub(super) async fn next_data(&mut self) -> Result<Option<Bytes>, Error> {
         poll_fn(|cx| self.poll_data(cx)).await.transpose()
     }

@@ -11,7 +11,7 @@ use crate::error::{Error, Rejection, RejectionReason};
 /// The result of the extractor `E`. The extraction itself never fails; the handler reads the result when it wants to.
 pub(crate) struct ExtractorResult<E>(Result<E, HttpError>);
 
-// === impl Captured ===
+// === impl ExtractorResult ===
 
 impl<E> ExtractorResult<E> {
     /// Returns the extracted value.

@@ -13,7 +13,7 @@ const BYTES_READ: u8 = 1;
 const BYTES_WRITTEN: u8 = 1 << 1;
 /// The last write to the socket took no byte.
 const WRITE_BLOCKED: u8 = 1 << 2;
-/// A request has been read, and its answer has not been handed over yet.
+/// The head of a request is complete, and its answer has not been handed over to the connection yet.
 const IN_REQUEST: u8 = 1 << 3;
 /// In this poll a reader waited for more of the request's body.
 const AWAITS_BODY: u8 = 1 << 4;
@@ -90,7 +90,8 @@ pub(super) enum PassedDeadline {
 #[derive(Debug)]
 pub(super) struct ConnectionActivity {
     flags: AtomicU8,
-    /// The time at which the state began, shifted left by [`STATE_BITS`], and the state in the low bits.
+    /// The time at which the state began, shifted left by [`STATE_BITS`], and the state in the low bits. For
+    /// [`ConnectionState::ReadingBody`], it is the time at which bytes were last read.
     state: AtomicU64,
     /// The time at which writes became blocked; 0 if the last write took bytes.
     blocked_since: AtomicU64,

@@ -28,7 +28,8 @@ const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 const IDLE_DEADLINE: Duration = Duration::from_secs(75);
 /// The maximum number of connections to the metrics listener (our choice).
 const METRICS_CONNECTIONS_MAX: usize = 64;
-/// The number of file descriptors reserved for each connection: its own socket, a file and an upstream connection.
+/// The number of file descriptors that the default limit reserves for each connection: its own socket, a file and an
+/// upstream connection.
 const DESCRIPTORS_PER_CONNECTION: u64 = 3;
 /// One eviction closes at most the maximum number of connections divided by this number (our choice), and at least one
 /// connection.

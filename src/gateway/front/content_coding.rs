@@ -44,7 +44,7 @@ enum ContentCoding {
     Zstd(ZstdDecoder),
 }
 
-/// Consecutive zstd frames.
+/// The decoder of a body that consists of zstd frames.
 struct ZstdDecoder {
     decoder: Decoder<'static>,
     /// The output buffer, which is allocated once for all frames.

@@ -56,9 +56,9 @@ impl EditBody {
     ///
     /// # Errors
     ///
-    /// Returns 415 for another content type or an unknown content encoding, 413 as soon as a limit is passed, 400 for a
-    /// form that cannot be read or does not arrive completely, 429 or 503 if a budget does not allow it, and 503 if the
-    /// disk does not take an image.
+    /// Returns 415 for another content type or an unsupported content encoding, 413 if the body, an image part, or the
+    /// values besides the images are too large, 400 for a form that breaks another rule, cannot be read or does not
+    /// arrive completely, 429 or 503 if a budget does not allow it, and 503 if an image cannot be written to disk.
     pub(crate) async fn read(self, caller: &Caller, spool: &Spool) -> Result<EditForm, Error> {
         read(self.request, &spool.owned_by(Some(caller.key().as_str()))).await
     }

@@ -30,8 +30,8 @@ impl FormBody {
     ///
     /// # Errors
     ///
-    /// Returns 415 for a content type other than that of a form, 413 above the limit, and 400 if the body does not
-    /// arrive completely.
+    /// Returns 415 for a content type other than that of a form or an unsupported content encoding, 413 if the body is too
+    /// large or expands too much, and 400 if it breaks off, arrives too slowly or cannot be decoded.
     pub(crate) async fn read(self, max_bytes: u64) -> Result<Bytes, Error> {
         let media_type = content_type(&self.request).split(';').next().unwrap_or_default().trim();
         if !media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded") {

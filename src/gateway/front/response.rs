@@ -175,7 +175,7 @@ impl HandlerResponse {
         self
     }
 
-    /// Sets the status, which a replayed answer had before.
+    /// Sets the status. A replayed answer has the status of the original answer.
     pub(crate) fn with_status(mut self, status: u16) -> Self {
         self.status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         self
@@ -218,7 +218,7 @@ impl<B: http_body::Body + Unpin> http_body::Body for SyncBody<B> {
     }
 }
 
-// === impl Reply ===
+// === impl TypedResponse ===
 
 impl<T> TypedResponse<T> {
     /// Sets `Cache-Control: no-store`, so that no cache stores the answer.

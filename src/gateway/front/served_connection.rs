@@ -1,4 +1,5 @@
-//! One connection: HTTP/1 over its socket, with a deadline for each wait for the peer.
+//! One connection: HTTP/1 over its socket, with deadlines for request heads, idle connections and blocked writes. The
+//! deadline for request bodies is in `front/body.rs`.
 //!
 //! hyper has a deadline for request heads only. Here, one timer for each connection covers three cases: a head that
 //! does not arrive, an idle connection, and a peer that takes no byte of the data to be written. The timer belongs to

@@ -38,7 +38,7 @@ pub(crate) enum ServerError {
     /// The routes contradict each other, which is a defect of the gateway.
     #[error("the routes contradict each other: {0}")]
     Routes(String),
-    /// The address is in use, or is not an address of this machine.
+    /// The gateway cannot listen on the address, for example because the address is in use.
     #[error("cannot listen: failed to bind to {address}")]
     Listen {
         /// The address to listen on.
@@ -146,7 +146,7 @@ fn is_peer_error(error: &std::io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Sends an answer without waiting; the connection is closed when the caller drops it.
+/// Sends an answer without waiting; the connection is closed when `stream` is dropped.
 fn refuse_connection(stream: &TcpStream, answer: &[u8]) {
     // If the socket has unread bytes when it is closed, the system resets the connection and drops the answer.
     let mut request = [0; 4096];

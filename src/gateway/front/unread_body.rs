@@ -19,7 +19,8 @@ use tokio::time::timeout;
 
 /// The maximum number of drained bytes (our choice). The connection of a client that sends more is closed.
 const DRAIN_MAX_BYTES: usize = 64 * 1024 * 1024;
-/// The same limit for a request without a valid key, which must not make the gateway read much (our choice).
+/// The same limit for pages and for requests without a valid key, which must not make the gateway read much (our
+/// choice).
 const DRAIN_MAX_BYTES_UNAUTHENTICATED: usize = 64 * 1024;
 /// The time limit on draining (our choice).
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
@@ -49,7 +50,7 @@ impl UnreadBody {
     }
 
     /// Returns the body of an answer, and drains the rest of the request in a separate task, so that the answer is
-    /// complete at once and has a length. `is_authenticated` is true if the request had a valid key.
+    /// complete at once and has a length. `is_authenticated` selects the limit: it is true if the request had a valid key.
     pub(super) fn respond_and_drain(&self, answer: Bytes, is_authenticated: bool) -> Body {
         let max_bytes = if is_authenticated { DRAIN_MAX_BYTES } else { DRAIN_MAX_BYTES_UNAUTHENTICATED };
         if let Some(body) = self.take() {

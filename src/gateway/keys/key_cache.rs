@@ -1,8 +1,8 @@
 //! The key cache: everything that is needed to check any key, in memory.
 //!
-//! A key in the cache is checked without a query. A key that is not there, or is there with another secret, waits for
-//! the next refresh, which may bring it; refreshes run one after the other and a while apart, so that unknown keys cost
-//! the same few small queries, however many of them come.
+//! A key in the cache is checked without a query. A request whose key is not there, or is there with another secret,
+//! waits for the next refresh, which may bring the key. Refreshes run one after the other, with a minimum time between
+//! their starts, so the number of queries does not depend on the number of requests with unknown keys.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -30,8 +30,8 @@ pub(super) struct KeyCacheEntry {
 pub(super) struct KeyCache {
     store: Arc<dyn Store>,
     entries: RwLock<HashMap<PublicId, Arc<KeyCacheEntry>>>,
-    /// The number of refreshes that have begun. It is not part of `refresh_state`, because a request reads it while a
-    /// refresh holds that lock: it needs a refresh that begins after it.
+    /// The number of refreshes that have begun. It is not part of `refresh_state`, because a request must be able to read
+    /// it while a refresh holds that lock: the request needs a refresh that begins after the request.
     refreshes_begun: Mutex<u64>,
     refresh_state: tokio::sync::Mutex<KeyRefreshState>,
 }

@@ -27,7 +27,8 @@ pub(super) struct KeyRefreshTask {
 // === impl ApiKeys ===
 
 impl ApiKeys {
-    /// Starts the task that keeps the key cache up to date. It ends when the last owner of these keys drops them.
+    /// Starts the task that keeps the key cache up to date. [`Self::stop`] ends it, and so
+    /// does the drop of the last reference to these keys.
     pub(crate) fn spawn_refresh_task(self: &Arc<Self>) {
         let (keys, stop_token) = (Arc::downgrade(self), CancellationToken::new());
         let task_stop_token = stop_token.clone();

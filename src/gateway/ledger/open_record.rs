@@ -156,7 +156,7 @@ impl OpenRecord {
     }
 
     /// Notes the start of an attempt. The account of the record is that of the last attempt. Until the attempt has
-    /// ended, its class is X (ambiguous): if the caller leaves before, an image may still have been charged.
+    /// ended, its class is X (ambiguous): if the caller leaves before that, an image may still have been charged.
     pub(crate) fn begin_attempt(&mut self, account: &str) -> AttemptHandle {
         let Some(entry) = self.0.as_deref_mut() else { return AttemptHandle(0) };
         entry.record.account = Some(account.to_owned());
@@ -264,8 +264,11 @@ impl OpenRecord {
 
     /// Closes the record. The outcome is sent to the writer at once; the returned future resolves when it is durable.
     ///
-    /// # Errors The future fails if several writes of the outcome have failed. The writer continues to try as long as
-    /// the process lives; if it never succeeds, the record counts as interrupted.
+    /// # Errors
+    ///
+    /// The future fails if several writes of the outcome have failed, or if the database refuses the record itself. In
+    /// the first case, the writer continues to try as long as the process lives. If no write ever succeeds, the record
+    /// counts as interrupted.
     pub(crate) fn close(mut self, outcome: JobOutcome) -> CommitFuture {
         let (reply, result) = oneshot::channel();
         if let Some(entry) = self.0.take() {

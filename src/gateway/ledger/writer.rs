@@ -3,7 +3,7 @@
 //!
 //! An intent that cannot be written is refused at once, because no upstream has been called. An outcome that cannot be
 //! written is kept, and the write is retried as long as the process lives, because an upstream may have charged the
-//! job. The number of such outcomes is limited: if outcomes fail, intents fail too, so only the jobs that were running
+//! job; only an outcome that the database refuses because of its content is dropped. The number of such outcomes is limited: if outcomes fail, intents fail too, so only the jobs that were running
 //! at that time can accumulate.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const TRIES_BEFORE_REPLY: u32 = 3;
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The idle time after which the database is checked while writes fail (our choice). It is short, so that the gateway
-/// reports that it is ready soon after a failure.
+/// reports that it is ready soon after the database works again.
 const CHECK_WHILE_FAILING: Duration = Duration::from_secs(1);
 /// The idle time after which the database is checked while writes succeed (our choice).
 const CHECK_WHILE_IDLE: Duration = Duration::from_secs(10);

@@ -70,7 +70,7 @@ pub(crate) async fn add(
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such account.
+/// Returns an error if there is no such account, or if the store fails.
 pub(crate) async fn change(
     config: &Config,
     store: &SqliteStore,
@@ -95,7 +95,7 @@ pub(crate) async fn change(
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such account, or if it is an account of the file.
+/// Returns an error if there is no such account, if it is an account of the file, or if the store fails.
 pub(crate) async fn delete(
     config: &Config,
     store: &SqliteStore,
@@ -117,8 +117,8 @@ pub(crate) async fn delete(
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such account, if it is an account of the file, or if the settings do not fit these
-/// secrets. The account is unchanged then.
+/// Returns an error if there is no such account, if it is an account of the file, if the settings do not fit these
+/// secrets, or if the store fails. The account is unchanged then.
 pub(crate) async fn rotate(
     config: &Config,
     store: &SqliteStore,

@@ -36,8 +36,8 @@ fn disabled_status(row: &AccountRow) -> Option<AccountStatus<'_>> {
     row.disabled_at.map(|since| AccountStatus::Disabled(since, row.disabled_reason.as_deref().unwrap_or_default()))
 }
 
-/// The ejection in the store, if its end has not passed. The row of a killed process may have an ejection whose end has
-/// passed.
+/// The ejection in the store, if its end has not passed. After a process was killed, a row may still have an ejection
+/// whose end has passed.
 fn failing_status(row: &AccountRow, now: Timestamp) -> Option<AccountStatus<'_>> {
     let until = row.ejected_until.filter(|until| *until > now)?;
     Some(AccountStatus::Failing(until, row.ejection_reason.as_deref().unwrap_or_default()))

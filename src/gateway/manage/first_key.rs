@@ -15,8 +15,8 @@ use crate::gateway::store::{
 /// The time for which the key is valid (our choice).
 pub(crate) const FIRST_KEY_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// The name of a file in the data directory that exists since the first key was printed. It holds the id of the key
-/// until the key is disabled.
+/// The name of the file in the data directory that shows that a first key was printed. It holds the id of the key; when
+/// the key is disabled, the file becomes empty.
 const FIRST_KEY_FILE: &str = "welcomed";
 
 /// True if calls to the account can cost something.
@@ -52,7 +52,7 @@ pub(crate) fn first_key_expiry() -> Timestamp {
 ///
 /// # Errors
 ///
-/// Returns an error if the store or the data directory cannot be used; the account must not be used then.
+/// Returns an error if the store fails or the file with the id cannot be read; the account must not be used then.
 pub(crate) async fn disable_first_key(
     config: &Config,
     store: &SqliteStore,

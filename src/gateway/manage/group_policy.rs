@@ -25,7 +25,7 @@ pub(crate) enum PolicyEnvironment<'a> {
 ///
 /// # Errors
 ///
-/// Returns all problems with the settings.
+/// Returns the problems with the settings.
 pub(crate) fn check_policy(
     config: &Config,
     name: &str,

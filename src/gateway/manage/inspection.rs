@@ -44,7 +44,7 @@ pub(crate) async fn explain(
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such account, or if no call can be sent for it now.
+/// Returns an error if there is no such account, if no call can be sent for it now, or if the upstream gives no answer.
 pub(crate) async fn probe(
     config: &Config,
     store: &Arc<SqliteStore>,

@@ -1,7 +1,7 @@
 //! An image as a base64 data URL, which is decoded as it comes.
 //!
 //! Line breaks and spaces between the characters are skipped, because mail and command-line encoders insert them.
-//! Everything else is strict: the standard alphabet, and padding to the last character.
+//! Everything else is strict: the alphabet must be the standard one, and the padding must be complete.
 
 use std::io;
 use std::sync::Arc;

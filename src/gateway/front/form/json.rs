@@ -17,7 +17,7 @@ use crate::gateway::front::body::IncomingBody;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool, SpooledFile};
 use crate::stream::json::{CaptureLimits, JsonPosition, JsonReader, JsonSyntaxError, JsonVisitor, ValueInterest};
 
-/// No value but an address is large, and all of them together are bounded.
+/// Only data URLs are large, and they are not captured; all captured values together are bounded.
 const CAPTURE_LIMITS: CaptureLimits = CaptureLimits { value: NON_IMAGE_MAX_BYTES, total: NON_IMAGE_MAX_BYTES };
 
 /// The paths of the members that hold images.
@@ -187,7 +187,7 @@ impl JsonVisitor for JsonFormReader {
     }
 
     fn escaped(&mut self, _: JsonPosition<'_>, unit: u16) -> Result<(), Error> {
-        // An address has only ASCII characters, escaped or not.
+        // A data URL has only ASCII characters, escaped or not.
         let byte = u8::try_from(unit).unwrap_or(u8::MAX);
         self.current_url()?.push_escaped(byte).map_err(|error| self.url_error(error))
     }
@@ -257,7 +257,7 @@ impl JsonFormReader {
         }
     }
 
-    /// The error for a wrong kind of value in place of an image, of the list of images, or of an address.
+    /// The error for a value of the wrong type in place of the list of images, an image, the mask, or an `image_url`.
     fn type_error(&self, path: &str, first: u8) -> Error {
         let (param, expected) = match path {
             IMAGES => (IMAGES.to_owned(), "an array"),

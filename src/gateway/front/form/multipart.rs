@@ -2,8 +2,8 @@
 //!
 //! The parser of `multer` buffers all bytes that it can get, and searches for a boundary without a limit. Therefore
 //! [`ParserInput`] feeds it only if it cannot continue, and stops after [`SEARCH_MAX`] bytes without a result. A frame
-//! of the body may hold megabytes on a reused connection, so frames are split while the parser searches; the content of
-//! parts is passed on in whole frames.
+//! of the body may be as large as the read buffer of the connection, so frames are split while the parser searches; the
+//! content of parts is passed on in whole frames.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -253,7 +253,8 @@ impl FormPartKind {
     }
 }
 
-/// Checks that the headers of a part are within the limits and declare no transfer encoding that needs decoding.
+/// Checks that the headers of a part are within the limits, have a `Content-Disposition`, and declare neither nested
+/// parts nor a transfer encoding that needs decoding.
 fn check_part_head(headers: &HeaderMap) -> Result<(), Error> {
     let length: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if length > HEAD_MAX || headers.len() > HEADERS_MAX {
@@ -272,7 +273,7 @@ fn check_part_head(headers: &HeaderMap) -> Result<(), Error> {
     Ok(())
 }
 
-/// True if the part declares no charset or UTF-8. This matters only for text that is not ASCII.
+/// True if the part declares UTF-8 or no charset. This matters only for text that is not ASCII.
 fn is_utf8(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let content_type = content_type.to_ascii_lowercase();
