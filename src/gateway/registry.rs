@@ -4,8 +4,8 @@
 //! have no errors, and each package must lie beside it, belong to it and be safe. This module must not know HTTP; the
 //! module `manifest` defines the checks and their findings.
 //!
-//! A request causes the check, at most once a second and one at a time. The whole content is checked only if something
-//! in the folder has changed or could not be read. While nothing is published yet, every request waits for the running
+//! A request causes the check, at most once a second and one at a time. The whole content is checked only if the
+//! manifest, a package, or a folder around a package has changed or could not be read. While nothing is published yet, every request waits for the running
 //! check. Errors are logged for the operator and the content is not published: callers keep the last good version.
 
 mod file_stamps;
@@ -32,8 +32,8 @@ const MANIFEST: &str = "skills.json";
 /// The longest manifest that is read (our choice). A manifest of 10,000 skills has a tenth of this
 /// size.
 const MANIFEST_MAX_BYTES: u64 = 64 << 20;
-/// The shortest time between two checks. A check of an unchanged folder costs one file system call for each
-/// package.
+/// The shortest time between two checks. A check of an unchanged folder costs one file system call for the manifest,
+/// for each package, and for each folder around a package.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Publishes a folder with a manifest, and checks the folder again after it has changed.
@@ -71,7 +71,7 @@ pub(crate) struct EntityTag(String);
 #[derive(Default)]
 struct RegistryPublisherState {
     last_checked: Option<Instant>,
-    /// The folder as it was last checked, good or not; `None` if part of it could not be read.
+    /// The stamps of the last check, whatever it found; `None` if part of the folder could not be read.
     checked_stamps: Option<Arc<[FileStamp]>>,
     /// The last error that was logged for the operator.
     last_error: Option<String>,
@@ -152,8 +152,8 @@ impl RegistryPublisher {
         }
     }
 
-    /// Logs an error. A folder that cannot be read completely is checked again each time, but the same error is logged
-    /// only once in a row.
+    /// Logs an error. A folder that cannot be read completely is checked as a whole each time, but an error that
+    /// repeats is logged only once.
     fn log_error(&self, state: &mut RegistryPublisherState, message: String, was_read: bool) {
         if was_read || state.last_error.as_ref() != Some(&message) {
             let folder = self.folder.display();

@@ -1,7 +1,7 @@
 //! Relays a `Reply` to the caller in constant memory.
 //!
-//! [`UnprovenAnswer`] reads the upstream's answer until an image has begun. A failure before that point can still be
-//! answered with an error status. The proven answer becomes a [`RelayBody`], which the caller's connection polls. If
+//! [`UnprovenAnswer`] reads the upstream's answer until it is proven: until an image, or other output of a response, has
+//! begun. A failure before that point can still be answered with an error status. The proven answer becomes a [`RelayBody`], which the caller's connection polls. If
 //! the upstream's body breaks off after that point, the caller's body ends with an error event, or breaks off too if
 //! the caller did not ask for events.
 //!

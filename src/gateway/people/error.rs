@@ -40,7 +40,7 @@ pub(crate) enum IdentityError {
     /// The object is defined in the settings file, and can only be changed there.
     #[error("it is defined in the settings file and can only be changed there")]
     DefinedInFile,
-    /// The group has keys.
+    /// The group has keys, or it is the default group, which cannot be deleted.
     #[error("the group has keys")]
     InUse,
     /// The store failed.

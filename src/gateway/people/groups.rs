@@ -70,7 +70,8 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::DefinedInFile`] for a group of the settings file.
+    /// [`IdentityError::Unknown`] if there is no such group; [`IdentityError::DefinedInFile`] for a group of the
+    /// settings file.
     pub(crate) async fn change_group(
         &self,
         audit: &AuditContext,
@@ -89,8 +90,8 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::DefinedInFile`] for a group of the settings file; [`IdentityError::InUse`] if the group has
-    /// keys, and for the default group, which always exists.
+    /// [`IdentityError::Unknown`] if there is no such group; [`IdentityError::DefinedInFile`] for a group of the
+    /// settings file; [`IdentityError::InUse`] if the group has keys, and for the default group, which always exists.
     pub(crate) async fn delete_group(&self, audit: &AuditContext, handle: &str) -> Result<GroupRow, IdentityError> {
         let group = self.find_group(handle).await?;
         if group.is_in_file {

@@ -52,8 +52,8 @@ impl PasswordHashService {
 
     /// Returns true if this is the hash of the password. Without a hash, the result is false after the same time.
     pub(super) async fn verify(&self, password: &str, hash: Option<PasswordHash>) -> Result<bool, StoreError> {
-        // No stored password has an invalid length, and a hash of megabytes would be expensive. The hash of an
-        // arbitrary text takes as long as a verification.
+        // A password of an invalid length is never right, because none is stored, and hashing megabytes would be
+        // expensive. Hashing an arbitrary text instead takes as long as a verification.
         let Some(hash) = hash.filter(|_| has_valid_length(password)) else {
             self.hash("nobody's").await?;
             return Ok(false);

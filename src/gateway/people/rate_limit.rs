@@ -1,9 +1,9 @@
 //! Limits password attempts.
 //!
-//! There are three limits, each a leaky bucket (the generic cell rate algorithm): for an account from one address, for
-//! an address, and for an account from all addresses. The last limit does not apply to an address from which that
-//! account has signed in before, so that repeated attempts with a name cannot lock out its user. This module has no
-//! clock: the current time is an argument.
+//! There are three limits, each a leaky bucket (the generic cell rate algorithm): for a sign-in name from one address,
+//! for an address, and for a sign-in name from all addresses. The last limit does not apply to an address from which the
+//! user with that name has signed in before, so that attempts of others cannot lock out this user. In this module,
+//! `account` is the sign-in name. It has no clock: the current time is an argument.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -17,11 +17,11 @@ struct RateLimit {
     interval: Duration,
 }
 
-/// The limit for an account from one address.
+/// The limit for a sign-in name from one address.
 const PAIR_LIMIT: RateLimit = RateLimit { burst: 5, interval: Duration::from_secs(30) };
 /// The limit for an address.
 const ADDRESS_LIMIT: RateLimit = RateLimit { burst: 30, interval: Duration::from_secs(2) };
-/// The limit for an account from all addresses.
+/// The limit for a sign-in name from all addresses.
 const ACCOUNT_LIMIT: RateLimit = RateLimit { burst: 20, interval: Duration::from_secs(10) };
 
 /// The number of buckets at which empty buckets are removed (our choice).
@@ -47,7 +47,7 @@ pub(super) struct RateLimitPermit {
 // === impl PasswordRateLimiter ===
 
 impl PasswordRateLimiter {
-    /// Counts an attempt for an account from an address. The error is the time to wait; a refused attempt is not
+    /// Counts an attempt with a sign-in name from an address. The error is the time to wait; a refused attempt is not
     /// counted.
     pub(super) fn count_attempt(
         &self,
@@ -65,7 +65,8 @@ impl PasswordRateLimiter {
         )
     }
 
-    /// Counts the same attempt for the account from all addresses.
+    /// Counts the same attempt for the sign-in name from all addresses. If this is refused, the attempt stays in the
+    /// buckets of `permit`.
     pub(super) fn count_for_account(
         &self,
         permit: RateLimitPermit,
@@ -94,7 +95,7 @@ impl PasswordRateLimiter {
         Ok(RateLimitPermit { buckets })
     }
 
-    /// Removes an attempt from its buckets, because the password was right, and empties the bucket of the account and
+    /// Removes an attempt from its buckets, because the password was right, and empties the bucket of the name and
     /// address.
     pub(super) fn undo_attempt(&self, permit: RateLimitPermit) {
         let mut empty_at = self.lock();

@@ -63,7 +63,7 @@ impl IdentityService {
         Ok(self.store.find_user(name).await?.filter(|user| user.name == name))
     }
 
-    /// Counts the attempt for the account, unless the user has signed in from this address before.
+    /// Counts the attempt for the name from all addresses, unless the user has signed in from this address before.
     async fn count_for_account(
         &self,
         permit: RateLimitPermit,
@@ -100,7 +100,7 @@ pub(super) fn too_many_attempts(wait: Duration) -> IdentityError {
     IdentityError::TooManyAttempts { retry_after: Duration::from_secs(seconds.max(1)) }
 }
 
-/// Returns the part of a name for which attempts are counted: at most as many characters as a valid name has.
+/// Returns the beginning of a name, for which attempts are counted: as many characters as a valid name may have.
 fn counted_name(name: &str) -> &str {
     let end = name.char_indices().nth(names::MAX_NAME_CHARS).map_or(name.len(), |(index, _)| index);
     &name[..end]

@@ -104,7 +104,9 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// Returns [`IdentityError::LastAdmin`] if no admin who can sign in would remain; nothing is changed then.
+    /// Returns [`IdentityError::Unknown`] if there is no such user, [`IdentityError::InvalidField`] for a group that
+    /// does not exist, and [`IdentityError::LastAdmin`] if no admin who can sign in would remain. After an error,
+    /// nothing is changed.
     pub(crate) async fn change_user(
         &self,
         audit: &AuditContext,

@@ -1,6 +1,6 @@
 //! Detects whether a folder has changed since it was checked.
 //!
-//! It compares the metadata of each file and folder. On Unix they include the time of the last change (`ctime`), which
+//! It compares the metadata of files and folders. On Unix they include the time of the last change (`ctime`), which
 //! no program can set back. A file that could not be read counts as not checked.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use crate::manifest::{self, FilesError, FolderEntry, RepositoryFiles};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileStamp {
     path: PathBuf,
-    /// `None` if nothing existed at the path.
+    /// `None` if nothing existed at the path, or its metadata could not be read.
     state: Option<FileStampState>,
 }
 
@@ -46,8 +46,8 @@ impl FileStamp {
         read_state(&self.path) == self.state
     }
 
-    /// Opens the file and returns it with its length; `None` if it has changed. The metadata are compared before and
-    /// after the file is opened, because another file can replace it between the two.
+    /// Opens the file and returns it with its length; `None` if it has changed or cannot be opened. The metadata are
+    /// compared before and after the file is opened, because another file can replace it between the two.
     pub(super) fn open(&self) -> Option<(File, u64)> {
         let expected = self.state.as_ref().filter(|_| self.is_unchanged())?;
         let file = File::open(&self.path).ok()?;
@@ -77,7 +77,8 @@ fn identity(_metadata: &Metadata) -> FileIdentity {
     FileIdentity::default()
 }
 
-/// Returns these relative paths and all of their parent folders. Leaves out absolute paths and paths with `..`.
+/// Returns these relative paths and all of their parent folders. Leaves out absolute paths, and paths that
+/// contain `..` or begin with `.`.
 pub(super) fn paths_with_parents<'a>(paths: impl Iterator<Item = &'a str>) -> BTreeSet<PathBuf> {
     let is_inside = |path: &&Path| path.components().all(|part| matches!(part, Component::Normal(_)));
     let ancestors = paths.map(Path::new).filter(is_inside).flat_map(Path::ancestors);

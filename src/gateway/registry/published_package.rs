@@ -41,7 +41,7 @@ pub(super) fn packages(
 
 impl PublishedPackage {
     /// Opens the file at its beginning and returns it with its length; `None` if it is no longer the file that was
-    /// checked.
+    /// checked, or cannot be opened.
     pub(crate) async fn open(self: &Arc<Self>) -> Option<(File, u64)> {
         let package = Arc::clone(self);
         tokio::runtime::Handle::current().spawn_blocking(move || package.stamp.open()).await.ok().flatten()

@@ -99,7 +99,7 @@ pub(super) fn answer_members(
     let size =
         pixels.or_else(|| descriptive_word(received, "size").map(str::to_owned)).or_else(|| requested.size.clone());
     out.extend(size.map(|size| ("size".to_owned(), size.into())));
-    // The same holds for unknown token counts.
+    // Unknown token counts are left out too.
     let usage = received.get("usage").and_then(normalized_usage);
     out.extend(usage.map(|usage| ("usage".to_owned(), usage)));
     out
@@ -165,8 +165,8 @@ pub(super) fn normalized_usage(received: &Value) -> Option<Value> {
     Some(usage)
 }
 
-/// Adds the usage of two images, each in the form of [`normalized_usage`], count by count. Of values that are not
-/// numbers, the first stays.
+/// Adds the usage of two images, each in the form of [`normalized_usage`], count by count. Of two other
+/// values, or of values of different types, the first stays.
 pub(super) fn add_usage(mut first: Value, second: Value) -> Value {
     match (&mut first, second) {
         (Value::Object(sums), Value::Object(counts)) => {
@@ -294,8 +294,8 @@ fn image_usage(response: &Map<String, Value>) -> Option<&Value> {
     response.get("tool_usage")?.get("image_gen")
 }
 
-/// Decodes as many complete groups of four characters as the first base64 of an image has, and reads the properties of
-/// the image from the bytes.
+/// Decodes the beginning of an image's base64, without a last incomplete group of four characters, and reads the
+/// properties of the image from the bytes.
 pub(super) fn properties_from_base64(
     head: &[u8],
     probe: fn(&[u8]) -> Option<ImageProperties>,
@@ -307,8 +307,8 @@ pub(super) fn properties_from_base64(
     probe(&bytes)
 }
 
-/// Returns a time in whole Unix seconds that fits the types of clients. Some upstreams send a fraction, which is
-/// cut off.
+/// Returns a time in whole Unix seconds, if it is positive and fits into 32 bits, as the types of clients demand. Some
+/// upstreams send a fraction, which is cut off.
 fn parse_seconds(value: &Value) -> Option<i64> {
     parse_count(value).filter(|seconds| *seconds > 0).and_then(|seconds| u32::try_from(seconds).ok()).map(i64::from)
 }

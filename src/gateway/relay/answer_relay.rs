@@ -115,7 +115,8 @@ impl AnswerRelay {
         }
     }
 
-    /// True for an answer of images. Unlike a response, it ends soon, so it can be read to its end without a caller.
+    /// True for an answer of images. It ends soon, so that even its stream can be read to the end without a caller; the
+    /// stream of a response may go on for long.
     pub(super) const fn is_image_answer(&self) -> bool {
         !matches!(self, Self::Response(_))
     }

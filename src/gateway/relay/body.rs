@@ -22,7 +22,7 @@ use crate::tables::HEARTBEAT_SECONDS;
 pub(crate) enum RelayOutcome {
     /// The answer is complete, and the caller stayed to the end.
     Complete,
-    /// The caller left before the end.
+    /// The caller left before the end, or was disconnected because it read too slowly.
     CallerLeft,
     /// The answer broke off.
     Broken(RelayError),
@@ -55,7 +55,7 @@ type CutoffFuture = Pin<Box<WaitForCancellationFutureOwned>>;
 
 enum RelayBodyState {
     Relaying(AnswerRelay),
-    /// The upstream has ended; the last bytes wait until the record is closed.
+    /// Nothing more is read from the upstream; the last bytes wait until the record is closed.
     Closing(ClosingFuture, Result<Bytes, RelayError>),
     Ended,
 }
@@ -65,8 +65,8 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(HEARTBEAT_SECONDS);
 // === impl RelayBody ===
 
 impl RelayBody {
-    /// Makes a body that calls `on_end` with its outcome, and completes the returned future before the caller sees the
-    /// end. `error` is the data of the error event that ends a stream whose answer breaks off.
+    /// Makes a body that calls `on_end` with its outcome, and completes the future that `on_end` returns before the
+    /// caller sees the end. `error_event` is the data of the error event that ends a stream whose answer breaks off.
     pub(crate) fn new(proven: ProvenAnswer, error_event: String, on_end: EndCallback) -> Self {
         Self {
             state: RelayBodyState::Relaying(proven.relay),
@@ -94,7 +94,7 @@ impl RelayBody {
     }
 
     /// Records that the caller polls again, and extends the deadlines of the upstream by the time during which the
-    /// caller did not read. Returns true if the caller is fast enough.
+    /// caller did not read. Returns true if the caller is fast enough, or if nothing more is read from the upstream.
     fn note_caller_return(&mut self) -> bool {
         let (absence, is_fast_enough) = self.pace.record_return(Instant::now());
         if let RelayBodyState::Relaying(relay) = &mut self.state {
@@ -120,7 +120,7 @@ impl RelayBody {
             (RelayBodyState::Relaying(relay), Some(on_end)) => {
                 spawn_detached(Box::pin(read_to_end(relay, self.cutoff.take(), on_end)));
             }
-            // The upstream has ended. The record is closed even though the caller has left.
+            // Nothing more is read. The record is closed even though the caller has left.
             (RelayBodyState::Closing(closing, _), _) => spawn_detached(closing),
             (RelayBodyState::Relaying(_) | RelayBodyState::Ended, _) => {}
         }

@@ -67,7 +67,7 @@ pub(crate) struct MalformedAnswer(pub(super) AnswerSyntaxError);
 pub(crate) struct AnswerWithoutImage {
     /// The members of the answer, which may state the reason.
     pub(crate) members: Map<String, Value>,
-    /// True if another value, such as a URL, was in place of an image: an image may have been made and charged.
+    /// True if a sign suggests that an image was made and charged, such as a URL in its place.
     pub(crate) has_image_substitute: bool,
     /// The tokens that were charged nevertheless.
     pub(crate) usage: Option<AnswerUsage>,

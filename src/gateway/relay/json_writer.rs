@@ -30,9 +30,10 @@ pub(super) struct JsonAnswerWriter {
     item: ImageItem,
     /// `Some` if the next item is an event: the value of its `event:` line, if there is one.
     next_event_name: Option<Option<String>>,
-    /// True if an item had another value in place of `b64_json`, such as a URL: an image may have been made.
+    /// True if an item had another value in place of `b64_json`, such as a URL, or if a final event had neither an image
+    /// nor a reason: an image may have been made.
     has_image_substitute: bool,
-    /// True if an event has stated that there is no image.
+    /// True if a final event had no image, or an event reported an error.
     has_reported_no_image: bool,
     /// One element for each image that was passed on: the properties of the image, if its first bytes stated them.
     delivered_properties: Vec<Option<ImageProperties>>,
@@ -99,12 +100,12 @@ impl JsonAnswerWriter {
         }
     }
 
-    /// True if an item had another value in place of `b64_json`.
+    /// True if something in the answer suggests that an image was made, such as a URL in place of `b64_json`.
     pub(super) const fn has_image_substitute(&self) -> bool {
         self.has_image_substitute
     }
 
-    /// True if an event has stated that there is no image.
+    /// True if a final event had no image, or an event reported an error.
     pub(super) const fn has_reported_no_image(&self) -> bool {
         self.has_reported_no_image
     }
@@ -124,7 +125,7 @@ impl JsonAnswerWriter {
         std::mem::take(&mut self.members)
     }
 
-    /// Returns the end of the answer: closes the images and writes every member.
+    /// Returns the end of the answer: closes the images and writes every member. A single element has no such members.
     pub(super) fn finish(&mut self) -> Bytes {
         let properties = self.delivered_properties.first().copied().flatten();
         let mut tail = std::mem::take(&mut self.pending_text);

@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use crate::stream::json::{CaptureLimits, JsonPosition, JsonReader, JsonSyntaxError, JsonVisitor, ValueInterest};
 
-/// Members that are not image data are small; larger ones, alone or together, are dropped instead of held.
+/// The limits of the members other than the image. A member that is larger, alone or with those before it, is not held.
 pub(super) const CAPTURE_LIMITS: CaptureLimits = CaptureLimits { value: 128 * 1024, total: 256 * 1024 };
-/// The limits of members of a response.
+/// The limits of the members of a response, whose sum is not limited.
 pub(super) const RESPONSE_CAPTURE_LIMITS: CaptureLimits = CaptureLimits { value: 64 * 1024, total: u64::MAX };
 /// The number of bytes of each image that are checked one by one.
 const BASE64_BYTES_CHECKED: usize = 64;

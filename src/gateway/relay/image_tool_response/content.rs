@@ -32,7 +32,7 @@ const SKIPPED_ITEM_MEMBERS: [&str; 12] = [
 ];
 /// The most bytes of undocumented members that are kept for an item (our choice).
 const OTHER_MEMBERS_MAX: usize = 64 * 1024;
-/// The longest name of an undocumented member that is kept (our choice).
+/// The length in bytes from which on the name of an undocumented member is too long to be kept (our choice).
 const OTHER_NAME_MAX: usize = 64;
 /// The members of an event that are read.
 const EVENT_MEMBERS: [&str; 9] =
