@@ -5,8 +5,9 @@
 //! module `manifest` defines the checks and their findings.
 //!
 //! A request causes the check, at most once a second and one at a time. The whole content is checked only if the
-//! manifest, a package, or a folder around a package has changed or could not be read. While nothing is published yet, every request waits for the running
-//! check. Errors are logged for the operator and the content is not published: callers keep the last good version.
+//! manifest, a package, or a folder around a package has changed or could not be read. While nothing is published yet,
+//! every request waits for the running check. Errors are logged for the operator and the content is not published:
+//! callers keep the last good version.
 
 mod file_stamps;
 mod published_package;

@@ -1,9 +1,9 @@
 //! Relays a `Reply` to the caller in constant memory.
 //!
-//! [`UnprovenAnswer`] reads the upstream's answer until it is proven: until an image, or other output of a response, has
-//! begun. A failure before that point can still be answered with an error status. The proven answer becomes a [`RelayBody`], which the caller's connection polls. If
-//! the upstream's body breaks off after that point, the caller's body ends with an error event, or breaks off too if
-//! the caller did not ask for events.
+//! [`UnprovenAnswer`] reads the upstream's answer until it is proven: until an image, or other output of a response,
+//! has begun. A failure before that point can still be answered with an error status. The proven answer becomes a
+//! [`RelayBody`], which the caller's connection polls. If the upstream's body breaks off after that point, the caller's
+//! body ends with an error event, or breaks off too if the caller did not ask for events.
 //!
 //! An answer of images is written anew around the images, whose base64 is passed on unchanged ([`image_relay`]). The
 //! images may also come from a response ([`image_tool_response`]) or from several answers ([`combined_answer`]). A

@@ -15,11 +15,13 @@
 //! runs the job; all others read its answer. The answer is stored once, while it arrives, and every reader, including
 //! the first caller, reads it at its own pace. Readers see the end when the answer is durable.
 //!
-//! | State of the job | A repeat gets | |---|---| | it is running | the same answer, while it arrives | | it ended with
-//! an answer, a refusal, or a failure that may have been charged | the same again, also after a restart | | it ended
-//! without cost | a job of its own | | its process died; its answer broke off, had no disk space, or was evicted |
-//! [`ClaimOutcome::AnswerLost`] | | any, but the request with this key was a different one | [`ClaimOutcome::Conflict`]
-//! |
+//! | State of the job | A repeat gets |
+//! |---|---|
+//! | it is running | the same answer, while it arrives |
+//! | it ended with an answer, a refusal, or a failure that may have been charged | the same, also after a restart |
+//! | it ended without cost | a job of its own |
+//! | its process died; its answer broke off, had no disk space, or was evicted | [`ClaimOutcome::AnswerLost`] |
+//! | any, but the request with this key was a different one | [`ClaimOutcome::Conflict`] |
 //!
 //! # Requests without an idempotency key
 //!
@@ -128,7 +130,7 @@ use idempotent_answers::IdempotentAnswers;
 use orphans::RetryableJobs;
 use pending_work::PendingWork;
 
-/// The folder of the files, in the data directory.
+/// The folder of the stored answers, in the data directory.
 const FOLDER: &str = "replays";
 /// The share of orphans in the disk space for stored answers: one part in this many (our choice).
 const ORPHAN_SHARE_DIVISOR: u64 = 4;
@@ -230,7 +232,8 @@ impl AnswerReplay {
     }
 
     /// Returns the keyed hash by which a retry of this plain request is recognized after a restart. `None` if the
-    /// client does not mark retries and files would have to be read for the hash.
+    /// adoption of orphans is disabled, if the client does not mark retries and files would have to be read for the
+    /// hash, or if the files cannot be read.
     pub(crate) async fn fingerprint(
         &self,
         caller: &Caller,

@@ -1,8 +1,8 @@
 //! Limits password attempts.
 //!
 //! There are three limits, each a leaky bucket (the generic cell rate algorithm): for a sign-in name from one address,
-//! for an address, and for a sign-in name from all addresses. The last limit does not apply to an address from which the
-//! user with that name has signed in before, so that attempts of others cannot lock out this user. In this module,
+//! for an address, and for a sign-in name from all addresses. The last limit does not apply to an address from which
+//! the user with that name has signed in before, so that attempts of others cannot lock out this user. In this module,
 //! `account` is the sign-in name. It has no clock: the current time is an argument.
 
 use std::collections::HashMap;

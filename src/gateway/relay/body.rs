@@ -167,7 +167,7 @@ impl Body for RelayBody {
         let this = &mut *self;
         if !this.note_caller_return() {
             tracing::warn!(
-                "a caller reads its answer too slowly and is disconnected; the rest of the answer is still read"
+                "a caller reads its answer too slowly and is disconnected; only a streamed response is not read to its end"
             );
             this.queue.clear();
             this.detach_caller(true);

@@ -30,8 +30,8 @@ pub(super) struct JsonAnswerWriter {
     item: ImageItem,
     /// `Some` if the next item is an event: the value of its `event:` line, if there is one.
     next_event_name: Option<Option<String>>,
-    /// True if an item had another value in place of `b64_json`, such as a URL, or if a final event had neither an image
-    /// nor a reason: an image may have been made.
+    /// True if an item had another value in place of `b64_json`, such as a URL, or if a final event had neither an
+    /// image nor a reason: an image may have been made.
     has_image_substitute: bool,
     /// True if a final event had no image, or an event reported an error.
     has_reported_no_image: bool,

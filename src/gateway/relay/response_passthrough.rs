@@ -31,7 +31,8 @@ use crate::tables::{HOLD_BEFORE_PROOF_BYTES, IMAGE_CALL_HEARTBEAT_SECONDS};
 const EVENT_HOLD: usize = 64 * 1024;
 /// The `event:` lines of failures, for an event whose data does not state the type at its beginning.
 const FAILURE_PREFIXES: [&[u8]; 2] = [b"event: response.failed", b"event: error"];
-/// The most bytes of white space after a plain response that are passed on (our choice).
+/// The most bytes of the end of a plain response that are passed on: of its last brace and the white space after it (our
+/// choice).
 const TAIL_MAX: usize = 1024;
 /// The size limit of a response, in images of the largest size (our choice). In events, each image comes twice.
 const IMAGES_MAX: u64 = 32;
@@ -144,7 +145,8 @@ impl ResponsePassthrough {
         self.observer.summary()
     }
 
-    /// True if the answer is proven: an image or other output has begun, or the response is complete.
+    /// True if the answer is proven: an image or other output has begun, the response is complete, too many bytes are
+    /// held back, or it is a failure that agents recognize only in a stream.
     pub(super) const fn is_proven(&self) -> bool {
         self.proven
     }
@@ -363,7 +365,7 @@ impl ResponsePassthrough {
         self.queue(bytes);
     }
 
-    /// Ends the body. Returns an error unless the answer is complete.
+    /// Ends the body. Returns an error if the answer is incomplete, or failed before it was proven.
     fn finish_body(&mut self) -> Result<(), RelayError> {
         match &mut self.input {
             PassthroughInput::Unknown => Err(malformed(JsonSyntaxError::Truncated)),

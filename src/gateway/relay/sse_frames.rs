@@ -98,7 +98,8 @@ impl SseFrameScanner {
         }
     }
 
-    /// Returns the name of the current event, as far as it has come. It must be taken at the end of each frame.
+    /// Returns the name of the current event, as far as it has come. A reader of names must call
+    /// [`Self::take_event_name`] at the end of each frame.
     pub(super) fn event_name(&self) -> Option<String> {
         String::from_utf8(self.event_name.clone()).ok().filter(|name| !name.is_empty())
     }

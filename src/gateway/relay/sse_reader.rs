@@ -59,7 +59,7 @@ impl SseAnswerReader {
         Ok(())
     }
 
-    /// True if anything but comments has come since the last call: a heartbeat is not progress.
+    /// True if data of an event has come since the last call: a heartbeat is not progress.
     pub(super) fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.progressed)
     }

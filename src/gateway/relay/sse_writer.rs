@@ -80,7 +80,7 @@ impl SseAnswerWriter {
         self.error.is_some()
     }
 
-    /// True if an event has stated that there is no image.
+    /// True if a final event had no image, or an event reported an error.
     pub(super) const fn has_reported_no_image(&self) -> bool {
         self.error.is_some() || self.final_without_image.is_some()
     }
@@ -93,7 +93,7 @@ impl SseAnswerWriter {
         )
     }
 
-    /// True if there was another value in place of an image.
+    /// True if something in the answer suggests that an image was made, such as a URL in its place.
     pub(super) const fn has_image_substitute(&self) -> bool {
         self.has_image_substitute
     }

@@ -21,7 +21,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// The number of bytes after which the reader yields to other tasks (our choice). Otherwise, a few upstreams that
 /// always have more bytes could occupy all worker threads.
 const YIELD_BYTES: usize = 256 * 1024;
-/// The number of bytes that a small frame counts for towards `YIELD_BYTES` (our choice): reading a frame has a cost.
+/// The least number of bytes for which a frame counts towards `YIELD_BYTES` (our choice): reading a frame has a cost.
 const FRAME_MIN: usize = 4 * 1024;
 
 /// The reader of an upstream's body.

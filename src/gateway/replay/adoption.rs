@@ -12,11 +12,13 @@ use crate::gateway::keys::Caller;
 use crate::gateway::rules::SharedTask;
 
 /// The time for which a retry waits before it reads the answer of a job whose caller is still connected (our choice):
-/// the gateway may notice only later that the caller has left, and then the job is an orphan for the retry alone.
+/// the gateway may be late to notice that the caller has left. Then the job is an orphan, and the retry gets its answer
+/// without sharing it.
 const CALLER_GRACE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Returns a reader of an orphan of the same request, or else of a job that still has its caller, or else a remembered
-/// error; `None` if the retry must run a job of its own.
+/// error, or else the error "outcome unknown" if a job still runs but new readers can no longer get all of its answer.
+/// `None` if the retry must run a job of its own.
 pub(super) async fn adopt_job(
     orphans: &Arc<RetryableJobs>,
     caller: &Caller,

@@ -196,7 +196,7 @@ impl AnswerFolder {
     ///
     /// # Errors
     ///
-    /// Returns an error if the disk has no space for the file, or takes too long.
+    /// Returns an error if the file cannot be created, or if the disk is too slow.
     pub(super) async fn create_nameless_file(&self) -> io::Result<SealedFile> {
         let folder = self.folder.clone();
         run_with_timeout(&self.free, move || SealedFile::create_nameless(&folder)).await
@@ -207,7 +207,7 @@ impl AnswerFolder {
     ///
     /// # Errors
     ///
-    /// Returns an error if the disk has no space for the file.
+    /// Returns an error if the file cannot be created.
     pub(super) fn create_file_blocking(
         &self,
         owner: &KeyId,
@@ -222,7 +222,7 @@ impl AnswerFolder {
         Ok((file, frames, key))
     }
 
-    /// Removes a finished file, whether it is in the index or not.
+    /// Removes a finished file, even one that [`AnswerFolder::add_finished`] has not added.
     pub(super) fn remove(&self, file: &str) {
         {
             let mut state = self.state();

@@ -66,8 +66,8 @@ impl AnswerRecorder {
         }
     }
 
-    /// Writes the frame in memory to the file. Returns false if the answer has no file. After one failure nothing more
-    /// is written, because later frames would follow a gap.
+    /// Writes the frame in memory to the file. Returns false if that fails or the answer has no file. After one failure
+    /// nothing more is written, because later frames would follow a gap.
     async fn write_tail(&mut self) -> bool {
         let Some(output) = &mut self.output else { return false };
         match output.write_tail(&self.answer).await {

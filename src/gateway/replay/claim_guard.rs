@@ -26,8 +26,8 @@ use crate::gateway::store::{ReplayClaim, ReplayWrite, RowWriteOutcome};
 const OTHER_NODE_WAIT_MAX: Duration = Duration::from_secs(330);
 /// The pause between two reads of another node's claim (our choice).
 const OTHER_NODE_PAUSE: Duration = Duration::from_millis(250);
-/// The longest time that the end of an answer waits for the disk and the store (our choice). After that the end is
-/// sent, and the answer is not stored.
+/// The longest time that the end of an answer waits for the disk and the store, and that each piece waits for the disk
+/// (our choice). After that the answer is sent on, and is not stored.
 pub(super) const STORAGE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The guard of the request that runs the job of an idempotency key. If it is dropped without a result, the answer is

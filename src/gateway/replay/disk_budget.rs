@@ -76,7 +76,7 @@ pub(super) fn reserve(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<
     reserve_written(storage, bytes)
 }
 
-/// Reserves space for a file that exists already.
+/// Reserves space in the budget, as for a file that exists already: does not check the free space of the disk.
 ///
 /// # Errors
 ///

@@ -27,18 +27,18 @@ pub(super) struct PendingFile {
     pub(super) head: AnswerHead,
 }
 
-/// The state of an earlier try of a request.
+/// The state of the earlier requests that are equal to a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlierRequest {
-    /// There is no earlier try, or a new try cannot be charged for the same answer twice.
+    /// No earlier request is known, or none of them forbids a new job.
     None,
-    /// The earlier try runs, or its record has not been closed yet.
+    /// The job of an earlier request runs, or its record has not been closed yet.
     Running,
-    /// The earlier try may have been charged, and its outcome is unknown.
+    /// An earlier request may have been charged, and its outcome is unknown.
     Unknown,
 }
 
-/// The most records of one request that are read (our choice).
+/// The most records of equal requests that are read (our choice).
 const EQUAL_RECORDS_MAX: u32 = 64;
 
 impl IdempotentAnswers {
@@ -70,14 +70,14 @@ impl IdempotentAnswers {
         }
     }
 
-    /// Looks up earlier tries of this request, begun at `since` or later, in the records.
+    /// Looks up, in the records, earlier requests with this fingerprint that began at `since` or later.
     pub(super) async fn find_earlier_request(
         &self,
         fingerprint: &ReplayDigest,
         since: Timestamp,
     ) -> Result<EarlierRequest, ReplayError> {
         let states = self.store.states_by_fingerprint(fingerprint, since, EQUAL_RECORDS_MAX).await?;
-        // The newest try cost nothing, so its retry may run, regardless of earlier tries.
+        // The newest of these requests cost nothing, so a retry of it may run a job, regardless of the others.
         if matches!(states.first(), Some(JobState::Failed | JobState::Refused)) {
             return Ok(EarlierRequest::None);
         }
@@ -122,8 +122,8 @@ impl IdempotentAnswers {
         }
     }
 
-    /// Returns the stored answer of an orphan to this request, also of an earlier process, or the error "outcome
-    /// unknown" if that answer is lost.
+    /// Returns the stored answer of an orphan with this fingerprint, also of an earlier process, or the error "outcome
+    /// unknown" if that answer is lost; `None` if there is no such orphan.
     pub(super) async fn find_orphan(
         self: &Arc<Self>,
         fingerprint: &ReplayDigest,
@@ -170,7 +170,7 @@ impl IdempotentAnswers {
         }
     }
 
-    /// Opens the file of a row and returns its answer; `None` if the file is missing or cannot be opened.
+    /// Opens the file of a row and returns its answer; `None` if the row or the file cannot be read.
     pub(super) async fn load_answer(&self, scope: &ReplayDigest, row: &StoredAnswerRow) -> Option<StoredAnswer> {
         let headers = serde_json::from_str(&row.headers).ok()?;
         let head = AnswerHead { status: row.status, content_type: row.content_type.clone(), headers };

@@ -26,8 +26,8 @@ pub(super) struct RequestIdentity {
     digest: OnceCell<ReplayDigest>,
 }
 
-/// Returns the SHA-256 of the operation, the turn, and the fields and files, or the body of a request for a response.
-/// Files are read on a blocking thread.
+/// Returns the SHA-256 of the operation, the turn, and the content: the fields and files of a job for images, or the
+/// body of a request for a response. Files are read on a blocking thread.
 ///
 /// # Errors
 ///
@@ -126,8 +126,8 @@ pub(super) fn keyed_digest(digest: &ReplayDigest, idempotency_key: &str) -> Repl
     digest_from_hash(hmac::sign(&key, digest).as_ref())
 }
 
-/// Returns a hash that needs no file and is equal if the digest is: if two requests have different cheap hashes, their
-/// files need not be read.
+/// Returns a hash for which no file is read. Requests with equal digests also have equal cheap hashes. If the cheap
+/// hashes of two requests differ, the requests differ too, and their files need not be read.
 pub(super) fn cheap_hash(hasher: &std::hash::RandomState, task: &SharedTask) -> u64 {
     let common = (task.operation_id(), task.turn());
     match task {
@@ -148,7 +148,7 @@ impl RequestIdentity {
         Self { task: Mutex::new(Some(task)), digest: OnceCell::new() }
     }
 
-    /// Returns the digest. The first call drops the task, and with it the files.
+    /// Returns the digest. The first call that succeeds drops the task, and with it the files.
     ///
     /// # Errors
     ///

@@ -189,7 +189,7 @@ impl ResponseObserver {
         }
     }
 
-    /// Returns the tokens that were charged so far.
+    /// Returns the token counts, as far as the upstream has reported them.
     pub(super) fn usage(&self) -> Option<AnswerUsage> {
         answer_members::usage_from_response(&self.response)
     }
@@ -249,8 +249,8 @@ impl ResponseObserver {
         self.failure_code() == CONTEXT_TOO_LONG
     }
 
-    /// Returns the code by which an agent decides how to continue. The upstream's own codes are passed on only if they
-    /// do not concern its account.
+    /// Returns the code by which an agent decides how to continue. The upstream's own code is passed on only if
+    /// agents act on it.
     fn failure_code(&self) -> &'static str {
         let text = |key: &str| self.failure.as_ref().and_then(|failure| failure.get(key)).and_then(Value::as_str);
         let code = text("code").or_else(|| text("type")).unwrap_or_default();
