@@ -19,7 +19,7 @@ pub(crate) struct AccountRow {
     pub(crate) source: String,
     /// The time at which the account was disabled.
     pub(crate) disabled_at: Option<Timestamp>,
-    /// The reason why the account was disabled, for operators.
+    /// The reason why the account was disabled, for admins and operators.
     pub(crate) disabled_reason: Option<String>,
     /// The settings of an account of the store, as JSON. They contain no secret.
     pub(crate) settings: Option<String>,
@@ -27,13 +27,13 @@ pub(crate) struct AccountRow {
     pub(crate) sealed_credentials: Option<Vec<u8>>,
     /// The end of the cooldown. It may be in the past if the cooldown was not removed yet.
     pub(crate) cooldown_until: Option<Timestamp>,
-    /// The cause of the cooldown, for operators.
+    /// The cause of the cooldown, for admins and operators.
     pub(crate) cooldown_cause: Option<String>,
     /// The time until which the running gateway uses the account only if no other is left. It has no effect after that.
     pub(crate) ejected_until: Option<Timestamp>,
     /// The time at which the ejection began.
     pub(crate) ejected_since: Option<Timestamp>,
-    /// The reason for the ejection, for operators.
+    /// The reason for the ejection, for admins and operators.
     pub(crate) ejection_reason: Option<String>,
     /// The time since which the configuration file no longer has this account. The row stays, because records name it.
     pub(crate) absent_since: Option<Timestamp>,
@@ -76,7 +76,7 @@ pub(crate) struct NewAccount {
 pub(crate) enum AccountChange {
     /// The account is not used until it is enabled again. An earlier time and reason stay.
     Disable {
-        /// The reason, for operators.
+        /// The reason, for admins and operators.
         reason: String,
     },
     /// The account is enabled, and its cooldown and ejection end.
@@ -85,7 +85,7 @@ pub(crate) enum AccountChange {
     StartCooldown {
         /// The end of the cooldown.
         until: Timestamp,
-        /// The cause, for operators.
+        /// The cause, for admins and operators.
         cause: String,
     },
     /// Removes the cooldown only if it has ended at the time of the change: a late success must not end a cooldown that
@@ -104,7 +104,7 @@ pub(crate) struct StoredEjection {
     pub(crate) since: Timestamp,
     /// The time at which the ejection ends, unless it is changed earlier.
     pub(crate) until: Timestamp,
-    /// The reason for the ejection, for operators.
+    /// The reason for the ejection, for admins and operators.
     pub(crate) reason: String,
 }
 
