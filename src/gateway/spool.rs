@@ -2,7 +2,7 @@
 //!
 //! This module decides where the bytes of an upload are stored, and how the files are reused. It must not know the
 //! meaning of the bytes, their sender, or their use. Rules: memory does not grow with an upload; every attempt can read
-//! the upload again; no file has a name, so none survives its request or a kill of the process.
+//! the upload again; no file has a name, so none survives the end of the process.
 //!
 //! Files are reused: overwriting an existing file was measured to take a third of the time that a new file takes.
 //! They are written on threads that may block: a stalled disk must not delay tasks that need no disk.
@@ -71,7 +71,7 @@ struct SpoolFilePool {
     idle: Mutex<Vec<AnonymousFile>>,
     budgets: SpoolBudgets,
     free: FreeSpace,
-    /// The result of the last check of the free space.
+    /// True if the last check found too little free space.
     out_of_space: AtomicBool,
     #[cfg(test)]
     writes: std::sync::atomic::AtomicUsize,
@@ -88,7 +88,7 @@ pub(crate) struct BodyMemoryShare {
 #[derive(Debug)]
 struct AnonymousFile {
     file: File,
-    /// The number of bytes that were ever written, and so the disk space that the file holds.
+    /// The greatest length of the file since it was created or truncated, and so the disk space that it holds.
     extent: u64,
 }
 
@@ -133,7 +133,8 @@ impl Spool {
         Self { pool: Arc::clone(&self.pool), owner: key.map(Arc::from) }
     }
 
-    /// Returns the free space as seen from another folder of the same disk. It shares its threads with this spool.
+    /// Returns the free space as seen from another folder of the same disk. It shares the limit on blocking
+    /// threads with this spool.
     pub(crate) fn free_space(&self, folder: PathBuf) -> FreeSpace {
         self.pool.free.for_folder(folder)
     }
@@ -143,7 +144,7 @@ impl Spool {
         BodyMemoryShare { share: self.pool.budgets.memory.share(self.owner.clone()), pool: Arc::clone(&self.pool) }
     }
 
-    /// Returns the number of bytes held at this moment.
+    /// Returns the bytes held at this moment, and the number of refusals since the start.
     pub(crate) fn usage(&self) -> SpoolUsage {
         self.pool.budgets.usage()
     }

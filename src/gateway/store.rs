@@ -3,7 +3,7 @@
 //! This module decides the layout of rows, the extent of a transaction, and the kinds of database errors. It must not
 //! know what a key permits, why a job ends, or the network.
 //!
-//! Rules: management commands and a running server share one data directory; a record is written once and closed once;
+//! Rules: management commands and a running server share one data directory; a record is opened once and closed once;
 //! migrations only go forward; a database error is distinguished from a missing row.
 //!
 //! [`Store`] is the interface: its users cannot see which database implements it, and the tests in `store/tests.rs`
@@ -64,7 +64,7 @@ pub(crate) use vault::Vault;
 use async_trait::async_trait;
 use ids::random_bytes;
 
-/// The database operations on accounts, answers and records, beside those on keys, people and usage.
+/// The database operations on accounts, answers and records, in addition to those on keys, people and usage.
 #[async_trait]
 pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     /// Inserts or updates the row of an account of the configuration file.
@@ -87,8 +87,8 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
         change: AccountChange,
     ) -> Result<Option<AccountRow>, StoreError>;
 
-    /// Deletes an account and its token, and returns `true` if there was one. Keeps an account of the configuration
-    /// file: the next start would add it again, without its state.
+    /// Deletes an account and its token, and returns `true` if it has done so. An account that is in the configuration
+    /// file is not deleted: the next start would add it again, without its state.
     async fn delete_account(&self, audit: &AuditContext, name: &str) -> Result<bool, StoreError>;
 
     /// Marks as absent the accounts of the configuration file whose names are not in `in_file`, and returns the number
@@ -97,10 +97,11 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     /// Must be called after [`Store::sync_account`] for each of the names, which removes the mark.
     async fn mark_others_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError>;
 
-    /// Returns the token of an account, if one was ever stored.
+    /// Returns the token of an account, if one is stored.
     async fn load_token(&self, account: &str) -> Result<Option<TokenRow>, StoreError>;
 
-    /// Claims the exclusive right to fetch a token for this account, at most until the given time.
+    /// Claims the exclusive right to fetch a token for this account until the given time at most. Returns `false` if
+    /// another holder has the right at the time `now`.
     ///
     /// A holder that claims again gets the right again, so that a node does not wait for its own claim after a restart.
     async fn claim_refresh(
@@ -111,8 +112,8 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
         until: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// Stores a token and releases the claim. Returns `false` and changes nothing if another holder has the claim in
-    /// the meantime, or if the account got other credentials or was deleted. The same holder may store the token even
+    /// Stores a token and releases the claim. Returns `false` and changes nothing if another holder has claimed the
+    /// right in the meantime, or if the account got other credentials or was deleted. The same holder may store the token even
     /// after its claim has expired.
     async fn store_token(&self, account: &str, holder: &str, sealed: &[u8]) -> Result<bool, StoreError>;
 
@@ -219,8 +220,9 @@ pub(crate) enum RetentionClass {
 pub(crate) enum RowWriteOutcome {
     /// The write is in the database.
     Done,
-    /// The request id of the intent is taken, or no row is running for the outcome or answer. Nothing was changed.
+    /// Nothing was changed: the request id of the intent is taken, there is no running row for the attempts, the
+    /// outcome or the answer, or there is no claim to remove.
     NoEffect,
-    /// Another request has made the claim before. Nothing was changed.
+    /// Nothing was changed: the scope already has this valid claim.
     AlreadyClaimed(Box<StoredReplay>),
 }

@@ -19,7 +19,8 @@ use crate::gateway::store::{AuditContext, PeopleStore as _, SqliteStore, Store a
 /// Reads the configuration from the same sources as the start.
 pub(crate) type ConfigReader = Arc<dyn Fn() -> Result<Config, Vec<ConfigProblem>> + Send + Sync>;
 
-/// The longest time that a refresh of the groups may take (our choice), because a stop may wait for it.
+/// The longest time that a refresh may take to read the groups from the store (our choice): a stop may have to wait for
+/// it.
 const GROUP_REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The sources of a reload, and the configuration in force.
@@ -35,7 +36,7 @@ pub(super) struct ConfigReloader {
     last_refresh_succeeded: bool,
 }
 
-/// The reason why nothing was changed.
+/// The reason why a reload or a refresh failed.
 enum ReloadError {
     InvalidConfig(Vec<ConfigProblem>),
     /// The store already has accounts with these names.
@@ -94,8 +95,8 @@ impl ConfigReloader {
         Ok(())
     }
 
-    /// Reads and applies the configuration. Returns a text with the changes, or with the reasons why nothing was
-    /// changed.
+    /// Reads and applies the configuration. Returns a text with the changes, or with the problems that
+    /// prevented the reload.
     pub(super) async fn reload(&mut self) -> Result<String, String> {
         match self.try_reload().await {
             Ok(difference) => {
@@ -120,7 +121,7 @@ impl ConfigReloader {
         let result = tokio::task::spawn_blocking(move || reader()).await;
         let mut config =
             result.map_err(|error| read_error(std::io::Error::other(error)))?.map_err(ReloadError::InvalidConfig)?;
-        // An installation that has produced real images must not fall back to the simulator.
+        // A gateway that runs without the implicit simulator must not fall back to it.
         if !self.config.accounts.iter().any(|account| account.implicit) {
             config.accounts.retain(|account| !account.implicit);
         }

@@ -44,7 +44,8 @@ pub(super) async fn finish_reload_unless_stopped<T>(
     None
 }
 
-/// Runs `work`, which closes the store, until the time limit or a further signal. All paid work has ended before.
+/// Runs `work`, which closes the store, until it ends, the time limit passes, or a further signal arrives. The jobs
+/// have ended or have been cut off before.
 pub(super) async fn run_final_work(
     time_limit: Duration,
     work: impl Future<Output = ()>,
@@ -58,8 +59,8 @@ pub(super) async fn run_final_work(
 }
 
 /// Ends all running work. `close_server` closes the port, waits for the connections at most for the time that it is
-/// given, and returns true if all of them have ended. Returns when all work has ended, or when the time limits have
-/// passed.
+/// given, and returns true if all of them have ended. Returns when all work has ended, when the time limits have
+/// passed, or when a further signal arrives after the cutoff.
 pub(super) async fn drain_and_stop(
     gateway: &Arc<Gateway>,
     close_server: impl AsyncFnOnce(Duration) -> bool,

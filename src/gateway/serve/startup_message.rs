@@ -1,7 +1,7 @@
 //! The text that the gateway prints for its operator when it starts: on standard output, and never in the log.
 //!
 //! The last line states the address that the gateway listens on; programs wait for it. The lines above it are for
-//! people and are printed once: a first key, and the link that creates the first admin.
+//! people: among them a first key, which is shown only once, and the one-time link that creates the first admin.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -59,7 +59,8 @@ impl StartupMessage {
     }
 }
 
-/// Creates a key on the very first start with embedded defaults, so that the printed `curl` command works.
+/// Creates a key if the implicit simulator is the only account, no key exists, and no first key was ever made. With
+/// this key, the printed `curl` command works.
 ///
 /// No key is created if accounts are configured: its requests would cost money, and printed text may end up in a log.
 async fn create_first_key(

@@ -1,7 +1,7 @@
-//! Byte budgets: the bytes that unfinished and running requests may hold, in all and for each API key.
+//! Byte budgets: the bytes that arriving and running requests may hold, in all and for each API key.
 //!
 //! Only bytes that are held count, not the bytes that a request announces, so small requests are not refused because of
-//! large ones. A request beyond a budget is refused; requests that already hold bytes are not affected.
+//! large ones. A request that would exceed a budget is refused; other requests keep the bytes that they hold.
 
 use std::collections::HashMap;
 use std::io;
@@ -35,7 +35,7 @@ pub(crate) enum BudgetExceeded {
 pub(crate) struct SpoolUsage {
     /// The bytes of request bodies in memory.
     pub(crate) memory: u64,
-    /// The bytes of uploads on disk.
+    /// The bytes of uploads and answers on disk.
     pub(crate) disk: u64,
     /// The number of refusals since the start.
     pub(crate) refused: u64,

@@ -34,7 +34,7 @@ impl FreeSpace {
         Self { folder, reserved_bytes, threads: Arc::new(Semaphore::new(DISK_THREADS)) }
     }
 
-    /// Returns the free space as seen from another folder of this disk. The threads are shared.
+    /// Returns the free space as seen from another folder of this disk. Both share the limit on blocking threads.
     pub(super) fn for_folder(&self, folder: PathBuf) -> Self {
         Self { folder, reserved_bytes: self.reserved_bytes, threads: Arc::clone(&self.threads) }
     }

@@ -74,7 +74,7 @@ pub(crate) struct NewAccount {
 /// A change of an existing account. Only [`AccountChange::Enable`] enables a disabled account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AccountChange {
-    /// The account is not used until it is enabled again. An earlier time and reason stay.
+    /// The account is not used until it is enabled again. If it is already disabled, its time and reason stay.
     Disable {
         /// The reason, for admins and operators.
         reason: String,

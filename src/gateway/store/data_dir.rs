@@ -70,8 +70,8 @@ impl ServeLock {
 // === impl ServingStatus ===
 
 impl ServingStatus {
-    /// Returns the status of the process that serves from this directory, if there is one. A process that is just
-    /// starting has published nothing yet.
+    /// Returns the status of the process that serves from this directory; `None` if there is no such process, or it is
+    /// just starting and has published nothing yet.
     ///
     /// # Errors
     ///
@@ -148,8 +148,8 @@ impl DataDir {
         [MARKER_FILE].into_iter().chain(FILES_OF_DATABASE).filter(is_present).collect()
     }
 
-    /// Takes the lock for opening: only one process at a time creates or migrates the database or makes the master key.
-    /// Waiting blocks the thread, so async code must not call it.
+    /// Takes the lock for opening: only one process at a time creates or migrates the database, or makes or changes the
+    /// master key. Waiting blocks the thread, so async code must not call it.
     #[expect(
         clippy::disallowed_methods,
         reason = "runs on a blocking thread; the kernel's lock has no timeout of its own"
@@ -199,7 +199,7 @@ impl DataDir {
 
 /// Opens a file for reading and writing. A new file can be read only by its owner from the first moment.
 ///
-/// An existing file that other users can read is closed to them, because such permissions are never intended.
+/// If other users may access an existing file, it is closed to them, because such permissions are never intended.
 pub(super) fn open_private(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

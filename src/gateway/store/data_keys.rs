@@ -61,7 +61,7 @@ impl DataKeys {
         ])
     }
 
-    /// Returns the keys, or `None` if another master key has wrapped them.
+    /// Returns the keys, or `None` if this master key cannot unwrap them.
     pub(super) fn unwrap(master: &MasterKey, wrapped: &WrappedDataKeys) -> Result<Option<Self>, StoreError> {
         let wrapping = master.wrapping_vault()?;
         let open = |purpose, sealed: &[u8]| {

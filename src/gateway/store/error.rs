@@ -1,4 +1,4 @@
-//! The kinds of database errors, as far as a caller or an operator can act on them.
+//! The kinds of database errors, as far as the calling code or an operator can act on them.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub(crate) enum StoreError {
         /// The damage, and the remedy.
         detail: String,
     },
-    /// The master key of the configuration is invalid, or cannot be used for the requested operation.
+    /// The text of a master key is invalid, or a change of the master key of the configuration lacks the new key.
     #[error("the master key cannot be used: {detail}")]
     MasterKey {
         /// The reason, and the remedy.

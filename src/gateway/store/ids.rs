@@ -106,7 +106,8 @@ identifier!(
     RequestId
 );
 identifier!(
-    /// The id of one serving process. As long as that process lives, only it may close the records that it has opened.
+    /// The id of a serving node, which its next process has again. As long as a process of the node lives, only that
+    /// process may close the records of the node.
     NodeId
 );
 

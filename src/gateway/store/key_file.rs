@@ -1,7 +1,8 @@
 //! The file that holds the master key if the configuration does not give it.
 //!
-//! A new key is first written to `master.key.new`, and is renamed to `master.key` only after it has wrapped the data
-//! keys in the database. So one of the two files always holds the key of the database, whenever the process dies.
+//! When the key changes, the next key is first written to `master.key.new`, which is renamed to `master.key` only after
+//! the data keys in the database have been wrapped with it. So one of the two files always holds the key of the
+//! database, whenever the process dies.
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};

@@ -12,7 +12,7 @@ use super::{AuditContext, GroupId, KeyId, ListPage, PublicId, StoreError, Timest
 #[async_trait]
 pub(crate) trait KeyStore: Send + Sync {
     /// Adds a key. Returns [`StoreError::Conflict`] if the id or the public id is taken, and `false`, without a change,
-    /// if its owner already has `max_keys` keys that are not deleted.
+    /// if its owner already has `max_keys` keys that are not deleted, or has deleted very many keys within a day.
     async fn insert_key(&self, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> Result<bool, StoreError>;
 
     /// Returns the key with that id or public id, unless it is deleted. With an owner, returns only a key of that user.
@@ -191,7 +191,7 @@ pub(crate) struct SecretRotation {
 pub(crate) enum KeyChange {
     /// The key is refused until it is enabled again. If the key is already disabled, its time stays.
     Disable,
-    /// The key is valid again.
+    /// The key is no longer disabled.
     Enable,
     /// The key is refused for ever and no longer listed. The row stays, because records name it.
     Delete,

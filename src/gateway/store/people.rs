@@ -69,7 +69,7 @@ pub(crate) trait PeopleStore: Send + Sync {
     async fn find_link(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<LinkRow>, StoreError>;
 
     /// Consumes a link: sets the password, ends every session of the user, and opens the given session. Returns `None`
-    /// and changes nothing if the link is no longer valid.
+    /// and changes nothing if the link is no longer valid, or a name is given or missing contrary to its purpose.
     async fn redeem_link(
         &self,
         audit: &AuditContext,
@@ -86,7 +86,7 @@ pub(crate) trait PeopleStore: Send + Sync {
         session: &NewSession,
     ) -> Result<bool, StoreError>;
 
-    /// Records a refused sign-in in the audit trail, up to a limit for each day. The user is `None` if no user has the
+    /// Records a refused sign-in in the audit trail, up to a limit for 24 hours. The user is `None` if no user has the
     /// name that was entered: that text may be a password and is not stored.
     async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError>;
 
@@ -105,7 +105,7 @@ pub(crate) trait PeopleStore: Send + Sync {
     /// Ends every session of a user, and returns their number.
     async fn end_sessions(&self, audit: &AuditContext, user: &UserId) -> Result<u64, StoreError>;
 
-    /// Returns true if this user has signed in from that address before.
+    /// Returns true if that address is among the latest ones from which this user has signed in.
     async fn has_signed_in_from(&self, user: &UserId, address: &str) -> Result<bool, StoreError>;
 
     /// Adds an admin token.
@@ -166,7 +166,7 @@ pub(crate) trait PeopleStore: Send + Sync {
     async fn list_audit_page(&self, filter: &AuditFilter) -> Result<ListPage<AuditRow>, StoreError>;
 }
 
-/// A person or a program that owns keys.
+/// A user. A user whom a command has created as the owner of keys has no password and cannot sign in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UserRow {
     /// The id of the user.
@@ -227,7 +227,8 @@ pub(crate) struct NewUser {
 pub(crate) enum UserChange {
     /// Sets the role.
     Role(UserRole),
-    /// Sets all groups in which the user may make keys. The user's keys in other groups are locked.
+    /// Sets all groups in which the user may make keys. The user's keys in the groups that the user leaves
+    /// are locked.
     Groups(Vec<String>),
     /// The user cannot sign in, all sessions end, and the keys are refused.
     Disable,
@@ -238,7 +239,7 @@ pub(crate) enum UserChange {
 /// The result of a change of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum UserChangeOutcome {
-    /// The change was made, and has disabled these keys.
+    /// The changes were made, and have locked these keys.
     Done(UserRow, Vec<KeyRow>),
     /// There is no such user.
     Unknown,

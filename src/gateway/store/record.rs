@@ -84,8 +84,7 @@ pub(crate) struct Record {
 // === impl Record ===
 
 impl Record {
-    /// The longest free text of a request that is stored, in bytes. A record stays under a kilobyte whatever a caller
-    /// sends.
+    /// The longest free text of a request that is stored, in bytes, so that a record stays small whatever a caller sends.
     pub(crate) const MAX_TEXT_BYTES: usize = 256;
 
     /// Shortens a caller's text to the length that a record may hold.

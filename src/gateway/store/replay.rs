@@ -49,7 +49,7 @@ pub(crate) struct StoredReplay {
 /// The state of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ReplayState {
-    /// The answer is being made, or the process that made it has ended.
+    /// The answer is being made, or the process that was to make it has ended.
     Running,
     /// The answer is stored.
     Stored(StoredAnswerRow),

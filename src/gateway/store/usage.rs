@@ -53,7 +53,7 @@ pub(crate) struct KeyCounts {
     pub(crate) counts: UsageCounters,
 }
 
-/// The number of requests with one key that were refused on one day before they became a job.
+/// The number of requests with one key, or without a known key, that were refused on one day before they became a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RefusalCount {
     /// The day of the requests.
@@ -114,7 +114,7 @@ pub(crate) trait UsageStore: Send + Sync {
     /// Returns the sum of all counts.
     async fn total_usage(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError>;
 
-    /// Returns the total usage of each of these keys. A key without an entry was never used.
+    /// Returns the total usage of each of these keys. A key without an entry has no usage that is still stored.
     async fn total_usage_by_key(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError>;
 
     /// Adds to the counts requests that were refused before they became a job, in one transaction.

@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::gateway::store::Timestamp;
 
-/// Decodes a cell that is an id or a name.
+/// Decodes a cell that holds a text, such as an id or a name.
 pub(super) fn text<T: From<String>>(row: &SqliteRow, column: &str) -> sqlx::Result<T> {
     row.try_get::<String, _>(column).map(T::from)
 }

@@ -1,4 +1,5 @@
-//! Reads the counts by day and key. The database itself writes them when a record is closed.
+//! Reads the counts by day and key, and adds refused requests to them. A trigger of the database counts each job when
+//! its record is closed.
 
 use std::collections::BTreeMap;
 

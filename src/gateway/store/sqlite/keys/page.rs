@@ -1,7 +1,7 @@
 //! One page of a very long list of keys, newest first.
 //!
-//! Indexes find the owner, the group and the position in the list. A search for a part of a name reads the rows that
-//! these leave.
+//! Indexes find the keys by owner, by group, and by position in the list. A search for a part of a name reads all rows
+//! that these conditions leave.
 
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
 

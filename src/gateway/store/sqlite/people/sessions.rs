@@ -16,7 +16,7 @@ use crate::gateway::store::{
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The most refused sign-ins of one day that leave rows in the audit trail (our choice), because anybody can cause them
+/// The most refused sign-ins of 24 hours that leave rows in the audit trail (our choice), because anybody can cause them
 /// without a key or a password. Unknown names share one limit, so that they cannot hide attempts on a user.
 pub(in super::super) const UNKNOWN_USER_REFUSALS_PER_DAY: i64 = 500;
 pub(in super::super) const USER_REFUSALS_PER_DAY: i64 = 50;
