@@ -26,7 +26,7 @@ const DEFAULT_FILTER: &str = "imagate=info,warn";
 
 /// Starts the log. `filter` has the syntax of `IMAGATE_LOG`: levels, by module if necessary.
 ///
-/// A filter that cannot be parsed is replaced by the default, which is logged. Panics are logged too.
+/// A filter that cannot be parsed is replaced by the default, and a warning is logged. Panics are logged too.
 ///
 /// # Errors
 ///

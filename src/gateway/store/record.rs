@@ -215,7 +215,7 @@ pub(crate) enum AttemptClass {
     F,
     /// Ambiguous: an image may exist.
     X,
-    /// The upstream refused the content.
+    /// The upstream refused the request: its content or a parameter.
     R,
     /// The answer broke off after its output had begun.
     O,

@@ -1,8 +1,8 @@
 //! The metrics of the process, in the format of Prometheus.
 //!
 //! This module decides the names of the metrics, and keeps the number of label values small: no key, user, prompt or
-//! caller's model may be a label. The name of an account is a label, because operators decide how many accounts there
-//! are, and must see which account fails. The counts of jobs are taken from their records, so metrics and records
+//! caller's model may be a label. The name of an account is a label, because not callers but admins and operators
+//! decide how many accounts there are, and because they must see which account fails. The counts of jobs are taken from their records, so metrics and records
 //! cannot contradict each other.
 
 use std::sync::{Mutex, PoisonError};
@@ -57,9 +57,9 @@ pub(crate) struct MetricsSnapshot {
     pub(crate) unsettled: usize,
     /// The bytes of request bodies in memory that are still arriving.
     pub(crate) body_bytes: u64,
-    /// The bytes of uploads on disk.
+    /// The bytes of uploads and answers on disk.
     pub(crate) spool_bytes: u64,
-    /// The number of bodies that a budget has refused since the start.
+    /// The number of refusals since the start because of a budget or of the disk space reserved for the database.
     pub(crate) refused_for_space: u64,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct AccountSnapshot {
     pub(crate) slots: usize,
     /// True during a cooldown.
     pub(crate) is_cooling_down: bool,
-    /// True if the account is disabled until an operator enables it.
+    /// True if the account is disabled until an admin or a command enables it.
     pub(crate) is_disabled: bool,
 }
 

@@ -151,8 +151,8 @@ fn declined_failure(message: &str) -> (FailureClass, FailureCause) {
     (FailureClass::N, FailureCause::Declined { message: message.to_owned() })
 }
 
-/// Returns the cause for an unknown model. The operator chooses the model of an image job, the caller that of a
-/// response.
+/// Returns the cause for an unknown model. The rules have checked the model of an image job, but not that of a
+/// response, which the caller chooses.
 const fn unknown_model_cause(fault_scope: CallerFaultScope) -> FailureCause {
     if fault_scope.is_body_from_caller { FailureCause::UnknownModel } else { FailureCause::NotOffered }
 }
@@ -192,7 +192,8 @@ fn error_detail(members: &Map<String, Value>) -> Option<Cow<'_, Map<String, Valu
     flat.then_some(Cow::Borrowed(members))
 }
 
-/// Classifies a rejection with a 4xx status. In each case, nothing was made. If the answer has a code for an invalid
+/// Classifies a rejection: an error with a 4xx status, or an answer with status 200 that names a parameter instead of
+/// containing an image. In each case, nothing was made. If the answer has a code for an invalid
 /// request, or names a parameter of the request, the caller is at fault: every account would answer the same. Otherwise
 /// the account may be the cause, so one more account may be asked. The same applies if the answer names a parameter
 /// that the gateway has written.
@@ -230,7 +231,7 @@ pub(super) fn is_image_parameter(param: &str) -> bool {
     root == "image" || IMAGE_EDIT_FIELDS.iter().any(|field| field.name == root)
 }
 
-/// True for the parameters of a response: any path into the body that does not concern only the account.
+/// True for the parameters of a response: any path into the body, unless it concerns the account.
 fn is_response_parameter(param: &str) -> bool {
     let is_path_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'[' | b']' | b'-');
     !param_root(param).is_empty()

@@ -1,10 +1,10 @@
 //! An image job at an upstream that offers `/responses` only: one call, in which a text model must draw one image.
 //!
 //! The module decides where each field of the job goes: the prompt and the images into the input, `user` into the call,
-//! a mask and the remaining fields into the tool. Only `n` is left out, because the tool draws one image per call, and
-//! the request flow makes as many calls as images. The upstream is always asked for events: the image arrives before
-//! the model has finished its text, and a long silence can be distinguished from a dead connection. Files stay on disk;
-//! only the text between them is in memory.
+//! a mask and the remaining fields into the tool. Only `n` and `stream` are not passed on. The tool draws one image per
+//! call, and the request flow makes as many calls as images. The upstream is always asked for events: the image arrives
+//! before the model has finished its text, and a long silence can be distinguished from a dead connection. Files stay
+//! on disk; only the text between them is in memory.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
@@ -110,8 +110,8 @@ fn split_fields(job: &Job) -> (Map<String, Value>, Map<String, Value>) {
     (tool, call)
 }
 
-/// True if a caller of the image endpoints can have set the parameter. The gateway writes the fields beside the tool,
-/// except `user`.
+/// True if a caller of the image endpoints can have set the parameter: a field of those endpoints, with or without the
+/// prefix of the tool, but no field of the call that the gateway writes itself.
 fn is_caller_parameter(param: &str) -> bool {
     match param.strip_prefix(TOOL_PREFIX) {
         Some(field) => failure_classification::is_image_parameter(field),
@@ -137,7 +137,8 @@ struct EmbeddedFiles<'a> {
 impl<'a> EmbeddedFiles<'a> {
     /// Returns the data URL of a file, with a marker and its index in place of its bytes.
     fn placeholder_url(&mut self, upload: &'a ImageUpload) -> String {
-        // The rules accept only images whose format is known. Otherwise the upstream could still detect the format.
+        // The rules accept only images whose format is known, so the general type is not expected here. With it, the
+        // upstream could still detect the format.
         let media_type = upload.header.as_ref().map_or_else(
             |_| "application/octet-stream".to_owned(),
             |header| format!("image/{}", header.properties.format),

@@ -64,7 +64,8 @@ impl MultipartWriter {
     }
 
     fn write_file(&mut self, name: &str, file_name: &str, upload: &ImageUpload) {
-        // The rules accept only images whose format is known. Otherwise the upstream could still detect the format.
+        // The rules accept only images whose format is known, so the general type is not expected here. With it, the
+        // upstream could still detect the format.
         let (extension, media_type) = upload.header.as_ref().map_or_else(
             |_| (String::new(), "application/octet-stream".to_owned()),
             |header| {

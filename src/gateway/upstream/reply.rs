@@ -78,7 +78,7 @@ pub(crate) struct AttemptFailure {
 pub(crate) enum FailureCause {
     /// No connection could be made, or the credentials were refused.
     Unreachable,
-    /// The connection broke.
+    /// The connection broke, or the answer could not be used.
     Broken,
     /// No answer came in time.
     Timeout,
@@ -88,11 +88,11 @@ pub(crate) enum FailureCause {
     Failed,
     /// The content policy refused the request.
     Refused,
-    /// The upstream rejects a parameter.
+    /// The upstream rejects the request as invalid, so that every account would reject it.
     Rejected {
-        /// The parameter that the upstream names.
+        /// The parameter that the upstream names, if any.
         param: Option<String>,
-        /// The upstream's message about the parameter.
+        /// The message for the caller: that of the upstream, if it is safe to show.
         message: String,
     },
     /// The account's usage window is exhausted.
@@ -111,9 +111,9 @@ pub(crate) enum FailureCause {
     Forbidden,
     /// A system in front of the upstream, such as a firewall, has refused the request with a page.
     Blocked,
-    /// The upstream rejects the request and names no part of it.
+    /// The upstream rejects the request, but another account may accept it: the error is no clear fault of the caller.
     Declined {
-        /// The upstream's message, as far as a caller may read it.
+        /// The message for the caller: that of the upstream, if it is safe to show.
         message: String,
     },
     /// Too many requests for this account right now.

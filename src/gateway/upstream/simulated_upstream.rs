@@ -82,8 +82,8 @@ fn detail_for_quality(quality: Option<&str>) -> Detail {
     }
 }
 
-/// Returns the input tokens of an edit: one token for each tile of 32x32 pixels (our choice: a plausible
-/// count, which no upstream charges).
+/// Returns the tokens of the input images of an edit: one for each tile of 32x32 pixels (our choice: a plausible count,
+/// which no upstream charges).
 fn input_tokens(job: &Job) -> u64 {
     let tiles = |upload: &ImageUpload| match &upload.header {
         Ok(header) => {

@@ -98,7 +98,7 @@ impl DrawError {
 /// Draws one image and returns the bytes of its file.
 ///
 /// # Errors
-/// Returns an error if an edge is 0 or beyond 16383 pixels, or if the encoder runs out of memory.
+/// Returns an error if an edge is 0 or beyond 16383 pixels, or if the encoder fails.
 pub(crate) fn draw(image: &TestImage<'_>) -> Result<Vec<u8>, DrawError> {
     if [image.width, image.height].iter().any(|edge| !(1..=MAX_EDGE_PX).contains(edge)) {
         return Err(DrawError::Size);

@@ -21,7 +21,8 @@ const MIN_TIMESTAMP_MILLIS: f64 = 1e11;
 /// The start of `x-ratelimit-reset-requests`, `-tokens` and `-images`; some upstreams send it without a suffix.
 const RESET_HEADER_PREFIX: &str = "x-ratelimit-reset";
 
-/// Returns the wait that an answer states. The most exact statement takes precedence. `now` is in seconds since 1970.
+/// Returns the wait that an answer states. Its body takes precedence over `Retry-After`, and `Retry-After` over the
+/// headers of rate limits. `now` is in seconds since 1970.
 pub(super) fn parse_wait(headers: &HeaderMap, body: Option<&Map<String, Value>>, now: f64) -> Option<Duration> {
     let clock = header_text(headers, &DATE).and_then(parse_date).unwrap_or(now);
     let in_body = || body.and_then(|body| wait_from_body(body, clock));

@@ -32,7 +32,7 @@ impl DrawingTask {
         Self { slots: Arc::clone(slots), state: None }
     }
 
-    /// True if no drawing has begun.
+    /// True if no image is being drawn or waits to be taken by [`DrawingTask::poll`].
     pub(super) const fn is_empty(&self) -> bool {
         self.state.is_none()
     }
@@ -57,7 +57,7 @@ impl DrawingTask {
         self.state = Some(DrawingTaskState::Done(image));
     }
 
-    /// Resolves when the image is drawn. Fails if no drawing has begun.
+    /// Resolves when the image is drawn, and takes it. Fails if [`DrawingTask::is_empty`].
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DrawingResult> {
         match self.state.take() {
             None => Poll::Ready(Err(ReplyError)),

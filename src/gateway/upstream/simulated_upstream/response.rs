@@ -1,7 +1,7 @@
 //! A response of the simulator: the answer that a text model with an image tool would give, without a model.
 //!
-//! The whole answer is prepared before the first byte, with placeholders for images. An image is drawn when its
-//! placeholder is reached, and held once although it is sent twice.
+//! The whole answer is prepared before the first byte, with placeholders for images. An image is drawn just
+//! before the text that leads to its first placeholder, and is held in memory once although it is sent twice.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
