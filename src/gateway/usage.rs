@@ -5,7 +5,7 @@
 //! data, and the data of others is treated as missing. It never writes: the store makes the counts when a record is
 //! closed.
 //!
-//! Rules: the usage record is the complete one of the specification; the counts of a day are the sums of its records.
+//! Rules: a record has every field that the specification demands; the counts of a day are the sums of its records.
 
 pub(crate) mod csv;
 
@@ -54,7 +54,8 @@ pub(crate) struct NamedRecordPage {
 /// The reason why nothing could be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UsageError {
-    /// The list must continue after a record that does not exist, or that belongs to a user other than the owner.
+    /// The filter asks for the records that follow a certain record, which does not exist or belongs to another user
+    /// than the owner in the filter.
     #[error("the record of the request `{0}` does not exist")]
     UnknownCursor(RequestId),
     /// The store failed.
@@ -145,7 +146,7 @@ impl UsageReader {
         Ok(records.into_iter().map(|record| with_names(record, &names)).collect())
     }
 
-    /// Returns one record, in any state, unless it belongs to a user other than the owner.
+    /// Returns one record, in any state. If `owner` is given, records of other users are treated as missing.
     ///
     /// # Errors
     /// Returns an error if the store fails.

@@ -66,7 +66,7 @@ impl Base64Decoder {
     ///
     /// # Errors
     ///
-    /// Returns an error if the characters are not base64, or follow the end of the text.
+    /// Returns an error if the characters are not base64, or if they follow the padding.
     pub(crate) fn push(&mut self, mut text: &[u8], output: &mut Vec<u8>) -> Result<(), DataUrlError> {
         while let (false, [first, remaining @ ..]) = (self.partial_group.is_empty(), text) {
             self.push_char(*first, output)?;
@@ -77,7 +77,7 @@ impl Base64Decoder {
             if !self.skips_spaces {
                 return Err(DataUrlError::NotBase64);
             }
-            // The group may contain spaces, so its characters are decoded one by one.
+            // The groups may contain spaces, so the characters are decoded one by one.
             groups.iter().try_for_each(|byte| self.push_char(*byte, output))?;
         }
         remaining.iter().try_for_each(|byte| self.push_char(*byte, output))

@@ -2,8 +2,8 @@
 //!
 //! The module decides which uploads are complete still images ([`inspect`]), and which properties the head of a
 //! delivered image states ([`probe`]). It must not know pixels (nothing is decoded or inflated), file names, declared
-//! types, or the purpose of the file: the caller has the rule that a mask needs alpha and the format and size of the
-//! first image.
+//! types, or the purpose of the file: the caller checks that a mask has alpha, and the format and size of the first
+//! image.
 //!
 //! Each difficult case and its verdict:
 //!
@@ -19,18 +19,18 @@
 //! | PNG: zTXt, iTXt, iCCP and all else that is optional | skipped by length |
 //! | PNG: acTL before IDAT, even with one frame | animated; after IDAT, readers ignore it, and so does this module |
 //! | PNG: more pixels than its IDAT chunks can inflate to | refused: the stated size is false |
-//! | a side of 0, or above [`MAX_SIDE`] | refused: JPEG cannot store a larger number, and WebP only smaller ones |
+//! | a side of 0, or above [`MAX_SIDE`] | refused: JPEG cannot store a longer side, and WebP allows even less |
 //! | bytes after the end of the image | not read |
 //! | cut off before IEND (PNG), the first scan byte (JPEG), the size in the RIFF header (WebP) | ends too early |
-//! | JPEG | never alpha; EXIF rotation ignored: the pixel size is the one stored; every SOF from 0 to 15 is a frame |
+//! | JPEG | never alpha; EXIF rotation ignored: the pixel size is the one stored; each SOF marker begins a frame |
 //! | JPEG: cut off within the scan | accepted: only reading all of it would reveal that |
 //! | WebP: VP8 | alpha needs both the flag of VP8X and an ALPH chunk: readers differ in which of the two they use |
-//! | WebP: VP8L | its own alpha bit, whatever the flag of VP8X says; ALPH beside it is damage |
+//! | WebP: VP8L | its own alpha bit, whatever the flag of VP8X says; damaged if ALPH precedes it |
 //! | WebP: the flag, ANIM or ANMF of an animation | animated |
 //! | WebP: canvas and frame differ, a chunk larger than the RIFF, no image chunk, VP8 without a key frame | damaged |
 //! | WebP: padding missing after the last chunk, reserved bits set | tolerated, as in other readers |
 //!
-//! The parsers are written by hand: `imagesize` accepts every number and needs a seeking reader, `png` allocates memory
+//! The parsers are written by hand: `imagesize` accepts every size and needs a seeking reader, `png` allocates memory
 //! for pixels and stops at the image data, and no crate checks the flag of VP8X against the chunks. The tests compare
 //! the results with these crates instead.
 
@@ -139,7 +139,7 @@ fn checked_properties(format: Format, width: u32, height: u32) -> Result<ImagePr
 
 impl ByteSource for [u8] {
     fn len(&self) -> u64 {
-        // A slice is at most half as large as the address space.
+        // The conversion cannot fail: no supported platform has a `usize` of more than 64 bits.
         u64::try_from(<[u8]>::len(self)).unwrap_or(u64::MAX)
     }
 

@@ -4,10 +4,11 @@
 //! writes no files: it returns the content to write, or only the problems if there are any.
 //!
 //! - All fields that a `SKILL.md` or the document of an API reference can state come from that file, so that no value
-//!   is maintained twice. Fields that it cannot state (the repository, unknown fields) or does not state (`api_docs` of
-//!   other JSON) are kept from the previous manifest.
-//! - An existing package is never built again while its content equals that of the folder, because users have pinned
-//!   its bytes. Changed content under the same version is an error.
+//!   is maintained twice. Fields that it cannot state (the repository, unknown fields) are kept from the previous
+//!   manifest, and so are `api_docs`, `tags` and `agents` of a skill whose `SKILL.md` does not state them.
+//! - An existing package is not built again while it has the files of the folder and the checksum of the previous
+//!   manifest, because users have pinned its bytes. Changed content under the same version is an error, unless the
+//!   caller allows it.
 //! - A time changes only if something else changes.
 
 mod apis;
@@ -29,7 +30,7 @@ pub use repository::RepositoryFields;
 /// The input of a build.
 #[derive(Clone)]
 pub struct BuildInput<'a> {
-    /// The repository.
+    /// The files of the repository.
     pub files: &'a dyn RepositoryFiles,
     /// The previous manifest. Values that no file states are taken from it.
     pub previous: Option<&'a SourceFile>,
@@ -39,7 +40,7 @@ pub struct BuildInput<'a> {
     pub apis: String,
     /// The folder for packages.
     pub packages: String,
-    /// The known fields of the repository.
+    /// The fields of the repository that are to be set. The others keep the values of the previous manifest.
     pub repository: RepositoryFields,
     /// The time that is written into a changed manifest and its changed entries.
     pub now: DateTime<Utc>,
@@ -73,7 +74,7 @@ pub struct BuildProblem {
     pub path: String,
     /// The position in the file.
     pub position: Option<TextPosition>,
-    /// The problem, as a sentence.
+    /// The problem, in words that follow the path and a colon.
     pub message: String,
 }
 
@@ -92,7 +93,7 @@ impl std::fmt::Display for BuildProblem {
     }
 }
 
-/// The error of a build: all problems that prevent it.
+/// The error of a build: the problems that prevent it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", join_problems(.0))]
 pub struct BuildError(pub Vec<BuildProblem>);
@@ -117,7 +118,8 @@ impl From<FilesError> for BuildProblem {
 ///
 /// # Errors
 ///
-/// Returns all problems that prevent the build. In that case there is nothing to write.
+/// Returns the problems that prevent the build: all of them, or only the first if the previous manifest or the folder of
+/// the skills cannot be read. In that case there is nothing to write.
 pub fn build(input: &BuildInput<'_>) -> Result<BuildOutput, BuildError> {
     let previous = read_previous(input).map_err(|problem| BuildError(vec![problem]))?;
     let mut built = BuildOutput::default();

@@ -42,8 +42,8 @@ pub fn check(source: SourceFile, options: &CheckOptions<'_>) -> CheckReport {
     check_source(source, options, |manifest, text, findings| check_everything(manifest, text, options, findings))
 }
 
-/// Checks only that the packages are safe and are those of the manifest, for callers that have the packages but no
-/// checkout.
+/// Checks only the shape of the manifest, and that the packages are safe and are those that it names: for callers that
+/// have the packages but no checkout.
 #[must_use]
 pub fn verify(source: SourceFile, options: &CheckOptions<'_>) -> CheckReport {
     check_source(source, options, |manifest, _, findings| {

@@ -160,7 +160,8 @@ fn optional_text(value: &Option<String>) -> String {
     value.as_deref().map(without_formula).unwrap_or_default()
 }
 
-/// Returns a text that no spreadsheet treats as a formula. Some also treat the full-width characters as its start.
+/// Escapes hidden characters, and returns a text that no spreadsheet treats as a formula. Some spreadsheets also treat
+/// the full-width characters as the start of a formula.
 fn without_formula(text: &str) -> String {
     let text = names::escape_hidden_except(text, |letter| matches!(letter, '\t' | '\r' | '\n'));
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);

@@ -23,7 +23,7 @@ pub(crate) enum ImageFileError {
     /// The structure contradicts itself or its format; the text names the contradiction.
     #[error("The {} file is damaged: {}.", name(*.0), .1)]
     Damaged(Format, &'static str),
-    /// The file has more than one frame.
+    /// The file is marked as an animation, even if it has only one frame.
     #[error("The {} file is an animation; only still images can be edited.", name(*.0))]
     Animated(Format),
     /// The file states a side that no image can have.
@@ -34,7 +34,7 @@ pub(crate) enum ImageFileError {
         /// The height that the file states.
         height: u32,
     },
-    /// The file has fewer bytes than any compression could make of the pixels.
+    /// The file is smaller than so many pixels can be, even with the best compression.
     #[error("The image claims to be {width}x{height} px, but the file is too small to hold so many pixels.")]
     TooFewBytes {
         /// The width that the file states.

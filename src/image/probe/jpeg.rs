@@ -70,8 +70,8 @@ fn frame_properties(reader: &ImageFileReader<'_>, frame: &JpegSegment) -> Result
     checked_properties(Format::Jpeg, u16::from_be_bytes([w0, w1]).into(), u16::from_be_bytes([h0, h1]).into())
 }
 
-/// Returns the segment at this offset. Fill bytes may precede its marker; each of them counts as a visited part, and
-/// the number of parts is limited.
+/// Returns the first segment at or after this offset. Fill bytes and TEM markers may precede it; each of them counts as
+/// a visited part, and the number of parts is limited.
 fn next_segment(reader: &mut ImageFileReader<'_>, mut offset: u64) -> Result<JpegSegment, ImageFileError> {
     let kind = loop {
         reader.count_part()?;

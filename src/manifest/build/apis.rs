@@ -98,7 +98,7 @@ fn document_paths(input: &BuildInput<'_>, problems: &mut Vec<BuildProblem>) -> V
     documents
 }
 
-/// Returns the id that is derived from the path of a document.
+/// Returns the id that is derived from the path of a document, or `None` if the file is not a document.
 fn id_from_path(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next().unwrap_or(path);
     path.strip_suffix(DOCUMENT_EXTENSION)

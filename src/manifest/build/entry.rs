@@ -105,7 +105,7 @@ fn version(file: &SkillFile<'_>, path: &str, bytes: &[u8]) -> Result<String, Vec
     }
 }
 
-/// Checks that each item of `api_docs` is an API reference, an address, or a file of the repository.
+/// Checks that each item of `api_docs` is the id of an API reference, an address, or an existing path of the repository.
 fn check_api_docs(
     input: &BuildInput<'_>,
     file: &SkillFile<'_>,
@@ -141,8 +141,10 @@ struct PackageDescriptor {
     sum: Sha256Sum,
 }
 
-/// Returns the existing package if it has the stated checksum and contains the same files, else a new one if its
-/// version allows that.
+/// Returns size and checksum of the package at `path`. The existing package is kept if it contains exactly these files
+/// and has the checksum of the `published` entry, if there is one. Otherwise a new one is built and added to `built`.
+///
+/// Returns an error if that would replace an existing package or a published checksum, unless `overwrite` is set.
 fn find_or_build_package(
     input: &BuildInput<'_>,
     files: &FilesByPath,

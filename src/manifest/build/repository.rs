@@ -2,7 +2,8 @@
 
 use super::{BuildProblem, JsonMember, JsonNode, JsonValue, set_member, string};
 
-/// The known fields of the repository. Unknown ones are taken from the previous manifest.
+/// The fields of the repository that are to be set. A field that is `None` is taken from the previous manifest, as are
+/// fields that this program does not know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepositoryFields {
     /// The name of the repository.

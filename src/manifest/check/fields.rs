@@ -37,8 +37,8 @@ fn check_unknown(object: &LocatedNode<'_>, part: ManifestSection, findings: &mut
     }
 }
 
-/// Returns the most similar known word, if it is equal except for case, `-`, `_` and spaces, or has at most two wrong
-/// letters.
+/// Returns the most similar known word, if it differs from `word` in at most two letters, or one if `word` is short.
+/// Case, `-`, `_` and spaces are ignored.
 pub(in crate::manifest) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let normalize = |word: &str| word.replace(['-', '_', ' '], "").to_lowercase();
     let word = normalize(word);

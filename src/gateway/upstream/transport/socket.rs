@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::buffer_budget::ExchangeState;
 
-/// The number of bytes that are read at once beneath TLS, which itself asks for 4 KiB at a time (our choice).
+/// The most bytes that are read at once beneath TLS, which itself asks for 4 KiB at a time (our choice).
 const READ_AHEAD: usize = 32 * 1024;
 /// An upstream may send no byte for minutes. With these values, a peer that has vanished is detected after a minute.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
@@ -62,7 +62,7 @@ impl UpstreamSocket {
     /// Sets the state of the exchange that begins, or `None` when an exchange has ended.
     pub(super) fn set_exchange(&mut self, exchange_state: Option<Arc<ExchangeState>>) {
         if let Some(ahead) = self.read_ahead.as_mut().filter(|ahead| ahead.is_empty()) {
-            // An idle or waiting connection keeps no buffer.
+            // A connection that is idle or waits for an answer needs no memory for a buffer.
             *ahead = ReadAheadBuffer::default();
         }
         self.exchange_state = exchange_state;

@@ -1,9 +1,9 @@
 //! The bytes of one connection as the HTTP reader sees them: plain or TLS, and at most as many as the buffer budget
 //! allows.
 //!
-//! The module decides how much is read at once. It must not know HTTP. Rules: frames are large with and without TLS. A
-//! TLS record is at most 16 KiB, so the session gathers records until the buffer is full or nothing is left; a test
-//! checks this.
+//! The module decides how much is read at once. It must not know HTTP. Rules: one read returns as much as the buffer
+//! and the budget allow, with and without TLS. A TLS record holds at most 16 KiB, so the TLS session decrypts further
+//! records until the buffer is full or no more bytes have arrived; a test checks this.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
