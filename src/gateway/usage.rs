@@ -26,7 +26,8 @@ pub(crate) struct UsageReader {
     store: Arc<dyn Store>,
 }
 
-/// A record with the names of its key and its user. A name is unknown only if rows were removed by hand.
+/// A record with the names of its key and its user. A name is unknown only if rows were removed by hand; the name of the
+/// user also if the key belongs to no person yet.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NamedRecord {
     pub(crate) record: Record,

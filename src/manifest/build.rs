@@ -118,8 +118,8 @@ impl From<FilesError> for BuildProblem {
 ///
 /// # Errors
 ///
-/// Returns the problems that prevent the build: all of them, or only the first if the previous manifest or the folder of
-/// the skills cannot be read. In that case there is nothing to write.
+/// Returns the problems that prevent the build: all of them, or only one if the previous manifest or the folder of the
+/// skills cannot be read. In that case there is nothing to write.
 pub fn build(input: &BuildInput<'_>) -> Result<BuildOutput, BuildError> {
     let previous = read_previous(input).map_err(|problem| BuildError(vec![problem]))?;
     let mut built = BuildOutput::default();

@@ -1,8 +1,8 @@
 //! Compares two manifests skill by skill, and determines the version step that the changes require.
 //!
 //! The module decides the size of a change: content, texts and locations require a patch version, more agents or
-//! documents a minor version, and fewer of them a major version. Below 1.0.0 each step is one smaller, and a
-//! pre-release may change anything.
+//! documents a minor version, and fewer of them a major version. Below 1.0.0, changes that would require a major version
+//! require only a minor one, and all others a patch version. The version after a pre-release may change anything.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::text::JsonNode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VersionBump {
-    /// The versions are equal.
+    /// No step: the versions are equal, or no change requires a new one.
     None,
     /// A fix.
     Patch,
@@ -49,9 +49,11 @@ pub struct SkillDifference {
     pub changes: Vec<ManifestChange>,
     /// The version step that the changes require.
     pub required: VersionBump,
-    /// The version step that was made; `None` if the skill is new or removed, or if the versions cannot be compared.
+    /// The version step that was made, up or down; `None` if the skill is new or removed, or if the versions cannot be
+    /// compared.
     pub made: Option<VersionBump>,
-    /// True if the version step that was made is large enough.
+    /// True if the version increased by a large enough step, or if no step is required. Always true for a skill that is
+    /// new or removed.
     pub is_enough: bool,
 }
 
@@ -62,12 +64,13 @@ pub struct ManifestDifference {
     pub skills: Vec<SkillDifference>,
     /// The changes outside of skills.
     pub changes: Vec<ManifestChange>,
-    /// The largest step of all: of those that changes require and those that skills made. A new skill is a minor step
-    /// and a removed one a major step.
+    /// The largest step that any change requires or any skill has made. A new skill requires a minor step, and a removed
+    /// one a major step.
     pub required: VersionBump,
 }
 
-/// Fields whose change does not require a new version, because a new version changes them.
+/// Fields that are not compared one by one: `sha256` is compared as the content of the skill, and the others change with
+/// each new version.
 const DERIVED_FIELDS: [&str; 4] = ["version", "updated_at", "size_bytes", "sha256"];
 
 // === impl VersionBump ===
@@ -141,7 +144,8 @@ fn list<'a>(root: &'a JsonNode, key: &str) -> &'a [JsonNode] {
     root.get(key).map_or(&[], JsonNode::elements)
 }
 
-/// Returns the newest entry of each skill. If versions cannot be compared, the last entry counts.
+/// Returns the newest entry of each skill. Of entries with equal versions, the last one counts; a text that is not a
+/// version is older than every version.
 fn newest(root: &JsonNode) -> BTreeMap<&str, &JsonNode> {
     let mut skills: BTreeMap<&str, &JsonNode> = BTreeMap::new();
     for entry in list(root, "skills") {

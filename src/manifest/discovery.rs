@@ -1,7 +1,7 @@
-//! The discovery index of Agent Skills, version 0.2.0: a manifest for clients that read only this format.
+//! The discovery index of Agent Skills, version 0.2.0: a list of the skills for clients that read only this format.
 //!
-//! The module decides which entries the index contains: the newest version of each skill. The digest is that of the
-//! manifest, so clients of the index verify the same bytes.
+//! The module decides which entries the index contains: the newest version of each skill. Each digest is the checksum
+//! that the manifest states, so clients of the index verify the same bytes.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,8 @@ pub enum DiscoveryError {
     },
 }
 
-/// Returns the index of a manifest. Packages are below `base`, or below `raw_base_url` of the repository.
+/// Returns the index of a manifest. The addresses of packages begin with `base`, or with `raw_base_url` of the
+/// repository if `base` is `None`.
 ///
 /// # Errors
 ///

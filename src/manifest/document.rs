@@ -10,7 +10,7 @@ use crate::wire::manifest::SkillsRegistry;
 /// A manifest with a valid shape.
 ///
 /// It is read and changed through the types, and written again. Everything that was not changed stays as it was
-/// written, including the order of keys, unknown keys and the spelling of numbers.
+/// written, including the order of keys, unknown keys and the spelling of numbers; only whitespace is written anew.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     root: JsonNode,
@@ -27,7 +27,7 @@ pub enum ManifestReadError {
         /// The name of the file.
         name: String,
     },
-    /// The file is not JSON.
+    /// The file is not JSON, or exceeds a limit of the reader.
     #[error("{name}:{line}:{column}: {error}")]
     Syntax {
         /// The name of the file.

@@ -38,7 +38,7 @@ pub trait RepositoryFiles: Sync {
 /// The metadata of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileMetadata {
-    /// The kind of the entry: file, folder or other.
+    /// The kind of the entry.
     pub kind: FileKind,
     /// The length of a file in bytes.
     pub size: u64,

@@ -59,7 +59,7 @@ pub struct Finding {
 /// A collector of the findings of checks.
 #[derive(Debug, Default)]
 pub struct FindingCollector {
-    /// The id of the first file.
+    /// The id of the first file that this collector adds; not 0 if it belongs to a part of a check.
     first: usize,
     sources: Vec<SourceFile>,
     findings: Vec<Finding>,

@@ -57,7 +57,7 @@ impl FromStr for SkillRequirement {
         let form = || SkillRequirementError::Form(text.to_owned());
         let (name, requirement) = match text.split_once('@') {
             None => (text, None),
-            // A complete version means exactly this version; a range needs `^`.
+            // A complete version such as `1.2.3` means exactly this version; `VersionReq` would read it as `^1.2.3`.
             Some((name, exact)) if Version::parse(exact).is_ok() => (name, Some(format!("={exact}"))),
             Some((name, requirement)) => (name, Some(requirement.to_owned())),
         };

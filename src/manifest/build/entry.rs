@@ -105,7 +105,7 @@ fn version(file: &SkillFile<'_>, path: &str, bytes: &[u8]) -> Result<String, Vec
     }
 }
 
-/// Checks that each item of `api_docs` is the id of an API reference, an address, or an existing path of the repository.
+/// Checks that each item of `api_docs` is the id of an API reference, an address, or a path that the repository has.
 fn check_api_docs(
     input: &BuildInput<'_>,
     file: &SkillFile<'_>,

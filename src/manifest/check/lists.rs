@@ -106,8 +106,8 @@ fn check_language(text: &str, location: &LocatedNode<'_>, findings: &mut Finding
     }
 }
 
-/// Returns the path in an element of `api_docs`: the `path` of an object, or a text that looks like a path. A text that
-/// begins with `/` may just as well be an endpoint and is not checked.
+/// Returns the path in an element of `api_docs`: the element itself if it is a text, otherwise its field `path`. Returns
+/// `None` if there is neither, or if the text does not look like a path.
 fn path_of<'a>(document: &LocatedNode<'a>) -> Option<(&'a str, LocatedNode<'a>)> {
     let (text, location) = match document.text() {
         Some(text) => (text, document.clone()),
@@ -155,6 +155,7 @@ fn check_path_exists(
     options: &CheckOptions<'_>,
     findings: &mut FindingCollector,
 ) {
+    // This may just as well be the path of an HTTP endpoint.
     if text.starts_with('/') {
         return;
     }

@@ -1,7 +1,8 @@
 //! Checks the answers of the addresses in a manifest.
 //!
 //! The module decides which addresses are requested, each once, and how their answers are judged. It must not know how
-//! requests are made ([`WebFetcher`]). An address with a problem that the static rules report is not requested.
+//! requests are made ([`WebFetcher`]). An address that [`urls::may_be_requested`] refuses is not requested, nor is one
+//! with a query or fragment to which a path must be appended; the static rules report these addresses.
 
 mod refs;
 

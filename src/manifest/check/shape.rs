@@ -21,7 +21,8 @@ static VALIDATOR: LazyLock<Result<Validator, String>> = LazyLock::new(|| {
     jsonschema::draft202012::new(&schema).map_err(|error| error.to_string())
 });
 
-/// Returns the text of the file. A byte order mark is reported and replaced by spaces, so that all offsets stay valid.
+/// Returns the text of the file; reports a finding and returns `None` if it is not UTF-8. A byte order mark of UTF-8 is
+/// reported too, and replaced by spaces, so that all offsets stay valid.
 pub(super) fn read_text(source: &SourceFile, file: FileId, findings: &mut FindingCollector) -> Option<String> {
     let bytes = source.bytes();
     let mark = BYTE_ORDER_MARKS.iter().find(|(mark, _)| bytes.starts_with(mark));
@@ -46,7 +47,7 @@ pub(super) fn read_text(source: &SourceFile, file: FileId, findings: &mut Findin
     }
 }
 
-/// Returns the tree if the text is JSON.
+/// Returns the tree; reports a finding and returns `None` if the text is not JSON or exceeds a limit of the reader.
 pub(super) fn parse_tree(text: &str, file: FileId, findings: &mut FindingCollector) -> Option<JsonNode> {
     match read(text, JsonLimits::default()) {
         Ok(root) => Some(root),

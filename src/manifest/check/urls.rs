@@ -78,7 +78,7 @@ fn check_repository(repository: &LocatedNode<'_>, options: &CheckOptions<'_>, fi
     }
 }
 
-/// Reads an address, and reports its flaw if it has one.
+/// Parses an address, and reports its flaws. Returns `None` only if it cannot be parsed.
 fn check_address(
     rule: &'static Rule,
     text: &str,

@@ -41,7 +41,8 @@ const LETTERS: [(char, char); 34] = [
 /// Pairs of letters that look like one letter.
 const PAIRS: [(&str, &str); 2] = [("rn", "m"), ("vv", "w")];
 
-/// Returns a form of a name that is equal for two names that look alike. The name must be in lower case.
+/// Returns a form of a name that is equal for two names that look alike, or that differ only in hyphens, underscores,
+/// dots and spaces. The name must be in lower case.
 pub(super) fn skeleton(name: &str) -> String {
     let letters = name.chars().filter(|letter| !matches!(letter, '-' | '_' | '.' | ' '));
     let to_latin =

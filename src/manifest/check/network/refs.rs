@@ -1,7 +1,7 @@
 //! Reads a git host's answer to a clone request: a list of branches in the pkt-line format of git, in which each line
 //! begins with its length.
 
-/// Returns true if the list contains the branch, and `None` if it is not such a list or is incomplete.
+/// Returns whether the list contains the branch, or `None` if the bytes are not such a list or the list is incomplete.
 pub(super) fn has_branch(list: &[u8], branch: &str) -> Option<bool> {
     let wanted = format!("refs/heads/{branch}");
     let (first, mut remaining) = next_packet(list)?;
@@ -21,7 +21,8 @@ pub(super) fn has_branch(list: &[u8], branch: &str) -> Option<bool> {
     Some(found)
 }
 
-/// Returns the content of the next packet, `None` for a flush packet, and the remaining bytes.
+/// Returns the content of the next packet (`None` for a flush packet) and the bytes after it. Returns `None` if there is
+/// no complete packet.
 fn next_packet(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let digits = std::str::from_utf8(bytes.get(..4)?).ok().filter(|text| !text.starts_with('+'))?;
     match usize::from_str_radix(digits, 16).ok()? {
@@ -30,7 +31,7 @@ fn next_packet(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     }
 }
 
-/// Returns the name after the id. On the first line, the capabilities of the host follow.
+/// Returns the name of the ref, which follows its id. On the first line, a NUL and the capabilities of the host follow.
 fn ref_name(content: &[u8]) -> Option<&[u8]> {
     let space = content.iter().position(|byte| *byte == b' ')?;
     content.get(space + 1..)?.split(|byte| matches!(byte, 0 | b'\n')).next()

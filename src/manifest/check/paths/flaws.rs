@@ -9,7 +9,7 @@ const MAX_PART_BYTES: usize = 255;
 /// The maximum length of a path that all common systems accept, in bytes.
 const MAX_PATH_BYTES: usize = 1024;
 
-/// Returns a message if the path leads out of its base folder on any system.
+/// Returns a message if the path leads out of its base folder on any system, is an address, or contains NUL.
 pub(in crate::manifest) fn root_escape_reason(path: &str) -> Option<String> {
     // Some systems treat these forms as equal.
     let plain = path.replace('\\', "/").replace("%2e", ".").replace("%2E", ".").replace("%2f", "/").replace("%2F", "/");

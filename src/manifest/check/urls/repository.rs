@@ -22,7 +22,7 @@ pub(super) fn contains_branch(url: &Url, branch: &str) -> bool {
     format!("{}/", decode(url.path())).contains(&format!("/{branch}/"))
 }
 
-/// Returns `host/owner/repository` of a clone address.
+/// Returns `host/owner/repository` of a clone address, or `None` if its host is not a known one.
 pub(super) fn repository_of_clone_url(url: &Url) -> Option<String> {
     let host = url.host_str()?;
     let path = url.path().trim_matches('/');
@@ -31,7 +31,8 @@ pub(super) fn repository_of_clone_url(url: &Url) -> Option<String> {
     is_known.then(|| format!("{host}/{path}").to_lowercase())
 }
 
-/// Returns `host/owner/repository` of a download address.
+/// Returns `host/owner/repository` of a download address, or `None` if its host is not a known one or its path is too
+/// short.
 pub(super) fn repository_of_raw_url(url: &Url) -> Option<String> {
     let parts: Vec<&str> = url.path().trim_matches('/').split('/').collect();
     let (host, length) = match url.host_str()? {
