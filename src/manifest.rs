@@ -2,10 +2,11 @@
 //!
 //! The module defines the problems that a manifest can have and how they are reported.
 //! `schemas/skills-registry.schema.json` alone defines the shape. Rules that a schema cannot express have stable ids
-//! ([`rules`]); a broken one is a finding. By default, such a finding is an error only for broken integrity, leaked
-//! secrets and paths that lead out of the repository. This module must not depend on the source of the bytes: a
-//! manifest is a [`SourceFile`], and other files come through [`RepositoryFiles`], so the same code runs in a command,
-//! in a server and in a browser. It opens no files and no connections.
+//! ([`rules`]); a broken one is a finding. By default, a finding is an error if users could get other content than the
+//! manifest promises, or none, if a secret leaks, or if a path leads out of the repository; others are warnings or
+//! notes. This module must not depend on the source of the bytes: a manifest is a [`SourceFile`], and other files come
+//! through [`RepositoryFiles`], so the same code runs in a command, in a server and in a browser. It opens no files and
+//! no connections.
 //!
 //! ```
 //! use imagate::manifest::{CheckOptions, SourceFile, check};

@@ -26,7 +26,7 @@ pub(crate) struct UsageReader {
     store: Arc<dyn Store>,
 }
 
-/// A record with the names of its key and its user. A name is unknown only if rows were removed by hand; the name of the
+/// A record with the names of its key and its user. A name is unknown only if rows were removed by hand; that of the
 /// user also if the key belongs to no person yet.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NamedRecord {

@@ -1,8 +1,9 @@
 //! Compares two manifests skill by skill, and determines the version step that the changes require.
 //!
 //! The module decides the size of a change: content, texts and locations require a patch version, more agents or
-//! documents a minor version, and fewer of them a major version. Below 1.0.0, changes that would require a major version
-//! require only a minor one, and all others a patch version. The version after a pre-release may change anything.
+//! documents a minor version, and fewer of them a major version. Below 1.0.0, changes that would require a major
+//! version require only a minor one, and all others a patch version. The version after a pre-release may change
+//! anything.
 
 use std::collections::BTreeMap;
 
@@ -64,13 +65,13 @@ pub struct ManifestDifference {
     pub skills: Vec<SkillDifference>,
     /// The changes outside of skills.
     pub changes: Vec<ManifestChange>,
-    /// The largest step that any change requires or any skill has made. A new skill requires a minor step, and a removed
-    /// one a major step.
+    /// The largest step that any change requires or any skill has made. A new skill requires a minor step, and a
+    /// removed one a major step.
     pub required: VersionBump,
 }
 
-/// Fields that are not compared one by one: `sha256` is compared as the content of the skill, and the others change with
-/// each new version.
+/// Fields that are not compared one by one: `sha256` is compared as the content of the skill, and the others change
+/// with each new version.
 const DERIVED_FIELDS: [&str; 4] = ["version", "updated_at", "size_bytes", "sha256"];
 
 // === impl VersionBump ===

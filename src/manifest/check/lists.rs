@@ -106,8 +106,8 @@ fn check_language(text: &str, location: &LocatedNode<'_>, findings: &mut Finding
     }
 }
 
-/// Returns the path in an element of `api_docs`: the element itself if it is a text, otherwise its field `path`. Returns
-/// `None` if there is neither, or if the text does not look like a path.
+/// Returns the path in an element of `api_docs`: the element itself if it is a text, otherwise its field `path`.
+/// Returns `None` if there is neither, or if the text does not look like a path.
 fn path_of<'a>(document: &LocatedNode<'a>) -> Option<(&'a str, LocatedNode<'a>)> {
     let (text, location) = match document.text() {
         Some(text) => (text, document.clone()),

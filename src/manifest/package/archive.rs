@@ -3,7 +3,8 @@
 //! The module decides what an archive may contain and how much. It must not know the destination of files, and never
 //! writes an archive. An archive that two programs could unpack differently is refused, not interpreted: the local
 //! headers and the directory of a zip must agree and be contiguous, and a tar must contain only regular files and
-//! folders. Memory holds only the table of names and one window: contents go to an [`ArchiveSink`] in pieces.
+//! folders. Of the unpacked contents, memory holds only the table of names and one piece: each piece of a file is
+//! passed to an [`ArchiveSink`].
 
 mod crc;
 mod gzip;
@@ -30,7 +31,7 @@ pub struct ArchiveFault {
     pub kind: ArchiveFaultKind,
     /// The path inside the archive, as far as it can be displayed.
     pub entry: Option<String>,
-    /// The fault, as a sentence without a full stop.
+    /// The fault, in words that follow the name of the entry or of the archive.
     pub message: String,
 }
 
@@ -46,7 +47,7 @@ impl std::fmt::Display for ArchiveFault {
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArchiveFaultKind {
-    /// The file is not a complete archive of a known format.
+    /// The file is not a complete, intact and unencrypted archive of a known format.
     Unreadable,
     /// A limit is exceeded.
     Limit,
@@ -54,7 +55,7 @@ pub enum ArchiveFaultKind {
     Name,
     /// Two paths are equal, here or on other systems.
     Collision,
-    /// An entry is neither a regular file nor a folder.
+    /// An entry is neither a regular file nor a folder, or has a set-user-id, set-group-id or sticky bit.
     Kind,
     /// Programs could disagree about the content.
     Ambiguous,

@@ -1,4 +1,4 @@
-//! The checks of the classes repository and package: the content of the checkout and of the packages.
+//! The checks of the rule classes `Repository` and `Package`: the content of the checkout and of the packages.
 //!
 //! The module decides which rule a difference breaks and at which location it is reported. It must not know what an
 //! archive may contain ([`archive`](super::archive)) or what a `SKILL.md` must state ([`skill`](super::skill)). Each
@@ -61,7 +61,7 @@ impl<'a> RepositoryChecker<'a> {
         skills.iter().for_each(|skill| check.check_skill(skill));
     }
 
-    /// Checks everything that no skill names.
+    /// Checks the documents of the API references, and reports skills and packages that the manifest does not list.
     pub(in crate::manifest) fn check_other_files(&self, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
         if self.scope == CheckScope::Packages {
             return;

@@ -60,7 +60,7 @@ pub struct PackageFile {
 pub struct PackageContents {
     /// The files, by path.
     pub files: BTreeMap<String, PackageFile>,
-    /// Each `SKILL.md`, by path. Content beyond 1 MiB is cut off.
+    /// The `SKILL.md` at the root, and at most two of those in folders at the root, by path. Each is cut off at 1 MiB.
     pub skills: BTreeMap<String, Vec<u8>>,
 }
 
@@ -69,7 +69,7 @@ impl PackageContents {
     ///
     /// # Errors
     ///
-    /// Returns all faults that make the package unsafe.
+    /// Returns the faults that make the package unsafe, as far as it was read.
     pub fn read(bytes: &[u8], limits: &PackageLimits) -> Result<Self, Vec<ArchiveFault>> {
         let mut reader = PackageReader::default();
         match walk(bytes, limits, &mut reader) {

@@ -1,8 +1,8 @@
 //! Reads the front matter of a `SKILL.md` and of other documents: its end, its fields, and the span of each value.
 //!
 //! The module decides what can be read. It must not know the required values ([`skill`](super::skill) does). It accepts
-//! only YAML that all readers of skills interpret alike: one mapping of texts, without anchors, aliases or repeated
-//! keys, within fixed sizes.
+//! only YAML that all readers of skills interpret alike: one mapping, without anchors, aliases or repeated keys, within
+//! fixed sizes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,11 +54,11 @@ pub struct SkillFile<'a> {
     pub body: &'a str,
 }
 
-/// The reason why a `SKILL.md` cannot be read.
+/// The reason why front matter cannot be read, or why one of its fields is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FrontMatterError {
-    /// The problem, as a sentence without a full stop.
+    /// The problem, without a full stop. It may lack a subject, and then follows the name of the file.
     pub message: String,
     /// The location of the problem.
     pub span: Range<usize>,
@@ -158,7 +158,7 @@ pub(in crate::manifest) fn read_front_matter_parts<T: FieldReader>(
     Ok(FrontMatterDocument { raw, source, body })
 }
 
-/// Returns the first heading of a document.
+/// Returns the text of the first heading of level 1, or `None` if there is no such heading or it is empty.
 pub(in crate::manifest) fn heading(body: &str) -> Option<String> {
     let title = body.lines().find_map(|line| line.strip_prefix("# "))?.trim();
     (!title.is_empty()).then(|| title.to_owned())

@@ -1,7 +1,6 @@
 //! The maximum sizes of a package. The module decides the numbers, and must not know how they are counted.
 //!
-//! The defaults are those of the large public registry that publishes its limits, so a package that passes here passes
-//! there.
+//! The defaults are the limits that a large public registry publishes, so a package that passes here passes there.
 
 const MIB: u64 = 1024 * 1024;
 

@@ -36,7 +36,8 @@ impl Default for ZipTimestamp {
 }
 
 impl ZipTimestamp {
-    /// Converts seconds since 1970 in UTC, as in `SOURCE_DATE_EPOCH`, clamped to the years that a zip can state.
+    /// Converts seconds since 1970 in UTC, as in `SOURCE_DATE_EPOCH`. A time outside of the years that a zip can state
+    /// (1980 to 2107) becomes 1980-01-01.
     #[must_use]
     pub fn from_epoch(seconds: i64) -> Self {
         const YEARS: std::ops::RangeInclusive<i32> = 1980..=2107;
@@ -55,7 +56,7 @@ impl ZipTimestamp {
 /// The reason why files cannot be packed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PackError {
-    /// A path is not valid on all systems.
+    /// A path is not valid on all systems or exceeds a limit, or its file is too large.
     #[error("`{path}` {why}")]
     Path {
         /// The path inside the package.
@@ -63,7 +64,7 @@ pub enum PackError {
         /// The problem of the path.
         why: &'static str,
     },
-    /// A limit is exceeded.
+    /// The package is too large or has too many files.
     #[error("the package {0}")]
     TooLarge(String),
 }

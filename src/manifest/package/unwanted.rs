@@ -31,7 +31,7 @@ const SECRET_NAMES: &[&str] = &[
     "secrets.json",
 ];
 const SECRET_ENDINGS: &[&str] = &[".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk"];
-/// Names that look like secrets but contain only examples.
+/// Names like those of files with secrets, of files that contain only examples.
 const EXAMPLE_NAMES: &[&str] = &[".env.example", ".env.sample", ".env.template"];
 const JUNK_NAMES: &[&str] = &[
     ".ds_store",

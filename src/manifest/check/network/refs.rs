@@ -21,8 +21,8 @@ pub(super) fn has_branch(list: &[u8], branch: &str) -> Option<bool> {
     Some(found)
 }
 
-/// Returns the content of the next packet (`None` for a flush packet) and the bytes after it. Returns `None` if there is
-/// no complete packet.
+/// Returns the content of the next packet (`None` for a flush packet) and the bytes after it. Returns `None` if there
+/// is no complete packet.
 fn next_packet(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let digits = std::str::from_utf8(bytes.get(..4)?).ok().filter(|text| !text.starts_with('+'))?;
     match usize::from_str_radix(digits, 16).ok()? {

@@ -57,8 +57,8 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
         || (first, second) == (0x2001, 0xdb8)
 }
 
-/// Returns the IPv4 address that this address contains, if it is an IPv4-mapped, IPv4-compatible, NAT64 or 6to4 address.
-/// Packets to such an address may be sent to the IPv4 address.
+/// Returns the IPv4 address that this address contains if it is an IPv4-mapped, IPv4-compatible, NAT64 or 6to4 address:
+/// its packets may be sent to that IPv4 address.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let from_words = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());

@@ -1,7 +1,7 @@
 //! Reads a gzipped tar while it is unpacked.
 //!
-//! The module accepts only regular files and folders with ustar or GNU headers. The only extensions are those for longer
-//! paths.
+//! The module accepts only regular files and folders with ustar or GNU headers. Of the extensions, only those for longer
+//! paths have an effect.
 
 use super::gzip;
 use super::pax::{self, PaxRecords};

@@ -20,7 +20,7 @@ const MIN_TAR_OVERHEAD: u64 = 256 * 1024;
 pub(super) struct ArchiveEntryHeader<'a> {
     pub(super) name: &'a [u8],
     pub(super) folder: bool,
-    /// The permission bits, including those for other users.
+    /// The permission bits, including the set-user-id, set-group-id and sticky bits.
     pub(super) mode: u32,
 }
 

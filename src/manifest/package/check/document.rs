@@ -1,4 +1,5 @@
-//! Checks the `SKILL.md` of an entry. Findings point into the checkout, or into the package if its file differs.
+//! Checks the `SKILL.md` of an entry: that of the checkout, and that of the package if it differs or if the folder was
+//! not read. Findings point into the file that was checked.
 
 use super::{CheckWorker, FolderFileSizes};
 use crate::manifest::finding::SourceSpan;
@@ -132,7 +133,7 @@ fn line_links(line: &str, offset: usize, links: &mut Vec<std::ops::Range<usize>>
     }
 }
 
-/// Returns the file that a link names, if it belongs to the skill.
+/// Returns the path inside the skill that a link names, or `None` if the link leads out of the skill.
 fn inner_path(target: &str) -> Option<String> {
     let target = target.trim_start_matches('<').trim_end_matches('>');
     let path = target.split(['#', '?']).next().unwrap_or_default();

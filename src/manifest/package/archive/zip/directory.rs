@@ -20,7 +20,7 @@ pub(super) struct CentralDirectoryEntry<'a> {
     pub(super) crc: u32,
     pub(super) compressed_size: u64,
     pub(super) size: u64,
-    /// The Unix mode including the file type, if the archive has one.
+    /// The Unix mode including the file type, or 0 if the archive does not state it.
     pub(super) unix_mode: u32,
     /// The DOS attributes.
     pub(super) dos_attributes: u32,
@@ -97,8 +97,8 @@ pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_
     }
 }
 
-/// Returns the offset of the end record, which is found by its last signature. The record and its comment must end
-/// exactly at the end of the file: otherwise two programs could find different directories.
+/// Returns the offset of the end record, which begins at the last occurrence of its signature. The record and its
+/// comment must end exactly at the end of the file: otherwise two programs could find different directories.
 fn find_end(bytes: &[u8]) -> Result<usize, ArchiveFault> {
     let tail = bytes.len().saturating_sub(END_RECORD_BYTES + usize::from(u16::MAX));
     let window = bytes.get(tail..).unwrap_or_default();
