@@ -126,7 +126,10 @@ const SOURCES: &[Phrase] = &[
                 / 1024
         }],
     ),
-    ("{} days with `…` as the last", &[|_| source_number("src/gateway/console/usage.rs", "const DEFAULT_DAYS: u32 = ")]),
+    (
+        "{} days with `…` as the last",
+        &[|_| source_number("src/gateway/console/usage.rs", "const DEFAULT_DAYS: u32 = ")],
+    ),
     ("of up to `…` pixels. {} when", &[|_| account_default("DEFAULT_CONCURRENCY")]),
     ("The maximum number of concurrent larger images. {} when", &[|_| account_default("DEFAULT_LARGE_CONCURRENCY")]),
     (
