@@ -82,30 +82,31 @@ pub(crate) struct Gateway {
     groups: HashMap<String, GroupConfig>,
     /// The settings in force, with the groups of the store.
     config: Arc<Config>,
-    /// This token is cancelled when the gateway is asked to stop, so that load balancers send no more requests.
+    /// This token is cancelled when the gateway is asked to stop. From then on `/readyz` reports the stop, so that load
+    /// balancers send no more requests.
     shutdown_requested: CancellationToken,
     /// This token is cancelled when the time for the drain is over.
     cutoff: CancellationToken,
 }
 
-/// The reason why the gateway accepts no new jobs.
+/// The reason why `/readyz` reports that the gateway is not ready, so that load balancers send it no more requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnreadyReason {
     /// The process was asked to end.
     Stopping,
-    /// The database does not answer.
+    /// The last periodic read of the accounts from the database failed or took too long.
     StoreReads,
-    /// The database does not accept records, or takes too long.
+    /// The database does not accept records, or takes too long to write them.
     StoreWrites,
     /// Less than half of the disk space that is reserved for the database is free.
     DiskSpace,
 }
 
-/// Opens the store of a configuration, for the server and for commands beside it.
+/// Opens the store of a configuration, for the server or for a command, which may run at the same time as a server.
 ///
 /// # Errors
 ///
-/// Returns an error if the data directory cannot be used.
+/// Returns an error if the data directory or the master key cannot be used.
 pub(crate) async fn open_store(config: &Config) -> Result<Arc<SqliteStore>, StoreError> {
     let master_key = config.master_key.as_ref().map(|secret| MasterKey::from_text(secret.expose())).transpose()?;
     SqliteStore::open(&config.data_dir, master_key).await.map(Arc::new)
@@ -156,7 +157,7 @@ impl Gateway {
         store.mark_others_absent(&configured_names, Timestamp::now()).await?;
         let db = Arc::clone(store) as Arc<dyn Store>;
         let (node, vault) = (NodeId::only(), store.vault());
-        // The client prepares TLS now if an account needs it, so that a problem fails the start and not every call.
+        // The client prepares TLS now if the settings need it, so that a problem fails the start and not every call.
         let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, needs_tls(config))?);
         let (config, filters) = merge_stored_groups(config, store.group_policies().await?, &upstream).await?;
         let console_services =
@@ -205,8 +206,8 @@ impl Gateway {
         })
     }
 
-    /// Returns the gateway with these settings and these groups of the store. Both gateways share all lasting state:
-    /// the requests in progress, the state of the accounts, and the sessions.
+    /// Returns a gateway with these settings and these groups of the store, which takes the place of this one. Both
+    /// gateways share all lasting state, such as the requests in progress, the accounts and the sessions.
     ///
     /// # Errors
     ///
@@ -293,7 +294,7 @@ impl Gateway {
         &self.retention
     }
 
-    /// The skills that are published, if any are.
+    /// The skills that are published now; `None` if there is no skills folder, or nothing of it has been published.
     pub(crate) async fn skills(&self) -> Option<Arc<PublishedRegistry>> {
         match &self.registry {
             Some(registry) => registry.published().await,
@@ -324,7 +325,7 @@ impl Gateway {
         })
     }
 
-    /// The reasons why new jobs are not accepted; empty if they are. The answer comes from memory, without disk access.
+    /// The reasons why the gateway is not ready; empty if it is. The answer comes from memory, without disk access.
     pub(crate) fn unready_reasons(&self) -> Vec<UnreadyReason> {
         let checks = [
             (self.accounts.is_stopped() || self.shutdown_requested.is_cancelled(), UnreadyReason::Stopping),
@@ -341,7 +342,7 @@ impl Gateway {
     }
 
     /// The token that is cancelled when the time for the drain is over: requests that still wait for an upstream are
-    /// then answered at once.
+    /// then answered at once, and answers that are being sent end early.
     pub(crate) const fn cutoff(&self) -> &CancellationToken {
         &self.cutoff
     }
@@ -372,7 +373,8 @@ impl Gateway {
         self.groups.get(group).map_or(FallbackPolicy::Never, |group| group.fallback)
     }
 
-    /// True if, for this group, the gateway adds an image tool to each request of a coding agent that has none.
+    /// True if, for this group, the gateway adds an image tool to the requests of coding agents, unless such a request
+    /// has an image tool or forbids tools.
     pub(crate) fn injects_image_tool(&self, group: &str) -> bool {
         self.groups.get(group).is_some_and(|group| group.inject_image_tool)
     }
@@ -392,8 +394,8 @@ impl Gateway {
         self.answer_deadline
     }
 
-    /// True if requests of this group can be served with its settings. The settings of a group that was created a
-    /// moment ago may not be in force yet.
+    /// False if the store has settings for this group that are not in force yet, as for a group that was created a
+    /// moment ago. Its requests must not be served then, because they would be served with the default settings.
     ///
     /// # Errors
     ///

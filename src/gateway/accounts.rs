@@ -5,8 +5,8 @@
 //! I/O. The state that several nodes share is in the store, which this module reads every half second. The module must
 //! not know HTTP, records or the content of a job: tokens are fetched through the trait [`CredentialService`].
 //!
-//! It implements the operating rules on per-account concurrency and on preferring paid accounts and logins for images,
-//! and U14 to U18, U32 and C10 of the failure catalogue.
+//! It implements the demands of the specification on the concurrency of each account and on the preference for paid
+//! accounts with OAuth, and U14 to U18, U32 and C10 of the failure catalogue.
 
 mod account;
 mod config_reload;
@@ -64,7 +64,7 @@ use token_fetcher::TokenFetcher;
 /// The maximum time that a request waits for a slot (our choice). After that the caller should retry later.
 const SLOT_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// The name of a command in the queue for slots.
+/// The name under which a command waits in the queue for slots.
 const COMMAND_REQUESTER: &str = "command";
 
 /// All accounts: those of the configuration file and those of the store.
@@ -73,33 +73,34 @@ pub(crate) struct Accounts {
     store: Arc<dyn Store>,
     vault: Vault,
     token_fetcher: Arc<TokenFetcher>,
-    /// The endpoint at which credentials are checked separately from requests.
+    /// Sends the calls that check the credentials of an account apart from any request.
     token_endpoint: Arc<dyn CredentialService>,
     /// True if the last read of the store succeeded.
     is_store_readable: AtomicBool,
 }
 
-/// The account that made a response.
+/// The account that made an earlier response, and whether it may be asked again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseAccount {
-    /// The account serves the group, or will do so after its cooldown.
+    /// The account with this name made the response, and serves the group now. It may be in a cooldown.
     Serves(String),
-    /// The account is disabled or deleted, or no longer serves the group.
+    /// The account is disabled or deleted, or no longer serves the group or the Responses API.
     Gone,
-    /// No record shows such a response for this user.
+    /// No record shows such a response for this user, or for this API key if it has no user.
     Unknown,
 }
 
 /// The reason why a lease was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseRefusal {
-    /// No account serves this caller, all accounts were tried, or none of them can handle the request.
+    /// No account can serve the request now, and no limit of an upstream is the cause: for example, none serves the
+    /// group, all were tried, or the rest have refused the model or are disabled.
     NoneLeft,
-    /// All slots are taken, and the wait was too long.
+    /// All slots are taken, and the request has waited too long or has no room in the full queue.
     Busy,
     /// The process is stopping and starts no new work.
     Stopping,
-    /// No account can serve now, and at least one is in a cooldown because of a limit.
+    /// No account can serve now, and at least one is in a cooldown because of a limit of its upstream.
     InCooldown {
         /// True if the usage windows of all limited accounts are used up; false if at least one account is only
         /// throttled.
@@ -201,7 +202,7 @@ impl Accounts {
         explanation::explain(&self.pool, group, large, session)
     }
 
-    /// Returns the state of each account in use, and the number of waiting requests.
+    /// Returns the state of each account, including the disabled ones, and the number of waiting requests.
     pub(crate) fn snapshot(&self) -> (Vec<AccountSnapshot>, usize) {
         self.pool.snapshot()
     }
@@ -226,8 +227,8 @@ impl Accounts {
             let slot = self.pool.acquire_slot(requester, requirements.clone(), deadline).await?;
             match self.authorize_slot(&slot).await {
                 Ok(authorization) => return Ok(Lease::new(slot, authorization)),
-                // The account is now in a cooldown or disabled. Even if an operator re-enables it at this moment, other
-                // accounts are tried first.
+                // The account is now in a cooldown or disabled. This request does not ask it again, even if somebody
+                // enables it at this moment.
                 Err(TokenFailure::Revoked(_) | TokenFailure::Temporary) => {
                     requirements.tried_accounts.push(slot.account().name().to_owned());
                 }

@@ -12,7 +12,8 @@ use crate::gateway::config::Config;
 use crate::gateway::manage::{self, ManageError, ProbeOutcome};
 use crate::gateway::store::SqliteStore;
 
-/// Sends a request to the account's upstream, and fails if the upstream does not accept the credentials.
+/// Probes the account and prints the result. Fails if the account cannot be used now, if its upstream gives no answer,
+/// or if the status of the answer is not 2xx.
 pub(super) async fn test(
     id: &str,
     config: &Config,
@@ -33,7 +34,7 @@ pub(super) async fn test(
     let ProbeOutcome { name, status, latency } = &probed;
     let latency = latency.as_millis();
     if json {
-        // The status is printed after a failure too, because scripts read it.
+        // The result is printed even if the upstream rejects the probe, because scripts read it.
         print_json(&json!({ "account": name, "ok": probed.is_accepted(), "status": status, "latency_ms": latency }))?;
     }
     match status {
@@ -52,7 +53,7 @@ pub(super) async fn test(
     Ok(())
 }
 
-/// Returns the meaning of a status for the account.
+/// Returns the reason that a status outside 2xx gives for the failure of the probe.
 const fn status_meaning(status: u16) -> &'static str {
     match status {
         401 | 403 => "the upstream does not accept its credentials",

@@ -35,7 +35,7 @@ pub(crate) enum AccountEndpoint {
     Responses(ResponsesEndpoint),
 }
 
-/// An upstream whose text model makes images with the image tool.
+/// An upstream that offers the Responses API, and the text model that makes images there with the image tool.
 #[derive(Debug)]
 pub(crate) struct ResponsesEndpoint {
     address: UpstreamAddress,
@@ -57,7 +57,7 @@ pub(super) enum AccountAuth {
     Token(Arc<TokenCache>),
 }
 
-/// The kind of an account.
+/// The kind of an account, named after its credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccountAuthKind {
     /// A key that does not change.
@@ -68,7 +68,7 @@ pub(crate) enum AccountAuthKind {
     Simulator,
 }
 
-/// The numbers of concurrent calls that an account takes. A large call takes one slot of each kind.
+/// The maximum number of concurrent calls of an account, and how many of these may be for large images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotLimits {
     pub(super) all: usize,
@@ -128,12 +128,13 @@ impl UpstreamAccount {
         self.groups.iter().any(|name| name == group)
     }
 
-    /// True if the account can serve requests of this protocol.
+    /// True if the account can serve requests of this protocol; `None` stands for a call that needs neither protocol.
     pub(super) fn supports_protocol(&self, protocol: Option<UpstreamProtocol>) -> bool {
         protocol.is_none_or(|protocol| self.endpoint.supports_protocol(protocol))
     }
 
-    /// True if requests of this protocol are sent to the account without translation.
+    /// True if requests of this protocol are sent to the account without translation into the other protocol. Always
+    /// true for `None`.
     pub(super) fn is_native(&self, protocol: Option<UpstreamProtocol>) -> bool {
         protocol.is_none_or(|protocol| self.endpoint.is_native(protocol))
     }
@@ -209,7 +210,8 @@ impl AccountEndpoint {
         )
     }
 
-    /// True if requests of this protocol are sent to the endpoint unchanged, without a text model in between.
+    /// True if requests of this protocol need no translation: only a request for images that is sent to a Responses
+    /// endpoint is translated, into a request to a text model with the image tool.
     const fn is_native(&self, protocol: UpstreamProtocol) -> bool {
         !matches!((self, protocol), (Self::Responses(_), UpstreamProtocol::Images))
     }
@@ -255,7 +257,7 @@ impl ResponsesEndpoint {
     }
 }
 
-/// Returns the URL without the slash at its end, so that paths can be appended.
+/// Returns the URL without slashes at its end, so that paths, which begin with a slash, can be appended.
 fn without_trailing_slash(url: &Uri) -> String {
     url.to_string().trim_end_matches('/').to_owned()
 }
@@ -263,7 +265,7 @@ fn without_trailing_slash(url: &Uri) -> String {
 // === impl UpstreamAddress ===
 
 impl UpstreamAddress {
-    /// Returns the address of one operation.
+    /// Returns the address of one operation; `path` begins with a slash.
     pub(crate) fn join(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
