@@ -12,7 +12,7 @@ use crate::tables::{MAX_PIXELS, MAX_UPLOAD_IMAGE_BYTES};
 
 const FORMATS: [Format; 3] = [Format::Png, Format::Jpeg, Format::Webp];
 
-/// Returns pixels with the colors that `color` returns, of three bytes or four.
+/// Returns an image whose pixel at (x, y) is `color(x, y)`: three bytes, or four with an alpha channel.
 fn pixels_with<const N: usize>(width: u32, height: u32, color: impl Fn(u32, u32) -> [u8; N]) -> PixelBuffer {
     let positions = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
     let bytes = positions.flat_map(|(x, y)| color(x, y)).collect();
@@ -91,7 +91,7 @@ fn colors_behind_transparent_parts_do_not_bleed() {
 
 #[test]
 fn other_proportions_are_cropped_in_the_middle_or_stretched() {
-    // A blue edge at the top and at the bottom, of one eighth each.
+    // A blue edge at the top and at the bottom, each one eighth of the height.
     let file = encoded(
         &pixels_with(768, 768, |_, y| if (96..672).contains(&y) { [250, 250, 250] } else { [0, 0, 250] }),
         Format::Png,
@@ -101,7 +101,8 @@ fn other_proportions_are_cropped_in_the_middle_or_stretched() {
     let (cropped, stretched) = (resized(Fit::Crop), resized(Fit::Stretch));
     let rows = |count: usize| count / 1536;
     assert_eq!((cropped.width, cropped.height, stretched.width, stretched.height), (1536, 1024, 1536, 1024));
-    // 768 rows become 1536, and the middle 1024 of them remain: rows 256 to 1280; the blue edge ends at row 192.
+    // Cropped: 768 rows become 1536, and the middle 1024 of them remain, which are rows 256 to 1280; the blue edges are
+    // rows 0 to 192 and 1344 to 1536. Stretched: 768 rows become 1024, and the two edges have 128 rows each.
     assert_eq!((rows(blue(&cropped)), rows(blue(&stretched))), (0, 256));
 }
 

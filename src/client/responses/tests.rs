@@ -1,4 +1,4 @@
-//! Tests of tasks against a scripted server.
+//! Tests of calls of the Responses API, plain and as streams, against a scripted server.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::client::Json;
 use crate::client::tests::server::{Reaction, Request, Server, answer};
 use crate::client::tests::{client, run};
 
-/// A response with members that this version does not know and with unusual spelling.
+/// A response with members that this version of the client does not know, and with unusual spellings of numbers, texts
+/// and white space.
 const RESPONSE: &str = r#"{ "zebra": [1.0, 1e2, -0], "id": "resp_1", "object": "response", "status": "completed",
  "model": "gpt-5.5", "output": [
   {"type":"reasoning","id":"rs_1","summary":[],"budget":12345678901234567890.50},
@@ -280,7 +281,8 @@ fn a_failure_does_not_wait_for_the_end_of_the_answer() {
     let server = Server::start([Reaction::events(&(error + "xxxxx")).then_silent()]);
     let result = run(async {
         let stream = client(&server).responses().stream(fox_request()).await.unwrap();
-        // Far below the limit of the request, and far above the limit for the end of an answer.
+        // The minute is far below the time limit of the request, and far above `END_LIMIT`, the time that the client
+        // waits for the end of the answer after its last event.
         tokio::time::timeout(Duration::from_secs(60), stream.collect_response()).await
     });
     assert_eq!(result.expect("the stream should end").unwrap_err().code(), Some("upstream_error"));

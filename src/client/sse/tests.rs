@@ -6,7 +6,7 @@ fn event(name: &str, data: &str) -> SseEvent {
     SseEvent { name: name.to_owned(), data: data.as_bytes().to_vec() }
 }
 
-/// Reads a stream in these chunks, to its end.
+/// Returns the events of a stream that arrives in these chunks.
 fn read_events<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<SseEvent>, SseEventTooLarge> {
     let mut reader = SseEventReader::default();
     let mut events = Vec::new();

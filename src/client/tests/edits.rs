@@ -20,7 +20,7 @@ struct Part {
     content: Vec<u8>,
 }
 
-/// Splits a form at its boundary.
+/// Splits the form of a request at its boundary into its parts.
 fn parts(request: &Request) -> Vec<Part> {
     let boundary = request.header("content-type").unwrap().strip_prefix("multipart/form-data; boundary=").unwrap();
     let line = format!("--{boundary}\r\n").into_bytes();

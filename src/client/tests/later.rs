@@ -109,7 +109,7 @@ fn an_image_in_an_event_of_an_unknown_type_is_read() {
     assert_eq!(image.bytes().unwrap(), b"hello");
 }
 
-/// Returns the events of a stream with this event only.
+/// Returns the events that the client reads from a stream of this one event.
 fn events_of_one(event: &Value) -> Vec<ImageEvent> {
     events_of_stream(&format!("data: {event}\n\n"))
 }

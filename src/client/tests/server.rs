@@ -1,4 +1,5 @@
-//! A scripted server: it plays one reaction for each connection, in order, and records the requests.
+//! A scripted server: it reads one request from each connection, reacts as the script says, in order, and keeps the
+//! requests for the test.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,8 +22,9 @@ pub(in crate::client) struct Answer {
     status: u16,
     headers: Vec<(String, String)>,
     body: String,
-    /// The number of bytes of the body that are left out.
+    /// The number of bytes at the end of the body that are not sent.
     missing: usize,
+    /// True if the connection stays open after the answer.
     then_silent: bool,
 }
 
@@ -31,7 +33,9 @@ pub(in crate::client) struct Answer {
 pub(in crate::client) struct Request {
     pub(in crate::client) line: String,
     headers: Vec<(String, String)>,
+    /// The body as JSON; null if it is not JSON.
     pub(in crate::client) body: Value,
+    /// The bytes of the body.
     pub(in crate::client) raw: Vec<u8>,
 }
 
@@ -44,19 +48,19 @@ pub(in crate::client) fn answer(status: u16, body: &Value) -> Reaction {
     Reaction::with_body(status, &body.to_string())
 }
 
-/// Returns an address without a listener.
+/// Returns an address on which nothing listens.
 pub(in crate::client) fn unused_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-// === impl Play ===
+// === impl Reaction ===
 
 impl Reaction {
     pub(in crate::client) fn with_body(status: u16, body: &str) -> Self {
         Self::Answer(Answer { status, headers: Vec::new(), body: body.to_owned(), missing: 0, then_silent: false })
     }
 
-    /// Answers with a stream of events, as it goes over the wire.
+    /// Answers with a stream of events; `stream` is the text of the whole body.
     pub(in crate::client) fn events(stream: &str) -> Self {
         Self::with_body(200, stream).header("content-type", "text/event-stream; charset=utf-8")
     }
@@ -65,17 +69,17 @@ impl Reaction {
         self.change(|answer| answer.headers.push((name.to_owned(), value.to_owned())))
     }
 
-    /// Ends the connection before the end of the body.
+    /// Closes the connection five bytes before the end of the body.
     pub(in crate::client) fn truncated(self) -> Self {
         self.truncated_by(5)
     }
 
-    /// Leaves out this many bytes at the end of the body.
+    /// Closes the connection this many bytes before the end of the body.
     pub(in crate::client) fn truncated_by(self, missing: usize) -> Self {
         self.change(|answer| answer.missing = missing)
     }
 
-    /// Stops in the body, and keeps the connection open.
+    /// Sends nothing more five bytes before the end of the body, and keeps the connection open.
     pub(in crate::client) fn then_silent(self) -> Self {
         self.change(|answer| (answer.missing, answer.then_silent) = (5, true))
     }
@@ -96,9 +100,10 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let (recorded, script) = (Arc::clone(&requests), script.into_iter());
-        // The thread ends with the process, because the script may be longer than the number of requests.
+        // The thread is never joined: if the script has more reactions than requests arrive, it waits until the process
+        // ends.
         thread::spawn(move || {
-            // Silent connections stay open until the client closes them.
+            // Silent connections stay open until the script has ended and the client has closed them.
             let mut open_connections = Vec::new();
             for play in script {
                 let (stream, _) = listener.accept().unwrap();
@@ -121,7 +126,7 @@ impl Server {
     }
 }
 
-/// Plays the reaction, and returns the connection if it stays open.
+/// Reacts on this connection, and returns it if it stays open.
 fn perform(play: Reaction, mut stream: TcpStream) -> Option<TcpStream> {
     match play {
         Reaction::Disconnect => None,

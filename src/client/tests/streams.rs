@@ -8,7 +8,7 @@ use super::server::{Reaction, Server, answer};
 use super::{KEY, client, failure, image, run};
 use crate::client::{Error, GenerateRequest, ImageEvent, ImageStream, PartialImages};
 
-/// Returns a frame as the service writes it.
+/// Returns the text of one event of a stream, as the service writes it.
 fn frame(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap())
 }
@@ -36,7 +36,7 @@ async fn begin(server: &Server) -> Result<ImageStream, Error> {
     client(server).images().generate_stream("a fox").await
 }
 
-/// Returns a description of each item of the stream.
+/// Returns a description of each event of the stream, and of its error.
 fn describe_items(play: Reaction) -> Vec<String> {
     let server = Server::start([play]);
     run(async {

@@ -1,5 +1,5 @@
-//! The accounts with a real store: state survives a restart, changes made by other processes arrive, and tokens are
-//! fetched once.
+//! Tests of the accounts with a real store: state survives a restart, changes made by other processes arrive, and a
+//! token is fetched once for all requests that need it.
 
 mod state;
 mod tokens;
@@ -21,18 +21,18 @@ use crate::gateway::config::{
 use crate::gateway::store::testing::new_store;
 use crate::gateway::store::{AccountChange, AccountRow, AccountSpec, AuditContext, NewAccount, SqliteStore, Timestamp};
 
-/// A secret value, which must not appear anywhere else.
+/// A text in the secrets of these tests, which must not appear in debug output or, unencrypted, in a file of the store.
 const CANARY: &str = "canary";
 
-/// A token endpoint that follows a script.
+/// A credential service whose exchanges follow a script, and whose answers wait for permits.
 struct FakeTokenEndpoint {
     exchanges: AtomicUsize,
     forms: Mutex<Vec<String>>,
-    /// The answers that are left; the last one is repeated.
+    /// The answers that are left, of which the last one is repeated. If the script is empty, every exchange succeeds.
     script: Mutex<Vec<Result<(u16, String), CredentialServiceError>>>,
     /// Each permit allows one exchange.
     gate: Semaphore,
-    /// The status of the answer to a credential check.
+    /// The status of the answer to a credential check; 0 stands for no answer.
     probe: AtomicU16,
     probes: AtomicUsize,
     /// Each permit allows one answer to a check.
@@ -40,7 +40,7 @@ struct FakeTokenEndpoint {
 }
 
 impl FakeTokenEndpoint {
-    /// Issues `canary-access-N` and `canary-refresh-N`.
+    /// Returns a service whose exchange number N issues `canary-access-N` and `canary-refresh-N`.
     fn rotating() -> Arc<Self> {
         Self::scripted(Vec::new())
     }
@@ -146,7 +146,7 @@ fn with_token(name: &str, refresh: &str) -> config::AccountConfig {
     )
 }
 
-/// Starts the accounts as the server does.
+/// Opens the accounts as the server does when it starts, but without the refresh task.
 async fn start(
     store: &Arc<SqliteStore>,
     node: &str,
@@ -169,7 +169,7 @@ async fn lease(accounts: &Arc<Accounts>) -> Result<Lease, LeaseRefusal> {
     accounts.acquire_lease(&RequesterId::from_name("key_1"), requirements()).await
 }
 
-/// Refreshes the accounts once, as the refresh task does every half second.
+/// Refreshes the accounts once, as the refresh task does every half second, and checks that the store was read.
 async fn refresh(accounts: &Arc<Accounts>) {
     assert!(Arc::clone(accounts).refresh_once(true).await);
 }

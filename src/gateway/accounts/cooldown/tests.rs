@@ -12,7 +12,7 @@ impl CooldownScenario {
         Self { cooldown: AccountCooldown::default(), started_at: Instant::now() }
     }
 
-    /// Returns the timing of a call that is granted and answered in this second of the scenario.
+    /// Returns the timing of a call that is granted and answered this many seconds after the start of the scenario.
     fn at(&self, seconds: u64) -> AttemptTiming {
         self.between(seconds, seconds)
     }

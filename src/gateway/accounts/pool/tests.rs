@@ -56,7 +56,7 @@ async fn run_until_idle() {
     }
 }
 
-/// The name of the account, or the refusal.
+/// The name of the account that granted a slot, or the refusal.
 type AnswerResult = Result<String, LeaseRefusal>;
 
 /// The key and the result of each answered request, in the order of the answers.
@@ -64,7 +64,7 @@ type AnswerResult = Result<String, LeaseRefusal>;
 struct AnswerLog(Arc<Mutex<Vec<(String, AnswerResult)>>>);
 
 impl AnswerLog {
-    /// Adds a request to the queue; it gives its slot back as soon as it gets one.
+    /// Starts a request for a slot, which returns the slot as soon as it gets one, and runs all tasks until they wait.
     async fn enqueue(
         &self,
         pool: &Arc<AccountPool>,
@@ -322,7 +322,7 @@ async fn an_ejected_account_is_left_out_then_tested_with_one_call() {
         slots.push(acquire(&pool, "x", standard()).await.unwrap());
     }
     assert!(slots.iter().all(|slot| slot.account().name() == "b"));
-    // The account is used if no other is left.
+    // The ejected account is used if no other is left.
     assert_eq!(acquire(&pool, "x", without("b")).await.unwrap().account().name(), "a");
     tokio::time::advance(Duration::from_secs(11)).await;
     let probe = acquire(&pool, "x", standard()).await.unwrap();
@@ -357,7 +357,7 @@ impl SeededRandom {
     }
 }
 
-/// Runs one request, which waits, works, and ends at random with a panic, a failure, a throttling or a success.
+/// Runs one request. If it gets a slot, it ends at random with a panic, a failure, a throttling or a success.
 async fn random_request(pool: Arc<AccountPool>, mut random: SeededRandom) {
     let wanted = AccountRequirements { is_large: random.below(4) == 0, ..standard() };
     let key = RequesterId::from_name(&format!("{}", random.below(5)));
@@ -411,7 +411,7 @@ async fn run_random_requests(seed: u64, requests: u64) {
         }
     }
     while let Some(ended) = running.join_next().await {
-        // A failed assertion is distinguished from the simulated failures.
+        // A simulated panic is expected; any other panic is a failed assertion.
         if let Err(error) = ended
             && error.is_panic()
         {

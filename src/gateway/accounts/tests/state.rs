@@ -103,7 +103,7 @@ async fn accounts_of_the_store_change_while_leases_are_held() {
     let other = stored_account(&store, "k", "second").sealed_credentials.unwrap();
     change(&store, "k", AccountChange::ReplaceCredentials(other)).await;
     refresh(&accounts).await;
-    // The only slot of the account is still taken.
+    // The lease from before the change still holds the only slot of the account.
     assert_eq!(accounts.explain("default", false, None)[0].state, AccountAvailability::Full);
     drop(held);
     let held = lease(&accounts).await.unwrap();
@@ -245,7 +245,8 @@ async fn replaced_settings_cancel_a_requested_check() {
     assert_eq!(endpoint.probes.load(Ordering::SeqCst), 0);
 }
 
-/// Refreshes the accounts, waits until the credential checks that this started have ended, and refreshes again.
+/// Refreshes the accounts, waits until the credential checks that the refresh has started have ended, and refreshes
+/// again.
 async fn refresh_and_check(accounts: &Arc<Accounts>) {
     refresh(accounts).await;
     while accounts.pool.lock().members.iter().any(|member| member.is_checking_credentials) {
@@ -254,7 +255,8 @@ async fn refresh_and_check(accounts: &Arc<Accounts>) {
     refresh(accounts).await;
 }
 
-/// Applies this many refusals of the credentials to the first account, each of a later call.
+/// Applies a success and then this many refusals of its credentials to the first account. Each refusal counts, because
+/// its call began after the refusal before it.
 fn refuse(accounts: &Accounts, status: u16, times: u64) {
     let mut inner = accounts.pool.lock();
     let begin = Instant::now();

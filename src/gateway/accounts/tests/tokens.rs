@@ -6,7 +6,7 @@ use crate::gateway::store::testing::StoreDouble;
 const CONCURRENT_REQUESTS: usize = 50;
 const REFUSED: AccountFeedback = AccountFeedback::Unauthorized { status: 401 };
 
-/// Makes many requests at once, and returns the result of each.
+/// Requests a lease many times at once, and returns every result.
 async fn lease_concurrently(accounts: &Arc<Accounts>) -> Vec<Result<Lease, LeaseRefusal>> {
     let mut all = JoinSet::new();
     for _ in 0..CONCURRENT_REQUESTS {
@@ -44,7 +44,7 @@ async fn many_refusals_make_one_exchange_and_each_may_retry_once() {
             && authorization_text(lease) == "Bearer canary-access-2")
     );
     assert_eq!(endpoint.exchanges(), 2);
-    // The fresh token is refused too: now the refusal counts, and no third token is fetched.
+    // The renewed token is refused too: this refusal counts against the account, and no third token is fetched.
     assert_eq!(accounts.apply_feedback(&results[0].1, REFUSED).await, RetryTarget::OtherAccount);
     assert_eq!(endpoint.exchanges(), 2);
     assert_eq!(row(&store, "t").await.cooldown_cause.as_deref(), Some("unauthorized"));
@@ -104,7 +104,7 @@ async fn the_second_node_waits_for_the_exchange_of_the_first() {
     }
     let calls_before = double.calls.load(Ordering::SeqCst);
     running.spawn(async move { lease(&two).await });
-    // The second node reads the token and makes a claim that is refused.
+    // The second node looks for a stored token and asks for the right to fetch one, which the first node holds.
     while double.calls.load(Ordering::SeqCst) < calls_before + 3 {
         yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! Settings for a command, which calls no upstream.
+//! Settings as a command loads them: the secrets of accounts and moderation services may be absent.
 
 use super::*;
 
@@ -72,7 +72,7 @@ fn a_command_needs_the_secrets_of_the_store() {
             "{problems:?}"
         );
     }
-    // A secret that is present must be valid.
+    // The secret of an account may be absent, but a secret that is present must be valid.
     let problems = load_for_test_command(test_host().variable("A_KEY", "line\nbreak"), SECRETS).unwrap_err();
     assert!(messages(&problems).iter().any(|text| text.contains("is not allowed in a header")), "{problems:?}");
 }

@@ -1,4 +1,4 @@
-//! Groups of the store, which have the same settings as those in the file.
+//! Groups of the store, which have the same settings as those of the file, but may not name every secret.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! OAuth accounts, the admin token, the master key, and the storage of answers.
+//! OAuth accounts, the admin token, the master key, and the limits of stored answers.
 
 use super::*;
 

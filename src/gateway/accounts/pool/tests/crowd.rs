@@ -1,10 +1,11 @@
-//! The cost that many waiting requests of one group cause for requests of another group.
+//! The cost that many waiting requests of one group cause for requests of another group, and the kinds of waiting
+//! requests, which keep that cost low.
 
 use super::*;
 use crate::gateway::accounts::waiter_kinds::WaiterKinds;
 
-/// Returns the number of lease decisions that one grant costs while `waiting` requests wait for another group. They all
-/// name the same model, or each names its own.
+/// Returns the number of lease decisions that one slot costs, granted and returned, while `waiting` requests of another
+/// group wait. With `own_models` each of them names another model, otherwise all name the same one.
 async fn lease_decisions_per_grant(waiting: usize, own_models: bool) -> usize {
     let mut other_account = account("b", 1, 1);
     other_account.groups = vec!["other".to_owned()];
