@@ -1,4 +1,4 @@
-//! Settings as a command loads them: the secrets of accounts and moderation services may be absent.
+//! Settings as a command loads them: the admin token and the secrets of accounts and moderation services may be absent.
 
 use super::*;
 
