@@ -16,13 +16,13 @@ use unicode_normalization::UnicodeNormalization as _;
 /// table on a page.
 pub(crate) const MAX_NAME_CHARS: usize = 128;
 
-/// The zero width joiner, which joins emoji to one image.
+/// The zero width joiner, which combines several emoji into one.
 const ZERO_WIDTH_JOINER: char = '\u{200d}';
 /// Variation selector 16, which asks for the emoji form of a character.
 const EMOJI_SELECTOR: char = '\u{fe0f}';
 
-/// Returns the name in its composed form (NFC), so that names that look the same are equal; `None` if the text is not a
-/// valid name.
+/// Returns the name in its composed form (NFC), so that `é` is the same letter however it was encoded; `None` if the
+/// text is not a valid name.
 pub(crate) fn parse_name(text: &str) -> Option<String> {
     let name = to_nfc(text);
     let has_valid_length = (1..=MAX_NAME_CHARS).contains(&name.chars().count());
@@ -30,7 +30,8 @@ pub(crate) fn parse_name(text: &str) -> Option<String> {
     (has_valid_length && is_readable).then_some(name)
 }
 
-/// Like [`parse_name`], for the name of a person, in which no word may mix scripts.
+/// Like [`parse_name`], for the name of a person, in which no word may mix scripts. The error is the `reason` for
+/// [`name_error_message`].
 pub(crate) fn parse_person_name(text: &str) -> Result<String, &'static str> {
     match parse_name(text) {
         None => Err(INVALID_NAME),
@@ -49,7 +50,7 @@ pub(crate) fn invalid_name_message(subject: &str) -> String {
     name_error_message(subject, INVALID_NAME)
 }
 
-/// Returns the message for a name that [`parse_person_name`] refuses for this reason.
+/// Returns the message for a name that was refused for this reason.
 pub(crate) fn name_error_message(subject: &str, reason: &str) -> String {
     format!("the name of the {subject} {reason}")
 }
@@ -97,8 +98,8 @@ fn with_hidden_flags(text: &str) -> impl Iterator<Item = (char, bool)> {
     })
 }
 
-/// Returns true if the character is hidden at its position. Joiners and selectors count as visible only if they form an
-/// emoji.
+/// Returns true if the character is hidden at its position. [`ZERO_WIDTH_JOINER`] and [`EMOJI_SELECTOR`] are not hidden
+/// if they are part of an emoji.
 fn is_hidden(previous: Option<char>, character: char, next: Option<char>) -> bool {
     let is_pictograph = |character: char| CodePointSetData::new::<ExtendedPictographic>().contains(character);
     let ends_pictograph = |character: char| {
@@ -127,20 +128,21 @@ fn is_visible(character: char) -> bool {
     !is_invisible(character) && !matches!(category, EnclosingMark | NonspacingMark | SpaceSeparator)
 }
 
-/// Returns true for a space that looks like U+0020 but is not; the ideographic space looks different.
+/// Returns true for every space except the common one, U+0020, and the ideographic one, U+3000, which is usual between
+/// Chinese or Japanese words.
 fn is_unusual_space(character: char) -> bool {
     let is_space = CodePointMapData::<GeneralCategory>::new().get(character) == GeneralCategory::SpaceSeparator;
     is_space && !matches!(character, ' ' | '\u{3000}')
 }
 
-/// Returns true if a word has letters of scripts that no language writes together.
+/// Returns true if a word has letters of more than one script, as [`letter_script`] counts scripts.
 fn mixes_scripts(word: &str) -> bool {
     let mut first = None;
     word.chars().filter_map(letter_script).any(|script| *first.get_or_insert(script) != script)
 }
 
-/// Returns the script of a letter; the scripts of Chinese, Japanese and Korean count as one, because their languages
-/// mix them.
+/// Returns the script of a character; `None` if several scripts share it, such as a combining mark. The scripts of
+/// Chinese, Japanese and Korean count as one, because these languages mix them.
 fn letter_script(character: char) -> Option<Script> {
     match CodePointMapData::<Script>::new().get(character) {
         Script::Common | Script::Inherited => None,

@@ -1,13 +1,14 @@
-//! The web pages of the console: first run, sign-in, keys, usage and settings.
+//! The web pages of the console: first run, sign-in, keys, usage, records, users, groups, accounts and the audit trail.
 //!
-//! This module decides the content and language of each page, and which forms are accepted. It does not decide
-//! permissions: every page calls the console, as the admin API does, and shows the result. It does not know the HTTP
-//! server: it takes a [`PageRequest`] and returns a [`PageResponse`].
+//! This module decides the content and language of each page, and which forms are accepted. The console, which the
+//! admin API calls too, decides which data a user may see and change; in addition, this module refuses the pages of
+//! groups and of single users to members. It does not know the HTTP server: it takes a [`PageRequest`] and returns a
+//! [`PageResponse`].
 //!
 //! It implements the `/keys` page of the specification. Every page works without scripts and loads nothing from other
 //! hosts. A secret is shown once, in the answer to the form that created it. A form is accepted only if the browser
 //! states that it comes from the gateway's own origin, and if it has the right token. A request with an unknown host
-//! gets no page.
+//! gets only an error page.
 
 mod accounts;
 mod assets;
@@ -61,7 +62,7 @@ use page_layout::{PageLayout, Theme};
 use routes::{PageRoute, RouteMatch, find_route};
 use site_origin::{PublicAddress, SiteOrigin};
 
-/// The first path segments of all pages and their static files.
+/// The first path segments of all pages except `/`, of the targets of forms, and of the static files.
 pub(crate) const SECTIONS: [&str; 17] = [
     "accounts",
     "assets",
@@ -85,7 +86,7 @@ pub(crate) const SECTIONS: [&str; 17] = [
 /// The maximum size of a form (our choice).
 pub(crate) const FORM_MAX_BYTES: u64 = 64 * 1024;
 
-/// The headers of every answer. The referrer policy is `same-origin`, because with `no-referrer` browsers send
+/// Headers that every answer has. The referrer policy is `same-origin`, because with `no-referrer` browsers send
 /// `Origin: null`, and the gateway could not distinguish a form of its own from a forged one.
 const SECURITY_HEADERS: [(HeaderName, &str); 7] = [
     (
@@ -132,7 +133,7 @@ impl Pages {
         Ok(Self { public_address, signing_key: FormSigningKey::new()?, nonces: FormNonceStore::default() })
     }
 
-    /// Answers a page request with the page or an error page.
+    /// Answers a page request; each failure is answered with an error page.
     pub(crate) async fn handle(&self, gateway: &Gateway, request: &PageRequest) -> PageResponse {
         let response = match SiteOrigin::from_host(request.host.as_deref(), self.public_address.as_ref()) {
             Some(site) => self.handle_at_site(gateway, request, &site).await,
@@ -160,7 +161,7 @@ impl Pages {
         context.with_form_cookie(response.unwrap_or_else(|error| error.into_response(context.layout(""))))
     }
 
-    /// Serves a page that exists. Before anything else, a submitted form is checked.
+    /// Serves a route that exists. The origin and the token of a submitted form are checked before its handler runs.
     async fn handle_route(&self, context: &mut PageContext<'_>, route: PageRoute) -> Result<PageResponse, PageError> {
         if route.is_for_signed_out() {
             context.prepare_signed_out_form()?;
@@ -178,7 +179,8 @@ impl Pages {
     }
 }
 
-/// Adds the headers that every answer has.
+/// Adds [`SECURITY_HEADERS`], the retry advice of an error, and `no-store` if the answer does not state how long it may
+/// be cached.
 fn with_security_headers(mut response: PageResponse) -> PageResponse {
     for (name, value) in SECURITY_HEADERS {
         response.headers.insert(name, HeaderValue::from_static(value));

@@ -1,4 +1,4 @@
-//! Checks that the admin API accepts the same accounts as the settings file, and names the fields that cannot be used.
+//! Checks that the admin API accepts the same accounts as the settings file, and that an error names its field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ fn words(schema: &Value) -> BTreeSet<String> {
     }
 }
 
-/// Returns the words of a setting of the file, with those of the type that it refers to.
+/// Returns the words that a setting of the file allows. If the setting refers to a type, they are those of the type.
 fn file_words(name: &str) -> BTreeSet<String> {
     let schema: Value = serde_json::from_str(&schema_json()).unwrap();
     let property = &schema["definitions"]["RawAccount"]["properties"][name];

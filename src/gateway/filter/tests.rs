@@ -198,7 +198,7 @@ fn the_phrase_tree_agrees_with_a_naive_search() {
         let prompt = phrase(8);
         let filters = filters(&rules.iter().map(String::as_str).collect::<Vec<_>>(), &[]).unwrap();
         let expected = rules.iter().any(|rule| naive_match(&prompt, rule));
-        // The tree also finds words that were spelled out.
+        // Unlike the naive search, the tree also finds words that were spelled out in single letters.
         let spelled =
             text_folding::normalize_rule(&prompt).split([' ', '-', '_']).filter(|word| word.len() == 1).count() >= 3;
         let is_refused = filters.check("default", &prompt) != FilterVerdict::Pass;

@@ -202,7 +202,7 @@ async fn a_rotated_key_has_two_secrets_during_the_grace_period() {
     for key in [&first, &second] {
         assert_eq!(fixture.authenticate(&header(key)).await.unwrap().key(), &first.id);
     }
-    // A third rotation without a grace period ends the first two secrets.
+    // A second rotation, without a grace period, ends both former secrets.
     let third = rotate(0).await;
     assert_eq!(third.previous_until, None);
     assert!(fixture.is_invalid(&header(&first)).await && fixture.is_invalid(&header(&second)).await);
@@ -307,7 +307,7 @@ async fn no_file_or_debug_output_holds_a_secret() {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, created.secret.expose().as_bytes());
         assert!(!contains(&bytes, digest.as_ref()));
     }
-    // The search finds text that is in a file.
+    // The search works: it finds the public id, which is stored as text.
     let log = std::fs::read(fixture.dir.path().join("imagate.db-wal")).unwrap();
     assert!(contains(&log, created.secret.public_id().as_str().as_bytes()) && searched_bytes > log.len());
 }
@@ -349,7 +349,8 @@ async fn invalid_key_properties_are_refused_before_anything_is_stored() {
 
 #[tokio::test]
 async fn a_key_of_an_older_installation_is_admitted_after_an_update_and_a_rotation() {
-    // The hash that the first release stored for this key; the master key is 32 bytes of 7.
+    // The hash that the first release stored for this key; the master key has 32 bytes, all with the
+    // value 7.
     let hash: Vec<u8> = "43c849035488956d8d200048fa444c85f6fe31fa38efd132102cc184ac1f0c49"
         .as_bytes()
         .chunks(2)

@@ -156,12 +156,12 @@ async fn only_the_first_call_of_mark_first_byte_counts() {
 async fn an_open_record_is_durable_before_open_returns() {
     let fixture = Fixture::new().await;
     std::mem::forget(fixture.open("r1").await);
-    // The ledger that would have closed the record is gone; the next one starts.
+    // The record is never closed. A second ledger starts on the same database, as after a kill.
     let store = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
     let next = Ledger::start_for_test(Arc::clone(&store) as Arc<dyn Store>).await;
     let expected = BTreeMap::from([("r1".to_owned(), JobState::Interrupted)]);
     assert_eq!(states(&*store).await, expected);
-    // A third start changes nothing.
+    // The start of a third ledger changes nothing.
     drop(next);
     Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only(), Arc::new(Metrics::new())).await.unwrap();
     assert_eq!(states(&*store).await, expected);
@@ -235,7 +235,7 @@ async fn an_abandoned_intent_is_skipped_or_cancelled() {
             () = wait => drop(job),
         }
     };
-    // The first intent is abandoned during its commit, the second before it.
+    // The first intent is abandoned during its commit, the second before its commit.
     abandon("during", 1).await;
     abandon("before", 2).await;
     fixture.store.write_permits.add_permits(100);
@@ -353,7 +353,7 @@ async fn write_trouble_is_reported_until_a_commit_succeeds() {
     assert!(fixture.ledger.open(draft("r2")).await.is_err());
     assert_eq!(trouble(0), Some(WriteTrouble::Failing));
     fixture.store.set_failure(None);
-    // The writer detects this by itself, without any request.
+    // The writer detects the recovery by itself, without any request.
     fixture.wait_until(|_| trouble(0).is_none()).await;
 
     fixture.store.hold_writes();

@@ -1,4 +1,4 @@
-//! The page of the upstream accounts, with their states and the reasons.
+//! The page of the upstream accounts, with the state of each account and the reason for it.
 
 use askama::Template;
 use http::StatusCode;

@@ -15,7 +15,7 @@ use super::http_messages::{PageRequest, PageResponse};
 
 /// One static file.
 struct StaticAsset {
-    /// The name, such as `style-0123456789ab.css`.
+    /// The name, such as `style-0123456789abcdef.css`.
     name: String,
     entity_tag: String,
     content_type: &'static str,

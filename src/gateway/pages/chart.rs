@@ -1,4 +1,4 @@
-//! The bar chart of requests per day, as SVG. The table beside the chart has the same numbers as text.
+//! The bar chart of succeeded and failed requests per day, as SVG. A table on the same page has the same numbers.
 
 use chrono::NaiveDate;
 
@@ -12,7 +12,7 @@ const HEIGHT: f64 = 200.0;
 const LEFT: f64 = 44.0;
 const BOTTOM: f64 = 28.0;
 const TOP: f64 = 8.0;
-/// The maximum number of days for which days without requests are shown too (our choice).
+/// The longest period, in days, whose days without requests are shown too (our choice).
 const DAYS_MAX: usize = 400;
 /// The maximum width of a bar, in SVG units.
 const BAR_MAX: f64 = 36.0;
@@ -98,8 +98,8 @@ impl UsageChart {
     }
 }
 
-/// The days with their succeeded and failed requests, oldest first. Days without requests are included if there are at
-/// most [`DAYS_MAX`] days.
+/// The days with their succeeded and failed requests, oldest first. Days without requests are included if the period
+/// has at most [`DAYS_MAX`] days.
 fn all_days(usage: &Usage) -> Vec<(NaiveDate, i64, i64)> {
     let days_with_usage = usage.days.iter().map(|day| (day.day, day.succeeded.count(), day.failed.count()));
     let mut days: Vec<_> = usage.since.iter_days().take_while(|day| *day <= usage.until).take(DAYS_MAX + 1).collect();

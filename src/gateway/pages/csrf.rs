@@ -1,7 +1,7 @@
-//! Checks that a form comes from a page of the gateway, in the browser of the signed-in user.
+//! Checks that a form comes from a page that the gateway has sent to the same browser.
 //!
 //! There are two independent checks: the browser states that the form comes from the gateway's own origin, and the form
-//! has a token that only a page of the gateway can contain.
+//! has a token that other sites cannot read.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
@@ -14,7 +14,8 @@ use super::site_origin::SiteOrigin;
 /// The name of the form field with the token.
 pub(super) const TOKEN_FIELD: &str = "csrf";
 
-/// The key that binds forms to this process. Forms in browsers are no longer accepted after a restart of the process.
+/// The random key that signs the nonces of forms. After a restart, forms with a nonce of the former process are
+/// refused.
 pub(super) struct FormSigningKey(hmac::Key);
 
 /// True if the browser states that the form comes from the gateway's own origin.
@@ -25,7 +26,7 @@ pub(super) fn is_same_origin(request: &PageRequest, site: &SiteOrigin) -> bool {
     }
 }
 
-/// True if the form has this token. Compares in constant time.
+/// True if the form has this token; false if `token` is empty. Compares in constant time.
 pub(super) fn has_token(request: &PageRequest, token: &str) -> bool {
     let sent = request.raw_form_field(TOKEN_FIELD);
     !token.is_empty() && verify_slices_are_equal(sent.as_bytes(), token.as_bytes()).is_ok()

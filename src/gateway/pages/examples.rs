@@ -3,7 +3,7 @@
 
 use super::site_origin::SiteOrigin;
 
-/// The environment variable that stands for the secret if the secret is not shown.
+/// The environment variable from which an example reads the secret if the secret is not in its code.
 const API_KEY_VARIABLE: &str = "IMAGATE_API_KEY";
 const REQUEST_BODY: &str = r#"{"model":"gpt-image-2","prompt":"a lighthouse on a cliff at dusk","size":"1024x1024"}"#;
 
@@ -18,7 +18,7 @@ pub(super) struct CodeExample {
     pub(super) code: String,
 }
 
-/// Returns all examples, with the secret filled in if it is available.
+/// Returns all examples, with the secret filled in if it is given.
 pub(super) fn examples(site: &SiteOrigin, secret: Option<&str>) -> Vec<CodeExample> {
     let base = format!("{}/v1", site.origin());
     let example = |id, name, note, code| CodeExample { id, name, note, code };
@@ -79,8 +79,8 @@ fn rust(base: &str, secret: Option<&str>) -> String {
     )
 }
 
-/// Settings of Codex. Codex reads the secret from the environment, so the command that sets the variable precedes the
-/// settings as a comment.
+/// Settings of Codex. Codex reads the secret from the environment; if the secret is given, a comment before the
+/// settings has the command that sets the variable.
 fn codex(base: &str, secret: Option<&str>) -> String {
     let export_line = secret.map_or_else(String::new, |secret| format!("# export {API_KEY_VARIABLE}={secret}\n\n"));
     format!(

@@ -19,11 +19,11 @@ struct StartPage {
     record: Option<types::Record>,
     /// The number of finished steps.
     done: u8,
-    /// The example for a terminal. The others are left out to keep the page simple.
+    /// Only the example for curl. The others are left out to keep the page simple.
     examples: Vec<CodeExample>,
 }
 
-/// Shows the steps. A step is marked as done if its result exists.
+/// Shows the steps. The first is done if the user has a key; a record of a successful job means that all are done.
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let single_row = types::PageLimit::new(1).ok();
     let own_user_id = context.actor()?.user().map(|user| user.id.to_string());
@@ -38,7 +38,7 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
     let key = context.console().list_keys(context.actor()?, &keys).await?.data.into_iter().next();
     let mut record = newest_record(context, own_user_id, None).await?;
     if let (None, Some(key)) = (&record, &key) {
-        // The first key may have been used before it was assigned to a user.
+        // The first admin gets the keys that were created before there were users; their records may name no user.
         record = newest_record(context, None, Some(key.id.clone())).await?;
     }
     let done = match (&key, &record) {

@@ -49,7 +49,7 @@ impl PageForm {
         self
     }
 
-    /// Adds an error of the console to the field that it concerns.
+    /// Adds an error of the console to the field that it concerns, or to the whole form.
     ///
     /// # Errors
     ///
@@ -84,12 +84,12 @@ impl PageForm {
         !self.errors.is_empty()
     }
 
-    /// The value of a field; empty if there is none.
+    /// The first value of a field; empty if it has none.
     pub(super) fn value(&self, name: &str) -> &str {
         self.values.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
     }
 
-    /// The text of the error of a field, if it has one.
+    /// The text of the first error of a field, if it has one.
     pub(super) fn error(&self, name: &str) -> Option<&str> {
         self.errors.iter().find(|(key, _)| *key == name).map(|(_, text)| text.as_str())
     }
@@ -100,7 +100,7 @@ impl PageForm {
     }
 }
 
-/// The form field and the text for an error of the console.
+/// The form field and the text for a value that the console has rejected.
 fn field_and_message(texts: PageTexts, rejection: &Rejection) -> (&'static str, String) {
     let param = rejection.param.as_deref().unwrap_or_default();
     let param = param.split('[').next().unwrap_or_default();

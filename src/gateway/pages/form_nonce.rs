@@ -12,9 +12,10 @@ use super::csrf::{FormSigningKey, random_token};
 /// The name of the form field with the nonce.
 pub(super) const NONCE_FIELD: &str = "nonce";
 
-/// The time for which a nonce is valid (our choice): as long as a session.
+/// The time for which a nonce is valid (our choice): a session that is not used ends after the same time.
 const LIFETIME_SECONDS: i64 = 12 * 60 * 60;
-/// The maximum number of used nonces in memory (our choice). If it is reached, forms are refused until nonces expire.
+/// The maximum number of used nonces in memory (our choice). If it is reached, forms with a nonce are
+/// refused until used nonces expire.
 const USED_MAX: usize = 100_000;
 /// The purpose for [`FormSigningKey::sign`].
 const PURPOSE: &str = "form nonce";
@@ -44,7 +45,7 @@ pub(super) enum FormNonceStatus {
 // === impl FormNonceStore ===
 
 impl FormNonceStore {
-    /// Issues a nonce that is bound to a session.
+    /// Issues a nonce for one session. `session` is the token against forged forms, which differs for each session.
     ///
     /// # Errors
     ///
@@ -54,7 +55,7 @@ impl FormNonceStore {
         Ok(format!("{head}.{}", signing_key.sign(PURPOSE, &format!("{head}.{session}"))))
     }
 
-    /// Checks the nonce of a form, and marks it as used.
+    /// Checks the nonce of a form, and marks it as used if it is valid.
     pub(super) fn consume(
         &self,
         signing_key: &FormSigningKey,

@@ -1,8 +1,8 @@
-//! Numbers and times in readable form.
+//! Numbers, times and names of browsers in readable form.
 
 use chrono::{DateTime, Utc};
 
-/// An integer of any type. Templates pass references to references of them.
+/// An integer of one of several types, or a reference to it: templates pass references, even to references.
 pub(super) trait CountValue {
     /// The count; a number above `i64::MAX` becomes `i64::MAX`.
     fn count(&self) -> i64;
@@ -10,7 +10,7 @@ pub(super) trait CountValue {
 
 /// A count that may be missing.
 pub(super) trait OptionalCountValue {
-    /// The count.
+    /// The count, if there is one.
     fn optional_count(&self) -> Option<i64>;
 }
 
@@ -80,12 +80,12 @@ pub(super) fn machine_time(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Formats a time for people, to the minute. The script converts it to local time.
+/// Formats a time for people, to the minute, in UTC. The script of the page replaces it by the local time.
 pub(super) fn time_to_minute(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// Formats a time for people, to the second. The script converts it to local time.
+/// Formats a time for people, to the second, in UTC. The script of the page replaces it by the local time.
 pub(super) fn time_to_second(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
@@ -101,7 +101,7 @@ const BROWSERS: [(&str, &str); 7] = [
     ("Version/", "Safari"),
     ("curl/", "curl"),
 ];
-/// Substrings of `User-Agent`, and the names of their operating systems.
+/// Substrings of `User-Agent`, and the names of their operating systems. The first one that the header contains counts.
 const SYSTEMS: [(&str, &str); 6] = [
     ("Windows", "Windows"),
     ("iPhone", "iOS"),
@@ -111,7 +111,8 @@ const SYSTEMS: [(&str, &str); 6] = [
     ("Linux", "Linux"),
 ];
 
-/// Returns a browser and its system, such as `Chrome 156, Linux`; `None` if the browser is unknown.
+/// Returns the browser that a header `User-Agent` names, and its system if it is known, such as `Chrome 156, Linux`;
+/// `None` if the browser or its version is unknown.
 pub(super) fn browser(agent: &str) -> Option<String> {
     let (marker, name) = BROWSERS.iter().find(|(pattern, _)| agent.contains(pattern))?;
     let version =
@@ -121,7 +122,7 @@ pub(super) fn browser(agent: &str) -> Option<String> {
     Some(format!("{name} {version}{}", system.unwrap_or_default()))
 }
 
-/// Formats a duration in milliseconds, in milliseconds, seconds or minutes.
+/// Formats a number of milliseconds, as milliseconds, as seconds, or as minutes and seconds.
 pub(super) fn latency(milliseconds: i64) -> String {
     match milliseconds {
         ..1_000 => format!("{milliseconds} ms"),

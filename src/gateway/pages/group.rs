@@ -1,4 +1,5 @@
-//! The page of one group. The settings of a group of the store are shown in a form.
+//! The page of one group. The settings of a group in the store are shown in a form; those of a group in the settings
+//! file are shown as text.
 
 use askama::Template;
 use http::StatusCode;
@@ -66,11 +67,12 @@ const CHECKED: &str = "yes";
 struct GroupPage {
     page: PageLayout,
     group: types::Group,
+    /// True if the group is defined in the settings file, so that the page cannot change it.
     of_file: bool,
-    /// The settings of a group that is in the file.
+    /// The settings with the keys of their labels, which are shown for a group in the settings file.
     facts: Vec<(&'static str, String)>,
     path: String,
-    /// The stored settings, if the form cannot show all of them or another actor has changed them.
+    /// The stored settings, if the form cannot show all of them, or if they were changed after the form was loaded.
     stored: Option<String>,
     form: PageForm,
     deliveries: Vec<String>,
@@ -151,12 +153,12 @@ pub(super) async fn submit_policy(context: &PageContext<'_>, name: &str) -> Resu
     Ok(render_page(context, StatusCode::UNPROCESSABLE_ENTITY, (group, lost_settings), form))
 }
 
-/// The stored settings; an empty object if they cannot be parsed.
+/// The stored settings; an empty object if they are not a JSON object.
 fn parse_policy(stored: &str) -> Value {
     serde_json::from_str(stored).ok().filter(Value::is_object).unwrap_or_else(|| json!({}))
 }
 
-/// Returns the stored settings, formatted, if the form would lose some of them.
+/// Returns the stored settings as indented JSON if the form would lose some of them, or if they are not a JSON object.
 fn settings_lost_by_form(stored: &str) -> Option<String> {
     let policy = parse_policy(stored);
     let form = form_from_policy(&policy);
@@ -165,7 +167,8 @@ fn settings_lost_by_form(stored: &str) -> Option<String> {
     (!is_valid || expressed != without_defaults(policy)).then(|| pretty_json(stored))
 }
 
-/// Removes the settings that equal the default, because the form does not show them.
+/// Removes the settings that mean the same as no setting, because the form leaves them out: `false` and empty values.
+/// The empty lists of [`EMPTY_LIST_CHECKBOXES`] stay, because they allow nothing.
 fn without_defaults(mut policy: Value) -> Value {
     let is_default = |value: &Value| *value == json!(false) || *value == json!([]) || *value == json!({});
     if let Some(filter) = policy.get_mut("filter").and_then(Value::as_object_mut) {
@@ -190,7 +193,7 @@ fn policy_digest(stored: &str) -> String {
     Sha256::digest(stored).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The settings of a group as the console returns them.
+/// The settings of a group, as JSON.
 fn policy_as_json(group: &types::Group) -> Value {
     serde_json::to_value(&group.policy).unwrap_or_default()
 }
@@ -254,7 +257,7 @@ fn insert_at_path(table: &mut Map<String, Value>, path: &str, value: Value) {
     }
 }
 
-/// The form field for a console parameter such as `policy.filter.words[3]`.
+/// The form field for a console parameter such as `policy.filter.words[3]`; [`WHOLE_FORM`] if it has no field.
 fn form_field_for(param: &str) -> &'static str {
     let setting = param.strip_prefix("policy").unwrap_or_default().replace('.', "/");
     let setting = setting.split('[').next().unwrap_or_default();

@@ -49,7 +49,8 @@ pub(super) async fn create(context: &PageContext<'_>) -> Result<PageResponse, Pa
     }
 }
 
-/// Deletes a group that no key uses.
+/// Deletes a group. The console refuses this for the default group, for groups of the settings file, and for groups
+/// that a key uses.
 pub(super) async fn delete(context: &PageContext<'_>, name: &str) -> Result<PageResponse, PageError> {
     match context.console().delete_group(context.actor()?, name).await {
         Ok(_) => Ok(PageResponse::redirect("/groups?done=group-deleted")),

@@ -17,15 +17,15 @@ pub(crate) struct PageRequest {
     pub(crate) path: String,
     /// The fields of the query.
     pub(crate) query: UrlEncodedFields,
-    /// The fields of the form, or the reason why it was not read.
+    /// The fields of the form, or the reason why it was not read. Empty if the method is not POST.
     pub(crate) form: Result<UrlEncodedFields, FormReadError>,
     /// The values of all `Cookie` headers, joined.
     pub(crate) cookies: String,
-    /// The host of the request; `None` if the request names none, or more than one.
+    /// The host of the request; `None` if the request names none, or several different ones.
     pub(crate) host: Option<String>,
-    /// The header `Origin`.
+    /// The header `Origin`; empty if it occurs more than once.
     pub(crate) origin: Option<String>,
-    /// The header `Sec-Fetch-Site`.
+    /// The header `Sec-Fetch-Site`; empty if it occurs more than once.
     pub(crate) fetch_site: Option<String>,
     /// The IP address of the client.
     pub(crate) address: IpAddr,
@@ -42,7 +42,7 @@ pub(crate) struct PageRequest {
 pub(crate) enum FormReadError {
     /// The form is larger than the limit for forms.
     TooLarge,
-    /// The body is not a form, or did not arrive completely.
+    /// The body is not a form, or could not be read completely.
     NotAForm,
 }
 
@@ -64,7 +64,8 @@ pub(crate) struct PageResponse {
 // === impl PageRequest ===
 
 impl PageRequest {
-    /// The value of a cookie; `None` if the cookie occurs twice, because an attacker may have set one of the two.
+    /// The value of a cookie; `None` if the cookie is absent, or if it occurs more than once, because an attacker may
+    /// have set one of them.
     pub(super) fn cookie(&self, name: &str) -> Option<String> {
         let mut cookies = Cookie::split_parse(self.cookies.as_str()).flatten().filter(|cookie| cookie.name() == name);
         let first = cookies.next()?;
@@ -81,17 +82,18 @@ impl PageRequest {
         self.form.as_ref().map_or("", |form| form.get(name)).trim()
     }
 
-    /// A field of the form with its white space, for example a password.
+    /// A field of the form with its white space, for example a password; empty if the field was not sent.
     pub(super) fn raw_form_field(&self, name: &str) -> &str {
         self.form.as_ref().map_or("", |form| form.get(name))
     }
 
-    /// A value of the query without surrounding white space; `None` if the value is empty.
+    /// A value of the query without surrounding white space; `None` if it is absent or nothing remains.
     pub(super) fn query_param(&self, name: &str) -> Option<&str> {
         Some(self.query.get(name).trim()).filter(|value| !value.is_empty())
     }
 
-    /// A value of the query with its white space, for names that may contain any; `None` if the value is empty.
+    /// A value of the query with its white space, for names that may begin or end with spaces; `None` if it is absent
+    /// or has only white space.
     pub(super) fn raw_query_param(&self, name: &str) -> Option<String> {
         self.query_param(name).map(|_| self.query.get(name).to_owned())
     }
@@ -141,8 +143,8 @@ impl UrlEncodedFields {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The fields that are not empty as a query string, in which the field `name` has the given value, or is left out
-    /// if there is no value.
+    /// The fields that are not empty, as a query string. The field `name` gets the given value, or is left out if there
+    /// is none.
     pub(super) fn to_query_with(&self, name: &str, value: Option<&str>) -> String {
         let fields = self.0.iter().filter(|(key, value)| key != name && !value.is_empty());
         let mut query = form_urlencoded::Serializer::new(String::new());

@@ -5,6 +5,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::gateway::replay::{AnswerHead, AnswerReader};
 
+/// A time after two heartbeats.
 const AFTER_HEARTBEAT: Duration = Duration::from_secs(40);
 
 /// Returns the stored answer to an earlier request with the same idempotency key.

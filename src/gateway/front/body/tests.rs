@@ -20,8 +20,8 @@ fn json_body(coding: &str, body: Body, max_bytes: usize) -> JsonBody<()> {
     JsonBody { request, unread: UnreadBody::default(), max_bytes, described: PhantomData }
 }
 
-/// Reads a body with both methods and with each of these frame sizes. Each call must return the bytes `expected`, or
-/// 413 if `expected` is `None`.
+/// Reads a body with `read` and `read_to_spool`, in frames of each of these sizes. Each call must return the bytes
+/// `expected`, or an error with the status 413 if `expected` is `None`.
 async fn assert_read(encoded: &(&str, Bytes), max_bytes: usize, frame_sizes: &[usize], expected: Option<&[u8]>) {
     let folder = TempDir::new().unwrap();
     let spool = Spool::new(folder.path()).unwrap();

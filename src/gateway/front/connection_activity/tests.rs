@@ -6,10 +6,10 @@ const DEADLINES: ConnectionDeadlines = ConnectionDeadlines {
     write: Duration::from_millis(60_000),
 };
 
-/// The time at which a poll ends, and the events in it.
+/// The time at which a poll ends, in milliseconds, and the function that records the events of the poll.
 type TimedChange<'a> = (u64, &'a dyn Fn(&ConnectionActivity));
 
-/// The activity of a connection after polls that end at these times, with these events in each.
+/// The activity of a connection after these polls.
 fn activity_after(polls: &[TimedChange<'_>]) -> ConnectionActivity {
     let activity = ConnectionActivity::new(1);
     for (now, record_events) in polls {

@@ -35,7 +35,7 @@ impl TestSpool {
         self.read_counted(content_type, pieces.into_iter()).await.0
     }
 
-    /// Reads a body whose chunks are made when they are requested, and returns the number of bytes that were requested.
+    /// Reads a body whose frames are made while it is read, and also returns the number of bytes that were read.
     async fn read_counted(
         &self,
         content_type: &str,
@@ -68,7 +68,7 @@ fn bytes(upload: &ImageUpload) -> Vec<u8> {
     contents(&*upload.file)
 }
 
-/// `count` zero bytes, in frames of the size that a socket delivers.
+/// `count` zero bytes, in frames of 64 KiB.
 fn zeros(count: u64) -> impl Iterator<Item = Bytes> + Send + Sync {
     const FRAME: u64 = 64 * 1024;
     let frame = Bytes::from(vec![0; usize::try_from(FRAME).unwrap()]);

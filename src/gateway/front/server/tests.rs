@@ -1,4 +1,4 @@
-//! Tests of a server with test routes and short deadlines, and of clients that write raw bytes.
+//! Tests of the server with test routes, short deadlines, and clients that write raw bytes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -31,7 +31,7 @@ struct TestServerState {
     end_notify: Notify,
 }
 
-/// Clears `Site::is_slow_running` when it is dropped.
+/// Clears `TestServerState::is_slow_running` when it is dropped.
 struct RunningGuard(Arc<TestServerState>);
 
 impl Drop for RunningGuard {

@@ -25,7 +25,7 @@ async fn a_body_is_drained_up_to_the_limit_in_frames_of_any_size() {
     }
 }
 
-/// Reads this many frames of a body, and checks that the handle then gets the rest.
+/// Reads this many frames of a body and drops it, and checks that [`UnreadBody::take`] then returns the rest.
 async fn assert_rest_is_recovered(frame_size: usize, frames_read: usize) {
     let case = format!("{frames_read} frames of {frame_size}");
     let bytes = Bytes::from(vec![b'x'; 40_000]);
@@ -38,7 +38,7 @@ async fn assert_rest_is_recovered(frame_size: usize, frames_read: usize) {
     assert_eq!(pulled.load(Ordering::Relaxed), (frames_read * frame_size).min(bytes.len()) as u64, "{case}");
     drop(body);
     let unread_body = unread.take();
-    // The end is known only after a poll beyond the last frame; then no body is left.
+    // Only a poll after the last frame shows that the body has ended; then no rest is left.
     assert_eq!(unread_body.is_none(), frames_read > bytes.len().div_ceil(frame_size), "{case}");
     if let Some(unread_body) = unread_body {
         drain(unread_body, MAX_BYTES).await;

@@ -35,7 +35,7 @@ async fn the_refresh_task_runs_until_its_keys_are_dropped() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     drop(keys);
-    // The task is the last owner of another reference to the store.
+    // Only the keys hold another reference to the store; they are freed when the task no longer uses them.
     while Arc::strong_count(&store) > 1 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -107,7 +107,7 @@ async fn unknown_keys_cost_a_limited_number_of_queries() {
         }
         assert!(requests.join_all().await.into_iter().all(|refused| refused));
     }
-    // Twenty per second and the first one.
+    // At most twenty queries per second, and the first one.
     let max_queries = start.elapsed().as_millis() / 50 + 1;
     let queries = fixture.calls() - calls_before;
     println!("10000 unknown keys: {queries} queries in {:?}", start.elapsed());
@@ -115,7 +115,7 @@ async fn unknown_keys_cost_a_limited_number_of_queries() {
         u128::try_from(queries).unwrap() <= max_queries && queries >= 10,
         "{queries} queries, at most {max_queries} are allowed"
     );
-    // Each of them is the query for changed keys.
+    // All of them are refreshes, which read only the changed keys.
     assert_eq!(queries, fixture.refreshes() - refreshes_before);
 }
 

@@ -1,4 +1,4 @@
-//! Tests of forms in frames of any size: on a reused connection, one frame may hold a whole form.
+//! Tests of forms in frames of any size, from one byte to a frame with several parts of a form.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -126,7 +126,7 @@ async fn invalid_base64_is_refused_with_its_parameter() {
             assert_refused(fixture.read(JSON, pieces).await, 400, Some("images[0].image_url"));
         }
     }
-    // A line break that is not escaped is invalid JSON; here it is invalid base64.
+    // A line break that is not escaped is invalid JSON, but in a data URL it is reported as invalid base64.
     assert_refused(
         read_text("{\"images\":[{\"image_url\":\"data:image/png;base64,QU\nJD\"}]}").await,
         400,

@@ -96,7 +96,7 @@ async fn a_truncated_form_is_refused() {
     assert_eq!(fixture.leftovers(), 0);
 }
 
-/// A form with one file of this many bytes.
+/// A form with a file of this many bytes in the part `name`; before a mask, there is also an image.
 fn form_with_file_size(name: &str, length: u64) -> impl Iterator<Item = Bytes> + Send + Sync + use<> {
     let image = png(1);
     let head = format!("--xx\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"a\"\r\n\r\n");
