@@ -349,8 +349,7 @@ async fn invalid_key_properties_are_refused_before_anything_is_stored() {
 
 #[tokio::test]
 async fn a_key_of_an_older_installation_is_admitted_after_an_update_and_a_rotation() {
-    // The hash that the first release stored for this key; the master key has 32 bytes, all with the
-    // value 7.
+    // The hash that the first release stored for the key below; the master key has 32 bytes, all with the value 7.
     let hash: Vec<u8> = "43c849035488956d8d200048fa444c85f6fe31fa38efd132102cc184ac1f0c49"
         .as_bytes()
         .chunks(2)

@@ -18,7 +18,8 @@ pub(super) const TOKEN_FIELD: &str = "csrf";
 /// refused.
 pub(super) struct FormSigningKey(hmac::Key);
 
-/// True if the browser states that the form comes from the gateway's own origin.
+/// True if the browser states that the form comes from the gateway's own origin. `Sec-Fetch-Site` counts only if there
+/// is no `Origin`.
 pub(super) fn is_same_origin(request: &PageRequest, site: &SiteOrigin) -> bool {
     match &request.origin {
         Some(origin) => origin == site.origin(),

@@ -53,7 +53,7 @@ impl PageForm {
     ///
     /// # Errors
     ///
-    /// Returns an error if the console's error does not concern the form.
+    /// Returns the console's error as a page error if it does not concern the form.
     pub(super) fn with_console_error(self, texts: PageTexts, error: Error) -> Result<Self, PageError> {
         match error {
             Error::Invalid(rejection) => {

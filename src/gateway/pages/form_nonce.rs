@@ -14,8 +14,8 @@ pub(super) const NONCE_FIELD: &str = "nonce";
 
 /// The time for which a nonce is valid (our choice): a session that is not used ends after the same time.
 const LIFETIME_SECONDS: i64 = 12 * 60 * 60;
-/// The maximum number of used nonces in memory (our choice). If it is reached, forms with a nonce are
-/// refused until used nonces expire.
+/// The maximum number of used nonces in memory (our choice). If it is reached, forms with a
+/// nonce are refused until used nonces expire.
 const USED_MAX: usize = 100_000;
 /// The purpose for [`FormSigningKey::sign`].
 const PURPOSE: &str = "form nonce";

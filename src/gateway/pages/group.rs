@@ -158,7 +158,8 @@ fn parse_policy(stored: &str) -> Value {
     serde_json::from_str(stored).ok().filter(Value::is_object).unwrap_or_else(|| json!({}))
 }
 
-/// Returns the stored settings as indented JSON if the form would lose some of them, or if they are not a JSON object.
+/// Returns the stored settings, indented if they are JSON, if the form would lose some of them or they are not a JSON
+/// object; `None` if the form loses nothing.
 fn settings_lost_by_form(stored: &str) -> Option<String> {
     let policy = parse_policy(stored);
     let form = form_from_policy(&policy);

@@ -5,10 +5,10 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::gateway::replay::{AnswerHead, AnswerReader};
 
-/// A time after two heartbeats.
+/// A time after the second heartbeat and before the third.
 const AFTER_HEARTBEAT: Duration = Duration::from_secs(40);
 
-/// Returns the stored answer to an earlier request with the same idempotency key.
+/// Creates an answer that is read from the stored answer to an earlier request with the same idempotency key.
 fn stored_answer(status: u16, body: impl Into<Bytes>) -> GatewayAnswer {
     let head = AnswerHead { status, content_type: "x/y".to_owned(), headers: std::collections::BTreeMap::new() };
     let reader = AnswerReader::from_bytes(&head, body.into());

@@ -27,7 +27,9 @@ const LARGE_BODY_BYTES: usize = 32 << 20;
 #[derive(Default)]
 struct TestServerState {
     response_count: AtomicUsize,
+    /// True while the handler of `/slow` runs, and from the call of `/endless` until the body of its answer is dropped.
     is_slow_running: AtomicBool,
+    /// Lets the handler of `/slow` return its answer.
     end_notify: Notify,
 }
 
@@ -65,7 +67,7 @@ async fn slow(context: Context) -> Result<Response<Body>, HttpError> {
     Ok(Response::new(Body::from("slow")))
 }
 
-/// An answer without an end.
+/// An answer whose body never ends.
 async fn endless(context: Context) -> Result<Response<Body>, HttpError> {
     context.context().is_slow_running.store(true, Ordering::SeqCst);
     Ok(Response::new(Body::wrap(EndlessBody(RunningGuard(Arc::clone(context.context()))))))
