@@ -59,7 +59,7 @@ async fn a_form_is_read_in_frames_of_any_size() {
 
 #[tokio::test]
 async fn data_after_a_form_is_limited_in_frames_of_any_size() {
-    // The largest frame size is left out: a frame of content goes to the parser as a whole, and bytes after the form in
+    // The largest frame size is left out: a frame goes to the parser as a whole, and bytes after the form in
     // the same frame are dropped without being counted.
     for frame_size in FRAME_SIZES[..4].iter().copied() {
         for (surplus, fits) in [(0, true), (2_000, true), (40_000, false)] {
