@@ -32,7 +32,7 @@ struct KeysPage {
     states: &'static [types::KeyState],
     query: UrlEncodedFields,
     is_filtered: bool,
-    /// True if the form for a new key is open.
+    /// True if the form for a new key is shown unfolded.
     is_open: bool,
     form: PageForm,
     nonce: String,
@@ -40,7 +40,7 @@ struct KeysPage {
     older: Option<String>,
 }
 
-/// The page that shows a new secret once.
+/// The page that shows a new API key, admin token or one-time link. No other page shows it again.
 #[derive(Template)]
 #[template(path = "secret.html", config = "src/gateway/pages/askama.toml")]
 pub(super) struct SecretPage {
@@ -166,8 +166,15 @@ pub(super) enum FormRefusal {
     Expired,
 }
 
-/// Marks the nonce of the submitted form as used. Returns the nonce without its signature, with which the caller
-/// records the created object or releases the nonce, or the reason why the form is refused.
+/// Marks the nonce of the submitted form as used. Returns the nonce without its signature, as the functions
+/// `record_created` and `release` of [`PageContext::nonces`] expect it.
+///
+/// `text`, `link_label` and `path` are for the page that answers a form that was already used: the path of its link is
+/// `path`, with the id of the created object if it is known.
+///
+/// # Errors
+///
+/// Returns the reason why the form is refused.
 pub(super) fn consume_form_nonce(
     context: &PageContext<'_>,
     text: &'static str,

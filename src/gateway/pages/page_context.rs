@@ -16,7 +16,8 @@ use crate::gateway::Gateway;
 use crate::gateway::console::Console;
 use crate::gateway::people::{Actor, IdentityError, IdentityService, SignInOrigin, UserSession};
 
-/// The lifetime of the form cookie in hours: the time that a visitor has to submit the sign-in form (our choice).
+/// The lifetime in hours of the form cookie, to which the forms for sign-in, first set-up and invitations are bound
+/// (our choice). A visitor has this time to submit such a form.
 const FORM_COOKIE_HOURS: i64 = 2;
 /// The maximum length of an accepted form cookie (our choice); the gateway's own cookies are shorter.
 const FORM_COOKIE_MAX: usize = 128;
@@ -47,7 +48,7 @@ pub(super) struct PageContext<'a> {
     pub(super) site: &'a SiteOrigin,
     pub(super) texts: PageTexts,
     pub(super) session: Option<UserSession>,
-    /// The CSRF token for the forms of this visitor.
+    /// The CSRF token for the forms of this visitor; empty if the visitor has neither a session nor a form cookie.
     pub(super) csrf: String,
     pages: &'a Pages,
     theme: Theme,
@@ -58,7 +59,7 @@ pub(super) struct PageContext<'a> {
 // === impl PageContext ===
 
 impl<'a> PageContext<'a> {
-    /// Creates the context of a request, and looks up its session.
+    /// Creates the context of a request, and looks up its session. A request for a static file gets no session.
     ///
     /// # Errors
     ///
@@ -86,8 +87,9 @@ impl<'a> PageContext<'a> {
         Ok(context)
     }
 
-    /// Prepares the form of a page for signed-out visitors. The form is bound to the form cookie, even if there is a
-    /// session.
+    /// Prepares the CSRF token of a page for signed-out visitors. The token belongs to the form cookie, even if there
+    /// is a session. A visitor without a form cookie gets a new one, but not with the answer to a submitted form: that
+    /// form is refused.
     ///
     /// # Errors
     ///
@@ -115,7 +117,8 @@ impl<'a> PageContext<'a> {
         response.with_cookie(&self.cookie(form_cookie(self.site), value.clone()).max_age(age).build())
     }
 
-    /// A cookie of the gateway: hidden from scripts, for all paths, and only for HTTPS if the site uses HTTPS.
+    /// A cookie of the gateway: for all paths, hidden from scripts, not sent with requests from other sites, and only
+    /// sent over HTTPS if the site uses HTTPS.
     pub(super) fn cookie(&self, name: &'static str, value: String) -> CookieBuilder<'static> {
         cookie(name, value, self.site)
     }
@@ -144,7 +147,7 @@ impl<'a> PageContext<'a> {
         layout
     }
 
-    /// The path and query of this page, if it can be requested with GET.
+    /// The path and query of this page, if it can be requested with GET; after a submitted form, the path alone.
     fn return_path(&self) -> Option<String> {
         let is_page = matches!(find_route(&http::Method::GET, &self.request.path), RouteMatch::Found(_));
         let query = if self.request.is_post() { String::new() } else { self.request.query.to_query_with("done", None) };
@@ -152,7 +155,8 @@ impl<'a> PageContext<'a> {
         is_page.then(|| format!("{}{query}", self.request.path))
     }
 
-    /// The path of the sign-in page, with this page as its `next` page.
+    /// The path of the sign-in page. Its parameter `next` is this page, unless this page is `/`, or the request submits
+    /// a form.
     pub(super) fn sign_in_path(&self) -> String {
         match self.return_path() {
             Some(back) if !self.request.is_post() && back != "/" => {
@@ -195,7 +199,7 @@ impl<'a> PageContext<'a> {
         self.session.as_ref().is_some_and(|session| session.actor.is_admin())
     }
 
-    /// The address and browser of the request, for the audit trail and the rate limits.
+    /// The address and browser of the request, for a new session, the audit trail and the rate limits.
     pub(super) fn sign_in_origin(&self) -> SignInOrigin {
         SignInOrigin { address: self.request.address, agent: self.request.user_agent.clone() }
     }
@@ -271,7 +275,7 @@ pub(super) fn end_of_day(day: &str) -> Option<DateTime<Utc>> {
     Some(day.succ_opt()?.and_time(NaiveTime::MIN).and_utc())
 }
 
-/// The last day on which a key with this expiry is valid.
+/// The last day, in UTC, on which a key or token with this expiry is valid.
 pub(super) fn last_valid_day(end: DateTime<Utc>) -> String {
     (end - chrono::TimeDelta::seconds(1)).date_naive().to_string()
 }

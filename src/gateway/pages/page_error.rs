@@ -13,11 +13,11 @@ use crate::error::{Error, ResourceConflict};
 pub(crate) enum PageError {
     /// A redirect to another page, which is not a failure.
     Redirect(String),
-    /// There is no such page, or it belongs to another user.
+    /// There is no such page or object, the object belongs to another user, or a value in the path or query is invalid.
     NotFound,
-    /// The page exists for other methods. The value is that of the header `Allow`.
+    /// The path exists only for other methods. The value is that of the header `Allow`.
     MethodNotAllowed(&'static str),
-    /// Only admins may see the page.
+    /// The user may not see the page, or may not make the change.
     Denied,
     /// The form does not come from a page of the gateway, or its token is no longer valid.
     ForgedForm,
@@ -28,13 +28,13 @@ pub(crate) enum PageError {
         /// The number of seconds to wait.
         seconds: u64,
     },
-    /// The host does not belong to the gateway.
+    /// The request names no host under which browsers may reach the gateway.
     UnknownHost,
     /// The form could not be read.
     UnreadableForm(FormReadError),
-    /// The store does not answer.
+    /// The store failed.
     Unavailable,
-    /// A conflict that does not belong to a single field. The value is the key of the text.
+    /// A conflict with existing data, if no form can show it. The value is the key of the text.
     Conflict(&'static str),
     /// An internal error.
     Internal,
@@ -55,7 +55,7 @@ struct ErrorPage {
 // === impl PageError ===
 
 impl PageError {
-    /// Renders the error page in this layout.
+    /// Returns the redirect, or the error page in this layout.
     pub(super) fn into_response(self, layout: PageLayout) -> PageResponse {
         if let Self::Redirect(path) = &self {
             return PageResponse::redirect(path);
@@ -143,7 +143,7 @@ pub(super) const fn conflict_text(conflict: &ResourceConflict) -> &'static str {
     }
 }
 
-/// Renders a template as a page.
+/// Renders a template as a page. If this fails, the answer is empty and has the status 500.
 pub(super) fn render(status: StatusCode, template: &impl Template) -> PageResponse {
     match template.render() {
         Ok(html) => PageResponse::html(status, html),

@@ -36,12 +36,13 @@ pub(super) struct PageLayout {
     pub(super) theme: Theme,
     pub(super) links: &'static AssetLinks,
     pub(super) user: Option<SignedInUser>,
-    /// The token of the forms on this page.
+    /// The CSRF token of the forms on this page; empty if it has no forms.
     pub(super) csrf: String,
     /// The path to return to after a change of language or theme; if there is none, the page does not offer the change.
     pub(super) back: Option<String>,
     pub(super) notice: Option<PageNotice>,
-    /// The section of the page: the first segment of its path.
+    /// The section of the page, usually the first segment of its path; empty for pages outside the sections, such as
+    /// sign-in and errors.
     pub(super) section: &'static str,
 }
 

@@ -13,7 +13,7 @@ use super::page_layout::PageLayout;
 use crate::wire::admin::server::ListUsersQuery;
 use crate::wire::admin::types;
 
-/// The number of rows on one page (our choice).
+/// The maximum number of users on one page (our choice).
 const PER_PAGE: i64 = 50;
 
 #[derive(Template)]

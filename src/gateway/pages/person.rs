@@ -1,4 +1,4 @@
-//! The page of one user: permissions, and forms to change them.
+//! The page of one user: permissions and access, with forms to change them.
 
 use askama::Template;
 use http::StatusCode;
@@ -21,7 +21,7 @@ struct PersonPage {
     page: PageLayout,
     user: types::User,
     groups: Vec<types::Group>,
-    /// The keys that were disabled because the user left their group.
+    /// The keys that were disabled because the user left the group of the key.
     stopped: Vec<types::Key>,
     path: String,
     form: PageForm,
@@ -60,11 +60,12 @@ async fn render_page(
     Ok(render(status, &template))
 }
 
-/// The maximum number of disabled keys that are searched for this page (our choice); the list of keys shows all of
-/// them.
+/// The page looks for keys of groups that the user left among at most this many disabled keys of the user, the newest
+/// (our choice). The page `/keys` lists all keys.
 const STOPPED_KEYS_MAX: i64 = 100;
 
-/// The keys that were disabled because the user left their group.
+/// The keys that were disabled because the user left the group of the key, among the newest [`STOPPED_KEYS_MAX`]
+/// disabled keys of the user.
 async fn stopped_keys(context: &PageContext<'_>, user: &types::User) -> Result<Vec<types::Key>, PageError> {
     let query = ListKeysQuery {
         before: None,

@@ -15,7 +15,7 @@ use crate::gateway::console::Console;
 use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
 
-/// The number of rows on one page (our choice).
+/// The maximum number of records on one page (our choice).
 const PER_PAGE: i64 = 50;
 
 /// The fields of the filter form.
@@ -51,9 +51,9 @@ struct RecordPage {
     record: types::Record,
     images: String,
     cost: Option<String>,
-    /// The input and output tokens, each split into images and text.
+    /// The tokens of the image model, with input and output each split into images and text.
     tokens: Option<TokenBreakdown>,
-    /// The tokens of the text model, which does not split them.
+    /// The tokens of the text model, which the page shows without such a split.
     host_tokens: Option<TokenBreakdown>,
 }
 
@@ -106,7 +106,7 @@ pub(super) async fn show_record(context: &PageContext<'_>, id: &str) -> Result<P
     Ok(render(StatusCode::OK, &template))
 }
 
-/// Returns the list as a CSV file.
+/// Returns the newest records that match the filter as a CSV file, up to [`Console::CSV_RECORDS_MAX`].
 pub(super) async fn download_csv(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let (query, _) = read_query(context, PER_PAGE);
     let csv = context.console().records_csv(context.actor()?, &query).await?;
@@ -139,7 +139,7 @@ fn beginning_of_day(day: &str) -> Option<DateTime<Utc>> {
     Some(day.parse::<chrono::NaiveDate>().ok()?.and_time(NaiveTime::MIN).and_utc())
 }
 
-/// Describes the properties of the delivered images, in their order.
+/// Lists size, format and quality of each delivered image.
 fn describe_images(record: &types::Record) -> String {
     let image = |image: &types::RecordImage| {
         let parts = [image.size.as_deref(), image.output_format.as_deref(), image.quality.as_deref()];

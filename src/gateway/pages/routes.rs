@@ -78,7 +78,7 @@ pub(super) enum PersonFormAction {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RouteMatch {
     Found(PageRoute),
-    /// The path exists for other methods. The value is that of the header `Allow`.
+    /// The path exists only for other methods. The value is that of the header `Allow`.
     MethodNotAllowed(&'static str),
     NotFound,
 }
@@ -107,7 +107,7 @@ pub(super) fn find_route(method: &Method, path: &str) -> RouteMatch {
     }
 }
 
-/// The route of a GET request.
+/// The route of a GET or HEAD request.
 fn get_route(segments: &[&str]) -> Option<PageRoute> {
     Some(match *segments {
         [""] => PageRoute::Root,
@@ -182,7 +182,7 @@ fn parse_person_action(word: &str) -> Option<PersonFormAction> {
     })
 }
 
-/// Serves a route.
+/// Serves a route. Without a session, a route that requires one redirects to the sign-in page.
 pub(super) async fn handle(context: &PageContext<'_>, route: PageRoute) -> Result<PageResponse, PageError> {
     match route {
         PageRoute::Root => Ok(PageResponse::redirect("/keys")),

@@ -34,7 +34,7 @@ struct PasswordPage {
     name: Option<String>,
 }
 
-/// Shows the sign-in page.
+/// Shows the sign-in page, or redirects to `/keys` if there is a session.
 pub(super) fn show_sign_in_page(context: &PageContext<'_>) -> PageResponse {
     if context.session.is_some() {
         return PageResponse::redirect("/keys");
@@ -68,7 +68,7 @@ pub(super) async fn submit_sign_in(context: &PageContext<'_>) -> Result<PageResp
     ))
 }
 
-/// Ends the session.
+/// Ends the session, if there is one.
 pub(super) async fn sign_out(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     if let Some(session) = &context.session {
         context.people().sign_out(session).await?;
@@ -183,6 +183,10 @@ fn redirect_with_session(context: &PageContext<'_>, session: IssuedSession, path
 }
 
 /// Adds an error of the identity service to the field that it concerns.
+///
+/// # Errors
+///
+/// Returns an error if the identity service's error does not concern a field.
 pub(super) fn with_identity_error(
     context: &PageContext<'_>,
     form: PageForm,

@@ -2,7 +2,7 @@
 //!
 //! If an attacker's host name resolves to the gateway's address (DNS rebinding), a script of the attacker's site could
 //! read the pages. Therefore only known hosts are accepted: the host of `public_url` if it is set, else only
-//! `localhost` and IP addresses, which DNS cannot redirect. The host that a proxy reports is ignored.
+//! `localhost` and IP addresses, which DNS cannot redirect. A host that a proxy states in another header is ignored.
 
 use std::net::Ipv6Addr;
 

@@ -1,5 +1,6 @@
 //! Functions with which templates format values: numbers, times and states. They are methods of the layout, because
-//! every template has the layout. Functions for states return keys of texts; functions for tones return CSS classes.
+//! every template has the layout. Functions whose names end with `tone` return CSS classes; the other functions for words
+//! of the API, such as states, roles and reasons, return keys of texts.
 
 use super::format::{self, CountValue, DateTimeValue, OptionalCountValue};
 use super::language::Language;
@@ -22,7 +23,7 @@ impl PageLayout {
         format::with_thousands_separators(number.count())
     }
 
-    /// True if this user has a page. [`UserId::NOBODY`], which stands for no user, has none.
+    /// True if the user with this id has a page. The id [`UserId::NOBODY`] stands for no user, so it has no page.
     pub(super) fn is_person(&self, user: &str) -> bool {
         user != UserId::NOBODY
     }
@@ -89,7 +90,7 @@ impl PageLayout {
         }
     }
 
-    /// The state of a key. It distinguishes keys that only an admin can enable.
+    /// The key of the text for the state of an API key. Keys that only an admin can enable have texts of their own.
     pub(super) fn key_state_text(&self, key: &types::Key) -> &'static str {
         match (&key.state, &key.locked) {
             (types::KeyState::Disabled, Some(types::KeyLock::Admin)) => "state.locked",
@@ -190,7 +191,8 @@ impl PageLayout {
         }
     }
 
-    /// The reason why an account gets no jobs.
+    /// The reason why an account is disabled, resting, failing or unusable; `None` if no reason is known, or if the
+    /// account is enabled.
     pub(super) fn account_reason<'a>(&self, account: &'a types::Account) -> Option<&'a String> {
         account.disabled_reason.as_ref().or(account.cooling_cause.as_ref()).or(account.problem.as_ref())
     }

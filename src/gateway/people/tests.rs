@@ -23,7 +23,7 @@ struct Fixture {
     dir: TempDir,
 }
 
-/// Another service for the same store, as another process has.
+/// Creates an identity service for a store. A second one for the same store stands for another process.
 fn people_of(store: &Arc<SqliteStore>) -> IdentityService {
     IdentityService::new(
         Arc::clone(store) as Arc<dyn Store>,
@@ -78,6 +78,7 @@ impl Fixture {
         rows
     }
 
+    /// Returns the number of password hashes that were computed.
     fn computed(&self) -> usize {
         self.people.passwords.computed.load(Ordering::Relaxed)
     }

@@ -93,7 +93,7 @@ fn an_unreadable_folder_is_checked_again() {
     assert!(publish(&tracked, &source).is_err() && !tracked.was_fully_read());
     let tracked = TrackedFiles::new(&checkout);
     assert!(publish(&tracked, &source).is_ok() && tracked.was_fully_read());
-    // The manifest itself cannot be read: no stamp is kept that could avoid the next check.
+    // If the manifest itself cannot be read, no stamps are kept, so the next check cannot be skipped.
     fs::remove_file(folder.path().join(MANIFEST)).expect("the manifest existed");
     registry.check_if_changed();
     assert!(registry.lock().checked_stamps.is_none());

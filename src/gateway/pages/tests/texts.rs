@@ -39,7 +39,8 @@ fn chinese_texts_have_chinese_characters() {
     }
 }
 
-/// All quoted texts in the templates and the code that have the form of a key.
+/// All quoted strings in the templates and the code that look like a key of a text, and whose part before the dot is
+/// that of a key of the catalogue.
 fn used_keys() -> BTreeSet<String> {
     let pattern = Regex::new(r#""([a-z_]+\.[a-z_]+)""#).unwrap();
     let sections: BTreeSet<&str> = keys(Language::En).iter().filter_map(|key| key.split('.').next()).collect();

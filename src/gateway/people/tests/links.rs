@@ -198,7 +198,7 @@ async fn unowned_keys_are_assigned_to_the_first_admin() {
     let created = keys.create(&AuditContext::system(), new_key).await.unwrap();
     assert_eq!((created.user_name, keys.find(created.id.as_str(), None).await.unwrap().user_name), (None, None));
 
-    // The owner of unowned keys is not a real user: it is not listed, cannot be found and cannot be changed.
+    // The user that stands for "no owner" is not a real user: it is not listed, cannot be found and cannot be changed.
     let page = async || fixture.people.user_page(&UserFilter { limit: 10, ..UserFilter::default() }).await.unwrap();
     assert_eq!(page().await.total, 0);
     for handle in ["usr_nobody", ""] {

@@ -206,7 +206,7 @@ async fn attempts_on_an_account_are_limited_without_locking_out_its_user() {
         assert!(!is_rate_limited(&fixture, "ada", &format!("198.51.100.{number}")).await, "{number}");
     }
     assert!(is_rate_limited(&fixture, "ada", "198.51.100.21").await);
-    // Ada has signed in from this address before, so the limit for the account does not apply to it.
+    // Ada has signed in from this address before, so the limit for her name does not apply to the address.
     for _ in 0..8 {
         assert!(fixture.sign_in("ada", PASSWORD, "192.0.2.1").await.is_ok());
     }
@@ -245,7 +245,7 @@ fn a_refused_attempt_does_not_extend_the_wait() {
         now += Duration::from_secs(1);
         refused += u32::from(limits.count_attempt("ada", address, now).is_err());
     }
-    // Five attempts at once, and one for each 30 of the 1,000 seconds.
+    // Five attempts at once, and then one every 30 seconds for 1,000 seconds.
     assert_eq!(1000 - refused, 5 + 33);
 }
 

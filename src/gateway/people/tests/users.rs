@@ -202,7 +202,7 @@ async fn keys_are_disabled_when_their_user_leaves_their_group() {
         (locked(key_in_other_group.id.as_str()).await, locked(key_of_other_user.id.as_str()).await),
         (None, None)
     );
-    // The return to the group enables no key, and a second exit disables no key again.
+    // If ben joins the group again, his key stays disabled; if he leaves it again, no key is disabled a second time.
     assert_eq!(set_groups(&["default"]).await, []);
     assert_eq!(locked(key_in_group.id.as_str()).await, Some(KeyLock::LeftGroup));
     assert_eq!(set_groups(&[]).await, []);

@@ -80,6 +80,6 @@ async fn a_too_slow_caller_counts_as_left_and_the_tokens_are_known() {
         tokio::task::yield_now().await;
     }
     let (outcome, summary) = outcome_cell.lock().unwrap().take().expect("an outcome");
-    assert_eq!((outcome, summary.delivered.len()), (RelayOutcome::CallerLeft, 1), "the upstream is not blamed");
+    assert_eq!((outcome, summary.delivered.len()), (RelayOutcome::CallerLeft, 1), "the upstream did not fail");
     assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
 }

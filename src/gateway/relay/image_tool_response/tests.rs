@@ -78,7 +78,7 @@ fn image_item(image: &str) -> String {
     format!(r#"{{"result":"{image}","type":"image_generation_call","status":"completed","revised_prompt":"r\"p"}}"#)
 }
 
-/// Returns the answer, which must be the same for every size of the body's pieces, and its outcome.
+/// Returns the answer, its outcome and its summary. The answer must be the same for every size of the body's pieces.
 async fn relay_in_pieces(body: &str, stream: bool) -> (String, RelayOutcome, AnswerSummary) {
     let mut first_text: Option<String> = None;
     let mut last_result = None;
@@ -324,7 +324,7 @@ async fn base64_may_contain_an_escaped_slash_and_nothing_else() {
     assert!(matches!(found, Err(ProofError::NoImage(_))), "the result of another item is not an image");
 }
 
-/// Returns the content of a complete response without an image.
+/// Returns what was read from a response that ended without an image.
 async fn without_image(stream_text: &str, cut: usize) -> AnswerWithoutImage {
     match prove_image_tool(scripted_body(stream_text, cut), requested(false), timeouts()).await {
         Err(ProofError::NoImage(answer)) => answer,

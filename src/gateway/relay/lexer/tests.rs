@@ -1,9 +1,9 @@
 use super::*;
 
-/// The most bytes of a member that is kept.
+/// The largest size in bytes of a member that is passed to the sink.
 const CAPTURED: usize = 128 * 1024;
 
-/// Records each call as a line.
+/// A sink that notes its calls: one line for each, and one line for all pieces of an image.
 #[derive(Default, Debug, PartialEq)]
 struct LexerEventLog {
     lines: Vec<String>,
@@ -167,7 +167,7 @@ fn the_lexer_agrees_with_serde_json_on_mutated_bodies() {
         let position = usize::try_from(seed >> 33).unwrap() % body.len();
         body[position] = b"{}[],:\"\\ 0a"[usize::try_from(seed >> 20 & 0xff).unwrap() % 11];
         let body = String::from_utf8(body).unwrap();
-        // The values of `created` and `revised_prompt` may be invalid.
+        // The lexer also accepts a body in which the value of `created` or `revised_prompt` is invalid.
         let must_be_json = !["17", r#""p""#]
             .iter()
             .any(|value| valid.find(value).is_some_and(|from| (from..from + value.len()).contains(&position)));
@@ -175,7 +175,7 @@ fn the_lexer_agrees_with_serde_json_on_mutated_bodies() {
             let is_json = serde_json::from_str::<Value>(&body).is_ok();
             assert!(is_json || !must_be_json, "accepted although not JSON: {body}");
         } else if let Ok(object) = serde_json::from_str::<serde_json::Map<String, Value>>(&body) {
-            // The body is JSON, but the value in place of the image is not an image.
+            // The lexer refused a body that is JSON. It may do so only because the image has a character that base64 excludes.
             let image = object["data"][0]["b64_json"].as_str().expect("a body without an image is accepted");
             assert!(image.bytes().any(|byte| b"{}[],: ".contains(&byte)), "refused although JSON: {body}");
         }

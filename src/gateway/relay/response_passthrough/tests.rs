@@ -48,7 +48,7 @@ fn relay(proven: ProvenAnswer) -> (RelayBody, RelayOutcomes) {
     (RelayBody::new(proven, ERROR.to_owned(), Box::new(on_end)), outcomes)
 }
 
-/// Returns the bytes that the caller gets, and the outcome.
+/// Returns the text that the caller gets, with the outcome and the summary. The text is `None` if the answer breaks off.
 async fn relay_to_end(body: ReplyBody, stream: bool) -> (Option<String>, RelayOutcome, AnswerSummary) {
     let proven = prove_response(body, requested(stream), limits()).await.expect("an answer");
     let (body, outcomes) = relay(proven);
@@ -82,7 +82,7 @@ fn base64(length: usize) -> String {
     format!("{PNG_HEAD}{}", "A".repeat(length / 4 * 4))
 }
 
-/// Returns the events of a response with one image, whose base64 has this length.
+/// Returns the events of a response with one image, whose base64 has this many characters after its header.
 fn image_events(length: usize) -> [String; 7] {
     let call = |status: &str| json!({"id": "ig_1", "type": "image_generation_call", "status": status});
     let mut done = call("completed");
@@ -376,7 +376,8 @@ async fn a_plain_response_is_never_written_into_a_begun_stream() {
     split_failure(std::str::from_utf8(&end).expect("text"));
 }
 
-/// Comments that upstreams or their proxies send to keep a connection open do not reset an agent's timer.
+/// Upstreams and their proxies send comments to keep a connection open. An agent that waits for events with a timeout
+/// ignores such comments, so the gateway still has to send progress events.
 #[tokio::test(start_paused = true)]
 async fn comments_of_the_upstream_do_not_replace_progress_events() {
     let events = image_events(400);
