@@ -14,7 +14,7 @@ use super::page_layout::PageLayout;
 use super::routes::KeyFormAction;
 use crate::wire::admin::types;
 
-/// A choice for the time for which the former secret of a rotated key stays valid.
+/// An option of the rotation form: the time for which the former secret stays valid.
 struct GracePeriod {
     seconds: i64,
     label: &'static str,

@@ -141,7 +141,7 @@ impl PageLayout {
         self.texts.get_with(key, placeholder, value)
     }
 
-    /// The text of a key for a number.
+    /// The text of a key for a number, in the singular or plural, in which the number replaces `{n}`.
     pub(super) fn count(&self, key: &str, number: impl CountValue) -> String {
         self.texts.count(key, number.count())
     }

@@ -1,6 +1,6 @@
 //! Functions with which templates format values: numbers, times and states. They are methods of the layout, because
-//! every template has the layout. Functions whose names end with `tone` return CSS classes; the other functions for words
-//! of the API, such as states, roles and reasons, return keys of texts.
+//! every template has the layout. Functions whose names end with `tone` return CSS classes; the other functions for
+//! words of the API, such as states, roles and reasons, return keys of texts.
 
 use super::format::{self, CountValue, DateTimeValue, OptionalCountValue};
 use super::language::Language;

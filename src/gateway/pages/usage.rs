@@ -18,7 +18,7 @@ use crate::wire::admin::types;
 /// The number of days before the last day that are shown by default (our choice).
 const DEFAULT_DAYS: u64 = 29;
 
-/// The fields of the filter form.
+/// The parameters of the query that limit the usage.
 const FILTER_FIELDS: [&str; 6] = ["key", "user", "end_user", "group", "since", "until"];
 
 #[derive(Template)]

@@ -1,4 +1,4 @@
-//! Tests of the check of the folder: one check at a time for all requests, and a new check after each change.
+//! Tests of the check of the published folder: one check at a time for all requests, and a new check after each change.
 
 use std::fs;
 use std::future::Future as _;

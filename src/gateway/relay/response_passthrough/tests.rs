@@ -48,7 +48,7 @@ fn relay(proven: ProvenAnswer) -> (RelayBody, RelayOutcomes) {
     (RelayBody::new(proven, ERROR.to_owned(), Box::new(on_end)), outcomes)
 }
 
-/// Returns the text that the caller gets, with the outcome and the summary. The text is `None` if the answer breaks off.
+/// Returns the text that the caller gets, the outcome and the summary. The text is `None` if the answer breaks off.
 async fn relay_to_end(body: ReplyBody, stream: bool) -> (Option<String>, RelayOutcome, AnswerSummary) {
     let proven = prove_response(body, requested(stream), limits()).await.expect("an answer");
     let (body, outcomes) = relay(proven);
