@@ -175,7 +175,7 @@ fn the_lexer_agrees_with_serde_json_on_mutated_bodies() {
             let is_json = serde_json::from_str::<Value>(&body).is_ok();
             assert!(is_json || !must_be_json, "accepted although not JSON: {body}");
         } else if let Ok(object) = serde_json::from_str::<serde_json::Map<String, Value>>(&body) {
-            // The lexer refused a body that is JSON. It may do so only if the image has a character that base64 excludes.
+            // The lexer refused a body that is JSON. The image must then have a character that base64 excludes.
             let image = object["data"][0]["b64_json"].as_str().expect("a body without an image is accepted");
             assert!(image.bytes().any(|byte| b"{}[],: ".contains(&byte)), "refused although JSON: {body}");
         }
