@@ -1,4 +1,5 @@
-//! Start and shutdown: everything is checked before a port is bound, and no paid work is dropped at the end.
+//! Start and shutdown of the gateway. The store, the accounts and the settings are checked before a port is bound. At
+//! the end, running requests have the drain timeout to finish, so that no answer that was paid for is lost needlessly.
 
 mod reload;
 mod shutdown;
@@ -29,16 +30,17 @@ pub(crate) use signals::SignalListeners;
 use signals::SignalRequest;
 use startup_message::StartupMessage;
 
-/// The interval of the refresh of groups (our choice): a change of a group must be in force within a second.
+/// The interval at which changed groups of the store are brought into force (our choice): a change must be in force
+/// within a second.
 const GROUP_REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The reason why the gateway does not serve.
+/// The reason why the gateway cannot start to serve.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    /// The data directory cannot be used.
+    /// The store in the data directory cannot be used.
     #[error("the store cannot be used")]
     Store(#[from] StoreError),
-    /// The first key cannot be created.
+    /// The first API key cannot be created.
     #[error("the first key cannot be made")]
     Keys(#[from] keys::KeyError),
     /// The link that creates the first admin cannot be created.
@@ -53,7 +55,8 @@ pub(crate) enum ServeError {
     /// The groups cannot be brought into force.
     #[error(transparent)]
     Groups(#[from] GroupRefreshError),
-    /// The admin token has the form of an API key or of a user's admin token, and could be mistaken for such a key.
+    /// The admin token of the settings has the form of an API key or of a user's admin token, and could be mistaken
+    /// for one.
     #[error(transparent)]
     AdminToken(#[from] AdminTokenError),
     /// The folder for uploads cannot be used.
@@ -65,7 +68,7 @@ pub(crate) enum ServeError {
     /// The listen address cannot be resolved on this machine.
     #[error("cannot resolve the address `{0}` to listen on")]
     Address(String),
-    /// A read or write failed.
+    /// A file of the data directory cannot be read or written.
     #[error("{doing}")]
     Io {
         /// The step that failed.
@@ -115,7 +118,7 @@ pub(crate) async fn serve(
         tokio::select! {
             result = &mut printing_startup, if !is_printed => {
                 if let Err(error) = result {
-                    tracing::warn!(%error, "standard output cannot be written: the address and the first key are not shown");
+                    tracing::warn!(%error, "standard output cannot be written to: the address, a first key and a setup link are not shown");
                 }
                 is_printed = true;
             }
@@ -131,13 +134,13 @@ pub(crate) async fn serve(
             },
         }
     }
-    // From here on, changes of groups are not brought into force any more.
+    // From here on, changes of groups are no longer brought into force.
     drop(changes);
     let config = reloader.current_config();
     shutdown::drain_and_stop(&gateway, async |time_limit| server.stop(time_limit).await, &mut signals, &config).await;
     let final_work = async {
         if let Some(metrics_server) = metrics_server {
-            // The metrics are served until now, so that the shutdown can be observed.
+            // The metrics are served until all requests have ended, so that the shutdown can be observed.
             metrics_server.stop(SHORT_SHUTDOWN_TIMEOUT).await;
         }
         gateway.keys().stop().await;
@@ -148,14 +151,14 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// Serves the metrics, if the settings have an address for them.
+/// Starts the server of the metrics, if the settings have an address for it.
 async fn start_metrics_server(config: &Config, current: &CurrentGateway) -> Result<Option<HttpServer>, ServeError> {
     let Some(listen) = &config.metrics_listen else { return Ok(None) };
     let (listen, connections) = (resolve_address(listen).await?, ConnectionTable::for_metrics());
     Ok(Some(front::start(endpoints::metrics_api_description, current.clone(), listen, connections).await?))
 }
 
-/// Returns the times at which the groups of the store are refreshed.
+/// Returns a timer that ticks when the groups of the store are due to be refreshed.
 fn group_refresh_ticks() -> Interval {
     let mut ticks = interval(GROUP_REFRESH_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

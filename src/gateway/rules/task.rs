@@ -1,24 +1,24 @@
-//! The task of an attempt: a job for images or a response job.
+//! The task: a job for images or a response job, for code to which it does not matter which.
 
 use std::sync::Arc;
 
 use super::{Job, ResponseJob};
 
-/// A borrowed job of either kind.
+/// A borrowed task.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TaskRef<'a> {
-    /// A job of the image endpoints.
+    /// A job for images.
     Images(&'a Job),
-    /// A response, which may contain images.
+    /// A response job, whose answer may contain images.
     Response(&'a ResponseJob),
 }
 
-/// A shared job of either kind.
+/// A task with shared ownership.
 #[derive(Clone, Debug)]
 pub(crate) enum SharedTask {
-    /// A job of the image endpoints.
+    /// A job for images.
     Images(Arc<Job>),
-    /// A response, which may contain images.
+    /// A response job, whose answer may contain images.
     Response(Arc<ResponseJob>),
 }
 
@@ -66,7 +66,7 @@ impl SharedTask {
         }
     }
 
-    /// True if the caller asked for events.
+    /// True if the caller asked for the answer as a stream of events.
     pub(crate) fn is_stream(&self) -> bool {
         match self {
             Self::Images(job) => job.is_stream(),
@@ -90,13 +90,13 @@ impl SharedTask {
         }
     }
 
-    /// True if the gateway added the image tool of a response.
+    /// True if the gateway added an image tool to the request for a response.
     pub(crate) fn is_tool_injected(&self) -> bool {
         matches!(self, Self::Response(job) if job.is_tool_injected())
     }
 
-    /// Returns the turn of the agent's conversation that the job is part of. Equal requests of different turns are
-    /// different requests.
+    /// Returns the turn of the agent's conversation that the job is part of. A request of another turn is never taken
+    /// for a repetition, even if its content is equal.
     pub(crate) fn turn(&self) -> Option<&str> {
         match self {
             Self::Images(job) => job.turn(),

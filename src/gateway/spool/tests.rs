@@ -209,7 +209,7 @@ fn the_disk_budget_of_a_key_is_limited_and_freed() {
     of_other_key.write(&[0; 20]).unwrap();
     drop((second, of_other_key));
     assert_eq!(spool.usage().disk, 0);
-    // Answers that were paid for are not refused.
+    // A spool without an owner stores answers that were paid for, which no budget refuses.
     spool.create_writer_blocking().unwrap().write(&[0; 1000]).unwrap();
 }
 
@@ -239,7 +239,7 @@ fn an_upload_does_not_get_the_space_reserved_for_the_database() {
         budget_error(spool.owned_by(Some("key_a")).create_writer_blocking().map(drop)),
         Some(BudgetExceeded::FreeSpace)
     );
-    assert_eq!(idle_files(&spool), 0, "the idle files were dropped first");
+    assert_eq!(idle_files(&spool), 0, "an upload is refused only after the idle files were dropped");
 }
 
 #[tokio::test]
@@ -273,7 +273,8 @@ async fn a_stalled_disk_does_not_block_other_tasks() {
     read.unwrap().unwrap();
 }
 
-/// Returns a file that takes this long to close: a TCP connection with unsent bytes, because the peer does not read.
+/// Returns a file that takes this long to close, a TCP connection with unsent bytes, and its listener. The listener
+/// never accepts or reads; it must live as long as the file.
 #[cfg(target_os = "linux")]
 fn slow_to_close(duration: std::time::Duration) -> (File, std::net::TcpListener) {
     use std::io::Write as _;

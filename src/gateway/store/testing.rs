@@ -1,4 +1,5 @@
-//! Helpers for the tests of several modules: an empty store, records, and a test double that counts calls and fails.
+//! Helpers for the tests of several modules: an empty store, records, keys, databases of older versions, child
+//! processes, and a test double that counts calls and can fail.
 
 mod double;
 
@@ -17,7 +18,7 @@ pub(crate) async fn new_store() -> (TempDir, Arc<SqliteStore>) {
     (dir, Arc::new(store))
 }
 
-/// Makes a directory with a database after the first `count` migrations, and a connection to it.
+/// Makes a directory with a database to which only the first `count` migrations were applied, and opens the database.
 pub(crate) async fn at_migration(count: usize) -> (TempDir, sqlx::SqlitePool) {
     let dir = TempDir::new().unwrap();
     let all = sqlx::migrate!("src/gateway/store/migrations/sqlite");
@@ -28,7 +29,8 @@ pub(crate) async fn at_migration(count: usize) -> (TempDir, sqlx::SqlitePool) {
     (dir, pool)
 }
 
-/// Makes a directory as the first release left it: a key with this hash, and no data keys.
+/// Makes a data directory as the first release left it: with this master key, an API key with this hash, and no data
+/// keys.
 pub(crate) async fn legacy_installation(master_key: [u8; 32], hash: &[u8]) -> TempDir {
     let (dir, pool) = at_migration(1).await;
     sqlx::raw_sql(
@@ -51,7 +53,8 @@ pub(crate) async fn legacy_installation(master_key: [u8; 32], hash: &[u8]) -> Te
     dir
 }
 
-/// Adds `count` claims that expired long ago, each with its answer, to the database of this directory.
+/// Adds `count` claims that expired long ago to the database of this directory. Each claim names the file of a stored
+/// answer, which does not exist.
 pub(crate) async fn expired_replays(dir: &TempDir, count: u32) {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("imagate.db"));
     let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
@@ -62,7 +65,7 @@ pub(crate) async fn expired_replays(dir: &TempDir, count: u32) {
     pool.close().await;
 }
 
-/// Makes an intent, as it is written before the first attempt.
+/// Makes an intent: the record of a running job, as it is before the first attempt.
 pub(crate) fn running_record(request_id: &str) -> Record {
     Record {
         request_id: request_id.into(),
@@ -101,7 +104,7 @@ pub(crate) fn running_record(request_id: &str) -> Record {
     }
 }
 
-/// Makes the same record with an outcome in which nothing is unknown.
+/// Makes the record of the same job after it has succeeded. Its cost is unknown, and one of two images is missing.
 pub(crate) fn finished_record(request_id: &str) -> Record {
     let details = |image, text| Some(TokenDetails { image_tokens: Some(image), text_tokens: Some(text) });
     Record {
@@ -142,12 +145,12 @@ pub(crate) fn finished_record(request_id: &str) -> Record {
     }
 }
 
-/// Returns the context of a command on the machine itself, at that time.
+/// Returns the audit context of a command that an operator runs on the machine of the gateway, at that time.
 pub(crate) fn audit_context_at(at: Timestamp) -> AuditContext {
     AuditContext { at, ..AuditContext::command() }
 }
 
-/// Makes a key with its user and group, and stores it.
+/// Stores a new API key of the user `ada` in the group `default`, which are created if they do not exist.
 pub(crate) async fn add_key(store: &dyn Store, name: &str) -> KeyRow {
     let context = AuditContext::command();
     let user = store.ensure_user(&context, "ada").await.unwrap();
@@ -177,7 +180,7 @@ pub(crate) async fn add_key(store: &dyn Store, name: &str) -> KeyRow {
 
 const CHILD_DIR: &str = "IMAGATE_TEST_CHILD_DIR";
 
-/// Runs one test of this binary as a separate process, with a directory to work on.
+/// Starts a process that runs only one test of this binary. The test can get `dir` with [`child_dir`].
 pub(crate) fn spawn_child(module: &str, test: &str, dir: &TempDir) -> Child {
     let (_crate, module) = module.split_once("::").unwrap();
     Command::new(std::env::current_exe().unwrap())

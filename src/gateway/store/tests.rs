@@ -126,7 +126,7 @@ async fn unknown_values_stay_unknown() {
         let usage = TokenUsage { total_tokens: Some(u64::MAX), ..TokenUsage::default() };
         let closed = Record { state: JobState::Refused, usage: Some(usage), ..open.clone() };
         write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
-        // Only this number changes: the largest integer of the database is 2^63 - 1.
+        // Only this number is not stored exactly: the largest integer of the database is 2^63 - 1.
         let stored = TokenUsage { total_tokens: Some(i64::MAX.unsigned_abs()), ..TokenUsage::default() };
         assert_eq!(all_records(&*store).await, [Record { usage: Some(stored), ..closed }]);
     }

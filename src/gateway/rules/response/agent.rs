@@ -3,14 +3,14 @@
 use http::HeaderMap;
 use http::header::USER_AGENT;
 
-/// The beginning of the names of the official agents, compared without case.
+/// The prefix that the names of all official agents have, in upper or lower case.
 const AGENT_NAME_PREFIX: &[u8] = b"codex";
-/// The header in which an agent names itself.
+/// The header in which an agent names itself, besides `User-Agent`.
 const ORIGINATOR: &str = "originator";
-/// The headers with the id of the conversation, the newer name first.
+/// The headers that can state the id of the conversation, the newer name first.
 const SESSION_HEADERS: [&str; 2] = ["session-id", "session_id"];
 
-/// True if an official coding agent sends this request.
+/// True if one of the two headers names an official coding agent as the sender.
 pub(super) fn is_official(headers: &HeaderMap) -> bool {
     let names = [headers.get(ORIGINATOR), headers.get(USER_AGENT)];
     names.into_iter().flatten().any(|name| {
@@ -19,7 +19,7 @@ pub(super) fn is_official(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Returns the id of the conversation.
+/// Returns the id of the conversation: the first value of the session headers that is not empty.
 pub(super) fn conversation(headers: &HeaderMap) -> Option<&[u8]> {
     let sessions = SESSION_HEADERS.into_iter().filter_map(|name| headers.get(name)).map(http::HeaderValue::as_bytes);
     sessions.into_iter().find(|session| !session.is_empty())

@@ -1,5 +1,5 @@
-//! Reads the relevant members of the body of a response request in place: the body may contain 64 MiB of images of
-//! earlier turns.
+//! Reads single members of the body of a response request, and of the objects in it, without loading the whole body
+//! into memory: it may contain 64 MiB of images of earlier turns.
 
 use std::collections::BTreeMap;
 
@@ -21,19 +21,19 @@ pub(super) struct ValueSpan {
     pub(super) json_type: JsonType,
 }
 
-/// A member of the body that is read.
+/// A member that is read, of the body or of an object in it.
 #[derive(Clone, Debug)]
 pub(super) struct BodyMember {
     pub(super) span: ValueSpan,
-    /// The bytes of the value in the body, unless it is large.
+    /// The bytes of the value in the body; `None` if the value is too large for [`JsonWalker::capture_value`].
     raw: Option<Vec<u8>>,
 }
 
-/// The members of an object that are read. Of duplicate members, the last counts.
+/// The members of an object that the reader asked for. Of duplicate members, the last counts.
 #[derive(Debug, Default)]
 pub(super) struct KnownMembers {
     members: BTreeMap<&'static str, BodyMember>,
-    /// The name of the first member that is not read.
+    /// The name of the first member that the reader did not ask for.
     first_unknown: Option<String>,
 }
 
@@ -49,7 +49,8 @@ pub(super) enum JsonType {
     Object,
 }
 
-/// Reads the whole body. Returns the members with these names, and the offset at which the object begins.
+/// Parses the whole body, which must be a JSON object. Returns the members with these names, and the offset at which
+/// the object begins.
 pub(super) fn read_members(body: &SpooledBytes, names: &'static [&'static str]) -> Result<(KnownMembers, u64), Error> {
     let mut walker = JsonWalker::new(body);
     if walker.peek()? != Some(b'{') {
@@ -63,7 +64,7 @@ pub(super) fn read_members(body: &SpooledBytes, names: &'static [&'static str]) 
     Ok((known, object_start))
 }
 
-/// Reads the members with these names of the next object.
+/// Parses the next value, which must be an object, and returns its members with these names.
 pub(super) fn object_members(
     walker: &mut JsonWalker<'_>,
     names: &'static [&'static str],
@@ -88,7 +89,7 @@ impl KnownMembers {
         self.members.get(name)
     }
 
-    /// Returns the name of the first member that is not read.
+    /// Returns the name of the first member that the reader did not ask for.
     pub(super) fn first_unknown(&self) -> Option<&str> {
         self.first_unknown.as_deref()
     }
@@ -105,12 +106,12 @@ impl BodyMember {
         self.span.json_type
     }
 
-    /// Returns the bytes of the value in the body, unless it is large.
+    /// Returns the bytes of the value in the body; `None` if the value is too large for [`JsonWalker::capture_value`].
     pub(super) fn raw(&self) -> Option<&[u8]> {
         self.raw.as_deref()
     }
 
-    /// Returns the parsed value of the member, if it is small and of type `T`.
+    /// Returns the parsed value of the member; `None` if its bytes were not captured, or if it is not of type `T`.
     pub(super) fn parse<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(self.raw()?).ok()
     }

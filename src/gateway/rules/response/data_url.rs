@@ -1,5 +1,5 @@
-//! An image in a request body, given as a base64 data URL. The image stays in the body; only the parts that are read
-//! are decoded.
+//! An image in a request body, given as a base64 data URL. The image stays in the body: it is decoded once to check it,
+//! and later again in windows, when it is read. The decoded image is never in memory as a whole.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,11 +13,12 @@ use crate::error::Error;
 use crate::gateway::spool::SpooledBytes;
 use crate::image::{Base64Decoder, ByteSource, DataUrlError, starts_with};
 
-/// The most characters of the prefix before the comma (our choice).
+/// The most bytes of the prefix before the comma (our choice).
 const HEAD_MAX: usize = 256;
 /// The least number of base64 characters between two known positions (our choice).
 const POSITION_INTERVAL: u64 = 4 * 1024;
-/// The number of bytes that are decoded at once: a multiple of three, whose base64 has the size of a walker's piece.
+/// The number of bytes of the image that are decoded at once: a multiple of three, so that no group of base64 is cut.
+/// Their base64 has the size of one piece of the walker.
 const WINDOW: u64 = 48 * 1024;
 
 /// An image in a request body, readable at any offset.
@@ -28,6 +29,7 @@ pub(super) struct DataUrl<'a> {
     /// Known positions in the base64: the number of base64 characters before each position, and its offset in the body.
     /// Because of JSON escapes, the offset cannot be computed.
     positions: Vec<(u64, u64)>,
+    /// The length of the decoded image in bytes.
     length: u64,
     /// The bytes that were decoded last, with their offset in the image: a check of an image makes many small reads in
     /// sequence.
@@ -51,8 +53,8 @@ struct DataUrlReader {
 // === impl DataUrl ===
 
 impl<'a> DataUrl<'a> {
-    /// Reads the text once, and checks it. The inner error is a fault of the data URL; the outer error is a failure to
-    /// read the body.
+    /// Reads the string at `url` once, and checks it. The inner error is a fault of the data URL; the outer error is a
+    /// failure to read the body.
     pub(super) fn read(body: &'a SpooledBytes, url: ValueSpan) -> Result<Result<Self, DataUrlError>, Error> {
         let mut walker = JsonWalker::between(body, url.start + 1, url.end);
         let (mut reader, mut positions) = (DataUrlReader::default(), Vec::new());
@@ -94,7 +96,7 @@ impl ByteSource for DataUrl<'_> {
 }
 
 impl DataUrl<'_> {
-    /// Decodes the window that begins at this offset. Only the last window is shorter.
+    /// Decodes the window that begins at this offset of the image. Only the last window may be shorter than `WINDOW`.
     fn decode(&self, start: u64) -> io::Result<Vec<u8>> {
         let wanted = usize::try_from(WINDOW / 3 * 4).unwrap_or(usize::MAX);
         let text = self.characters(start / 3 * 4, wanted)?;
@@ -137,7 +139,8 @@ impl DataUrlReader {
         }
     }
 
-    /// Collects the characters before the comma, and returns those after the comma.
+    /// Collects the characters before the comma, checks them once the comma is read, and returns those after the comma.
+    /// Returns `None` before the comma is read, or if what precedes it is invalid or too long.
     fn strip_head<'text>(&mut self, text: &'text str) -> Option<&'text str> {
         if self.is_in_data {
             return Some(text);
@@ -163,7 +166,7 @@ impl DataUrlReader {
         Ok(())
     }
 
-    /// Checks that the text is complete, and returns the length of the image.
+    /// Checks that the prefix and the base64 are complete, and returns the length of the image.
     fn finish(&self) -> Result<u64, DataUrlError> {
         if !self.is_in_data {
             return Err(DataUrlError::from_prefix(self.head.as_bytes()));

@@ -1,7 +1,8 @@
-//! Selects the headers of an agent that are forwarded to the upstream.
+//! Selects the headers of a response request that are forwarded to the upstream.
 //!
-//! Upstreams identify conversations by these headers, and use them for their caches. No other header is forwarded,
-//! especially not the caller's API key and cookies, nor the account or organization that the client names.
+//! By these headers, which coding agents send, an upstream recognizes a conversation and finds what it has cached for
+//! it. No other header is forwarded, especially not the caller's API key and cookies, nor the account or organization
+//! that the client names.
 
 use http::HeaderMap;
 
@@ -20,11 +21,11 @@ const NAMES: &[&str] = &[
 const PREFIX: &str = "x-codex-";
 /// The most bytes of a header value (our choice). A header with a longer value is not forwarded.
 const VALUE_MAX: usize = 8 * 1024;
-/// The most bytes of all forwarded headers together (our choice), so that no caller can cause a request head that
-/// upstreams refuse as too large.
+/// The most bytes of the names and values of all forwarded headers together (our choice), so that no caller can cause a
+/// request head that upstreams refuse as too large. A header that would exceed this sum is not forwarded.
 const ALL_MAX: usize = 16 * 1024;
 
-/// Returns the headers that are forwarded, each name once.
+/// Returns the headers that are forwarded. Of several headers with the same name, only one is forwarded.
 pub(super) fn select_forwarded(headers: &HeaderMap) -> HeaderMap {
     let mut selected = HeaderMap::new();
     let mut length = 0;

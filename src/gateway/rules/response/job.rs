@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::gateway::spool::SpooledBytes;
 use crate::image::{ByteSource as _, Format, SizeRequest};
 
-/// The tool that is injected if the request of an agent has no image tool. Agents save its images as PNG files.
+/// The image tool that is injected into the request of a coding agent that has none. Agents save images as PNG files.
 const INJECTED_TOOL: &str = r#"{"type":"image_generation","output_format":"png"}"#;
 
 /// A request for a response that passed every rule. Only the module `rules` makes one.
@@ -24,7 +24,7 @@ pub(crate) struct ResponseJob {
     pub(super) received_at: DateTime<Utc>,
     pub(super) tools: ToolSummary,
     pub(super) layout: BodyLayout,
-    /// The bytes of `tool_choice` in the body, unless they are many.
+    /// The bytes of the value of `tool_choice`; `None` if it is absent or larger than 64 KiB.
     pub(super) tool_choice: Option<Vec<u8>>,
     pub(super) headers: HeaderMap,
     pub(super) is_agent: bool,
@@ -32,16 +32,16 @@ pub(crate) struct ResponseJob {
     pub(super) is_tool_injected: bool,
     /// The id of the response that this job continues.
     pub(super) previous_response_id: Option<String>,
-    /// The only account that can serve the job, if no other can.
+    /// The name of the account that must serve the job, because it made the response that this job continues.
     pub(super) only_account: Option<String>,
     pub(super) turn: Option<String>,
     /// The pieces of the body that is sent upstream: one piece, unless a tool was injected.
     pub(super) body_pieces: Vec<SpooledBytes>,
-    /// The body, as the caller sent it.
+    /// The body as the caller sent it.
     pub(super) body: SpooledBytes,
 }
 
-/// The positions of the parts of a body.
+/// The positions of the parts of a body that are read again, or changed, after the check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BodyLayout {
     /// The offset of the opening brace.
@@ -50,7 +50,7 @@ pub(super) struct BodyLayout {
     pub(super) tools: Option<ValueSpan>,
 }
 
-/// A summary of the image tools of a request. A request may list millions of tools, so only a summary is kept.
+/// A summary of the tools of a request. A request may list millions of tools, so the tools themselves are not kept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ToolSummary {
     first_image_tool: Option<ImageTool>,
@@ -59,7 +59,7 @@ pub(super) struct ToolSummary {
     count: usize,
     /// True if the request has the agent's own tool for images.
     has_own_image_tool: bool,
-    /// The first tool of each type that the upstream runs.
+    /// The first tool of each type that the upstream runs, for at most `HOSTED_MAX` types.
     hosted_tools: Vec<HostedTool>,
 }
 
@@ -78,7 +78,7 @@ const HOSTED_MAX: usize = 65;
 /// The options of one image tool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ImageTool {
-    /// The size in pixels.
+    /// The requested size.
     pub(crate) size: SizeRequest,
     /// `low`, `medium`, `high` or `auto`, if the tool states it.
     pub(crate) quality: Option<String>,
@@ -104,7 +104,8 @@ impl ToolSummary {
         self.count += 1;
     }
 
-    /// Records a hosted tool of this type. `path` is the path of the type in the request.
+    /// Records a hosted tool, unless one of the same type or [`HOSTED_MAX`] others are recorded. `path` is the path of
+    /// the type in the request.
     pub(super) fn note_hosted(&mut self, path: &str, kind: &str) {
         if self.hosted_tools.len() < HOSTED_MAX && self.hosted_tools.iter().all(|tool| tool.kind != kind) {
             self.hosted_tools.push(HostedTool { path: path.to_owned(), kind: kind.to_owned() });
@@ -150,7 +151,8 @@ impl ResponseJob {
         self.tools.has_large_image
     }
 
-    /// Returns the tools that the upstream runs, from `tools` (one of each type) and from `tool_choice`.
+    /// Returns the tools that the upstream runs: those listed in `tools`, one of each type, and those that
+    /// `tool_choice` names.
     pub(crate) fn hosted_tools(&self) -> Vec<HostedTool> {
         let chosen = self.tool_choice.as_deref().map(tool::hosted_tools_of_choice).unwrap_or_default();
         self.tools.hosted_tools.iter().cloned().chain(chosen).collect()
@@ -166,7 +168,7 @@ impl ResponseJob {
         self.tool_choice.as_deref() == Some(br#""none""#)
     }
 
-    /// Returns the last text of the user. It is never written to a log or a record.
+    /// Returns the last text of the user, shortened if it is very long. It is never written to a log or a record.
     ///
     /// # Errors
     ///
@@ -175,8 +177,8 @@ impl ResponseJob {
         request_text::last_user_text(&self.body, self.layout.input)
     }
 
-    /// Passes every text of the request to `is_enough`, in windows that overlap, until it returns true. No text is
-    /// written to a log or a record.
+    /// Passes the texts of the request to `is_enough`, in windows that overlap, until `is_enough` returns true. No text
+    /// is written to a log or a record.
     ///
     /// # Errors
     ///
@@ -185,7 +187,7 @@ impl ResponseJob {
         request_text::visit_texts(&self.body, &mut is_enough)
     }
 
-    /// Returns the bytes of `tools` in the body, unless they are more than `max_bytes`.
+    /// Returns the bytes of the value of `tools`; `None` if it is absent, longer than `max_bytes`, or cannot be read.
     pub(crate) fn listed_tools(&self, max_bytes: usize) -> Option<Vec<u8>> {
         let span = self.layout.tools?;
         let length = usize::try_from(span.end - span.start).ok().filter(|length| *length <= max_bytes)?;
@@ -194,12 +196,13 @@ impl ResponseJob {
         (count == length).then_some(bytes)
     }
 
-    /// Returns the bytes of `tool_choice` in the body, unless they are many.
+    /// Returns the bytes of the value of `tool_choice`; `None` if it is absent or larger than 64 KiB.
     pub(crate) fn tool_choice(&self) -> Option<&[u8]> {
         self.tool_choice.as_deref()
     }
 
-    /// True if the request comes from a coding agent, has no image tool, and does not forbid tools.
+    /// True if the request comes from a coding agent, has neither an image tool nor the agent's own tool for images,
+    /// and does not forbid tools.
     pub(crate) fn may_inject_image_tool(&self) -> bool {
         self.is_agent
             && self.tools.first_image_tool.is_none()
@@ -261,12 +264,12 @@ impl ResponseJob {
         self.previous_response_id.as_deref()
     }
 
-    /// Restricts the job to this account.
+    /// Restricts the job to the account with this name.
     pub(crate) fn for_account(self, account: String) -> Self {
         Self { only_account: Some(account), ..self }
     }
 
-    /// Returns the only account that can serve the job, if no other can.
+    /// Returns the name of the account that must serve the job, if only one can.
     pub(crate) fn only_account(&self) -> Option<&str> {
         self.only_account.as_deref()
     }
@@ -281,7 +284,7 @@ impl ResponseJob {
         &self.headers
     }
 
-    /// Returns the id of the conversation, if the agent states it.
+    /// Returns the id of the conversation, if a header states it.
     pub(crate) fn session(&self) -> Option<&[u8]> {
         agent::conversation(&self.headers)
     }

@@ -51,7 +51,7 @@ impl<'a> JsonWalker<'a> {
         Self::between(body, span.start, span.end)
     }
 
-    /// Makes a walker for the bytes from `start` to `end`.
+    /// Makes a walker for the bytes from offset `start` up to, but not including, offset `end`.
     pub(super) fn between(body: &'a SpooledBytes, start: u64, end: u64) -> Self {
         Self { body, buffer: BytesMut::new(), read_to: start, end, depth: 0, captured: None }
     }
@@ -106,7 +106,7 @@ impl<'a> JsonWalker<'a> {
         Ok((span, self.captured.take()))
     }
 
-    /// Visits the members of an object, which must come next. Long names are cut.
+    /// Visits the members of an object, which must come next. Names of more than `NAME_MAX` bytes are cut.
     pub(super) fn visit_object(&mut self, member: MemberVisitor<'_, 'a>) -> Result<(), Error> {
         self.open_bracket(b'{')?;
         let mut name = String::new();
@@ -145,7 +145,8 @@ impl<'a> JsonWalker<'a> {
         Ok(())
     }
 
-    /// Reads a piece of a string: plain characters or one escape. Returns true if the string continues.
+    /// Reads at most one piece of a string whose opening quote has been read: plain characters or one escape. Returns
+    /// false once the closing quote has been read.
     pub(super) fn visit_text_piece(&mut self, visit: &mut dyn FnMut(&str)) -> Result<bool, Error> {
         self.fill_at_least(1)?;
         let end = memchr2(b'"', b'\\', &self.buffer);
@@ -390,7 +391,7 @@ fn append_name(name: &mut String, text: &str) {
     name.push_str(&text[..text.floor_char_boundary(remaining)]);
 }
 
-/// True if one of the bytes is below 0x20. Checks sixteen bytes at a time, because bodies may have megabytes.
+/// True if one of the bytes is below 0x20. Checks sixteen bytes at a time, because strings may be megabytes long.
 fn has_control(bytes: &[u8]) -> bool {
     const ONES: u128 = u128::MAX / 0xff;
     let (chunks, remainder) = bytes.as_chunks::<16>();
@@ -401,7 +402,8 @@ fn has_control(bytes: &[u8]) -> bool {
     chunks.iter().any(chunk_has_control) || remainder.iter().any(|byte| *byte < 0x20)
 }
 
-/// Logs and maps a read error. The disk failed, so the request is not rejected as invalid.
+/// Logs a failure to read the body, and returns the error for the caller. The fault is the disk's, so the request is
+/// not rejected as invalid.
 fn unreadable(error: &std::io::Error) -> Error {
     tracing::error!(%error, "a request body could not be read back from the spool");
     Error::Unavailable

@@ -47,7 +47,7 @@ fn check_file_id(name: &str, json_type: JsonType) -> Result<(), Rejection> {
     }
 }
 
-/// Returns the problem of the image, if it has one.
+/// Returns what is wrong with the image of the mask; `None` if it is valid. `url` is the position of its data URL.
 fn image_problem(body: &SpooledBytes, url: ValueSpan) -> Result<Option<String>, Error> {
     let file = match DataUrl::read(body, url)? {
         Ok(file) => file,
@@ -59,7 +59,7 @@ fn image_problem(body: &SpooledBytes, url: ValueSpan) -> Result<Option<String>, 
     header_problem(inspect(&file))
 }
 
-/// Returns the problem that the header of the image shows, if there is one.
+/// Returns the problem that the header of the image shows; `None` if the image is a valid mask.
 fn header_problem(header: Result<ImageHeader, ImageFileError>) -> Result<Option<String>, Error> {
     match header {
         // The gateway's disk failed, which does not make the image invalid.

@@ -7,24 +7,27 @@ use super::json_walker::JsonWalker;
 use crate::error::Error;
 use crate::gateway::spool::SpooledBytes;
 
-/// The most bytes of a user's text that are kept (our choice): the most characters of a prompt.
+/// The most bytes of a user's text that are kept (our choice). The limit on the prompt of an image request is the same
+/// number of characters.
 const USER_TEXT_MAX: usize = 32_000;
 /// The number of bytes after which a window is passed on (our choice).
 const WINDOW: usize = 256 * 1024;
-/// The number of bytes that are repeated in the next window (our choice), so that shorter expressions are never cut.
+/// The number of bytes that are repeated in the next window (our choice), so that every shorter expression is whole in
+/// at least one window.
 const WINDOW_OVERLAP: usize = 32 * 1024;
-/// The greatest depth at which texts are searched (our choice): items have parts, and parts have texts.
+/// The greatest depth of nested values in which texts are searched (our choice): items have parts, which have texts.
 const DEPTH_MAX: u32 = 6;
-/// The members of a request that contain texts.
+/// The members of a request whose texts are visited.
 const REQUEST_MEMBERS: &[&str] = &["input", "instructions"];
-/// The members of the values in a request that contain texts.
+/// The members of the objects inside these members whose texts are visited.
 const TEXT_MEMBERS: &[&str] = &["arguments", "content", "input", "output", "revised_prompt", "summary", "text"];
 /// The members of an item that are read for the user's text.
 const ITEM_MEMBERS: &[&str] = &["role", "content"];
 /// The members of a part of an item that are read for the user's text.
 const PART_MEMBERS: &[&str] = &["text"];
 
-/// Returns the last text of the user in the input, or the input itself if it is a string.
+/// Returns the last text of the user in the input that is not blank, or the input itself if it is a string, cut at
+/// `USER_TEXT_MAX`. Returns an empty text if there is none.
 pub(super) fn last_user_text(body: &SpooledBytes, input: ValueSpan) -> Result<String, Error> {
     let mut walker = JsonWalker::over_span(body, input);
     match input.json_type {
@@ -43,9 +46,8 @@ pub(super) fn last_user_text(body: &SpooledBytes, input: ValueSpan) -> Result<St
     }
 }
 
-/// Passes every text in a body to `is_enough`, each on a line of its own: the input of every role, and the
-/// instructions. Images and names are not texts. The texts come in windows that overlap, until `is_enough` returns
-/// true.
+/// Passes the texts in a body to `is_enough`, each on a line of its own: the input of every role, and the instructions.
+/// Images and names are not texts. The texts are passed in windows that overlap, until `is_enough` returns true.
 pub(super) fn visit_texts(body: &SpooledBytes, is_enough: &mut dyn FnMut(&str) -> bool) -> Result<(), Error> {
     let mut window = TextWindow { text: String::new(), has_new_text: false, is_done: false, is_enough };
     let mut walker = JsonWalker::new(body);
@@ -60,11 +62,12 @@ pub(super) fn visit_texts(body: &SpooledBytes, is_enough: &mut dyn FnMut(&str) -
     Ok(())
 }
 
-/// The texts that have been collected and not yet passed on.
+/// The texts that have been collected and not yet passed on, after the end of the last window, which is repeated.
 struct TextWindow<'e> {
     text: String,
     /// True if the window has more than the text that is repeated from the last window.
     has_new_text: bool,
+    /// True after `is_enough` has returned true.
     is_done: bool,
     is_enough: &'e mut dyn FnMut(&str) -> bool,
 }
@@ -93,7 +96,7 @@ impl TextWindow<'_> {
 }
 
 /// Collects the texts of the next value: a string itself, the texts of the elements of an array, or those of the
-/// `TEXT_MEMBERS` of an object.
+/// `TEXT_MEMBERS` of an object, nested at most `depth` deep.
 fn collect(walker: &mut JsonWalker<'_>, window: &mut TextWindow<'_>, depth: u32) -> Result<(), Error> {
     match walker.peek()? {
         Some(b'"') => {
@@ -109,12 +112,12 @@ fn collect(walker: &mut JsonWalker<'_>, window: &mut TextWindow<'_>, depth: u32)
             }
         }),
         Some(b'[') if depth > 0 => walker.visit_array(&mut |walker, _| collect(walker, window, depth - 1)),
-        // Any other value has no texts.
+        // Any other type has no texts, and more deeply nested values are not searched.
         _ => walker.skip_value().map(drop),
     }
 }
 
-/// Returns the user's text in the next item; `None` if the item has none or another role.
+/// Returns the user's text in the next item; `None` if the item has another role, or no content that may be text.
 fn user_text(body: &SpooledBytes, walker: &mut JsonWalker<'_>) -> Result<Option<String>, Error> {
     if walker.peek()? != Some(b'{') {
         return walker.skip_value().map(|_| None);

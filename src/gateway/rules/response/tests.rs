@@ -12,7 +12,7 @@ fn body_with(patch: &Value) -> Value {
     base
 }
 
-/// Checks a body in memory and on disk. The result must be the same.
+/// Checks a body in memory and on disk. Both must give the same error, or none.
 fn check_body(body: impl Into<Bytes>) -> Result<ResponseJob, Rejection> {
     let body = body.into();
     let (in_memory, on_disk) = (check_spooled(body.clone().into()), check_spooled(SpooledBytes::on_disk(&body)));
@@ -63,7 +63,7 @@ fn check_accepted(patch: &Value) -> ResponseJob {
     check_body(body.clone()).unwrap_or_else(|rejection| panic!("{body}: {rejection:?}"))
 }
 
-/// Checks an image tool, the second of two tools, which must be refused.
+/// Checks that a request is refused because of this field of its second tool, an image tool with `fields`.
 #[track_caller]
 fn check_tool_refused(fields: &Value, field: &str, reason: RejectionReason) {
     let mut tool = json!({"type": "image_generation"});

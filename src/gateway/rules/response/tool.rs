@@ -1,4 +1,5 @@
-//! Checks one tool. An image tool is checked like a request for images. Of every other tool, only the type is checked.
+//! Checks one tool. An image tool is checked by the rules for image requests. Of every other tool, only the type is
+//! checked.
 
 use serde_json::{Map, Value};
 
@@ -19,7 +20,8 @@ const IMAGE_NAMESPACE: (&str, &str) = ("namespace", "image_gen");
 const NAME: &str = "name";
 /// Types of tools that the caller runs itself: the upstream only requests their calls.
 const RUN_BY_CALLER: [&str; 3] = ["function", "custom", IMAGE_NAMESPACE.0];
-/// The members that are read: those in the table of the API document, and the name, for an agent's own tool.
+/// The members that are read: those that the API document lists for an image tool, and `name`, by which an agent's own
+/// tool for images is recognized.
 const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 1] = {
     let mut names = [NAME; IMAGE_TOOL_FIELDS.len() + 1];
     let mut index = 0;
@@ -30,7 +32,7 @@ const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 1] = {
     names
 };
 
-/// Checks the next tool, and records its options in `tools` if it is an image tool. `path` is its path in the request.
+/// Checks the next tool, and adds it to the summary `tools`. `path` is the path of the tool in the request.
 pub(super) fn check_tool(
     models: &ImageModels,
     path: &str,
@@ -132,7 +134,8 @@ fn check_image_tool(
     })
 }
 
-/// Returns a value. An array or object is returned empty, because no field of a tool except the mask may be one.
+/// Returns the value of a member. An array or object is returned empty: the caller needs only its type to refuse it,
+/// because no field of an image tool except the mask may be one.
 fn scalar(name: &str, member: &BodyMember) -> Result<Value, Error> {
     match member.json_type() {
         JsonType::Array => Ok(Value::Array(Vec::new())),
@@ -141,7 +144,7 @@ fn scalar(name: &str, member: &BodyMember) -> Result<Value, Error> {
     }
 }
 
-/// Rejects a value that is longer than any valid value.
+/// Returns the rejection of a value that is longer than any valid value.
 pub(super) fn too_long(name: &str) -> Rejection {
     Rejection::new(name, RejectionReason::StringAboveMax, format!("Invalid '{name}': the value is too long."))
 }

@@ -1,4 +1,5 @@
-//! Tests of the files of the store: permissions, locks, losses, schema versions, other processes.
+//! Tests of the files of the store: permissions, locks, lost and damaged files, schema versions, a full disk, and
+//! several processes.
 
 mod master_key;
 mod trail;
@@ -29,7 +30,7 @@ async fn execute(dir: &TempDir, sql: &'static str) {
     pool.close().await;
 }
 
-/// Checks that opening fails and changes no file, and returns the error.
+/// Checks that opening fails and changes neither the database nor the master key, and returns the error.
 async fn open_error(dir: &TempDir) -> StoreError {
     open_error_with(dir, None).await
 }
@@ -38,7 +39,7 @@ async fn open_error_with(dir: &TempDir, master_key: Option<MasterKey>) -> StoreE
     let read = |name| fs::read(dir.path().join(name)).ok();
     let before = (read(DATABASE), read(MASTER_KEY));
     let error = SqliteStore::open(dir.path(), master_key).await.unwrap_err();
-    // `assert_eq` would print all of the bytes.
+    // `assert_eq` would print all bytes of the files.
     assert!(read(DATABASE).unwrap_or_default() == before.0.unwrap_or_default() && read(MASTER_KEY) == before.1);
     error
 }
@@ -172,7 +173,7 @@ async fn a_lost_database_is_noticed_by_any_remaining_file() {
     let (marker, answers) = ("imagate.db.marker", "replays/ans_1");
     for remaining_files in [&[marker][..], &[answers], &["welcomed"], &["imagate.db-wal"], &[marker, answers]] {
         let dir = TempDir::new().unwrap();
-        // An empty folder, which a failed start leaves behind, does not prove a loss.
+        // An empty folder, which a failed start leaves behind, does not prove that a database was here.
         fs::create_dir(dir.path().join("replays")).unwrap();
         let store = SqliteStore::open(dir.path(), master_key()).await.unwrap();
         store.close().await;
@@ -235,7 +236,7 @@ async fn a_write_waits_for_a_lock_that_is_held() {
     let transaction = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
     let mut tasks = JoinSet::new();
     tasks.spawn(async move { store.ensure_user(&AuditContext::command(), "ada").await });
-    // Readers never wait.
+    // Readers do not wait for the lock.
     assert_eq!(second_store.list_records(&RecordFilter::default()).await.unwrap(), []);
     transaction.rollback().await.unwrap();
     tasks.join_next().await.unwrap().unwrap().unwrap();
@@ -271,7 +272,7 @@ async fn a_batch_on_a_full_disk_is_stored_completely_or_not_at_all() {
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
     assert!(!error.is_row_fault());
     run_pragma(&store, "PRAGMA max_page_count = 4294967294").await; // The file can grow again.
-    // If the failed batch had stored the first row, its intent would have no effect now.
+    // If the failed batch had stored the first intent, writing it now would have no effect.
     assert_eq!(store.write_rows(&node, &writes).await.unwrap(), [RowWriteOutcome::Done, RowWriteOutcome::Done]);
 }
 
@@ -281,7 +282,7 @@ const ROWS: usize = 100;
 async fn concurrent_writes_of_two_processes_are_all_stored() {
     let (dir, store) = new_store().await;
     let mut child = spawn_child(module_path!(), "child_that_adds_users", &dir);
-    // The child prints a line before it begins to write.
+    // The child prints `ready` before it begins to write.
     let mut child_output = child.stdout.take().unwrap();
     let mut received = Vec::new();
     while !received.ends_with(b"ready\n") {

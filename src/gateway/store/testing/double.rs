@@ -1,4 +1,4 @@
-//! A store that counts and fails.
+//! A test double of the store that counts calls, and can delay them and let them fail.
 
 mod people;
 
@@ -14,18 +14,20 @@ use crate::gateway::store::*;
 /// The id of a request whose rows [`StoreDouble`] always refuses, together with all other rows of the transaction.
 pub(crate) const POISON: &str = "poison";
 
-/// A wrapper of another store that counts the calls, and can hold back or refuse writes of records and claims.
+/// A wrapper of another store that counts calls, can let every call fail, and can hold back writes of records, claims
+/// and refusal counts.
 pub(crate) struct StoreDouble {
     inner: Arc<dyn Store>,
-    /// The number of calls of any kind.
+    /// The number of calls of any method, without writes that are still held back or that [`POISON`] made fail.
     pub(crate) calls: AtomicUsize,
-    /// The number of transactions with records or claims.
+    /// The number of begun transactions with records or claims, including those that are held back or fail.
     pub(crate) commits: AtomicUsize,
     /// The number of queries for changed keys.
     pub(crate) refreshes: AtomicUsize,
-    /// The number of notes that a key was used.
+    /// The number of completed calls that store the last use of keys.
     pub(crate) touches: AtomicUsize,
-    /// One permit is one transaction. There are enough permits unless a test takes them away.
+    /// Each write of records, claims or refusal counts takes one permit. There are enough of them unless a test calls
+    /// [`StoreDouble::hold_writes`].
     pub(crate) write_permits: Semaphore,
     failure: Mutex<Option<fn() -> StoreError>>,
 }
@@ -43,12 +45,12 @@ impl StoreDouble {
         })
     }
 
-    /// From now on every call fails with this error, or none does.
+    /// Makes every call fail with this error from now on. With `None`, calls no longer fail.
     pub(crate) fn set_failure(&self, trouble: Option<fn() -> StoreError>) {
         *self.failure.lock().unwrap() = trouble;
     }
 
-    /// Holds every transaction until permits are added.
+    /// Holds back every write of records, claims and refusal counts until a test adds permits to `write_permits`.
     pub(crate) fn hold_writes(&self) {
         self.write_permits.forget_permits(usize::MAX >> 4);
     }

@@ -1,4 +1,5 @@
-//! Tests of accounts: those of the configuration file, those of the store, and their state.
+//! Tests of the rows of accounts: accounts of the configuration file, accounts that exist only in the store, and the
+//! stored state of both.
 
 use super::*;
 use crate::gateway::store::testing::audit_context_at;

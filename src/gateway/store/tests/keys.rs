@@ -1,4 +1,4 @@
-//! Tests of keys, for every implementation of the store.
+//! Tests of API keys, for every implementation of the store.
 
 use tokio::task::JoinSet;
 
@@ -46,7 +46,7 @@ async fn keys_are_changed_by_either_id_until_they_are_deleted() {
         assert_eq!(change(by_id, KeyChange::Enable, later).await, None);
         assert_eq!(store.list_keys().await.unwrap(), []);
         assert_eq!(store.find_key(by_id, None).await.unwrap(), None);
-        // A reader of changed keys still gets the deleted key, so that it can refuse it.
+        // A reader of changed keys is still told about the deleted key, so that it can refuse requests with that key.
         let checks = store.keys_changed_since(1).await.unwrap();
         assert!(checks.iter().any(|check| check.id == row.id && check.is_refused && check.is_deleted));
         // A reader that starts at revision 0 does not need deleted keys.
@@ -175,7 +175,7 @@ async fn pages_of_keys_are_sorted_newest_first() {
         assert_eq!((key_names(&first.items), first.total, first.has_more), (vec!["d", "c"], 3, true));
         let second = page(Some(ids[2].clone()), 2).await;
         assert_eq!((key_names(&second.items), second.total, second.has_more), (vec!["a"], 3, false));
-        // This also works if the last key of a page was deleted meanwhile.
+        // The next page is also found if the last key of the page before it was deleted meanwhile.
         assert_eq!(key_names(&page(Some(ids[1].clone()), 2).await.items), ["a"]);
         assert_eq!(key_names(&page(Some("key_0".into()), 2).await.items), [""; 0]);
     }
@@ -252,7 +252,7 @@ async fn an_owner_cannot_undo_a_decision_of_an_admin() {
         for end in [None, Some(later)] {
             assert_eq!(by_owner(KeyChange::Expire(end)).await, KeyChangeOutcome::PastLatestEnd(latest));
         }
-        // An earlier expiry can be moved, but not beyond the latest that the admin has allowed.
+        // An owner can choose an earlier expiry and move it again, but not beyond the latest one that the admin allows.
         assert_eq!(by_owner(KeyChange::Expire(Some(sooner))).await.done().unwrap().expires_at, Some(sooner));
         assert_eq!(by_owner(KeyChange::Expire(Some(later))).await, KeyChangeOutcome::PastLatestEnd(latest));
         assert_eq!(by_owner(KeyChange::Expire(Some(latest))).await.done().unwrap().expires_at, Some(latest));
@@ -301,7 +301,7 @@ async fn concurrent_insertions_respect_the_limit_of_keys() {
         }
         let added = tasks.join_all().await;
         assert_eq!(added.iter().filter(|added| **added).count(), 2);
-        // Deleted keys do not count, and without a limit keys can still be added.
+        // A few deleted keys do not count against the limit. Without a limit, keys can still be added.
         store.change_key(&context, row.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
         assert!(store.insert_key(&context, &new_key(8), Some(3)).await.unwrap());
         assert!(!store.insert_key(&context, &new_key(9), Some(3)).await.unwrap());

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// Returns a body in which `before` bytes of the text are at the end of the first piece, and the others in the next.
+/// Returns a body whose first piece ends after `before` bytes of the text. White space fills the piece before them.
 fn body_across_pieces(text: &[u8], before: usize) -> SpooledBytes {
     let mut body = vec![b' '; PIECE_BYTES - before.min(PIECE_BYTES)];
     body.extend_from_slice(text);
@@ -20,7 +20,7 @@ fn skip_whole_body(body: &SpooledBytes) -> Result<JsonType, Error> {
     Ok(span.json_type)
 }
 
-/// Checks that the walker accepts the text if `serde_json` does, wherever the text is cut.
+/// Checks that the walker accepts the text if, and only if, `serde_json` does, wherever the text is cut into pieces.
 #[track_caller]
 fn check_like_serde_json(text: &[u8]) {
     let is_valid = serde_json::from_slice::<Value>(text).is_ok();
@@ -112,7 +112,7 @@ const TEXTS: &[&str] = &[
     "\u{feff}1",
     "\u{a0}1",
 ];
-/// Texts in UTF-8, and texts that are not UTF-8.
+/// Texts with bytes outside of ASCII: some are valid UTF-8, the others are not.
 const BYTES: &[&[u8]] = &[
     b"\"\xff\"",
     b"\"\xc3\"",

@@ -1,4 +1,4 @@
-//! Tests of the master key: where it is stored, its rotation, and the errors if it is wrong.
+//! Tests of the master key: where it is stored, its rotation, and the errors if it is wrong or missing.
 
 use super::*;
 use crate::gateway::store::key_file::KeyFile;
@@ -55,9 +55,9 @@ async fn no_file_contains_a_sealed_secret_in_plain_form() {
     };
     assert!(dir.path().join("imagate.db-wal").metadata().unwrap().len() > 0);
     assert_eq!(count_files_with(CANARY), 0);
-    // An unsealed text is found, so the search works.
+    // The name of the account is not sealed and is found, so the search works.
     assert!(count_files_with(b"mine") > 0);
-    // Neither key is stored in plain form, and the master key is only in its own file.
+    // The pepper is in no file in plain form, and the master key is only in its own file.
     assert_eq!((count_files_with(store.pepper_key().expose()), count_files_with(&key_file_bytes(&dir))), (0, 1));
     store.close().await;
     assert_eq!(
@@ -100,7 +100,7 @@ async fn a_running_server_is_not_affected_by_a_rotation() {
     let sealed = server.vault().seal(SEALING_CONTEXT, CANARY).unwrap();
     assert!(server.claim_refresh("mine", "a", Timestamp::now(), Timestamp::now()).await.unwrap());
     assert!(server.store_token("mine", "a", &sealed).await.unwrap());
-    // Each rotation reads the files again, so both processes can rotate the key.
+    // Each rotation reads `master.key` and the data keys again, so both processes can rotate the key.
     server.rotate_master_key(None).await.unwrap();
     command.rotate_master_key(None).await.unwrap();
     let next = open(&dir).await;
@@ -125,12 +125,12 @@ async fn an_interrupted_rotation_leaves_a_readable_installation() {
     assert_readable(&open(&dir).await, &pepper).await;
     assert!(key_file_bytes(&dir) == before && !next_key_path.exists());
 
-    // The process died after writing it.
+    // The process died after it wrote the next key, before it wrapped the data keys with it.
     key_file.write_next_key(&next).unwrap();
     assert_readable(&open(&dir).await, &pepper).await;
     assert!(key_file_bytes(&dir) == before && !next_key_path.exists());
 
-    // The process died after wrapping the data keys.
+    // The process died after it wrapped the data keys with the next key, before it replaced `master.key`.
     key_file.write_next_key(&next).unwrap();
     let wrapped = data_keys::load(&store.writer).await.unwrap().unwrap();
     let keys = key_file.unlock(&wrapped).unwrap();
@@ -146,7 +146,7 @@ async fn a_rotation_of_the_key_file_accepts_a_given_key() {
     let pepper = add_sealed_account(&store).await;
     store.rotate_master_key(Some(MasterKey::for_test(9))).await.unwrap();
     assert!(key_file_bytes(&dir) == [9; 32]);
-    // An operator who moves the key to the configuration writes the bytes of the file there.
+    // An operator may move the key to the configuration: the bytes of the file are the configured key.
     fs::remove_file(dir.path().join(MASTER_KEY)).unwrap();
     assert_readable(&open_with_key(&dir, 9).await, &pepper).await;
 }
@@ -174,7 +174,7 @@ async fn a_key_of_the_configuration_needs_no_file() {
         matches!(wrong_key_error, StoreError::Damaged { .. })
             && wrong_key_error.to_string().contains("the setting master_key")
     );
-    // Without the configured key and the file, no new key is made.
+    // If neither the configuration nor a file has a key, no new key is made.
     let missing_key_error = open_error(&dir).await;
     assert!(
         matches!(missing_key_error, StoreError::Damaged { .. })
@@ -190,7 +190,7 @@ async fn a_configured_key_is_rotated_only_to_a_given_key() {
     let pepper = add_sealed_account(&store).await;
     assert!(matches!(store.rotate_master_key(None).await, Err(StoreError::MasterKey { .. })));
     store.rotate_master_key(Some(MasterKey::for_test(2))).await.unwrap();
-    // This process still has the former key in its configuration.
+    // The process of this store still has the former key in its configuration.
     let error = stale.rotate_master_key(Some(MasterKey::for_test(3))).await.unwrap_err();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
     assert_readable(&stale, &pepper).await;
@@ -264,7 +264,7 @@ async fn a_killed_rotation_leaves_a_readable_installation() {
             child_output.read_exact(&mut byte).unwrap();
             rotations += usize::from(byte[0] == b'!');
         }
-        // Every second round waits until the file of the next key exists.
+        // Every second round waits until the file of the next key exists, so that the kill interrupts a rotation.
         while round % 2 == 1 && !dir.path().join(NEXT_KEY_FILE).exists() {
             std::thread::yield_now();
         }

@@ -1,7 +1,8 @@
 //! Tests of the audit trail: every change writes its row, in the transaction of the change.
 //!
 //! Each step is executed twice: once while the trail accepts no rows, so that the step must fail and change nothing,
-//! and once as usual. The list of steps is compared with the traits, so that a new change must be added here.
+//! and once as usual. The methods of the steps are compared with the methods of the traits, so that the test fails
+//! until each new method that makes a change has a step here.
 
 use super::*;
 use crate::gateway::store::sqlite::people::{UNKNOWN_USER_REFUSALS_PER_DAY, USER_REFUSALS_PER_DAY};
@@ -34,7 +35,7 @@ impl Trail {
         sqlx::query(statement).execute(&self.store.writer).await.unwrap();
     }
 
-    /// Returns every row of every table but the audit trail.
+    /// Returns every row of every table, except the audit trail and the list of migrations.
     async fn dump(&self) -> String {
         let tables =
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN ('audit', '_sqlx_migrations')";
@@ -205,13 +206,13 @@ async fn accounts(trail: &mut Trail, store: &SqliteStore) {
     step!(trail, "change_account", ["account.enable"], store.change_account(context, "mine", AccountChange::Enable));
     let reseal = AccountChange::ReplaceCredentials(vec![2]);
     step!(trail, "change_account", ["account.rotate"], store.change_account(context, "mine", reseal.clone()));
-    // A cooldown is not a decision of an actor.
+    // No user decides on a cooldown, so neither its begin nor its end writes a row.
     let cool = AccountChange::StartCooldown { until: "2100-01-01T00:00:00Z".parse().unwrap(), cause: "429".to_owned() };
     for change in [cool, AccountChange::EndCooldown] {
         store.change_account(context, "mine", change).await.unwrap();
         trail.expect("change_account", &[]).await;
     }
-    // Neither is an ejection; to end it by hand is one.
+    // An ejection writes no row either, but a user who enables the account, and so ends the ejection, does.
     let (since, until) = ("2099-01-01T00:00:00Z".parse().unwrap(), "2100-01-01T00:00:00Z".parse().unwrap());
     let ejection = StoredEjection { since, until, reason: "timeout".to_owned() };
     store.change_account(context, "mine", AccountChange::SetEjection(Some(ejection))).await.unwrap();
@@ -252,7 +253,7 @@ async fn the_rows_of_refused_sign_ins_are_limited_for_each_day() {
         store.record_refused_sign_in(&day, None).await.unwrap();
     }
     assert_eq!(rows(None).await, UNKNOWN_USER_REFUSALS_PER_DAY);
-    // Attempts with unknown names cannot hide attempts on a user.
+    // Refused sign-ins with unknown names do not use up the limit of a user.
     for _ in 0..USER_REFUSALS_PER_DAY + 20 {
         store.record_refused_sign_in(&context("2026-11-22T11:00:00Z"), Some(&ada)).await.unwrap();
     }
@@ -263,7 +264,7 @@ async fn the_rows_of_refused_sign_ins_are_limited_for_each_day() {
     assert_eq!(rows(None).await, UNKNOWN_USER_REFUSALS_PER_DAY + USER_REFUSALS_PER_DAY + 1);
 }
 
-/// Rows can be removed only if they are older than the time in `audit_removal`, and only while that row exists.
+/// Rows can be removed only while the table `audit_removal` has a row, and only if they are older than the time in it.
 #[tokio::test]
 async fn only_rows_older_than_the_given_time_can_be_removed() {
     let (_dir, store) = new_store().await;

@@ -1,4 +1,5 @@
-//! Tests of usage counts and records in SQLite: the upgrade that introduces the counts, and the index of each query.
+//! Tests of usage counts and records in SQLite: the migration that introduces the counts, the counts of interrupted
+//! jobs, and the index that each query uses.
 
 use super::*;
 use crate::gateway::store::sqlite::people::REFUSAL_LIMIT_REACHED;
@@ -88,7 +89,7 @@ async fn plan(store: &SqliteStore, mut query: sqlx::QueryBuilder<sqlx::Sqlite>) 
     steps.into_iter().map(|(.., step)| step + "\n").collect()
 }
 
-/// Neither the start nor the background work may depend on the number of records.
+/// The time that a start or a batch of removals takes must not grow with the number of records.
 #[tokio::test]
 async fn queries_of_the_start_and_of_removals_use_an_index() {
     let (_dir, store) = new_store().await;
@@ -103,7 +104,7 @@ async fn queries_of_the_start_and_of_removals_use_an_index() {
         assert!(steps.contains(index) && !steps.contains("TEMP B-TREE FOR ORDER BY"), "{sql}\n{steps}");
         assert!(!steps.contains("SCAN records") && !steps.contains("SCAN usage_days"), "{sql}\n{steps}");
     }
-    // The query reads the oldest rows of the trail, as many as one batch removes.
+    // The query reads only the oldest rows of the trail, as many as one batch may remove.
     let steps = plan_of(retention::DELETE_AUDIT).await;
     assert!(steps.contains("SEARCH audit USING INTEGER PRIMARY KEY") && !steps.contains("ORDER BY"), "{steps}");
 }
@@ -142,9 +143,9 @@ async fn a_page_of_records_is_found_by_an_index_and_not_sorted() {
             assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{period:?}: {plan}");
         }
     }
-    // The query follows the index from the newest record on, and stops at the limit.
+    // `SCAN` is correct here: the query follows the index from the newest record on, and stops at its limit.
     assert_eq!(plan(&store, records::select_query(&any(), None)).await, "SCAN records USING INDEX records_by_time\n");
-    // Few records are running, however many there are in all.
+    // This index has only the records of running jobs, which are few.
     assert!(
         plan(&store, records::select_query(&state(JobState::Running), None))
             .await

@@ -1,4 +1,4 @@
-//! The calls of the double on keys and people.
+//! The methods of the double for keys, people, groups, sessions and the audit trail.
 
 use std::sync::atomic::Ordering;
 
