@@ -1,5 +1,5 @@
 //! Start and shutdown of the gateway. The store, the accounts and the settings are checked before a port is bound. At
-//! the end, running requests have the drain timeout to finish, so that no answer that was paid for is lost needlessly.
+//! the end, running requests have the drain timeout to finish, because their answers may already be paid for.
 
 mod reload;
 mod shutdown;
@@ -34,7 +34,7 @@ use startup_message::StartupMessage;
 /// within a second.
 const GROUP_REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The reason why the gateway cannot start to serve.
+/// The reason why the gateway cannot start, or cannot put its reloaded settings into effect.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     /// The store in the data directory cannot be used.
@@ -65,10 +65,10 @@ pub(crate) enum ServeError {
     /// The gateway cannot listen on the address.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The listen address cannot be resolved on this machine.
+    /// An address to listen on, for requests or for the metrics, cannot be resolved on this machine.
     #[error("cannot resolve the address `{0}` to listen on")]
     Address(String),
-    /// A file of the data directory cannot be read or written.
+    /// A call of the operating system failed.
     #[error("{doing}")]
     Io {
         /// The step that failed.

@@ -1,4 +1,4 @@
-//! Recognizes requests of official coding agents, and finds the id of the conversation.
+//! Recognizes requests of official coding agents, and finds the id of the conversation, both by the headers.
 
 use http::HeaderMap;
 use http::header::USER_AGENT;

@@ -39,10 +39,10 @@ pub(super) struct DataUrl<'a> {
 /// Checks a data URL piece by piece.
 #[derive(Default)]
 struct DataUrlReader {
-    /// The text before the comma.
+    /// The text before the comma, as far as it has been read, cut at `HEAD_MAX`.
     head: String,
     is_in_data: bool,
-    /// The number of characters after the comma.
+    /// The number of characters after the comma that have been read.
     characters: u64,
     base64: Base64Decoder,
     scratch: Vec<u8>,

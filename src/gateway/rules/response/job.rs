@@ -63,7 +63,7 @@ pub(super) struct ToolSummary {
     hosted_tools: Vec<HostedTool>,
 }
 
-/// A tool that the upstream runs: it may cost extra, and reach data of the account.
+/// A tool that the upstream runs: it may cost extra, and read data that the account has stored at the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostedTool {
     /// The path of the tool's type in the request.
@@ -126,7 +126,7 @@ impl ResponseJob {
         &self.model
     }
 
-    /// True if the caller asked for events.
+    /// True if the caller asked for the answer as a stream of events.
     pub(crate) const fn is_stream(&self) -> bool {
         self.is_stream
     }

@@ -1,6 +1,7 @@
 //! The mask of an image tool: an image with an alpha channel, given as a data URL.
 //!
-//! The image that the mask belongs to is in the conversation or at the upstream, so format and size are not compared.
+//! The image that the mask belongs to may be at the upstream or anywhere in the conversation, so the format and the
+//! size of the two are not compared.
 
 use super::body_members::{self, JsonType, ValueSpan};
 use super::data_url::DataUrl;

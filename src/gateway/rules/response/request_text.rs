@@ -1,6 +1,7 @@
 //! Extracts the texts of a request: all texts, or the last text of the user, in every form that clients send.
 //!
-//! Input without a text may still be meaningful to the model, so it is no error. The only error is a failing disk.
+//! Input without a text may still be meaningful to the model, so it is no error. The only possible error is that
+//! the body cannot be read back from disk.
 
 use super::body_members::{self, BodyMember, JsonType, ValueSpan};
 use super::json_walker::JsonWalker;

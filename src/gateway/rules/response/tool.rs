@@ -67,7 +67,7 @@ pub(super) fn check_tool(
     Ok(())
 }
 
-/// Records the types of the hosted tools in a namespace.
+/// Records the hosted tools that a namespace lists. The first offset is that of the namespace, the second its end.
 fn note_namespace_tools(
     path: &str,
     body: &SpooledBytes,

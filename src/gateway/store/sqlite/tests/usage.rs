@@ -143,7 +143,7 @@ async fn a_page_of_records_is_found_by_an_index_and_not_sorted() {
             assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{period:?}: {plan}");
         }
     }
-    // `SCAN` is correct here: the query follows the index from the newest record on, and stops at its limit.
+    // `SCAN` is correct here: the query follows the index from the newest record on, and stops at a limit.
     assert_eq!(plan(&store, records::select_query(&any(), None)).await, "SCAN records USING INDEX records_by_time\n");
     // This index has only the records of running jobs, which are few.
     assert!(
