@@ -2,10 +2,11 @@
 //!
 //! The module decides which connection carries a request, and how many bytes of answers wait in this process at once.
 //! It must not know accounts, images, or whether a request is worth repeating. Rules: nothing is sent twice (U30), no
-//! redirect is followed (U27), every step before the head ends by a deadline (U01 to U03, U09), and no task is started:
-//! the task that waits for the head or reads the body polls the connection.
+//! redirect is followed (U27), every step before the head ends by a deadline (U01 to U03, U09), and no task is started
+//! for a connection: the task that waits for the head or reads the body polls the connection.
 //!
-//! The way of reading was chosen by measurement. Only `exchange` knows the reader, so that it can be replaced.
+//! The HTTP/1.1 reader, hyper, was chosen by measurement. `exchange` is the interface behind which it can be replaced;
+//! apart from it, only `body` and `error` use types of hyper.
 
 mod body;
 mod buffer_budget;
@@ -38,7 +39,7 @@ use exchange::{ExchangeContext, exchange};
 use origin::UpstreamOrigin;
 use pool::ConnectionPool;
 
-/// The smallest buffer that hyper accepts for reads, in bytes.
+/// The smallest value that hyper accepts for the size of its read buffer, in bytes.
 const MIN_READ: usize = 8 * 1024;
 
 /// The limits of every call.
@@ -48,21 +49,23 @@ pub(crate) struct TransportSettings {
     pub(crate) connect_timeout: Duration,
     /// The limit for the TLS handshake.
     pub(crate) tls_timeout: Duration,
-    /// The longest time in which the upstream accepts no byte of the request.
+    /// The longest time for which the upstream may accept no byte of the request.
     pub(crate) write_timeout: Duration,
     /// The longest time that an idle connection is kept. It is shorter than the idle timeout of common upstreams.
     pub(crate) idle_timeout: Duration,
     /// The most idle connections for one upstream.
     pub(crate) max_idle_per_origin: usize,
-    /// The largest buffer of the reader, in bytes. The reader doubles a buffer once, when the buffer is free again.
+    /// The number of bytes up to which the reader lets its buffer grow. The memory that is allocated for it can be
+    /// twice as large, and so can a frame.
     pub(crate) read_chunk: usize,
-    /// The most bytes of all answers that may wait for callers before reads become small.
+    /// The limit, in bytes, of what waits for callers in all answers together. At and above it, reads are small.
     pub(crate) buffer_budget: usize,
-    /// The largest read while the budget is exceeded, and the most bytes of one answer that may then wait, in bytes.
+    /// The largest read while the budget is used up, in bytes. An answer of which about as many bytes wait for its
+    /// caller is then not read further.
     pub(crate) small_read: usize,
-    /// The largest head of an answer, in bytes.
+    /// The largest head of an answer, and the largest trailers of a chunked one, in bytes.
     pub(crate) max_head: usize,
-    /// Certificates that are trusted in addition to the machine's own.
+    /// Root certificates that are trusted in addition to the machine's trust store.
     pub(crate) extra_roots: Vec<CertificateDer<'static>>,
 }
 
@@ -101,7 +104,8 @@ impl Default for TransportSettings {
 // === impl Transport ===
 
 impl Transport {
-    /// Builds the client. No connection is made, and no certificate read, before the first call that needs it.
+    /// Builds the transport. No connection is made before the first [`Self::send`], and no certificate is read before
+    /// the first [`Self::send`] to an https upstream or [`Self::prepare_tls`].
     pub(crate) fn new(settings: TransportSettings) -> Result<Self, TransportError> {
         if settings.read_chunk < MIN_READ || settings.small_read < MIN_READ {
             return Err(TransportError::Setting("reads of upstream answers must be at least 8 KiB"));
@@ -112,14 +116,15 @@ impl Transport {
         Ok(Self(Arc::new(TransportState { settings, budget, pool, dialer })))
     }
 
-    /// Reads the machine's certificates now, so that the start fails rather than every https call.
+    /// Reads the machine's trusted certificates now, so that an error is known before the first https call.
     pub(crate) fn prepare_tls(&self) -> Result<(), TransportError> {
         self.0.dialer.tls_connector().map(drop)
     }
 
-    /// Connects or reuses a connection, writes the request, and waits for the head of the answer until the deadline.
+    /// Connects or reuses a connection, writes the request, and returns the answer when its head is complete. All of
+    /// this must end by the deadline.
     ///
-    /// Dropping the future, or later the body, closes the connection at once; this is how a call is aborted.
+    /// Dropping the future, or later an incomplete body, closes the connection at once; this is how a call is aborted.
     pub(crate) async fn send(
         &self,
         mut request: Request<RequestBody>,
@@ -148,7 +153,8 @@ impl Transport {
                 Ok(response) => return Ok(response),
                 Err(failure) => failure,
             };
-            // The connection became stale between the last check and the first byte.
+            // If the connection became stale between the last check and the first byte, the request was given back.
+            // Otherwise the upstream can have seen it, so the call fails.
             request = failure.unsent.ok_or(failure.error)?;
             context.exchange_state.restart();
         }
@@ -156,7 +162,7 @@ impl Transport {
         exchange(stream, request, context).await.map_err(|failure| failure.error)
     }
 
-    /// Returns the number of bytes of answers that were passed on and not yet dropped.
+    /// Returns the number of bytes in all frames of answers that were passed on and not yet dropped.
     #[cfg(test)]
     pub(crate) fn unwritten(&self) -> usize {
         self.0.budget.unwritten()

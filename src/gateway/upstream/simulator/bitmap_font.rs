@@ -12,7 +12,7 @@ const LETTERS_PER_BLOCK: usize = 16;
 /// The index of the glyph of a box, which stands for every character outside 32..=126.
 const BOX_INDEX: usize = 95;
 
-/// Returns one row of cells of a letter. `#` is a filled cell.
+/// Returns one row of the cells of a letter, from the top. `#` is a filled cell.
 pub(super) fn cells(letter: char, row: usize) -> &'static [u8] {
     let index = (letter as usize).checked_sub(' ' as usize).filter(|&index| index < BOX_INDEX).unwrap_or(BOX_INDEX);
     let line = index / LETTERS_PER_BLOCK * HEIGHT_CELLS + row;

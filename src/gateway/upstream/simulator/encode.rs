@@ -1,8 +1,8 @@
 //! Encodes rows of pixels into a file.
 //!
-//! The module decides how each format is compressed and where the file states that the simulator made it. It must not
-//! know the content of the image. PNG and JPEG are encoded row by row, so that a large image costs little memory. WebP
-//! needs all rows at once.
+//! The module decides how each format is compressed, and where a PNG or JPEG file states that the simulator made it. It
+//! must not know the content of the image. PNG and JPEG are encoded row by row, so that a large image costs little
+//! memory. WebP needs all rows at once.
 
 use std::io::Write as _;
 
@@ -12,7 +12,7 @@ use super::render::{BYTES_PER_PIXEL, RowRenderer};
 use super::{DrawError, TestImage};
 use crate::image::Format;
 
-/// The text that is written into the file if the format has a field for it.
+/// The text that PNG and JPEG files contain beside the pixels.
 pub(super) const SIMULATOR_MARK: &str = "imagate simulator";
 
 /// Returns the bytes of the file. Neither edge may be 0 or longer than the format allows.
@@ -82,12 +82,12 @@ impl ImageBuffer for JpegRows<'_> {
 
 fn encode_jpeg(rows: &RowRenderer, quality: u8) -> Result<Vec<u8>, DrawError> {
     let mut file = Vec::new();
-    // The encoder accepts 1 to 100 only.
+    // The encoder accepts only qualities from 1 to 100.
     JpegEncoder::new(&mut file, quality.max(1)).encode_image(JpegRows(rows)).map_err(DrawError::encode)?;
     Ok(with_comment(file))
 }
 
-/// Inserts a comment segment after the first segment, which JFIF requires to be first.
+/// Inserts a comment segment after the JFIF segment, which must be the first of the file.
 fn with_comment(mut file: Vec<u8>) -> Vec<u8> {
     let Some(&[high, low]) = file.get(4..6) else { return file };
     let offset = 4 + usize::from(u16::from_be_bytes([high, low]));

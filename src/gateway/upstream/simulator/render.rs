@@ -6,7 +6,7 @@
 use super::TestImage;
 use super::text::TextPanel;
 
-/// Bytes of a pixel: red, green and blue.
+/// The number of bytes of a pixel, one each for red, green and blue.
 pub(super) const BYTES_PER_PIXEL: usize = 3;
 
 /// The number of hues: red is 0, green 512, blue 1024, and 1536 would be red again.
@@ -15,25 +15,26 @@ const HUES: usize = 1536;
 /// The distance between the hues of the upper left and the lower right corner.
 const CORNER_HUE_DISTANCE: usize = 300;
 
-/// The bars from left to right, as red, green and blue: white, yellow, cyan, green, magenta, red, blue and black.
+/// The bars from left to right: white, yellow, cyan, green, magenta, red, blue and black. Each has one bit for red, one
+/// for green and one for blue.
 const BAR_COLOURS: [u8; 8] = [0b111, 0b110, 0b011, 0b010, 0b101, 0b100, 0b001, 0b000];
 
-/// The steps of grey below the bars.
+/// The number of grey steps below the bars.
 const GREY_STEPS: usize = 16;
 
 /// A test image that can return any of its rows.
 pub(super) struct RowRenderer {
     pub(super) width: usize,
     pub(super) height: usize,
-    /// The pixels of one unit. Margins and lines are multiples or fractions of it, so that the image looks alike at
-    /// every size.
+    /// The length of one unit, in pixels. Margins and lines are multiples or fractions of it, so that the image looks
+    /// alike at every size.
     unit: usize,
     /// The distance between the lines of the grid, in pixels.
     grid_spacing: usize,
     /// The side length of the squares that make up an intermediate image, in pixels; 1 for a finished image.
     block_size: usize,
     /// The gradient, twice as wide as the image. Each row of the background is a section of it, which begins further to
-    /// the right for each lower row.
+    /// the right in lower rows.
     gradient: Vec<u8>,
     /// One row of pixels of the colour bars, and one of the grey steps.
     bars: [Vec<u8>; 2],
@@ -125,7 +126,7 @@ impl RowRenderer {
     }
 }
 
-/// Returns the pixels of a row from `start` to `end`, as far as the row has them.
+/// Returns the bytes of the pixels from `start` to before `end`, as far as the row has them.
 pub(super) fn pixels(row: &mut [u8], start: usize, end: usize) -> &mut [u8] {
     let end = row.len().min(end * BYTES_PER_PIXEL);
     row.get_mut(start * BYTES_PER_PIXEL..end).unwrap_or_default()

@@ -1,7 +1,7 @@
-//! The text of the test image: its origin, its properties, and the prompt.
+//! The text of the test image: the name of the simulator, the properties of the image, and the prompt.
 //!
-//! The module ensures that no test image can be mistaken for an image of a model: every image states its origin, and
-//! this cannot be disabled.
+//! The module ensures that no test image can be mistaken for an image of a model: every image that is large enough for
+//! text names the simulator, and this cannot be disabled.
 
 use super::TestImage;
 use super::bitmap_font::{ADVANCE_CELLS, HEIGHT_CELLS, cells};
@@ -113,12 +113,11 @@ fn image_properties(image: &TestImage<'_>) -> [String; 2] {
     ]
 }
 
-/// Returns the text in lines of at most `columns` letters, and at most `rows` of them. Three dots replace text
-/// that does not fit.
+/// Returns the text in at most `rows` lines of at most `columns` letters. Three dots replace text that does not fit.
 fn wrap(text: &str, columns: usize, rows: usize) -> Vec<String> {
     let mut lines = vec![Vec::new()];
     for word in text.split_whitespace() {
-        // No more letters than fit are copied, because a word can be as long as a request.
+        // At most one line more than fits is copied, because a word can be as long as a request.
         let letters: Vec<char> = word.chars().take(columns * (rows + 1)).collect();
         for part in letters.chunks(columns) {
             match lines.last_mut() {

@@ -1,9 +1,9 @@
 //! The bodies of requests, which can be sent again, and of answers, which poll their connections.
 //!
 //! The module decides when a connection may carry another request. It must not know time: the reader of an answer
-//! decides how long a pause may be, and drops the body to end it. Rules: the connection is polled only from the body,
-//! so no frame is passed between tasks; a body that is dropped early closes its socket at once; a body that broke off
-//! never ends like a complete one (U06).
+//! decides how long a pause may be, and drops the body to end it. Rules: after the head, the connection is polled only
+//! from the body, so no frame is passed between tasks; a body that is dropped early closes its socket at once; a body
+//! that broke off never ends like a complete one (U06).
 
 use std::fmt;
 use std::io;
@@ -25,12 +25,12 @@ use super::exchange::ActiveConnection;
 use crate::gateway::spool::{SpooledBytes, SpooledFile};
 use crate::image::ByteSource;
 
-/// The number of bytes of a file that are read at once. Larger reads were measured to be no faster.
+/// The most bytes of a file that are read at once. Larger reads were measured to be no faster.
 const READ_SIZE: usize = 256 * 1024;
 /// The number of bytes of a file whose base64 has [`READ_SIZE`] bytes.
 const BASE64_READ_SIZE: usize = READ_SIZE / 4 * 3;
 
-/// The body of a request. A clone sends the same bytes again, from the current position.
+/// The body of a request. A clone sends the bytes that this body has not yet returned.
 #[derive(Clone, Debug)]
 pub(crate) enum RequestBody {
     /// The whole body, in memory.
@@ -65,7 +65,7 @@ pub(crate) struct BodyPartReader {
     offset: u64,
     /// The number of bytes that are left in all parts.
     remaining: u64,
-    /// The buffer, whose memory is reused as soon as the last frame is written.
+    /// The buffer for reads of files. Its memory is used again if the previous frame has been dropped.
     buffer: BytesMut,
     /// The next bytes of a file, read on a thread that may block: a stalled disk must not delay other requests.
     pending_read: Option<PendingFileRead>,
@@ -73,9 +73,9 @@ pub(crate) struct BodyPartReader {
 
 /// The body of an answer.
 ///
-/// Its frames, and slices of them, count against the budget until they are dropped. While the budget is exceeded, the
-/// next frame comes only after earlier frames are dropped, so a reader that keeps bytes while it waits for more must
-/// copy them.
+/// Its frames, and slices of them, count against the budget until they are dropped. While the budget is used up, an
+/// answer that has too many such bytes is read further only after some of its frames were dropped, so a reader that
+/// keeps bytes while it waits for more must copy them.
 pub(crate) struct ResponseBody {
     incoming: Incoming,
     exchange_state: Arc<ExchangeState>,
@@ -150,7 +150,8 @@ impl BodyPart {
         }
     }
 
-    /// Returns bytes from this offset on: at most `max_bytes` of a file.
+    /// Returns the bytes at this offset: the next chunk of [`Self::Base64`], all of [`Self::Bytes`], and at most
+    /// `max_bytes` of the other parts.
     fn read(&self, buffer: &mut BytesMut, offset: u64, max_bytes: usize) -> io::Result<Bytes> {
         match self {
             Self::Bytes(bytes) => Ok(bytes.clone()),
@@ -212,8 +213,8 @@ fn read_bytes(buffer: &mut BytesMut, file: &impl ByteSource, offset: u64, max_by
     Ok(buffer.split().freeze())
 }
 
-/// Returns the next chunk of a file as base64. The read fills the whole chunk, because base64 pads the end of each
-/// chunk.
+/// Returns the next chunk of a file as base64. Each chunk but the last is read in full, because the end of a shorter
+/// one would be padded in the middle of the base64.
 fn read_base64(file: &SpooledFile, offset: u64) -> io::Result<Bytes> {
     let remaining = usize::try_from(file.len() - offset).unwrap_or(BASE64_READ_SIZE);
     let mut plain = vec![0; remaining.min(BASE64_READ_SIZE)];
@@ -264,7 +265,7 @@ impl ResponseBody {
         }
     }
 
-    /// Returns the frame to pass on; `None` if there is nothing to pass on.
+    /// Returns the frame or error to pass on; `None` for trailers and at the end of the body.
     fn handle_frame(
         &mut self,
         item: Option<Result<Frame<Bytes>, BodyError>>,

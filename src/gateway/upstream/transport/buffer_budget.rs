@@ -1,10 +1,10 @@
 //! Limits the bytes of answers that wait in this process for slow callers.
 //!
-//! The module decides how many bytes a connection may read now, from the bytes of all answers and of this answer that
-//! wait for callers. It must not know sockets or HTTP. Rules: a frame counts from the moment it is passed on until its
-//! last copy is dropped; below the budget, reads are as large as their buffer; above it, each answer reads and holds
-//! few bytes, so that many slow callers need little memory. An answer that waits for space always holds bytes of its
-//! own, and their drop wakes it: no answer waits for another.
+//! The module decides how many bytes a connection may read now. This depends on the number of bytes that wait for
+//! callers, of all answers and of the answer on this connection. It must not know sockets or HTTP. Rules: a frame
+//! counts from the moment it is passed on until its last copy is dropped; below the budget, reads are as large as their
+//! buffer; at and above it, each answer reads and holds few bytes, so that many slow callers need little memory. An
+//! answer that waits for space always holds bytes of its own, and their drop wakes it: no answer waits for another.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::error::SendProgress;
 
-/// The bytes of all answers that were read and not yet written to a caller.
+/// Counts the bytes of all answers that were passed on and not yet written to a caller.
 #[derive(Debug)]
 pub(super) struct BufferBudget {
     limit: usize,
@@ -63,8 +63,8 @@ impl ExchangeState {
         })
     }
 
-    /// Returns the number of bytes that may be read now. If there are none, waits until frames of this answer are
-    /// dropped.
+    /// Returns the number of bytes that may be read now. If it is too small to be worth a read, waits until frames of
+    /// this answer are dropped.
     pub(super) fn poll_read_allowance(&self, cx: &mut Context<'_>) -> Poll<usize> {
         if let Some(allowance) = self.read_allowance() {
             return Poll::Ready(allowance);
@@ -79,11 +79,12 @@ impl ExchangeState {
             return Some(usize::MAX);
         }
         let allowance = self.budget.small_read.saturating_sub(self.unwritten.load(Ordering::Acquire));
-        // Each read costs a system call, so at least a quarter of a small read must be free.
+        // Each read costs a system call, so more than a quarter of a small read must be free.
         (allowance > self.budget.small_read / 4).then_some(allowance)
     }
 
-    /// Marks the answer as complete. Bytes that are read from now on are not part of it, so they need no space.
+    /// Marks the answer as complete. Bytes that are read from now on are not part of it, so the budget does not limit
+    /// them.
     pub(super) fn mark_complete(&self) {
         self.is_complete.store(true, Ordering::Release);
     }
@@ -100,7 +101,7 @@ impl ExchangeState {
         self.has_written.store(true, Ordering::Release);
     }
 
-    /// Restarts the exchange after a stale connection accepted nothing of the request.
+    /// Marks the request as not written, after a stale connection accepted nothing of it.
     pub(super) fn restart(&self) {
         self.has_written.store(false, Ordering::Release);
     }

@@ -1,8 +1,8 @@
-//! Makes a connection to an origin that is ready for a request.
+//! Makes connections to origins. Each is ready for a request: with https, its TLS session is established.
 //!
 //! The module decides which address is tried when, and which certificates TLS trusts. It must not know requests. Rules:
-//! connecting and the handshake are bounded (U01 to U03); certificates are always verified, against the machine's own
-//! trust store and the additional roots of the settings, and no switch disables this (U03).
+//! connecting and the handshake each have a time limit (U01 to U03); certificates are always verified, against the
+//! machine's own trust store and the additional roots of the settings, and no switch disables this (U03).
 
 use std::future::poll_fn;
 use std::io;
@@ -26,7 +26,7 @@ use super::socket::UpstreamSocket;
 use super::transport_stream::TransportStream;
 use super::{TransportError, TransportSettings};
 
-/// The delay after which the next address is tried in parallel, while no attempt has ended (RFC 8305, section 5).
+/// The delay after which the next address is tried in parallel if no attempt has ended (RFC 8305, section 5).
 const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
 /// The most addresses of a name that are tried (our choice).
 const MAX_ADDRESSES: usize = 8;
@@ -95,7 +95,8 @@ fn build_tls_connector(settings: &TransportSettings) -> Result<TlsConnector, rus
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
-        // This is as strict as the default, and the only way to name the machine's own verifier.
+        // `dangerous` warns of verifiers that are too lax. The machine's own verifier is as strict as the default one,
+        // and can be set together with additional roots in no other way.
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];

@@ -1,4 +1,4 @@
-//! The errors between the first connect and the last byte of an answer.
+//! The errors of the transport: of its setup, of requests that got no head, and of bodies that broke off.
 //!
 //! The module decides how an error is classified, and whether the upstream can have seen any of the request. It must
 //! not know how the request flow reacts to an error, or which upstream failed. Rules: the displayed text contains no
@@ -35,15 +35,15 @@ pub(crate) enum SendProgress {
 /// The step at which a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendErrorKind {
-    /// The address is invalid, or its name cannot be resolved.
+    /// The URI is invalid, or its host name cannot be resolved.
     Resolve,
     /// No address accepted the connection.
     Connect,
     /// No trusted TLS session was established.
     Tls,
-    /// The deadline, or one of the limits within it, has passed.
+    /// The deadline, or the time limit of one step, has passed.
     Timeout,
-    /// The connection ended before the head.
+    /// The connection ended or failed before the head was complete, or the body of the request could not be read.
     Closed,
     /// The received bytes are not HTTP.
     Protocol,
@@ -67,19 +67,19 @@ pub(crate) struct BodyError {
 pub(crate) enum BodyErrorKind {
     /// The connection ended before the announced length or the last chunk.
     Truncated,
-    /// The connection was reset.
+    /// The connection failed in another way, such as a reset.
     Reset,
-    /// The framing is not HTTP.
+    /// The framing of the body is invalid.
     Malformed,
 }
 
-/// The transport cannot be built.
+/// The transport cannot be built, or cannot set up TLS.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransportError {
     /// A read size in the settings is below the minimum of the HTTP reader.
     #[error("{0}")]
     Setting(&'static str),
-    /// The certificates of this machine cannot be used.
+    /// TLS cannot be set up with the certificates of this machine and of the settings.
     #[error("the trusted certificates of this machine cannot be used")]
     Roots(#[source] tokio_rustls::rustls::Error),
 }
@@ -87,17 +87,17 @@ pub(crate) enum TransportError {
 // === impl SendError ===
 
 impl SendError {
-    /// Returns an error before the first byte of the request.
+    /// Returns an error that occurred before the first byte of the request was written.
     pub(super) fn before_first_byte(kind: SendErrorKind, source: impl Into<ErrorSource>) -> Self {
         Self { sent: SendProgress::Nothing, kind, source: Some(source.into()) }
     }
 
-    /// Returns an error for a limit that has passed.
+    /// Returns the error for a deadline or time limit that has passed.
     pub(super) fn timeout(sent: SendProgress) -> Self {
         Self { sent, kind: SendErrorKind::Timeout, source: None }
     }
 
-    /// Returns an error of the exchange itself.
+    /// Returns the error for a failure of the HTTP reader, which writes the request and reads the head.
     pub(super) fn during_exchange(sent: SendProgress, error: hyper::Error) -> Self {
         Self { sent, kind: SendErrorKind::from_hyper(&error), source: Some(error.into()) }
     }
@@ -161,7 +161,7 @@ impl fmt::Display for BodyErrorKind {
     }
 }
 
-/// Returns the first I/O error below an error.
+/// Returns the first I/O error among the sources of an error.
 fn io_cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {
     let mut next = error.source();
     while let Some(cause) = next {

@@ -1,9 +1,9 @@
 //! One request and its answer on one connection: the interface behind which the HTTP/1.1 reader can be replaced.
 //!
 //! The module decides which results of the reader mean that the request was never begun. It must not know how
-//! connections are made. Rules: a request is given back only if no byte of it was written (U30); 1xx answers are skipped
-//! and redirects are answers like any other (U27, U31); a head has at most 100 headers and a limited number of bytes
-//! (U33).
+//! connections are made. Rules: a request is given back only if no byte of it was written (U30); 1xx answers are
+//! skipped, and redirects are answers like any other (U27, U31); a head has at most 100 headers and a limited number of
+//! bytes (U33).
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -23,7 +23,7 @@ use super::origin::UpstreamOrigin;
 use super::pool::ConnectionPool;
 use super::transport_stream::TransportStream;
 
-/// The parameters of an exchange beside its connection.
+/// The parameters of an exchange, apart from its connection and request.
 pub(super) struct ExchangeContext {
     pub(super) origin: UpstreamOrigin,
     pub(super) pool: Arc<ConnectionPool>,
@@ -32,7 +32,7 @@ pub(super) struct ExchangeContext {
     pub(super) max_head: usize,
 }
 
-/// No answer was received; the request is returned if it was never begun.
+/// The failure of an exchange that received no answer. It contains the request if no byte of it was written.
 pub(super) struct ExchangeFailure {
     pub(super) error: SendError,
     pub(super) unsent: Option<Request<RequestBody>>,
@@ -90,10 +90,10 @@ impl ExchangeContext {
         active: Option<(HyperConnection, SendRequest<RequestBody>)>,
     ) -> Response<ResponseBody> {
         let (mut head, incoming) = response.into_parts();
-        // hyper stores notes in the extensions, such as the reason phrase, which is specific to the upstream.
+        // hyper stores data of its own in the extensions, such as the reason phrase, which is specific to the upstream.
         head.extensions.clear();
-        // The head states the length twice. The body is read in chunks (RFC 9112, section 6.3), but the connection is not
-        // used again.
+        // If the head states the length in two ways, the body is read in chunks (RFC 9112, section 6.3), but the
+        // connection is not used again.
         let has_conflicting_lengths =
             head.headers.contains_key(TRANSFER_ENCODING) && head.headers.contains_key(CONTENT_LENGTH);
         let reuse_target = (!has_conflicting_lengths).then(|| (self.origin.clone(), Arc::clone(&self.pool)));
@@ -126,7 +126,7 @@ impl ActiveConnection {
     /// and is closed if not.
     pub(super) fn release(mut self) {
         let Some((origin, pool)) = self.reuse_target.take() else { return };
-        // The last poll of the reader finds surplus bytes, an end, or a request that is still being written.
+        // This last poll detects surplus bytes, an ended connection, or a request that is still being written.
         let open = self.poll(&mut Context::from_waker(Waker::noop())).is_pending();
         if !open || !self.sender.is_ready() {
             return;

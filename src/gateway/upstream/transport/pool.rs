@@ -1,9 +1,10 @@
 //! Idle connections, which wait for their next request.
 //!
 //! The module decides how many wait, for how long, and whether one is still usable. It must not know how connections
-//! are made. Rules: the wait is shorter than that of an upstream, and a connection on which any byte arrived while it
-//! waited is never used again, so that no byte of one answer is read as another (U07, U30). No background task runs:
-//! expired connections are closed when a connection is taken or put back.
+//! are made. Rules: a connection waits for less time than common upstreams keep it open, and one on which any byte
+//! arrived while it waited is never used again, so that no byte of one answer is read as another (U07, U30). No
+//! background task runs: expired connections are closed when the next connection is put back, or when they are found
+//! while a connection is taken.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 use super::origin::UpstreamOrigin;
 use super::transport_stream::TransportStream;
 
-/// The idle connections, newest last.
+/// The idle connections of each origin, newest last.
 pub(super) struct ConnectionPool {
     idle: Mutex<HashMap<UpstreamOrigin, Vec<IdleConnection>>>,
     timeout: Duration,
@@ -33,7 +34,8 @@ impl ConnectionPool {
         Self { idle: Mutex::default(), timeout, max_per_origin }
     }
 
-    /// Returns the connection that was used last, if it is still usable.
+    /// Returns the connection of the origin that was used last among those that are still usable. Closes the unusable
+    /// ones that were used after it.
     pub(super) fn take(&self, origin: &UpstreamOrigin) -> Option<TransportStream> {
         // The lock is held only to remove a connection, not while it is checked or closed.
         loop {

@@ -1,7 +1,7 @@
 //! Resolves host names.
 //!
-//! The module decides how long an answer is valid, and resolves each name at most once at a time. Rule (U02): a lookup
-//! that hangs occupies one blocking thread, and delays no other name.
+//! The module decides how long an answer is valid, and has at most one lookup of each name at a time. Rule (U02): a
+//! lookup that hangs occupies one blocking thread, and delays no other name.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,10 +9,11 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The validity of an answer (our choice): a burst of connections resolves once, and a moved upstream is found again soon.
+/// How long an answer is valid (our choice): a burst of connections resolves a name once, and an upstream with a new
+/// address is found again soon.
 const ANSWER_VALIDITY: Duration = Duration::from_secs(1);
 
-/// Calls the system's resolver.
+/// Calls the system's resolver, and keeps the last answer for each name.
 #[derive(Debug, Default)]
 pub(super) struct Resolver {
     names: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Option<ResolvedAddresses>>>>>,

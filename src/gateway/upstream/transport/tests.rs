@@ -1,7 +1,7 @@
 //! Tests of the transport against local sockets, which send the bytes that each test chooses.
 //!
-//! This file has the test upstream and the tests of connections. The submodules test heads and bodies, failures, hostile
-//! answers, memory, the reuse of connections, and TLS.
+//! This file has the test upstream and the tests of connections. The submodules test heads and bodies, failures,
+//! hostile answers, memory, the reuse of connections, and TLS.
 
 mod answers;
 mod faults;
@@ -48,13 +48,13 @@ impl Upstream {
         stream
     }
 
-    /// True if a connection waits to be accepted.
+    /// Returns true if a new connection arrives within 20 ms. The connection is accepted and closed.
     async fn has_pending_connection(&self) -> bool {
         tokio::time::timeout(Duration::from_millis(20), self.0.accept()).await.is_ok()
     }
 }
 
-/// Reads one request, head and body.
+/// Reads the head and the body of one request.
 async fn request(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut text = String::new();
     loop {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns the status and body that the caller gets if the upstream sends `text` and closes the connection.
+/// Returns the status and body of a call if the upstream sends `text` and closes the connection.
 async fn receive_answer(text: &str) -> (http::StatusCode, Result<Bytes, BodyError>) {
     let (upstream, transport) = (Upstream::start().await, transport());
     let uri = upstream.uri();
@@ -111,6 +111,6 @@ async fn a_body_knows_its_length_and_its_end() {
     let mut body = response.unwrap().into_body();
     assert_eq!((http_body::Body::size_hint(&body).exact(), http_body::Body::is_end_stream(&body)), (Some(2), false));
     body.frame().await.unwrap().unwrap();
-    assert!(http_body::Body::is_end_stream(&body), "a server that knows the length does not poll again");
+    assert!(http_body::Body::is_end_stream(&body), "the body must state its end without another poll");
     assert_eq!(transport.0.pool.len(), 1);
 }

@@ -1,8 +1,9 @@
-//! Tests of calls that fail before the response head, and of whether the upstream can have seen them.
+//! Tests of calls that fail before the response head, of whether the upstream can have seen them, and of calls that are
+//! dropped.
 
 use super::*;
 
-/// Returns the error that the caller gets if the upstream treats the connection as `serve` does.
+/// Returns the error of a call whose connection the upstream handles with `serve`.
 async fn fault<F: Future>(
     settings: TransportSettings,
     deadline: Duration,

@@ -1,9 +1,10 @@
-//! Tests of malicious answers: floods, and misleading heads. After each of them the next call must succeed.
+//! Tests of malicious answers: floods, misleading heads and broken framing. After each of them the next call must
+//! succeed.
 
 use super::*;
 
-/// Returns the result of a call if the upstream sends `first`, then `text` at most `times` times until the client
-/// closes.
+/// Returns the result of a call if the upstream sends `first` and then `times` times `text`, or less if the client
+/// closes the connection before. The next call must succeed.
 async fn flood(first: &str, text: &str, times: usize, deadline: Duration) -> Result<Bytes, String> {
     let (upstream, transport) = (Upstream::start().await, transport());
     let request = post(&upstream.uri());
@@ -89,7 +90,7 @@ async fn a_header_that_is_not_utf8_does_not_affect_the_next_call() {
             request(&mut stream).await;
             stream.write_all(&text).await.unwrap();
         };
-        // The reader may accept or refuse such an answer; nothing else may happen.
+        // The reader may accept or refuse such an answer, but the next call must succeed.
         let ((), answer) = tokio::join!(server, send(&transport, &uri));
         drop(answer);
         let (_open, next) = tokio::join!(upstream.answer(OK), fetch(&transport, &uri));

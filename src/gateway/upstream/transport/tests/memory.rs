@@ -1,4 +1,4 @@
-//! Tests of the number of bytes of answers that wait, and of the sizes of frames.
+//! Tests of how many bytes of answers wait for callers, and of the sizes of frames.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -8,7 +8,8 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// Writes answers of this length, each on its own connection. Each task ends when its answer is written.
+/// Starts a task that writes `count` answers of this length, each on its own connection. The task ends when all are
+/// written.
 fn serve(upstream: Upstream, count: usize, length: usize) -> JoinSet<()> {
     let mut servers = JoinSet::new();
     servers.spawn(async move {
@@ -44,7 +45,7 @@ async fn a_large_image_passes_intact_and_in_large_frames() {
     }
     println!("{frames} frames, the largest {largest}");
     assert!(seen == pattern(length));
-    // The reader may double its buffer once, so a frame can be twice as large as `read_chunk`.
+    // The buffer of the reader can be twice as large as `read_chunk`, and so can a frame.
     assert!((128 * 1024..=512 * 1024).contains(&largest), "{largest}");
     assert_eq!(transport.unwritten(), 0);
     servers.join_all().await;

@@ -1,4 +1,5 @@
-//! Tests of connections that the upstream closes at the moment at which they are used again (U30).
+//! Tests of connections that the upstream closes while they are idle, at the moment of their next request, or after it
+//! (U30).
 
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
@@ -12,14 +13,14 @@ use super::*;
 const SERVER_IDLE_TIMEOUT: Duration = Duration::from_millis(4);
 const REQUESTS: usize = 800;
 
-/// The requests that the upstream has seen.
+/// The bodies of the requests that the upstream has received, and the number of its connections.
 #[derive(Default)]
 struct UpstreamLog {
     requests: Mutex<Vec<String>>,
     connections: Mutex<usize>,
 }
 
-/// Accepts until the test ends.
+/// Accepts connections until the test ends.
 async fn serve(upstream: Upstream, ledger: Arc<UpstreamLog>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = upstream.0.accept().await {
@@ -28,7 +29,7 @@ async fn serve(upstream: Upstream, ledger: Arc<UpstreamLog>) {
     }
 }
 
-/// Answers each request with its own body, and closes a connection that is silent.
+/// Sends back the body of each request, and closes the connection after [`SERVER_IDLE_TIMEOUT`] without a request.
 async fn serve_connection(mut stream: TcpStream, ledger: Arc<UpstreamLog>) {
     let mut part = [0; 4096];
     loop {
@@ -79,7 +80,7 @@ async fn a_request_during_a_close_is_served_once_or_reported_correctly() {
     assert_eq!(seen.len(), count, "no request arrived twice");
     assert!(unsent.iter().all(|body| !seen.contains(body)), "no request that was reported as unsent arrived");
     assert!(count >= REQUESTS - failed);
-    // The idle timeout is far shorter than that of a real server, so requests meet the close far more often.
+    // The idle timeout is far shorter than that of a real server, so a close coincides with a request far more often.
     assert!(failed <= REQUESTS / 10, "{failed} failed");
     assert!((2..REQUESTS).contains(&connections), "some connections are reused and some are not: {connections}");
 }

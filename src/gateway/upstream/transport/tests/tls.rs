@@ -1,5 +1,5 @@
-//! Tests of TLS: which certificates are trusted, and that answers are as complete, and frames as large, as
-//! without TLS.
+//! Tests of TLS: trusted and untrusted certificates, handshakes that fail, the sizes of frames, and connections that
+//! the upstream closes.
 
 use std::net::SocketAddr;
 
@@ -93,7 +93,7 @@ async fn the_connection_of_a_trusted_upstream_is_reused() {
 #[tokio::test]
 async fn an_untrusted_upstream_receives_no_request() {
     let secure = TlsUpstream::start("localhost").await;
-    // An unknown root, and a name that is not the certificate's.
+    // The root is unknown, or the certificate is for another name.
     for (transport, name) in [(transport(), "localhost"), (secure.trusting_transport(), "127.0.0.1")] {
         let uri = secure.uri(name);
         let (accepted, answer) = tokio::join!(secure.accept(), send(&transport, &uri));
