@@ -45,7 +45,7 @@ async fn records_of_other_users_are_invisible_also_as_cursors() {
 
     let page = usage.records(&RecordFilter { owner: owner.clone(), ..RecordFilter::default() }, 10).await.unwrap();
     assert_eq!(ids(&page), "mine");
-    // The owner restricts every other filter.
+    // The owner restricts the result, whatever other filters are set.
     for (key, user) in [(Some("key_2"), None), (None, Some("usr_2"))] {
         let (key, user) = (key.map(str::to_owned), user.map(str::to_owned));
         let filter = RecordFilter { owner: owner.clone(), key, user, ..RecordFilter::default() };

@@ -1,4 +1,7 @@
-//! Tests of the verdicts in the table of the parent module. The submodules have the cases of each format.
+//! Tests of the verdicts in the table of the parent module.
+//!
+//! The submodules `jpeg`, `png` and `webp` test the cases of each format, and `hostile` tests mutated files. `files`
+//! builds the files.
 
 mod files;
 mod hostile;
@@ -11,7 +14,7 @@ use std::io;
 
 use super::{ByteSource, ImageFileError, ImageHeader, MAX_PARTS, inspect, probe};
 
-/// Counts the reads of a file.
+/// A file that counts its reads, and the bytes that they ask for.
 pub(super) struct CountingSource<'a> {
     file: &'a [u8],
     reads: Cell<u32>,
@@ -24,7 +27,7 @@ impl<'a> CountingSource<'a> {
         Self { file, reads: Cell::default(), largest: Cell::default(), bytes: Cell::default() }
     }
 
-    /// Inspects the file, and checks the number and the size of the reads against the documented bounds.
+    /// Inspects the file, and checks that the number of reads and the largest read are within bounds.
     #[track_caller]
     fn inspect(&self) -> Result<ImageHeader, ImageFileError> {
         let verdict = inspect(self);
@@ -47,7 +50,7 @@ impl ByteSource for CountingSource<'_> {
     }
 }
 
-/// Checks the verdict on a file: the presence of alpha, or a part of the error message.
+/// Checks the verdict on a file: `Ok` says whether it has alpha, `Err` is a part of the error message.
 #[track_caller]
 pub(super) fn check(file: &[u8], expected: Result<bool, &str>) {
     match (CountingSource::new(file).inspect(), expected) {
@@ -134,7 +137,7 @@ fn other_files_have_no_image_properties() {
     assert_eq!(probe(b""), None);
 }
 
-/// Reads one byte at a time, is interrupted on every other read, and fails at one offset.
+/// Reads one byte at a time, is interrupted on every other read, and fails at the offset `fails_at`.
 struct FlakySource<'a> {
     file: &'a [u8],
     fails_at: Option<u64>,
@@ -167,7 +170,7 @@ fn a_read_error_is_not_a_damaged_file() {
     assert_eq!(inspect(&source(Some(20))), Err(ImageFileError::Unreadable(io::ErrorKind::StorageFull)));
 }
 
-/// Reports a longer length than it has, and more bytes than the buffer can hold.
+/// Reports a length that is too large, and from each read more bytes than the buffer can hold.
 struct LyingSource<'a>(&'a [u8]);
 
 impl ByteSource for LyingSource<'_> {
@@ -185,7 +188,7 @@ impl ByteSource for LyingSource<'_> {
 fn false_lengths_of_a_source_are_harmless() {
     for (name, file, whole_from) in files::valid_files() {
         assert!(inspect(&LyingSource(&file)).is_ok(), "{name}");
-        // A read detects missing bytes, if the check needs them.
+        // If bytes are missing that the check needs, their read detects it.
         assert_eq!(inspect(&LyingSource(&file[..20])).is_ok(), whole_from <= 20, "{name}");
     }
 }

@@ -6,7 +6,7 @@ fn time(second: u8) -> Timestamp {
     at(&format!("2026-02-01T00:00:{second:02}Z"))
 }
 
-/// Makes a claim that begins at that second and is valid for ten seconds.
+/// Makes a claim that begins at `second` and is valid for ten seconds.
 fn new_claim(scope: u8, request_id: &str, second: u8) -> ReplayClaim {
     ReplayClaim {
         scope: [scope; 32],
@@ -63,7 +63,7 @@ async fn only_one_of_concurrent_claims_succeeds() {
         let claimed = tasks.join_all().await;
         assert_eq!(claimed.iter().filter(|claimed| **claimed == RowWriteOutcome::Done).count(), 1);
         let stored = store.find_replay(&[1; 32]).await.unwrap().unwrap();
-        // The other requests got the existing claim.
+        // The other requests got the claim of the first.
         assert_eq!(claimed.into_iter().filter(|claimed| *claimed == already_claimed(stored.clone())).count(), 19);
     }
 }
@@ -107,7 +107,7 @@ async fn claims_and_answers_share_a_transaction_with_records() {
         ];
         assert_eq!(write(&*store, &writes).await, expected);
 
-        // No database accepts this row, so nothing of the same transaction is stored.
+        // No database accepts the size in `invalid_answer`, so nothing of its transaction is stored.
         let claim_write = ReplayWrite::Claim(new_claim(2, "r2", 1));
         let invalid_answer = finish(2, "r2", StoredAnswerRow { size: u64::MAX, ..answer() });
         let writes = [RowWrite::Open(&refused), RowWrite::Replay(&claim_write), RowWrite::Replay(&invalid_answer)];

@@ -1,4 +1,4 @@
-//! Tests of tokens: one process fetches a token, and all processes read it.
+//! Tests of the OAuth tokens of accounts: one process fetches a token, and all processes read it.
 
 use super::*;
 use crate::gateway::store::testing::audit_context_at;
@@ -50,7 +50,7 @@ async fn a_claim_of_a_dead_holder_expires() {
         assert!(claim("a", 0, 30).await);
         assert!(!claim("b", 29, 59).await);
         assert!(claim("b", 30, 40).await);
-        // Another holder has the claim now.
+        // The claim belongs to `b` now, so `a` can neither renew it, nor store a token, nor release it.
         assert!(!claim("a", 31, 59).await);
         assert!(!store.store_token("mine", "a", b"late").await.unwrap());
         store.release_refresh("mine", "a").await.unwrap();

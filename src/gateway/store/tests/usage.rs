@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A small random generator (splitmix64), so that a run can be repeated.
+/// A small random generator (splitmix64). The same seed gives the same numbers, so a run can be repeated.
 struct Random(u64);
 
 impl Random {
@@ -21,7 +21,7 @@ impl Random {
 
 type CounterKey = (String, UtcDay, String, String);
 
-/// Returns the counts that the database keeps.
+/// Returns the counts that the store has in its usage tables.
 async fn stored_counts(store: &dyn Store) -> BTreeMap<CounterKey, UsageCounters> {
     let mut counts = BTreeMap::new();
     let day = |day| UsageFilter { since: Some(day), until: Some(day), ..UsageFilter::default() };
@@ -93,8 +93,8 @@ fn outcome(random: &mut Random, open: &Record) -> Record {
     }
 }
 
-/// Returns a write that the ledger can make, or an invalid write that must have no effect: true and an intent, or false
-/// and an outcome.
+/// Returns a random write: `true` and an intent to open, or `false` and a record to close. It is one that the ledger
+/// can make, or an invalid one, which must have no effect.
 fn random_write(
     random: &mut Random,
     running: &mut Vec<Record>,
@@ -123,7 +123,7 @@ fn random_write(
             let unopened = intent(random, "never");
             (false, outcome(random, &unopened))
         }
-        // Opens a record whose id is taken, or one that is never closed.
+        // Opens a record whose id is taken, or, before any record was closed, one that is never closed.
         _ => (true, closed.last().cloned().unwrap_or_else(|| intent(random, "r0"))),
     }
 }
@@ -150,7 +150,7 @@ async fn counts_match_the_records_after_random_writes() {
             let mut random = Random(seed);
             write_random_batches(&*store, &mut random).await;
             assert_eq!(stored_counts(&*store).await, computed_counts(&*store).await, "seed {seed}");
-            // The next start counts each job that is still running once.
+            // The next start closes each record that is still open, and counts it once.
             let interrupted = store.interrupt_running(&NodeId::only()).await.unwrap();
             assert!(interrupted > 0, "seed {seed} leaves no record open");
             assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 0);
@@ -321,7 +321,8 @@ async fn a_user_name_equal_to_another_id_does_not_match_that_user() {
     }
 }
 
-/// An upstream that reports the largest numbers must not break the outcome of its job or the usage pages.
+/// An upstream that reports the largest numbers must not prevent the outcome of the job from being written, or break
+/// the usage pages.
 #[tokio::test]
 async fn counts_are_limited_to_the_largest_integer() {
     for Fixture { store, .. } in stores().await {

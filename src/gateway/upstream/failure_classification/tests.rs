@@ -93,7 +93,8 @@ fn a_rejection_about_the_account_is_not_the_callers_fault() {
     check(400, &json!({"error": {"message": message, "param": "size"}}), FailureClass::R, &cause);
 }
 
-/// Returns the class and the cause of an error to a response request, whose body the caller wrote.
+/// Returns the class and the cause of an error that answers a response request. The caller wrote the body of such a
+/// request.
 fn classify_response_error(code: u16, body: &str) -> (FailureClass, FailureCause) {
     let status_code = StatusCode::from_u16(code).expect("a valid status");
     let failure = classify_status(status_code, &HeaderMap::new(), body.as_bytes(), RESPONSE_FAULT_SCOPE);
@@ -174,7 +175,7 @@ fn a_rejection_with_an_invalid_request_code_is_final() {
             FailureClass::R,
             &rejected(Some("image[0].width")),
         );
-        // The gateway writes this member of the body for each account, so another account gets another body.
+        // The gateway writes `tools[0].size` for each account, so another account gets another body.
         let declined = FailureCause::Declined { message: "too many pixels".to_owned() };
         check(code, &error(json!("tools[0].size"), "invalid_request_error"), FailureClass::N, &declined);
         check(code, &error(json!("project"), "invalid_request_error"), FailureClass::N, &FailureCause::Unreachable);

@@ -1,4 +1,4 @@
-//! Tests of the small calls. The service is a socket that sends the text of the test.
+//! Tests of the calls for moderation, tokens and probes. The service is a socket that sends the text of the test.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -46,11 +46,11 @@ async fn read_request(stream: &mut TcpStream) -> String {
     }
 }
 
-/// Reads one request and answers it. The connection stays open until the caller drops it.
+/// Reads one request and answers it. Returns the request and the connection, which stays open until it is dropped.
 async fn answer(listener: &TcpListener, text: &str) -> (String, TcpStream) {
     let mut stream = listener.accept().await.unwrap().0;
     let received = read_request(&mut stream).await;
-    // The client may close the connection before the end, if it has read enough.
+    // The write may fail: the client closes the connection when it has read enough.
     let _ = stream.write_all(text.as_bytes()).await;
     (received, stream)
 }
@@ -59,7 +59,7 @@ fn ok(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Returns the result of moderation for this answer.
+/// Returns the result of a moderation call that gets this answer.
 async fn moderate_with_answer(text: &str) -> Result<bool, ServiceCallError> {
     let (listener, base) = listen().await;
     let (upstream, service) = (upstream(), service(&base, Duration::from_secs(10)));
@@ -189,7 +189,7 @@ async fn a_probe_requests_the_list_of_models() {
     let (listener, base) = listen().await;
     let (upstream, url) = (upstream(), format!("{base}/models"));
     let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer up"))]);
-    // The list does not end, and the call does not wait for its end.
+    // The list never arrives completely, and the call must not wait for its end.
     let text = "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n{";
     let ((received, _open), status) = tokio::join!(answer(&listener, text), upstream.fetch_status(&url, headers));
     assert_eq!(status, Ok(200));

@@ -12,7 +12,7 @@ use super::render::{BYTES_PER_PIXEL, RowRenderer};
 use super::{DrawError, TestImage};
 use crate::image::Format;
 
-/// The text that PNG and JPEG files contain beside the pixels.
+/// The text that PNG and JPEG files contain in addition to the pixels.
 pub(super) const SIMULATOR_MARK: &str = "imagate simulator";
 
 /// Returns the bytes of the file. Neither edge may be 0 or longer than the format allows.

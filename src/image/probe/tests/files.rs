@@ -30,7 +30,7 @@ pub(super) fn palette(color: u8) -> Vec<u8> {
     if color == 3 { chunk(b"PLTE", &[0; 6]) } else { Vec::new() }
 }
 
-/// Builds image data, which no test inflates.
+/// Builds a chunk of image data, which no test inflates.
 pub(super) fn idat() -> Vec<u8> {
     chunk(b"IDAT", b"\x78\x01\x01\0\0\0\0\0\0\0")
 }
@@ -60,7 +60,7 @@ pub(super) fn frame(width: u16, height: u16) -> Vec<u8> {
     [[8].as_slice(), &height.to_be_bytes(), &width.to_be_bytes(), &[1, 1, 0x11, 0]].concat()
 }
 
-/// Builds a JPEG from SOI, these segments, and one byte of scan.
+/// Builds a JPEG from SOI, these segments, one byte of image data, and EOI.
 pub(super) fn jpeg(segments: &[Vec<u8>]) -> Vec<u8> {
     [b"\xff\xd8".as_slice(), &segments.concat(), b"\x2a\xff\xd9"].concat()
 }
@@ -69,27 +69,27 @@ pub(super) fn scan() -> Vec<u8> {
     segment(0xda, &[1, 1, 0, 0, 63, 0])
 }
 
-/// Builds one chunk of a WebP, with padding.
+/// Builds one chunk of a WebP, with a padding byte if its length is odd.
 pub(super) fn riff_chunk(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).unwrap().to_le_bytes();
     let padding = &[0][..body.len() % 2];
     [kind.as_slice(), &length, body, padding].concat()
 }
 
-/// Builds a RIFF file from these chunks.
+/// Builds a WebP file from these chunks.
 pub(super) fn webp(pieces: &[Vec<u8>]) -> Vec<u8> {
     let body = pieces.concat();
     let length = u32::try_from(body.len() + 4).unwrap().to_le_bytes();
     [b"RIFF".as_slice(), &length, b"WEBP", &body].concat()
 }
 
-/// Builds a key frame that has only its head.
+/// Builds the chunk of a lossy WebP image: a key frame that has only its head and four more bytes.
 pub(super) fn vp8(width: u16, height: u16) -> Vec<u8> {
     let head = [[0x10, 0, 0, 0x9d, 0x01, 0x2a].as_slice(), &width.to_le_bytes(), &height.to_le_bytes(), &[0; 4]];
     riff_chunk(b"VP8 ", &head.concat())
 }
 
-/// Builds lossless data that has only its head.
+/// Builds the chunk of a lossless WebP image that has only its head and four more bytes.
 pub(super) fn vp8l(width: u32, height: u32, alpha: bool) -> Vec<u8> {
     let bits = (width - 1) | ((height - 1) << 14) | (u32::from(alpha) << 28);
     riff_chunk(b"VP8L", &[[0x2f].as_slice(), &bits.to_le_bytes(), &[0; 4]].concat())
@@ -139,7 +139,7 @@ pub(super) fn webp_by_encoder(alpha: bool, lossless: bool) -> Vec<u8> {
     ::webp::Encoder::new(&pixels, layout, width, height).encode_simple(lossless, 50.0).unwrap().to_vec()
 }
 
-/// Returns valid files, each with the shortest length at which it is accepted.
+/// Returns valid files, each with its name and the shortest length at which it is accepted.
 pub(super) fn valid_files() -> Vec<(&'static str, Vec<u8>, usize)> {
     use ::png::{BitDepth, ColorType};
     let complete_at_end = |name, file: Vec<u8>| (name, file.clone(), file.len());

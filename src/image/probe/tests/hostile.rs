@@ -4,10 +4,11 @@ use super::super::png::checksum;
 use super::{CountingSource, ImageFileError, ImageHeader, files, probe};
 use crate::image::Format;
 
-/// The number of files per run. The seed is the number of the file, so a failure names the file to repeat.
+/// The number of files per run. The number of a file is the seed of its mutations, so a failure names the file to
+/// repeat.
 const FILES: u64 = 6_000;
 
-/// Values that break length fields.
+/// Values at the limits of length fields.
 const EDGE_LENGTHS: [u32; 12] =
     [0, 1, 7, 12, 255, 256, 65_535, 65_536, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe, 0xffff_ffff];
 
@@ -81,14 +82,15 @@ fn mutated_file(seed: u64, valid_files: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// Compares an accepted file with every other reader that accepts it too, and returns the number of these readers.
+/// Compares the header of an accepted file with the results of the other readers that accept it, and returns the number
+/// of these readers.
 fn compare(seed: u64, file: &[u8], header: ImageHeader) -> u32 {
     let own_size = (header.properties.width, header.properties.height);
     let mut readers = 0;
     if let Ok(size) = imagesize::blob_size(file) {
         let mut other_size = (size.width, size.height);
         if header.properties.format == Format::Webp && &file[12..16] == b"VP8 " {
-            // This reader includes the two scaling bits in the number.
+            // `imagesize` includes the two scaling bits above each side.
             other_size = (other_size.0 & 0x3fff, other_size.1 & 0x3fff);
         }
         assert_eq!(other_size, (own_size.0 as usize, own_size.1 as usize), "imagesize, seed {seed}");
@@ -134,7 +136,8 @@ fn mutated_files_never_panic_and_other_readers_agree() {
             Err(error) => error_counts[error_index(error)] += 1,
         }
     }
-    // The seeds are fixed; these checks show that the mutations reach all branches, not only the first.
+    // The seeds are fixed. These checks show that enough files of each format are accepted, and enough are refused for
+    // each of the first five errors.
     assert!(accepted.iter().all(|count| *count > 200), "{accepted:?} accepted");
     assert!(comparisons > 2 * 600, "{comparisons} comparisons with other readers");
     assert!(error_counts[..5].iter().all(|count| *count > 50), "{error_counts:?} refused");

@@ -1,4 +1,4 @@
-//! Tests of the JPEG cases.
+//! Tests of JPEG files: frame headers, the order of segments, and limits.
 
 use super::files::{frame, jpeg, jpeg_by_encoder, scan, segment};
 use super::{CountingSource, MAX_PARTS, check, probe, size};

@@ -59,7 +59,8 @@ fn a_refusal_is_recognised_in_answers_and_events() {
         let Value::Object(members) = body else { continue };
         let failure = classify_imageless_answer(&members, false);
         assert_eq!((failure.class, failure.cause), (FailureClass::R, FailureCause::Refused), "{members:?}");
-        // A refusal stays a refusal even if tokens were charged: the request must not be paid for twice.
+        // A refusal stays a refusal even if tokens were charged, so that the request is not sent to another account and
+        // charged again.
         let mut paid = members.clone();
         paid.insert("usage".to_owned(), json!({"total_tokens": 1700}));
         assert_eq!(classify_imageless_answer(&paid, true).class, FailureClass::R, "{members:?}");
@@ -110,7 +111,7 @@ fn text_instead_of_an_image_is_a_refusal() {
 #[test]
 fn an_answer_that_resembles_a_refusal_is_not_refused() {
     let error = |error: Value| json!({ "error": error });
-    // The account is blocked, not the content.
+    // The upstream blocked the account, not the content.
     for (message, cause) in [
         (
             "Your resource has been temporarily blocked because we detected behavior that may violate our content policy.",
@@ -130,7 +131,7 @@ fn an_answer_that_resembles_a_refusal_is_not_refused() {
         FailureClass::N,
         &FailureCause::NotOffered,
     );
-    // Filters that blocked nothing.
+    // The reports of filters that blocked nothing.
     let results =
         json!({"hate": {"filtered": false, "severity": "safe"}, "jailbreak": {"detected": true, "filtered": false}});
     check(

@@ -1,4 +1,4 @@
-//! Tests of stated waits in every notation.
+//! Tests of the waits that upstreams state, in every notation.
 
 use std::time::Duration;
 
@@ -131,7 +131,8 @@ fn the_most_exact_valid_wait_is_used() {
 
 #[test]
 fn a_wrong_clock_does_not_change_the_wait() {
-    // The upstream's clock is a year behind the local one, and both of its statements use that clock.
+    // The upstream's clock is a year behind the local one, and it writes both its date header and its wait by that
+    // clock.
     let behind = NOW - 365.0 * 86_400.0;
     let date = ("date", "Fri, 21 Nov 2025 00:00:00 GMT");
     check_wait(&[date, ("retry-after", "Fri, 21 Nov 2025 00:01:00 GMT")], &json!({}), Some(60));

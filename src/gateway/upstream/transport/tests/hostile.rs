@@ -3,8 +3,8 @@
 
 use super::*;
 
-/// Returns the result of a call if the upstream sends `first` and then `times` times `text`, or less if the client
-/// closes the connection before. The next call must succeed.
+/// Returns the result of a call if the upstream sends `first`, and then `text` up to `times` times until the client
+/// closes the connection. Checks that the next call succeeds.
 async fn flood(first: &str, text: &str, times: usize, deadline: Duration) -> Result<Bytes, String> {
     let (upstream, transport) = (Upstream::start().await, transport());
     let request = post(&upstream.uri());
