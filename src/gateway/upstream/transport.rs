@@ -51,7 +51,8 @@ pub(crate) struct TransportSettings {
     pub(crate) tls_timeout: Duration,
     /// The longest time for which the upstream may accept no byte of the request.
     pub(crate) write_timeout: Duration,
-    /// The longest time that an idle connection is kept. It is shorter than the idle timeout of common upstreams.
+    /// The longest time that an idle connection is kept. The default is shorter than the idle timeout of common
+    /// upstreams.
     pub(crate) idle_timeout: Duration,
     /// The most idle connections for one upstream.
     pub(crate) max_idle_per_origin: usize,
@@ -89,7 +90,7 @@ impl Default for TransportSettings {
             connect_timeout: Duration::from_secs(5),
             tls_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(30),
-            // Common servers close after five seconds.
+            // Common servers close an idle connection after five seconds.
             idle_timeout: Duration::from_secs(4),
             max_idle_per_origin: 64,
             read_chunk: 256 * 1024,

@@ -21,7 +21,7 @@ impl Random {
 
 type CounterKey = (String, UtcDay, String, String);
 
-/// Returns the counts that the store has in its usage tables.
+/// Returns the counts that the store added up when records were closed.
 async fn stored_counts(store: &dyn Store) -> BTreeMap<CounterKey, UsageCounters> {
     let mut counts = BTreeMap::new();
     let day = |day| UsageFilter { since: Some(day), until: Some(day), ..UsageFilter::default() };

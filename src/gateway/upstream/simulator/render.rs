@@ -1,6 +1,6 @@
 //! The pixels of the test image, row by row: a gradient, a grid, a circle and colour bars, and the text over them.
 //!
-//! The module decides how the image looks. It must not know files or formats. All values are integers, so the same
+//! The module decides how the image looks. It must not know how a file is encoded. All values are integers, so the same
 //! request gives the same image on every machine.
 
 use super::TestImage;
@@ -126,7 +126,7 @@ impl RowRenderer {
     }
 }
 
-/// Returns the bytes of the pixels from `start` to before `end`, as far as the row has them.
+/// Returns the bytes of the pixels `start..end`, as far as the row has them.
 pub(super) fn pixels(row: &mut [u8], start: usize, end: usize) -> &mut [u8] {
     let end = row.len().min(end * BYTES_PER_PIXEL);
     row.get_mut(start * BYTES_PER_PIXEL..end).unwrap_or_default()

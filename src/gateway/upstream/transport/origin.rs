@@ -1,7 +1,7 @@
 //! The origin of a request, and the form in which the request is written.
 //!
-//! The module decides which URIs are accepted, and which parts of the head depend on the URI and the body. It must not
-//! know connections.
+//! The module decides which URIs are accepted, and how the target, host and length of a request are stated in its head.
+//! It must not know connections.
 
 use http::header::{CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::uri::{Authority, PathAndQuery, Scheme};

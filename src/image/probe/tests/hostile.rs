@@ -90,7 +90,7 @@ fn compare(seed: u64, file: &[u8], header: ImageHeader) -> u32 {
     if let Ok(size) = imagesize::blob_size(file) {
         let mut other_size = (size.width, size.height);
         if header.properties.format == Format::Webp && &file[12..16] == b"VP8 " {
-            // `imagesize` includes the two scaling bits above each side.
+            // `imagesize` includes the two scaling bits that are stored with each side.
             other_size = (other_size.0 & 0x3fff, other_size.1 & 0x3fff);
         }
         assert_eq!(other_size, (own_size.0 as usize, own_size.1 as usize), "imagesize, seed {seed}");
