@@ -1,14 +1,13 @@
 //! The documents under `openapi/` and `schemas/`, and the constant tables that `build.rs` generates from the API
 //! documents.
 //!
-//! This module decides only the form of a row; every number and every word comes from the documents under `openapi/`
-//! and is stored nowhere else. It must not know the purpose of a limit: the modules that enforce limits refer to them
-//! by name.
+//! This module decides only the form of a row; every number and every word in a row comes from the documents under
+//! `openapi/`. It must not know the purpose of a limit: the modules that enforce limits refer to them by name.
 
 /// The document of the public API, as stored in the repository.
 pub const OPENAPI: &str = include_str!("../openapi/gateway.json");
 
-/// The document of the operators' API, as stored in the repository.
+/// The document of the admin API, as stored in the repository.
 pub const ADMIN_OPENAPI: &str = include_str!("../openapi/admin.json");
 
 /// The schema of the skills registry manifest, as stored in the repository.
@@ -19,7 +18,7 @@ include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 /// A limit of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The name of the limit; the constant has the same name in capitals.
+    /// The name of the limit. A constant of this module has the same name in capitals, and the value of the limit.
     pub name: &'static str,
     /// The number of units.
     pub value: u64,
@@ -85,7 +84,7 @@ pub struct ModelRow {
     pub id: &'static str,
     /// The model behind the id; for a snapshot it differs from the id.
     pub name: &'static str,
-    /// The sizes that the model makes; `None` if every size that obeys the four rules is allowed.
+    /// The sizes that the model makes; `None` if it makes every size that obeys the four rules of `ImageSize`.
     pub sizes: Option<&'static [&'static str]>,
     /// The words for `quality`.
     pub qualities: &'static [&'static str],

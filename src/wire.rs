@@ -23,7 +23,8 @@ pub use secret::Secret;
 #[doc(hidden)]
 pub use served::{served_admin_description, served_description};
 
-/// Includes a generated file as a module. Lints are disabled, because generated code is not edited.
+/// Includes a generated file as a module. `beside` names the modules that the generated code refers to. Lints are
+/// disabled, because generated code is not edited.
 macro_rules! mount {
     ($(#[$meta:meta])* $visibility:vis mod $name:ident from $file:literal $(, beside $neighbour:path)*) => {
         $(#[$meta])*
@@ -67,7 +68,7 @@ mount! {
 }
 
 mount! {
-    /// The trait that the gateway serves.
+    /// The trait of the public API, which the gateway implements.
     #[cfg(feature = "gateway")]
     pub(crate) mod server from "../generated/server.rs", beside crate::wire::types, beside crate::gateway::front
 }

@@ -1,9 +1,10 @@
 //! Reads JSON in pieces cut anywhere. The reader names each value by its path, and a [`JsonVisitor`] decides on each
-//! value: skip it, keep it, or receive its text as slices of the pieces.
+//! value: skip it, capture it, or receive its text as slices of the pieces.
 //!
-//! Kept values are small: they are captured whole, up to bounds, and parsed by `serde_json`. A long text costs one search
-//! for its end. The grammar is checked as far as the reader has to follow it: the content of skipped numbers, words and
-//! texts is not, nor the kind of brackets deeper than [`DEPTH_MAX`].
+//! Captured values are small: they are kept whole, up to bounds, and parsed by `serde_json`. A long text costs one search
+//! for its end. The grammar is checked only as far as the reader has to follow it. Not checked are the content of
+//! numbers, words and texts that are not captured (except escapes in texts that the visitor receives), keys deeper than
+//! [`PATH_DEPTH`] or cut at [`KEY_MAX`], and, below [`DEPTH_MAX`], anything except the number of brackets.
 
 mod capture;
 mod visitor;
@@ -15,21 +16,22 @@ use memchr::memchr2;
 use capture::Capture;
 pub(crate) use visitor::{CaptureLimits, JsonPosition, JsonSyntaxError, JsonVisitor, ValueInterest};
 
-/// The greatest depth at which brackets are matched by their kind, as for the other parsers of the crate.
+/// The greatest depth at which a closing bracket must match the kind of the opening one. The other JSON parsers of the
+/// crate accept nothing deeper.
 const DEPTH_MAX: usize = 128;
 /// The greatest depth of a path. No visitor wants a deeper value.
 const PATH_DEPTH: usize = 5;
-/// The length at which a key is cut. No key that a visitor knows is longer.
+/// The number of bytes at which a key is cut. No key that a visitor knows is longer.
 pub(crate) const KEY_MAX: usize = 256;
 
-/// The reader. Each object needs its own.
+/// The reader of one JSON object. The next object needs a new reader.
 #[derive(Debug)]
 pub(crate) struct JsonReader {
     state: State,
     /// The open objects and arrays, outermost first.
     levels: Vec<Level>,
     path: String,
-    /// The key of the current member, as it is written.
+    /// The key of the current member as it is written, cut at [`KEY_MAX`].
     raw_key: Vec<u8>,
     key: String,
     capture: Option<Capture>,
@@ -91,7 +93,8 @@ struct Level {
 // === impl JsonReader ===
 
 impl JsonReader {
-    /// Makes a reader for an object whose path is `path`; the path of its members begins with theirs if it is empty.
+    /// Makes a reader for an object whose path is `path`. The paths of its members begin with `path`; if `path` is empty,
+    /// they begin with the keys of the members.
     pub(crate) fn new(path: &str, limits: CaptureLimits) -> Self {
         Self {
             state: State::Value,
@@ -110,7 +113,7 @@ impl JsonReader {
         self.state == State::Done
     }
 
-    /// Checks that the text may end here.
+    /// Returns an error if the input ends before the object is complete.
     pub(crate) fn finish(&self) -> Result<(), JsonSyntaxError> {
         if self.is_done() { Ok(()) } else { Err(JsonSyntaxError::Truncated) }
     }
@@ -120,7 +123,7 @@ impl JsonReader {
         self.captured_total
     }
 
-    /// Reads the next piece, after which only white space may follow the object.
+    /// Reads the next piece. Bytes of it that follow the end of the object may only be white space.
     pub(crate) fn push_last<V: JsonVisitor>(&mut self, piece: &[u8], visitor: &mut V) -> Result<(), V::Error> {
         let read = self.push(piece, visitor)?;
         let is_surplus = piece[read..].iter().any(|byte| !is_space(*byte));
@@ -144,7 +147,8 @@ impl JsonReader {
         Ok(at)
     }
 
-    /// Returns the text that completes an object that ends in the middle of a wanted text, except for its last brace.
+    /// Returns the text that, followed by `}`, completes an object that breaks off in the middle of a wanted text. `None`
+    /// if it breaks off anywhere else, also within an escape of such a text.
     pub(crate) fn closing_text(&self) -> Option<String> {
         if self.state != (State::Text { wanted: true, escape: Escape::None }) {
             return None;
@@ -248,7 +252,7 @@ impl JsonReader {
         Ok(1)
     }
 
-    /// Decodes the key, and sets the path of its member.
+    /// Decodes the key, unless it was cut, and sets the path of its member. Does neither deeper than [`PATH_DEPTH`].
     fn end_key(&mut self) -> Result<(), JsonSyntaxError> {
         self.state = State::Colon;
         if self.levels.len() > PATH_DEPTH {
@@ -397,7 +401,8 @@ impl Nesting {
 // === impl Escape ===
 
 impl Escape {
-    /// Reads one byte: the rest of the escape, or (as `Err`) its code unit. `None` if this is no escape.
+    /// Reads one byte. Returns the state before the next byte, or as `Err` the code unit if the escape is complete. `None`
+    /// if this is not a valid escape.
     fn next(self, byte: u8) -> Option<Result<Self, u16>> {
         Some(match (self, byte) {
             (Self::Begun, b'u') => Ok(Self::Hex { digits: 0, unit: 0 }),

@@ -1,7 +1,7 @@
-//! The API of the operators from `openapi/admin.json`, with the same parts as the API of the callers.
+//! The admin API from `openapi/admin.json`, in the same generated parts as the public API.
 
 mount! {
-    /// The data models of the operators' API.
+    /// The data models of the admin API.
     pub mod types from "../../generated/admin_types.rs"
 }
 
@@ -12,7 +12,7 @@ mount! {
 }
 
 mount! {
-    /// The trait that the gateway serves to operators.
+    /// The trait of the admin API, which the gateway implements.
     #[cfg(feature = "gateway")]
     pub(crate) mod server from "../../generated/admin_server.rs", beside crate::wire::admin::types, beside crate::gateway::front
 }

@@ -120,7 +120,7 @@ impl<const MIN: i64, const MAX: i64> Visitor<'_> for WholeNumber<MIN, MAX> {
 
     /// Accepts a float without a fraction: JSON has one kind of number, so `1`, `1.0` and `1e0` are the same value.
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Self::Value, E> {
-        // Up to 2^53 every whole number has its own float; above it, the text and the float may differ.
+        // Up to 2^53 every whole number has its own float. A larger float may differ from the number in the text.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         if value.fract() != 0.0 {
             return Err(E::invalid_type(Unexpected::Float(value), &self));

@@ -1,7 +1,7 @@
 //! Keeps the JSON of an event on one line, also for clients that split lines at Unicode line ends.
 
-/// Escapes the characters that Unicode treats as line ends, because clients that split events at them would lose a
-/// part of the event. In JSON such characters occur only in strings.
+/// Escapes the Unicode line ends that JSON allows in strings, because clients that split events at them would lose a
+/// part of the event. Valid JSON contains these characters nowhere else.
 pub(crate) fn escape_line_ends(json: String) -> String {
     const LINE_ENDS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
     if !json.contains(LINE_ENDS) {

@@ -52,7 +52,8 @@ impl Serialize for Secret {
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // serde repeats a value of another type in its error message, so a value that is not a text is replaced first.
+        // The errors of `String::deserialize` repeat a value of another type, so any value is accepted first, and the
+        // errors below do not contain it.
         match serde_json::Value::deserialize(deserializer)? {
             serde_json::Value::String(text) if !text.is_empty() => Ok(Self(text)),
             serde_json::Value::String(_) => {

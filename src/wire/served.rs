@@ -24,7 +24,7 @@ pub(crate) fn component(name: &str, generator: &mut SchemaGenerator) -> Schema {
     COMPONENTS.component(name, generator)
 }
 
-/// Returns the schema that the JSON text of generated code contains, and defines its references in the same way.
+/// Returns the schema that `json`, a text in generated code, contains, and defines the components that it refers to.
 pub(crate) fn schema(json: &str, generator: &mut SchemaGenerator) -> Schema {
     COMPONENTS.schema(json, generator)
 }
@@ -78,13 +78,13 @@ impl SchemaComponents {
     }
 }
 
-/// Returns dropshot's description of the trait for callers, for the drift test.
+/// Returns dropshot's description of the public API, for the drift test. `None` if dropshot rejects the API.
 #[must_use]
 pub fn served_description() -> Option<Value> {
     describe_api(&super::server::gateway_api_mod::stub_api_description().ok()?)
 }
 
-/// Returns dropshot's description of the trait for operators, for the drift test.
+/// Returns dropshot's description of the admin API, for the drift test. `None` if dropshot rejects the API.
 #[must_use]
 pub fn served_admin_description() -> Option<Value> {
     describe_api(&super::admin::server::admin_api_mod::stub_api_description().ok()?)

@@ -1,11 +1,11 @@
-//! Wanted values: they are collected until they are complete, and then parsed.
+//! Captured values: their bytes are collected until they are complete, and then parsed.
 
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::{JsonSyntaxError, ValueInterest};
 
-/// A wanted value, as far as it has come.
+/// A value that is captured, as far as it has come.
 #[derive(Debug)]
 pub(super) struct Capture {
     pub(super) interest: ValueInterest,
@@ -28,8 +28,9 @@ impl Capture {
     }
 }
 
-/// Reads a captured value. `None` if it is JSON that cannot be held, such as a number out of range or too many levels,
-/// or one of the words that some upstreams write for no number: the image next to it is paid for.
+/// Reads a captured value. `None` if it is JSON that [`Value`] cannot hold, such as a number out of range or too many
+/// levels, or one of the words that some upstreams write in place of a number. Neither is an error, because the object
+/// may also contain an image, which is paid for.
 fn parse_captured(json: &[u8]) -> Result<Option<Value>, JsonSyntaxError> {
     const NO_NUMBERS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
     match serde_json::from_slice(json) {

@@ -19,7 +19,7 @@ pub(crate) struct JsonPosition<'a> {
 pub(crate) enum ValueInterest {
     /// Nothing. The values in it are visited by themselves.
     Skip,
-    /// All of the value. The reader fails if it is not JSON.
+    /// All of the value. The reader fails if it is neither JSON nor one of the words `NaN`, `Infinity` and `-Infinity`.
     Value,
     /// All of the value if it is JSON.
     Optional,
@@ -29,7 +29,7 @@ pub(crate) enum ValueInterest {
     Text,
 }
 
-/// The most bytes that are captured. A value beyond them is not kept.
+/// The maximum numbers of bytes that are captured. A value that exceeds one of them is not kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CaptureLimits {
     /// For one value.
@@ -38,7 +38,7 @@ pub(crate) struct CaptureLimits {
     pub(crate) total: u64,
 }
 
-/// The error of a text that is not JSON.
+/// The reason why an input is not one complete JSON object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JsonSyntaxError {
     #[error("it is not a JSON object")]
@@ -62,11 +62,12 @@ pub(crate) trait JsonVisitor {
         Ok(())
     }
 
-    /// Begins a value inside the outermost object, at most as deep as a path; `first` is its first byte.
+    /// Begins a value inside the outermost object, and returns the part of it that is wanted; `first` is its first byte.
+    /// Values deeper than `PATH_DEPTH` are skipped, and values inside a captured one belong to it: neither are announced.
     fn start(&mut self, at: JsonPosition<'_>, first: u8) -> Result<ValueInterest, Self::Error>;
 
-    /// Receives a wanted value. `None` means that it is too large to hold, cannot be held (such as a number out of range),
-    /// or, if it is optional, is not JSON.
+    /// Receives a captured value. `None` means that it exceeds a limit, cannot be held (a number out of range, `NaN`), or
+    /// is [`ValueInterest::Optional`] and not JSON.
     fn value(&mut self, at: JsonPosition<'_>, value: Option<Value>) -> Result<(), Self::Error>;
 
     /// Receives a piece of a wanted text as it is written: at least one byte, and a slice of the piece that was pushed.
@@ -78,13 +79,13 @@ pub(crate) trait JsonVisitor {
     /// Ends a wanted text.
     fn text_end(&mut self, at: JsonPosition<'_>) -> Result<(), Self::Error>;
 
-    /// Ends an object or array that was not captured. Its position has no key.
+    /// Ends an object or array that was announced and not captured, or the outermost object. Its position has no key.
     fn end(&mut self, at: JsonPosition<'_>) -> Result<(), Self::Error> {
         let _ = at;
         Ok(())
     }
 
-    /// Notes that the wanted values together exceed their limit.
+    /// Notes that a captured value was dropped because all of them together would exceed [`CaptureLimits::total`].
     fn exceeded(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }
