@@ -31,17 +31,18 @@ pub(in crate::manifest) use urls::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleClass {
-    /// The manifest alone. Without a valid shape nothing can be checked, so a finding of such a rule cannot be allowed.
+    /// The manifest alone. Without a valid shape nothing else can be checked, so a finding of such a rule is always an
+    /// error and cannot be allowed.
     Shape,
     /// The manifest alone.
     Static,
-    /// The checkout of the repository.
+    /// The manifest and the checkout of the repository.
     Repository,
-    /// The content of the packages.
+    /// The manifest and the content of the packages in the checkout.
     Package,
-    /// The answers of addresses.
+    /// The manifest and the answers of the addresses in it.
     Network,
-    /// The manifest that was published before.
+    /// The manifest and the one that was published before.
     History,
 }
 
@@ -54,7 +55,7 @@ pub struct Rule {
     pub name: &'static str,
     /// The input that the check needs.
     pub class: RuleClass,
-    /// The level, if the options set no other.
+    /// The level of its findings, if the options of the check set no other.
     pub level: FindingLevel,
     /// The requirement, in one sentence.
     pub summary: &'static str,
@@ -78,7 +79,7 @@ impl RuleClass {
     }
 }
 
-/// Returns all rules, by id.
+/// Returns all rules, in the order of their ids.
 #[expect(
     unused_qualifications,
     reason = "every list is named `RULES`, and the lint takes another glob import for the intended one"
@@ -100,7 +101,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
     groups.into_iter().flatten().copied()
 }
 
-/// Returns the rule with this id, in lower or upper case, or with this name.
+/// Returns the rule with this id, in lower or upper case, or with exactly this name.
 #[must_use]
 pub fn find(word: &str) -> Option<&'static Rule> {
     all().find(|rule| rule.id.eq_ignore_ascii_case(word) || rule.name == word)
@@ -112,7 +113,7 @@ pub fn find(word: &str) -> Option<&'static Rule> {
 pub struct UnknownRule {
     /// The id or name that was looked up.
     pub word: String,
-    /// The id of the most similar rule.
+    /// The id of the rule whose id or name is most similar, if it is similar enough.
     pub nearest: Option<&'static str>,
 }
 
@@ -120,7 +121,8 @@ pub struct UnknownRule {
 ///
 /// # Errors
 ///
-/// Returns an error, with the most similar rule, if there is no such rule.
+/// Returns an error if there is no such rule. It names a rule whose id or name differs by at most two letters, if there
+/// is one.
 pub fn lookup(word: &str) -> Result<&'static Rule, UnknownRule> {
     find(word).ok_or_else(|| {
         let (id, name) = (word.to_ascii_uppercase(), word.to_ascii_lowercase());
@@ -175,7 +177,7 @@ mod tests {
         }
     }
 
-    /// The specification does not restrict values. Each additional refusal needs a documented reason.
+    /// The specification of the manifest restricts no values, so each rule that refuses some needs a documented reason.
     #[test]
     fn every_error_about_the_manifest_alone_has_a_reason() {
         let needs_only_the_manifest = |rule: &&Rule| matches!(rule.class, RuleClass::Shape | RuleClass::Static);

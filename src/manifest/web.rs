@@ -7,30 +7,30 @@ use super::package::Sha256Sum;
 /// An implementation follows redirects to https only, refuses hosts that are not publicly reachable unless they are
 /// allowed, limits the number of concurrent requests to each host, and reads no more than each request asks for.
 pub trait WebFetcher: Sync {
-    /// Requests each address once, and returns the answers in the order of the requests.
+    /// Sends all requests, and returns their results in the same order.
     fn fetch(&self, questions: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>>;
 }
 
-/// An address, and the part of its answer that is needed.
+/// An address, and the part of the answer that the check needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FetchRequest {
     /// An absolute https address.
     pub address: String,
-    /// The part of the answer that is needed.
+    /// The part of the answer that the check needs.
     pub scope: FetchScope,
 }
 
-/// The part of an answer that is needed.
+/// The part of an answer that a check needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FetchScope {
-    /// The status. `HEAD` is enough if the host supports it.
+    /// The status. A `HEAD` request is enough if the host supports it.
     Status,
-    /// The length and checksum; the body is not kept.
+    /// The status, and the length and checksum of the body, which is not kept.
     Sum {
         /// The maximum number of bytes that are read.
         limit: u64,
     },
-    /// The bytes of the body.
+    /// The status, and the bytes of the body.
     Bytes {
         /// The maximum number of bytes that are read.
         limit: u64,
@@ -40,13 +40,13 @@ pub enum FetchScope {
 /// The answer of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchResponse {
-    /// The HTTP status, after redirects.
+    /// The HTTP status of the last answer after redirects.
     pub status: u16,
-    /// The body of an answer with status 200, as far as it was needed.
+    /// The needed part of the body; [`FetchBody::Unread`] if the status is not 200.
     pub body: FetchBody,
 }
 
-/// The known part of a body.
+/// The part of a body that was needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchBody {
     /// The body was not read.
@@ -62,17 +62,18 @@ pub enum FetchBody {
     Bytes(Vec<u8>),
 }
 
-/// The reason why an address gave no answer.
+/// The reason why a request has no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// The address cannot be reached.
+    /// The address cannot be reached, or the connection breaks off.
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
     /// The TLS connection failed, for example because the certificate is not trusted.
     #[error("its TLS connection failed: {0}")]
     Tls(String),
-    /// The address leads to a host or scheme that is not allowed.
+    /// The address, or one that it redirects to, must not be requested: because of its host, its scheme, its credentials
+    /// or the number of redirects.
     #[error("it leads to an address that is not allowed: {0}")]
     Forbidden(String),
     /// The answer is longer than the limit.

@@ -1,10 +1,11 @@
 //! Reads JSON in pieces cut anywhere. The reader names each value by its path, and a [`JsonVisitor`] decides on each
 //! value: skip it, capture it, or receive its text as slices of the pieces.
 //!
-//! Captured values are small: they are kept whole, up to bounds, and parsed by `serde_json`. A long text costs one search
-//! for its end. The grammar is checked only as far as the reader has to follow it. Not checked are the content of
-//! numbers, words and texts that are not captured (except escapes in texts that the visitor receives), keys deeper than
-//! [`PATH_DEPTH`] or cut at [`KEY_MAX`], and, below [`DEPTH_MAX`], anything except the number of brackets.
+//! Captured values are small: they are kept whole, up to bounds, and parsed by `serde_json`. A long text costs one
+//! search for its end. The grammar is checked only as far as the reader has to follow it. Not checked are the content of
+//! numbers, words and texts that are not captured (except escapes in texts that the visitor receives), the escapes of
+//! keys that are deeper than [`PATH_DEPTH`] or cut at [`KEY_MAX`], and everything deeper than [`DEPTH_MAX`] except the
+//! number of brackets.
 
 mod capture;
 mod visitor;
@@ -16,8 +17,8 @@ use memchr::memchr2;
 use capture::Capture;
 pub(crate) use visitor::{CaptureLimits, JsonPosition, JsonSyntaxError, JsonVisitor, ValueInterest};
 
-/// The greatest depth at which a closing bracket must match the kind of the opening one. The other JSON parsers of the
-/// crate accept nothing deeper.
+/// The greatest depth at which a closing bracket must match the kind of the opening one: the depth limit of
+/// `serde_json`.
 const DEPTH_MAX: usize = 128;
 /// The greatest depth of a path. No visitor wants a deeper value.
 const PATH_DEPTH: usize = 5;
@@ -93,8 +94,8 @@ struct Level {
 // === impl JsonReader ===
 
 impl JsonReader {
-    /// Makes a reader for an object whose path is `path`. The paths of its members begin with `path`; if `path` is empty,
-    /// they begin with the keys of the members.
+    /// Makes a reader for an object whose path is `path`. The paths of its members begin with `path`, or with their own
+    /// keys if `path` is empty.
     pub(crate) fn new(path: &str, limits: CaptureLimits) -> Self {
         Self {
             state: State::Value,
@@ -147,8 +148,8 @@ impl JsonReader {
         Ok(at)
     }
 
-    /// Returns the text that, followed by `}`, completes an object that breaks off in the middle of a wanted text. `None`
-    /// if it breaks off anywhere else, also within an escape of such a text.
+    /// Returns the text that, followed by `}`, completes an object that breaks off in the middle of a wanted text.
+    /// Returns `None` if it breaks off anywhere else, also within an escape of such a text.
     pub(crate) fn closing_text(&self) -> Option<String> {
         if self.state != (State::Text { wanted: true, escape: Escape::None }) {
             return None;
@@ -401,8 +402,8 @@ impl Nesting {
 // === impl Escape ===
 
 impl Escape {
-    /// Reads one byte. Returns the state before the next byte, or as `Err` the code unit if the escape is complete. `None`
-    /// if this is not a valid escape.
+    /// Reads one byte. Returns the state before the next byte or, as `Err`, the code unit if the escape is complete.
+    /// Returns `None` if this is not a valid escape.
     fn next(self, byte: u8) -> Option<Result<Self, u16>> {
         Some(match (self, byte) {
             (Self::Begun, b'u') => Ok(Self::Hex { digits: 0, unit: 0 }),

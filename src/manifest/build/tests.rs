@@ -83,7 +83,7 @@ fn a_build_has_no_findings_and_a_second_build_changes_nothing() {
     assert_eq!((again.manifest, again.packages.len(), again.kept), (built.manifest, 0, 2));
 }
 
-/// Skills inside the folder of a skill are ordinary files, whatever their order is.
+/// Folders with a `SKILL.md` inside the folder of a skill are not skills: they are packed with it.
 #[test]
 fn skills_inside_a_skill_are_packed_as_ordinary_files() {
     let mut files = tree();
@@ -276,8 +276,8 @@ fn kept_api_references_are_sorted() {
     assert_eq!(json["apis"], serde_json::json!([{ "id": "a" }, { "id": "b" }]));
 }
 
-/// The input has few words in a random order, so that each has more earlier positions than a packer of a lower level
-/// searches.
+/// The input has few words in a random order, so that each word has more earlier positions than the packer would search
+/// at a lower compression level.
 #[test]
 fn the_search_depth_of_the_packer_never_changes() {
     let words = ["image", "prompt", "mask"];
@@ -291,7 +291,7 @@ fn the_search_depth_of_the_packer_never_changes() {
     );
 }
 
-/// Generates trees from seeds, builds and checks them, and builds them again with another order of files.
+/// Generates trees from seeds, builds each of them with two orders of its files, and checks the result.
 #[test]
 fn builds_of_random_trees_have_no_findings() {
     for seed in 0..60_u64 {

@@ -9,8 +9,8 @@ use crate::manifest::finding::{CheckReport, FileId, Finding, FindingLevel, Sourc
 use crate::manifest::rules::M023;
 use crate::manifest::text::SourceFile;
 
-/// The maximum number of bytes between the locations of one snippet, and around them to search for line ends (our
-/// choice).
+/// The maximum number of bytes from the first to the last of several locations in one snippet, and the maximum number of
+/// bytes that are searched for a line end before and after them (our choice).
 const MAX_SNIPPET_BYTES: usize = 64 << 10;
 
 /// Returns the report for a terminal, with colour escapes if `styled` is true.
@@ -73,7 +73,7 @@ fn finding_group<'a>(report: &'a CheckReport, finding: &'a Finding, hidden: &Cre
     }
 }
 
-/// A location with its label. The first location has none, because the title describes it.
+/// A location with its label. The location of the finding itself has none, because the title describes it.
 type LabeledSpan<'a> = (&'a SourceSpan, Option<&'a str>);
 
 fn by_file(finding: &Finding) -> Vec<(FileId, Vec<LabeledSpan<'_>>)> {
@@ -89,7 +89,8 @@ fn by_file(finding: &Finding) -> Vec<(FileId, Vec<LabeledSpan<'_>>)> {
     files
 }
 
-/// Shows the locations in one file: together if they are close to each other, else one after another.
+/// Shows the locations in one file: together if they are close to each other, else one after another. If the lines are
+/// too long to show, only the position of the first location is shown.
 fn add_snippet<'a>(
     group: Group<'a>,
     source: &'a SourceFile,
@@ -120,11 +121,11 @@ fn add_snippet<'a>(
     group.element(Snippet::source(text).line_start(line).path(source.name()).annotations(annotations))
 }
 
-/// Returns the bytes of the lines that a range touches, unless they are too long to show.
+/// Returns the byte range of the lines that a range touches, unless they are too long to show.
 fn touched_lines(source: &SourceFile, range: Range<usize>) -> Option<Range<usize>> {
     let bytes = source.bytes();
     let (from, to) = (range.start.min(bytes.len()), range.end.min(bytes.len()));
-    // The search goes no further than the text that is shown: a manifest may be one line of many megabytes.
+    // The search for line ends is bounded, because a manifest may be one line of many megabytes.
     let (first, last) = (from.saturating_sub(MAX_SNIPPET_BYTES), (to + MAX_SNIPPET_BYTES).min(bytes.len()));
     let before = bytes[first..from].iter().rposition(|byte| *byte == b'\n').map(|at| first + at + 1);
     let after = bytes[to..last].iter().position(|byte| *byte == b'\n').map(|at| to + at);
@@ -133,8 +134,8 @@ fn touched_lines(source: &SourceFile, range: Range<usize>) -> Option<Range<usize
     (end - start <= 4 * MAX_SNIPPET_BYTES).then_some(start..end)
 }
 
-/// Converts a span into a range of the lines that are shown, extended to whole characters. A span of several lines is
-/// cut after its first line.
+/// Converts a range of these bytes into a range of the text that is shown for them, extended to whole characters. A
+/// range over several lines is cut at the end of its first line.
 fn clipped_range(bytes: &[u8], span: Range<usize>) -> Range<usize> {
     let from = span.start.min(bytes.len());
     let to = span.end.clamp(from, bytes.len());
@@ -142,8 +143,9 @@ fn clipped_range(bytes: &[u8], span: Range<usize>) -> Range<usize> {
     displayed_offset(bytes, from, false)..displayed_offset(bytes, first, true)
 }
 
-/// Converts an offset in these bytes to an offset in the text that is made of them. Each run of invalid bytes becomes
-/// one character, so later offsets move. An offset inside of a character moves to its start, or to its end.
+/// Converts an offset in these bytes to an offset in the text that `String::from_utf8_lossy` makes of them. Each invalid
+/// sequence becomes one replacement character, so later offsets differ. An offset inside a character moves to its end if
+/// `is_end` is true, else to its start.
 fn displayed_offset(bytes: &[u8], offset: usize, is_end: bool) -> usize {
     let (mut before, mut shown) = (0, 0);
     for chunk in bytes.utf8_chunks() {
@@ -180,7 +182,7 @@ impl CredentialSpans {
             let to = span.end.clamp(lines.start, lines.end) - lines.start;
             bytes[from..to].fill(b'*');
         }
-        // The carriage return of a Windows line end is not part of the line.
+        // The carriage return of a Windows line end is not part of the line; a space keeps the offsets.
         let ends: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] == b'\r' && is_line_end(&bytes, *at)).collect();
         ends.into_iter().for_each(|at| bytes[at] = b' ');
         bytes

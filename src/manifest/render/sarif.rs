@@ -8,8 +8,8 @@ use crate::manifest::finding::{CheckReport, Finding, FindingLevel, SourceSpan};
 use crate::manifest::rules::{self, Rule};
 use crate::manifest::text::SourceFile;
 
-/// Returns the report as SARIF: each rule with its text, each finding with its location, and allowed findings as
-/// suppressed.
+/// Returns the report as SARIF: each rule with its text, and each finding with its location. Allowed findings are marked
+/// as suppressed.
 ///
 /// # Errors
 ///
@@ -122,7 +122,8 @@ fn artifact(source: &SourceFile, index: usize) -> Value {
     json!({"uri": uri(source.name()), "index": index})
 }
 
-/// Returns a file name as a relative reference. Characters with a meaning in an address are escaped.
+/// Returns the name of a file as a URI reference: an https address unchanged, and a path with `/` between its parts and
+/// with all characters escaped that have a meaning in a URI.
 fn uri(name: &str) -> String {
     if name.starts_with("https://") {
         return name.to_owned();

@@ -1,4 +1,4 @@
-//! Rules about tags, agents and API references.
+//! Rules about tags, agents, API references, and what refers to them.
 
 use super::rules;
 

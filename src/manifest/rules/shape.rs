@@ -1,4 +1,4 @@
-//! Rules about the shape of a manifest, which all other rules need.
+//! Rules about the shape of a manifest, which all other rules need, and about its keys and its version.
 
 use super::rules;
 

@@ -8,7 +8,7 @@ use super::pointer;
 /// A value and the bytes from which it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonNode {
-    /// The range in the file; empty for a value that was not read from a file.
+    /// The range of its bytes in the file; `0..0` for a value that was not read from a file.
     pub span: Range<usize>,
     /// The value itself.
     pub value: JsonValue,
@@ -36,7 +36,7 @@ pub enum JsonValue {
 pub struct JsonMember {
     /// The key, with escapes resolved.
     pub key: String,
-    /// The range of the key in the file, including its quotes.
+    /// The range of the key in the file, including its quotes; `0..0` if it was not read from a file.
     pub key_span: Range<usize>,
     /// The value of the member.
     pub node: JsonNode,
@@ -103,7 +103,7 @@ impl JsonNode {
         })
     }
 
-    /// Returns the members whose key is repeated, each with the first member of that key.
+    /// Returns each member whose key an earlier member of this object has, together with the first member of that key.
     pub(crate) fn repeated_members(&self) -> Vec<(&JsonMember, &JsonMember)> {
         let members = self.members();
         if members.len() <= LINEAR_SEARCH_LIMIT {
@@ -123,8 +123,8 @@ impl JsonNode {
         repeated.collect()
     }
 
-    /// Converts the value to a `serde_json` value. Locations and the spelling of numbers are lost, and only the last
-    /// member of a repeated key is kept.
+    /// Converts the value to a `serde_json` value. Locations, the order of members and the spelling of numbers are lost,
+    /// and of several members with the same key only the last is kept.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
@@ -159,7 +159,8 @@ fn member(key: &str, value: &serde_json::Value) -> JsonMember {
     JsonMember { key: key.to_owned(), key_span: 0..0, node: JsonNode::from(value) }
 }
 
-/// Returns the nearest number that serde can represent: a number beyond the range becomes the largest or smallest one.
+/// Returns the nearest number that `serde_json` can represent: a number beyond the range of `f64` becomes `f64::MAX` or
+/// `f64::MIN`.
 fn number(text: &str) -> serde_json::Value {
     let exact = text.parse::<serde_json::Number>().ok();
     let nearest = || {

@@ -20,7 +20,7 @@ pub(crate) fn element(parent: &str, index: usize) -> String {
     format!("{parent}/{index}")
 }
 
-/// Returns the keys and indices that a pointer names, from the root.
+/// Returns the keys and indices that a pointer names, with escapes resolved, from the root.
 pub(super) fn steps(pointer: &str) -> impl Iterator<Item = String> + '_ {
     pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"))
 }

@@ -1,4 +1,5 @@
-//! Parses text into the tree: exactly RFC 8259, with an explanation of the first error.
+//! Parses text into the tree, with an explanation of the first error. The grammar is exactly that of RFC 8259, except
+//! that the escape of an unpaired surrogate is an error.
 
 use std::ops::Range;
 
@@ -13,17 +14,17 @@ pub struct JsonLimits {
     pub depth: usize,
 }
 
-/// The reason why a text is not JSON.
+/// The reason why a text cannot be read: it is not JSON, or exceeds a limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SyntaxError {
     /// The error, and what was expected.
     pub message: String,
-    /// The location of the error.
+    /// The range of the error in the text.
     pub span: Range<usize>,
     /// Advice on how to fix the error, if it is known.
     pub help: Option<String>,
-    /// The start of the array, object or string that contains the error.
+    /// The start of an array, object or string that contains the error; it need not be the innermost one.
     pub opened: Option<Range<usize>>,
     /// True if the text exceeds a limit.
     pub is_limit: bool,
@@ -162,7 +163,7 @@ impl JsonParser<'_> {
         Ok(JsonMember { key, key_span, node })
     }
 
-    /// Returns true if another element follows.
+    /// Reads the comma or closing bracket after an element or a member. Returns true after a comma.
     fn has_next_element(&mut self, open: usize, close: u8) -> Result<bool, SyntaxError> {
         self.skip_space();
         if self.consume(close) {
@@ -302,7 +303,7 @@ impl JsonParser<'_> {
             .map_or_else(|| lone_surrogate(self.position), Ok)
     }
 
-    /// Reads `u` and four digits.
+    /// Reads `u` and four hexadecimal digits.
     fn hex(&mut self) -> Result<u32, SyntaxError> {
         self.position += 1;
         let mut unit = 0;
@@ -335,7 +336,7 @@ impl SyntaxError {
         Self { help: Some(help.to_owned()), ..self }
     }
 
-    /// Sets the bracket to show; the innermost one is kept.
+    /// Sets the opening bracket to show, unless a bracket or quote further inside has been set before.
     fn opened_at(self, open: usize) -> Self {
         Self { opened: self.opened.or(Some(open..open + 1)), ..self }
     }

@@ -1,4 +1,4 @@
-//! A file as it was read, with the positions of its lines.
+//! A file as it was read, which converts byte offsets to lines and columns.
 
 /// The bytes of a file, and its name.
 #[derive(Clone, Debug)]
@@ -7,7 +7,8 @@ pub struct SourceFile {
     bytes: Vec<u8>,
     /// The offset at which each line begins.
     lines: Vec<usize>,
-    /// The number of characters before each block, so that a column in a line of many megabytes is found quickly.
+    /// The number of characters of the file before each block, and before its end. With these, a column in a line of
+    /// many megabytes is found quickly.
     character_counts: Vec<usize>,
 }
 
@@ -57,7 +58,7 @@ impl SourceFile {
         std::str::from_utf8(&self.bytes).ok()
     }
 
-    /// Returns the position of the byte at this offset.
+    /// Returns the position of the byte at this offset; the end of the file for a larger offset.
     #[must_use]
     pub fn position(&self, offset: usize) -> TextPosition {
         let offset = offset.min(self.bytes.len());

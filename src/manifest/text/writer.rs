@@ -7,7 +7,7 @@ use super::node::{JsonNode, JsonValue};
 /// Returns the value with two spaces for each level and a newline at the end.
 ///
 /// It is the output of `JSON.stringify(value, null, 2)` and `json.dumps(value, indent=2, ensure_ascii=False)`, except
-/// that numbers keep their spelling.
+/// for the newline, and that numbers keep their spelling and all members their order, also those with a repeated key.
 #[must_use]
 pub fn write(node: &JsonNode) -> String {
     let mut text = String::with_capacity(node.span.len() + 1);

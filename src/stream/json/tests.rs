@@ -4,7 +4,7 @@ use super::*;
 
 const LIMITS: CaptureLimits = CaptureLimits { value: 64 * 1024, total: u64::MAX };
 
-/// Writes down each call.
+/// Writes down the values and texts that it receives.
 #[derive(Default)]
 struct VisitLog {
     lines: Vec<String>,
@@ -172,7 +172,7 @@ fn an_object_that_ends_within_a_wanted_text_can_be_completed() {
     assert_eq!(reader.closing_text(), None);
 }
 
-/// Wants every member of the outermost object, and their texts piece by piece.
+/// Collects every member of the outermost object, receiving strings piece by piece.
 #[derive(Default)]
 struct MemberCollector {
     members: Map<String, Value>,

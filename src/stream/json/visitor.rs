@@ -62,12 +62,12 @@ pub(crate) trait JsonVisitor {
         Ok(())
     }
 
-    /// Begins a value inside the outermost object, and returns the part of it that is wanted; `first` is its first byte.
-    /// Values deeper than `PATH_DEPTH` are skipped, and values inside a captured one belong to it: neither are announced.
+    /// Begins a value inside the outermost object, and returns the part of it that is wanted; `first` is its first
+    /// byte. It is not called for values deeper than `PATH_DEPTH`, which are skipped, nor inside a captured value.
     fn start(&mut self, at: JsonPosition<'_>, first: u8) -> Result<ValueInterest, Self::Error>;
 
-    /// Receives a captured value. `None` means that it exceeds a limit, cannot be held (a number out of range, `NaN`), or
-    /// is [`ValueInterest::Optional`] and not JSON.
+    /// Receives a captured value. `None` means that it exceeds a limit, that it cannot be held (such as a number out of
+    /// range, or `NaN`), or that it is [`ValueInterest::Optional`] and not JSON.
     fn value(&mut self, at: JsonPosition<'_>, value: Option<Value>) -> Result<(), Self::Error>;
 
     /// Receives a piece of a wanted text as it is written: at least one byte, and a slice of the piece that was pushed.
@@ -79,7 +79,8 @@ pub(crate) trait JsonVisitor {
     /// Ends a wanted text.
     fn text_end(&mut self, at: JsonPosition<'_>) -> Result<(), Self::Error>;
 
-    /// Ends an object or array that was announced and not captured, or the outermost object. Its position has no key.
+    /// Ends the outermost object, or an object or array for which `start` was called and that was not captured. Its
+    /// position has no key.
     fn end(&mut self, at: JsonPosition<'_>) -> Result<(), Self::Error> {
         let _ = at;
         Ok(())

@@ -3,7 +3,7 @@
 use super::files::{chunk, idat, iend, ihdr, palette, png, png_by_encoder, png_file, trns};
 use super::{CountingSource, MAX_PARTS, check, size};
 
-/// The colour types with the bit depths that each of them allows.
+/// Each colour type with each bit depth that it allows.
 const VALID_COLOR_TYPES: [(u8, u8); 15] = [
     (0, 1),
     (0, 2),
@@ -140,7 +140,7 @@ fn a_palette_image_needs_a_palette() {
         check(&file(chunk(b"PLTE", &vec![0; length])), Err("palette has a wrong length"));
     }
     check(&file(chunk(b"PLTE", &[0; 3]).repeat(2)), Err("palette has a wrong length or position"));
-    // In other colour types the palette is only a suggestion.
+    // An image of colour type 2 needs no palette; if it has one, it is only a suggestion.
     check(&png(16, 16, 8, 2, &[chunk(b"PLTE", &[0; 3])]), Ok(false));
 }
 

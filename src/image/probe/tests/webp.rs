@@ -21,11 +21,11 @@ fn alpha_depends_on_the_flag_and_the_data() {
         (vec![lossless(true)], Ok(true)),
         (vec![head(0), lossy()], Ok(false)),
         (vec![head(ALPHA), alph(), lossy()], Ok(true)),
-        // The flag is set without alpha data: every reader sees an opaque image.
+        // The flag is set, but there is no alpha data before the image: every reader sees an opaque image.
         (vec![head(ALPHA), lossy()], Ok(false)),
         (vec![head(ALPHA), lossy(), alph()], Ok(false)),
         (vec![head(ALPHA), lossless(false)], Ok(false)),
-        // Alpha data without the flag: some readers ignore ALPH then, but none ignores the bit of VP8L.
+        // Alpha data without the flag: some readers ignore an ALPH chunk then, but none ignores the alpha bit of VP8L.
         (vec![head(0), alph(), lossy()], Ok(false)),
         (vec![head(0), lossless(true)], Ok(true)),
         (vec![head(ALPHA), lossless(true)], Ok(true)),
@@ -76,7 +76,7 @@ fn the_canvas_must_match_the_image() {
     check(&webp(&[vp8x(0, 40, 1 << 24), vp8(40, 30)]), Err("claims to be 40x16777216 px"));
     check(&webp(&[vp8(0, 30)]), Err("claims to be 0x30 px"));
     assert_eq!(size(&webp(&[vp8x(0, 16_384, 1), vp8l(16_384, 1, true)])), (16_384, 1));
-    // The two highest bits request scaling.
+    // The two highest bits of each side request scaling, and do not belong to the size.
     assert_eq!(size(&webp(&[vp8(40 | 0x4000, 30 | 0xc000)])), (40, 30));
 }
 

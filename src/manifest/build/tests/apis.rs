@@ -76,7 +76,8 @@ fn the_document_replaces_known_fields_and_unknown_fields_stay() {
     assert!(again.manifest.contains("\"x-owner\": 1.50"), "{}", again.manifest);
 }
 
-/// The build owns the entries of its folder. Entries for documents elsewhere stay.
+/// The build removes and updates the entries whose documents are in the folder `apis`. Entries for documents elsewhere
+/// stay, until a document with their id appears in that folder.
 #[test]
 fn an_api_reference_is_removed_with_its_document() {
     let mut files = tree_with_apis();

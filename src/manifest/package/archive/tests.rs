@@ -175,16 +175,17 @@ fn every_limit_is_exact_in_both_formats() {
     }
 }
 
-/// The files of a zip are contiguous from the first byte: one rule reports this, whatever else is wrong with such a
-/// zip.
+/// The entries of a zip must follow each other without a gap from the first byte to the directory. If they do not, this
+/// is the only fault that is reported, whatever else is wrong with the zip.
 #[test]
 fn a_wrong_offset_in_the_directory_is_reported_as_ambiguous() {
     let whole = Zip::of(vec![skill_zip_entry(), ZipEntry::file("x", "x")]).build();
     let directory = whole.windows(4).position(|mark| mark == b"PK\x01\x02").expect("a directory") as u32;
     let second = ZipEntry { offset: Some(directory + 1), ..ZipEntry::file("x", "x") };
     for (zip, name) in [
-        // A reader that trusts the header finds a file here; one that trusts the directory does not.
+        // The directory states offset 1, so only a reader of local headers finds the file, which begins at offset 0.
         (Zip::of(vec![ZipEntry { offset: Some(1), ..skill_zip_entry() }]), "SKILL.md"),
+        // The directory states an offset inside itself for the second file, so the first would end there as well.
         (Zip::of(vec![skill_zip_entry(), second]), "SKILL.md"),
     ] {
         let found = faults(&zip.build(), &PackageLimits::default());

@@ -1,4 +1,5 @@
-//! Tests that break each rule of the classes repository and package once, and expect no other finding.
+//! Tests of the rules of the classes repository and package: each case has one fault, and lists every rule of these
+//! classes that reports it.
 
 use std::sync::Mutex;
 
@@ -9,7 +10,7 @@ use crate::manifest::{
     CheckOptions, FileKind, FileMetadata, FilesError, FolderEntry, MemoryFiles, RepositoryFiles, check, verify,
 };
 
-/// A repository with one skill, and the fields of its manifest.
+/// A repository with one skill: its files, the entry of the skill in the manifest, and the API references.
 struct Case {
     files: MemoryFiles,
     entry: serde_json::Value,
@@ -139,7 +140,7 @@ fn each_fault_of_the_checkout_breaks_its_rule() {
     assert_eq!(rules(|case| case.apis = api("skills/demo/SKILL.md")), Vec::<&str>::new());
 }
 
-/// The files, and the folders that were listed.
+/// Files that note each folder that is listed.
 struct CountingFiles<'a>(&'a MemoryFiles, Mutex<Vec<String>>);
 
 impl RepositoryFiles for CountingFiles<'_> {
@@ -179,7 +180,7 @@ fn the_findings_do_not_depend_on_the_number_of_threads() {
         for (key, value) in [("name", format!("s{number}")), ("path", path), ("package", package.clone())] {
             entry[key] = value.into();
         }
-        // Every third checksum is wrong, so that the findings of the skills differ.
+        // Every third checksum is wrong, so that not all skills have the same findings.
         entry["sha256"] = Sha256Sum::of(if number % 3 == 0 { b"" } else { &bytes }).to_string().into();
         case.files.insert(package, bytes);
         skills.push(entry);
