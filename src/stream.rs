@@ -1,3 +1,3 @@
-//! Readers of streams that come in pieces cut anywhere, and are never held whole.
+//! The reader of JSON that comes in pieces cut anywhere, and is never held whole.
 
 pub(crate) mod json;

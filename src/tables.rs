@@ -22,7 +22,7 @@ pub struct Limit {
     pub name: &'static str,
     /// The number of units.
     pub value: u64,
-    /// The unit that is counted.
+    /// The unit that is counted, such as bytes.
     pub unit: &'static str,
     /// The thing that is limited.
     pub applies_to: &'static str,
@@ -100,10 +100,10 @@ pub struct ModelRow {
     pub compression: bool,
 }
 
-/// A field of a request.
+/// A field of a request body, or a query parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// The name in JSON and in a form.
+    /// The name in JSON, in a form or in the query of an address.
     pub name: &'static str,
     /// True if the field is required.
     pub required: bool,
@@ -113,7 +113,7 @@ pub struct Field {
     pub kind: FieldKind,
 }
 
-/// The kind of value that a field must have.
+/// The kind of value that a field must have. It is checked before the rules for the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// A text.
@@ -150,7 +150,7 @@ pub enum FieldKind {
     Day,
 }
 
-/// Returns the row with this name, if the table has one.
+/// Returns the field with this name, if the table has one.
 #[must_use]
 pub fn field(table: &'static [Field], name: &str) -> Option<&'static Field> {
     table.iter().find(|field| field.name == name)

@@ -34,7 +34,7 @@ pub enum RuleClass {
     /// The manifest alone. Without a valid shape nothing else can be checked, so a finding of such a rule is always an
     /// error and cannot be allowed.
     Shape,
-    /// The manifest alone.
+    /// The manifest alone; `M066` also uses the checkout of the repository if there is one.
     Static,
     /// The manifest and the checkout of the repository.
     Repository,
@@ -42,7 +42,7 @@ pub enum RuleClass {
     Package,
     /// The manifest and the answers of the addresses in it.
     Network,
-    /// The manifest and the one that was published before.
+    /// The manifest and the one that was published before; `M114` also needs the checkout of the repository.
     History,
 }
 

@@ -1,8 +1,8 @@
-//! JSON as it was written: each value with its location, in its order, with numbers in their spelling.
+//! JSON as it was written: each value with its location, members in their order, and numbers in their spelling.
 //!
 //! The module decides what is JSON and where its parts are. It must not know their meaning. Findings need lines and
-//! columns, and a manifest is written again without loss, so it is read into this tree. `serde_json` would lose
-//! locations and spellings, and keep only the last member of a repeated key.
+//! columns, and `imagate skills fmt` must not lose anything of a manifest, so a manifest is read into this tree.
+//! `serde_json` would lose locations and spellings, and of several members with the same key keep only the last.
 
 mod node;
 mod pointer;

@@ -26,7 +26,7 @@ impl ThreadLimit {
         };
         let worker = || iter::from_fn(next_result).collect::<Vec<_>>();
         let mut done = thread::scope(|scope| {
-            // If the system cannot start a thread, the others do its work.
+            // If the system cannot start a thread, the other threads do its work.
             let start = |_| Builder::new().spawn_scoped(scope, worker).ok();
             let handles: Vec<_> = (1..self.0.min(items.len())).filter_map(start).collect();
             let mut done = worker();
@@ -55,7 +55,7 @@ mod tests {
             assert_eq!(ThreadLimit::new(count).map_in_parallel(&items[..1], |item| *item), [0], "{count}");
         }
         assert_eq!(ThreadLimit::new(2).map_in_parallel(&items[..0], |item| *item), [0; 0]);
-        // The barrier lets two threads process the items in pairs.
+        // The barrier lets an item pass only while another thread processes another item, so both threads are used.
         let barrier = Barrier::new(2);
         let results = ThreadLimit::new(2).map_in_parallel(&items, |item| {
             barrier.wait();

@@ -72,8 +72,8 @@ pub enum FetchError {
     /// The TLS connection failed, for example because the certificate is not trusted.
     #[error("its TLS connection failed: {0}")]
     Tls(String),
-    /// The address, or one that it redirects to, must not be requested: because of its host, its scheme, its credentials
-    /// or the number of redirects.
+    /// The address, or one that it redirects to, must not be requested: because of its host, its scheme or its
+    /// credentials, or because there are too many redirects.
     #[error("it leads to an address that is not allowed: {0}")]
     Forbidden(String),
     /// The answer is longer than the limit.

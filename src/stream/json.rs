@@ -2,10 +2,10 @@
 //! value: skip it, capture it, or receive its text as slices of the pieces.
 //!
 //! Captured values are small: they are kept whole, up to bounds, and parsed by `serde_json`. A long text costs one
-//! search for its end. The grammar is checked only as far as the reader has to follow it. Not checked are the content of
-//! numbers, words and texts that are not captured (except escapes in texts that the visitor receives), the escapes of
-//! keys that are deeper than [`PATH_DEPTH`] or cut at [`KEY_MAX`], and everything deeper than [`DEPTH_MAX`] except the
-//! number of brackets.
+//! search for its end. The grammar is checked only as far as the reader has to follow it. Not checked are:
+//! - the content of numbers, words and texts that are not captured, except escapes in texts that the visitor receives,
+//! - the escapes of keys that are deeper than [`PATH_DEPTH`] or cut at [`KEY_MAX`],
+//! - everything deeper than [`DEPTH_MAX`] that is not captured, except the number of brackets.
 
 mod capture;
 mod visitor;
@@ -44,13 +44,13 @@ pub(crate) struct JsonReader {
 enum State {
     /// Before a value.
     Value,
-    /// After `{`: a key or the end. After a comma: a key.
+    /// Before a key. If it is the first, after `{`, the end of the object may come instead.
     Key { first: bool },
     /// Inside a key.
     InKey { escaped: bool },
     /// Between a key and its colon.
     Colon,
-    /// After `[`: a value or the end.
+    /// After `[`: before a value or the end of the array.
     Element,
     /// Inside a text.
     Text { wanted: bool, escape: Escape },
@@ -58,18 +58,18 @@ enum State {
     Nested(Nesting),
     /// Inside a number or word.
     Literal,
-    /// After a value: a comma or an end.
+    /// After a value: before a comma or the end of the object or array around it.
     After,
     /// After the outermost object.
     Done,
 }
 
-/// The part of an escape that has come.
+/// The part of an escape that has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Escape {
     None,
     Begun,
-    /// The digits of `\u0041`.
+    /// The digits of an escape such as `\u0041`: how many have been read, and their value.
     Hex {
         digits: u8,
         unit: u16,
@@ -87,7 +87,7 @@ struct Nesting {
 #[derive(Clone, Copy, Debug)]
 struct Level {
     is_array: bool,
-    /// The length of its own path.
+    /// The length of the path of this object or array.
     path: usize,
 }
 

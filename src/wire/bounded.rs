@@ -1,4 +1,4 @@
-//! A whole number within bounds, which accepts every JSON spelling of a whole number.
+//! A whole number within bounds, which is read from every JSON spelling of such a number, for example `1.0` or `1e0`.
 
 use std::fmt;
 use std::str::FromStr;

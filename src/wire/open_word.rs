@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A word of an answer: one that this version knows, or any other word, unchanged.
 ///
-/// A service may be newer than this crate. Its images are paid for, so an unknown word is not an error.
+/// A service may be newer than this crate. An unknown word in its answer is not an error, because the images in that
+/// answer are paid for.
 ///
 /// ```
 /// use imagate::OpenWord;

@@ -1,6 +1,7 @@
 //! The schemas that dropshot shows, taken from the documents, and the resulting descriptions.
 //!
-//! A derived schema would lose bounds and patterns, so each type returns its component from the document unchanged.
+//! A schema that is derived from a Rust type would lose bounds and patterns, so each type returns its component of the
+//! document unchanged.
 
 use dropshot::semver::Version;
 use std::sync::LazyLock;

@@ -9,11 +9,11 @@ use crate::manifest::finding::{CheckReport, FileId, Finding, FindingLevel, Sourc
 use crate::manifest::rules::M023;
 use crate::manifest::text::SourceFile;
 
-/// The maximum number of bytes from the first to the last of several locations in one snippet, and the maximum number of
-/// bytes that are searched for a line end before and after them (our choice).
+/// The maximum number of bytes that several locations of one snippet may span, and the maximum number of bytes that are
+/// searched for a line end before and after them (our choice).
 const MAX_SNIPPET_BYTES: usize = 64 << 10;
 
-/// Returns the report for a terminal, with colour escapes if `styled` is true.
+/// Returns the report as text, with escape sequences for the colours of a terminal if `styled` is true.
 #[must_use]
 pub fn human(report: &CheckReport, styled: bool) -> String {
     let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
@@ -28,7 +28,7 @@ pub fn human(report: &CheckReport, styled: bool) -> String {
     text
 }
 
-/// Returns the numbers of findings, in one line.
+/// Returns one line with the name of the manifest, the number of findings of each level, and the number of allowed ones.
 #[must_use]
 pub fn summary(report: &CheckReport) -> String {
     let name = report.sources().first().map_or("", SourceFile::name);
@@ -143,9 +143,9 @@ fn clipped_range(bytes: &[u8], span: Range<usize>) -> Range<usize> {
     displayed_offset(bytes, from, false)..displayed_offset(bytes, first, true)
 }
 
-/// Converts an offset in these bytes to an offset in the text that `String::from_utf8_lossy` makes of them. Each invalid
-/// sequence becomes one replacement character, so later offsets differ. An offset inside a character moves to its end if
-/// `is_end` is true, else to its start.
+/// Converts an offset in these bytes to an offset in the text that `String::from_utf8_lossy` makes of them. Each
+/// invalid sequence becomes one replacement character, so later offsets differ. An offset inside a character moves to
+/// its end if `is_end` is true, else to its start.
 fn displayed_offset(bytes: &[u8], offset: usize, is_end: bool) -> usize {
     let (mut before, mut shown) = (0, 0);
     for chunk in bytes.utf8_chunks() {
@@ -164,7 +164,7 @@ fn displayed_offset(bytes: &[u8], offset: usize, is_end: bool) -> usize {
     shown
 }
 
-/// Spans with credentials, which must not appear in a log.
+/// The spans of credentials, which are shown as stars, because reports end up in logs.
 struct CredentialSpans(Vec<SourceSpan>);
 
 // === impl CredentialSpans ===

@@ -49,8 +49,9 @@ struct JsonPosition {
     offset: usize,
 }
 
-/// Returns the report as JSON: each finding with rule, level, message, help, JSON pointer and location. Lines and
-/// columns count characters from 1, offsets count bytes from 0.
+/// Returns the report as JSON: the numbers of findings, and each finding with its rule, level, message, help, JSON
+/// pointer and locations, and the reason if it is allowed. Lines and columns count from 1 (a column is one character),
+/// offsets count bytes from 0.
 ///
 /// # Errors
 ///

@@ -6,8 +6,8 @@ use crate::manifest::finding::{CheckReport, Finding};
 use crate::manifest::rules::Rule;
 use crate::manifest::text::SourceFile;
 
-/// Returns the report as JUnit XML. The test of a rule has failed if a finding of it is an error that is not allowed. It
-/// was skipped if all its findings are allowed. In all other cases it has passed, and its findings are its output.
+/// Returns the report as JUnit XML. The test of a rule has failed if it has a finding that is an error and not allowed.
+/// It was skipped if all its findings are allowed. In all other cases it has passed, and its findings are its output.
 #[must_use]
 pub fn junit(report: &CheckReport) -> String {
     let file = escaped(report.sources().first().map_or("", SourceFile::name));
@@ -34,8 +34,8 @@ pub fn junit(report: &CheckReport) -> String {
     )
 }
 
-/// Returns each rule that was checked or has findings, with its findings. A rule that was not checked can have findings,
-/// for example in a file other than the manifest.
+/// Returns each rule that was checked or has findings, with its findings. A rule that was not checked can have
+/// findings, for example in a file other than the manifest.
 fn by_rule(report: &CheckReport) -> Vec<(&'static Rule, Vec<&Finding>)> {
     let mut rules: Vec<&'static Rule> = report.checked_rules().iter().map(|(rule, _)| *rule).collect();
     rules.extend(report.findings().iter().map(Finding::rule));
@@ -77,7 +77,7 @@ fn escaped(text: &str) -> String {
             '>' => xml.push_str("&gt;"),
             '"' => xml.push_str("&quot;"),
             '\n' | '\t' => xml.push(character),
-            // XML does not allow these characters, not even escaped.
+            // XML does not allow these characters, not even escaped. A carriage return would be read as a line feed.
             '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => xml.push('\u{fffd}'),
             other => xml.push(other),
         }

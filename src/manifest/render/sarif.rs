@@ -8,8 +8,8 @@ use crate::manifest::finding::{CheckReport, Finding, FindingLevel, SourceSpan};
 use crate::manifest::rules::{self, Rule};
 use crate::manifest::text::SourceFile;
 
-/// Returns the report as SARIF: each rule with its text, and each finding with its location. Allowed findings are marked
-/// as suppressed.
+/// Returns the report as SARIF: each rule with its text, and each finding with its location. Allowed findings are
+/// marked as suppressed.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Rules about checksums and sizes as they are written.
+//! Rules about checksums and sizes as the manifest states them, without a look at the packages.
 
 use super::rules;
 

@@ -1,4 +1,4 @@
-//! Rules about names, versions and words.
+//! Rules about names, versions and texts for people, and about releases that are listed twice.
 
 use super::rules;
 

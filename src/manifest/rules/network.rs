@@ -1,4 +1,4 @@
-//! Rules about the answers of the addresses in a manifest.
+//! Rules about the answers to requests for the addresses in a manifest.
 
 use super::rules;
 

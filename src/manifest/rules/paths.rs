@@ -1,4 +1,4 @@
-//! Rules about paths as they are written.
+//! Rules about paths as the manifest states them, without a look at the files.
 
 use super::rules;
 

@@ -1,4 +1,4 @@
-//! Rules about addresses.
+//! Rules about addresses and the branch as the manifest states them, without a request.
 
 use super::rules;
 

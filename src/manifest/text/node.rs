@@ -123,8 +123,8 @@ impl JsonNode {
         repeated.collect()
     }
 
-    /// Converts the value to a `serde_json` value. Locations, the order of members and the spelling of numbers are lost,
-    /// and of several members with the same key only the last is kept.
+    /// Converts the value to a `serde_json` value. Locations, the order of members and the spelling of numbers are
+    /// lost, and of several members with the same key only the last is kept.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;

@@ -6,8 +6,8 @@ use super::node::{JsonNode, JsonValue};
 
 /// Returns the value with two spaces for each level and a newline at the end.
 ///
-/// It is the output of `JSON.stringify(value, null, 2)` and `json.dumps(value, indent=2, ensure_ascii=False)`, except
-/// for the newline, and that numbers keep their spelling and all members their order, also those with a repeated key.
+/// This is the output of `JSON.stringify(value, null, 2)` and `json.dumps(value, indent=2, ensure_ascii=False)` with a
+/// newline after it, except that numbers keep their spelling, and all members with the same key are written.
 #[must_use]
 pub fn write(node: &JsonNode) -> String {
     let mut text = String::with_capacity(node.span.len() + 1);

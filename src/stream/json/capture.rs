@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{JsonSyntaxError, ValueInterest};
 
-/// A value that is captured, as far as it has come.
+/// A value that is captured, as far as it has been read.
 #[derive(Debug)]
 pub(super) struct Capture {
     pub(super) interest: ValueInterest,

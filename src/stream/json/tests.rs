@@ -1,3 +1,5 @@
+//! Tests: the reader finds the same values wherever the input is cut, and accepts the objects that `serde_json` accepts.
+
 use serde_json::{Map, Value};
 
 use super::*;
