@@ -27,7 +27,7 @@ pub(in crate::manifest) use shape::*;
 pub(in crate::manifest) use times::*;
 pub(in crate::manifest) use urls::*;
 
-/// The input that the check of a rule needs.
+/// The input that the check of a rule needs. Without this input, the rule is not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleClass {

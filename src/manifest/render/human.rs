@@ -28,7 +28,7 @@ pub fn human(report: &CheckReport, styled: bool) -> String {
     text
 }
 
-/// Returns one line with the name of the manifest, the number of findings of each level, and the number of allowed ones.
+/// Returns one line with the name of the manifest, and the number of its findings: of each level, and allowed ones.
 #[must_use]
 pub fn summary(report: &CheckReport) -> String {
     let name = report.sources().first().map_or("", SourceFile::name);

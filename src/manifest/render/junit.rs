@@ -77,7 +77,7 @@ fn escaped(text: &str) -> String {
             '>' => xml.push_str("&gt;"),
             '"' => xml.push_str("&quot;"),
             '\n' | '\t' => xml.push(character),
-            // XML does not allow these characters, not even escaped. A carriage return would be read as a line feed.
+            // XML does not allow these characters, not even escaped, except `\r`, which readers turn into `\n`.
             '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => xml.push('\u{fffd}'),
             other => xml.push(other),
         }

@@ -1,4 +1,4 @@
-//! Tests: the reader finds the same values wherever the input is cut, and accepts the objects that `serde_json` accepts.
+//! Tests of the JSON reader with input that is cut at different places. `serde_json` is the reference for its result.
 
 use serde_json::{Map, Value};
 
