@@ -1,7 +1,7 @@
 //! JSON as it was written: each value with its location, members in their order, and numbers in their spelling.
 //!
-//! The module decides what is JSON and where its parts are. It must not know their meaning. A manifest is read into this
-//! tree, because findings need lines and columns, and because nothing of it may be lost when it is written again.
+//! The module decides what is JSON and where its parts are. It must not know their meaning. A manifest is read into
+//! this tree, because findings need lines and columns, and because nothing of it may be lost when it is written again.
 //! `serde_json` would lose locations and spellings, and of several members with the same key keep only the last.
 
 mod node;

@@ -146,7 +146,7 @@ fn published_content_never_changes_under_its_version() {
     let source = store_output(&mut files, &built);
     files.insert("skills/demo/docs/more.md", "Something else.\n");
     assert!(problems(&files, Some(&source))[0].contains("raise `metadata.version`"));
-    // The same holds if the package or the manifest is missing.
+    // The same holds if the published package or the previous manifest is missing.
     let mut unpublished = tree();
     unpublished.insert("skills/demo/docs/more.md", "Something else.\n");
     assert!(problems(&unpublished, Some(&source))[0].contains("raise `metadata.version`"));

@@ -1,4 +1,5 @@
-//! Tests of the choice of a release, the check of downloaded bytes, the discovery index and the lock file.
+//! Tests of the choice of a release, the check of downloaded bytes, the discovery index of a registry, and the lock
+//! file.
 
 use super::*;
 use crate::manifest::text::SourceFile;

@@ -175,8 +175,8 @@ fn every_limit_is_exact_in_both_formats() {
     }
 }
 
-/// The entries of a zip must follow each other without a gap from the first byte to the directory. If they do not, this
-/// is the only fault that is reported, whatever else is wrong with the zip.
+/// The entries of a zip must follow each other without gap or overlap from the first byte to the directory. If they do
+/// not, this is the only fault that is reported, whatever else is wrong with the zip.
 #[test]
 fn a_wrong_offset_in_the_directory_is_reported_as_ambiguous() {
     let whole = Zip::of(vec![skill_zip_entry(), ZipEntry::file("x", "x")]).build();
