@@ -82,7 +82,7 @@ impl RuleClass {
 /// Returns all rules, in the order of their ids.
 #[expect(
     unused_qualifications,
-    reason = "every list is named `RULES`, and the lint takes another glob import for the intended one"
+    reason = "every list is named `RULES`; the lint does not see that without its module, the name is ambiguous"
 )]
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     let groups: [&[&'static Rule]; 11] = [
