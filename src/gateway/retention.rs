@@ -1,7 +1,7 @@
 //! Removes rows when their retention period is over.
 //!
-//! This module decides the interval, and the share of the database's time that the removal may take. It does not know
-//! the layout of the rows. Rows of a kind without a retention period stay.
+//! This module decides the interval of the removals, and the share of the database's time that they may take. It must
+//! not know the layout of the rows. Rows of a kind without a retention period stay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ const FIRST_RUN_DELAY: Duration = Duration::from_secs(10);
 /// The interval between two removals (our choice).
 const RUN_INTERVAL: Duration = Duration::from_secs(600);
 
-/// The most rows that one transaction removes (our choice). It takes a few milliseconds, for which a record may wait.
+/// The maximum number of rows that one transaction removes (our choice). Such a transaction takes a few milliseconds,
+/// for which the write of a record may have to wait.
 const BATCH_ROWS: u32 = 200;
 
 /// After each transaction the task pauses for this many times the duration of the transaction, and at least for
@@ -62,7 +63,7 @@ impl Drop for RetentionTask {
     }
 }
 
-/// Removes all rows whose period is over now.
+/// Removes all rows whose retention period is over at `now`, except the records of running jobs.
 async fn remove_expired_rows(store: &dyn Store, retention: RetentionPeriods, now: Timestamp) {
     let periods = [
         (RetentionClass::Records, retention.records),
@@ -76,7 +77,7 @@ async fn remove_expired_rows(store: &dyn Store, retention: RetentionPeriods, now
             Ok(removed) => tracing::info!(removed, ?class, "expired rows were deleted"),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, ?class, "expired rows could not be deleted; it will be retried");
+                tracing::warn!(error, ?class, "expired rows could not be deleted; the next removal will try again");
             }
         }
     }

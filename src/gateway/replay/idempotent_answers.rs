@@ -1,9 +1,10 @@
 //! One answer for one idempotency key.
 //!
 //! The first request has the [`ClaimGuard`] and runs the job; later requests read its answer. The row in the store is
-//! the claim, and is durable before anything is spent. The map in memory has the claims of jobs that this process runs.
-//! If a row of this node is in state `Running` but has no entry in the map, its process died, or its answer was not
-//! stored: the answer is lost, and the job is not run again as long as the row exists.
+//! the claim, and is durable before anything is spent. The map in memory has the claims that this process holds or is
+//! about to make. If a row of this node is in state `Running` but has no entry in the map, the process that ran the job
+//! died, or the answer was not stored, or the row could not be deleted after a failure: the answer counts as lost, and
+//! the job is not run again until the row has expired or is deleted.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -27,7 +28,7 @@ use crate::gateway::store::{
     Vault,
 };
 
-/// The most expired rows that are deleted at once (our choice).
+/// The maximum number of expired rows that are deleted at once (our choice).
 const SWEEP_BATCH_SIZE: u32 = 500;
 /// The pause after each batch, in which other tasks use the store (our choice).
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
@@ -42,10 +43,11 @@ pub(super) struct IdempotentAnswers {
     pub(super) node: NodeId,
     retention_window: Duration,
     live_claims: Mutex<HashMap<ReplayDigest, Arc<LiveClaim>>>,
-    /// Rows that the store failed to delete: claims for which nothing was spent, and orphans that were read. The next
-    /// sweep tries again.
+    /// Rows that the store failed to delete: claims for which nothing was spent, and orphans whose answers were read to
+    /// the end. The next sweep tries again.
     unreleased_claims: Mutex<Vec<(ReplayDigest, RequestId)>>,
-    /// Orphans that a retry has read to the end, and whose rows are not deleted yet. No other retry gets them.
+    /// The fingerprints of orphans whose answers were read to the end, and whose rows are not deleted yet. No other
+    /// retry gets these answers.
     orphans_in_removal: Mutex<HashSet<ReplayDigest>>,
     pending: PendingWork,
 }
@@ -63,11 +65,11 @@ pub(super) struct LiveClaim {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClaimPhase {
-    /// The store is being queried.
+    /// The store has not decided yet whether this process gets the claim.
     Querying,
-    /// This process has the claim.
+    /// This process has the claim, and the request that runs the job has its guard.
     Held,
-    /// The claim belongs to another request in the store, or has ended.
+    /// This process did not get the claim, or the claim was completed, released or given up.
     Ended,
 }
 
@@ -77,10 +79,10 @@ pub(crate) enum ClaimOutcome {
     Claimed(ClaimGuard),
     /// The answer is complete or in progress.
     Follow(AnswerReader),
-    /// The key was used for a different request.
+    /// The idempotency key was used for a different request.
     Conflict,
-    /// The job ran, or may have run, and its answer is lost. The gateway must not run it again, because that could be
-    /// charged twice.
+    /// The job was started, or may have been, and this request cannot get its answer. The gateway must not run the job
+    /// again, because it could be charged twice.
     AnswerLost,
 }
 
@@ -122,7 +124,8 @@ impl IdempotentAnswers {
         }
     }
 
-    /// Counts unfinished work in `pending`, which others share, instead of in a counter of its own.
+    /// Replaces the counter of unfinished work by `pending`, which [`RetryableJobs`](super::orphans::RetryableJobs)
+    /// count in too.
     pub(super) fn with_pending_work(self, pending: PendingWork) -> Self {
         Self { pending, ..self }
     }
@@ -228,7 +231,8 @@ impl IdempotentAnswers {
         self.live_claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the outcome for a claim that is already in the store; `None` if another node runs its job.
+    /// Returns the outcome for a claim that is already in the store; `None` if the claim belongs to another node and
+    /// has no answer yet.
     pub(super) async fn outcome_of_stored_claim(
         &self,
         stored_claim: &StoredReplay,
@@ -259,7 +263,7 @@ impl IdempotentAnswers {
         if let Err(error) = &result {
             tracing::warn!(
                 error = error as &dyn std::error::Error,
-                "the claim of a failed request could not be released; it will be retried"
+                "a claim could not be deleted from the store; the next sweep will try again"
             );
             let mut unreleased_claims = self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner);
             unreleased_claims.push((row.scope, row.request_id.clone()));
@@ -297,7 +301,7 @@ impl IdempotentAnswers {
         Ok(())
     }
 
-    /// Returns the claims of this process whose rows may have expired although the jobs still run.
+    /// Returns the scopes of the claims of this process whose rows may have expired although the jobs still run.
     fn overdue_live_claims(&self) -> Vec<ReplayDigest> {
         let live = self.live_claims();
         live.iter()
@@ -307,7 +311,8 @@ impl IdempotentAnswers {
     }
 }
 
-/// Returns the context that binds the key of a file to its row: the scope and the length of the answer.
+/// Returns the context in which the key of a file is sealed: the scope and the length of the answer. It binds the key
+/// to its row.
 pub(super) fn sealing_context(scope: &ReplayDigest, size: u64) -> String {
     let scope: String = scope.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("replay {scope} {size}")

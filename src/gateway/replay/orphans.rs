@@ -1,8 +1,8 @@
-//! Plain jobs whose answers a retry may get, and errors that retries must get again instead of a new, charged job.
+//! Plain jobs (no stream, no idempotency key) whose answers a retry may get, and errors that retries must get again.
 //!
-//! A registered job is attended while its caller waits for its answer or a reader reads it. If the last of them leaves
-//! without the complete answer, the job is an orphan: its answer is stored, and retries read it. A retry that reads to
-//! the end removes the orphan. A job that ended with a final error is remembered for its retries.
+//! A registered job is attended while a request waits for its answer or reads it. When the last of them has left and
+//! the answer was not delivered, the job is an orphan: its answer is stored for retries, and removed after a retry has
+//! read it to the end. If a job ended with a final error (`is_final`), its retries get the same error.
 
 mod index;
 mod job_readers;
@@ -36,9 +36,9 @@ pub(crate) use index::JobRegistration;
 use index::{DeliveryMode, RemovedAnswer, RetryableJobEntry, RetryableJobIndex};
 pub(super) use index::{RetryCandidate, RetryableJobId, RetryableJobState};
 
-/// The most finished orphans (our choice). Beyond it, the oldest of the API key with the most bytes is dropped.
+/// The maximum number of finished orphans (our choice). Beyond it, the answer of one is dropped, as in `evict`.
 const MAX_FINISHED: usize = 64;
-/// The most remembered errors (our choice). Beyond it, the oldest of the API key with the most errors is dropped.
+/// The maximum number of remembered errors (our choice). Beyond it, the API key with the most loses its oldest one.
 const MAX_REMEMBERED: usize = 4096;
 
 /// Every job of this process that a retry may ask for.
@@ -53,7 +53,7 @@ pub(super) struct RetryableJobs {
     changed: watch::Sender<()>,
 }
 
-/// The way in which a reader leaves.
+/// The way in which a reader left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AnswerReaderExit {
     /// True if the reader has read all of the answer.
@@ -111,8 +111,8 @@ impl RetryableJobs {
         job_id
     }
 
-    /// Decides who gets the answer. If other requests read it, or may read it later, returns a reader for the caller.
-    /// Otherwise (`None`) the caller gets the answer directly, and no other request can have it.
+    /// Decides how the caller gets the answer. If other requests read it or may want it, returns a reader for the
+    /// caller. Otherwise (`None`) the caller gets the answer directly; others can have it only if the caller leaves.
     pub(super) fn reader_for_caller(self: &Arc<Self>, job_id: RetryableJobId) -> Option<AnswerReader> {
         let answer = {
             let mut index = self.index();
@@ -125,7 +125,7 @@ impl RetryableJobs {
         Some(self.answer_reader(&answer, job_id, false))
     }
 
-    /// Records that the caller has received the answer: no other request gets it.
+    /// Records that the caller has received the answer directly: removes the job, so that no other request gets it.
     pub(super) fn note_delivered(&self, job_id: RetryableJobId) {
         let entry = {
             let mut index = self.index();
@@ -151,7 +151,7 @@ impl RetryableJobs {
         )
     }
 
-    /// Records that a reader leaves, or (`None`) the caller before it had a reader.
+    /// Records that a reader has left, or, if `exit` is `None`, that the caller has left without the answer.
     pub(super) fn note_reader_left(self: &Arc<Self>, job_id: RetryableJobId, exit: Option<AnswerReaderExit>) {
         let (removed, is_unstored) = {
             let mut index = self.index();
@@ -161,13 +161,13 @@ impl RetryableJobs {
             entry.reader_count = entry.reader_count.saturating_sub(1);
             entry.retry_count = entry.retry_count.saturating_sub(usize::from(is_retry));
             // A complete read by a retry makes up for an earlier incomplete read. A complete read by the caller does
-            // not: only a proxy may have read it, after the client had left.
+            // not: perhaps only a proxy between client and gateway has read the answer, after the client had left.
             entry.is_undelivered = !has_read_all || (entry.is_undelivered && !is_retry);
             if matches!(entry.mode, DeliveryMode::CallerOnly | DeliveryMode::Direct) {
                 entry.mode = DeliveryMode::Stored;
             }
             let is_over = entry.is_over();
-            // An answer with a gap cannot be read by new readers.
+            // New readers cannot read all of an answer with a gap.
             let is_lost = entry.reader_count == 0 && entry.mode == DeliveryMode::Stored && entry.answer.has_gap();
             let is_unstored = entry.is_unstored();
             let removed = match (is_over, is_lost) {
@@ -189,15 +189,15 @@ impl RetryableJobs {
         self.enforce_limits();
     }
 
-    /// Records that the caller gets [`Error::InProgress`], so the job continues without it.
+    /// Records that the caller got [`Error::InProgress`]: the job continues, and a repeat of the request is expected.
     pub(super) fn note_retry_expected(&self, job_id: RetryableJobId) {
         if let Some(entry) = self.index().entries.get_mut(&job_id) {
             entry.retry_expected = true;
         }
     }
 
-    /// Removes an orphan for which nothing was spent, unless a retry reads it or is expected. Returns true if it was
-    /// removed.
+    /// Removes the job, unless a request wants its answer ([`Self::is_wanted`]). Returns true if the job was removed.
+    /// May be called only if nothing was spent for the job.
     pub(super) fn remove_if_unwanted(&self, job_id: RetryableJobId) -> bool {
         let removed = self.index().remove_unwanted(job_id);
         let was_removed = removed.is_some();
@@ -206,12 +206,12 @@ impl RetryableJobs {
         was_removed
     }
 
-    /// True if a caller waits for the answer of the job, or got [`Error::InProgress`].
+    /// True if the job is in the index and a request wants its answer ([`RetryableJobEntry::is_wanted`]).
     pub(super) fn is_wanted(&self, job_id: RetryableJobId) -> bool {
         self.index().entries.get(&job_id).is_some_and(RetryableJobEntry::is_wanted)
     }
 
-    /// Returns the jobs that may be the same request: jobs with the same API key and the same cheap hash.
+    /// Returns the jobs that may be the same request: same API key, same cheap hash, and an answer that others may get.
     pub(super) fn candidates(&self, caller: &Caller, task: &SharedTask) -> Vec<RetryCandidate> {
         let cheap_hash = cheap_hash(&self.hasher, task);
         let index = self.index();
@@ -238,8 +238,8 @@ impl RetryableJobs {
         self.release_task(job_id).await;
     }
 
-    /// Closes a failed job. An error that may have been charged is remembered; after any other error the job is
-    /// removed. Readers get the error, or see the answer break off.
+    /// Closes a failed job. A final error is remembered; after any other error, which cost nothing, the job is removed.
+    /// Present readers get the error, or, if the answer has already begun, see it break off.
     pub(super) fn fail_job(&self, job_id: RetryableJobId, error: &Error) {
         let (head, body) = error_answer(error);
         let previous_answer = {
@@ -287,8 +287,8 @@ impl RetryableJobs {
         recorder.mark_complete();
     }
 
-    /// Returns the stored answer of the job and the file to write it to. The file gets a name if a fingerprint makes
-    /// retries recognizable after a restart.
+    /// Returns the still empty answer of the job and the file to write it to; `None` if the job was removed. The file
+    /// has a name only if the job has a fingerprint, by which retries are recognized after a restart.
     async fn create_file(
         &self,
         job_id: RetryableJobId,
@@ -321,7 +321,7 @@ impl RetryableJobs {
         removed.into_iter().for_each(|removed| self.remove_files(removed));
     }
 
-    /// Makes the answer of an orphan durable. If that fails, the answer is lost with this process.
+    /// Makes the answer of a finished orphan durable. If that fails, the answer is lost when the process ends.
     async fn make_durable(self: &Arc<Self>, job_id: RetryableJobId) {
         let Some((registration, answer, stored_answer)) = self.index().take_unstored(job_id) else { return };
         let (Some(fingerprint), Some(frames)) = (registration.fingerprint, stored_answer.frames()) else { return };
@@ -336,11 +336,11 @@ impl RetryableJobs {
         match result.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
             Ok(true) => self.note_stored(job_id, registration, file),
             Ok(false) => {
-                tracing::warn!("an orphan is kept in memory only: another orphan of the same request is stored");
+                tracing::warn!("an orphan will not survive a restart: another one of the same request is stored");
             }
             Err(error) => {
-                tracing::warn!(error = &*error as &dyn std::error::Error, "an orphan is kept in memory only");
-                // The claim, or even the file, may exist nevertheless. Both are removed together with the entry.
+                tracing::warn!(error = &*error as &dyn std::error::Error, "an orphan will not survive a restart");
+                // The row, or even the file, may exist nevertheless. Both are removed together with the entry.
                 frames.discard();
                 self.note_stored(job_id, registration, file);
             }
@@ -354,7 +354,7 @@ impl RetryableJobs {
             Some(DeliveryMode::Stored) => {}
             // The answer was dropped. The row without a file shows the loss after a restart.
             Some(_) => self.idempotent_answers.folder.remove(&file),
-            // A retry has read the answer in the meantime.
+            // The job was removed in the meantime: a retry has read the answer, or it has expired.
             None => self.remove_stored_orphan(registration, &file),
         }
     }
@@ -376,13 +376,13 @@ impl RetryableJobs {
         }
     }
 
-    /// Removes the file of a dropped answer. Its row or an empty file remains, to show the loss after a restart.
+    /// Removes the file of an answer. After `drop_answer`, its row or an empty file shows the loss after a restart.
     fn remove_files(&self, removed: RemovedAnswer) {
         removed.loss_marker.iter().for_each(SealedFile::spawn_truncate);
         removed.stored_file.into_iter().for_each(|file| self.idempotent_answers.folder.remove(&file));
     }
 
-    /// Releases the files of a job that has ended and stays in the index: only their digest is needed.
+    /// Releases the request of an ended job and its files; only the digest is kept. Then enforces the limits.
     pub(super) async fn release_task(&self, job_id: RetryableJobId) {
         let ended_identity = |entry: &RetryableJobEntry| entry.ended_at.map(|_| Arc::clone(&entry.identity));
         let Some(identity) = self.index().entries.get(&job_id).and_then(ended_identity) else { return };
@@ -394,7 +394,7 @@ impl RetryableJobs {
         self.enforce_limits();
     }
 
-    /// Removes jobs that ended longer ago than the orphan window.
+    /// Removes jobs that ended longer ago than the orphan window, except those whose answers are being read.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         let is_expired = |entry: &RetryableJobEntry| {
@@ -416,7 +416,7 @@ impl RetryableJobs {
             > max
     }
 
-    /// Drops the answer of one orphan and remembers its loss, so that no retry is charged again.
+    /// Drops the answer of one orphan. Its retries get the error "outcome unknown", so that none is charged again.
     fn drop_one_orphan(&self) -> bool {
         let mut index = self.index();
         let candidate = index.eviction_candidate(RetryableJobState::Orphan);
@@ -443,7 +443,7 @@ impl EvictableStorage for RetryableJobs {
         self.idempotent_answers.folder.free()
     }
 
-    /// Evicts an orphan. Orphans have no readers.
+    /// Evicts the oldest finished orphan of the API key with the most bytes. Orphans have no readers.
     fn evict(&self) -> bool {
         self.drop_one_orphan()
     }

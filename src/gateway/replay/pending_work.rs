@@ -1,4 +1,5 @@
-//! Counts the work that must end before the store is closed: claims to complete or release, and answers to store.
+//! Counts the work that must end before the store is closed: claims to complete or release, answers to store, and rows
+//! to delete.
 
 use tokio::sync::watch;
 

@@ -158,7 +158,7 @@ impl SealedFile {
     ///
     /// # Errors
     ///
-    /// Returns an error if the disk fails, or if the file was discarded in the meantime; the file is then removed.
+    /// Returns an error if the disk fails, or if the file was discarded in the meantime. A discarded file is removed.
     pub(super) fn finish(&self) -> io::Result<()> {
         blocking_io::note_disk_access();
         self.file()?.sync_data()?;
@@ -171,8 +171,8 @@ impl SealedFile {
                 return Err(io::ErrorKind::NotFound.into());
             }
         }
-        // The name must be durable too. On other systems a directory cannot be opened as a file, and the file system
-        // journals its entries.
+        // The name must be durable too. On systems other than Unix, a directory cannot be opened as a file, and the
+        // file system journals its entries.
         #[cfg(unix)]
         if let Some(folder) = self.path.as_deref().and_then(Path::parent) {
             File::open(folder)?.sync_all()?;
@@ -221,11 +221,11 @@ impl SealedFile {
 
 impl Drop for SealedFile {
     fn drop(&mut self) {
-        // The store has no row for an unfinished file, so it would never be read.
+        // The store gets the key only of a finished file, so an unfinished file could never be read again.
         let must_remove = !self.is_finished.load(Ordering::SeqCst) || self.is_discarded();
         let path_to_remove = self.current_path().filter(|_| must_remove);
         let file = self.file.take();
-        // Closing a file without a name removes it, which can take as long as unlinking one.
+        // Closing a file without a name removes it, which can take as long as unlinking a file with a name.
         blocking_io::spawn_detached(move || {
             path_to_remove.iter().for_each(|path| remove(path));
             drop(file);

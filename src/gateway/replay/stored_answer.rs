@@ -1,8 +1,9 @@
 //! One answer, written once and read by any number of readers, each at its own pace.
 //!
-//! Complete frames are in a file. The incomplete last frame, the tail, is in memory, once for all readers. If the disk
-//! is full, or the answer has no disk space, each frame is passed on from memory instead: the next frame begins when
-//! all readers have read the current frame. Present readers then still get the whole answer; a later repeat does not.
+//! Complete frames are in a file. The incomplete last frame, the tail, is in memory, once for all readers. If no file
+//! can be created or written, for example because the disk is full, each further frame is passed on from memory
+//! instead: the next frame begins when all readers have read the current frame. Present readers then still get the
+//! whole answer, unless they take longer than [`READER_WAIT_MAX`] for a frame; a later repeat does not get it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,9 +37,10 @@ pub(super) enum StoredAnswerEnd {
 struct StoredAnswerState {
     head: Option<AnswerHead>,
     frames: Option<Arc<SealedFile>>,
-    /// The number of bytes in the file. Until the end of the answer, the file has only complete frames.
+    /// The number of bytes of the answer that are in the file. Until the end of the answer, the file has only complete
+    /// frames.
     bytes_in_file: u64,
-    /// The frame in memory.
+    /// The frame in memory, or all of a small answer that has no file.
     tail: Vec<u8>,
     /// The offset of the tail in the answer. If it is greater than `bytes_in_file`, the bytes between the two were only
     /// passed on from memory: the answer has a gap.
@@ -62,11 +64,12 @@ struct ReaderPosition {
 pub(super) enum AnswerChunk {
     /// Bytes from memory.
     Bytes(Bytes),
-    /// The frame with this number, to be read from the file: `length` bytes, of which the reader has the first `skip`.
+    /// The frame with this number, to be read from the file: `length` bytes, of which the reader has already read the
+    /// first `skip`.
     Frame { frames: Arc<SealedFile>, number: u64, length: usize, skip: usize },
     /// The end of a complete answer.
     End,
-    /// The remaining answer is lost.
+    /// The answer broke off, or this reader can no longer get the rest of it.
     Lost,
 }
 
@@ -162,8 +165,8 @@ impl StoredAnswer {
         frame
     }
 
-    /// Records that the tail was written to the file. A full frame is removed from memory. An incomplete last frame
-    /// stays there too.
+    /// Records that the tail was written to the file. A full frame is removed from memory; an incomplete last frame
+    /// stays in memory too.
     pub(super) fn note_tail_written(&self, reservation: DiskReservation) {
         let mut state = self.state();
         match &mut state.reservation {
@@ -186,7 +189,7 @@ impl StoredAnswer {
     pub(super) async fn discard_tail_when_read(&self) {
         let all_readers = std::future::poll_fn(|cx| self.poll_all_readers(cx));
         if tokio::time::timeout(READER_WAIT_MAX, all_readers).await.is_err() {
-            tracing::warn!("an answer that is not on disk continues without its slowest reader");
+            tracing::warn!("an answer that is not on disk continues without its slow readers");
         }
         let mut state = self.state();
         state.tail_offset += state.tail.len() as u64;
@@ -196,7 +199,7 @@ impl StoredAnswer {
     fn poll_all_readers(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.state();
         let (has_gap, length) = (state.has_gap(), state.length());
-        // A reader before the gap can never read beyond it.
+        // A reader whose position is before the gap can never read beyond it.
         let is_cut_off = |offset: u64| has_gap && offset < state.tail_offset;
         if state.readers.values().all(|reader| reader.offset >= length || is_cut_off(reader.offset)) {
             return Poll::Ready(());

@@ -14,7 +14,7 @@ use crate::gateway::replay::sealed_file::SealedFile;
 use crate::gateway::replay::stored_answer::StoredAnswer;
 use crate::gateway::store::KeyId;
 
-/// The id of a job: the cheap hash of its request, and a number that grows with each job.
+/// The id of a job: the cheap hash of its request, and a number that increases by one with each job.
 pub(in super::super) type RetryableJobId = (u64, u64);
 
 #[derive(Default)]
@@ -28,20 +28,20 @@ pub(in super::super) struct RetryableJobEntry {
     pub(in super::super) registration: JobRegistration,
     pub(in super::super) identity: Arc<RequestIdentity>,
     pub(in super::super) answer: Arc<StoredAnswer>,
-    /// The number of readers: the caller of the job, and retries.
+    /// The number of requests that wait for the answer or read it: the caller of the job, and retries.
     pub(in super::super) reader_count: usize,
-    /// The number of retries among the readers.
+    /// The number of retries among these requests.
     pub(in super::super) retry_count: usize,
-    /// The number of waiting retries that will read this job if no orphan appears.
+    /// The number of retries that will read this answer unless another job of the same request becomes an orphan first.
     pub(in super::super) hold_count: usize,
-    /// True if a reader has left without the complete answer, and no retry has read it since.
+    /// True if a reader has left without the complete answer, and no retry has read all of it since.
     pub(in super::super) is_undelivered: bool,
     /// True if the caller got [`Error::InProgress`], so that a repeat of the request is expected.
     pub(in super::super) retry_expected: bool,
     pub(in super::super) mode: DeliveryMode,
-    /// The file of an answer that is not durable yet.
+    /// The name and key of the answer's file, until the answer is made durable.
     pub(in super::super) pending_file: Option<PendingFile>,
-    /// The name of the file of a durable answer.
+    /// The name of the file of an answer that is durable, or that may be although the store reported an error.
     pub(in super::super) stored_file: Option<String>,
     /// The emptied file of a lost answer. After a kill, its name shows the loss.
     pub(in super::super) loss_marker: Option<Arc<SealedFile>>,
@@ -54,18 +54,20 @@ pub(in super::super) struct RetryableJobEntry {
 pub(crate) struct JobRegistration {
     /// The id of the request.
     pub(crate) request_id: String,
-    /// True if the client marks its retries, so that this request may be repeated.
+    /// True if the client marks its retries, as the official SDKs do.
     pub(crate) marks_retries: bool,
-    /// The keyed hash by which a retry of this request is recognized after a restart.
+    /// The keyed hash by which a retry of this request is recognized after a restart, if there is one.
     pub(crate) fingerprint: Option<ReplayDigest>,
 }
 
-/// The resources of a dropped answer: its reserved disk space, and its file, which the receiver must remove.
+/// The resources of a removed answer. Its reserved disk space is released when this value is dropped; its files must be
+/// removed or emptied by the code that gets this value.
 pub(in super::super) struct RemovedAnswer {
     pub(in super::super) _answer: Arc<StoredAnswer>,
+    /// The name of the file to remove.
     pub(in super::super) stored_file: Option<String>,
     pub(in super::super) registration: JobRegistration,
-    /// The file that the receiver must empty.
+    /// The file to empty, so that its name shows the loss of the answer after a kill.
     pub(in super::super) loss_marker: Option<Arc<SealedFile>>,
 }
 
@@ -74,11 +76,11 @@ pub(in super::super) struct RemovedAnswer {
 pub(in super::super) enum DeliveryMode {
     /// So far, only the caller of the job waits for the answer.
     CallerOnly,
-    /// The caller of the job gets the answer directly, so no other request can have it.
+    /// The caller of the job gets the answer directly. Other requests can have it only if the caller leaves first.
     Direct,
     /// The answer is stored for all requests that want it.
     Stored,
-    /// The job ended with an error that every retry gets again.
+    /// Every retry gets the same error: that of the job, or "outcome unknown" if the answer was lost.
     Remembered,
 }
 
@@ -87,9 +89,9 @@ pub(in super::super) enum DeliveryMode {
 pub(in super::super) enum RetryableJobState {
     /// A caller waits for the answer, or a reader reads it.
     Attended,
-    /// The answer has no reader, and no request has received all of it.
+    /// No request waits for the answer or reads it, but a retry may still get it.
     Orphan,
-    /// The job ended with an error that every retry gets again.
+    /// Every retry gets the same error: that of the job, or "outcome unknown" if the answer was lost.
     Remembered,
 }
 
@@ -98,7 +100,7 @@ pub(in super::super) struct RetryCandidate {
     pub(in super::super) job_id: RetryableJobId,
     pub(in super::super) identity: Arc<RequestIdentity>,
     pub(in super::super) state: RetryableJobState,
-    /// The number of retries that read the job already.
+    /// The number of retries that already wait for the answer or read it.
     pub(in super::super) retry_count: usize,
     /// True if the caller got [`Error::InProgress`], so that a repeat of the request is expected.
     pub(in super::super) retry_expected: bool,
@@ -117,7 +119,7 @@ impl RetryableJobIndex {
         Some((entry.registration.clone(), answer, Arc::clone(&entry.answer)))
     }
 
-    /// Removes the job if no request wants it any more.
+    /// Removes the job and returns its entry, unless [`RetryableJobEntry::is_wanted`].
     pub(in super::super) fn remove_unwanted(&mut self, job_id: RetryableJobId) -> Option<RetryableJobEntry> {
         self.entries.get(&job_id).filter(|entry| !entry.is_wanted())?;
         self.entries.remove(&job_id)
@@ -179,7 +181,7 @@ impl RetryableJobEntry {
         }
     }
 
-    /// Returns the state of the job for a retry; `None` if no retry can have the answer.
+    /// Returns the state in which a retry finds the job; `None` if the caller of the job gets the answer directly.
     pub(in super::super) fn state(&self) -> Option<RetryableJobState> {
         match self.mode {
             DeliveryMode::Remembered => Some(RetryableJobState::Remembered),
@@ -214,17 +216,17 @@ impl RetryableJobEntry {
         }
     }
 
-    /// True if a caller waits for the answer, reads it, or got [`Error::InProgress`].
+    /// True unless the job is an orphan that no retry keeps, and whose caller did not get [`Error::InProgress`].
     pub(in super::super) fn is_wanted(&self) -> bool {
         self.hold_count > 0 || self.retry_expected || self.state() != Some(RetryableJobState::Orphan)
     }
 
-    /// True if all requests for the answer have received all of it.
+    /// True if the job can be removed: no request reads or keeps its answer, and the answer was delivered.
     pub(in super::super) fn is_over(&self) -> bool {
         self.reader_count == 0 && self.hold_count == 0 && !self.is_undelivered && self.mode != DeliveryMode::Remembered
     }
 
-    /// True if the job is a finished orphan that is not durable yet.
+    /// True if the job is a finished orphan whose complete answer can be made durable and is not durable yet.
     pub(in super::super) fn is_unstored(&self) -> bool {
         let is_orphan = self.is_undelivered && self.state() == Some(RetryableJobState::Orphan);
         is_orphan && self.ended_at.is_some() && self.pending_file.is_some() && !self.answer.has_gap()

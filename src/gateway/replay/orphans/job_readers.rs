@@ -1,4 +1,4 @@
-//! Readers of registered jobs, and of remembered errors.
+//! Readers of the answers of registered jobs, and of remembered errors.
 
 use std::sync::Arc;
 
@@ -8,16 +8,17 @@ use super::{AnswerReader, RetryableJobs};
 // === impl RetryableJobs ===
 
 impl RetryableJobs {
-    /// Returns a reader of the job for a retry, if a new reader can still have the whole answer. If the last reader
-    /// leaves before the end, the job is an orphan again.
+    /// Returns a reader of the answer for a retry; `None` if a new reader cannot have the whole answer, or if the job
+    /// has ended with an error. If the last reader leaves before the end, the job is an orphan again.
     pub(in super::super) fn follow_job(self: &Arc<Self>, job_id: RetryableJobId) -> Option<AnswerReader> {
         self.follow_if(job_id, |entry| {
             matches!(entry.state(), Some(RetryableJobState::Attended | RetryableJobState::Orphan))
         })
     }
 
-    /// Returns a reader of an orphan whose caller got [`Error::InProgress`](crate::error::Error::InProgress), or of its
-    /// remembered error. Of several concurrent requests, exactly one gets a reader.
+    /// Returns a reader of the answer of an orphan whose caller got
+    /// [`Error::InProgress`](crate::error::Error::InProgress), or of the error that such a job ended with. Of several
+    /// concurrent requests, exactly one gets a reader.
     pub(in super::super) fn follow_awaited_job(self: &Arc<Self>, job_id: RetryableJobId) -> Option<AnswerReader> {
         self.follow_if(job_id, |entry| entry.retry_expected && entry.state() == Some(RetryableJobState::Orphan))
             .or_else(|| self.remembered_answer_if(job_id, |entry| entry.retry_expected))
@@ -40,17 +41,19 @@ impl RetryableJobs {
         Some(self.answer_reader(&answer, job_id, true))
     }
 
-    /// Returns the error for a retry that cannot get the answer of a job that was, or may have been, charged.
+    /// Returns a reader of the error "outcome unknown", for a retry of a job that was charged, or may have been, and
+    /// whose answer is lost.
     pub(in super::super) fn unknown_outcome() -> AnswerReader {
         AnswerReader::new(&unknown_outcome())
     }
 
-    /// Returns the remembered error of a job, if it still exists.
+    /// Returns a reader of the remembered error of a job, if the job still exists and has one.
     pub(in super::super) fn remembered_answer(&self, job_id: RetryableJobId) -> Option<AnswerReader> {
         self.remembered_answer_if(job_id, |_| true)
     }
 
-    /// Returns the remembered error of a job. After that, the job no longer expects a repeat of its request.
+    /// Returns a reader of the remembered error of a job, if `is_allowed`. After that, no repeat of the request is
+    /// expected.
     fn remembered_answer_if(
         &self,
         job_id: RetryableJobId,

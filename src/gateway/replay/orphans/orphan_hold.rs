@@ -1,5 +1,5 @@
-//! Keeps an attended job, whose answer is still being read, in the index for a retry that first waits for a job of the
-//! same request to become an orphan.
+//! Keeps an attended job in the index for a retry that waits. If no job of the same request becomes an orphan during
+//! the wait, the retry reads the answer of the attended job, which other readers may have finished by then.
 
 use std::sync::Arc;
 
