@@ -1,9 +1,11 @@
-//! Turns a request into a `Job` or `ResponseJob`, or into a rejection that names the invalid parameter.
+//! Turns a request into a `Job` or `ResponseJob`, or rejects it. A rejection names the invalid parameter, unless the
+//! body as a whole is invalid. Other modules use the checks of single fields for other requests, such as those of the
+//! admin API.
 //!
-//! It has no clock, socket or store; it reads only the spooled body and uploads. The limits of each field come from the
-//! API document, as a table ([`fields`]). The capabilities of each image model are another table, to which the operator
-//! may add models ([`models`]). The rules on combinations of fields are code ([`image`], [`response`]). A rejected
-//! request has cost nothing upstream.
+//! It has no clock, socket or store; the only files that it reads are spooled bodies and uploads. The limits of each
+//! field come from the API document, as a table ([`fields`]). The capabilities of each image model are another table,
+//! to which the operator may add models ([`models`]). The rules on combinations of fields are code ([`image`],
+//! [`response`]). A rejected request has cost nothing upstream.
 
 mod fields;
 mod image;
@@ -36,16 +38,17 @@ impl ImageModels {
         image::check_generation(self, body, received)
     }
 
-    /// Checks an edit request. The headers of its images were read during the upload; this method checks them.
+    /// Checks an edit request. The file headers of its images were read during the upload; this method checks them.
     ///
     /// # Errors
     ///
-    /// Returns the first broken rule, with the name of the invalid parameter as the caller spelled it.
+    /// Returns the first broken rule, with the name of the invalid parameter as the caller spelled it, or an error if
+    /// an upload could not be read back from disk.
     pub(crate) fn check_edit(&self, form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
         image::check_edit(self, form, received)
     }
 
-    /// Checks a request for a response. The job keeps only those of the headers that are forwarded.
+    /// Checks a request for a response. The job keeps only those headers that are forwarded upstream.
     ///
     /// # Errors
     ///

@@ -7,14 +7,14 @@ use crate::error::{Rejection, RejectionReason};
 use crate::image::SizeRequest;
 use crate::tables::{Field, FieldKind};
 
-/// The values that a field may have for one model, if they differ from those of the table.
+/// The values that a field may have for one model. They apply instead of those of the table.
 #[derive(Clone, Debug)]
 pub(super) enum FieldRestriction<'a> {
     /// One of these words.
     Words(Vec<&'a str>),
     /// One of these sizes.
     Sizes(Vec<&'a str>),
-    /// At most this number, and at least the minimum of the table.
+    /// A number that is at most this, and at least the minimum of the table.
     AtMost(i64),
 }
 
@@ -43,8 +43,8 @@ pub(super) fn not_object(found: &str) -> Rejection {
 /// Checks every field against the table, and normalizes the values: nullable fields with the value `null` are removed,
 /// and whole numbers become integers.
 ///
-/// The body has no image fields, because those were read separately. `prefix` is the path of the object in the request,
-/// as rejections name it: empty, or such as `tools[0].`.
+/// `body` has no image fields, because those were read separately. `prefix` is the path of `body` in the request, which
+/// rejections put before the name of a field: empty, or for example `tools[0].`.
 pub(crate) fn check(prefix: &str, table: &'static [Field], body: &mut Map<String, Value>) -> Result<(), Rejection> {
     check_restricted(prefix, table, |_| None, body)
 }
@@ -151,7 +151,7 @@ fn check_day(name: &str, value: &Value) -> Result<(), Rejection> {
 fn check_text(name: &str, value: &Value, min: u64, max: u64) -> Result<(), Rejection> {
     let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", type_name(value)))?;
     let length = text.chars().count() as u64;
-    // If a text is required, white space alone counts as an empty text.
+    // If a text must not be empty, white space alone counts as an empty text.
     if length < min || (min > 0 && text.trim().is_empty()) {
         let message = format!(
             "Invalid '{name}': empty string. Expected a string with at least {min} character that is not white space."
@@ -185,7 +185,8 @@ fn check_integer(name: &str, value: &mut Value, min: i64, max: i64) -> Result<()
     Ok(())
 }
 
-/// Parses a whole number in any JSON notation: `2`, `2.0`, `2e0`.
+/// Parses a whole number in any JSON notation: `2`, `2.0`, `2e0`. A number that is too large for an exact conversion is
+/// clamped to ±2^53, which no limit allows.
 fn parse_whole_number(value: &Value) -> Option<i64> {
     /// The greatest number up to which a 64-bit float represents every integer (2^53).
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
@@ -194,7 +195,7 @@ fn parse_whole_number(value: &Value) -> Option<i64> {
         let float = number.as_f64().filter(|float| float.fract() == 0.0)?;
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "clamped to the range of an i64, which is far wider than every limit"
+            reason = "clamped to ±2^53, which an i64 can hold"
         )]
         Some(float.clamp(-EXACT_MAX, EXACT_MAX) as i64)
     })

@@ -1,4 +1,4 @@
-//! Checks a request for images: its fields against the table, then their combinations, then its input images.
+//! Checks a request for images: each field against the table, the combinations of fields, and the input images.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::gateway::spool::{EditForm, ImageUpload};
 use crate::image::{ImageFileError, ImageHeader};
 use crate::tables::{Field, IMAGE_EDIT_FIELDS, IMAGE_GENERATION_FIELDS};
 
-/// Fields that only the gateway reads. They are not sent upstream.
+/// Fields that are not sent upstream. The value of `safety_identifier` is sent as `user`.
 const GATEWAY_FIELDS: &[&str] = &["response_format", "safety_identifier"];
-/// Fields that have a meaning only in a stream.
+/// Fields that are sent upstream only if the caller asks for a stream.
 const STREAM_FIELDS: &[&str] = &["partial_images", "stream"];
 const TRANSPARENT: &str = "transparent";
 
@@ -27,7 +27,7 @@ pub(super) fn check_generation(models: &ImageModels, body: &[u8], received: Date
     Ok(Job::new(model, &object, upstream_fields(&object), received, None))
 }
 
-/// Checks an edit request. The headers of its images were read during the upload; this function checks them.
+/// Checks an edit request. The file headers of its images were read during the upload; this function checks them.
 pub(super) fn check_edit(models: &ImageModels, form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
     let mut object = form.fields;
     let model = check_field_rules(models, IMAGE_EDIT_FIELDS, &mut object)?;
@@ -36,7 +36,7 @@ pub(super) fn check_edit(models: &ImageModels, form: EditForm, received: DateTim
     Ok(Job::new(model, &object, upstream_fields(&object), received, Some(input)))
 }
 
-/// Applies every rule on single fields and their combinations, and returns the model. The rules for edits and
+/// Applies every rule on single fields and on combinations of fields, and returns the model. The rules for edits and
 /// generations differ only in the table.
 fn check_field_rules(
     models: &ImageModels,
@@ -96,7 +96,7 @@ fn image_header(upload: &ImageUpload) -> Result<ImageHeader, Error> {
     })
 }
 
-/// Removes `input_fidelity`, which must be omitted. The values `null` and "" count as omitted.
+/// Removes `input_fidelity` if its value is `null` or "", and rejects any other value: no model supports this field.
 pub(super) fn remove_input_fidelity(
     prefix: &str,
     model: &ImageModelSpec,
@@ -112,8 +112,8 @@ pub(super) fn remove_input_fidelity(
     }
 }
 
-/// Rejects a transparent background, unless the model supports it. It is requested often, so it has a message of its
-/// own.
+/// Rejects a transparent background, unless the model supports it. Such backgrounds are requested often, so their
+/// rejection has a message of its own.
 pub(super) fn check_transparency(
     prefix: &str,
     model: &ImageModelSpec,
@@ -144,7 +144,7 @@ fn check_stream_combinations(object: &Map<String, Value>) -> Result<(), Rejectio
     Err(Rejection::new(param, RejectionReason::InvalidValue, message))
 }
 
-/// Rejects fields that the model or the format does not support: PNG has no lossy compression, and JPEG has no
+/// Rejects values that the model or the file format does not support: PNG has no lossy compression, and JPEG has no
 /// transparency.
 pub(super) fn check_format_combinations(
     prefix: &str,
@@ -167,8 +167,8 @@ pub(super) fn check_format_combinations(
     Err(Rejection::new(format!("{prefix}{param}"), RejectionReason::InvalidValue, message))
 }
 
-/// Returns the fields that are sent upstream: the checked fields of the caller, without those that only the gateway
-/// reads.
+/// Returns the fields that are sent upstream: the checked fields of the caller, without [`GATEWAY_FIELDS`], and without
+/// [`STREAM_FIELDS`] if the caller does not ask for a stream.
 fn upstream_fields(object: &Map<String, Value>) -> Map<String, Value> {
     let mut forward = object.clone();
     // `safety_identifier` has replaced `user` in the API; upstreams may know only `user`.

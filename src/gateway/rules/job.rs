@@ -124,12 +124,12 @@ impl Job {
         &self.prompt
     }
 
-    /// Returns the number of images that were requested.
+    /// Returns the number of images that this job asks for.
     pub(crate) const fn count(&self) -> u32 {
         self.count
     }
 
-    /// Returns the size that was requested, in pixels.
+    /// Returns the size that this job asks for: pixels, or `auto`.
     pub(crate) const fn size(&self) -> SizeRequest {
         self.size
     }
@@ -139,12 +139,12 @@ impl Job {
         self.size.exact().is_some_and(Size::is_large)
     }
 
-    /// Returns the requested quality, if the request names one.
+    /// Returns the quality that this job asks for, if it names one.
     pub(crate) fn quality(&self) -> Option<&str> {
         self.quality.as_deref()
     }
 
-    /// Returns the file format that was requested.
+    /// Returns the file format that the job asks for.
     pub(crate) const fn format(&self) -> Format {
         self.format
     }
@@ -154,7 +154,7 @@ impl Job {
         self.compression
     }
 
-    /// True if the caller asked for events.
+    /// True if the caller asked for a stream of events.
     pub(crate) const fn is_stream(&self) -> bool {
         self.is_stream
     }

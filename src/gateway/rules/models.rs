@@ -30,7 +30,7 @@ impl ImageModels {
         found.cloned().unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()))
     }
 
-    /// Returns the restriction on a field for this model, if it differs from the table of the document.
+    /// Returns the values that a field may have for this model; `None` if those of the document's table apply.
     pub(super) fn restriction<'a>(&'a self, model: &'a ImageModelSpec, field: &str) -> Option<FieldRestriction<'a>> {
         match field {
             "model" => Some(FieldRestriction::Words(self.0.iter().map(|model| model.id.as_str()).collect())),
@@ -57,7 +57,7 @@ fn word_restriction(words: &[String]) -> FieldRestriction<'_> {
     FieldRestriction::Words(words.iter().map(String::as_str).collect())
 }
 
-/// Lists the backgrounds of a model, for a message.
+/// Lists the backgrounds that a model supports, for a message.
 pub(super) fn background_list(model: &ImageModelSpec) -> String {
     join_words(&model.backgrounds.iter().map(String::as_str).collect::<Vec<_>>())
 }

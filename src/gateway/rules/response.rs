@@ -1,8 +1,8 @@
 //! Checks a request for a response: a task for a text model that may use the image tool.
 //!
-//! Only the members that the API document lists are read. Image tools are checked by the rules of the image endpoints.
-//! Everything else is not checked: the body is sent upstream byte for byte. A large body stays on disk and is parsed in
-//! place, never held in memory as a whole.
+//! Only a few members are read (`MEMBERS`). Image tools are checked by the rules of the image endpoints. Everything
+//! else is not checked: the body is sent upstream byte for byte, except that the gateway may add an image tool. A large
+//! body stays on disk and is parsed in place, never held in memory as a whole.
 
 mod agent;
 mod body_members;
@@ -26,10 +26,10 @@ use super::{ImageModels, fields};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::spool::SpooledBytes;
 
-/// The prefix of the ids of image models, which cannot answer responses. Models that the operator has added cannot
-/// either.
+/// The prefix of the ids of OpenAI's image models. An image model cannot make a response, and neither can one that the
+/// operator has added, whatever its id.
 const IMAGE_MODEL_PREFIX: &str = "gpt-image-";
-/// The members of a request that are read.
+/// The members of a request that the gateway reads.
 const MEMBERS: &[&str] = &[
     "model",
     "input",
@@ -57,7 +57,7 @@ const OPTIONAL_MEMBERS: [(&str, JsonType); 8] = [
     ("safety_identifier", JsonType::Text),
 ];
 
-/// Checks a request for a response. The job keeps only those of the headers that are forwarded.
+/// Checks a request for a response. The job keeps only those headers that are forwarded upstream.
 ///
 /// # Errors
 ///
@@ -155,7 +155,7 @@ fn refuse_background(known: &KnownMembers) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Returns the id of the response that the request continues.
+/// Returns the id of the response that the request continues, if it names one.
 fn previous_response_id(known: &KnownMembers) -> Result<Option<String>, Rejection> {
     let name = "previous_response_id";
     match known.get(name).filter(|member| member.json_type() == JsonType::Text) {
@@ -164,7 +164,7 @@ fn previous_response_id(known: &KnownMembers) -> Result<Option<String>, Rejectio
     }
 }
 
-/// Checks the tools: every tool must have a type, and image tools must follow the image rules.
+/// Checks the tools: each must be an object with a type, and image tools must follow the image rules.
 fn check_tools(models: &ImageModels, body: &SpooledBytes, known: &KnownMembers) -> Result<ToolSummary, Error> {
     let mut tools = ToolSummary::default();
     let Some(span) = known.get("tools").map(|member| member.span) else { return Ok(tools) };
