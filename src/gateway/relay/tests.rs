@@ -170,8 +170,8 @@ async fn the_record_is_closed_before_the_last_byte() {
             received.extend_from_slice(&frame.expect("a piece").into_data().expect("data"));
         }
     });
-    assert!(waiting.await.is_err(), "the end must wait for the record");
-    assert!(!received.ends_with(b"}"), "no last byte before the record");
+    assert!(waiting.await.is_err(), "the end must wait until the record is closed");
+    assert!(!received.ends_with(b"}"), "no last byte before the record is closed");
     close_sender.send(()).expect("the body waits");
     let remaining = body.collect().await.expect("the remaining bytes").to_bytes();
     received.extend_from_slice(&remaining);
@@ -229,7 +229,7 @@ async fn relayed_events(body: ReplyBody, partials: u32) -> (String, RelayOutcome
     (String::from_utf8(bytes.to_vec()).expect("text"), outcome, summary)
 }
 
-/// Returns the name and the data of every frame.
+/// Returns the name and the data of every event. Comments, such as heartbeats, are left out.
 fn frames(stream: &str) -> Vec<(String, Value)> {
     let frames = stream.split_terminator("\n\n").filter(|frame| !frame.starts_with(':'));
     frames
@@ -387,10 +387,10 @@ async fn a_caller_of_events_who_leaves_cancels_the_upstream() {
     let (body, outcomes) = relay(proven);
     drop(body);
     assert_eq!(outcomes.lock().unwrap()[0].0, RelayOutcome::CallerLeft);
-    assert!(sender.is_closed(), "the upstream's body is gone");
+    assert!(sender.is_closed(), "the upstream's body was dropped");
 }
 
-/// Returns the members of a complete answer without an image, and true if it has an image substitute.
+/// Returns the members of a complete answer without an image, and true if a value in it may stand for an image.
 async fn without_image(body: &str, stream: bool) -> (String, bool) {
     let requested = RequestedAnswer { stream, ..requested_answer(1) };
     match prove(pieces(body, 9), requested, limits()).await {

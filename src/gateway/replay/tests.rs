@@ -28,7 +28,7 @@ use crate::gateway::spool::{EditForm, ImageUpload, Spool};
 use crate::gateway::store::SqliteStore;
 use crate::gateway::store::testing::{StoreDouble, new_store};
 
-/// The number of bytes in which answers are sent.
+/// The size of the pieces in which [`ChannelAnswer::complete`] sends a body.
 const PIECE_BYTES: usize = 10_000;
 const MIB: u64 = 1024 * 1024;
 
@@ -68,7 +68,8 @@ impl ReplayFixture {
         Self { dir, store, double, ledger, settings, ada, bob }
     }
 
-    /// Opens the replays. A second value that is opened while the first still exists finds the state after a kill.
+    /// Opens the replays, as a start of the gateway does. If this is called while an earlier value still exists, the
+    /// new value finds the files and rows that a kill of the process would leave.
     async fn open(&self) -> AnswerReplay {
         self.open_as(NodeId::only()).await
     }
@@ -78,7 +79,7 @@ impl ReplayFixture {
         AnswerReplay::open(&self.settings, self.free(), store, ledger, self.store.vault().clone(), node).await.unwrap()
     }
 
-    /// The free space of the whole disk.
+    /// Returns the free space of the disk; none of it is reserved for other data.
     fn free(&self) -> FreeSpace {
         FreeSpace::new(self.dir.path().to_owned(), 0)
     }
@@ -192,7 +193,7 @@ async fn read(reader: AnswerReader) -> Result<Vec<u8>, AnswerReaderError> {
     reader.collect().await.map(|collected| collected.to_bytes().to_vec())
 }
 
-/// Reads the next bytes, up to this number.
+/// Reads whole frames until they have at least this number of bytes.
 async fn read_some(reader: &mut AnswerReader, length: usize) -> Vec<u8> {
     let mut read = Vec::new();
     while read.len() < length {
@@ -201,7 +202,7 @@ async fn read_some(reader: &mut AnswerReader, length: usize) -> Vec<u8> {
     read
 }
 
-/// Returns the `reason` of an error as its caller reads it.
+/// Returns the `reason` in the body of an error, which must have the status 502.
 async fn reason(reader: AnswerReader) -> String {
     assert_eq!(reader.head().await.unwrap().status, 502);
     let body: Value = serde_json::from_slice(&read(reader).await.unwrap()).unwrap();

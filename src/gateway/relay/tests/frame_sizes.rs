@@ -1,4 +1,5 @@
-//! Tests with body frames of different sizes: a connection with a large backlog delivers a megabyte in one frame.
+//! Tests with body frames of different sizes: a connection with a large backlog may deliver a megabyte in
+//! one frame.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tests with answers of an upstream that has a later version of the contract.
+//! Tests with answers of an upstream that follows a later version of the contract.
 
 use super::*;
 
@@ -74,7 +74,7 @@ async fn an_image_has_begun_before_its_format_is_known() {
     let mut answer = UnprovenAnswer::for_images(body, requested_answer(1), limits());
     for (piece, has_begun) in [(r#"{"created":1,"data":[{"b64_json":""#, false), (&PNG_HEAD[..8], true)] {
         sender.try_send(Bytes::copy_from_slice(piece.as_bytes())).expect("open");
-        tokio::time::timeout(Duration::from_secs(1), answer.read_until_proven()).await.expect_err("more must come");
+        tokio::time::timeout(Duration::from_secs(1), answer.read_until_proven()).await.expect_err("it must wait");
         assert_eq!(answer.is_proven(), has_begun, "{piece}");
     }
     sender.try_send(Bytes::copy_from_slice(format!("{}\"}}]}}", &PNG_HEAD[8..]).as_bytes())).expect("open");

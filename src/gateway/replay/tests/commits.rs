@@ -1,4 +1,5 @@
-//! Tests of the commits for requests with idempotency keys, and of rows that the database refuses.
+//! Tests of the rows of claims, answers and orphans: shared commits, and rows that are refused, written too late, or
+//! removed.
 
 use std::sync::atomic::Ordering;
 

@@ -43,7 +43,7 @@ pub(super) fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 's
     tokio::runtime::Handle::current().spawn(work)
 }
 
-/// Continues a request. Returns 1 if it ran the job and 0 if not, and the reader of its answer.
+/// Continues a request after its claim. Returns 1 if this request ran the job, or else 0, and a reader of the answer.
 async fn run(outcome: ClaimOutcome, answer: &[u8]) -> (u32, AnswerReader) {
     match outcome {
         ClaimOutcome::Claimed(guard) => {
@@ -89,7 +89,7 @@ async fn an_idempotency_key_belongs_to_one_api_key_and_one_request() {
     first.record(Ok(ChannelAnswer::complete(b"red"))).await;
     check(&replay, &fixture.ada, &job("blue"), "conflict").await;
     check(&replay, &fixture.ada, &job("red"), "follow").await;
-    // The same key with another operation is independent.
+    // The same idempotency key with another operation is independent.
     let edit = claim(&replay, &fixture.ada, &fixture.edit(1)).await;
     check(&replay, &fixture.ada, &fixture.edit(2), "conflict").await;
     check(&replay, &fixture.ada, &fixture.edit(1), "follow").await;
@@ -264,7 +264,7 @@ async fn a_start_reads_no_claims_and_a_sweep_removes_expired_ones() {
     let (job, answer) = (job("red"), bytes(100_000));
     claim(&fixture.open().await, &fixture.ada, &job).await.record(Ok(ChannelAnswer::complete(&answer))).await;
     crate::gateway::store::testing::expired_replays(&fixture.dir, 20_000).await;
-    // The store fails: the start reads only the folder.
+    // The store fails during the start, which must not need it: the start reads only the folder.
     fixture.double.set_failure(Some(store_error));
     let replay = fixture.open().await;
     fixture.double.set_failure(None);
@@ -412,12 +412,13 @@ async fn a_claim_of_another_node_is_read_until_it_has_an_answer() {
 async fn the_disk_is_not_accessed_on_runtime_threads() {
     let fixture = ReplayFixture::new().await;
     let (replay, accesses, answer) = (fixture.open().await, disk_accesses(), bytes(150_000));
-    // Answers that are stored, read again, and broken off.
+    // One answer is stored and read again, and another breaks off.
     let job = job("red");
     claim(&replay, &fixture.ada, &job).await.record(Ok(ChannelAnswer::complete(&answer))).await;
     assert_eq!(read(follow(&replay, &fixture.ada, &job).await).await.unwrap(), answer);
     claim(&replay, &fixture.bob, &job).await.record(Ok(ChannelAnswer::broken(&answer))).await;
-    // Orphans whose files have no name or a name. A retry removes each.
+    // The file of the first orphan has no name, that of the second has one. A retry reads each orphan to the end, which
+    // removes it.
     for fingerprint in [None, Some([7; 32])] {
         let registration =
             JobRegistration { request_id: "req_2".to_owned(), fingerprint, ..JobRegistration::default() };

@@ -280,7 +280,7 @@ async fn an_orphan_is_preferred_to_an_older_error() {
     assert_eq!(remembered_reason(&replay, &fixture.ada, &job).await, "content_refused");
 }
 
-/// Returns true if the answer of an orphan is still there; otherwise a retry must get the error that it is lost.
+/// Reads the answer of an orphan as a retry does. Returns false if the answer is lost (error "outcome unknown").
 async fn is_stored(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> bool {
     let reader = replay.adopt_job(caller, job).await.expect("an orphan or an error");
     if reader.head().await.unwrap().status == 200 {
@@ -300,7 +300,7 @@ async fn beyond_their_limits_the_oldest_orphans_are_evicted() {
             .complete(Ok(ChannelAnswer::complete(&bytes(100_000))))
             .await;
     }
-    // Orphans may use a quarter of the space, which has room for two answers in whole blocks.
+    // Orphans may use a quarter of the space: enough for two answers, whose files count in whole disk blocks.
     let mut found = Vec::new();
     for number in 0..4 {
         found.push(is_stored(&replay, &fixture.ada, &job(&number.to_string())).await);

@@ -137,7 +137,7 @@ async fn creating_a_file_on_a_stalled_disk_times_out() {
     assert!(folder.create_nameless_file().await.is_ok());
 }
 
-/// Storage whose eviction stalls until the test ends.
+/// Storage whose eviction stalls until the test drops the sender of `stalled`.
 struct StalledStorage {
     budget: Arc<DiskBudget>,
     free: FreeSpace,
