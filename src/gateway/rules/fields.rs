@@ -193,10 +193,7 @@ fn parse_whole_number(value: &Value) -> Option<i64> {
     let number = value.as_number()?;
     number.as_i64().or_else(|| {
         let float = number.as_f64().filter(|float| float.fract() == 0.0)?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "clamped to ±2^53, which an i64 can hold"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "clamped to ±2^53, which an i64 can hold")]
         Some(float.clamp(-EXACT_MAX, EXACT_MAX) as i64)
     })
 }
