@@ -124,8 +124,7 @@ impl IdempotentAnswers {
         }
     }
 
-    /// Replaces the counter of unfinished work by `pending`, which [`RetryableJobs`](super::orphans::RetryableJobs)
-    /// count in too.
+    /// Replaces the counter of unfinished work by `pending`, the counter that plain jobs use too.
     pub(super) fn with_pending_work(self, pending: PendingWork) -> Self {
         Self { pending, ..self }
     }

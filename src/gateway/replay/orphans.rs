@@ -36,9 +36,9 @@ pub(crate) use index::JobRegistration;
 use index::{DeliveryMode, RemovedAnswer, RetryableJobEntry, RetryableJobIndex};
 pub(super) use index::{RetryCandidate, RetryableJobId, RetryableJobState};
 
-/// The maximum number of finished orphans (our choice). Beyond it, the answer of one is dropped, as in `evict`.
+/// The maximum number of finished orphans (our choice). Beyond it, the answer of one is dropped (see `evict`).
 const MAX_FINISHED: usize = 64;
-/// The maximum number of remembered errors (our choice). Beyond it, the API key with the most loses its oldest one.
+/// The maximum number of remembered errors (our choice). Beyond it, the API key with the most loses its oldest.
 const MAX_REMEMBERED: usize = 4096;
 
 /// Every job of this process that a retry may ask for.
@@ -310,7 +310,7 @@ impl RetryableJobs {
         Some((answer, frames))
     }
 
-    /// Records that an answer is complete. If it has a gap and no reader, it is lost.
+    /// Records that an answer is complete. If it has a gap and no reader, nobody can get all of it, so it is dropped.
     fn note_complete(&self, job_id: RetryableJobId) {
         let removed = {
             let mut index = self.index();

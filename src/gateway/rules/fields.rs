@@ -1,4 +1,4 @@
-//! Checks each field of a request against the table that `build.rs` generates from the API document.
+//! Checks each field of a request against a table that `build.rs` generates from an API document.
 
 use chrono::{DateTime, NaiveDate};
 use serde_json::{Map, Value};

@@ -42,7 +42,7 @@ pub(crate) struct EditInput {
 // === impl Job ===
 
 impl Job {
-    /// Makes a job from an object that passed the rules of `model`, and from the fields that are sent upstream.
+    /// Makes a job from `object`, which passed the rules of `model_spec`, and from the fields that are sent upstream.
     pub(super) fn new(
         model_spec: Arc<ImageModelSpec>,
         object: &Map<String, Value>,

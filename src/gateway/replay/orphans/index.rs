@@ -119,7 +119,7 @@ impl RetryableJobIndex {
         Some((entry.registration.clone(), answer, Arc::clone(&entry.answer)))
     }
 
-    /// Removes the job and returns its entry, unless [`RetryableJobEntry::is_wanted`].
+    /// Removes the job and returns its entry; `None` if [`RetryableJobEntry::is_wanted`], or if the job does not exist.
     pub(in super::super) fn remove_unwanted(&mut self, job_id: RetryableJobId) -> Option<RetryableJobEntry> {
         self.entries.get(&job_id).filter(|entry| !entry.is_wanted())?;
         self.entries.remove(&job_id)
@@ -135,8 +135,8 @@ impl RetryableJobIndex {
         Some(entry.mode)
     }
 
-    /// Returns the oldest finished job in this state, of the API key with the most bytes of answers, or with the most
-    /// remembered errors.
+    /// Returns the oldest finished job in this state, `Orphan` or `Remembered`, of the API key with the most bytes of such
+    /// answers or the most such errors.
     pub(in super::super) fn eviction_candidate(&self, state: RetryableJobState) -> Option<RetryableJobId> {
         let mut keys: HashMap<&KeyId, (u64, (Instant, RetryableJobId))> = HashMap::new();
         for (job_id, entry) in &self.entries {
