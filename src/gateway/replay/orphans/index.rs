@@ -135,8 +135,8 @@ impl RetryableJobIndex {
         Some(entry.mode)
     }
 
-    /// Returns the oldest finished job in this state, `Orphan` or `Remembered`, of the API key with the most bytes of such
-    /// answers or the most such errors.
+    /// Returns the oldest finished job in this state (`Orphan` or `Remembered`) of one API key: the key with the most
+    /// bytes of such answers, or with the most such errors.
     pub(in super::super) fn eviction_candidate(&self, state: RetryableJobState) -> Option<RetryableJobId> {
         let mut keys: HashMap<&KeyId, (u64, (Instant, RetryableJobId))> = HashMap::new();
         for (job_id, entry) in &self.entries {
