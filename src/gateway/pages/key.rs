@@ -65,14 +65,10 @@ fn render_page(
     key: types::Key,
     form: Option<PageForm>,
 ) -> Result<PageResponse, PageError> {
-    let current_values = || {
-        let day = key.expires_at.map(last_valid_day).unwrap_or_default();
-        PageForm::default().with_value("name", key.name.clone()).with_value("expires_on", day)
-    };
     let template = KeyPage {
         page: context.layout("keys"),
         path: format!("/keys/{}", key.id),
-        form: form.unwrap_or_else(current_values),
+        form: form.unwrap_or_else(|| stored_values(&key)),
         nonce: context.issue_form_nonce()?,
         graces: &GRACE_PERIODS,
         examples: examples(context.site, None),
@@ -81,6 +77,12 @@ fn render_page(
         key,
     };
     Ok(render(status, &template))
+}
+
+/// Returns the form of the properties with the values of the key. A form without them would remove the expiry.
+fn stored_values(key: &types::Key) -> PageForm {
+    let day = key.expires_at.map(last_valid_day).unwrap_or_default();
+    PageForm::default().with_value("name", key.name.clone()).with_value("expires_on", day)
 }
 
 /// Asks for confirmation before a key is deleted.
@@ -147,9 +149,7 @@ async fn rotate(context: &PageContext<'_>, id: &str) -> Result<PageResponse, Pag
         Ok(nonce) => nonce,
         Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
         Err(FormRefusal::Expired) => {
-            let form = PageForm::default()
-                .with_value("name", current.name.clone())
-                .with_error(WHOLE_FORM, context.texts.get("error.stale"));
+            let form = stored_values(&current).with_error(WHOLE_FORM, context.texts.get("error.stale"));
             return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form));
         }
     };
@@ -161,9 +161,7 @@ async fn rotate(context: &PageContext<'_>, id: &str) -> Result<PageResponse, Pag
         Ok(created) => Ok(show_secret(context, created, "rotated.title")),
         Err(error) => {
             context.nonces().release(&nonce);
-            let form = PageForm::default()
-                .with_value("name", current.name.clone())
-                .with_console_error(context.texts, error)?;
+            let form = stored_values(&current).with_console_error(context.texts, error)?;
             render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form))
         }
     }

@@ -43,21 +43,23 @@ async fn render_page(
     user: types::User,
     form: Option<PageForm>,
 ) -> Result<PageResponse, PageError> {
-    let current_values = || {
-        let form = PageForm::default().with_value("role", user.role.to_string());
-        user.groups.iter().fold(form, |form, group| form.with_value("groups", group.clone()))
-    };
     let groups = context.console().list_groups(context.actor()?).await?.data;
     let template = PersonPage {
         page: context.layout("people"),
         path: format!("/people/{}", user.id),
         stopped: stopped_keys(context, &user).await?,
-        form: form.unwrap_or_else(current_values),
+        form: form.unwrap_or_else(|| stored_values(&user)),
         nonce: context.issue_form_nonce()?,
         groups,
         user,
     };
     Ok(render(status, &template))
+}
+
+/// Returns the form of the permissions with the values of the user. A form without them would remove the groups.
+fn stored_values(user: &types::User) -> PageForm {
+    let form = PageForm::default().with_value("role", user.role.to_string());
+    user.groups.iter().fold(form, |form, group| form.with_value("groups", group.clone()))
 }
 
 /// The page looks for keys of groups that the user left among at most this many disabled keys of the user, the newest
@@ -104,9 +106,7 @@ pub(super) async fn perform(
     match console.update_user(actor, id, body.to_string().as_bytes()).await {
         Ok(_) => redirect_done(notice),
         Err(error) => {
-            let form = PageForm::default().with_value("role", user.role.to_string());
-            let form = user.groups.iter().fold(form, |form, group| form.with_value("groups", group.clone()));
-            let form = form.with_console_error(context.texts, error)?;
+            let form = stored_values(&user).with_console_error(context.texts, error)?;
             render_page(context, StatusCode::UNPROCESSABLE_ENTITY, user, Some(form)).await
         }
     }
@@ -125,9 +125,7 @@ async fn reset(context: &PageContext<'_>, user: types::User) -> Result<PageRespo
         },
         Err(FormRefusal::AlreadyUsed(response)) => Ok(*response),
         Err(FormRefusal::Expired) => {
-            let form = PageForm::default()
-                .with_value("role", user.role.to_string())
-                .with_error(WHOLE_FORM, context.texts.get("error.stale"));
+            let form = stored_values(&user).with_error(WHOLE_FORM, context.texts.get("error.stale"));
             render_page(context, StatusCode::UNPROCESSABLE_ENTITY, user, Some(form)).await
         }
     }

@@ -18,6 +18,7 @@ pub(crate) use job::{ImageTool, ResponseJob};
 
 use chrono::{DateTime, Utc};
 use http::HeaderMap;
+use serde_json::Value;
 
 use self::body_members::{BodyMember, JsonType, KnownMembers, ValueSpan};
 use self::job::{BodyLayout, ToolSummary};
@@ -78,7 +79,7 @@ pub(super) fn check_response(
     let previous_response_id = previous_response_id(&known)?;
     let tools = check_tools(models, &body, &known)?;
     let text = |name: &str| known.get(name).and_then(BodyMember::parse::<String>);
-    let tool_choice = known.get("tool_choice").and_then(BodyMember::raw);
+    let tool_choice = parse_tool_choice(&known)?;
     Ok(ResponseJob {
         model,
         is_stream: known.get("stream").and_then(BodyMember::parse).unwrap_or(false),
@@ -86,7 +87,7 @@ pub(super) fn check_response(
         received_at: received,
         tools,
         layout: BodyLayout { object_start, input, tools: known.get("tools").map(|tools| tools.span) },
-        tool_choice: tool_choice.map(<[u8]>::to_vec),
+        tool_choice,
         headers: forwarded_headers::select_forwarded(headers),
         is_agent: agent::is_official(headers),
         has_stored_prompt: known.get("prompt").is_some_and(|prompt| prompt.json_type() != JsonType::Null),
@@ -162,6 +163,18 @@ fn previous_response_id(known: &KnownMembers) -> Result<Option<String>, Rejectio
         Some(member) => member.parse().map(Some).ok_or_else(|| tool::too_long(name)),
         None => Ok(None),
     }
+}
+
+/// Returns the `tool_choice`. One that cannot be read is rejected, because it may name a tool that the group does not
+/// allow.
+fn parse_tool_choice(known: &KnownMembers) -> Result<Option<Value>, Rejection> {
+    let name = "tool_choice";
+    let Some(member) = known.get(name) else { return Ok(None) };
+    if member.raw().is_none() {
+        return Err(tool::too_long(name));
+    }
+    let message = "Invalid 'tool_choice': a number is out of range.";
+    member.parse().map(Some).ok_or_else(|| Rejection::new(name, RejectionReason::InvalidValue, message))
 }
 
 /// Checks the tools: each must be an object with a type, and image tools must follow the image rules.

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::forgery::{audit_row_count, every_form, every_page};
-use super::users::{ADA, make_key, sign_in_ada, sign_in_ben};
+use super::users::{ADA, BEN, make_key, sign_in_ada, sign_in_ben};
+use super::visitor::forms;
 use crate::kit::{Call, Gateway, request};
 
 /// The pages that only administrators have.
@@ -98,4 +99,24 @@ fn records_and_counts_are_filtered_by_end_user() {
     assert!(counts.lines().nth(1).is_some_and(|day| day.contains(",1,1,0,1,")), "{counts}");
     // The page of a record links to the other records of its end user.
     assert!(ada.get(&of_lee).text().contains("href=\"/records?end_user=lee\""));
+}
+
+#[test]
+fn a_refused_form_does_not_empty_the_other_form_of_its_page() {
+    let gateway = Gateway::simulated();
+    let mut ada = sign_in_ada(&gateway);
+    drop(sign_in_ben(&mut ada));
+    let (key, _) = make_key(&mut ada, "expires");
+    assert_eq!(ada.submit(&key, &key, &[("expires_on", "2099-12-31")]).status, 303);
+    let html = ada.get("/people").text();
+    let link = html.split("href=\"").find(|link| link.contains(BEN) && link.starts_with("/people/"));
+    let ben = link.and_then(|link| link.split('"').next()).expect("a link to ben").to_owned();
+    for (page, other, field) in [(&key, "rotate", "expires_on"), (&ben, "reset", "groups")] {
+        let stored = ada.form(page, page).value(field).to_owned();
+        assert!(!stored.is_empty(), "{page} has no {field}");
+        let answer = ada.submit(page, &format!("{page}/{other}"), &[("nonce", "stale")]);
+        assert_eq!(answer.status, 422, "{}", answer.text());
+        let form = forms(&answer.text()).into_iter().find(|form| form.action == *page).expect("the other form");
+        assert_eq!(form.value(field), stored, "saving the form would remove {field}");
+    }
 }

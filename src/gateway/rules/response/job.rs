@@ -5,6 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use http::HeaderMap;
+use serde_json::Value;
 
 use super::body_members::{JsonType, ValueSpan};
 use super::{agent, request_text, tool};
@@ -24,8 +25,7 @@ pub(crate) struct ResponseJob {
     pub(super) received_at: DateTime<Utc>,
     pub(super) tools: ToolSummary,
     pub(super) layout: BodyLayout,
-    /// The bytes of the value of `tool_choice`; `None` if it is absent or larger than 64 KiB.
-    pub(super) tool_choice: Option<Vec<u8>>,
+    pub(super) tool_choice: Option<Value>,
     pub(super) headers: HeaderMap,
     pub(super) is_agent: bool,
     pub(super) has_stored_prompt: bool,
@@ -154,7 +154,7 @@ impl ResponseJob {
     /// Returns the tools that the upstream runs: those listed in `tools`, one of each type, and those that
     /// `tool_choice` names.
     pub(crate) fn hosted_tools(&self) -> Vec<HostedTool> {
-        let chosen = self.tool_choice.as_deref().map(tool::hosted_tools_of_choice).unwrap_or_default();
+        let chosen = self.tool_choice.as_ref().map(tool::hosted_tools_of_choice).unwrap_or_default();
         self.tools.hosted_tools.iter().cloned().chain(chosen).collect()
     }
 
@@ -165,7 +165,7 @@ impl ResponseJob {
 
     /// True if the caller has forbidden every tool.
     pub(crate) fn forbids_tools(&self) -> bool {
-        self.tool_choice.as_deref() == Some(br#""none""#)
+        self.tool_choice.as_ref().is_some_and(|choice| choice == "none")
     }
 
     /// Returns the last text of the user, shortened if it is very long. It is never written to a log or a record.
@@ -196,9 +196,9 @@ impl ResponseJob {
         (count == length).then_some(bytes)
     }
 
-    /// Returns the bytes of the value of `tool_choice`; `None` if it is absent or larger than 64 KiB.
-    pub(crate) fn tool_choice(&self) -> Option<&[u8]> {
-        self.tool_choice.as_deref()
+    /// Returns the value of `tool_choice`; `None` if it is absent.
+    pub(crate) const fn tool_choice(&self) -> Option<&Value> {
+        self.tool_choice.as_ref()
     }
 
     /// True if the request comes from a coding agent, has neither an image tool nor the agent's own tool for images,

@@ -132,6 +132,18 @@ fn documented_members_must_have_their_types() {
 }
 
 #[test]
+fn a_tool_type_that_cannot_be_read_is_refused() {
+    // The groups that allow only some tools would not see the type.
+    let padded = json!({"type": "web_search", "x": "x".repeat(64 * 1024)});
+    check_refused(&json!({"tool_choice": padded}), "tool_choice", RejectionReason::StringAboveMax);
+    let nested = json!({"type": "namespace", "name": "n", "tools": [{"type": "x".repeat(64 * 1024)}]});
+    check_refused(&json!({"tools": [nested]}), "tools[0].tools[0].type", RejectionReason::StringAboveMax);
+    let body = r#"{"model": "gpt-5.5", "input": "Draw.", "tool_choice": {"type": "web_search", "x": 1e999}}"#;
+    let rejection = check_body(body).expect_err("the number is out of range");
+    assert_eq!((rejection.param.as_deref(), rejection.reason), (Some("tool_choice"), RejectionReason::InvalidValue));
+}
+
+#[test]
 fn every_field_of_an_image_tool_has_the_rules_of_the_image_endpoints() {
     check_tool_refused(&json!({"size": "1000x1000"}), "size", RejectionReason::InvalidValue);
     check_tool_refused(&json!({"size": 5}), "size", RejectionReason::InvalidType);

@@ -80,11 +80,15 @@ fn note_namespace_tools(
         if walker.peek()? != Some(b'{') {
             return walker.skip_value().map(drop);
         }
-        let kind = body_members::object_members(walker, &["type"])?.get("type").and_then(BodyMember::parse::<String>);
+        let members = body_members::object_members(walker, &["type"])?;
         let name = format!("{path}.tools[{index}].type");
-        kind.filter(|kind| !RUN_BY_CALLER.contains(&kind.as_str()))
-            .iter()
-            .for_each(|kind| tools.note_hosted(&name, kind));
+        let Some(member) = members.get("type").filter(|member| member.json_type() == JsonType::Text) else {
+            return Ok(());
+        };
+        let kind = member.parse::<String>().ok_or_else(|| too_long(&name))?;
+        if !RUN_BY_CALLER.contains(&kind.as_str()) {
+            tools.note_hosted(&name, &kind);
+        }
         Ok(())
     })
 }
@@ -93,8 +97,7 @@ fn note_namespace_tools(
 const CHOICE_TYPES: [&str; 1] = ["allowed_tools"];
 
 /// Returns the hosted tools that a `tool_choice` names.
-pub(super) fn hosted_tools_of_choice(choice: &[u8]) -> Vec<HostedTool> {
-    let choice: Value = serde_json::from_slice(choice).unwrap_or_default();
+pub(super) fn hosted_tools_of_choice(choice: &Value) -> Vec<HostedTool> {
     let chosen = ("tool_choice.type".to_owned(), choice.get("type"));
     let listed = choice.get("tools").and_then(Value::as_array).into_iter().flatten().enumerate();
     let listed = listed.map(|(index, tool)| (format!("tool_choice.tools[{index}].type"), tool.get("type")));

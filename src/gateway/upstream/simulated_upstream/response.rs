@@ -235,18 +235,16 @@ impl<'a> ResponseBuilder<'a> {
     }
 
     fn response_object(&self, status: &str, output: Vec<Value>) -> Value {
-        let echoed = |raw: Option<&[u8]>, default: Value| {
-            let value = raw.and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
-            value.filter(|value| !value.is_null()).unwrap_or(default)
-        };
+        let echoed = |value: Option<Value>, default: Value| value.filter(|value| !value.is_null()).unwrap_or(default);
+        let tools = self.job.listed_tools(MAX_ECHOED_TOOL_BYTES);
         let mut response = json!({
             "id": self.id, "object": "response", "created_at": self.simulator_job.created, "status": status,
             "background": false, "error": null, "incomplete_details": null, "instructions": null,
             "max_output_tokens": null, "max_tool_calls": null, "model": self.job.model(), "output": output,
             "parallel_tool_calls": true, "previous_response_id": null, "reasoning": {"effort": null, "summary": null},
             "service_tier": "default", "store": false, "temperature": 1.0, "text": {"format": {"type": "text"}},
-            "tool_choice": echoed(self.job.tool_choice(), json!("auto")),
-            "tools": echoed(self.job.listed_tools(MAX_ECHOED_TOOL_BYTES).as_deref(), json!([])),
+            "tool_choice": echoed(self.job.tool_choice().cloned(), json!("auto")),
+            "tools": echoed(tools.and_then(|raw| serde_json::from_slice(&raw).ok()), json!([])),
             "top_p": 1.0, "truncation": "disabled", "usage": null, "user": null, "metadata": {},
         });
         if status == "completed" {
