@@ -1,5 +1,5 @@
-//! What every test stands on: a fake upstream that can break every rule, a gateway that is the real program, and a
-//! client that speaks bytes.
+//! What all end-to-end tests share: a fake upstream that can break every rule of HTTP and of the API, the real program as
+//! a gateway, and an HTTP client that controls every byte it sends.
 //!
 //! Everything here is blocking and runs on plain threads: a test then reads from top to bottom, and nothing in it can be
 //! mistaken for the runtime under test.
@@ -51,7 +51,7 @@ use std::time::{Duration, Instant};
 /// How long a test waits for something that must happen; only a hang ever takes this long.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Waits until `probe` says something, looking often; panics with `what` when it never does.
+/// Calls `probe` every 20 milliseconds until it returns `Some`; panics with `expectation` after [`TEST_TIMEOUT`].
 #[track_caller]
 pub(crate) fn eventually<T>(expectation: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -64,13 +64,14 @@ pub(crate) fn eventually<T>(expectation: &str, mut probe: impl FnMut() -> Option
     }
 }
 
-/// Between two looks, or where a script or a seed says so; never in the hope that something will have happened.
+/// Sleeps: between two polls, or for a time that a script, a seed or the test itself prescribes. To wait for an effect,
+/// use [`eventually`].
 #[expect(clippy::disallowed_methods, reason = "a thread of a test blocks nobody else")]
 pub(crate) fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// What the caller of the tests has set in the environment.
+/// A variable of the environment in which the tests were started.
 #[expect(clippy::disallowed_methods, reason = "how often to kill and which interpreter to use come from the caller")]
 pub(crate) fn env_setting(name: &str) -> Option<OsString> {
     std::env::var_os(name)

@@ -11,19 +11,19 @@ pub(crate) struct Account {
     pub(crate) token: String,
     base_url: String,
     credentials: Credentials,
-    /// Where its tokens come from.
+    /// The secrets that its token endpoint issues; `None` for an account of kind `api_key`.
     issuer: Option<SecretIssuer>,
     slots: usize,
     large_slots: usize,
     free: bool,
-    /// Further lines.
+    /// Further lines of its table.
     lines: String,
 }
 
 #[derive(Clone)]
 enum Credentials {
     ApiKey,
-    /// With these lines about the grant.
+    /// With the lines that set the token URL and the grant.
     Oauth(String),
 }
 
@@ -49,7 +49,8 @@ impl Account {
         }
     }
 
-    /// An account of kind `oauth` that refreshes its tokens at this endpoint; names and secrets are those of the kit.
+    /// An account of kind `oauth` that refreshes its tokens at this endpoint; client id and
+    /// secrets are those that [`FakeTokens`] expects.
     pub(crate) fn oauth(name: &str, upstream: &FakeUpstream, tokens: &FakeTokens) -> Self {
         let variable = Self::for_upstream(name, upstream).variable("REFRESH");
         let grant = format!("grant = \"refresh_token\"\nrefresh_token = {{ env = \"{variable}\" }}\n");
@@ -71,13 +72,13 @@ impl Account {
         self.issuer.as_ref()
     }
 
-    /// Serves so many requests at once.
+    /// Sets how many requests it serves at once, large ones included.
     pub(crate) fn with_slots(mut self, count: usize) -> Self {
         (self.slots, self.large_slots) = (count, count);
         self
     }
 
-    /// Chosen after every account that does not say so: image work goes to paid accounts first.
+    /// Puts it in the free tier: for image jobs, accounts of the paid tier are chosen before it.
     pub(crate) fn with_free_tier(mut self) -> Self {
         self.free = true;
         self
@@ -88,7 +89,7 @@ impl Account {
         self.with_line("protocol = \"responses\"")
     }
 
-    /// One more line of its table.
+    /// Adds a line to its table.
     pub(crate) fn with_line(mut self, line: &str) -> Self {
         self.lines.push_str(line);
         self.lines.push('\n');
@@ -106,7 +107,7 @@ impl Account {
     }
 
     fn toml(&self) -> String {
-        let Self { name, base_url, slots: places, large_slots: large_places, lines, .. } = self;
+        let Self { name, base_url, slots, large_slots, lines, .. } = self;
         let (kind, credentials) = match &self.credentials {
             Credentials::ApiKey => ("api_key", format!("api_key = {{ env = \"{}\" }}\n", self.variable("TOKEN"))),
             Credentials::Oauth(grant) => (
@@ -120,13 +121,13 @@ impl Account {
         let tier = if self.free { "free" } else { "paid" };
         format!(
             "\n[[accounts]]\nname = \"{name}\"\nkind = \"{kind}\"\nbase_url = \"{base_url}\"\n{credentials}\
-             tier = \"{tier}\"\nconcurrency = {places}\nlarge_concurrency = {large_places}\n\
+             tier = \"{tier}\"\nconcurrency = {slots}\nlarge_concurrency = {large_slots}\n\
              {lines}{}",
             if lines.contains("protocol") { "" } else { "protocol = \"images\"\n" }
         )
     }
 
-    /// The secrets that its lines name.
+    /// The environment variables that its table names, with the secrets as their values.
     fn secrets(&self) -> Vec<(String, String)> {
         match self.credentials {
             Credentials::ApiKey => vec![(self.variable("TOKEN"), self.token.clone())],
@@ -142,7 +143,7 @@ fn endpoint(tokens: &FakeTokens) -> String {
     format!("token_url = \"{}\"\n", tokens.url())
 }
 
-/// The file, with the top-level lines first.
+/// The text of the file: the top-level lines, then the accounts.
 pub(super) fn file(data_dir: &str, top: &str, accounts: &[Account]) -> String {
     let accounts: String = accounts.iter().map(Account::toml).collect();
     format!("listen = \"127.0.0.1:0\"\nmetrics_listen = \"127.0.0.1:0\"\ndata_dir = \"{data_dir}\"\n{top}\n{accounts}")

@@ -1,6 +1,7 @@
-//! Every answer under `/v1` that the kit's own client reads is held against the document: status, headers, body, events.
+//! Checks every answer under `/v1` that the kit's own client reads against `openapi/gateway.json`: status, headers, body
+//! and events.
 //!
-//! Held are answers of gateways. What an upstream of the kit says is not, and neither is an answer that breaks off.
+//! Only answers of gateways are checked, not those of fake upstreams. If an answer breaks off, its body is not checked.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -16,29 +17,29 @@ static DOCUMENT: LazyLock<Value> =
 /// The validators of the components that were needed so far.
 static VALIDATORS: LazyLock<Mutex<HashMap<String, Arc<Validator>>>> = LazyLock::new(Mutex::default);
 
-/// Headers of HTTP itself, which no document has.
+/// Headers of HTTP itself, which the document does not declare.
 const HTTP_HEADERS: [&str; 5] = ["connection", "content-length", "content-type", "date", "transfer-encoding"];
-/// A larger body takes too long to read without optimizations.
+/// Larger bodies are not checked: that takes too long in a build without optimizations.
 const MAX_CHECKED_BYTES: usize = 16 << 20;
 
 /// The operation that a request asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     name: String,
-    /// Nothing where the document has no such path or method.
+    /// `None` if the document has no such path or method.
     value: Option<&'static Value>,
 }
 
 // === impl Operation ===
 
 impl Operation {
-    /// Of a request; nothing where its path is none of the document's API.
+    /// The operation of a request; `None` if its path is not below `/v1/`.
     pub(crate) fn for_request(method: &str, path: &str) -> Option<Self> {
         let path = path.split(['?', '#']).next().unwrap_or_default();
         path.starts_with("/v1/").then(|| Self { name: format!("{method} {path}"), value: find(method, path) })
     }
 
-    /// Status and headers.
+    /// Checks the status and the headers; panics if the document does not allow them.
     #[track_caller]
     pub(super) fn check_head(&self, status: u16, headers: &[(String, String)]) {
         let declared = &self.declared_answer(status)["headers"];
@@ -72,7 +73,7 @@ impl Operation {
         assert!(fits, "{} answered {status} with '{name}: {value}', and the document says {schema}", self.name);
     }
 
-    /// A whole body.
+    /// Checks a whole body; one above [`MAX_CHECKED_BYTES`] is skipped.
     #[track_caller]
     pub(super) fn check_body(&self, status: u16, headers: &[(String, String)], body: &[u8]) {
         if body.len() > MAX_CHECKED_BYTES {
@@ -98,7 +99,7 @@ impl Operation {
         }
     }
 
-    /// One event of a stream, by its type.
+    /// Checks one event of a stream against the schema of its type.
     #[track_caller]
     pub(super) fn check_event(&self, event: &Value) {
         let kind = event["type"].as_str().unwrap_or_default();
@@ -125,7 +126,7 @@ impl Operation {
         panic!("{} {did}, which is no {component}:\n{}", self.name, errors.join("\n"));
     }
 
-    /// The entry of the document for this status.
+    /// What the document declares for this status; all errors share one declaration.
     #[track_caller]
     fn declared_answer(&self, status: u16) -> &'static Value {
         match (status, self.value) {
@@ -162,7 +163,7 @@ fn validator(component: &str) -> Arc<Validator> {
 }
 
 #[test]
-fn an_answer_that_the_document_does_not_have_is_told() {
+fn an_answer_that_differs_from_the_document_panics() {
     let head = |headers: &[(&str, &str)]| -> Vec<(String, String)> {
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
@@ -172,8 +173,8 @@ fn an_answer_that_the_document_does_not_have_is_told() {
     models.check_head(200, &json);
     models.check_body(200, &json, br#"{"object": "list", "data": []}"#);
     let images = Operation::for_request("POST", "/v1/images/generations?a=b").expect("an operation");
-    let told = |work: &dyn Fn()| {
-        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).expect_err("it is told");
+    let panic_message = |work: &dyn Fn()| {
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).expect_err("a panic");
         panic.downcast_ref::<String>().expect("a text").clone()
     };
     let cases: [(&dyn Fn(), &str); 8] = [
@@ -193,7 +194,7 @@ fn an_answer_that_the_document_does_not_have_is_told() {
         (&|| images.check_event(&serde_json::json!({"type": "image_generation.begun"})), "an event of no known type"),
     ];
     for (work, expected) in cases {
-        let text = told(work);
+        let text = panic_message(work);
         assert!(text.contains(expected), "{expected}: {text}");
     }
     assert!(Operation::for_request("GET", "/healthz").is_none());

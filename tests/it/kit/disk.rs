@@ -10,7 +10,7 @@ pub(crate) struct SmallDisk(PathBuf);
 // === impl SmallDisk ===
 
 impl SmallDisk {
-    /// `None` if this machine does not let a test mount a file system, which is printed.
+    /// Mounts it at `folder`. Prints a line and returns `None` if this machine does not let a test mount a file system.
     pub(crate) fn mount(folder: &Path, megabytes: usize) -> Option<Self> {
         std::fs::create_dir_all(folder).expect("a folder");
         let size = format!("size={megabytes}m,mode=700");
@@ -22,12 +22,12 @@ impl SmallDisk {
         None
     }
 
-    /// Takes all free bytes.
+    /// Fills the disk completely.
     pub(crate) fn fill(&self) {
         self.fill_except(0);
     }
 
-    /// Takes every byte that is left but so many megabytes.
+    /// Fills the disk except for this many megabytes.
     pub(crate) fn fill_except(&self, megabytes: u64) {
         let mut file = std::fs::File::create(self.filler()).expect("a file");
         let mut piece = vec![b'-'; 1 << 20];

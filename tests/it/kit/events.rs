@@ -22,7 +22,7 @@ pub(crate) struct Events {
     reader: BufReader<Reply>,
     /// How many heartbeat comments came.
     pub(crate) heartbeats: usize,
-    /// Who is told of each heartbeat as it comes.
+    /// Receives a message for each heartbeat as it comes.
     pub(crate) listener: Option<Sender<()>>,
 }
 
@@ -31,8 +31,8 @@ pub(crate) const ERROR_FRAME: &str = "event: error\ndata: {\"type\":\"error\",\"
 \"message\":\"Upstream request failed\",\"param\":null,\"error\":{\"message\":\"Upstream request failed\",\
 \"type\":\"upstream_error\",\"param\":null,\"code\":\"upstream_error\"}}\n\n";
 
-/// Splits off the error frame that a failed stream must end with. Its JSON may say more than the contract asks for, and
-/// in any order.
+/// Checks the error frame that a failed stream must end with, and returns the text before it. The JSON of the frame may
+/// have more members than the contract asks for, in any order.
 #[track_caller]
 pub(crate) fn before_error_frame(text: &str) -> &str {
     let end = || &text[text.floor_char_boundary(text.len().saturating_sub(600))..];
@@ -57,7 +57,7 @@ pub(crate) fn before_error_frame(text: &str) -> &str {
 // === impl Events ===
 
 impl Events {
-    /// Of an answer that must be a stream.
+    /// Reads the events of an answer; panics if the answer is not a stream.
     #[track_caller]
     pub(crate) fn from_reply(reply: Reply) -> Self {
         if reply.status != 200 {
@@ -71,8 +71,8 @@ impl Events {
         Self { reader: BufReader::with_capacity(1 << 17, reply), heartbeats: 0, listener: None }
     }
 
-    /// The next event, or `None` at the proper end; heartbeats are counted and skipped. An event of any other shape than
-    /// that of the contract is a panic, a stream that breaks off is an error.
+    /// The next event, or `None` at the proper end; heartbeats are counted and skipped. Panics at an event that does
+    /// not have the shape of the contract; a stream that breaks off is an error.
     #[track_caller]
     pub(crate) fn next(&mut self) -> std::io::Result<Option<Event>> {
         let mut raw = String::new();
@@ -87,7 +87,7 @@ impl Events {
             }
             if raw == ": keep-alive\n\n" {
                 self.heartbeats += 1;
-                // Who stopped listening has heard enough.
+                // A listener that is gone needs no more messages.
                 let _ = self.listener.as_ref().map(|listener| listener.send(()));
                 raw.clear();
                 continue;
@@ -120,8 +120,8 @@ impl Read for Events {
 // === impl Event ===
 
 impl Event {
-    /// Exactly two lines, the name first, one blank behind each colon, one line of JSON that names the same type, and an
-    /// empty line.
+    /// Accepts exactly two lines with one space after each colon, the name and then JSON that names the same type,
+    /// followed by an empty line. Panics at anything else.
     #[track_caller]
     fn parse(raw: String) -> Self {
         let found = raw.strip_prefix("event: ").and_then(|rest| rest.split_once("\ndata: "));
@@ -129,7 +129,7 @@ impl Event {
         let json = rest.strip_suffix("\n\n").expect("an empty line");
         assert!(!json.contains(['\n', '\r']) && !name.contains('\r'), "more than two lines: {raw:.300}");
         let data: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {json:.300}"));
-        assert_eq!(data["type"].as_str(), Some(name), "the type stands twice and must be the same");
+        assert_eq!(data["type"].as_str(), Some(name), "the `event` line and the `type` of the data differ");
         Self { name: name.to_owned(), data, raw }
     }
 }

@@ -1,4 +1,4 @@
-//! A site of somebody else, on another port of this machine: for what the pages of an attacker can do.
+//! A web site of another origin, on another port of this machine: for tests of what the pages of an attacker can do.
 
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::http::{read_headers, read_line};
 
-/// Headers as lines, and the document.
+/// The header lines and the body of a page.
 pub(crate) type SitePage = (&'static str, String);
 
 /// The site. Dropping it closes the port.
@@ -16,10 +16,10 @@ pub(crate) struct ForeignSite {
     closed: Arc<AtomicBool>,
 }
 
-// === impl Site ===
+// === impl ForeignSite ===
 
 impl ForeignSite {
-    /// What `find` has at a path; the rest is a 404.
+    /// Serves the page that `find` returns for a path; every other path is a 404.
     pub(crate) fn start(find: impl Fn(&str) -> Option<SitePage> + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");

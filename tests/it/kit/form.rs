@@ -1,10 +1,10 @@
-//! A form on its way to the gateway: parts with any name and header, and files that are made while they are sent.
+//! The forms that tests send: parts with any name and headers, and large files whose pieces share memory.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::Call;
 
-/// Bytes in pieces that are shared, so that a file of fifty megabytes costs this process one of them.
+/// Bytes in pieces that are shared, so that a file of fifty megabytes takes about one megabyte of memory.
 pub(crate) type Pieces = Vec<Arc<Vec<u8>>>;
 
 /// All pieces as one, for files that are not large.
@@ -27,7 +27,7 @@ impl Form {
         Self::default()
     }
 
-    /// `model` and `prompt`.
+    /// A form with `model` and `prompt`.
     pub(crate) fn with_required_fields() -> Self {
         Self::new().text("model", "gpt-image-2").text("prompt", "a red cube")
     }
@@ -53,7 +53,7 @@ impl Form {
         self.raw("\r\n")
     }
 
-    /// Bytes outside of every rule.
+    /// Appends this text as it is, also where the rules of forms forbid it.
     pub(crate) fn raw(mut self, text: &str) -> Self {
         self.pieces.push(Arc::new(text.as_bytes().to_vec()));
         self
@@ -87,7 +87,7 @@ pub(crate) fn stretched_png(width: u32, height: u32, length: usize) -> Pieces {
     let room = length.checked_sub(file.len()).expect("longer than the file itself");
     let mut pieces = vec![Arc::new(body.to_vec())];
     let (blocks, rest) = (room / BLOCK, room % BLOCK);
-    // A chunk is never shorter than twelve bytes, so the rest may take a block along.
+    // A chunk has at least twelve bytes, so a shorter rest is joined with a block.
     let (blocks, rest) = if rest == 0 || rest >= 12 { (blocks, rest) } else { (blocks - 1, rest + BLOCK) };
     pieces.extend(std::iter::repeat_n(Arc::clone(block), blocks));
     if rest > 0 {
@@ -100,8 +100,8 @@ pub(crate) fn stretched_png(width: u32, height: u32, length: usize) -> Pieces {
 
 /// A small PNG of eight bits per channel with an alpha channel, half of it transparent.
 pub(crate) fn alpha_png(width: u32, height: u32) -> Arc<Vec<u8>> {
-    type Shelf = std::collections::HashMap<(u32, u32), Arc<Vec<u8>>>;
-    static CACHE: OnceLock<Mutex<Shelf>> = OnceLock::new();
+    type PngCache = std::collections::HashMap<(u32, u32), Arc<Vec<u8>>>;
+    static CACHE: OnceLock<Mutex<PngCache>> = OnceLock::new();
     let mut cache = CACHE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     Arc::clone(cache.entry((width, height)).or_insert_with(|| Arc::new(encode_alpha_png(width, height))))
 }
@@ -121,7 +121,7 @@ fn encode_alpha_png(width: u32, height: u32) -> Vec<u8> {
     file
 }
 
-/// A chunk that every reader skips, `length` bytes with its frame.
+/// A PNG chunk that every reader skips; `length` counts its header and checksum too.
 fn private_chunk(length: usize) -> Vec<u8> {
     let mut chunk = u32::try_from(length - 12).expect("a length").to_be_bytes().to_vec();
     chunk.extend_from_slice(b"fiLl");

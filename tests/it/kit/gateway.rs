@@ -1,4 +1,4 @@
-//! The gateway under test: the real program on a directory of its own, with a key, killed when the test is over.
+//! The gateway under test: the real program in a directory of its own, with a key, killed when the test is over.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(crate) struct Gateway {
     server: Option<Server>,
     key: Value,
     leak_watch: Arc<LeakWatch>,
-    /// Whether the process was told to end.
+    /// Whether `SIGTERM` was sent to the process.
     is_terminating: bool,
 }
 
@@ -74,7 +74,7 @@ impl Gateway {
         self.run(program.with_descriptors(count));
     }
 
-    /// Starts again with a log of warnings, for tests of very many requests.
+    /// Restarts it with a log of little more than warnings, for tests with very many requests.
     #[track_caller]
     pub(crate) fn with_quiet_log(mut self) -> Self {
         self.environment.push(("IMAGATE_LOG".to_owned(), "warn,imagate::gateway::serve=info".to_owned()));
@@ -83,7 +83,7 @@ impl Gateway {
         self
     }
 
-    /// From the next start on there is no such variable.
+    /// Removes the variable from the environment of later starts.
     pub(crate) fn unset_variable(&mut self, variable: &str) {
         self.environment.retain(|(name, _)| name != variable);
     }
@@ -104,14 +104,14 @@ impl Gateway {
         self.server = Some(server);
     }
 
-    /// Starts the program on the same data after it has ended by itself.
+    /// Scans the output of the process that has ended, and starts the program again on the same data.
     #[track_caller]
     pub(crate) fn start_again(&mut self) {
         self.collect_and_scan();
         self.start();
     }
 
-    /// From the next start on it listens where it listens now: for clients that know nothing of restarts.
+    /// Makes later starts listen on the current address, for clients that shall survive a restart.
     #[track_caller]
     pub(crate) fn keep_address(&self) {
         let file = std::fs::read_to_string(self.config()).expect("a configuration");
@@ -126,7 +126,7 @@ impl Gateway {
         self.collect_and_scan();
     }
 
-    /// Asks it to end.
+    /// Sends `SIGTERM`, and does not wait for the end.
     #[track_caller]
     pub(crate) fn terminate(&mut self) {
         self.scan_metrics();
@@ -134,23 +134,24 @@ impl Gateway {
         self.server().terminate();
     }
 
-    /// Tokens of this endpoint are watched too: of an account that the configuration does not name.
+    /// Watches for the tokens of this endpoint too, for an account that the configuration file does not have.
     pub(crate) fn watch_tokens(&self, tokens: &FakeTokens) {
         tokens.issuer().add_watch(&self.leak_watch);
     }
 
-    /// What reads the answer looks through it. One that is on its way out answers no more.
+    /// Reads the metrics, which are scanned for secrets as they are read. A process that was asked to end is skipped: it
+    /// may not answer any more.
     fn scan_metrics(&mut self) {
         let Some(server) = self.server.as_mut() else { return };
         if std::thread::panicking() || self.is_terminating || !server.is_running() {
             return;
         }
         if let Err(error) = Call::get("/metrics").try_send(metrics_address(server)) {
-            self.leak_watch.report(format!("the counts cannot be read: {error}"));
+            self.leak_watch.report(format!("the metrics cannot be read: {error}"));
         }
     }
 
-    /// The end of a process, of which everything it said is looked through.
+    /// Kills the process if it still runs, and scans everything that it printed and logged for secrets.
     fn collect_and_scan(&mut self) {
         self.scan_metrics();
         if let Some(server) = self.server.take() {
@@ -196,14 +197,14 @@ impl Gateway {
         });
     }
 
-    /// From now on a secret that may stand nowhere but at home.
-    pub(crate) fn watch_secret(&self, name: &str, secret: &str, home: &'static [OutputChannel]) {
-        self.leak_watch.add(name, secret, home);
+    /// From now on this secret may occur only in the allowed channels.
+    pub(crate) fn watch_secret(&self, name: &str, secret: &str, allowed: &'static [OutputChannel]) {
+        self.leak_watch.add(name, secret, allowed);
     }
 
-    /// Looks through what came out by a way that is not the kit's own.
-    pub(crate) fn scan(&self, place: OutputChannel, bytes: &[u8]) {
-        self.leak_watch.scan(place, bytes);
+    /// Scans bytes for secrets that the kit's own client and commands have not read.
+    pub(crate) fn scan(&self, channel: OutputChannel, bytes: &[u8]) {
+        self.leak_watch.scan(channel, bytes);
     }
 
     pub(crate) fn home(&self) -> &Path {
@@ -216,7 +217,7 @@ impl Gateway {
 
     /// The program with the secrets that the configuration names.
     pub(crate) fn program(&self) -> Program {
-        // What is said at the most verbose level is looked through as well.
+        // The most verbose level, so that its lines are scanned for secrets as well.
         let program = Program::new(self.home.path()).env("IMAGATE_LOG", "trace");
         self.environment.iter().fold(program, |program, (name, value)| program.env(name, value))
     }
@@ -249,7 +250,7 @@ impl Gateway {
         format!("http://{}/v1", self.address())
     }
 
-    /// A generation with these fields over `model` and `prompt`, not yet sent.
+    /// A generation with these fields added to, or in place of, the default `model` and `prompt`; not yet sent.
     pub(crate) fn call(&self, fields: Value) -> Call {
         Call::generation().key(self.secret()).json(&request(fields))
     }
@@ -274,13 +275,13 @@ impl Gateway {
         form.call().key(self.secret()).send(self.address())
     }
 
-    /// An edit as JSON, with these fields over `model` and `prompt`.
+    /// Sends an edit as JSON, with these fields added to, or in place of, the default `model` and `prompt`.
     #[track_caller]
     pub(crate) fn edit_json(&self, with: Value) -> Answer {
         Call::edit().key(self.secret()).json(&request(with)).send(self.address())
     }
 
-    /// A generation whose prompt carries a script for the upstream.
+    /// Sends a generation whose prompt carries a script for the upstream.
     #[track_caller]
     pub(crate) fn scripted(&self, script: &str) -> Answer {
         self.generate(json!({"prompt": format!("a cube [[{script}]]")}))
@@ -301,7 +302,7 @@ impl Gateway {
         done.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("a record per line")).collect()
     }
 
-    /// The records, once each of `count` has its outcome.
+    /// Waits until there are at least `count` records and each has its outcome; returns all of them.
     #[track_caller]
     pub(crate) fn final_records(&self, count: usize) -> Vec<Value> {
         eventually("every record has its outcome", || {
@@ -314,7 +315,7 @@ impl Gateway {
 
 /// Where the metrics are served.
 fn metrics_address(server: &Server) -> SocketAddr {
-    // The log and the line that says where the gateway listens come by two pipes.
+    // The log comes through another pipe than the line that says where the gateway listens, so it may come later.
     eventually("the log says where the metrics are served", || {
         let log = server.stderr();
         let address = log.lines().find_map(|line| line.split_once("metrics are served address="))?.1;
@@ -323,7 +324,7 @@ fn metrics_address(server: &Server) -> SocketAddr {
 }
 
 impl Drop for Gateway {
-    /// Fails a test that has let out what it must not, and otherwise went well.
+    /// Fails the test if a secret has leaked, unless it has failed already.
     fn drop(&mut self) {
         self.collect_and_scan();
         if std::thread::panicking() {
@@ -335,7 +336,7 @@ impl Drop for Gateway {
     }
 }
 
-/// The fields of a request over a legal minimum. `null` is sent as `null`.
+/// The body of a request: a legal minimum with these fields added or replaced. `null` is sent as `null`.
 pub(crate) fn request(with: Value) -> Value {
     let mut body = json!({"model": "gpt-image-2", "prompt": "a red cube"});
     for (name, value) in with.as_object().expect("fields") {

@@ -1,12 +1,12 @@
-//! Tests that fill the machine take turns, so that what they measure is theirs.
+//! A lock for tests that load the whole machine: they run one at a time, so that none distorts what another measures.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The memory that the gateway may have resident at most, whatever the images weigh.
+/// The most resident memory that the gateway may use, however large the images are.
 pub(crate) const PEAK_BYTES: u64 = 160 * 1000 * 1000;
 
-/// Held by one heavy test at a time. A heavy test that failed does not take the others with it.
+/// Held by one heavy test at a time. A heavy test that panicked does not fail the others.
 pub(crate) fn heavy_test_lock() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,5 @@
-//! A client that speaks bytes: it can send only a head, lie about lengths, and it says whether an answer really ended.
+//! An HTTP client that controls every byte: it can send only a head or a false length, and tells whether an answer is
+//! complete.
 
 mod reply;
 
@@ -22,10 +23,10 @@ pub(crate) struct Call {
     path: String,
     headers: Vec<(String, String)>,
     payload: Payload,
-    /// How many bytes of the answer the system may take in ahead of the reader.
+    /// The size of the receive buffer: how much of the answer the system may receive ahead of the reader.
     window: Option<usize>,
     from: Option<IpAddr>,
-    /// The answer may say what the document does not.
+    /// The answer is not checked against the document.
     is_undocumented: bool,
 }
 
@@ -39,7 +40,7 @@ enum Payload {
     AnnouncedOnly(u64),
     /// As [`Payload::Sized`], but the body is kept back until `100 Continue` arrives.
     AfterContinue(Vec<u8>),
-    /// With a length, piece by piece, until the answer is there.
+    /// With a length, sent piece by piece until an answer begins.
     Pieces(Pieces),
 }
 
@@ -74,7 +75,7 @@ impl Call {
         Self { method: "DELETE", ..Self::get(path) }
     }
 
-    /// With a method that hardly anybody uses.
+    /// A request with any other method.
     pub(crate) fn with_method(method: &'static str, path: &str) -> Self {
         Self { method, ..Self::get(path) }
     }
@@ -89,8 +90,8 @@ impl Call {
         Self::post("/v1/images/edits")
     }
 
-    /// Who reads the answer.
-    fn place(&self) -> OutputChannel {
+    /// The channel that the answer belongs to.
+    fn channel(&self) -> OutputChannel {
         OutputChannel::for_path(&self.path)
     }
 
@@ -99,13 +100,13 @@ impl Call {
         Operation::for_request(self.method, &self.path).filter(|_| !self.is_undocumented)
     }
 
-    /// Asks for a model of the operator's, whose words are not those of the document.
+    /// Skips the check against the document: for image models that an operator adds, which may have values of their own.
     pub(crate) fn without_document_check(mut self) -> Self {
         self.is_undocumented = true;
         self
     }
 
-    /// Asks an upstream of the test, for which the document does not speak.
+    /// Goes to a fake upstream directly, to which the document does not apply.
     pub(crate) fn for_upstream(mut self) -> Self {
         self.is_undocumented = true;
         self
@@ -117,13 +118,13 @@ impl Call {
         self
     }
 
-    /// Comes from another address of this machine.
+    /// Connects from this address of the machine.
     pub(crate) fn coming_from(mut self, from: IpAddr) -> Self {
         self.from = Some(from);
         self
     }
 
-    /// Takes in hardly more of the answer than is read.
+    /// Uses a small receive buffer, so that the system receives hardly more of the answer than is read.
     pub(crate) fn with_small_window(mut self) -> Self {
         self.window = Some(32 << 10);
         self
@@ -150,7 +151,7 @@ impl Call {
         self
     }
 
-    /// Packs the body, and says so.
+    /// Compresses the body with `pack`, and names `coding` in `content-encoding`.
     pub(crate) fn compressed(mut self, coding: &str, pack: fn(&[u8]) -> Vec<u8>) -> Self {
         self.payload = match self.payload {
             Payload::Sized(body) => Payload::Sized(pack(&body)),
@@ -195,19 +196,19 @@ impl Call {
 
     /// Sends, and reads the head of the answer.
     pub(crate) fn open(self, address: SocketAddr) -> std::io::Result<Reply> {
-        let (place, is_head) = (self.place(), self.method == "HEAD");
+        let (channel, is_head) = (self.channel(), self.method == "HEAD");
         let operation = self.operation();
-        let reply = Reply::read_at(place, self.dispatch(address)?)?.check_against(operation);
+        let reply = Reply::read_at(channel, self.dispatch(address)?)?.check_against(operation);
         Ok(if is_head { reply.without_body() } else { reply })
     }
 
-    /// Sends a body in pieces only as long as nothing is answered. Says how much of it was taken.
+    /// Sends a body in pieces until an answer begins; returns how many bytes of it were sent, and the answer.
     pub(crate) fn upload(self, address: SocketAddr) -> std::io::Result<(u64, Answer)> {
         let mut stream = self.connect(address)?;
         stream.write_all(&self.head(address))?;
         let Payload::Pieces(pieces) = &self.payload else { panic!("only a body in pieces is measured") };
         let taken = write_until_answered(&mut stream, pieces)?;
-        let reply = Reply::read_at(self.place(), stream)?.check_against(self.operation());
+        let reply = Reply::read_at(self.channel(), stream)?.check_against(self.operation());
         Ok((taken, reply.finish()?))
     }
 
@@ -215,7 +216,7 @@ impl Call {
         use socket2::{Domain, Socket, Type};
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         if let Some(window) = self.window {
-            // Before the connection is made, or the window has been told already.
+            // Before the connection is made, because the handshake announces the window.
             socket.set_recv_buffer_size(window)?;
         }
         if let Some(from) = self.from {
@@ -275,7 +276,7 @@ impl Call {
     }
 }
 
-/// Writes the pieces until the server says something or hangs up; how many bytes went out.
+/// Writes the pieces until the server answers or hangs up; returns how many bytes were written.
 fn write_until_answered(stream: &mut TcpStream, pieces: &Pieces) -> std::io::Result<u64> {
     stream.set_write_timeout(Some(Duration::from_millis(100)))?;
     let (mut taken, mut moved) = (0, Instant::now());
@@ -300,7 +301,7 @@ fn write_until_answered(stream: &mut TcpStream, pieces: &Pieces) -> std::io::Res
     Ok(taken)
 }
 
-/// Whether there is something to read, the end included.
+/// Whether there is something to read, also the end of the stream.
 fn has_input(stream: &TcpStream) -> std::io::Result<bool> {
     stream.set_nonblocking(true)?;
     let seen = stream.peek(&mut [0]);

@@ -1,4 +1,4 @@
-//! Real image files made in code, and the cheap filler that stands for a large one.
+//! Real image files made in code, and the cheap base64 filler that stands for a large one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,14 +10,14 @@ type ImageFileCache = HashMap<(u32, u32, String), Arc<Vec<u8>>>;
 
 /// A real file of one colour in this size and format; small, and the same bytes each time.
 pub(crate) fn image_file(width: u32, height: u32, format: &str) -> Arc<Vec<u8>> {
-    static SHELF: OnceLock<Mutex<ImageFileCache>> = OnceLock::new();
-    let shelf = SHELF.get_or_init(Mutex::default);
+    static CACHE: OnceLock<Mutex<ImageFileCache>> = OnceLock::new();
+    let cache = CACHE.get_or_init(Mutex::default);
     let key = (width, height, format.to_owned());
-    if let Some(found) = shelf.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+    if let Some(found) = cache.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
         return Arc::clone(found);
     }
     let file = Arc::new(encode(width, height, format));
-    shelf.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&file));
+    cache.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&file));
     file
 }
 
@@ -62,9 +62,9 @@ pub(crate) fn format_and_size(file: &[u8]) -> (String, String) {
     (format.to_owned(), format!("{}x{}", size.width, size.height))
 }
 
-/// Base64 text of exactly `length` characters that begins like a real PNG of 3840x2160 and goes on without end.
+/// Base64 text of exactly `length` characters that begins like a real PNG of 3840x2160; the rest is filler.
 ///
-/// It is made block by block, and every block is the same, so that neither side ever holds the image.
+/// It is made of one block again and again, so that neither side ever holds the whole text.
 pub(crate) fn base64_filler(length: usize) -> impl Iterator<Item = Arc<Vec<u8>>> {
     static BLOCK: OnceLock<Arc<Vec<u8>>> = OnceLock::new();
     static HEAD: OnceLock<Arc<Vec<u8>>> = OnceLock::new();

@@ -1,4 +1,5 @@
-//! Files by name, as the table of cases calls them: good images of every kind, and what only looks like one.
+//! Sample files by the names that the table of cases (`tests/cases/images.json`) uses: valid images of every kind, and
+//! files that are no valid image.
 
 use std::sync::Arc;
 

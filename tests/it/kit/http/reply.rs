@@ -1,4 +1,4 @@
-//! The answer: its head, its body as it comes, and whether that really ended.
+//! The answer: its head, its body as it comes, and whether the body is complete.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ pub(crate) struct Reply {
     reader: BufReader<TcpStream>,
     remaining: BodyRemainder,
     scanner: Option<AnswerScanner>,
-    /// What the answer is held against.
+    /// The operation of the document that the answer is checked against.
     operation: Option<Operation>,
     /// A part of the body was read already.
     has_begun: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Reply {
 enum BodyRemainder {
     Length(u64),
     Chunk(u64),
-    /// A chunk is over. What follows it is only read when it is asked for: it may be a long time coming.
+    /// A chunk has been read. What follows it is read only on demand: it may come much later.
     ChunkEnd,
     UntilClose,
     Nothing,
@@ -52,18 +52,18 @@ impl Reply {
         Self::read_at(OutputChannel::Answer, stream)
     }
 
-    /// As [`Reply::read`], of an answer to this kind of reader.
-    pub(super) fn read_at(place: OutputChannel, stream: TcpStream) -> std::io::Result<Self> {
-        let mut tail = stream.peer_addr().ok().and_then(|address| AnswerScanner::for_address(address, place));
+    /// As [`Reply::read`], for an answer that belongs to this channel.
+    pub(super) fn read_at(channel: OutputChannel, stream: TcpStream) -> std::io::Result<Self> {
+        let mut scanner = stream.peer_addr().ok().and_then(|address| AnswerScanner::for_address(address, channel));
         let mut reader = BufReader::with_capacity(1 << 17, stream);
         let (mut status, mut headers) = read_head(&mut reader)?;
         let continued = status == 100;
         if continued {
             (status, headers) = read_head(&mut reader)?;
         }
-        if let Some(tail) = &mut tail {
+        if let Some(scanner) = &mut scanner {
             let head: String = headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
-            tail.add(head.as_bytes());
+            scanner.add(head.as_bytes());
         }
         let left = framing(status, &headers);
         let mut reply = Self {
@@ -72,7 +72,7 @@ impl Reply {
             continued,
             reader,
             remaining: left,
-            scanner: tail,
+            scanner,
             operation: None,
             has_begun: false,
         };
@@ -82,7 +82,8 @@ impl Reply {
         Ok(reply)
     }
 
-    /// Holds the answer of a gateway against what the document says of this operation.
+    /// Checks the head of the answer against the document, and has its body checked when it is read. Only answers of
+    /// gateways are checked.
     #[track_caller]
     pub(super) fn check_against(mut self, operation: Option<Operation>) -> Self {
         self.operation = operation.filter(|_| self.scanner.is_some());
@@ -97,7 +98,7 @@ impl Reply {
         self.operation.as_ref()
     }
 
-    /// The answer to a `HEAD`, whatever length it tells of.
+    /// The answer to a `HEAD`, whatever length its head states.
     pub(super) fn without_body(self) -> Self {
         Self { remaining: BodyRemainder::Nothing, operation: None, ..self }
     }
@@ -118,7 +119,7 @@ impl Reply {
         Ok(Answer { status: self.status, headers: self.headers, continued: self.continued, body, complete })
     }
 
-    /// Reads a good answer to its end and keeps nothing of it but its length and its last bytes.
+    /// Reads a good answer to its end and keeps only its length and its last 2000 bytes.
     #[track_caller]
     pub(crate) fn drain(mut self) -> (usize, String) {
         assert_eq!(self.status, 200);
@@ -137,8 +138,8 @@ impl Reply {
 
 impl Reply {
     fn scan(&mut self, piece: &[u8]) {
-        if let Some(tail) = &mut self.scanner {
-            tail.add(piece);
+        if let Some(scanner) = &mut self.scanner {
+            scanner.add(piece);
         }
     }
 }
@@ -294,7 +295,7 @@ impl Answer {
         error
     }
 
-    /// `x-should-retry`, the word that the official clients obey.
+    /// The header `x-should-retry`, which the official clients obey.
     pub(crate) fn should_retry(&self) -> Option<&str> {
         self.header("x-should-retry")
     }
