@@ -1,4 +1,4 @@
-//! `POST /v1/images/generations`, apart from its rules: those stand in the table of `matrix`.
+//! `POST /v1/images/generations`, apart from the rules for its fields: `matrix` checks those.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The kit against itself: a script must do what it says, or every other test proves nothing.
+//! Tests of the kit itself: a script must do what it says, or every other test proves nothing.
 
 use std::io::Read;
 
@@ -11,7 +11,7 @@ use crate::kit::{
     request, sha256, stretched_png,
 };
 
-/// A call to an upstream of the kit, for which no document speaks.
+/// A call to a fake upstream, which is not checked against the document.
 fn generation() -> Call {
     Call::generation().for_upstream()
 }
@@ -31,8 +31,10 @@ fn the_good_answer_is_an_image_of_the_size_and_format_asked() {
         let file = STANDARD.decode(answer["data"][1]["b64_json"].as_str().expect("base64")).expect("base64");
         assert_eq!(format_and_size(&file), (format.to_owned(), size.to_owned()));
     }
-    // The caller can have the last byte before the ledger says so.
-    upstream.wait_until("all are told", |ledger| ledger.iter().all(|attempt| attempt.completed && !attempt.peer_left));
+    // The caller may have the last byte before the ledger notes it.
+    upstream.wait_until("all answers are written", |ledger| {
+        ledger.iter().all(|attempt| attempt.completed && !attempt.peer_left)
+    });
     assert_eq!((upstream.attempts(), upstream.accepted()), (3, 3));
     assert!(upstream.ledger().iter().all(|attempt| attempt.token == "sk-upstream-kit"));
 }
@@ -45,7 +47,7 @@ fn a_cut_body_never_looks_whole() {
         assert_eq!((answer.status, answer.complete), (200, false), "{script}");
     }
     assert!(upstream.ledger().iter().all(|attempt| !attempt.completed && !attempt.peer_left));
-    // And the ones that do look whole, but are not.
+    // These bodies look whole, but are not.
     for script in ["clip=100", "lack=1", "lack=40% framing=chunked", "cut=50% framing=close"] {
         let answer = send_scripted(&upstream, script, json!({}));
         assert!(answer.complete && serde_json::from_slice::<Value>(&answer.body).is_err(), "{script}");
@@ -94,7 +96,7 @@ fn a_huge_image_is_exactly_as_long_as_asked_and_begins_like_a_file() {
 }
 
 #[test]
-fn a_peer_that_leaves_is_written_down() {
+fn the_ledger_shows_that_a_peer_has_left() {
     let upstream = FakeUpstream::start();
     for script in ["stall=head", "stall=body", "stall=middle", "gate=never"] {
         let body = request(json!({"prompt": format!("[[{script}]]")}));
@@ -228,7 +230,7 @@ fn an_account_that_answers_early_has_not_read_the_body() {
 }
 
 #[test]
-fn the_reader_of_events_takes_no_other_shape() {
+fn the_reader_of_events_accepts_only_the_shape_of_the_contract() {
     let upstream = FakeUpstream::start();
     for (frames, good) in
         [("", true), ("no-event", false), ("no-space", false), ("extra", false), ("data-first", false)]
@@ -245,17 +247,17 @@ fn the_reader_of_events_takes_no_other_shape() {
 }
 
 #[test]
-fn a_wire_changes_nothing_and_writes_down_every_request() {
+fn a_recording_proxy_changes_nothing_and_records_every_request() {
     let upstream = FakeUpstream::start();
-    let tap = RecordingProxy::in_front_of(upstream.address());
+    let proxy = RecordingProxy::in_front_of(upstream.address());
     let body = request(json!({})).to_string();
     let call = || generation().key("sk-upstream-kit").header("content-type", "application/json");
     let plain = call().bytes(body.clone()).send(upstream.address());
     for call in [call().bytes(body.clone()), call().bytes(body.clone()).in_chunks_of(7)] {
-        let answer = call.send(tap.address());
+        let answer = call.send(proxy.address());
         assert_eq!((answer.status, answer.body.len()), (plain.status, plain.body.len()));
     }
-    let sent = tap.requests_to("POST", "/v1/images/generations");
+    let sent = proxy.requests_to("POST", "/v1/images/generations");
     assert_eq!(sent.len(), 2);
     assert!(sent.iter().all(|request| request.body == body.as_bytes()), "{sent:?}");
     assert_eq!(sent[1].header("transfer-encoding"), Some("chunked"));

@@ -1,6 +1,8 @@
-//! Black-box tests of the program as it is shipped: the real binary, a fake upstream, clients that speak bytes.
+//! Black-box tests of the program as it is shipped: the real binary, a fake upstream, and clients that
+//! control every byte.
 //!
-//! Every module opens with what belongs there. Heavy tests take turns ([`kit::heavy`]); the rest runs side by side.
+//! The comment at the top of each module says which tests belong there. Heavy tests run one at a time
+//! ([`kit::heavy_test_lock`]), all others in parallel.
 #![cfg(feature = "cli")]
 #![expect(
     clippy::expect_used,

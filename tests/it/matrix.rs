@@ -34,7 +34,7 @@ struct Row {
     raw: Option<String>,
     /// As `raw`, for bytes that are no text.
     raw_bytes: Option<Vec<u8>>,
-    /// A prompt of this many of this character.
+    /// The prompt: a character, and how often it is repeated.
     prompt: Option<(String, usize)>,
     verdict: Verdict,
     status: u16,
@@ -119,7 +119,7 @@ impl Row {
         for (name, text) in &self.parts {
             body[name] = json!(text);
         }
-        show_files(&mut body);
+        inline_files(&mut body);
         body
     }
 
@@ -141,7 +141,7 @@ impl Row {
         self.files.clone().unwrap_or_else(|| vec![("image".to_owned(), "png".to_owned())])
     }
 
-    /// What is wrong with the answer, if anything.
+    /// Describes what is wrong with the answer, if anything.
     fn fault(&self, answer: &Answer) -> Option<String> {
         if answer.status != self.status || !answer.complete {
             return Some(format!("status {}: {:.200}", answer.status, answer.text()));
@@ -155,20 +155,21 @@ impl Row {
         if found != expected {
             return Some(format!("expected {expected}, found {error}"));
         }
-        (answer.should_retry() != Some("false")).then(|| format!("a repeat cannot mend it: {:?}", answer.headers))
+        (answer.should_retry() != Some("false"))
+            .then(|| format!("`x-should-retry` must be false, because a retry cannot help: {:?}", answer.headers))
     }
 }
 
-/// Replaces `@kind` by a data URL, wherever it stands.
-fn show_files(value: &mut Value) {
+/// Replaces `@kind` by the file of this kind as a data URL, everywhere in the value.
+fn inline_files(value: &mut Value) {
     match value {
         Value::String(text) => {
             if let Some(kind) = text.strip_prefix('@') {
                 *text = data_url(&image_specimen(kind));
             }
         }
-        Value::Array(list) => list.iter_mut().for_each(show_files),
-        Value::Object(object) => object.values_mut().for_each(show_files),
+        Value::Array(list) => list.iter_mut().for_each(inline_files),
+        Value::Object(object) => object.values_mut().for_each(inline_files),
         _ => {}
     }
 }
@@ -195,7 +196,7 @@ fn the_table_is_well_formed() {
         for operation in row.operations() {
             assert!(
                 names.insert((row.name.clone(), format!("{operation:?}"))),
-                "{operation:?} {} stands twice",
+                "{operation:?} {} occurs twice",
                 row.name
             );
         }
@@ -241,7 +242,7 @@ fn every_good_request_reaches_the_upstream_as_written() {
     assert_eq!(gateway.final_records(count).len(), count);
 }
 
-/// A field or file that the caller wrote and the upstream did not get as written.
+/// Describes the first field that the upstream did not get as the caller wrote it, or else the files, if they differ.
 fn changed(row: &Row, operation: Operation, attempt: &Attempt) -> Option<String> {
     let (written, sent) = (row.fields(operation), attempt.fields());
     for field in
@@ -261,7 +262,7 @@ fn changed(row: &Row, operation: Operation, attempt: &Attempt) -> Option<String>
     (found != expected).then(|| format!("{} of {} files are as written", found.len(), expected.len()))
 }
 
-/// Equal, in whatever spelling of a number.
+/// Whether the values are equal; a number may be spelt differently, also as a text.
 fn same(wrote: &Value, got: &Value) -> bool {
     let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
     wrote == got || number(wrote).is_some() && number(wrote) == number(got)
@@ -298,7 +299,8 @@ fn files(row: &Row, operation: Operation, written: &Value) -> Vec<Vec<u8>> {
     }
 }
 
-/// `auto` is for requests; an answer says what was made.
+/// Describes what the answer does not state: a stream must have a final event, and any other answer the values of what
+/// was made, never `auto`.
 fn unresolved(answer: &Answer) -> Option<String> {
     if answer.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
         let text = answer.text();

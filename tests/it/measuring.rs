@@ -1,16 +1,16 @@
-//! What machines ask: whether the gateway lives, whether it takes requests, and what it has counted.
+//! What monitoring asks: whether the gateway is alive, whether it is ready for requests, and what it has counted.
 
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::kit::{Account, Call, FakeUpstream, Gateway, Program, SmallDisk, eventually, request};
 
-fn says(counts: &str, line: &str) -> bool {
+fn has_line(counts: &str, line: &str) -> bool {
     counts.lines().any(|said| said == line)
 }
 
 #[test]
-fn counts_tell_the_same_story_as_records() {
+fn metrics_agree_with_records() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream).with_slots(3)]);
     gateway.generate(json!({"n": 2, "size": "1024x1024", "quality": "low"})).ok_json();
@@ -21,7 +21,7 @@ fn counts_tell_the_same_story_as_records() {
     gateway.final_records(2);
     let counts = eventually("both jobs are counted", || {
         let counts = gateway.metrics_text();
-        says(&counts, "imagate_jobs_total{operation=\"create_image\",state=\"refused\"} 1").then_some(counts)
+        has_line(&counts, "imagate_jobs_total{operation=\"create_image\",state=\"refused\"} 1").then_some(counts)
     });
     for line in [
         "imagate_jobs_total{operation=\"create_image\",state=\"succeeded\"} 1",
@@ -40,25 +40,25 @@ fn counts_tell_the_same_story_as_records() {
         "imagate_waiting_requests 0",
         "imagate_unsettled_records 0",
     ] {
-        assert!(says(&counts, line), "no line {line} in\n{counts}");
+        assert!(has_line(&counts, line), "no line {line} in\n{counts}");
     }
     assert!(counts.ends_with("# EOF\n"), "{counts}");
 }
 
 #[test]
-fn an_account_that_is_out_or_gone_is_told_of() {
+fn metrics_show_which_account_is_disabled() {
     let upstream = FakeUpstream::start();
     let gateway =
         Gateway::with("", &[Account::for_upstream("first", &upstream), Account::for_upstream("second", &upstream)]);
     gateway.run_command(&["account", "disable", "first"]).ok_stdout();
-    eventually("the account is out", || {
-        says(&gateway.metrics_text(), "imagate_account_disabled{account=\"first\"} 1").then_some(())
+    eventually("the account is disabled", || {
+        has_line(&gateway.metrics_text(), "imagate_account_disabled{account=\"first\"} 1").then_some(())
     });
-    assert!(says(&gateway.metrics_text(), "imagate_account_disabled{account=\"second\"} 0"));
+    assert!(has_line(&gateway.metrics_text(), "imagate_account_disabled{account=\"second\"} 0"));
 }
 
 #[test]
-fn health_stands_on_every_listener_and_counts_only_on_their_own() {
+fn health_is_served_on_every_listener_and_metrics_only_on_their_own() {
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with_upstream(&upstream);
     for (path, text) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
@@ -66,14 +66,14 @@ fn health_stands_on_every_listener_and_counts_only_on_their_own() {
         assert_eq!((answer.status, answer.text().as_str()), (200, text));
     }
     assert_eq!(Call::get("/metrics").send(gateway.address()).status, 404);
-    assert!(says(&gateway.metrics_text(), "imagate_unsettled_records 0"));
-    // While the last request is awaited it lives, and takes no other.
+    assert!(has_line(&gateway.metrics_text(), "imagate_unsettled_records 0"));
+    // While the gateway waits for its last request, it is alive but not ready for others.
     let metrics = gateway.metrics_address();
     let call = gateway.call(json!({"prompt": "a cube [[stall=middle b64=400000]]"}));
     let running = call.dispatch(gateway.address());
     eventually("the upstream works", || (upstream.attempts() > 0).then_some(()));
     gateway.terminate();
-    eventually("it takes no more", || (Call::get("/readyz").send(metrics).status == 503).then_some(()));
+    eventually("it is not ready", || (Call::get("/readyz").send(metrics).status == 503).then_some(()));
     assert_eq!(Call::get("/healthz").send(metrics).status, 200);
     drop(running);
 }
@@ -104,10 +104,10 @@ fn readiness_says_that_the_disk_has_no_room_for_records() {
     eventually("there is room again", || (ready().0 == 200).then_some(()));
 
     disk.fill();
-    let refused = eventually("a record is not taken", || Some(generation()).filter(|answer| answer.status != 200));
+    let refused = eventually("a record cannot be written", || Some(generation()).filter(|answer| answer.status != 200));
     refused.error_object(503);
     let full = (503, "not ready: store_writes, disk_space\n".to_owned());
-    eventually("it takes nothing", || (ready() == full).then_some(()));
+    eventually("it is not ready for both reasons", || (ready() == full).then_some(()));
     eventually("it fails again and again", || {
         generation();
         let log = server.stderr();

@@ -20,7 +20,7 @@ max_partial_images = 0
 compression = false
 ";
 
-fn talking(name: &str, upstream: &FakeUpstream) -> Account {
+fn responses_account(name: &str, upstream: &FakeUpstream) -> Account {
     Account::for_upstream(name, upstream).with_responses_protocol()
 }
 
@@ -32,8 +32,8 @@ fn listed(address: SocketAddr, secret: &str) -> Vec<String> {
     data.iter().map(|model| model["id"].as_str().expect("an id").to_owned()).collect()
 }
 
-/// The questions for models that came in.
-fn questions(upstream: &FakeUpstream) -> usize {
+/// How many requests for its model list the upstream got.
+fn list_requests(upstream: &FakeUpstream) -> usize {
     upstream.ledger().iter().filter(|attempt| attempt.path == "/v1/models").count()
 }
 
@@ -91,9 +91,9 @@ fn text_models_come_from_the_accounts_of_the_callers_group_and_tell_nothing_else
     upstream.always_for_token("sk-upstream-two", "models=a,b");
     upstream.always_for_token("sk-upstream-other", "models=secret-1");
     let accounts = [
-        talking("one", &upstream),
-        talking("two", &upstream),
-        talking("other", &upstream).with_line("groups = [\"team\"]"),
+        responses_account("one", &upstream),
+        responses_account("two", &upstream),
+        responses_account("other", &upstream).with_line("groups = [\"team\"]"),
         Account::for_upstream("drawing", &upstream),
     ];
     let gateway = Gateway::with("[[groups]]\nname = \"team\"\n", &accounts);
@@ -110,23 +110,23 @@ fn text_models_come_from_the_accounts_of_the_callers_group_and_tell_nothing_else
 }
 
 #[test]
-fn one_question_serves_everybody_who_asks() {
+fn one_upstream_request_serves_all_callers_who_ask_at_once() {
     let upstream = FakeUpstream::start();
     upstream.always_for_token("sk-upstream-one", "gate=open models=a");
-    let gateway = Gateway::with("", &[talking("one", &upstream)]);
+    let gateway = Gateway::with("", &[responses_account("one", &upstream)]);
     let (address, secret) = (gateway.address(), gateway.secret().to_owned());
-    let askers: Vec<_> = (0..20)
+    let callers: Vec<_> = (0..20)
         .map(|_| {
             let secret = secret.clone();
             std::thread::spawn(move || listed(address, &secret))
         })
         .collect();
-    upstream.wait_until("the question came", |attempts| !attempts.is_empty());
+    upstream.wait_until("the request for the list came", |attempts| !attempts.is_empty());
     upstream.open_gate("open");
-    for asker in askers {
-        assert_eq!(asker.join().expect("an answer"), ["a"]);
+    for caller in callers {
+        assert_eq!(caller.join().expect("an answer"), ["a"]);
     }
-    assert_eq!((listed(address, &secret), questions(&upstream)), (vec!["a".to_owned()], 1));
+    assert_eq!((listed(address, &secret), list_requests(&upstream)), (vec!["a".to_owned()], 1));
 }
 
 #[test]
@@ -134,29 +134,29 @@ fn an_account_that_fails_only_leaves_its_models_out() {
     let scripts =
         ["status=401", "status=500", "models=huge", "body=html", "body=none", "cut=50%", "hang-up", "stall=head"];
     let upstream = FakeUpstream::start();
-    let mut accounts = vec![talking("good", &upstream)];
+    let mut accounts = vec![responses_account("good", &upstream)];
     upstream.always_for_token("sk-upstream-good", "models=a");
     for (number, script) in scripts.iter().enumerate() {
-        let account = talking(&format!("bad{number}"), &upstream);
+        let account = responses_account(&format!("bad{number}"), &upstream);
         upstream.always_for_token(&account.token, script);
         accounts.push(account);
     }
     let gateway = Gateway::with("", &accounts);
     assert_eq!(listed(gateway.address(), gateway.secret()), ["a"]);
     assert_eq!(listed(gateway.address(), gateway.secret()), ["a"]);
-    assert_eq!(questions(&upstream), scripts.len() + 1, "nobody is asked twice");
+    assert_eq!(list_requests(&upstream), scripts.len() + 1, "no account is asked twice");
     eventually("the log says which account gave no models", || {
         gateway.output().contains("the models of an account could not be listed").then_some(())
     });
     assert!(!gateway.output().contains("canary"), "{}", gateway.output());
-    // What was learnt here says nothing of whether the accounts can work.
+    // A model list that failed does not change the state of its account.
     assert_eq!(gateway.account("bad0")["state"], gateway.account("good")["state"]);
 }
 
 #[test]
-fn models_that_the_operator_chose_are_listed_in_his_order_without_a_question() {
+fn configured_text_models_are_listed_in_their_order_without_an_upstream_request() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("text_models = [\"z\", \"a\"]", &[talking("one", &upstream)]);
+    let gateway = Gateway::with("text_models = [\"z\", \"a\"]", &[responses_account("one", &upstream)]);
     assert_eq!(listed(gateway.address(), gateway.secret()), ["z", "a"]);
     assert_eq!(upstream.accepted(), 0);
 }
@@ -164,7 +164,8 @@ fn models_that_the_operator_chose_are_listed_in_his_order_without_a_question() {
 #[test]
 fn an_added_image_model_is_served_by_its_own_rules_and_found_by_its_id() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with(SKETCH, &[Account::for_upstream("drawing", &upstream), talking("talking", &upstream)]);
+    let gateway =
+        Gateway::with(SKETCH, &[Account::for_upstream("drawing", &upstream), responses_account("talking", &upstream)]);
     let model = Call::get("/v1/models/sketch-1").key(gateway.secret()).send(gateway.address()).ok_json();
     assert_eq!((&model["id"], upstream.accepted()), (&json!("sketch-1"), 0));
 
@@ -174,7 +175,7 @@ fn an_added_image_model_is_served_by_its_own_rules_and_found_by_its_id() {
     assert_eq!((&answer["model"], &answer["quality"]), (&json!("sketch-1"), &json!("draft")));
     let sent = upstream.ledger()[0].json();
     for (name, value) in asked.as_object().expect("fields") {
-        assert_eq!(sent[name], *value, "{name} goes upstream as it came");
+        assert_eq!(sent[name], *value, "{name} reaches the upstream as it was sent");
     }
     let form = Form::new().text("model", "sketch-1").text("prompt", "red").text("quality", "high");
     let edited = gateway.edit(form.file("image[]", &image_specimen("png")));
@@ -185,7 +186,8 @@ fn an_added_image_model_is_served_by_its_own_rules_and_found_by_its_id() {
 #[test]
 fn an_added_image_model_is_held_to_its_rules_before_anything_is_sent() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with(SKETCH, &[Account::for_upstream("drawing", &upstream), talking("talking", &upstream)]);
+    let gateway =
+        Gateway::with(SKETCH, &[Account::for_upstream("drawing", &upstream), responses_account("talking", &upstream)]);
     for (name, value) in
         [("size", json!("1536x1024")), ("quality", json!("low")), ("output_format", json!("webp")), ("n", json!(3))]
     {

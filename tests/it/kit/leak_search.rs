@@ -1,4 +1,4 @@
-//! Everything that came out, and the search through it.
+//! The output that a test has captured, and the search for secrets in it.
 
 use std::path::Path;
 
@@ -6,37 +6,37 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use memchr::memmem;
 
-/// Where something came out.
+/// The channel of a piece of output, which says who can read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputChannel {
-    /// To a caller.
+    /// Answers to callers.
     Answer,
     Log,
-    /// To whoever reads the counts.
+    /// The metrics.
     Metrics,
-    /// To an operator.
+    /// Answers of the admin API, and the pages about accounts.
     Admin,
-    /// On a page, to whoever has opened it.
+    /// The pages of the console.
     Page,
-    /// On the page of a one-time link, to whoever has it.
+    /// The page of a one-time link.
     Link,
-    /// To whoever has started the server.
+    /// What the server prints, for the person who has started it.
     StartupOutput,
-    /// Below the data directory.
+    /// Files below the data directory, other than the database.
     File,
     /// The database itself.
     Store,
-    /// What commands tell the operator of accounts.
+    /// The output of commands about accounts.
     Accounts,
-    /// The settings as shown to the operator.
+    /// The output of commands about the settings.
     Settings,
-    /// Of a command that makes a key.
+    /// The output of a command that creates or rotates a key.
     Key,
-    /// Of any other command.
+    /// The output of any other command.
     Output,
 }
 
-/// What must not be found, except in some places.
+/// A secret that must be found in no channel but the allowed ones.
 #[derive(Debug)]
 pub(crate) struct Canary {
     name: String,
@@ -53,10 +53,10 @@ struct OutputPiece {
     bytes: Vec<u8>,
 }
 
-// === impl Place ===
+// === impl OutputChannel ===
 
 impl OutputChannel {
-    /// Where the answer to a request for this path is read.
+    /// The channel of the answer to a request for this path.
     pub(crate) fn for_path(path: &str) -> Self {
         match path.split('/').nth(1).unwrap_or_default() {
             "v1" | "healthz" | "readyz" | "skills" | ".well-known" => Self::Answer,
@@ -83,41 +83,41 @@ impl Canary {
             let rest = &value[skip..];
             let whole = &rest[..rest.len() / 3 * 3];
             needles.push(("in base64", STANDARD_NO_PAD.encode(whole).into_bytes()));
-            needles.push(("in base64 for addresses", URL_SAFE_NO_PAD.encode(whole).into_bytes()));
+            needles.push(("in URL-safe base64", URL_SAFE_NO_PAD.encode(whole).into_bytes()));
         }
         Self { name: name.to_owned(), needles, allowed_channels }
     }
 
-    /// How it stands in these bytes, and what stands around it; nothing where it is at home.
-    pub(crate) fn find(&self, place: OutputChannel, bytes: &[u8]) -> Option<String> {
-        if self.allowed_channels.contains(&place) {
+    /// Describes how and where the bytes contain the secret; `None` if they do not, or if the channel is allowed.
+    pub(crate) fn find(&self, channel: OutputChannel, bytes: &[u8]) -> Option<String> {
+        if self.allowed_channels.contains(&channel) {
             return None;
         }
         let hit = self.needles.iter().find_map(|(how, needle)| Some((how, memmem::find(bytes, needle)?)));
-        hit.map(|(how, at)| format!("{} {how} in {place:?}: {:?}", self.name, excerpt(bytes, at)))
+        hit.map(|(how, at)| format!("{} {how} in {channel:?}: {:?}", self.name, excerpt(bytes, at)))
     }
 
-    /// The longest of its spellings.
+    /// The length of its longest spelling.
     pub(crate) fn longest(&self) -> usize {
         self.needles.iter().map(|(_, needle)| needle.len()).max().unwrap_or_default()
     }
 }
 
-// === impl Hay ===
+// === impl CapturedOutput ===
 
 impl CapturedOutput {
-    pub(crate) fn add(&mut self, place: OutputChannel, name: &str, bytes: impl AsRef<[u8]>) {
-        self.0.push(OutputPiece { channel: place, name: name.to_owned(), bytes: bytes.as_ref().to_vec() });
+    pub(crate) fn add(&mut self, channel: OutputChannel, name: &str, bytes: impl AsRef<[u8]>) {
+        self.0.push(OutputPiece { channel, name: name.to_owned(), bytes: bytes.as_ref().to_vec() });
     }
 
-    /// Every file below the folder, as it lies there now.
+    /// Adds every file below the folder with its present content.
     pub(crate) fn add_files(&mut self, folder: &Path) {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.is_dir() {
                 self.add_files(&path);
             } else if let Ok(bytes) = std::fs::read(&path) {
-                // What a file is called is written down as well.
+                // The name of the file is searched as well.
                 self.add(
                     channel_of_file(&path),
                     &path.display().to_string(),
@@ -127,24 +127,24 @@ impl CapturedOutput {
         }
     }
 
-    /// Whether the log holds this.
+    /// Whether the log contains this text.
     pub(crate) fn logged(&self, text: &str) -> bool {
         self.0
             .iter()
-            .any(|straw| straw.channel == OutputChannel::Log && memmem::find(&straw.bytes, text.as_bytes()).is_some())
+            .any(|piece| piece.channel == OutputChannel::Log && memmem::find(&piece.bytes, text.as_bytes()).is_some())
     }
 
-    /// Each canary and place once, with what stands around it.
+    /// One line for each canary and each piece of output that contains it, with the text around it.
     pub(crate) fn search(&self, canaries: &[Canary]) -> Vec<String> {
-        let look = |canary: &Canary, straw: &OutputPiece| {
-            canary.find(straw.channel, &straw.bytes).map(|found| format!("{}: {found}", straw.name))
+        let look = |canary: &Canary, piece: &OutputPiece| {
+            canary.find(piece.channel, &piece.bytes).map(|found| format!("{}: {found}", piece.name))
         };
-        canaries.iter().flat_map(|canary| self.0.iter().filter_map(move |straw| look(canary, straw))).collect()
+        canaries.iter().flat_map(|canary| self.0.iter().filter_map(move |piece| look(canary, piece))).collect()
     }
 
-    /// How much of what was searched.
+    /// How many pieces and bytes of the most important channels were searched.
     pub(crate) fn describe(&self) -> String {
-        let places = [
+        let channels = [
             OutputChannel::Answer,
             OutputChannel::StartupOutput,
             OutputChannel::Log,
@@ -154,9 +154,13 @@ impl CapturedOutput {
             OutputChannel::Settings,
             OutputChannel::Output,
         ];
-        let lines = places.map(|place| {
-            let of: Vec<_> = self.0.iter().filter(|straw| straw.channel == place).collect();
-            format!("{place:?}: {} pieces, {} bytes", of.len(), of.iter().map(|straw| straw.bytes.len()).sum::<usize>())
+        let lines = channels.map(|channel| {
+            let of: Vec<_> = self.0.iter().filter(|piece| piece.channel == channel).collect();
+            format!(
+                "{channel:?}: {} pieces, {} bytes",
+                of.len(),
+                of.iter().map(|piece| piece.bytes.len()).sum::<usize>()
+            )
         });
         lines.join("\n")
     }
@@ -184,15 +188,15 @@ fn a_canary_is_found_however_it_is_written() {
         for text in
             [plain.clone(), STANDARD_NO_PAD.encode(&plain), URL_SAFE_NO_PAD.encode(&plain), hex(plain.as_bytes())]
         {
-            let mut hay = CapturedOutput::default();
-            hay.add(OutputChannel::Log, "a log", format!("{text}\u{ff}"));
-            assert_eq!(hay.search(&canary).len(), 1, "{text}");
-            let mut home = CapturedOutput::default();
-            home.add(OutputChannel::Answer, "an answer", &text);
-            assert!(home.search(&canary).is_empty(), "{text}");
+            let mut captured = CapturedOutput::default();
+            captured.add(OutputChannel::Log, "a log", format!("{text}\u{ff}"));
+            assert_eq!(captured.search(&canary).len(), 1, "{text}");
+            let mut allowed = CapturedOutput::default();
+            allowed.add(OutputChannel::Answer, "an answer", &text);
+            assert!(allowed.search(&canary).is_empty(), "{text}");
         }
     }
-    let mut hay = CapturedOutput::default();
-    hay.add(OutputChannel::Log, "a log", "canary-2f81c0ab-and-more");
-    assert!(hay.search(&canary).is_empty());
+    let mut captured = CapturedOutput::default();
+    captured.add(OutputChannel::Log, "a log", "canary-2f81c0ab-and-more");
+    assert!(captured.search(&canary).is_empty());
 }

@@ -1,4 +1,4 @@
-//! A fake moderation endpoint on loopback: it flags what a test names, and remembers what it was asked.
+//! A fake moderation endpoint on loopback: it flags input that contains a certain word, and records its requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::stub_server::{StubRequest, StubServer};
 
 /// The endpoint. Dropping it closes the port.
 pub(crate) struct FakeModerator {
-    desk: StubServer,
+    server: StubServer,
     state: Arc<Mutex<State>>,
 }
 
@@ -20,7 +20,7 @@ struct State {
     answer: ModeratorAnswer,
 }
 
-/// One question.
+/// One request to the endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct ModerationCall {
     pub(crate) path: String,
@@ -33,7 +33,7 @@ enum ModeratorAnswer {
     /// Flags every input with this word in it.
     #[default]
     Verdict,
-    /// This, whatever was asked.
+    /// This status and body, whatever was asked.
     Fixed(u16, String),
     /// Closes the connection.
     Closed,
@@ -50,28 +50,28 @@ impl FakeModerator {
     pub(crate) fn start() -> Self {
         let state = Arc::<Mutex<State>>::default();
         let serving = Arc::clone(&state);
-        Self { desk: StubServer::start(move |letter| answer(&serving, letter)), state }
+        Self { server: StubServer::start(move |request| answer(&serving, request)), state }
     }
 
     pub(crate) fn base_url(&self) -> String {
-        format!("http://{}/v1", self.desk.address())
+        format!("http://{}/v1", self.server.address())
     }
 
     pub(crate) fn calls(&self) -> Vec<ModerationCall> {
         lock(&self.state).calls.clone()
     }
 
-    /// Says this from now on, whatever is asked.
+    /// Answers this from now on, whatever is asked.
     pub(crate) fn always(&self, status: u16, body: &str) {
         lock(&self.state).answer = ModeratorAnswer::Fixed(status, body.to_owned());
     }
 
-    /// Closes every connection without a word from now on.
+    /// Closes every connection without an answer from now on.
     pub(crate) fn hang_up(&self) {
         lock(&self.state).answer = ModeratorAnswer::Closed;
     }
 
-    /// Takes so long for each verdict from now on.
+    /// Delays each verdict by this time from now on.
     pub(crate) fn set_delay(&self, time: Duration) {
         lock(&self.state).answer = ModeratorAnswer::Delayed(time);
     }
@@ -81,13 +81,13 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn answer(state: &Mutex<State>, letter: &StubRequest) -> Option<(u16, String)> {
-    let body: Value = serde_json::from_slice(&letter.body).unwrap_or_default();
-    let authorization = letter.header("authorization").map(str::to_owned);
+fn answer(state: &Mutex<State>, request: &StubRequest) -> Option<(u16, String)> {
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let authorization = request.header("authorization").map(str::to_owned);
     let flagged = body["input"].to_string().contains(FLAGGED);
     let says = {
         let mut state = lock(state);
-        state.calls.push(ModerationCall { path: letter.path.clone(), authorization, body });
+        state.calls.push(ModerationCall { path: request.path.clone(), authorization, body });
         state.answer.clone()
     };
     let verdict = json!({"id": "modr-1", "model": "omni-moderation-latest", "results": [

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{TEST_TIMEOUT, env_setting, pause};
 
-/// How much of its log a gateway shows when its test has failed.
+/// How many lines of the gateway's log are shown when its test has failed.
 const LAST_LINES: usize = 40;
 
 /// A command line of the program, with an environment that holds nothing of the machine's own settings.
@@ -43,7 +43,7 @@ struct Lines {
 // === impl Program ===
 
 impl Program {
-    /// `home` stands for every directory that the program could find by itself.
+    /// `home` becomes its home, temporary and working directory; its data home is `data` below it.
     pub(crate) fn new(home: &Path) -> Self {
         Self::for_program(Path::new(env!("CARGO_BIN_EXE_imagate")), home)
     }
@@ -96,15 +96,15 @@ impl Program {
         self.run_within(TEST_TIMEOUT)
     }
 
-    /// As [`Program::run`], with another patience.
+    /// As [`Program::run`], with another limit.
     #[track_caller]
-    pub(crate) fn run_within(mut self, patience: Duration) -> CommandOutput {
+    pub(crate) fn run_within(mut self, limit: Duration) -> CommandOutput {
         let mut child = self.0.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let stdout = Lines::collect(child.stdout.take().expect("stdout"));
         let stderr = Lines::collect(child.stderr.take().expect("stderr"));
         let start = Instant::now();
         let status = loop {
-            if start.elapsed() > patience {
+            if start.elapsed() > limit {
                 drop(child.kill());
             }
             if let Some(status) = child.try_wait().expect("a status") {
@@ -131,7 +131,7 @@ impl Program {
         (server, BufReader::new(stderr))
     }
 
-    /// Starts the program with another standard output, and waits for nothing. The caller must end it.
+    /// Starts the program with another standard output, and waits for nothing. The caller must end the process.
     pub(crate) fn spawn_printing_to(mut self, out: impl Into<Stdio>) -> Child {
         self.0.stdout(out).stderr(Stdio::piped()).spawn().expect("the program starts")
     }
@@ -155,7 +155,7 @@ impl Program {
     }
 }
 
-// === impl Done ===
+// === impl CommandOutput ===
 
 impl CommandOutput {
     /// Standard output of a command that must have succeeded.
@@ -187,7 +187,7 @@ impl Server {
         self.stderr.all()
     }
 
-    /// Ends it, and gives everything it has printed and everything it has logged.
+    /// Kills it, and returns everything that it has printed and everything that it has logged.
     pub(crate) fn stop_and_collect_output(mut self) -> (String, String) {
         drop(self.child.kill());
         drop(self.child.wait());
@@ -210,7 +210,8 @@ impl Server {
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
     }
 
-    /// Files that the server holds open although they are gone: what it writes there is lost.
+    /// Deleted files below `data`, other than those of the spool, that the server still holds open: what it writes there
+    /// is lost.
     pub(crate) fn deleted_files(&self) -> Vec<String> {
         let links = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("descriptors");
         let targets = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
@@ -227,7 +228,7 @@ impl Server {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("descriptors").count()
     }
 
-    /// From now on it gets descriptors below this number only; those that it has stay.
+    /// From now on it gets only descriptors below this number; those that it has stay open.
     pub(crate) fn limit_descriptors(&self, below: usize) {
         let (pid, limit) = (self.child.id().to_string(), format!("--nofile={below}:"));
         assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().expect("prlimit").success());
@@ -263,7 +264,7 @@ pub(crate) fn signal(child: &Child, name: &str) {
     assert!(sent.expect("a shell").success());
 }
 
-/// True if the process ends within `limit`.
+/// Waits for the end of the process; `false` if it does not come within `limit`.
 pub(crate) fn ends_within(child: &mut Child, limit: Duration) -> bool {
     let start = Instant::now();
     loop {
@@ -323,7 +324,8 @@ impl Lines {
         text.0.clone()
     }
 
-    /// The rest of the first line with this beginning; `None` when the pipe ends or patience does.
+    /// The rest of the first line with this beginning; `None` if the pipe ends, or [`TEST_TIMEOUT`]
+    /// passes, before it comes.
     fn wait_for(&self, beginning: &str) -> Option<String> {
         let start = Instant::now();
         let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
-//! Seeded numbers, so that a run can be had again.
+//! Pseudo-random numbers from a seed, so that a run can be repeated.
 
-/// A small generator (splitmix64): the same seed gives the same story.
+/// A small generator (splitmix64): the same seed gives the same numbers.
 pub(crate) struct Random(u64);
 
 impl Random {

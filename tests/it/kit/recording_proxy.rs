@@ -1,6 +1,6 @@
-//! A wire between a client and the gateway: every byte passes as it is, and is written down.
+//! A proxy between a client and the gateway that forwards every byte as it is, and records it.
 //!
-//! Nothing is parsed while it passes, so a client cannot tell it from the gateway.
+//! It parses nothing while it forwards, so a client cannot tell it from the gateway.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use super::http::{find_header, read_headers, read_line};
 use super::leak_watch::AnswerScanner;
 use super::{Attempt, OutputChannel};
 
-/// The wire. Dropping it closes the port.
+/// The proxy. Dropping it closes the port.
 pub(crate) struct RecordingProxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -23,7 +23,7 @@ struct Shared {
     connections: Mutex<Vec<Connection>>,
 }
 
-/// What was said on one connection.
+/// The bytes of one connection in both directions.
 #[derive(Clone, Default)]
 struct Connection {
     sent: Vec<u8>,
@@ -39,7 +39,7 @@ pub(crate) struct RecordedRequest {
     pub(crate) body: Vec<u8>,
 }
 
-// === impl Tap ===
+// === impl RecordingProxy ===
 
 impl RecordingProxy {
     #[track_caller]
@@ -61,7 +61,7 @@ impl RecordingProxy {
         format!("http://{}/v1", self.address)
     }
 
-    /// Every request whose end has come, connection by connection.
+    /// Every request that has arrived completely, connection by connection.
     pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
         let connections = self.shared.connections().clone();
         connections.iter().flat_map(|connection| parse_requests(&connection.sent)).collect()
@@ -79,17 +79,18 @@ impl RecordingProxy {
         self.shared.connections().iter().map(|connection| connection.received.clone()).collect()
     }
 
-    /// Holds what the clients sent against what has reached the upstream: each task arrived there to the byte, no
-    /// request told who the caller is, and nothing that is the upstream's own came back. Says how many tasks passed.
+    /// Compares what the clients sent with what has reached the upstream: each response request is there byte for byte, no
+    /// request reveals the caller, and nothing of the upstream's own came back. Returns the number of response requests
+    /// of the clients that reached the upstream.
     #[track_caller]
     pub(crate) fn check_nothing_changed_or_leaked(&self, ledger: &[Attempt], secrets: &[&str]) -> usize {
         let sent = self.requests_to("POST", "/v1/responses");
         let mut tasks = 0;
         for task in ledger.iter().filter(|attempt| attempt.path.ends_with("/responses")) {
             let same = sent.iter().any(|request| request.body == task.body);
-            // Image jobs may be served as tasks of the gateway's own.
+            // For an image job the gateway may send a response request of its own.
             let own = task.json()["tool_choice"]["type"] == "image_generation";
-            assert!(same || own, "no client sent this task: {:.400}", String::from_utf8_lossy(&task.body));
+            assert!(same || own, "no client sent this response request: {:.400}", String::from_utf8_lossy(&task.body));
             tasks += usize::from(same);
         }
         for attempt in ledger {
@@ -125,7 +126,7 @@ impl Shared {
     }
 }
 
-// === impl Sent ===
+// === impl RecordedRequest ===
 
 impl RecordedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
@@ -143,7 +144,7 @@ fn accept(listener: &TcpListener, server: SocketAddr, shared: &Arc<Shared>) {
 }
 
 fn connect(client: TcpStream, server: SocketAddr, shared: &Arc<Shared>) {
-    // A server that is not there: the client sees its connection closed.
+    // If the server is not running, the client sees its connection closed.
     let Ok(server) = TcpStream::connect(server) else { return };
     let at = {
         let mut connections = shared.connections();
@@ -156,19 +157,19 @@ fn connect(client: TcpStream, server: SocketAddr, shared: &Arc<Shared>) {
     std::thread::spawn(move || {
         forward(from_client, to_server, |bytes| there.connections()[at].sent.extend_from_slice(bytes));
     });
-    let mut tail =
+    let mut scanner =
         server.peer_addr().ok().and_then(|address| AnswerScanner::for_address(address, OutputChannel::Answer));
     std::thread::spawn(move || {
         forward(server, client, |bytes| {
-            if let Some(tail) = &mut tail {
-                tail.add(bytes);
+            if let Some(scanner) = &mut scanner {
+                scanner.add(bytes);
             }
             back.connections()[at].received.extend_from_slice(bytes);
         });
     });
 }
 
-/// Writes down first, so that nothing can have had an effect that is not written down.
+/// Forwards everything until one side ends. Records each piece first, so that nothing has an effect before it is recorded.
 fn forward(mut from: TcpStream, mut to: TcpStream, mut note: impl FnMut(&[u8])) {
     drop(to.set_nodelay(true));
     let mut buffer = vec![0; 1 << 16];
@@ -182,7 +183,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, mut note: impl FnMut(&[u8])) 
     drop(from.shutdown(Shutdown::Read));
 }
 
-/// The requests of one connection, as far as they are whole.
+/// The complete requests of one connection.
 fn parse_requests(mut bytes: &[u8]) -> Vec<RecordedRequest> {
     std::iter::from_fn(|| parse_request(&mut bytes).ok()).collect()
 }

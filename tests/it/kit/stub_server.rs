@@ -1,4 +1,5 @@
-//! A small server on loopback for what is not an image upstream: one letter in, one answer out, decided by a function.
+//! A small server on loopback for what is not an image upstream: a function decides the answer to
+//! each request.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::http::{find_header, read_headers, read_line};
 
-/// What came in.
+/// A request to the server.
 pub(super) struct StubRequest {
     pub(super) path: String,
     headers: Vec<(String, String)>,
@@ -20,7 +21,7 @@ pub(super) struct StubServer {
     closed: Arc<AtomicBool>,
 }
 
-// === impl Letter ===
+// === impl StubRequest ===
 
 impl StubRequest {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
@@ -38,10 +39,10 @@ impl StubRequest {
     }
 }
 
-// === impl Desk ===
+// === impl StubServer ===
 
 impl StubServer {
-    /// `answer` gives a status and JSON, or nothing: then the connection is closed without a word.
+    /// `answer` returns a status and JSON, or `None` to close the connection without an answer.
     pub(super) fn start(answer: impl Fn(&StubRequest) -> Option<(u16, String)> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -80,13 +81,13 @@ where
     }
 }
 
-/// One letter; whether the connection takes another.
+/// Serves one request; returns whether the connection can serve another.
 fn serve(
     reader: &mut BufReader<TcpStream>,
     answer: &impl Fn(&StubRequest) -> Option<(u16, String)>,
 ) -> std::io::Result<bool> {
-    let letter = StubRequest::read(reader)?;
-    let Some((status, body)) = answer(&letter) else { return Ok(false) };
+    let request = StubRequest::read(reader)?;
+    let Some((status, body)) = answer(&request) else { return Ok(false) };
     let head =
         format!("HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
     reader.get_mut().write_all((head + &body).as_bytes())?;

@@ -1,7 +1,7 @@
 //! A fake OAuth token endpoint on loopback, with its own ledger.
 //!
 //! An account `a` signs in as `client-a` with `secret-a`. Its refresh tokens are `refresh-a-0`, `refresh-a-1`, …: each exchange
-//! gives the next one and makes the one before worthless, as an upstream that rotates them does. Its access tokens are
+//! gives the next one and invalidates the one before, as an upstream that rotates them does. Its access tokens are
 //! `access-a-1`, `access-a-2`, … in the order of the exchanges, whatever the grant.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -16,25 +16,25 @@ use super::leak_watch::SecretIssuer;
 use super::pause;
 use super::stub_server::{StubRequest, StubServer};
 
-/// One line of the ledger.
+/// One exchange, as the ledger has it.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
-    /// The account whose client asked; empty for a client that nobody knows.
+    /// The account that the client id names; empty if it names none.
     pub(crate) account: String,
     pub(crate) form: BTreeMap<String, String>,
     /// Whether the client named itself in the header `authorization`.
     pub(crate) basic: bool,
-    /// The answer; 0 for none.
+    /// The status of the answer; 0 if there was none.
     pub(crate) status: u16,
     /// The access token that was given.
     pub(crate) token: Option<String>,
-    /// When that token ends.
+    /// When that token expires.
     pub(crate) ends: Option<Instant>,
 }
 
 /// The endpoint. Dropping it closes the port.
 pub(crate) struct FakeTokens {
-    desk: StubServer,
+    server: StubServer,
     state: Arc<Mutex<State>>,
     issuer: SecretIssuer,
 }
@@ -44,7 +44,7 @@ struct State {
     ledger: Vec<Exchange>,
     /// How many tokens each account was given.
     given: HashMap<String, usize>,
-    /// The number of the refresh token that is good.
+    /// The number of the refresh token that is valid.
     good: HashMap<String, usize>,
     revoked: HashSet<String>,
     lifetime: Duration,
@@ -55,7 +55,7 @@ struct State {
 // === impl FakeTokens ===
 
 impl FakeTokens {
-    /// Its tokens live for an hour.
+    /// Starts it; its access tokens live for an hour.
     pub(crate) fn start() -> Self {
         let issuer = SecretIssuer::default();
         let state = Arc::new(Mutex::new(State {
@@ -69,34 +69,34 @@ impl FakeTokens {
             down: false,
         }));
         let serving = Arc::clone(&state);
-        Self { desk: StubServer::start(move |letter| exchange(&serving, letter)), state, issuer }
+        Self { server: StubServer::start(move |request| exchange(&serving, request)), state, issuer }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/oauth/token", self.desk.address())
+        format!("http://{}/oauth/token", self.server.address())
     }
 
-    /// The tokens that it gives and takes.
+    /// The secrets that it has accepted or issued.
     pub(super) fn issuer(&self) -> &SecretIssuer {
         &self.issuer
     }
 
-    /// What tokens from now on say of their life.
+    /// The lifetime of the access tokens that are given from now on.
     pub(crate) fn set_lifetime(&self, lifetime: Duration) {
         self.state().lifetime = lifetime;
     }
 
-    /// Each exchange takes so long from now on: time for others to ask as well.
+    /// Delays each exchange by this time from now on, so that other requests can come meanwhile.
     pub(crate) fn set_delay(&self, time: Duration) {
         self.state().delay = time;
     }
 
-    /// The refresh token of this account is worthless from now on.
+    /// The refresh token of this account is refused from now on.
     pub(crate) fn revoke(&self, account: &str) {
         self.state().revoked.insert(account.to_owned());
     }
 
-    /// Whether it closes every connection without a word.
+    /// Sets whether it closes every connection without an answer.
     pub(crate) fn set_down(&self, down: bool) {
         self.state().down = down;
     }
@@ -119,16 +119,22 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn exchange(state: &Mutex<State>, letter: &StubRequest) -> Option<(u16, String)> {
-    let takes = lock(state).delay;
-    pause(takes);
+fn exchange(state: &Mutex<State>, request: &StubRequest) -> Option<(u16, String)> {
+    let delay = lock(state).delay;
+    pause(delay);
     let mut state = lock(state);
-    let form = form(&letter.body);
-    let client = client(letter, &form);
+    let form = form(&request.body);
+    let client = client(request, &form);
     let account = client.as_ref().and_then(|(id, _)| id.strip_prefix("client-")).unwrap_or_default().to_owned();
     let known = client.is_some_and(|(_, secret)| secret == format!("secret-{account}"));
-    let mut line =
-        Exchange { account, basic: letter.header("authorization").is_some(), form, status: 0, token: None, ends: None };
+    let mut line = Exchange {
+        account,
+        basic: request.header("authorization").is_some(),
+        form,
+        status: 0,
+        token: None,
+        ends: None,
+    };
     let answer = if state.down { None } else { Some(state.answer_exchange(&mut line, known)) };
     line.status = answer.as_ref().map_or(0, |(status, _)| *status);
     state.ledger.push(line);
@@ -178,8 +184,8 @@ impl State {
 }
 
 /// The client's id and secret, from the header or from the form.
-fn client(letter: &StubRequest, form: &BTreeMap<String, String>) -> Option<(String, String)> {
-    if let Some(encoded) = letter.header("authorization").and_then(|value| value.strip_prefix("Basic ")) {
+fn client(request: &StubRequest, form: &BTreeMap<String, String>) -> Option<(String, String)> {
+    if let Some(encoded) = request.header("authorization").and_then(|value| value.strip_prefix("Basic ")) {
         let text = String::from_utf8(STANDARD.decode(encoded).ok()?).ok()?;
         let (id, secret) = text.split_once(':')?;
         return Some((decoded(id), decoded(secret)));
@@ -193,7 +199,7 @@ fn form(body: &[u8]) -> BTreeMap<String, String> {
     pairs.map(|(name, value)| (decoded(name), decoded(value))).collect()
 }
 
-/// Undoes the encoding of forms.
+/// Decodes a name or value of a URL-encoded form.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();

@@ -1,8 +1,9 @@
 //! A fake upstream on loopback that speaks raw HTTP/1.1, can break every rule of it, and keeps a ledger.
 //!
-//! What an attempt gets is decided by the first of these that speaks: the queue ([`FakeUpstream::next`]), the account's
-//! bearer token ([`FakeUpstream::always`]), a directive in the prompt (`a red cube [[status=429 retry-after=7]]`), and
-//! otherwise the good answer. The words are listed in [`script`].
+//! The script of an attempt comes from the first of these that has one: the queue ([`FakeUpstream::script_next`]), the
+//! account's bearer token ([`FakeUpstream::script_sequence`]), the prompt (`a red cube [[status=429 retry-after=7]]`).
+//! Without a script the answer is good. A script of a token with the word `early` takes precedence over the queue. The
+//! words of scripts are listed in [`script`].
 
 mod agent_turns;
 mod answer;
@@ -35,7 +36,7 @@ pub(crate) use ledger::Attempt;
 use script::Script;
 use script_runner::AnswerEnd;
 
-/// The server. Dropping it closes the port; connections that still stall are let go.
+/// The server. Dropping it closes the port; connections that still stall are closed.
 pub(crate) struct FakeUpstream {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -52,13 +53,13 @@ struct Shared {
 struct State {
     ledger: Vec<Attempt>,
     queue: VecDeque<Script>,
-    /// The scripts that are left of each token; the last one stays.
+    /// The remaining scripts of each token; the last one serves all further attempts.
     by_token: HashMap<String, VecDeque<Script>>,
     open_gates: HashSet<String>,
-    /// What the model does in each turn, where somebody has laid it down.
+    /// What the model does in each turn; empty unless the test has set it.
     conversation: Vec<Turn>,
     closed: bool,
-    /// Large bodies are digested and let go.
+    /// Of large bodies only the digest is kept.
     digests: bool,
 }
 
@@ -93,7 +94,7 @@ impl FakeUpstream {
         self.address
     }
 
-    /// The next attempt without a script of its own gets this.
+    /// Appends a script to the queue. Each attempt takes the first script of the queue, if there is one.
     pub(crate) fn script_next(&self, script: &str) {
         self.state().queue.push_back(Script::parse(script));
     }
@@ -103,18 +104,18 @@ impl FakeUpstream {
         self.state().queue.clear();
     }
 
-    /// Every attempt with this bearer token gets this.
+    /// Every attempt with this bearer token gets this script.
     pub(crate) fn always_for_token(&self, token: &str, script: &str) {
         self.script_sequence(token, &[script]);
     }
 
-    /// The attempts with this bearer token get these one after the other, and the last one for ever.
+    /// The attempts with this bearer token get these scripts in order, and the last one again and again.
     pub(crate) fn script_sequence(&self, token: &str, scripts: &[&str]) {
         let scripts = scripts.iter().map(|script| Script::parse(script)).collect();
         self.state().by_token.insert(token.to_owned(), scripts);
     }
 
-    /// From now on tasks that no script speaks of get these turns of a conversation.
+    /// From now on response requests without a script get these turns of a conversation.
     pub(crate) fn set_conversation(&self, turns: &[Turn]) {
         self.state().conversation = turns.to_vec();
     }
@@ -167,7 +168,8 @@ impl Drop for FakeUpstream {
 // === impl Shared ===
 
 impl Shared {
-    /// A connection thread that panicked (a script with a spelling error) must not hide why.
+    /// A connection thread that panicked, for instance at a misspelt script, must not hide its panic behind a poisoned
+    /// lock.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -177,7 +179,7 @@ impl Shared {
         self.changed.wait_timeout(state, tick).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Waits at a gate; `false` when the upstream is dropped or `gone` says that nobody waits any more.
+    /// Waits at a gate; `false` if the upstream is dropped, or `gone` says that the peer has left.
     fn pass_gate(&self, name: &str, gone: impl Fn() -> bool) -> bool {
         let mut state = self.state();
         loop {
@@ -214,7 +216,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// One connection, to its end.
+/// Serves one connection to its end.
 fn serve_connection(stream: TcpStream, shared: &Shared, number: usize) {
     stream.set_nodelay(true).expect("nodelay");
     let mut reader = BufReader::new(stream);
@@ -227,7 +229,7 @@ fn serve_connection(stream: TcpStream, shared: &Shared, number: usize) {
     }
 }
 
-/// Whether the next request comes before the connection is closed, where the script closes it.
+/// Waits for the next request; `false` if the script has `idle`, and no request comes in that time.
 fn has_next_request(reader: &mut BufReader<TcpStream>, played: &Script) -> bool {
     let Some(idle) = played.number("idle") else { return true };
     let wait = |reader: &BufReader<TcpStream>, time| reader.get_ref().set_read_timeout(time).is_ok();
@@ -235,7 +237,7 @@ fn has_next_request(reader: &mut BufReader<TcpStream>, played: &Script) -> bool 
     came && wait(reader, None)
 }
 
-/// One request and its answer; what was played, if the connection can serve another.
+/// Serves one request; returns its script if the connection can serve another request, and otherwise `None`.
 fn serve(
     reader: &mut BufReader<TcpStream>,
     shared: &Shared,
@@ -281,7 +283,7 @@ fn serve(
     Ok((end? == AnswerEnd::Whole && !last).then_some(script))
 }
 
-/// Takes in what still comes: closing with unread bytes would be a reset, and could take the answer with it.
+/// Reads what still comes: closing with unread bytes would be a reset, which could destroy the answer.
 fn drain(reader: &mut BufReader<TcpStream>) {
     drop(reader.get_ref().shutdown(Shutdown::Write));
     drop(reader.get_ref().set_read_timeout(Some(TEST_TIMEOUT)));
@@ -289,7 +291,7 @@ fn drain(reader: &mut BufReader<TcpStream>) {
     while matches!(reader.read(&mut buffer), Ok(1..)) {}
 }
 
-/// Enters the attempt into the ledger as soon as its head is there.
+/// Reads a head, and enters the attempt into the ledger before its body is read.
 fn read_head(
     reader: &mut BufReader<TcpStream>,
     shared: &Shared,

@@ -1,4 +1,4 @@
-//! An upstream that says one thing, to the letter, to everybody who asks for images.
+//! An upstream that gives the same answer, byte for byte, to every request for images.
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -62,7 +62,7 @@ impl Drop for VerbatimUpstream {
     }
 }
 
-/// One request and its answer.
+/// Serves one request.
 fn serve(stream: TcpStream, shared: &SharedState) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let line = read_line(&mut reader)?;

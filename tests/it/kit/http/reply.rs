@@ -66,16 +66,8 @@ impl Reply {
             scanner.add(head.as_bytes());
         }
         let left = framing(status, &headers);
-        let mut reply = Self {
-            status,
-            headers,
-            continued,
-            reader,
-            remaining: left,
-            scanner,
-            operation: None,
-            has_begun: false,
-        };
+        let mut reply =
+            Self { status, headers, continued, reader, remaining: left, scanner, operation: None, has_begun: false };
         if matches!(reply.remaining, BodyRemainder::Chunk(_)) {
             reply.remaining = next_chunk(&mut reply.reader)?;
         }

@@ -1,7 +1,7 @@
-//! A model as an agent meets it: what it does in each turn of a conversation, told as a real service tells it.
+//! A text model as agents use it: what it does in each turn of a conversation, in the events of a real service.
 //!
-//! Which turn it is, is seen in the request: a client replays what the model has said so far. After the last turn the
-//! model goes on with that.
+//! The request shows which turn it is: a client sends again what the model has said so far. After the last turn the model
+//! repeats that turn.
 
 use serde_json::{Value, json};
 
@@ -19,11 +19,11 @@ pub(crate) enum Turn {
         name: &'static str,
         arguments: Value,
     },
-    /// Draws with the hosted tool, whether or not the request has it, and says so.
+    /// Draws with the hosted image tool, whether or not the request has it, and adds a message.
     Draws,
 }
 
-/// A turn that is being told.
+/// Builds the answer to one turn.
 struct TurnWriter<'a> {
     request: &'a Value,
     /// The number of the attempt, which every id carries.
@@ -33,25 +33,25 @@ struct TurnWriter<'a> {
     images: Vec<String>,
 }
 
-/// The answer to a turn; `None` where no conversation was laid down, or where the script says something else.
+/// The answer to a turn; `None` if no conversation is set, if the attempt has a script, or if the request must draw.
 pub(super) fn answer(turns: &[Turn], script: &Script, request: &Value, at: usize) -> Option<UpstreamAnswer> {
     let forced = request["tool_choice"]["type"] == "image_generation";
     if turns.is_empty() || !script.is_good() || forced {
         return None;
     }
     let turn = &turns[replayed_turns(request).min(turns.len() - 1)];
-    let mut told =
+    let mut writer =
         TurnWriter { request, attempt_index: at, output: Vec::new(), frames: Vec::new(), images: Vec::new() };
-    told.begin();
+    writer.begin();
     match turn {
-        Turn::Says(text) => told.message(text),
-        Turn::Calls { namespace, name, arguments } => told.call(*namespace, name, arguments),
+        Turn::Says(text) => writer.message(text),
+        Turn::Calls { namespace, name, arguments } => writer.call(*namespace, name, arguments),
         Turn::Draws => {
-            told.image();
-            told.message("Here is your image.");
+            writer.image();
+            writer.message("Here is your image.");
         }
     }
-    Some(told.end())
+    Some(writer.end())
 }
 
 /// How many turns the request replays: each has one call or ends in one message.
@@ -62,7 +62,7 @@ fn replayed_turns(request: &Value) -> usize {
     items.iter().filter(|item| is_call(item) || item["role"] == "assistant").count()
 }
 
-// === impl Told ===
+// === impl TurnWriter ===
 
 impl TurnWriter<'_> {
     fn begin(&mut self) {

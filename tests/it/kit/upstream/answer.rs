@@ -9,7 +9,7 @@ use super::compression;
 use super::events::{self, Step};
 use super::script::Script;
 
-/// Where the huge image goes in the text of a body.
+/// Marks the place of the huge image in the text of a body.
 pub(super) const FILLER: &str = "@@filler@@";
 
 /// A body before it is framed.
@@ -19,9 +19,10 @@ pub(super) struct UpstreamAnswer {
     /// Characters of filler between `before` and `after`.
     pub(super) filler: usize,
     pub(super) after: Vec<u8>,
-    /// A stream is told step by step instead.
+    /// The steps of a stream, which then takes the place of the body.
     pub(super) events: Option<Vec<Step>>,
-    /// So many of its steps are what a cut takes its share of; nothing where none of them counts.
+    /// How many of the first steps of a stream are the whole of which `cut` takes its share; `None` if `cut` does not
+    /// shorten the stream.
     pub(super) weighed: Option<usize>,
     pub(super) content_type: &'static str,
     pub(super) usage: Option<Value>,
@@ -58,7 +59,7 @@ fn text(body: String, content_type: &'static str) -> UpstreamAnswer {
     UpstreamAnswer { before: body.into_bytes(), content_type, ..UpstreamAnswer::default() }
 }
 
-/// A page as a challenge in front of an upstream sends it; long enough to tempt a gateway into relaying it.
+/// A page of this many paragraphs, like the challenge of a proxy in front of an upstream.
 fn html(lines: usize) -> String {
     format!(
         "<!DOCTYPE html><html><head><title>Just a moment...</title></head><body>{}</body></html>",
@@ -66,7 +67,7 @@ fn html(lines: usize) -> String {
     )
 }
 
-/// Every message carries a word that must never reach a caller of the gateway, unless it is about a parameter.
+/// The body of an error. Many of its messages carry `upstream-canary`, which must never reach a caller.
 fn error(script: &Script, word: &str) -> String {
     json!({ "error": error_detail(script, word) }).to_string()
 }
@@ -154,7 +155,7 @@ fn images(script: &Script, request: &Value, edit: bool, at: usize) -> UpstreamAn
     }
 }
 
-/// The number of images asked for, in any spelling of a whole number.
+/// The number of images that `n` asks for, in any spelling of a whole number.
 fn asked(n: &Value) -> u64 {
     (1_u32..=10).find(|count| n.as_f64() == Some(f64::from(*count))).map_or(1, u64::from)
 }
@@ -216,15 +217,15 @@ fn fields(
     let mut fields = vec![("created", json!(1_776_000_000 + at)), ("data", data(script, request, images))];
     fields.extend(resolved_fields(script, request));
     if let Some(usage) = usage {
-        let place = if script.word("shape") == "usage-first" { 0 } else { fields.len() };
-        fields.insert(place, ("usage", usage.clone()));
+        let position = if script.word("shape") == "usage-first" { 0 } else { fields.len() };
+        fields.insert(position, ("usage", usage.clone()));
     }
     fields.retain(|(name, _)| *name != "data" || script.word("data") != "none");
     apply_field_edits(script, &mut fields);
     fields
 }
 
-/// What was made, in the words of the API.
+/// The properties of the images that were made, as fields of the API.
 pub(super) fn resolved_fields(script: &Script, request: &Value) -> Vec<(&'static str, Value)> {
     let (width, height) = size(script, request);
     let format = script.get("format").or(request["output_format"].as_str()).unwrap_or("png");

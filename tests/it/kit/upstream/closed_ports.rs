@@ -1,4 +1,4 @@
-//! Addresses behind which no upstream is to be reached, until the test opens them.
+//! Addresses at which no upstream can be reached until the test opens them.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;

@@ -1,14 +1,14 @@
-//! Bodies that are really compressed, without a compressor: stored blocks, and one match that is said again and again.
+//! Gzip bodies, made without a compressor: stored blocks, or, for the bomb, one match that is repeated.
 
 use super::answer::UpstreamAnswer;
 use super::events;
 
 /// The head of every gzip file here: no name, no time.
 const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
-/// Bytes of the bomb, each eight of which stand for more than a thousand.
+/// The length of the bomb. Every eight bytes of it decompress to more than a thousand.
 const BOMB: usize = 10_000_000;
 
-/// The whole of what was made as one coded body.
+/// Compresses the whole answer into one body.
 pub(super) fn compress(word: &str, made: UpstreamAnswer) -> UpstreamAnswer {
     let plain = match &made.events {
         Some(steps) => events::flatten(steps),
@@ -37,8 +37,8 @@ fn gzip(plain: &[u8]) -> Vec<u8> {
     coded
 }
 
-/// One literal, and then "258 bytes, one back" in thirteen bits until the body is full. It has no end, which nobody who
-/// bounds what he inflates will ever notice.
+/// One literal, and then "258 bytes, one back" in thirteen bits until the body is full. It has no end marker; a reader
+/// that bounds the decompressed length never gets that far.
 fn bomb() -> Vec<u8> {
     const LONGEST_ONE_BACK: u32 = 0b0_0000_1010_0011;
     let mut bits = Bits { bytes: HEAD.to_vec(), held: 0, count: 0 };

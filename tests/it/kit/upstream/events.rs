@@ -1,4 +1,4 @@
-//! What the upstream says event by event: every framing that the standard allows, and the stories that break off.
+//! The event streams of the upstream: every framing that the standard allows, and streams that break off.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::script::Script;
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Text(Vec<u8>),
-    /// So many characters of base64.
+    /// This many characters of base64.
     Filler(usize),
     /// An event is complete; the ledger notes when.
     Sent,
@@ -27,7 +27,7 @@ pub(super) enum Step {
     Break,
 }
 
-/// A stream that is being written down.
+/// Builds the steps of a stream.
 struct ImageStreamBuilder<'a> {
     script: &'a Script,
     request: &'a Value,
@@ -41,9 +41,9 @@ struct ImageStreamBuilder<'a> {
     completed: u64,
 }
 
-/// The stream that the script tells.
+/// Builds the stream that the script describes.
 pub(super) fn build_stream(script: &Script, request: &Value, edit: bool, at: usize) -> UpstreamAnswer {
-    let mut story = ImageStreamBuilder {
+    let mut builder = ImageStreamBuilder {
         script,
         request,
         family: if edit { "image_edit" } else { "image_generation" },
@@ -58,18 +58,18 @@ pub(super) fn build_stream(script: &Script, request: &Value, edit: bool, at: usi
     let count = script.number("partials").unwrap_or(asked);
     let usual = "p,".repeat(usize::try_from(count).expect("a count")) + "c";
     for word in script.get("events").unwrap_or(&usual).split(',') {
-        story.add_event(word);
+        builder.add_event(word);
     }
     UpstreamAnswer {
-        events: Some(story.steps),
+        events: Some(builder.steps),
         content_type: "text/event-stream",
-        usage: story.usage,
-        images: story.images,
+        usage: builder.usage,
+        images: builder.images,
         ..UpstreamAnswer::default()
     }
 }
 
-// === impl Story ===
+// === impl ImageStreamBuilder ===
 
 impl ImageStreamBuilder<'_> {
     fn add_event(&mut self, word: &str) {
@@ -164,7 +164,7 @@ impl ImageStreamBuilder<'_> {
         self.frame("response.failed", &json!({"type": "response.failed", "response": response}).to_string());
     }
 
-    /// The payload as a real upstream has it, but for what the script leaves out.
+    /// The fields of an event as a real upstream sends them, before the edits of the script.
     fn fields(&mut self, kind: &str, huge: bool) -> Vec<(&'static str, Value)> {
         let image = if huge { FILLER.to_owned() } else { answer::image_text(self.script, self.request) };
         if !huge {
@@ -266,7 +266,7 @@ impl ImageStreamBuilder<'_> {
     }
 }
 
-/// Everything that a story says, its pauses left out.
+/// All bytes of a stream, without its pauses.
 pub(super) fn flatten(steps: &[Step]) -> Vec<u8> {
     steps.iter().flat_map(pieces).flat_map(|piece| piece.to_vec()).collect()
 }

@@ -1,4 +1,4 @@
-//! A form as the upstream sees it, taken apart while it arrives: nobody ever holds a form of gigabytes.
+//! Parses a form while it arrives at the upstream, so that a form of gigabytes is never held in memory.
 
 use aws_lc_rs::digest;
 use memchr::memmem;
@@ -19,7 +19,7 @@ pub(crate) struct Part {
     pub(crate) head: Vec<u8>,
 }
 
-/// A form on its way in.
+/// The parser of one form.
 pub(super) struct FormParser {
     delimiter: Vec<u8>,
     pending: Vec<u8>,
@@ -37,12 +37,12 @@ enum State {
     End,
 }
 
-/// SHA-256, as a ledger line has it.
+/// SHA-256, as the ledger has it.
 pub(crate) fn sha256(bytes: &[u8]) -> Vec<u8> {
     digest::digest(&digest::SHA256, bytes).as_ref().to_vec()
 }
 
-// === impl Parts ===
+// === impl FormParser ===
 
 impl FormParser {
     /// A parser for this content type; `None` when it is no form.
@@ -69,7 +69,7 @@ impl FormParser {
         self.done
     }
 
-    /// One move forward; `false` when more bytes are needed.
+    /// Parses one more piece of the pending bytes; `false` if that needs more of them.
     fn step(&mut self) -> bool {
         match self.state {
             State::Preamble | State::Bytes(_) => self.bytes(),
@@ -118,7 +118,7 @@ impl FormParser {
 // === impl Part ===
 
 impl Part {
-    /// Reads `name="…"` as the gateway writes it; what else stands in the headers must not matter.
+    /// Reads `name="…"` as the gateway writes it; everything else in the headers is ignored.
     fn with_headers(headers: &str) -> Self {
         let line = |name: &str| {
             let mut lines = headers.lines().filter_map(|line| line.split_once(':'));
@@ -151,7 +151,7 @@ impl Part {
         String::from_utf8_lossy(&self.head).into_owned()
     }
 
-    /// Whether it is a file by its name.
+    /// Whether its name is that of an image or a mask.
     pub(crate) fn is_file(&self) -> bool {
         self.name == "mask" || self.name.starts_with("image")
     }

@@ -10,7 +10,7 @@ use super::form_parts::Part;
 /// One line of the ledger: an attempt, in the order in which the attempts arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
-    /// When its head was there.
+    /// When its head had arrived.
     pub(crate) came: Instant,
     /// The number of the connection that it came on.
     pub(crate) connection: usize,
@@ -19,14 +19,14 @@ pub(crate) struct Attempt {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
-    /// The body; of a form, its parts instead.
+    /// The body; empty for a form, which has `parts` instead, and for a large body of which only the digest is kept.
     pub(crate) body: Vec<u8>,
-    /// Its SHA-256; of a form nothing.
+    /// The SHA-256 of the body; meaningless for a form.
     pub(crate) digest: Vec<u8>,
     pub(crate) parts: Vec<Part>,
     /// The words of the script that it got, in alphabetical order; empty for the good answer.
     pub(crate) script: String,
-    /// When each event of a stream had left.
+    /// When each event of a stream was written.
     pub(crate) sent: Vec<Instant>,
     /// How many bytes of the answer's body have left.
     pub(crate) written: u64,
@@ -49,7 +49,7 @@ impl Attempt {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The fields of the request, also of a form: numbers and truth values as such.
+    /// The fields of the request; those of a form are converted to JSON, with numbers and truth values as such.
     pub(crate) fn fields(&self) -> Value {
         if self.parts.is_empty() {
             return self.json();
@@ -58,7 +58,7 @@ impl Attempt {
         texts.map(|part| (part.name.clone(), typed(&part.name, part.text()))).collect::<serde_json::Map<_, _>>().into()
     }
 
-    /// The text of a task, or of a message that is one.
+    /// The prompt of an image request, or the input text of a response request.
     pub(crate) fn prompt(&self) -> String {
         let fields = self.fields();
         prompt(&fields).as_str().unwrap_or_default().to_owned()
@@ -87,7 +87,7 @@ impl Attempt {
     }
 }
 
-/// Where the prompt stands in a request of any kind.
+/// The value in a request of any kind that holds the prompt.
 pub(super) fn prompt(request: &Value) -> &Value {
     let input = &request["input"];
     match (&request["prompt"], input) {

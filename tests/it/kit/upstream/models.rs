@@ -1,13 +1,13 @@
-//! The list of models of a fake upstream, which lists what it has and says more of it than anybody should hear.
+//! The model list of a fake upstream, with members that no caller of the gateway may see.
 
 use serde_json::{Value, json};
 
 use super::answer::{self, UpstreamAnswer};
 use super::script::Script;
 
-/// What an upstream lists that was told nothing.
+/// The models that an upstream lists without a script.
 const LISTED: &str = "gpt-5.5,gpt-image-2,text-embedding-3-small";
-/// More than anybody reads.
+/// The length of a description that makes the list too long to be accepted.
 const HUGE: usize = 3 << 20;
 
 pub(super) fn build_model_list(script: &Script, at: usize) -> UpstreamAnswer {

@@ -1,6 +1,6 @@
-//! What the upstream says at `/responses`: one JSON value, or the events of a response, word by word.
+//! The answers of the upstream at `/responses`: one JSON value, or the events of a response.
 //!
-//! The words of a script mean here what they mean at the image endpoints; `events=` has its own:
+//! The words of a script mean here what they mean at the image endpoints; `events=` has words of its own:
 //!
 //! | Event | What the upstream sends |
 //! |---|---|
@@ -10,12 +10,13 @@
 //! | `text` | a whole message |
 //! | `c` `incomplete` | the response as it ends |
 //! | `failed` `failed-W` `e` `e-W` | a failure as a response or as an error event; `W` is a word of `body=` |
-//! | `x` `k` `~MS` `@NAME` `stall` `eof` `cut` | as everywhere |
+//! | `x` `k` `~MS` `@NAME` `stall` `eof` `cut` `murmur` `done` | as at the image endpoints |
 //! | `item-failed` `item-refused` `item-blank` `item-link` | the image call ends without an image: failed, failed by policy, empty, an address |
 //! | `filtered` | the response ends, cut off by the content filter |
 //!
-//! A call that must draw comes from a gateway that serves the image endpoints: there `events=` and `data=` are in the words
-//! of those, so that one script means the same to the caller whatever the account speaks, and `tale=` is in these.
+//! A request that must draw comes from a gateway that carries out an image job. For it, `events=` and `data=` have the words
+//! of the image endpoints, so that one script means the same for accounts of both protocols, and `tale=` has the words of
+//! this table.
 
 use std::time::Duration;
 
@@ -26,13 +27,13 @@ use super::events::Step;
 use super::ledger::prompt;
 use super::script::Script;
 
-/// A response that is being told.
+/// Builds a response, or its events.
 struct ResponseStreamBuilder<'a> {
     script: &'a Script,
     model: Value,
-    /// The image tool with the task as its prompt, where there is one.
+    /// The image tool of the request, with the input as its prompt; `None` if the request has no image tool.
     image_tool: Option<Value>,
-    /// It must draw.
+    /// Whether the request must draw.
     is_image_required: bool,
     input: Value,
     at: usize,
@@ -40,7 +41,7 @@ struct ResponseStreamBuilder<'a> {
     steps: Vec<Step>,
     images: Vec<String>,
     output: Vec<Value>,
-    /// How many steps there were when the final image was told: what comes behind it does not move a cut.
+    /// The number of steps up to the end of the final image. Later steps do not count for a `cut` in percent.
     image_end: Option<usize>,
 }
 
@@ -59,9 +60,9 @@ pub(super) fn build_response(script: &Script, request: &Value, at: usize) -> Ups
         tool["prompt"] = prompt(request).clone();
         tool
     });
-    let story = ResponseStreamBuilder {
+    let builder = ResponseStreamBuilder {
         script,
-        // An upstream that keeps no large body does not know it.
+        // An upstream that does not keep large bodies does not know the model.
         model: request["model"].as_str().map_or_else(|| json!("gpt-5.5"), Into::into),
         input: prompt(request).clone(),
         image_tool: asked,
@@ -74,10 +75,10 @@ pub(super) fn build_response(script: &Script, request: &Value, at: usize) -> Ups
         image_end: None,
     };
     let streams = script.has("sse") || request["stream"] == true && !script.has("plain");
-    if streams { story.events() } else { story.answer() }
+    if streams { builder.events() } else { builder.answer() }
 }
 
-// === impl Story ===
+// === impl ResponseStreamBuilder ===
 
 impl ResponseStreamBuilder<'_> {
     fn answer(mut self) -> UpstreamAnswer {
@@ -110,14 +111,14 @@ impl ResponseStreamBuilder<'_> {
             ),
             None => "created,progress,text,c".to_owned(),
         };
-        let told = match (self.is_image_required, self.script.get("events"), self.script.word("data")) {
+        let words = match (self.is_image_required, self.script.get("events"), self.script.word("data")) {
             (true, Some(events), _) => to_response_events(events),
             (true, None, "words") => "created,progress,text,c".to_owned(),
             (true, None, "") => self.script.get("tale").unwrap_or(&usual).to_owned(),
             (true, None, _) => "created,progress,added,item-blank,c".to_owned(),
             (false, events, _) => events.unwrap_or(&usual).to_owned(),
         };
-        for word in told.split(',') {
+        for word in words.split(',') {
             self.add_event(word);
         }
         let (usage, steps) = (Some(self.usage()), self.steps.len());
@@ -146,7 +147,7 @@ impl ResponseStreamBuilder<'_> {
             }
             "c" | "incomplete" => {
                 let name = if word == "c" { "completed" } else { word };
-                // An image that is cut shall not be there a second time.
+                // If the script cuts the image, the final event must not contain it a second time.
                 let output = if self.script.has("cut") { Vec::new() } else { self.output.clone() };
                 let response = self.response(name, &output);
                 self.event(&format!("response.{name}"), json!({ "response": response }));
@@ -289,7 +290,7 @@ impl ResponseStreamBuilder<'_> {
         item.into()
     }
 
-    /// A first sketch, of the size that was asked for, however long the final image is.
+    /// A partial image of the requested size, also if the final image is filler.
     fn partial(&mut self) -> Value {
         let mut image = self.image();
         let asked = self.image_tool.clone().unwrap_or(json!({"prompt": self.input}));
@@ -306,7 +307,7 @@ impl ResponseStreamBuilder<'_> {
         json!({"id": "ig_1", "type": "image_generation_call", "status": status, "result": result})
     }
 
-    /// What the text costs.
+    /// The tokens of the text.
     fn usage(&self) -> Value {
         let counted = usage(&self.input);
         let zero = json!({"input_tokens": 0, "output_tokens": 0, "total_tokens": 0});
@@ -318,7 +319,7 @@ impl ResponseStreamBuilder<'_> {
                "content": [{"type": "output_text", "text": "Done.", "annotations": [], "logprobs": []}]})
     }
 
-    /// The tool as upstreams repeat it, without its pictures.
+    /// The tools as upstreams repeat them in a response, without the prompt and the mask.
     fn tools(&self) -> Vec<Value> {
         let mut tool = self.image_tool.clone().unwrap_or_default();
         let Some(members) = tool.as_object_mut() else { return Vec::new() };
@@ -345,7 +346,7 @@ impl ResponseStreamBuilder<'_> {
     }
 }
 
-/// A story of the image endpoints in the words of a response.
+/// Translates `events=` from the words of the image endpoints to those of a response.
 fn to_response_events(events: &str) -> String {
     let word = |word: &str| match word {
         "c" => "item,text,c".to_owned(),

@@ -3,7 +3,7 @@
 //! | Word | What the upstream does |
 //! |---|---|
 //! | `status=N` | answers this status, with an error body unless `body=` says otherwise |
-//! | `body=W` | `error`, `usage-limit`, `policy`, `policy-old`, `parameter`, `tool`, `unknown-model`, `unknown-store`, `too-large`, `revoked`, `html`, `page` (2 MB of it), `text`, `none` instead of images |
+//! | `body=W` | `error`, `usage-limit`, `policy`, `policy-old`, `parameter`, `request`, `unpaid`, `tool`, `unknown-model`, `unknown-store`, `too-large`, `revoked`, `html`, `page` (2 MB of it), `text`, `none` instead of images |
 //! | `models=a,b` | the ids of a list of models, or `huge` |
 //! | `say=TEXT` | the message of the error, with `_` for a blank |
 //! | `resets-in=S` `resets-at=T` | inside `body=usage-limit` |
@@ -19,7 +19,7 @@
 //! | `b64=N` | the first image is N characters of base64, made as they are sent |
 //! | `extra=N` `images=N` | N images more than asked, or N whatever was asked |
 //! | `data=W` | `empty`, `null`, `blank`, `missing` (no `b64_json`), `words` (a text instead), `none` (no `data`) |
-//! | `omit=a,b` `auto=a,b` `odd=a,b` | these fields are left out, say `auto`, or are of another kind than ever before |
+//! | `omit=a,b` `auto=a,b` `odd=a,b` | these fields are left out, are `auto`, or have an unexpected value |
 //! | `endless=W` | the body never ends: `image` (its base64), `before` (a field before the image) |
 //! | `revised=W` | `none`, or `escapes`: a text that needs every kind of JSON escape |
 //! | `usage=W` | `none`, `null`, `zero`, `negative`, `float`, `text`, `huge`, `partial`, `list` |
@@ -29,18 +29,18 @@
 //! | `gate=NAME` `gate-middle=NAME` | waits for the test before the head, or half-way through the body |
 //! | `stall=W` | goes silent until the peer leaves: `head` (before it), `body` (after the head), `middle` |
 //! | `clip=N` | the body is only its first N bytes, and framed as if that were all |
-//! | `lack=N` or `lack=P%` | the body lacks so much of its end, and is framed as if that were all |
-//! | `cut=N` or `cut=P%` | the connection breaks after so much of the body |
+//! | `lack=N` or `lack=P%` | the last N bytes, or P percent, of the body are missing, and it is framed as if it were whole |
+//! | `cut=N` or `cut=P%` | the connection breaks after N bytes, or P percent, of the body |
 //! | `how=W` | a cut is `close` (default) or `reset` |
 //! | `surplus=TEXT` | after the body of the stated length come further bytes |
 //! | `framing=W` | `length` (default), `chunked`, `close` |
 //! | `still=N` | silent after N bytes of the body, until the peer leaves |
 //! | `drip` | one byte per write |
 //! | `pace=MS` | a pause after each write |
-//! | `idle=MS` | after the answer, closes the connection once nothing came for so long |
+//! | `idle=MS` | after the answer, closes the connection if no request comes in this time |
 //! | `sour` | the next request on this connection is read, and then the connection is reset |
-//! | `hang-up` | reads the request and closes without a word |
-//! | `early` | answers before it has read the body, and closes; only for a whole account |
+//! | `hang-up` | reads the request and closes without an answer |
+//! | `early` | answers before it has read the body, and closes; only in scripts of a token |
 //! | `plain` `sse` | answers with JSON, or with events, whatever was asked |
 //! | `events=a,b` | the events of a stream; see the next table |
 //! | `partials=N` | N partial images instead of as many as were asked for |
@@ -130,14 +130,14 @@ const WORDS: [&str; 58] = [
     "tale",
 ];
 
-/// What the upstream shall do with one attempt.
+/// What the upstream does with one attempt.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script(BTreeMap<String, String>);
 
 // === impl Script ===
 
 impl Script {
-    /// A word that does not exist is a mistake in the test.
+    /// Panics at an unknown word, which is a mistake in the test.
     pub(super) fn parse(text: &str) -> Self {
         let words = text.split_whitespace().map(|word| {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
@@ -153,7 +153,7 @@ impl Script {
         Self::parse(inside.unwrap_or_default())
     }
 
-    /// Whether it says nothing, so that the answer is good.
+    /// Whether it is empty, so that the answer is good.
     pub(super) fn is_good(&self) -> bool {
         self.0.is_empty()
     }

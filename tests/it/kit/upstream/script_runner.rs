@@ -1,4 +1,4 @@
-//! How the upstream says it: framing, pauses, cuts and lies.
+//! Writes the answers of the upstream: framing, pauses, cuts and false lengths.
 
 use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, TcpStream};
@@ -21,7 +21,7 @@ pub(super) enum AnswerEnd {
     BrokenOff,
 }
 
-/// Plays the script on the connection.
+/// Runs the script: writes the answer to the connection.
 pub(super) fn run_script(
     stream: &mut TcpStream,
     shared: &Shared,
@@ -49,7 +49,7 @@ pub(super) fn run_script(
     if script.word("stall") == "body" {
         return stall(stream, shared);
     }
-    let mut line = AnswerWriter {
+    let mut writer = AnswerWriter {
         stream,
         shared,
         at,
@@ -61,13 +61,13 @@ pub(super) fn run_script(
         paused: false,
     };
     if let Some(steps) = &made.events {
-        return line.write_events(steps, made.weighed.is_some());
+        return writer.write_events(steps, made.weighed.is_some());
     }
-    line.write_body(made)?;
+    writer.write_body(made)?;
     if script.has("endless") {
-        return line.flood();
+        return writer.flood();
     }
-    line.finish()
+    writer.finish()
 }
 
 /// A stream has no length, so it is chunked unless the script says otherwise.
@@ -102,7 +102,7 @@ fn head(script: &Script, made: &UpstreamAnswer, total: usize) -> Vec<u8> {
     if let Some(time) = script.get("ratelimit") {
         head.push_str(&format!("x-ratelimit-remaining-requests: 0\r\nx-ratelimit-reset-requests: {time}\r\n"));
     }
-    // What an upstream says of itself and must not come out of the gateway.
+    // Headers of the upstream's own, which the gateway must not pass on.
     head.push_str("set-cookie: upstream-canary=1\r\nopenai-organization: upstream-canary\r\n");
     head.push_str(&match framing(script, made) {
         "chunked" => "transfer-encoding: chunked\r\n".to_owned(),
@@ -117,7 +117,7 @@ fn head(script: &Script, made: &UpstreamAnswer, total: usize) -> Vec<u8> {
     head
 }
 
-/// Headers that nobody asked for.
+/// Adds the headers of `flood=`.
 fn flood(head: &mut Vec<u8>, word: &str) {
     match word {
         "wide" => head.extend_from_slice(format!("x-wide: {}\r\n", "w".repeat(5_000_000)).as_bytes()),
@@ -129,7 +129,7 @@ fn flood(head: &mut Vec<u8>, word: &str) {
     }
 }
 
-/// A moment in so many seconds, as a header says it.
+/// The date in this many seconds, in the form of a header.
 fn in_seconds(seconds: u64) -> String {
     let seconds = i64::try_from(seconds).expect("seconds");
     // A date has no fractions: half a second is added so that it is not over before it is read.
@@ -137,7 +137,7 @@ fn in_seconds(seconds: u64) -> String {
     at.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
-/// The length that the framing states.
+/// The length of the body that the framing states; more than any test reads if the body has no fixed length.
 fn total(script: &Script, made: &UpstreamAnswer) -> usize {
     let whole = match (&made.events, made.weighed) {
         (Some(steps), Some(count)) => steps[..count].iter().flat_map(events::pieces).map(|piece| piece.len()).sum(),
@@ -150,7 +150,7 @@ fn total(script: &Script, made: &UpstreamAnswer) -> usize {
     whole.min(clip) - lack
 }
 
-/// So many bytes, or so many percent of them.
+/// This many bytes, or this many percent of `whole`.
 fn byte_share(text: &str, whole: usize) -> usize {
     match text.strip_suffix('%') {
         Some(percent) => whole * percent.parse::<usize>().expect("percent") / 100,
@@ -183,7 +183,7 @@ fn has_peer_left(stream: &TcpStream) -> bool {
     }
 }
 
-/// A body on its way.
+/// Writes the body of one answer.
 struct AnswerWriter<'a> {
     stream: &'a mut TcpStream,
     shared: &'a Shared,
@@ -211,7 +211,7 @@ impl AnswerWriter<'_> {
         self.write(&made.after)
     }
 
-    /// Tells a stream.
+    /// Writes the steps of a stream.
     fn write_events(mut self, steps: &[Step], weighed: bool) -> std::io::Result<AnswerEnd> {
         for step in steps {
             if !self.put_step(step, weighed)? {
@@ -235,7 +235,7 @@ impl AnswerWriter<'_> {
         self.finish()
     }
 
-    /// Writes a step, or what a cut leaves of it; whether it was all of it.
+    /// Writes a step as far as `cut` allows; `false` if that was not all of it.
     fn put_step(&mut self, step: &Step, weighed: bool) -> std::io::Result<bool> {
         for piece in events::pieces(step) {
             let room = self.cut.filter(|_| weighed).map_or(piece.len(), |cut| cut.saturating_sub(self.sent));
@@ -264,7 +264,7 @@ impl AnswerWriter<'_> {
         Err(ErrorKind::BrokenPipe.into())
     }
 
-    /// Writes a piece, stopping on the way wherever the script says so.
+    /// Writes a piece, with the cut and the pause in the middle that the script wants.
     fn write(&mut self, piece: &[u8]) -> std::io::Result<()> {
         let room = self.cut.unwrap_or(self.total).min(self.total) - self.sent;
         let piece = &piece[..piece.len().min(room)];
