@@ -1,6 +1,6 @@
 //! The money rules end to end: through the official clients as users run them, under random faults, and over time.
 //!
-//! The ledger of the fake upstream is the judge of what was paid, the records of what is said to have been paid.
+//! The ledger of the fake upstream shows what was really paid, the records what the gateway says was paid.
 
 mod chaos;
 mod cooling;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::kit::{Account, FakeUpstream, Gateway};
 
-/// Three accounts at one upstream; `first` is always chosen first while it has a place.
+/// Three accounts at one upstream; `first` is always chosen first while it has a free slot.
 fn pool(upstream: &FakeUpstream) -> Gateway {
     pool_with("", upstream)
 }
@@ -27,12 +27,12 @@ fn pool_with(top: &str, upstream: &FakeUpstream) -> Gateway {
     Gateway::with(top, &accounts)
 }
 
-/// How many attempts ended with an image and were told to their end.
+/// How many attempts were answered completely, with an image.
 fn paid(upstream: &FakeUpstream) -> usize {
     upstream.ledger().iter().filter(|attempt| attempt.completed && !attempt.images.is_empty()).count()
 }
 
-/// How many attempts the records tell of.
+/// How many attempts the records list.
 fn recorded_attempts(records: &[Value]) -> usize {
     records.iter().map(|record| record["attempts"].as_array().map_or(0, Vec::len)).sum()
 }

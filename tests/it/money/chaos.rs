@@ -1,4 +1,5 @@
-//! Random faults over five accounts: what is paid, what is recorded, who is asked, and what is left over at the end.
+//! Random faults over five accounts: what is paid, what is recorded, which accounts are asked, and whether all slots
+//! are free at the end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,21 +13,21 @@ use crate::kit::{
 };
 
 const ACCOUNTS: [&str; 5] = ["a", "b", "c", "d", "e"];
-/// Places of each account.
-const PLACES: usize = 4;
-/// Callers at once: more than there are places.
-const LANES: usize = 24;
+/// Slots of each account.
+const SLOTS: usize = 4;
+/// Callers at once: more than there are slots.
+const CALLERS: usize = 24;
 const SEED: u64 = 4;
 /// Mean attempts for each request where at most a tenth of the attempts fails.
 const MEAN_MOST: f64 = 1.10;
-/// A pool that is well takes a small part of this; one whose places leak would take hours.
+/// A healthy pool needs a small part of this; one that loses slots would need hours.
 const LONGEST: Duration = Duration::from_secs(180);
-/// An account that says `retry-after=1` is not asked for so long.
-const REST: Duration = Duration::from_secs(1);
-/// What arrives so soon after such an answer had set out before it was read.
+/// How long an account that answers `retry-after=1` is not asked.
+const COOLDOWN: Duration = Duration::from_secs(1);
+/// An attempt that arrives this soon after such an answer was sent before the gateway had read it.
 const ON_THE_WAY: Duration = Duration::from_millis(250);
 
-/// Faults in the shares in which they come, in thousandths of all attempts; the rest is good.
+/// The faults, with their shares in thousandths of all attempts; all other answers are good.
 const FAULTS: [(&str, u64); 14] = [
     ("status=500", 20),
     ("status=503", 10),
@@ -50,10 +51,10 @@ fn requests() -> usize {
         .map_or(10_000, |text| text.to_str().and_then(|text| text.parse().ok()).expect("a number of requests"))
 }
 
-/// What came of one request.
-struct Told {
+/// The result of one request.
+struct RequestResult {
     user: String,
-    /// Whether the caller hung up soon; then it may be that nobody ever saw the request.
+    /// Whether the caller left soon; then the gateway may never have seen the request.
     left: bool,
     /// 0 where there was no answer, or it broke off.
     status: u16,
@@ -71,8 +72,8 @@ fn script(random: &mut Random) -> &'static str {
     if draw.is_multiple_of(10) { "delay=20" } else { "" }
 }
 
-/// One request in ten is an edit, one in fifty of the callers leaves before the answer can be there.
-fn one(gateway: &Gateway, number: usize) -> Told {
+/// Sends one request. One in ten is an edit; one caller in fifty leaves early, in most cases before the answer.
+fn send_one(gateway: &Gateway, number: usize) -> RequestResult {
     let user = format!("u-{number}");
     let call = if number.is_multiple_of(10) {
         Form::with_required_fields().text("user", &user).file("image", &alpha_png(96, 64)).call().key(gateway.secret())
@@ -83,61 +84,61 @@ fn one(gateway: &Gateway, number: usize) -> Told {
         let stream = call.dispatch(gateway.address()).expect("a connection");
         pause(Duration::from_millis(number as u64 % 30));
         drop(stream);
-        return Told { user, left: true, status: 0 };
+        return RequestResult { user, left: true, status: 0 };
     }
     let answer = call.send(gateway.address());
     let whole = answer.complete && (answer.status != 200 || serde_json::from_slice::<Value>(&answer.body).is_ok());
-    Told { user, left: false, status: if whole { answer.status } else { 0 } }
+    RequestResult { user, left: false, status: if whole { answer.status } else { 0 } }
 }
 
 fn gateway(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with("", &ACCOUNTS.map(|name| Account::for_upstream(name, upstream).with_slots(PLACES)))
+    Gateway::with("", &ACCOUNTS.map(|name| Account::for_upstream(name, upstream).with_slots(SLOTS)))
 }
 
-/// Nobody was asked between being told to rest and the end of that rest. A call that was already on its way when the
-/// word came is not held against the account. Returns how many rests there were.
+/// Checks that no account was asked between its answer 429 and the end of the cooldown. A call that was already on its
+/// way when the answer came does not count. Returns how many cooldowns there were.
 #[track_caller]
-fn nobody_was_asked_while_resting(ledger: &[Attempt]) -> usize {
-    let mut rests = 0;
+fn check_cooldowns(ledger: &[Attempt]) -> usize {
+    let mut cooldowns = 0;
     for token in ACCOUNTS.map(|name| format!("sk-upstream-{name}")) {
         let mine: Vec<_> = ledger.iter().filter(|attempt| attempt.token == token).collect();
-        for told in mine.iter().filter(|attempt| attempt.script.contains("status=429")) {
-            rests += 1;
-            let since = |other: &Attempt| other.came.saturating_duration_since(told.came);
+        for refused in mine.iter().filter(|attempt| attempt.script.contains("status=429")) {
+            cooldowns += 1;
+            let since = |other: &Attempt| other.came.saturating_duration_since(refused.came);
             let early: Vec<_> =
-                mine.iter().map(|other| since(other)).filter(|since| (ON_THE_WAY..REST).contains(since)).collect();
-            assert!(early.is_empty(), "{token} was asked {early:?} after it was told to rest for {REST:?}");
+                mine.iter().map(|other| since(other)).filter(|since| (ON_THE_WAY..COOLDOWN).contains(since)).collect();
+            assert!(early.is_empty(), "{token} was asked {early:?} after a 429 with a cooldown of {COOLDOWN:?}");
         }
     }
-    rests
+    cooldowns
 }
 
-/// Every place of every account is free: so many calls stand at the gate at once.
+/// Checks that every slot of every account is free: as many calls wait at the gate of the upstream at once.
 #[track_caller]
-fn every_place_is_free(gateway: &Gateway, upstream: &FakeUpstream) {
+fn check_all_slots_free(gateway: &Gateway, upstream: &FakeUpstream) {
     let at_once = |prompt: &str| {
         let with = json!({"prompt": prompt});
         std::thread::scope(|scope| {
-            (0..LANES).for_each(|_| drop(scope.spawn(|| gateway.generate(with.clone()))));
+            (0..CALLERS).for_each(|_| drop(scope.spawn(|| gateway.generate(with.clone()))));
         });
     };
-    // Rest, and the caution towards accounts that failed often, end by themselves.
+    // Cooldowns and ejections end by themselves.
     eventually("every account serves again", || {
         let before = upstream.attempts();
         at_once("a cube [[delay=50]]");
         (by_account(&upstream.ledger()[before..]).len() == ACCOUNTS.len()).then_some(())
     });
     let before = upstream.attempts();
-    let all = ACCOUNTS.len() * PLACES;
+    let all = ACCOUNTS.len() * SLOTS;
     std::thread::scope(|scope| {
         for _ in 0..all {
-            scope.spawn(|| gateway.scripted("gate=places").ok_json());
+            scope.spawn(|| gateway.scripted("gate=slots").ok_json());
         }
-        upstream.wait_until("every place is taken at once", |ledger| ledger.len() == before + all);
-        upstream.open_gate("places");
+        upstream.wait_until("every slot is taken at once", |ledger| ledger.len() == before + all);
+        upstream.open_gate("slots");
     });
     let taken = by_account(&upstream.ledger()[before..]);
-    assert!(taken.len() == ACCOUNTS.len() && taken.values().all(|count| *count == PLACES), "{taken:?}");
+    assert!(taken.len() == ACCOUNTS.len() && taken.values().all(|count| *count == SLOTS), "{taken:?}");
 }
 
 /// How many of these attempts each account made.
@@ -159,44 +160,44 @@ fn under_random_faults_nothing_is_paid_twice_and_nothing_leaks() {
     let gateway = gateway(&upstream);
     let begun = Instant::now();
     let next = AtomicUsize::new(0);
-    let told: Vec<Told> = std::thread::scope(|scope| {
-        let lane = || {
+    let results: Vec<RequestResult> = std::thread::scope(|scope| {
+        let caller = || {
             let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
             let goes_on = |number: &usize| *number < count && begun.elapsed() < LONGEST;
-            numbers.take_while(goes_on).map(|number| one(&gateway, number)).collect::<Vec<_>>()
+            numbers.take_while(goes_on).map(|number| send_one(&gateway, number)).collect::<Vec<_>>()
         };
-        let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
-        lanes.into_iter().flat_map(|lane| lane.join().expect("a lane")).collect()
+        let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(caller)).collect();
+        callers.into_iter().flat_map(|caller| caller.join().expect("its results")).collect()
     });
     let took = begun.elapsed();
-    assert_eq!(told.len(), count, "requests made in {took:?}: places were lost, or everybody rests");
+    assert_eq!(results.len(), count, "requests done in {took:?}: slots were lost, or all accounts are cooling down");
     upstream.clear_queue();
-    let records = gateway.final_records(told.iter().filter(|told| !told.left).count());
+    let records = gateway.final_records(results.iter().filter(|result| !result.left).count());
     let ledger = upstream.ledger();
-    judge(&told, &records, &ledger, took);
-    println!("{} rests, and nobody was asked in any of them", nobody_was_asked_while_resting(&ledger));
-    every_place_is_free(&gateway, &upstream);
+    judge(&results, &records, &ledger, took);
+    println!("{} cooldowns, and no account was asked within one", check_cooldowns(&ledger));
+    check_all_slots_free(&gateway, &upstream);
 }
 
 #[track_caller]
-fn judge(told: &[Told], records: &[Value], ledger: &[Attempt], took: Duration) {
-    let count = told.len();
+fn judge(results: &[RequestResult], records: &[Value], ledger: &[Attempt], took: Duration) {
+    let count = results.len();
     let mut attempts = HashMap::<String, Vec<&Attempt>>::new();
     ledger.iter().for_each(|attempt| attempts.entry(attempt.user()).or_default().push(attempt));
-    let mut shelf = HashMap::<&str, &Value>::new();
+    let mut by_user = HashMap::<&str, &Value>::new();
     for record in records {
         let user = record["end_user"].as_str().expect("a user");
-        assert!(shelf.insert(user, record).is_none(), "two records of {user}");
+        assert!(by_user.insert(user, record).is_none(), "two records of {user}");
     }
     let none = Vec::new();
     let mut twice = 0;
     let mut statuses = BTreeMap::<u16, usize>::new();
-    for Told { user, left, status } in told {
+    for RequestResult { user, left, status } in results {
         *statuses.entry(*status).or_default() += 1;
         let mine = attempts.get(user).unwrap_or(&none);
         let made = mine.iter().filter(|attempt| attempt.completed && !attempt.images.is_empty()).count();
         twice += usize::from(made > 1);
-        let Some(record) = shelf.remove(user.as_str()) else {
+        let Some(record) = by_user.remove(user.as_str()) else {
             assert!(*left && mine.is_empty(), "no record of {user}");
             continue;
         };
@@ -205,7 +206,7 @@ fn judge(told: &[Told], records: &[Value], ledger: &[Attempt], took: Duration) {
             assert!(made == 1 && record["state"] == "succeeded", "{user}: {made} made, {record}");
         }
     }
-    assert!(shelf.is_empty(), "records of nobody: {shelf:?}");
+    assert!(by_user.is_empty(), "records without a request: {by_user:?}");
     let mean = ledger.len() as f64 / count as f64;
     let faults =
         ledger.iter().filter(|attempt| !attempt.script.is_empty() && !attempt.script.starts_with("delay")).count();
@@ -217,8 +218,11 @@ fn judge(told: &[Told], records: &[Value], ledger: &[Attempt], took: Duration) {
         share * 100.0,
     );
     assert_eq!(twice, 0);
-    assert!(share <= 0.10, "the faults were to be a tenth at most");
+    assert!(share <= 0.10, "more than a tenth of the attempts had a fault");
     assert!(mean <= MEAN_MOST, "{mean} attempts for each request");
     let good = statuses.get(&200).copied().unwrap_or(0);
-    assert!(good * 100 >= count * 85, "only {good} of {count} got an image: the pool did not go on");
+    assert!(
+        good * 100 >= count * 85,
+        "only {good} of {count} got an image: too few failures were retried at other accounts"
+    );
 }

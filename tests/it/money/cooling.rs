@@ -1,4 +1,5 @@
-//! Accounts that rest: for exactly as long as the upstream says, whatever else happens, and until an operator says else.
+//! Cooldowns of accounts: they last as long as the upstream says, under load and across kills, unless an operator ends
+//! them.
 
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,8 @@ fn count(upstream: &FakeUpstream, token: &str) -> usize {
     arrivals(upstream, token).len()
 }
 
-/// Asks again and again until the account with this token is called; that moment. Every answer must be good: another
-/// account is there.
+/// Sends requests until the account with this token is called, and returns that moment. Every answer must be good,
+/// because another account can serve.
 #[track_caller]
 fn ask_until_called(gateway: &Gateway, upstream: &FakeUpstream, token: &str) -> Instant {
     let before = count(upstream, token);
@@ -50,7 +51,8 @@ fn exhausted(first: u64, second: u64) -> (FakeUpstream, Gateway) {
     (upstream, gateway)
 }
 
-/// The answer of a pool whose windows are all used up, the first of them for so many seconds more.
+/// Checks the answer of a pool whose usage windows are all used up; returns the seconds until the first one opens,
+/// which must be `at_most` or fewer.
 #[track_caller]
 fn is_usage_limit(gateway: &Gateway, at_most: u64) -> u64 {
     let answer = gateway.generate(json!({}));
@@ -89,34 +91,35 @@ fn an_account_rests_for_as_long_as_the_upstream_says_in_every_way_to_say_it() {
                 let begun = Instant::now();
                 gateway.generate(json!({})).ok_json();
                 assert_eq!(count(&upstream, FIRST), 1, "{what}");
-                let told = arrivals(&upstream, FIRST)[0];
+                let refused = arrivals(&upstream, FIRST)[0];
                 let again = ask_until_called(&gateway, &upstream, FIRST);
-                let rested = again.duration_since(told);
-                println!("{what}: rested for {rested:?}, at least {least} ms were asked for");
-                assert!(rested >= Duration::from_millis(least), "{what}: called again after {rested:?}");
-                // Within two seconds after it, of which a date may have lost one before.
-                let most = Duration::from_millis(least + 1000 + 2000) + begun.elapsed().saturating_sub(rested);
-                assert!(rested <= most, "{what}: only called again after {rested:?}");
+                let cooldown = again.duration_since(refused);
+                println!("{what}: cooldown of {cooldown:?}, at least {least} ms were asked for");
+                assert!(cooldown >= Duration::from_millis(least), "{what}: called again after {cooldown:?}");
+                // Within two seconds after that time; a date or a moment may be up to one second later still.
+                let most = Duration::from_millis(least + 1000 + 2000) + begun.elapsed().saturating_sub(cooldown);
+                assert!(cooldown <= most, "{what}: only called again after {cooldown:?}");
             });
         }
     });
 }
 
 #[test]
-fn twenty_parallel_requests_do_not_touch_an_account_that_rests() {
+fn twenty_parallel_requests_do_not_touch_an_account_in_its_cooldown() {
     let upstream = FakeUpstream::start();
     let gateway = two(&upstream);
     upstream.script_next("status=429 retry-after=3");
     gateway.generate(json!({})).ok_json();
-    let told = arrivals(&upstream, FIRST)[0];
-    let lane = || {
-        while told.elapsed() < Duration::from_secs(4) {
+    let refused = arrivals(&upstream, FIRST)[0];
+    let caller = || {
+        while refused.elapsed() < Duration::from_secs(4) {
             gateway.generate(json!({})).ok_json();
         }
     };
-    std::thread::scope(|scope| (0..20).for_each(|_| drop(scope.spawn(lane))));
-    let early = arrivals(&upstream, FIRST).iter().filter(|at| at.duration_since(told) < Duration::from_secs(3)).count();
-    assert_eq!(early, 1, "only the call that was turned away");
+    std::thread::scope(|scope| (0..20).for_each(|_| drop(scope.spawn(caller))));
+    let early =
+        arrivals(&upstream, FIRST).iter().filter(|at| at.duration_since(refused) < Duration::from_secs(3)).count();
+    assert_eq!(early, 1, "only the call that was answered with 429");
     ask_until_called(&gateway, &upstream, FIRST);
 }
 
@@ -128,14 +131,14 @@ fn a_pool_that_is_used_up_says_when_the_first_window_opens_and_asks_nobody() {
     for _ in 0..10 {
         is_usage_limit(&gateway, 1800);
     }
-    assert_eq!(upstream.attempts(), 2, "an account that rests was asked");
+    assert_eq!(upstream.attempts(), 2, "an account was asked in its cooldown");
     let records = gateway.final_records(11);
     assert_eq!((records.len(), super::recorded_attempts(&records)), (11, 2));
     assert!(records.iter().all(|record| record["error_code"] == "usage_limit_reached"), "{:#?}", records.last());
 }
 
 #[test]
-fn rest_survives_kills() {
+fn cooldowns_survive_kills() {
     let (upstream, mut gateway) = exhausted(3600, 1800);
     is_usage_limit(&gateway, 1800);
     for _ in 0..3 {
@@ -146,7 +149,7 @@ fn rest_survives_kills() {
     assert_eq!(upstream.attempts(), 2);
     for (name, seconds) in [("first", 3600), ("second", 1800)] {
         let account = gateway.account(name);
-        let until = account["cooling_until"].as_str().unwrap_or_else(|| panic!("no end of rest: {account}"));
+        let until = account["cooling_until"].as_str().unwrap_or_else(|| panic!("no end of the cooldown: {account}"));
         let until = chrono::DateTime::parse_from_rfc3339(until).expect("a moment");
         let left = until.signed_duration_since(chrono::Utc::now()).num_seconds();
         assert!((seconds - 100..=seconds).contains(&left), "{account}: {left} seconds left");
@@ -154,7 +157,7 @@ fn rest_survives_kills() {
 }
 
 #[test]
-fn an_operator_ends_a_rest_at_once() {
+fn an_operator_ends_a_cooldown_at_once() {
     let (upstream, gateway) = exhausted(3600, 3600);
     is_usage_limit(&gateway, 3600);
     upstream.always_for_token(FIRST, "");
@@ -164,7 +167,7 @@ fn an_operator_ends_a_rest_at_once() {
     eventually("the account serves again", || (gateway.generate(json!({})).status == 200).then_some(()));
     println!("an account serves {:?} after `account enable`", enabled.elapsed());
     assert!(enabled.elapsed() < Duration::from_secs(5), "{:?}", enabled.elapsed());
-    assert_eq!(count(&upstream, SECOND), 1, "the other one still rests");
+    assert_eq!(count(&upstream, SECOND), 1, "the other one is still in its cooldown");
     assert!(gateway.account("first")["cooling_until"].is_null(), "{}", gateway.account("first"));
 }
 
@@ -185,8 +188,8 @@ fn an_operator_disables_and_enables_an_account_of_a_running_gateway() {
 }
 
 #[test]
-fn an_account_that_is_not_let_in_again_and_again_is_disabled_with_a_reason() {
-    // A 403 rests for minutes in between: that it ends the same way is for the unit tests of the room.
+fn an_account_that_is_answered_with_401_repeatedly_is_disabled_with_a_reason() {
+    // A 403 has cooldowns of minutes in between: that it ends the same way is for the unit tests of the accounts.
     let status = 401;
     let upstream = FakeUpstream::start();
     upstream.always_for_token(FIRST, &format!("status={status}"));
@@ -215,7 +218,7 @@ fn an_account_that_is_not_let_in_again_and_again_is_disabled_with_a_reason() {
 }
 
 #[test]
-fn a_429_without_any_time_rests_the_account_for_a_short_while_that_grows() {
+fn a_429_without_any_time_brings_a_short_cooldown_that_grows() {
     let upstream = FakeUpstream::start();
     upstream.always_for_token(FIRST, "status=429");
     let gateway = two(&upstream);
@@ -229,7 +232,7 @@ fn a_429_without_any_time_rests_the_account_for_a_short_while_that_grows() {
     assert!((2..=6).contains(&asked.len()), "{} attempts in 8 seconds", asked.len());
     upstream.always_for_token(FIRST, "");
     ask_until_called(&gateway, &upstream, FIRST);
-    // One success, and it is as if nothing had been.
+    // One success ends the series: no further cooldown follows.
     let before = count(&upstream, FIRST);
     for _ in 0..10 {
         gateway.generate(json!({})).ok_json();
@@ -238,7 +241,7 @@ fn a_429_without_any_time_rests_the_account_for_a_short_while_that_grows() {
 }
 
 #[test]
-fn an_account_that_is_not_fit_is_left_alone_for_a_minute() {
+fn an_account_that_answers_402_or_404_is_not_asked_again_soon() {
     for status in [402, 404] {
         let upstream = FakeUpstream::start();
         upstream.always_for_token(FIRST, &format!("status={status}"));
@@ -269,11 +272,11 @@ fn absurd_times_are_not_believed() {
                 let gateway = two(&upstream);
                 upstream.script_next(script);
                 gateway.generate(json!({})).ok_json();
-                // Neither for ever nor a hot loop: within a minute it is back.
+                // The cooldown neither lasts for ever nor is it so short that the account is asked in a busy loop.
                 let again = ask_until_called(&gateway, &upstream, FIRST);
-                let rested = again.duration_since(arrivals(&upstream, FIRST)[0]);
-                println!("{script}: rested for {rested:?}");
-                assert!(rested >= Duration::from_millis(300), "{script}: {rested:?}");
+                let cooldown = again.duration_since(arrivals(&upstream, FIRST)[0]);
+                println!("{script}: cooldown of {cooldown:?}");
+                assert!(cooldown >= Duration::from_millis(300), "{script}: {cooldown:?}");
             });
         }
     });

@@ -29,23 +29,23 @@ fn leave(call: Call, gateway: &Gateway, upstream: &FakeUpstream) {
     drop(stream);
 }
 
-/// Sends them all at once, opens the gate when `ready` says that the upstream has what it will get, and gives the
-/// answers.
+/// Sends all calls at once, opens the gate when the upstream has this many attempts and the gateway has every request, and
+/// returns the answers.
 fn at_once(gateway: &Gateway, calls: Vec<Call>, upstream: &FakeUpstream, attempts: usize) -> Vec<Answer> {
     let address = gateway.address();
     std::thread::scope(|scope| {
-        let lanes: Vec<_> = calls.into_iter().map(|call| scope.spawn(move || call.send(address))).collect();
+        let threads: Vec<_> = calls.into_iter().map(|call| scope.spawn(move || call.send(address))).collect();
         upstream.wait_until("the attempts have begun", |ledger| ledger.len() >= attempts);
-        // A retry that arrives after the end would find nothing, so the gate opens only when the gateway has all of
-        // them.
+        // A retry that arrives after the orphan was delivered would find nothing, so the gate opens only when the gateway
+        // has all calls.
         eventually("the gateway has every request", || {
             let text = Call::get("/metrics").send(gateway.metrics_address()).text();
             let busy =
                 text.lines().find_map(|line| line.strip_prefix("imagate_connections{state=\"busy\"} ")?.parse().ok());
-            busy.filter(|busy: &usize| *busy >= lanes.len())
+            busy.filter(|busy: &usize| *busy >= threads.len())
         });
         upstream.open_gate("open");
-        lanes.into_iter().map(|lane| lane.join().expect("an answer")).collect()
+        threads.into_iter().map(|thread| thread.join().expect("an answer")).collect()
     })
 }
 
@@ -97,7 +97,7 @@ fn retries_at_once_share_one_orphan() {
         answer.ok_json();
     }
     assert_eq!((upstream.attempts(), paid(&upstream)), (1, 1));
-    // The orphan has been delivered, so another retry pays anew.
+    // The orphan has been delivered, so another retry is a new job.
     retry(&gateway, gated("a")).send(gateway.address()).ok_json();
     assert_eq!(upstream.attempts(), 2);
 }
@@ -123,7 +123,7 @@ fn nobody_else_gets_an_orphan() {
 }
 
 #[test]
-fn a_caller_who_waits_shares_its_answer_with_the_own_retry() {
+fn a_caller_who_waits_shares_its_answer_with_its_own_retry() {
     let upstream = FakeUpstream::start();
     let gateway = pool(&upstream);
     let (address, first) = (gateway.address(), gateway.call(gated("a")));
@@ -136,14 +136,14 @@ fn a_caller_who_waits_shares_its_answer_with_the_own_retry() {
         // Longer than the time for which a retry waits for an orphan.
         crate::kit::pause(std::time::Duration::from_millis(1500));
         upstream.open_gate("open");
-        let answers = [first, second].map(|lane| lane.join().expect("an answer"));
+        let answers = [first, second].map(|thread| thread.join().expect("an answer"));
         assert_eq!(answers[0].ok_json(), answers[1].ok_json());
     });
     assert_eq!((upstream.attempts(), paid(&upstream)), (1, 1));
 }
 
 #[test]
-fn a_retry_of_what_failed_is_told_so_and_not_paid() {
+fn a_retry_of_a_failed_orphan_gets_its_error_and_costs_nothing() {
     for (script, reason) in [("cut=30 gate=open", "network"), ("status=400 body=policy gate=open", "content_refused")] {
         let upstream = FakeUpstream::start();
         let gateway = pool(&upstream);
@@ -157,7 +157,7 @@ fn a_retry_of_what_failed_is_told_so_and_not_paid() {
 }
 
 #[test]
-fn adoption_can_be_switched_off() {
+fn taking_over_orphans_can_be_switched_off() {
     let upstream = FakeUpstream::start();
     let gateway = pool_with("[replay]\norphans = false\n", &upstream);
     leave(gateway.call(gated("a")), &gateway, &upstream);
@@ -174,5 +174,5 @@ fn an_orphan_is_forgotten_after_its_window() {
     gateway.final_records(1);
     crate::kit::pause(std::time::Duration::from_millis(2500));
     retry(&gateway, gated("a")).send(gateway.address()).ok_json();
-    assert_eq!(upstream.attempts(), 2, "an image that was made long ago");
+    assert_eq!(upstream.attempts(), 2, "an image older than the window was delivered");
 }

@@ -21,13 +21,13 @@ enum Client {
     NodeNewest,
 }
 
-/// What came of one call.
+/// The result of one call.
 #[derive(Debug)]
-struct Told(Value);
+struct CallResult(Value);
 
-/// What came of all of them.
-struct Tour {
-    calls: Vec<Told>,
+/// The results of all calls of one run.
+struct ClientRun {
+    calls: Vec<CallResult>,
     /// Requests that the client sent.
     sent: u64,
 }
@@ -47,23 +47,23 @@ impl Client {
             Self::Python2 => of_python(python("IMAGATE_PY_2", "openai-2", "openai<3")),
             Self::NodeNewest => {
                 // Copied once: another test may be reading the script.
-                let place =
+                let folder =
                     NODE.get_or_init(|| node("IMAGATE_NODE_OPENAI", "openai", &["openai"], &["money_tour.mjs"]));
                 let mut command = Command::new("node");
-                command.arg("money_tour.mjs").current_dir(place);
+                command.arg("money_tour.mjs").current_dir(folder);
                 command
             }
         }
     }
 
-    /// Runs a plan on a gateway; `with` stands over the defaults.
+    /// Runs a plan on a gateway; `with` overrides the defaults.
     #[track_caller]
-    fn run(self, gateway: &Gateway, with: Value) -> Tour {
+    fn run(self, gateway: &Gateway, with: Value) -> ClientRun {
         self.carry_out(&plan(gateway, with))
     }
 
     #[track_caller]
-    fn carry_out(self, plan: &Value) -> Tour {
+    fn carry_out(self, plan: &Value) -> ClientRun {
         let mut command = self.command();
         for name in ["OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_BASE_URL"] {
             command.env_remove(name);
@@ -74,11 +74,11 @@ impl Client {
         let text = String::from_utf8_lossy(&output.stdout);
         let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         let sent = lines.pop().expect("a last line")["sent"].as_u64().expect("a number");
-        Tour { calls: lines.into_iter().map(Told).collect(), sent }
+        ClientRun { calls: lines.into_iter().map(CallResult).collect(), sent }
     }
 }
 
-/// What a client shall do; `with` stands over the defaults.
+/// What a client does; `with` overrides the defaults.
 fn plan(gateway: &Gateway, with: Value) -> Value {
     let mut plan = json!({"base_url": gateway.base_url(), "api_key": gateway.secret(), "actions": ACTIONS,
         "parallel": 25, "times": 1, "prompt": "a cube", "timeout": null, "key": false, "twins": false});
@@ -88,44 +88,48 @@ fn plan(gateway: &Gateway, with: Value) -> Value {
     plan
 }
 
-/// How many attempts each action cost.
+/// How many attempts each action cost, by the `user` of the action.
 fn by_user(upstream: &FakeUpstream) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     upstream.ledger().iter().for_each(|attempt| *counts.entry(attempt.user()).or_default() += 1);
     counts
 }
 
-// === impl Tour ===
+// === impl ClientRun ===
 
-impl Tour {
+impl ClientRun {
     #[track_caller]
     fn all_have_an_image(&self, what: &str) {
-        let without: Vec<_> = self.calls.iter().filter(|told| told.0["image"].is_null()).collect();
+        let without: Vec<_> = self.calls.iter().filter(|result| result.0["image"].is_null()).collect();
         assert!(without.is_empty(), "{what}: {} without an image, such as {:?}", without.len(), without.first());
     }
 
-    /// Every call ended with this error of the contract.
+    /// Checks that every call ended with the error `upstream_error` and one of these reasons.
     #[track_caller]
-    fn all_are_told(&self, what: &str, reasons: &[&str]) {
-        for Told(told) in &self.calls {
-            assert_eq!((&told["status"], &told["code"]), (&json!(502), &json!("upstream_error")), "{what}: {told}");
-            assert_eq!(told["should_retry"], "false", "{what}: {told}");
-            assert!(reasons.contains(&told["reason"].as_str().unwrap_or_default()), "{what}: {told}");
+    fn check_all_failed(&self, what: &str, reasons: &[&str]) {
+        for CallResult(result) in &self.calls {
+            assert_eq!(
+                (&result["status"], &result["code"]),
+                (&json!(502), &json!("upstream_error")),
+                "{what}: {result}"
+            );
+            assert_eq!(result["should_retry"], "false", "{what}: {result}");
+            assert!(reasons.contains(&result["reason"].as_str().unwrap_or_default()), "{what}: {result}");
         }
     }
 }
 
-/// One gateway for each script, `ACTIONS` actions, and exactly as many attempts.
+/// Checks for each script, with a gateway of its own, that `ACTIONS` actions cost exactly as many attempts.
 #[track_caller]
-fn one_attempt_each(client: Client, scripts: &[&str], judge: impl Fn(&str, &Tour)) {
+fn one_attempt_each(client: Client, scripts: &[&str], judge: impl Fn(&str, &ClientRun)) {
     let _turn = heavy_test_lock();
     for script in scripts {
         let upstream = FakeUpstream::start();
         let gateway = pool(&upstream);
-        let tour = client.run(&gateway, json!({"prompt": format!("a cube [[{script}]]")}));
-        println!("{client:?} {script:?}: {} requests, {} attempts", tour.sent, upstream.attempts());
-        assert_eq!(tour.calls.len(), ACTIONS);
-        judge(script, &tour);
+        let run = client.run(&gateway, json!({"prompt": format!("a cube [[{script}]]")}));
+        println!("{client:?} {script:?}: {} requests, {} attempts", run.sent, upstream.attempts());
+        assert_eq!(run.calls.len(), ACTIONS);
+        judge(script, &run);
         assert_eq!(upstream.attempts(), ACTIONS, "{client:?} {script}: attempts for {ACTIONS} actions");
         let by_user = by_user(&upstream);
         assert!(by_user.values().all(|count| *count == 1), "{client:?} {script}: {by_user:?}");
@@ -135,21 +139,21 @@ fn one_attempt_each(client: Client, scripts: &[&str], judge: impl Fn(&str, &Tour
 
 #[track_caller]
 fn a_refusal_costs_one_attempt(client: Client) {
-    one_attempt_each(client, &["status=400 body=policy"], |script, tour| {
-        tour.all_are_told(script, &["content_refused"]);
+    one_attempt_each(client, &["status=400 body=policy"], |script, run| {
+        run.check_all_failed(script, &["content_refused"]);
     });
 }
 
 #[track_caller]
 fn an_ambiguous_failure_costs_one_attempt(client: Client) {
     let scripts = ["hang-up how=reset", "status=524 body=html", "cut=30 how=reset"];
-    one_attempt_each(client, &scripts, |script, tour| {
-        tour.all_are_told(script, &["network", "timeout", "no_image_data"]);
+    one_attempt_each(client, &scripts, |script, run| {
+        run.check_all_failed(script, &["network", "timeout", "no_image_data"]);
     });
-    // The image has begun: the answer itself breaks off, and what the client makes of that is its own affair.
-    one_attempt_each(client, &["cut=80%"], |script, tour| {
-        let whole = tour.calls.iter().filter(|told| !told.0["image"].is_null()).count();
-        assert_eq!(whole, 0, "{script}: an image out of half a body");
+    // The image has begun, so the answer itself breaks off. How the client reports that is not checked.
+    one_attempt_each(client, &["cut=80%"], |script, run| {
+        let whole = run.calls.iter().filter(|result| !result.0["image"].is_null()).count();
+        assert_eq!(whole, 0, "{script}: an image from a part of a body");
     });
 }
 
@@ -160,10 +164,10 @@ fn a_timeout_and_the_clients_own_retry_are_paid_once(client: Client) {
         let upstream = FakeUpstream::start();
         let gateway = pool(&upstream);
         let plan = json!({"prompt": "a cube [[delay=3000]]", "timeout": 2, "parallel": 50, "twins": twins});
-        let tour = client.run(&gateway, plan);
-        println!("{client:?} timeout, twins {twins}: {} requests, {} attempts", tour.sent, upstream.attempts());
-        tour.all_have_an_image(&format!("{client:?}, twins {twins}"));
-        assert!(tour.sent >= 2 * ACTIONS as u64, "the client never gave up: {} requests", tour.sent);
+        let run = client.run(&gateway, plan);
+        println!("{client:?} timeout, twins {twins}: {} requests, {} attempts", run.sent, upstream.attempts());
+        run.all_have_an_image(&format!("{client:?}, twins {twins}"));
+        assert!(run.sent >= 2 * ACTIONS as u64, "the client never gave up: {} requests", run.sent);
         assert_eq!((upstream.attempts(), paid(&upstream)), (ACTIONS, ACTIONS), "{client:?}, twins {twins}");
         assert_eq!(recorded_attempts(&gateway.final_records(ACTIONS)), ACTIONS, "{client:?}, twins {twins}");
     }
@@ -176,16 +180,16 @@ fn a_repeated_key_is_paid_once(client: Client) {
         let upstream = FakeUpstream::start();
         let gateway = pool(&upstream);
         let plan = json!({"prompt": prompt, "timeout": timeout, "key": true, "times": 2, "parallel": 50});
-        let tour = client.run(&gateway, plan);
-        println!("{client:?} keys, {prompt:?}: {} requests, {} attempts", tour.sent, upstream.attempts());
-        assert_eq!(tour.calls.len(), 2 * ACTIONS);
-        tour.all_have_an_image(&format!("{client:?} {prompt}"));
+        let run = client.run(&gateway, plan);
+        println!("{client:?} keys, {prompt:?}: {} requests, {} attempts", run.sent, upstream.attempts());
+        assert_eq!(run.calls.len(), 2 * ACTIONS);
+        run.all_have_an_image(&format!("{client:?} {prompt}"));
         assert_eq!((upstream.attempts(), paid(&upstream)), (ACTIONS, ACTIONS), "{client:?} {prompt}");
     }
 }
 
-/// The process is killed while a part of the actions is done and another part is being made, and is back at once. The
-/// clients try again by themselves, and their users once more.
+/// The process is killed while a part of the actions is done and another part is running, and is started again at once.
+/// The clients retry by themselves, and their users send each action twice.
 #[track_caller]
 fn a_kill_in_between_never_pays_twice(client: Client) {
     let _turn = heavy_test_lock();
@@ -193,22 +197,22 @@ fn a_kill_in_between_never_pays_twice(client: Client) {
     let mut gateway = pool(&upstream);
     gateway.keep_address();
     let plan = plan(&gateway, json!({"prompt": "a cube [[delay=700]]", "key": true, "times": 2}));
-    let tour = std::thread::scope(|scope| {
-        let tour = scope.spawn(|| client.carry_out(&plan));
+    let run = std::thread::scope(|scope| {
+        let run = scope.spawn(|| client.carry_out(&plan));
         upstream.wait_until("half of it has begun", |ledger| ledger.len() >= ACTIONS / 2);
         gateway.kill();
         gateway.start();
-        tour.join().expect("a tour")
+        run.join().expect("a run")
     });
     let by_user = by_user(&upstream);
-    let images = tour.calls.iter().filter(|told| told.0["image"].is_string()).count();
-    println!("{client:?} kill: {} requests, {} attempts, {images} images", tour.sent, upstream.attempts());
+    let images = run.calls.iter().filter(|result| result.0["image"].is_string()).count();
+    println!("{client:?} kill: {} requests, {} attempts, {images} images", run.sent, upstream.attempts());
     assert!(by_user.values().all(|count| *count == 1), "{client:?}: {by_user:?}");
-    // What was being made is lost and says so; everything before and after it is there, twice.
+    // The actions that were running may be lost, and then get an error; all others have an image for both calls.
     assert!(images >= 2 * (ACTIONS - 2 * 25), "{client:?}: {images} images");
-    for Told(told) in tour.calls.iter().filter(|told| told.0["image"].is_null()) {
-        let unreached = told["status"].is_null();
-        assert!(unreached || told["should_retry"] == "false", "{client:?}: {told}");
+    for CallResult(result) in run.calls.iter().filter(|result| result.0["image"].is_null()) {
+        let unreached = result["status"].is_null();
+        assert!(unreached || result["should_retry"] == "false", "{client:?}: {result}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! A repeat never pays a second time for something that was paid for: it gets that, or an error that the outcome is
-//! unknown.
+//! A repeated request never pays a second time: it gets the answer that was paid for, or an error which says that the
+//! outcome is unknown.
 
 use std::io::Read as _;
 use std::net::TcpStream;
@@ -44,7 +44,7 @@ fn with(call: &Call, header: (&str, &str)) -> Call {
 fn leave_within(call: Call, gateway: &Gateway, read: usize) {
     let mut reply = call.with_small_window().open(gateway.address()).expect("a head");
     assert_eq!(reply.status, 200);
-    reply.read_exact(&mut vec![0; read]).expect("so much of it");
+    reply.read_exact(&mut vec![0; read]).expect("the first bytes");
 }
 
 /// Sends the first try of one of the requests, and waits until its attempt has begun.
@@ -68,7 +68,7 @@ fn same(one: &Answer, other: &Answer) {
     assert!(good(one).body == good(other).body, "{:.100}\n{:.100}", one.text(), other.text());
 }
 
-/// Asserts an error that no client retries by itself: the result of the first try may have been paid for, and is lost.
+/// Asserts an error that no client retries by itself: the first try may have been paid for, but its result is lost.
 #[track_caller]
 fn unknown(answer: &Answer) {
     assert_eq!(answer.error_object(502)["reason"], "outcome_unknown", "{:.300}", answer.text());
@@ -86,14 +86,14 @@ fn a_caller_who_leaves_within_the_body_gets_all_of_it_by_a_retry() {
         assert!(good(&answer).body.len() > 12_000_000);
         assert_eq!(answer.header("x-imagate-replayed"), Some("true"));
         assert_eq!(upstream.attempts(), 1, "{at}");
-        // The answer was delivered once, so the next request is a new order.
+        // The answer was delivered once, so the next request is a new job.
         good(&with(call, RETRY).send(gateway.address()));
         assert_eq!(upstream.attempts(), 2, "{at}");
     }
 }
 
 #[test]
-fn a_retry_joins_the_job_whose_first_connection_still_stands() {
+fn a_retry_joins_the_job_whose_first_connection_is_still_open() {
     for at in 0..2 {
         let upstream = FakeUpstream::start();
         let gateway = both(&upstream);
@@ -106,7 +106,7 @@ fn a_retry_joins_the_job_whose_first_connection_still_stands() {
             // Longer than the time for which a retry waits for an orphan.
             crate::kit::pause(Duration::from_millis(1500));
             upstream.open_gate("open");
-            [first].into_iter().chain(retries).map(|lane| lane.join().expect("an answer")).collect()
+            [first].into_iter().chain(retries).map(|thread| thread.join().expect("an answer")).collect()
         });
         answers.iter().for_each(|answer| same(&answers[0], answer));
         assert_eq!(upstream.attempts(), 1, "{at}");
@@ -126,8 +126,8 @@ fn as_many_retries_as_jobs_get_an_image_each() {
         let retries: Vec<_> = (0..3).map(|_| scope.spawn(|| with(call, RETRY).send(address))).collect();
         gateway.wait_until_busy(3);
         upstream.open_gate("open");
-        for lane in retries {
-            good(&lane.join().expect("an answer"));
+        for thread in retries {
+            good(&thread.join().expect("an answer"));
         }
     });
     assert_eq!((upstream.attempts(), paid(&upstream)), (3, 3));
@@ -172,7 +172,7 @@ fn a_retry_at_the_responses_gets_what_the_first_try_left_behind() {
 }
 
 #[test]
-fn a_graceful_stop_keeps_what_nobody_waits_for() {
+fn a_graceful_stop_keeps_the_answers_that_nobody_waits_for() {
     let upstream = FakeUpstream::start();
     let mut gateway = both(&upstream);
     let keyed = |gateway: &Gateway, number: usize| {
@@ -194,7 +194,7 @@ fn a_graceful_stop_keeps_what_nobody_waits_for() {
 }
 
 #[test]
-fn a_retry_after_a_kill_is_told_that_nobody_knows() {
+fn a_retry_after_a_kill_gets_outcome_unknown() {
     for at in 0..2 {
         let upstream = FakeUpstream::start();
         let mut gateway = both(&upstream);
@@ -207,14 +207,14 @@ fn a_retry_after_a_kill_is_told_that_nobody_knows() {
             unknown(&with(&call, RETRY).send(gateway.address()));
         }
         assert_eq!(upstream.attempts(), 1, "{at}");
-        // A request without a retry mark is a new order and pays anew.
+        // A request without a retry mark is a new job.
         good(&with(&call, FIRST).send(gateway.address()));
         assert_eq!(upstream.attempts(), 2, "{at}");
     }
 }
 
 #[test]
-fn a_retry_after_a_drain_that_was_too_short_is_told_that_nobody_knows() {
+fn a_retry_after_a_drain_that_was_too_short_gets_outcome_unknown() {
     let upstream = FakeUpstream::start();
     let mut gateway = both_with("drain_timeout = \"1s\"\n", &upstream);
     let (call, stream) = begin(&gateway, &upstream, 0, "gate=open");
@@ -261,7 +261,7 @@ fn what_an_orphan_has_made_survives_a_restart() {
         let answer = with(&call, RETRY).send(gateway.address());
         assert_eq!(good(&answer).header("x-imagate-replayed"), Some("true"), "{at}");
         assert_eq!(upstream.attempts(), 1, "{at}");
-        // The answer was delivered once, so the next request pays anew.
+        // The answer was delivered once, so the next request is a new job.
         good(&with(&call, RETRY).send(gateway.address()));
         assert_eq!(upstream.attempts(), 2, "{at}");
     }
@@ -276,7 +276,7 @@ fn a_retry_of_what_cost_nothing_runs_after_an_older_twin_was_interrupted() {
     drop(stream);
     gateway.start();
     upstream.open_gate("open");
-    // The user orders again, and the order fails without cost; the client retries it by itself.
+    // The user sends the request again, and it fails without cost; the client retries it by itself.
     (0..2).for_each(|_| upstream.script_next("status=500"));
     assert_eq!(with(&call, FIRST).send(gateway.address()).should_retry(), Some("true"));
     good(&with(&call, RETRY).send(gateway.address()));
