@@ -1,4 +1,4 @@
-//! The content filter: it runs before anything is spent, and what it refuses looks like any other refusal.
+//! The content filter: it runs before an upstream is asked, and its refusal looks like that of an upstream.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{Account, Answer, FLAGGED, FakeModerator, FakeUpstream, Form, Gateway, alpha_png, eventually};
 
-/// A gateway with these lines of `[groups.filter]`.
+/// A gateway with these lines in `[groups.filter]`.
 fn filtered(upstream: &FakeUpstream, filter: &str) -> Gateway {
     let top = format!("[[groups]]\nname = \"default\"\n[groups.filter]\n{filter}\n");
     Gateway::with_secrets(
@@ -16,7 +16,7 @@ fn filtered(upstream: &FakeUpstream, filter: &str) -> Gateway {
     )
 }
 
-/// Lines for a moderation endpoint.
+/// The lines of `[groups.filter.moderation]` for this endpoint.
 fn moderation(moderator: &FakeModerator, on_error: &str, timeout: &str) -> String {
     format!(
         "[groups.filter.moderation]\nbase_url = \"{}\"\napi_key = {{ env = \"IT_MODERATION\" }}\n\
@@ -25,7 +25,8 @@ fn moderation(moderator: &FakeModerator, on_error: &str, timeout: &str) -> Strin
     )
 }
 
-/// Refused as an upstream refuses, nothing spent, and one record.
+/// Checks that the answer looks like the refusal of an upstream, that no upstream was asked, and that the last of
+/// `records` records is refused.
 #[track_caller]
 fn is_refused(answer: &Answer, gateway: &Gateway, upstream: &FakeUpstream, records: usize) {
     let error = answer.error_object(502);
@@ -51,7 +52,7 @@ fn a_word_of_the_operator_is_refused_in_every_spelling_of_case() {
     }
     let lenient = gateway.generate(json!({"prompt": "a zeppelin", "moderation": "low"}));
     is_refused(&lenient, &gateway, &upstream, refused.len() + 1);
-    // The prompt and the rule are nobody's business but the operator's.
+    // Nothing that the gateway prints or logs shows the prompts.
     let said = gateway.output();
     assert!(!said.contains("at night") && !said.contains("two words of it"), "{said}");
     for prompt in ["a red cube", "zeppelins of the past are another word", "two more words"] {
@@ -97,18 +98,18 @@ fn what_the_moderation_endpoint_flags_is_refused() {
 }
 
 #[test]
-fn the_operators_own_words_are_looked_at_before_anybody_is_asked() {
+fn the_words_of_the_operator_are_checked_before_the_moderation_endpoint_is_asked() {
     let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
     let gateway = filtered(&upstream, &format!("words = [\"zeppelin\"]\n{}", moderation(&moderator, "closed", "5s")));
     is_refused(&gateway.generate(json!({"prompt": "a zeppelin"})), &gateway, &upstream, 1);
     assert_eq!(moderator.calls().len(), 0);
 }
 
-/// A name, and what brings it about.
-type Trouble = (&'static str, fn(&FakeModerator));
+/// The name of a failure, and what causes it.
+type ModerationFailure = (&'static str, fn(&FakeModerator));
 
 /// Everything that a moderation endpoint can do instead of giving a verdict.
-fn troubles() -> [Trouble; 8] {
+fn moderation_failures() -> [ModerationFailure; 8] {
     [
         ("it hangs up", FakeModerator::hang_up),
         ("a 500", |moderator| moderator.always(500, "{\"error\":{\"message\":\"moderation-canary\"}}")),
@@ -123,10 +124,10 @@ fn troubles() -> [Trouble; 8] {
 
 #[test]
 fn without_a_verdict_a_closed_filter_spends_nothing() {
-    for (what, trouble) in troubles() {
+    for (what, cause) in moderation_failures() {
         let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
         let gateway = filtered(&upstream, &moderation(&moderator, "closed", "500ms"));
-        trouble(&moderator);
+        cause(&moderator);
         let answer = gateway.generate(json!({"prompt": "a red cube"}));
         let error = answer.error_object(answer.status);
         assert!([502, 503].contains(&answer.status), "{what}: {} {error}", answer.status);
@@ -138,14 +139,14 @@ fn without_a_verdict_a_closed_filter_spends_nothing() {
 }
 
 #[test]
-fn without_a_verdict_an_open_filter_lets_pass_and_says_so_in_the_log() {
-    for (what, trouble) in troubles() {
+fn without_a_verdict_an_open_filter_lets_requests_pass_and_logs_it() {
+    for (what, cause) in moderation_failures() {
         let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
         let gateway = filtered(&upstream, &moderation(&moderator, "open", "500ms"));
-        trouble(&moderator);
+        cause(&moderator);
         gateway.generate(json!({"prompt": "a red cube"})).ok_json();
         assert_eq!(upstream.attempts(), 1, "{what}");
-        let said = eventually("the operator is told", || {
+        let said = eventually("the log mentions the moderation", || {
             Some(gateway.output().to_lowercase()).filter(|said| said.contains("moderation"))
         });
         assert!(!said.contains("moderation-canary") && !said.contains("red cube"), "{what}: {said}");
@@ -165,14 +166,14 @@ fn whether_the_filter_is_open_or_closed_must_be_written() {
 }
 
 #[test]
-fn a_refused_request_does_not_take_a_place_of_its_key() {
+fn a_refused_request_is_refused_again_under_the_same_idempotency_key() {
     let upstream = FakeUpstream::start();
     let gateway = filtered(&upstream, "words = [\"zeppelin\"]");
-    let order = |prompt: &str| {
+    let send = |prompt: &str| {
         gateway.call(json!({"prompt": prompt})).header("idempotency-key", "order-1").send(gateway.address())
     };
-    order("a zeppelin").error_object(502);
-    // The same order again is the same refusal, and nothing is spent for either.
-    assert_eq!(order("a zeppelin").error_object(502)["reason"], "content_refused");
+    send("a zeppelin").error_object(502);
+    // The same request again gets the same refusal, and no upstream is asked for either.
+    assert_eq!(send("a zeppelin").error_object(502)["reason"], "content_refused");
     assert_eq!(upstream.accepted(), 0);
 }

@@ -1,6 +1,7 @@
-//! The first minute of a newcomer: `imagate serve` on nothing, the printed curl line, a picture, one record.
+//! The first run: `imagate serve` without a configuration, the printed curl command, an image, one record, and the end of
+//! the key that the first run prints.
 //!
-//! What belongs here needs no configuration and no upstream: only the simulator and what `serve` prints.
+//! These tests call no upstream: they need only the simulator and what `serve` prints.
 
 use std::path::Path;
 
@@ -82,7 +83,7 @@ fn the_first_key_is_printed_once_and_still_works_after_a_restart() {
     Call::get("/v1/models").key(&secret).send(second.address()).ok_json();
 }
 
-/// The links that make the first admin, as they are printed.
+/// The printed links by which the first admin is created.
 fn setup_links(printed: &str) -> Vec<String> {
     const SAYS: &str = "Open this one-time link to create the first admin: ";
     printed.lines().filter_map(|line| line.strip_prefix(SAYS)).map(str::to_owned).collect()
@@ -108,7 +109,7 @@ fn a_link_for_the_first_admin_is_printed_above_the_address_at_each_start() {
     );
     assert!(!said.contains(&token), "it is not in the log");
 
-    // Also with configured accounts, and then under the address that people know.
+    // With configured accounts a link is printed too, here with the public address.
     let (_, printed, _) = serve(&["--config", "imagate.toml"]);
     let [second] = setup_links(&printed).try_into().expect("one link");
     assert!(second.starts_with("https://images.example.com/setup/") && !second.contains(&token), "{second}");
@@ -187,7 +188,7 @@ fn assert_total(usage: &Value) {
 }
 
 #[test]
-fn no_user_is_there_whom_nobody_has_made() {
+fn no_user_exists_whom_nobody_has_created() {
     let home = TempDir::new().expect("a directory");
     let run =
         |words: &[&str]| Program::new(home.path()).args(words).args(["--data-dir", "data", "--json"]).run().json();
@@ -207,7 +208,7 @@ fn no_user_is_there_whom_nobody_has_made() {
 }
 
 #[test]
-fn the_first_key_ends_when_an_account_comes_that_can_cost_something() {
+fn the_first_key_ends_when_an_account_is_added_that_can_cost_money() {
     let home = TempDir::new().expect("a directory");
     let program = || Program::new(home.path()).env("IT_SECRET", "sk-upstream");
     let server = program().args(["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]).serve();
@@ -245,7 +246,7 @@ fn the_first_key_ends_at_a_start_with_accounts_of_the_file() {
     std::fs::write(home.path().join("imagate.toml"), account).expect("a file");
     std::fs::write(home.path().join("secret"), "sk-upstream").expect("a file");
     let server = serve(&["--config", "imagate.toml"]);
-    let said = eventually("it says so", || Some(server.stderr()).filter(|said| said.contains("is disabled")));
+    let said = eventually("the log says so", || Some(server.stderr()).filter(|said| said.contains("is disabled")));
     assert!(said.contains("the key that the first start printed is disabled"), "{said}");
     let keys = program().args(["key", "list", "--json", "--data-dir", "data"]).run().json();
     assert_eq!(keys[0]["state"], "disabled", "{keys}");
@@ -270,9 +271,9 @@ fn no_account_is_used_while_it_is_unknown_whether_a_first_key_was_printed() {
     assert!(add().stderr.contains("is disabled"));
 }
 
-/// A gateway without any account, which has printed a key, and what ends that key.
+/// Starts a gateway without any account, which prints a key, and checks that `add_account` disables that key.
 #[track_caller]
-fn check_first_key_ends(env: &[(&str, &str)], config: &str, bring_account: impl FnOnce(&Server, &Path)) {
+fn check_first_key_ends(env: &[(&str, &str)], config: &str, add_account: impl FnOnce(&Server, &Path)) {
     let home = TempDir::new().expect("a directory");
     std::fs::write(home.path().join("imagate.toml"), config).expect("a file");
     std::fs::write(home.path().join("secret"), "sk-upstream").expect("a file");
@@ -283,10 +284,10 @@ fn check_first_key_ends(env: &[(&str, &str)], config: &str, bring_account: impl 
     let secret = printed.lines().map(str::trim).find(|line| line.starts_with("sk-img-")).expect("a key").to_owned();
     let status = || Call::get("/v1/models").key(&secret).send(server.address()).status;
     assert_eq!(status(), 200);
-    bring_account(&server, home.path());
+    add_account(&server, home.path());
     eventually("the key is refused", || (status() == 401).then_some(()));
     let line = "the key that the first start printed is disabled";
-    eventually("the log has a line of it", || server.stderr().contains(line).then_some(()));
+    eventually("the log says that the key is disabled", || server.stderr().contains(line).then_some(()));
     let list = program().args(["key", "list", "--json", "--data-dir", "data"]).run().json();
     assert_eq!((&list[0]["state"], &list[0]["locked"]), (&json!("disabled"), &json!("admin")), "{list}");
 }
@@ -302,7 +303,7 @@ fn the_first_key_ends_when_a_reload_brings_an_account() {
 }
 
 #[test]
-fn the_first_key_ends_when_the_operators_api_adds_an_account() {
+fn the_first_key_ends_when_the_admin_api_adds_an_account() {
     const TOKEN: &str = "admin-token-canary-0123456789abcdef";
     check_first_key_ends(&[("IT_ADMIN", TOKEN)], "admin_token = { env = \"IT_ADMIN\" }\n", |server, _| {
         let account = json!({"name": "real", "kind": "api_key", "base_url": "https://upstream.example/v1",
@@ -312,7 +313,7 @@ fn the_first_key_ends_when_the_operators_api_adds_an_account() {
 }
 
 #[test]
-fn what_is_printed_works_as_printed_also_with_a_configuration_elsewhere() {
+fn the_printed_command_works_also_with_a_configuration_elsewhere() {
     let home = TempDir::new().expect("a directory");
     let folder = home.path().join("it's here");
     std::fs::create_dir(&folder).expect("a folder");

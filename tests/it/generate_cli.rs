@@ -1,4 +1,4 @@
-//! `imagate generate` for a user who pays: no file is lost, no key goes to the wrong address, and missing images are
+//! `imagate generate` as paying users need it: no file is lost, no key goes to the wrong address, and missing images are
 //! reported.
 
 use serde_json::json;
@@ -24,7 +24,7 @@ fn generate(gateway: &Gateway, words: &[&str]) -> CommandOutput {
 }
 
 #[test]
-fn a_file_that_is_there_is_replaced_only_where_that_is_said() {
+fn an_existing_file_is_replaced_only_with_force() {
     let gateway = Gateway::simulated();
     let keep = gateway.home().join("keep.png");
     std::fs::write(&keep, "mine").expect("a file");
@@ -37,7 +37,7 @@ fn a_file_that_is_there_is_replaced_only_where_that_is_said() {
         );
         assert!(done.stderr.contains("keep.png already exists") && done.stderr.contains("--force"), "{done:#?}");
     }
-    assert!(gateway.records().is_empty(), "nothing was asked for");
+    assert!(gateway.records().is_empty(), "no request was sent");
     assert_eq!(generate(&gateway, &["-o", "keep.png", "--force"]).ok_stdout(), "keep.png\n");
     assert!(std::fs::read(&keep).expect("the file").starts_with(b"\x89PNG"));
 }
@@ -62,7 +62,7 @@ fn a_draft_is_a_jpeg_of_low_quality() {
 }
 
 #[test]
-fn images_that_did_not_come_are_told_and_the_others_are_kept() {
+fn missing_images_are_reported_and_the_others_are_kept() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream).with_responses_protocol()]);
     upstream.script_sequence("sk-upstream-only", &["", "status=400 body=policy", ""]);
@@ -76,7 +76,7 @@ fn images_that_did_not_come_are_told_and_the_others_are_kept() {
 }
 
 #[test]
-fn images_that_were_paid_for_are_kept_when_nobody_reads_their_names() {
+fn images_that_were_paid_for_are_kept_when_standard_output_is_closed() {
     let gateway = Gateway::simulated();
     let (base_url, key) = (gateway.base_url(), gateway.secret());
     let words = ["generate", "a boat", "-n", "3", "-o", "boat.png", "--base-url", &base_url, "--api-key", key];
@@ -91,7 +91,7 @@ fn images_that_were_paid_for_are_kept_when_nobody_reads_their_names() {
 }
 
 #[test]
-fn images_that_were_paid_for_are_kept_when_what_is_known_of_them_cannot_be() {
+fn images_that_were_paid_for_are_kept_when_a_sidecar_cannot_be_written() {
     let gateway = Gateway::simulated();
     std::fs::create_dir(gateway.home().join("boat-1.png.json")).expect("a folder");
     let done = generate(&gateway, &["-n", "3", "-o", "boat.png", "--sidecar"]);
@@ -111,7 +111,7 @@ fn a_key_goes_only_to_the_address_of_its_own_pair() {
         let program = Program::new(home.path()).args(["generate", "a boat"]).args(words);
         variables.iter().fold(program, |program, (name, value)| program.env(name, value)).run()
     };
-    // A lone IMAGATE_API_KEY is left out: it would go to the gateway on this machine, which may run during this test.
+    // A lone IMAGATE_API_KEY is no case here: the request would go to the default address, where a gateway may be running.
     let cases: [Case<'_>; 4] = [
         (
             &[("OPENAI_API_KEY", theirs), ("IMAGATE_BASE_URL", &address)],
@@ -145,11 +145,11 @@ fn a_key_goes_over_plain_http_only_to_this_machine_or_where_that_is_allowed() {
     let done = run(&[]);
     assert_eq!(done.code, USAGE, "{done:#?}");
     assert!(done.stderr.contains("use https") && !done.stderr.contains("canary"), "{done:#?}");
-    assert_eq!(run(&["--allow-http"]).code, FAILED, "nobody has this name");
+    assert_eq!(run(&["--allow-http"]).code, FAILED, "the host does not exist");
 }
 
 #[test]
-fn a_proxy_does_not_read_the_key_for_this_machine() {
+fn a_key_for_a_gateway_on_this_machine_does_not_go_through_a_proxy() {
     let (gateway, proxy) = (Gateway::simulated(), FakeUpstream::start());
     let nowhere = RefusingPort::new();
     for address in [proxy.base_url(), nowhere.base_url()] {
@@ -161,13 +161,13 @@ fn a_proxy_does_not_read_the_key_for_this_machine() {
     assert_eq!(proxy.accepted(), 0);
 }
 
-/// An upstream that delivers less than is asked for, and what the command makes of it.
+/// Runs `generate --upscale` with an upstream that follows this script; returns its gateway and its output.
 fn upscaled(script: &str, words: &[&str]) -> (Gateway, CommandOutput) {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     upstream.always_for_token("sk-upstream-only", script);
     let done = generate(&gateway, &[&["--upscale"], words].concat());
-    assert_eq!(upstream.attempts(), 1, "nobody is asked a second time: {done:#?}");
+    assert_eq!(upstream.attempts(), 1, "no second attempt is made: {done:#?}");
     (gateway, done)
 }
 
@@ -219,7 +219,7 @@ fn an_image_that_cannot_be_resized_is_kept_as_it_came() {
 }
 
 #[test]
-fn what_cannot_be_upscaled_to_is_found_before_anything_is_asked_for() {
+fn a_size_that_upscaling_cannot_reach_is_refused_before_any_request() {
     let gateway = Gateway::simulated();
     for words in [&["--upscale"][..], &["--upscale", "--size", "auto"], &["--upscale", "--size", "100x100"]] {
         let done = generate(&gateway, words);
@@ -229,10 +229,10 @@ fn what_cannot_be_upscaled_to_is_found_before_anything_is_asked_for() {
 }
 
 #[test]
-fn a_lesser_image_is_taken_as_far_as_the_user_accepts_it() {
+fn a_fallback_is_used_only_as_far_as_the_user_accepts_it() {
     let (smaller, none) = (json!("3840x2160 medium"), serde_json::Value::Null);
     for (words, script, fallback) in [
-        // What made nothing is sent again by the client itself.
+        // After a failure that made nothing, the client itself sends the request again.
         (&[][..], "status=500", Some(&none)),
         (&["--fallback=never"], "status=500", Some(&none)),
         (&["--fallback"], "status=500", Some(&smaller)),

@@ -1,4 +1,5 @@
-//! The settings of groups that the file has not: by API and command, checked as the file is, in force within a second.
+//! Policies of groups that are not in the settings file: set by API and command, checked as the file is, and in force
+//! within a second.
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ const TOKEN: &str = "admin-token-canary-0123456789abcdef";
 const KEY: &str = "sk-moderation-canary";
 const GROUPS: &str = "/admin/v1/groups";
 
-/// The secrets of the environment. The last one is nothing that a group may name.
+/// The secrets of the environment. A policy may not name the last one.
 const SECRETS: [(&str, &str); 3] = [("IT_ADMIN", TOKEN), ("IT_MODERATION", KEY), ("IT_OTHER", "sk-other-canary")];
 
 /// A gateway whose file has the group `written`.
@@ -49,14 +50,14 @@ fn a_policy_is_in_force_within_a_second_and_after_a_restart_and_goes_again() {
     gateway.kill();
     gateway.start();
     assert_eq!((draw(&gateway, "a zeppelin"), draw(&gateway, "a boat")), (502, 200), "from the first request on");
-    // Reading the file again does not lose what stands in the store.
+    // Reading the file again does not lose the policies in the store.
     gateway.run_command(&["config", "reload"]).ok_stdout();
     assert_eq!(draw(&gateway, "a zeppelin"), 502);
     // A setting that a policy leaves out has its default again.
     change(&gateway, "default", &json!({"filter": {"words": ["boat"]}})).ok_json();
     eventually("the other filter is in force", || (draw(&gateway, "a boat") == 502).then_some(()));
     assert_eq!(draw(&gateway, "a zeppelin"), 200);
-    // An empty list allows nothing, and is not the same as none.
+    // An empty list allows nothing, and is not the same as a missing one.
     let nothing = json!({"text_models": [], "tools": []});
     assert_eq!(change(&gateway, "default", &nothing).ok_json()["policy"], nothing);
     assert_eq!(change(&gateway, "default", &json!({})).ok_json()["policy"], json!({}));
@@ -80,7 +81,7 @@ fn a_new_group_has_its_policy_from_its_first_request_on() {
     let created = ask(&gateway, Call::get("/admin/v1/audit?action=group.create")).ok_json();
     assert_eq!(created["data"][0]["details"], json!({ "policy": new["policy"] }));
     assert_eq!(ask(&gateway, Call::post(GROUPS).json(&new)).error_object(409)["code"], "group_exists");
-    // Deleted and made again it begins with nothing.
+    // A group that is deleted and made again begins without a policy.
     ask(&gateway, Call::delete(&format!("{GROUPS}/Design%20team"))).ok_json();
     let again = ask(&gateway, Call::post(GROUPS).json(&json!({"name": "Design team"}))).ok_json();
     assert_eq!(again["policy"], json!({}));
@@ -94,7 +95,7 @@ fn a_filter_is_in_force_when_the_answer_comes() {
         let word = format!("zeppelin{round}");
         let policy = json!({"filter": {"words": [word]}});
         change(&gateway, "default", &policy).ok_json();
-        assert_eq!(draw(&gateway, &word), 502, "in force with the answer");
+        assert_eq!(draw(&gateway, &word), 502, "the filter is in force when the answer comes");
         let group = format!("team{round}");
         ask(&gateway, Call::post(GROUPS).json(&json!({"name": group, "policy": policy}))).ok_json();
         let key =
@@ -103,7 +104,7 @@ fn a_filter_is_in_force_when_the_answer_comes() {
         let secret = key["secret"].as_str().expect("a secret");
         let call = Call::generation().key(secret).json(&request(json!({ "prompt": word })));
         let answer = call.send(gateway.address());
-        // No account serves the group: unfiltered, it would be another code.
+        // No account serves the group: an unfiltered request would get another code.
         assert_eq!(answer.error_object(502)["reason"], "content_refused", "{answer:?}");
     }
     assert_eq!(upstream.attempts(), 0);
@@ -128,7 +129,7 @@ fn a_group_made_by_command_passes_nothing_unfiltered() {
             let answer = call().send(gateway.address());
             let error = answer.json()["error"].clone();
             let is_refused = error["reason"] == "content_refused";
-            // No account serves the group: unfiltered, it would be another code.
+            // No account serves the group: an unfiltered request would get another code.
             assert!(is_refused || error["code"] == "service_unavailable", "{answer:?}");
             is_refused.then_some(())
         });
@@ -152,7 +153,7 @@ fn without_certificates_only_the_group_that_needs_them_is_refused() {
     let path = gateway.home().join("policy.json");
     std::fs::write(&path, policy.to_string()).expect("a file");
     gateway.run_command(&["group", "create", "closed", "--policy", path.to_str().expect("a path")]).ok_stdout();
-    // It stops neither the start nor the policies of others.
+    // The problem of this group stops neither the start nor the policies of other groups.
     gateway.kill();
     gateway.start();
     let shown = ask(&gateway, Call::get(&format!("{GROUPS}/closed"))).ok_json();
@@ -187,8 +188,8 @@ fn a_command_does_not_ask_its_own_environment_for_the_key_of_a_service() {
     assert_eq!(shown["problem"], Value::Null, "{shown}");
     let listed = gateway.run_command(&["group", "list", "--json"]).json();
     assert!(listed.as_array().expect("groups").iter().all(|group| group["problem"].is_null()), "{listed}");
-    // The server knows.
-    eventually("the server tells", || {
+    // The server reads its own environment, and finds that the variable is missing.
+    eventually("the server reports the problem", || {
         let shown = ask(&gateway, Call::get(&format!("{GROUPS}/studio"))).ok_json();
         shown["problem"].as_str().filter(|problem| problem.contains("not set")).map(|_| ())
     });
@@ -254,7 +255,7 @@ fn a_policy_that_cannot_be_used_changes_nothing_and_its_field_is_named() {
 }
 
 #[test]
-fn the_key_of_a_moderation_service_is_named_and_never_kept_and_without_it_nothing_is_served() {
+fn the_key_of_a_moderation_service_is_named_but_never_stored_and_without_it_nothing_is_served() {
     let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
     let mut gateway = open(&upstream);
     let policy = moderated(&moderator, &json!({"env": "IT_MODERATION"}));
@@ -270,7 +271,7 @@ fn the_key_of_a_moderation_service_is_named_and_never_kept_and_without_it_nothin
         let bytes = std::fs::read(file.path()).unwrap_or_default();
         assert!(bytes.windows(KEY.len()).all(|part| part != KEY.as_bytes()), "{:?}", file.path());
     }
-    // The variable is gone: the filter is not lost, and what is wrong is told.
+    // Without the variable the filter stays in force, and the problem is shown.
     let attempts = upstream.attempts();
     gateway.kill();
     gateway.unset_variable("IT_MODERATION");
@@ -280,13 +281,13 @@ fn the_key_of_a_moderation_service_is_named_and_never_kept_and_without_it_nothin
     let problem = shown["problem"].as_str().expect("a problem");
     assert!(problem.contains("`IT_MODERATION`, which is not set"), "{shown}");
     assert_eq!((&shown["policy"], upstream.attempts()), (&policy, attempts));
-    // Another policy ends it.
+    // Another policy ends the problem.
     change(&gateway, "default", &json!({})).ok_json();
     eventually("the group is served again", || (draw(&gateway, "a boat") == 200).then_some(()));
 }
 
 #[test]
-fn a_group_is_looked_after_by_command_beside_a_running_server() {
+fn groups_are_managed_by_command_beside_a_running_server() {
     let upstream = FakeUpstream::start();
     let gateway = open(&upstream);
     let file = |text: &str| {

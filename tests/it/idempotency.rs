@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: the same key and the same body are paid once, whatever happens in between.
+//! `Idempotency-Key`: requests with the same key and the same body are paid for once, whatever happens in between.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::kit::{Answer, Call, Events, FakeUpstream, Form, Gateway, alpha_png};
 
 const KEY: &str = "order-4711";
 
-/// A generation that carries a key.
+/// A generation with an idempotency key.
 fn keyed(gateway: &Gateway, key: &str, with: Value) -> Call {
     gateway.call(with).header("idempotency-key", key)
 }
@@ -19,18 +19,18 @@ fn send(gateway: &Gateway, call: Call) -> Answer {
     call.send(gateway.address())
 }
 
-/// Five at once; the gate is opened when the first attempt has begun.
+/// Sends the call five times at once, opens the gate when the first attempt has begun, and returns the answers.
 fn five_at_once(gateway: &Gateway, upstream: &FakeUpstream, call: &Call) -> Vec<Answer> {
     let address = gateway.address();
     std::thread::scope(|scope| {
-        let lanes: Vec<_> = (0..5).map(|_| scope.spawn(|| call.clone().send(address))).collect();
+        let threads: Vec<_> = (0..5).map(|_| scope.spawn(|| call.clone().send(address))).collect();
         upstream.wait_until("the attempt has begun", |ledger| !ledger.is_empty());
         upstream.open_gate("open");
-        lanes.into_iter().map(|lane| lane.join().expect("an answer")).collect()
+        threads.into_iter().map(|thread| thread.join().expect("an answer")).collect()
     })
 }
 
-/// The same answer in every byte of the body and every header that speaks of it.
+/// Checks that `again` has the status, the content type and every byte of the body of `first`, and an id of its own.
 #[track_caller]
 fn is_replay(first: &Answer, again: &Answer) {
     assert_eq!(again.status, first.status, "{:.300}", again.text());
@@ -40,7 +40,7 @@ fn is_replay(first: &Answer, again: &Answer) {
     assert_ne!(again.header("x-request-id"), first.header("x-request-id"), "each request has its own id");
 }
 
-/// How many attempts the records tell of, and how many tokens.
+/// How many attempts and how many tokens all records have together.
 fn recorded(gateway: &Gateway) -> (usize, u64) {
     let records = gateway.final_records(1);
     let attempts = |record: &Value| record["attempts"].as_array().map_or(0, Vec::len);
@@ -113,7 +113,7 @@ fn a_process_killed_while_it_waited_for_the_image_does_not_ask_again() {
         assert!(answer.status >= 400 && answer.should_retry() == Some("false"), "{} {error}", answer.status);
     }
     assert_eq!(upstream.attempts(), 1);
-    // Another key is another order.
+    // Another key is another job.
     send(&gateway, keyed(&gateway, "order-4712", with)).ok_json();
     assert_eq!(upstream.attempts(), 2);
 }
@@ -175,7 +175,7 @@ fn another_body_while_the_first_is_being_made_is_a_400_as_well() {
 }
 
 #[test]
-fn the_same_string_under_another_api_key_is_another_order() {
+fn the_same_string_under_another_api_key_is_another_job() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let other = gateway.make_key("other");
@@ -190,7 +190,7 @@ fn the_same_string_under_another_api_key_is_another_order() {
 }
 
 #[test]
-fn the_same_string_at_another_operation_is_another_order() {
+fn the_same_string_at_another_operation_is_another_job() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     send(&gateway, keyed(&gateway, KEY, json!({"prompt": "a cube"}))).ok_json();
@@ -250,7 +250,7 @@ fn a_stream_is_replayed_event_by_event() {
     gateway.start();
     assert_eq!(events(&gateway), first);
     assert_eq!(upstream.attempts(), 1);
-    // A plain answer is not what was ordered under this key.
+    // A request for a plain answer has another body, which this key does not allow.
     send(&gateway, keyed(&gateway, KEY, json!({"partial_images": 2}))).error_object(400);
 }
 
@@ -280,7 +280,7 @@ fn a_refusal_is_kept_and_a_failure_that_cost_nothing_is_not() {
         }
         assert_eq!(upstream.attempts(), before + 1, "{script}");
     }
-    // The upstream said itself that nothing was made: the same order may be placed again.
+    // The upstream said itself that nothing was made: the same request may be sent again.
     upstream.script_next("status=500");
     send(&gateway, keyed(&gateway, "again", json!({"prompt": "a cube"}))).error_object(502);
     let before = upstream.attempts();
@@ -299,7 +299,7 @@ fn a_request_that_breaks_a_rule_does_not_use_its_key_up() {
 }
 
 #[test]
-fn what_is_kept_on_disk_can_be_read_by_nobody_else() {
+fn stored_answers_on_disk_can_be_read_by_nobody_else() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     let answer = send(&gateway, keyed(&gateway, KEY, json!({"prompt": "a cube"})));
@@ -316,7 +316,7 @@ fn what_is_kept_on_disk_can_be_read_by_nobody_else() {
 }
 
 #[test]
-fn what_is_kept_has_a_bound() {
+fn stored_answers_have_a_size_limit() {
     let upstream = FakeUpstream::start();
     let gateway =
         Gateway::with("[replay]\nmax_megabytes = 4\n", &[crate::kit::Account::for_upstream("only", &upstream)]);
@@ -331,7 +331,7 @@ fn what_is_kept_has_a_bound() {
         let total: u64 = sizes.map(|path| std::fs::metadata(path).map_or(0, |facts| facts.len())).sum();
         (total <= 5 << 20).then_some(())
     });
-    // The newest is still there.
+    // The newest stored answer is still there.
     let with = json!({"prompt": "a cube [[b64=1500000]]", "user": "u-7"});
     send(&gateway, keyed(&gateway, "key-7", with)).ok_json();
     assert_eq!(upstream.attempts(), 8);

@@ -1,4 +1,5 @@
-//! Decisions that a member cannot undo: those of admins about keys, leaving a group, and the number of keys.
+//! What a member cannot undo: decisions of admins about keys, the stop of keys when their user leaves a group, and the
+//! limit of keys.
 
 use serde_json::{Value, json};
 
@@ -9,23 +10,23 @@ const KEYS: &str = "/admin/v1/keys";
 const USERS: &str = "/admin/v1/users";
 
 /// A gateway with one member, eve.
-struct House {
+struct Setup {
     gateway: Gateway,
     member: String,
     _upstream: FakeUpstream,
 }
 
-impl House {
+impl Setup {
     fn open(settings: &str) -> Self {
         let upstream = FakeUpstream::start();
         let settings = format!("admin_token = {{ env = \"IT_ADMIN\" }}\n{settings}");
         let gateway =
             Gateway::with_secrets(&settings, &[Account::for_upstream("only", &upstream)], &[("IT_ADMIN", TOKEN)]);
-        let mut house = Self { gateway, member: String::new(), _upstream: upstream };
-        house.admin(Call::post(USERS).json(&json!({"name": "eve"}))).ok_json();
-        let token = house.admin(Call::post("/admin/v1/tokens").json(&json!({"name": "test", "user": "eve"}))).ok_json();
-        house.member = text(&token, "/secret");
-        house
+        let mut setup = Self { gateway, member: String::new(), _upstream: upstream };
+        setup.admin(Call::post(USERS).json(&json!({"name": "eve"}))).ok_json();
+        let token = setup.admin(Call::post("/admin/v1/tokens").json(&json!({"name": "test", "user": "eve"}))).ok_json();
+        setup.member = text(&token, "/secret");
+        setup
     }
 
     fn admin(&self, call: Call) -> Answer {
@@ -36,7 +37,7 @@ impl House {
         call.key(&self.member).send(self.gateway.address())
     }
 
-    /// A new key of eve's: its path and its secret.
+    /// Creates a key of eve's; returns its path and its secret.
     fn key(&self, name: &str) -> (String, String) {
         let made = self.eve(Call::post(KEYS).json(&json!({"name": name}))).ok_json();
         (format!("{KEYS}/{}", text(&made, "/key/id")), text(&made, "/secret"))
@@ -65,119 +66,119 @@ fn denied(answer: &Answer, says: &str) {
 
 #[test]
 fn a_member_does_not_enable_what_an_admin_has_disabled() {
-    let house = House::open("");
-    let (path, secret) = house.key("leaked");
-    let seen = house.admin(Call::patch(&path).json(&json!({"enabled": false}))).ok_json();
+    let setup = Setup::open("");
+    let (path, secret) = setup.key("leaked");
+    let seen = setup.admin(Call::patch(&path).json(&json!({"enabled": false}))).ok_json();
     assert_eq!((&seen["state"], &seen["locked"]), (&json!("disabled"), &json!("admin")));
     for change in [json!({"enabled": true}), json!({"enabled": true, "never_expires": true, "name": "mine"})] {
-        denied(&house.eve(Call::patch(&path).json(&change)), "An admin has disabled this key");
+        denied(&setup.eve(Call::patch(&path).json(&change)), "An admin has disabled this key");
     }
-    denied(&house.eve(Call::post(&format!("{path}/rotate")).json(&json!({}))), "only an admin can enable or rotate");
-    house.wait_for(&secret, 401);
+    denied(&setup.eve(Call::post(&format!("{path}/rotate")).json(&json!({}))), "only an admin can enable or rotate");
+    setup.wait_for(&secret, 401);
     // The owner may rename and delete the key, which gains nothing.
-    assert_eq!(house.eve(Call::patch(&path).json(&json!({"name": "old"}))).ok_json()["locked"], "admin");
-    let enabled = house.admin(Call::patch(&path).json(&json!({"enabled": true}))).ok_json();
+    assert_eq!(setup.eve(Call::patch(&path).json(&json!({"name": "old"}))).ok_json()["locked"], "admin");
+    let enabled = setup.admin(Call::patch(&path).json(&json!({"enabled": true}))).ok_json();
     assert_eq!((&enabled["state"], &enabled["locked"]), (&json!("active"), &Value::Null));
-    house.wait_for(&secret, 200);
+    setup.wait_for(&secret, 200);
     // Eve can enable a key that she has disabled herself.
-    house.eve(Call::patch(&path).json(&json!({"enabled": false}))).ok_json();
-    house.eve(Call::patch(&path).json(&json!({"enabled": true}))).ok_json();
-    house.admin(Call::patch(&path).json(&json!({"enabled": false}))).ok_json();
-    house.eve(Call::delete(&path)).ok_json();
+    setup.eve(Call::patch(&path).json(&json!({"enabled": false}))).ok_json();
+    setup.eve(Call::patch(&path).json(&json!({"enabled": true}))).ok_json();
+    setup.admin(Call::patch(&path).json(&json!({"enabled": false}))).ok_json();
+    setup.eve(Call::delete(&path)).ok_json();
 }
 
 #[test]
 fn a_command_locks_a_key_as_an_admin_does() {
-    let house = House::open("");
-    let (path, secret) = house.key("leaked");
+    let setup = Setup::open("");
+    let (path, secret) = setup.key("leaked");
     let id = path.rsplit('/').next().expect("an id").to_owned();
-    house.gateway.run_command(&["key", "disable", &id]).ok_stdout();
-    denied(&house.eve(Call::patch(&path).json(&json!({"enabled": true}))), "An admin has disabled this key");
-    let listed = house.gateway.run_command(&["key", "list"]);
+    setup.gateway.run_command(&["key", "disable", &id]).ok_stdout();
+    denied(&setup.eve(Call::patch(&path).json(&json!({"enabled": true}))), "An admin has disabled this key");
+    let listed = setup.gateway.run_command(&["key", "list"]);
     assert!(listed.ok_stdout().lines().any(|line| line.contains("leaked") && line.contains("disabled (admin)")));
-    house.gateway.run_command(&["key", "enable", &id]).ok_stdout();
-    let seen = house.eve(Call::get(&path)).ok_json();
+    setup.gateway.run_command(&["key", "enable", &id]).ok_stdout();
+    let seen = setup.eve(Call::get(&path)).ok_json();
     assert_eq!((&seen["state"], &seen["locked"]), (&json!("active"), &Value::Null));
-    house.wait_for(&secret, 200);
+    setup.wait_for(&secret, 200);
 }
 
 #[test]
-fn a_member_does_not_move_an_end_that_an_admin_has_set() {
-    let house = House::open("");
-    let (path, _) = house.key("short");
+fn a_member_does_not_move_an_expiry_that_an_admin_has_set() {
+    let setup = Setup::open("");
+    let (path, _) = setup.key("short");
     let end = "2099-01-01T00:00:00Z";
-    let seen = house.admin(Call::patch(&path).json(&json!({"expires_at": end}))).ok_json();
+    let seen = setup.admin(Call::patch(&path).json(&json!({"expires_at": end}))).ok_json();
     assert_eq!((&seen["expires_at"], &seen["latest_end"]), (&json!(end), &json!(end)));
     for change in [json!({"never_expires": true}), json!({"expires_at": "2099-01-02T00:00:00Z"})] {
-        let answer = house.eve(Call::patch(&path).json(&change));
+        let answer = setup.eve(Call::patch(&path).json(&change));
         denied(&answer, "An admin has set the expiry of this key: it cannot be later than 2099-01-01T00:00:00.000Z");
         assert_eq!(answer.error_object(403)["param"], "expires_at");
     }
-    house.eve(Call::patch(&path).json(&json!({"expires_at": "2098-01-01T00:00:00Z"}))).ok_json();
-    house.eve(Call::patch(&path).json(&json!({"expires_at": end}))).ok_json();
-    house.admin(Call::patch(&path).json(&json!({"never_expires": true}))).ok_json();
-    house.eve(Call::patch(&path).json(&json!({"expires_at": "2099-01-02T00:00:00Z"}))).ok_json();
-    // The same holds for an end that was set when the key was made.
+    setup.eve(Call::patch(&path).json(&json!({"expires_at": "2098-01-01T00:00:00Z"}))).ok_json();
+    setup.eve(Call::patch(&path).json(&json!({"expires_at": end}))).ok_json();
+    setup.admin(Call::patch(&path).json(&json!({"never_expires": true}))).ok_json();
+    setup.eve(Call::patch(&path).json(&json!({"expires_at": "2099-01-02T00:00:00Z"}))).ok_json();
+    // The same holds for an expiry that was set when the key was made.
     let body = json!({"name": "given", "user": "eve", "expires_at": end});
-    let given = house.admin(Call::post(KEYS).json(&body)).ok_json();
+    let given = setup.admin(Call::post(KEYS).json(&body)).ok_json();
     let given = format!("{KEYS}/{}", text(&given, "/key/id"));
-    denied(&house.eve(Call::patch(&given).json(&json!({"never_expires": true}))), "An admin has set the expiry");
+    denied(&setup.eve(Call::patch(&given).json(&json!({"never_expires": true}))), "An admin has set the expiry");
 }
 
 #[test]
 fn a_member_has_only_so_many_keys() {
-    let house = House::open("max_keys_per_member = 3");
-    let keys: Vec<_> = ["a", "b", "c"].iter().map(|name| house.key(name)).collect();
+    let setup = Setup::open("max_keys_per_member = 3");
+    let keys: Vec<_> = ["a", "b", "c"].iter().map(|name| setup.key(name)).collect();
     let new = json!({"name": "d"});
-    let error = house.eve(Call::post(KEYS).json(&new)).error_object(409);
+    let error = setup.eve(Call::post(KEYS).json(&new)).error_object(409);
     assert_eq!(error["code"], "key_limit_reached");
     assert!(error["message"].as_str().is_some_and(|message| message.contains("3 keys")), "{error}");
     // An admin and a command can still make a key for her.
-    house.admin(Call::post(KEYS).json(&json!({"name": "d", "user": "eve"}))).ok_json();
-    house.gateway.run_command(&["key", "create", "--name", "e", "--user", "eve"]).ok_stdout();
-    assert_eq!(house.eve(Call::post(KEYS).json(&new)).status, 409);
+    setup.admin(Call::post(KEYS).json(&json!({"name": "d", "user": "eve"}))).ok_json();
+    setup.gateway.run_command(&["key", "create", "--name", "e", "--user", "eve"]).ok_stdout();
+    assert_eq!(setup.eve(Call::post(KEYS).json(&new)).status, 409);
     for (path, _) in &keys {
-        house.eve(Call::delete(path)).ok_json();
+        setup.eve(Call::delete(path)).ok_json();
     }
-    house.eve(Call::post(KEYS).json(&new)).ok_json();
-    assert_eq!(house.eve(Call::post(KEYS).json(&new)).status, 409);
+    setup.eve(Call::post(KEYS).json(&new)).ok_json();
+    assert_eq!(setup.eve(Call::post(KEYS).json(&new)).status, 409);
 }
 
 #[test]
 fn leaving_a_group_stops_its_keys_and_coming_back_does_not_enable_them() {
-    let house = House::open("[[groups]]\nname = \"studio\"");
-    house.admin(Call::patch(&format!("{USERS}/eve")).json(&json!({"groups": ["default", "studio"]}))).ok_json();
-    let (path, secret) = house.key("stays");
-    let in_studio = house.eve(Call::post(KEYS).json(&json!({"name": "goes", "group": "studio"}))).ok_json();
-    house.wait_for(&text(&in_studio, "/secret"), 200);
-    house.wait_for(&secret, 200);
+    let setup = Setup::open("[[groups]]\nname = \"studio\"");
+    setup.admin(Call::patch(&format!("{USERS}/eve")).json(&json!({"groups": ["default", "studio"]}))).ok_json();
+    let (path, secret) = setup.key("stays");
+    let in_studio = setup.eve(Call::post(KEYS).json(&json!({"name": "goes", "group": "studio"}))).ok_json();
+    setup.wait_for(&text(&in_studio, "/secret"), 200);
+    setup.wait_for(&secret, 200);
 
-    let left = house.admin(Call::patch(&format!("{USERS}/eve")).json(&json!({"groups": ["default"]}))).ok_json();
+    let left = setup.admin(Call::patch(&format!("{USERS}/eve")).json(&json!({"groups": ["default"]}))).ok_json();
     let stopped = left["stopped_keys"].as_array().expect("keys");
     assert_eq!(stopped.len(), 1, "{left}");
     assert_eq!((&stopped[0]["name"], &stopped[0]["locked"]), (&json!("goes"), &json!("left_group")));
-    house.wait_for(&text(&in_studio, "/secret"), 401);
-    house.wait_for(&secret, 200);
+    setup.wait_for(&text(&in_studio, "/secret"), 401);
+    setup.wait_for(&secret, 200);
 
     let gone = format!("{KEYS}/{}", text(&in_studio, "/key/id"));
     let back =
-        house.admin(Call::patch(&format!("{USERS}/eve")).json(&json!({"groups": ["default", "studio"]}))).ok_json();
+        setup.admin(Call::patch(&format!("{USERS}/eve")).json(&json!({"groups": ["default", "studio"]}))).ok_json();
     assert_eq!(back["stopped_keys"], Value::Null);
-    denied(&house.eve(Call::patch(&gone).json(&json!({"enabled": true}))), "when its user left its group");
-    house.wait_for(&text(&in_studio, "/secret"), 401);
-    house.admin(Call::patch(&gone).json(&json!({"enabled": true}))).ok_json();
-    house.wait_for(&text(&in_studio, "/secret"), 200);
+    denied(&setup.eve(Call::patch(&gone).json(&json!({"enabled": true}))), "when its user left its group");
+    setup.wait_for(&text(&in_studio, "/secret"), 401);
+    setup.admin(Call::patch(&gone).json(&json!({"enabled": true}))).ok_json();
+    setup.wait_for(&text(&in_studio, "/secret"), 200);
 
     // The command names the keys that it disabled.
-    let done = house.gateway.run_command(&["user", "groups", "eve", "--group", "studio"]);
+    let done = setup.gateway.run_command(&["user", "groups", "eve", "--group", "studio"]);
     assert!(
         done.ok_stdout().contains("eve is in studio") && done.stderr.contains("(stays) in group default"),
         "{done:?}"
     );
-    assert_eq!(house.eve(Call::get(&path)).ok_json()["locked"], "left_group");
+    assert_eq!(setup.eve(Call::get(&path)).ok_json()["locked"], "left_group");
 }
 
-/// How many requests wait for a place.
+/// How many requests wait for a slot.
 fn waiting(gateway: &Gateway) -> usize {
     let counts = gateway.metrics_text();
     let line = counts.lines().find_map(|line| line.strip_prefix("imagate_waiting_requests "));
@@ -185,7 +186,7 @@ fn waiting(gateway: &Gateway) -> usize {
 }
 
 #[test]
-fn who_has_many_keys_waits_for_itself_and_holds_up_nobody_else() {
+fn a_user_with_many_keys_delays_no_other_user() {
     const KEYS: usize = 12;
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream).with_slots(1)]);
@@ -200,7 +201,7 @@ fn who_has_many_keys_waits_for_itself_and_holds_up_nobody_else() {
     };
     std::thread::scope(|scope| {
         scope.spawn(|| ask(&of_eve[0], "the first [[gate=first]]"));
-        upstream.wait_until("the only place is taken", |ledger| ledger.len() == 1);
+        upstream.wait_until("the only slot is taken", |ledger| ledger.len() == 1);
         for (number, secret) in of_eve.iter().enumerate() {
             scope.spawn(move || ask(secret, "of eve"));
             eventually("it waits", || (waiting(&gateway) == number + 1).then_some(()));
