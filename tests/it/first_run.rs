@@ -1,5 +1,5 @@
-//! The first run: `imagate serve` without a configuration, the printed curl command, an image, one record, and the end of
-//! the key that the first run prints.
+//! The first run: `imagate serve` without a configuration, the printed curl command, an image, one record, and the end
+//! of the key that the first run prints.
 //!
 //! These tests call no upstream: they need only the simulator and what `serve` prints.
 

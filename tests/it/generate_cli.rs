@@ -1,5 +1,5 @@
-//! `imagate generate` as paying users need it: no file is lost, no key goes to the wrong address, and missing images are
-//! reported.
+//! `imagate generate` as paying users need it: no file is lost, no key goes to the wrong address, and missing images
+//! are reported.
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -111,7 +111,8 @@ fn a_key_goes_only_to_the_address_of_its_own_pair() {
         let program = Program::new(home.path()).args(["generate", "a boat"]).args(words);
         variables.iter().fold(program, |program, (name, value)| program.env(name, value)).run()
     };
-    // A lone IMAGATE_API_KEY is no case here: the request would go to the default address, where a gateway may be running.
+    // A lone IMAGATE_API_KEY is no case here: the request would go to the default address, where a gateway may be
+    // running.
     let cases: [Case<'_>; 4] = [
         (
             &[("OPENAI_API_KEY", theirs), ("IMAGATE_BASE_URL", &address)],

@@ -1,5 +1,5 @@
-//! Black-box tests of the program as it is shipped: the real binary, a fake upstream, and clients that
-//! control every byte.
+//! Black-box tests of the program as it is shipped: the real binary, a fake upstream, and clients that control every
+//! byte.
 //!
 //! The comment at the top of each module says which tests belong there. Heavy tests run one at a time
 //! ([`kit::heavy_test_lock`]), all others in parallel.

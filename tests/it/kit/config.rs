@@ -49,8 +49,8 @@ impl Account {
         }
     }
 
-    /// An account of kind `oauth` that refreshes its tokens at this endpoint; client id and
-    /// secrets are those that [`FakeTokens`] expects.
+    /// An account of kind `oauth` that refreshes its tokens at this endpoint; client id and secrets are those that
+    /// [`FakeTokens`] expects.
     pub(crate) fn oauth(name: &str, upstream: &FakeUpstream, tokens: &FakeTokens) -> Self {
         let variable = Self::for_upstream(name, upstream).variable("REFRESH");
         let grant = format!("grant = \"refresh_token\"\nrefresh_token = {{ env = \"{variable}\" }}\n");

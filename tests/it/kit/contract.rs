@@ -1,5 +1,5 @@
-//! Checks every answer under `/v1` that the kit's own client reads against `openapi/gateway.json`: status, headers, body
-//! and events.
+//! Checks every answer under `/v1` that the kit's own client reads against `openapi/gateway.json`: status, headers,
+//! body and events.
 //!
 //! Only answers of gateways are checked, not those of fake upstreams. If an answer breaks off, its body is not checked.
 

@@ -139,8 +139,8 @@ impl Gateway {
         tokens.issuer().add_watch(&self.leak_watch);
     }
 
-    /// Reads the metrics, which are scanned for secrets as they are read. A process that was asked to end is skipped: it
-    /// may not answer any more.
+    /// Reads the metrics, which are scanned for secrets as they are read. A process that was asked to end is skipped:
+    /// it may not answer any more.
     fn scan_metrics(&mut self) {
         let Some(server) = self.server.as_mut() else { return };
         if std::thread::panicking() || self.is_terminating || !server.is_running() {

@@ -100,7 +100,8 @@ impl Call {
         Operation::for_request(self.method, &self.path).filter(|_| !self.is_undocumented)
     }
 
-    /// Skips the check against the document: for image models that an operator adds, which may have values of their own.
+    /// Skips the check against the document: for image models that an operator adds, which may have values of their
+    /// own.
     pub(crate) fn without_document_check(mut self) -> Self {
         self.is_undocumented = true;
         self

@@ -1,9 +1,9 @@
-//! The search for leaks in every test: no gateway may reveal the credentials and addresses of its upstreams, nor the keys
-//! of its callers.
+//! The search for leaks in every test: no gateway may reveal the credentials and addresses of its upstreams, nor the
+//! keys of its callers.
 //!
-//! Scanned are every byte that the kit's own client reads, everything that the processes and commands print, the metrics of
-//! each process, and every file that is left below the data directory when the test is over. A leak makes the test fail at
-//! its end, and so does a process whose metrics nobody has read.
+//! Scanned are every byte that the kit's own client reads, everything that the processes and commands print, the
+//! metrics of each process, and every file that is left below the data directory when the test is over. A leak makes
+//! the test fail at its end, and so does a process whose metrics nobody has read.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

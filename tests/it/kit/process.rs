@@ -210,8 +210,8 @@ impl Server {
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
     }
 
-    /// Deleted files below `data`, other than those of the spool, that the server still holds open: what it writes there
-    /// is lost.
+    /// Deleted files below `data`, other than those of the spool, that the server still holds open: what it writes
+    /// there is lost.
     pub(crate) fn deleted_files(&self) -> Vec<String> {
         let links = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("descriptors");
         let targets = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
@@ -324,8 +324,8 @@ impl Lines {
         text.0.clone()
     }
 
-    /// The rest of the first line with this beginning; `None` if the pipe ends, or [`TEST_TIMEOUT`]
-    /// passes, before it comes.
+    /// The rest of the first line with this beginning; `None` if the pipe ends, or [`TEST_TIMEOUT`] passes, before it
+    /// comes.
     fn wait_for(&self, beginning: &str) -> Option<String> {
         let start = Instant::now();
         let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);

@@ -79,9 +79,9 @@ impl RecordingProxy {
         self.shared.connections().iter().map(|connection| connection.received.clone()).collect()
     }
 
-    /// Compares what the clients sent with what has reached the upstream: each response request is there byte for byte, no
-    /// request reveals the caller, and nothing of the upstream's own came back. Returns the number of response requests
-    /// of the clients that reached the upstream.
+    /// Compares what the clients sent with what has reached the upstream: each response request is there byte for byte,
+    /// no request reveals the caller, and nothing of the upstream's own came back. Returns the number of response
+    /// requests of the clients that reached the upstream.
     #[track_caller]
     pub(crate) fn check_nothing_changed_or_leaked(&self, ledger: &[Attempt], secrets: &[&str]) -> usize {
         let sent = self.requests_to("POST", "/v1/responses");
@@ -169,7 +169,8 @@ fn connect(client: TcpStream, server: SocketAddr, shared: &Arc<Shared>) {
     });
 }
 
-/// Forwards everything until one side ends. Records each piece first, so that nothing has an effect before it is recorded.
+/// Forwards everything until one side ends. Records each piece first, so that nothing has an effect before it is
+/// recorded.
 fn forward(mut from: TcpStream, mut to: TcpStream, mut note: impl FnMut(&[u8])) {
     drop(to.set_nodelay(true));
     let mut buffer = vec![0; 1 << 16];

@@ -1,5 +1,4 @@
-//! A small server on loopback for what is not an image upstream: a function decides the answer to
-//! each request.
+//! A small server on loopback for what is not an image upstream: a function decides the answer to each request.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,8 +1,8 @@
 //! A fake OAuth token endpoint on loopback, with its own ledger.
 //!
-//! An account `a` signs in as `client-a` with `secret-a`. Its refresh tokens are `refresh-a-0`, `refresh-a-1`, …: each exchange
-//! gives the next one and invalidates the one before, as an upstream that rotates them does. Its access tokens are
-//! `access-a-1`, `access-a-2`, … in the order of the exchanges, whatever the grant.
+//! An account `a` signs in as `client-a` with `secret-a`. Its refresh tokens are `refresh-a-0`, `refresh-a-1`, …: each
+//! exchange gives the next one and invalidates the one before, as an upstream that rotates them does. Its access tokens
+//! are `access-a-1`, `access-a-2`, … in the order of the exchanges, whatever the grant.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

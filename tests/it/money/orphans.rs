@@ -29,15 +29,15 @@ fn leave(call: Call, gateway: &Gateway, upstream: &FakeUpstream) {
     drop(stream);
 }
 
-/// Sends all calls at once, opens the gate when the upstream has this many attempts and the gateway has every request, and
-/// returns the answers.
+/// Sends all calls at once, opens the gate when the upstream has this many attempts and the gateway has every request,
+/// and returns the answers.
 fn at_once(gateway: &Gateway, calls: Vec<Call>, upstream: &FakeUpstream, attempts: usize) -> Vec<Answer> {
     let address = gateway.address();
     std::thread::scope(|scope| {
         let threads: Vec<_> = calls.into_iter().map(|call| scope.spawn(move || call.send(address))).collect();
         upstream.wait_until("the attempts have begun", |ledger| ledger.len() >= attempts);
-        // A retry that arrives after the orphan was delivered would find nothing, so the gate opens only when the gateway
-        // has all calls.
+        // A retry that arrives after the orphan was delivered would find nothing, so the gate opens only when the
+        // gateway has all calls.
         eventually("the gateway has every request", || {
             let text = Call::get("/metrics").send(gateway.metrics_address()).text();
             let busy =

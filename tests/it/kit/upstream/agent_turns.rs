@@ -1,7 +1,7 @@
 //! A text model as agents use it: what it does in each turn of a conversation, in the events of a real service.
 //!
-//! The request shows which turn it is: a client sends again what the model has said so far. After the last turn the model
-//! repeats that turn.
+//! The request shows which turn it is: a client sends again what the model has said so far. After the last turn the
+//! model repeats that turn.
 
 use serde_json::{Value, json};
 

@@ -14,9 +14,9 @@
 //! | `item-failed` `item-refused` `item-blank` `item-link` | the image call ends without an image: failed, failed by policy, empty, an address |
 //! | `filtered` | the response ends, cut off by the content filter |
 //!
-//! A request that must draw comes from a gateway that carries out an image job. For it, `events=` and `data=` have the words
-//! of the image endpoints, so that one script means the same for accounts of both protocols, and `tale=` has the words of
-//! this table.
+//! A request that must draw comes from a gateway that carries out an image job. For it, `events=` and `data=` have the
+//! words of the image endpoints, so that one script means the same for accounts of both protocols, and `tale=` has the
+//! words of this table.
 
 use std::time::Duration;
 
