@@ -28,7 +28,7 @@ fn moderation(moderator: &FakeModerator, on_error: &str, timeout: &str) -> Strin
 /// Checks that the answer looks like the refusal of an upstream, that no upstream was asked, and that the last of
 /// `records` records is refused.
 #[track_caller]
-fn is_refused(answer: &Answer, gateway: &Gateway, upstream: &FakeUpstream, records: usize) {
+fn assert_refused(answer: &Answer, gateway: &Gateway, upstream: &FakeUpstream, records: usize) {
     let error = answer.error_object(502);
     let row = (&error["message"], &error["type"], &error["code"], &error["param"], &error["reason"]);
     let word = json!("upstream_error");
@@ -48,10 +48,10 @@ fn a_word_of_the_operator_is_refused_in_every_spelling_of_case() {
     let gateway = filtered(&upstream, "words = [\"zeppelin\", \"two words\"]");
     let refused = ["a zeppelin", "A ZEPPELIN!", "the Zeppelin, at night", "zeppelin", "here are two words of it"];
     for (at, prompt) in refused.iter().enumerate() {
-        is_refused(&gateway.generate(json!({"prompt": prompt})), &gateway, &upstream, at + 1);
+        assert_refused(&gateway.generate(json!({"prompt": prompt})), &gateway, &upstream, at + 1);
     }
     let lenient = gateway.generate(json!({"prompt": "a zeppelin", "moderation": "low"}));
-    is_refused(&lenient, &gateway, &upstream, refused.len() + 1);
+    assert_refused(&lenient, &gateway, &upstream, refused.len() + 1);
     // Nothing that the gateway prints or logs shows the prompts.
     let said = gateway.output();
     assert!(!said.contains("at night") && !said.contains("two words of it"), "{said}");
@@ -65,7 +65,7 @@ fn a_pattern_of_the_operator_is_refused() {
     let upstream = FakeUpstream::start();
     let gateway = filtered(&upstream, r"patterns = ['\bproject[ -]x\d+\b', '(?i)forbidden$']");
     for (at, prompt) in ["draw project x7 now", "project-x42", "this is Forbidden"].iter().enumerate() {
-        is_refused(&gateway.generate(json!({"prompt": prompt})), &gateway, &upstream, at + 1);
+        assert_refused(&gateway.generate(json!({"prompt": prompt})), &gateway, &upstream, at + 1);
     }
     gateway.generate(json!({"prompt": "project x, forbidden for none"})).ok_json();
 }
@@ -75,15 +75,15 @@ fn edits_and_streams_are_filtered_as_well() {
     let upstream = FakeUpstream::start();
     let gateway = filtered(&upstream, "words = [\"zeppelin\"]");
     let form = Form::new().text("model", "gpt-image-2").text("prompt", "a zeppelin").file("image", &alpha_png(96, 64));
-    is_refused(&gateway.edit(form), &gateway, &upstream, 1);
-    is_refused(&gateway.generate(json!({"prompt": "a zeppelin", "stream": true})), &gateway, &upstream, 2);
+    assert_refused(&gateway.edit(form), &gateway, &upstream, 1);
+    assert_refused(&gateway.generate(json!({"prompt": "a zeppelin", "stream": true})), &gateway, &upstream, 2);
 }
 
 #[test]
 fn what_the_moderation_endpoint_flags_is_refused() {
     let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
     let gateway = filtered(&upstream, &moderation(&moderator, "closed", "5s"));
-    is_refused(&gateway.generate(json!({"prompt": format!("please {FLAGGED}")})), &gateway, &upstream, 1);
+    assert_refused(&gateway.generate(json!({"prompt": format!("please {FLAGGED}")})), &gateway, &upstream, 1);
     gateway.generate(json!({"prompt": "a red cube"})).ok_json();
     let asked = moderator.calls();
     assert_eq!(asked.len(), 2);
@@ -101,7 +101,7 @@ fn what_the_moderation_endpoint_flags_is_refused() {
 fn the_words_of_the_operator_are_checked_before_the_moderation_endpoint_is_asked() {
     let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
     let gateway = filtered(&upstream, &format!("words = [\"zeppelin\"]\n{}", moderation(&moderator, "closed", "5s")));
-    is_refused(&gateway.generate(json!({"prompt": "a zeppelin"})), &gateway, &upstream, 1);
+    assert_refused(&gateway.generate(json!({"prompt": "a zeppelin"})), &gateway, &upstream, 1);
     assert_eq!(moderator.calls().len(), 0);
 }
 

@@ -20,6 +20,7 @@ fn open(upstream: &FakeUpstream) -> Gateway {
     Gateway::with_secrets(top, &[account], &SECRETS)
 }
 
+/// Sends a call with the admin token.
 fn ask(gateway: &Gateway, call: Call) -> Answer {
     call.key(TOKEN).send(gateway.address())
 }
@@ -28,10 +29,12 @@ fn change(gateway: &Gateway, group: &str, policy: &Value) -> Answer {
     ask(gateway, Call::patch(&format!("{GROUPS}/{group}")).json(&json!({ "policy": policy })))
 }
 
+/// Sends a generation; returns the status of the answer.
 fn draw(gateway: &Gateway, prompt: &str) -> u16 {
     gateway.generate(json!({ "prompt": prompt })).status
 }
 
+/// A policy with this moderation endpoint and this reference to its key.
 fn moderated(moderator: &FakeModerator, key: &Value) -> Value {
     json!({"filter": {"moderation": {"base_url": moderator.base_url(), "api_key": key, "on_error": "closed"}}})
 }
@@ -53,7 +56,7 @@ fn a_policy_is_in_force_within_a_second_and_after_a_restart_and_goes_again() {
     // Reading the file again does not lose the policies in the store.
     gateway.run_command(&["config", "reload"]).ok_stdout();
     assert_eq!(draw(&gateway, "a zeppelin"), 502);
-    // A setting that a policy leaves out has its default again.
+    // A setting that the new policy leaves out has its default value again.
     change(&gateway, "default", &json!({"filter": {"words": ["boat"]}})).ok_json();
     eventually("the other filter is in force", || (draw(&gateway, "a boat") == 502).then_some(()));
     assert_eq!(draw(&gateway, "a zeppelin"), 200);

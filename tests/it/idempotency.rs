@@ -106,7 +106,7 @@ fn a_process_killed_while_it_waited_for_the_image_does_not_ask_again() {
     drop(stream);
     gateway.start();
     upstream.open_gate("open");
-    // Nobody knows whether the image was made: an error, which stays one, and no client may try again by itself.
+    // Nobody knows whether the image was made: each repeat gets an error that no client retries by itself.
     for _ in 0..2 {
         let answer = send(&gateway, keyed(&gateway, KEY, with.clone()));
         let error = answer.error_object(answer.status);
@@ -212,7 +212,7 @@ fn the_same_string_at_another_operation_is_another_job() {
 fn a_form_with_another_boundary_is_the_same_body() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
-    // Every client draws the boundary anew for each request.
+    // Clients choose a new random boundary for each request.
     let form = |boundary: &str| {
         let part = |head: &str, bytes: &[u8]| {
             let head = format!("--{boundary}\r\ncontent-disposition: form-data; name={head}\r\n\r\n");
@@ -324,7 +324,7 @@ fn stored_answers_have_a_size_limit() {
         let with = json!({"prompt": "a cube [[b64=1500000]]", "user": format!("u-{number}")});
         send(&gateway, keyed(&gateway, &format!("key-{number}"), with)).ok_json();
     }
-    crate::kit::eventually("the disk is within its bound", || {
+    crate::kit::eventually("the stored answers are within the limit", || {
         let kept =
             |path: &PathBuf| !path.to_string_lossy().contains("spool") && !path.to_string_lossy().contains(".db");
         let sizes = files(&gateway.home().join("data")).into_iter().filter(kept);

@@ -117,7 +117,7 @@ fn stream(upstream: &FakeUpstream, script: &str) -> String {
 }
 
 #[test]
-fn the_good_stream_is_what_the_contract_says_of_one() {
+fn the_good_stream_is_one_of_the_contract() {
     let upstream = FakeUpstream::start();
     let body =
         json!({"stream": true, "partial_images": 2, "model": "gpt-image-2", "prompt": "[[type=text/event-stream;]]"});
@@ -179,7 +179,7 @@ fn a_gate_between_events_holds_the_next_one_back() {
 }
 
 #[test]
-fn a_form_is_taken_apart_and_its_files_are_known_by_their_digest() {
+fn a_form_is_parsed_and_its_files_are_digested() {
     let upstream = FakeUpstream::start();
     let (small, big) = (alpha_png(64, 64), stretched_png(1024, 1024, 3 << 20));
     let form = Form::with_required_fields()

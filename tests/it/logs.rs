@@ -1,4 +1,4 @@
-//! The log: an unread log blocks nobody, and programs can parse it.
+//! The log: a log or a standard output that nobody reads blocks nothing, and programs can parse the log.
 
 use std::io::{BufRead, BufReader, PipeReader, Write as _};
 use std::net::SocketAddr;
@@ -42,7 +42,8 @@ fn metrics_address(log: &mut BufReader<ChildStderr>) -> SocketAddr {
     line.split_once("address=").expect("an address").1.trim().parse().expect("an address")
 }
 
-/// A gateway whose standard output is a pipe without room, with the reading end, its log and the address of its metrics.
+/// Starts a gateway whose standard output is a full pipe; returns the reading end of the pipe, the log, the process and
+/// the address of the metrics.
 fn serve_with_full_output(home: &TempDir) -> (PipeReader, BufReader<ChildStderr>, Child, SocketAddr) {
     let (output, mut full) = std::io::pipe().expect("a pipe");
     full.write_all(&[b'-'; PIPE_BYTES]).expect("room");
@@ -53,6 +54,7 @@ fn serve_with_full_output(home: &TempDir) -> (PipeReader, BufReader<ChildStderr>
     (output, log, child, metrics)
 }
 
+/// How many lines of the log were dropped, as the metrics count them.
 fn dropped(metrics: SocketAddr) -> u64 {
     let counts = Call::get("/metrics").send(metrics).text();
     let line = counts.lines().find_map(|line| line.strip_prefix("imagate_log_lines_dropped_total "));
@@ -69,7 +71,7 @@ fn ask(times: usize, address: SocketAddr, key: &str) {
 }
 
 #[test]
-fn a_log_that_nobody_reads_holds_nobody_up() {
+fn a_log_that_nobody_reads_delays_no_request() {
     let home = TempDir::new().expect("a directory");
     let key = key(&home);
     let (mut server, mut log) = program(&home).env("IMAGATE_LOG", "trace").args(["serve"]).serve_with_log();
@@ -89,10 +91,10 @@ fn a_log_that_nobody_reads_holds_nobody_up() {
 }
 
 #[test]
-fn standard_output_that_nobody_reads_does_not_keep_it_from_ending() {
+fn standard_output_that_nobody_reads_does_not_prevent_a_stop() {
     let home = TempDir::new().expect("a directory");
     let (_output, _log, mut child, _) = serve_with_full_output(&home);
-    // The metrics are served before anything is printed: the end must come while the text cannot be printed.
+    // The metrics are served before anything is printed: the signal must come while the text cannot be printed.
     pause(Duration::from_millis(500));
     signal(&child, "TERM");
     let ended = ends_within(&mut child, Duration::from_secs(10));
@@ -141,7 +143,7 @@ fn a_line_that_is_written_within_a_request_holds_the_id_of_the_request() {
 }
 
 #[test]
-fn standard_output_that_breaks_late_does_not_end_it() {
+fn standard_output_that_is_closed_does_not_end_the_gateway() {
     let home = TempDir::new().expect("a directory");
     let (output, _log, mut child, metrics) = serve_with_full_output(&home);
     drop(output);

@@ -178,7 +178,7 @@ fn table() -> Vec<Row> {
     serde_json::from_str(TABLE).expect("a table of cases")
 }
 
-/// Each row with each of its operations.
+/// Each row of this verdict with each of its operations.
 fn checks(rows: &[Row], verdict: Verdict) -> impl Iterator<Item = (&Row, Operation)> {
     let rows = rows.iter().filter(move |row| row.verdict == verdict);
     rows.flat_map(|row| row.operations().into_iter().map(move |operation| (row, operation)))

@@ -108,7 +108,7 @@ fn readiness_says_that_the_disk_has_no_room_for_records() {
     refused.error_object(503);
     let full = (503, "not ready: store_writes, disk_space\n".to_owned());
     eventually("it is not ready for both reasons", || (ready() == full).then_some(()));
-    eventually("it fails again and again", || {
+    eventually("twenty requests have failed", || {
         generation();
         let log = server.stderr();
         (log.matches(" 503 ").count().max(log.matches("status=503").count()) >= 20).then_some(())

@@ -172,7 +172,7 @@ impl Gateway {
         self.server.as_ref().expect("a running gateway").address()
     }
 
-    /// Everything it has logged and printed since its last start.
+    /// Everything that it has printed and logged since its last start.
     pub(crate) fn output(&self) -> String {
         let server = self.server.as_ref().expect("a running gateway");
         format!("{}{}", server.stdout(), server.stderr())

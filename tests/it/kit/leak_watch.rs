@@ -36,7 +36,7 @@ struct IssuedSecrets {
 /// Scans one answer while it is read, and finds a secret also across two pieces of it.
 pub(crate) struct AnswerScanner {
     watch: Arc<LeakWatch>,
-    place: OutputChannel,
+    channel: OutputChannel,
     pending: Vec<u8>,
     overlap: usize,
 }
@@ -147,17 +147,17 @@ impl LeakWatch {
 
 impl AnswerScanner {
     /// A scanner for an answer from this address; `None` if no gateway of the kit listens there.
-    pub(super) fn for_address(address: SocketAddr, place: OutputChannel) -> Option<Self> {
+    pub(super) fn for_address(address: SocketAddr, channel: OutputChannel) -> Option<Self> {
         let (watch, always) = lock(&GATEWAYS).get(&address)?.clone();
-        let place = always.unwrap_or(place);
+        let channel = always.unwrap_or(channel);
         let overlap = lock(&watch.canaries).iter().map(Canary::longest).max().unwrap_or_default();
-        Some(Self { watch, place, pending: Vec::new(), overlap })
+        Some(Self { watch, channel, pending: Vec::new(), overlap })
     }
 
     pub(super) fn add(&mut self, piece: &[u8]) {
-        self.watch.has_scanned_metrics.fetch_or(self.place == OutputChannel::Metrics, Ordering::SeqCst);
+        self.watch.has_scanned_metrics.fetch_or(self.channel == OutputChannel::Metrics, Ordering::SeqCst);
         self.pending.extend_from_slice(piece);
-        self.watch.scan(self.place, &self.pending);
+        self.watch.scan(self.channel, &self.pending);
         let scanned = self.pending.len().saturating_sub(self.overlap);
         self.pending.drain(..scanned);
     }

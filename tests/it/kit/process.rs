@@ -15,7 +15,7 @@ use super::{TEST_TIMEOUT, env_setting, pause};
 /// How many lines of the gateway's log are shown when its test has failed.
 const LAST_LINES: usize = 40;
 
-/// A command line of the program, with an environment that holds nothing of the machine's own settings.
+/// A command line of the program. Of the machine's environment it sees only `PATH` and what test tools need.
 pub(crate) struct Program(Command);
 
 /// A command that ended.

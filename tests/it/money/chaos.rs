@@ -18,7 +18,7 @@ const SLOTS: usize = 4;
 /// Callers at once: more than there are slots.
 const CALLERS: usize = 24;
 const SEED: u64 = 4;
-/// Mean attempts for each request where at most a tenth of the attempts fails.
+/// The highest mean of attempts for each request that is allowed while at most a tenth of the attempts fails.
 const MEAN_MOST: f64 = 1.10;
 /// A healthy pool needs a small part of this; one that loses slots would need hours.
 const LONGEST: Duration = Duration::from_secs(180);

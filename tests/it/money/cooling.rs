@@ -10,6 +10,7 @@ use crate::kit::{Account, FakeUpstream, Gateway, eventually, pause};
 const FIRST: &str = "sk-upstream-first";
 const SECOND: &str = "sk-upstream-second";
 
+/// A gateway with two accounts, of which `first` is chosen first.
 fn two(upstream: &FakeUpstream) -> Gateway {
     Gateway::with(
         "",
@@ -41,7 +42,8 @@ fn ask_until_called(gateway: &Gateway, upstream: &FakeUpstream, token: &str) -> 
     })
 }
 
-/// Both accounts say that their window is used up, the first for `first` seconds and the second for `second`.
+/// Starts a gateway with two accounts that both say that their usage window is used up, for `first` and for `second`
+/// seconds.
 fn exhausted(first: u64, second: u64) -> (FakeUpstream, Gateway) {
     let upstream = FakeUpstream::start();
     for (token, seconds) in [(FIRST, first), (SECOND, second)] {
@@ -194,7 +196,7 @@ fn an_account_that_is_answered_with_401_repeatedly_is_disabled_with_a_reason() {
     let upstream = FakeUpstream::start();
     upstream.always_for_token(FIRST, &format!("status={status}"));
     let mut gateway = two(&upstream);
-    // No caller sees any of it: the other account serves.
+    // No caller notices: the other account serves.
     let account = eventually("the account is disabled", || {
         gateway.generate(json!({})).ok_json();
         let account = gateway.account("first");
@@ -232,7 +234,7 @@ fn a_429_without_any_time_brings_a_short_cooldown_that_grows() {
     assert!((2..=6).contains(&asked.len()), "{} attempts in 8 seconds", asked.len());
     upstream.always_for_token(FIRST, "");
     ask_until_called(&gateway, &upstream, FIRST);
-    // One success ends the series: no further cooldown follows.
+    // After one success the account serves every request again.
     let before = count(&upstream, FIRST);
     for _ in 0..10 {
         gateway.generate(json!({})).ok_json();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{paid, pool, pool_with};
 use crate::kit::{Answer, Call, FakeUpstream, Form, Gateway, alpha_png, eventually};
 
-/// What the official clients send with the request that they make by themselves after the first.
+/// The header that the official clients send with their first automatic retry.
 const RETRY: (&str, &str) = ("x-stainless-retry-count", "1");
 
 /// A generation that waits upstream until the test opens the gate.

@@ -13,7 +13,7 @@ use crate::kit::{FakeUpstream, Gateway, heavy_test_lock};
 
 const ACTIONS: usize = 100;
 
-/// The clients, as [`crate::clients`] has them.
+/// The official clients, as [`crate::clients`] installs them.
 #[derive(Clone, Copy, Debug)]
 enum Client {
     PythonNewest,

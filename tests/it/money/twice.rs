@@ -27,7 +27,7 @@ fn both_with(top: &str, upstream: &FakeUpstream) -> Gateway {
     Gateway::with(top, &accounts)
 }
 
-/// The same request at both endpoints that create something from JSON, with a script for the upstream.
+/// The same request at the endpoints of generations and of responses, with a script for the upstream.
 fn requests(gateway: &Gateway, script: &str) -> [Call; 2] {
     let input = format!("a red cube [[{script}]]");
     let body = json!({"model": "gpt-5.5", "input": input, "tools": [{"type": "image_generation", "size": "1024x640"}]});
@@ -56,6 +56,7 @@ fn begin(gateway: &Gateway, upstream: &FakeUpstream, at: usize, script: &str) ->
     (call, stream)
 }
 
+/// Asserts a complete 200.
 #[track_caller]
 fn good(answer: &Answer) -> &Answer {
     assert!(answer.status == 200 && answer.complete, "{} {:.300}", answer.status, answer.text());

@@ -13,7 +13,7 @@ use super::script::Script;
 #[derive(Clone, Debug)]
 pub(crate) enum Turn {
     Says(&'static str),
-    /// Calls a tool of the agent, which may stand in a namespace.
+    /// Calls a tool of the agent, which may belong to a namespace.
     Calls {
         namespace: Option<&'static str>,
         name: &'static str,
@@ -197,7 +197,7 @@ impl TurnWriter<'_> {
     }
 }
 
-/// Both objects in one.
+/// The members of both objects in one object; those of `more` win.
 fn merged(mut all: Value, more: Value) -> Value {
     for (name, value) in more.as_object().expect("members") {
         all[name] = value.clone();

@@ -1,4 +1,4 @@
-//! What the upstream says: the JSON of images, errors and usage, in every shape a script can ask for.
+//! The answers of the upstream: the JSON of images, errors and usage, in every shape a script can ask for.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -22,8 +22,11 @@ pub(super) enum Step {
     CommentsForever,
     /// A line without an end.
     EndlessLine,
+    /// Nothing more until the peer leaves.
     Stall,
+    /// The body ends properly.
     End,
+    /// The connection breaks.
     Break,
 }
 

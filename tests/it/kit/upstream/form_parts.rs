@@ -30,7 +30,7 @@ pub(super) struct FormParser {
 enum State {
     /// Before the first boundary.
     Preamble,
-    /// Right behind a boundary.
+    /// Right after a boundary.
     Boundary,
     Headers,
     Bytes(Box<(Part, digest::Context)>),

@@ -28,7 +28,7 @@ pub(crate) struct Attempt {
     pub(crate) script: String,
     /// When each event of a stream was written.
     pub(crate) sent: Vec<Instant>,
-    /// How many bytes of the answer's body have left.
+    /// How many bytes of the answer's body were written.
     pub(crate) written: u64,
     /// Whether everything that the script says was written.
     pub(crate) completed: bool,

@@ -360,7 +360,7 @@ fn to_response_events(events: &str) -> String {
     format!("created,progress,added,generating,{}", words.join(","))
 }
 
-/// Token counts of the text, which differ from task to task.
+/// Token counts of the text, which differ from request to request.
 fn usage(input: &Value) -> Value {
     let read = 30 + input.to_string().chars().count();
     json!({"input_tokens": read, "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
