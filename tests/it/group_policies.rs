@@ -169,7 +169,7 @@ fn without_certificates_only_the_group_that_needs_them_is_refused() {
             .ok_json();
     let call = Call::generation().key(key["secret"].as_str().expect("a secret"));
     let answer = call.json(&request(json!({"prompt": "a boat"}))).send(gateway.address());
-    // No account serves the group: a group that is served has another code.
+    // No account serves the group: if its policy could be used, the request would get another code.
     assert_eq!(answer.error_object(503)["code"], "service_unavailable", "{answer:?}");
     std::fs::remove_file(empty).expect("it is there");
 }
