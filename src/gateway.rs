@@ -400,7 +400,7 @@ impl Gateway {
     /// # Errors
     ///
     /// Returns an error if the store cannot be read.
-    pub(crate) async fn has_group_settings(&self, group: &str) -> Result<bool, IdentityError> {
+    pub(crate) async fn may_serve_group(&self, group: &str) -> Result<bool, IdentityError> {
         Ok(self.groups.contains_key(group) || !self.people.has_policy(group).await?)
     }
 

@@ -53,7 +53,7 @@ pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Re
             Error::Unavailable
         }
     })?;
-    match gateway.has_group_settings(caller.group_name()).await {
+    match gateway.may_serve_group(caller.group_name()).await {
         Ok(true) => Ok(caller),
         // The settings come into force at the next group refresh.
         Ok(false) => Err(Error::Unavailable),

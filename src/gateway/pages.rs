@@ -53,7 +53,7 @@ pub(crate) use http_messages::{FormReadError, PageRequest, PageResponse, UrlEnco
 
 use super::Gateway;
 use super::config::PublicUrl;
-use csrf::FormSigningKey;
+use csrf::NonceSigningKey;
 use form_nonce::FormNonceStore;
 use language::Language;
 use page_context::PageContext;
@@ -111,7 +111,7 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// The state that all page requests share.
 pub(crate) struct Pages {
     public_address: Option<PublicAddress>,
-    signing_key: FormSigningKey,
+    signing_key: NonceSigningKey,
     nonces: FormNonceStore,
 }
 
@@ -130,7 +130,7 @@ impl Pages {
             host: url.host().to_owned(),
             is_https: url.is_https(),
         });
-        Ok(Self { public_address, signing_key: FormSigningKey::new()?, nonces: FormNonceStore::default() })
+        Ok(Self { public_address, signing_key: NonceSigningKey::new()?, nonces: FormNonceStore::default() })
     }
 
     /// Answers a page request; each failure is answered with an error page.

@@ -173,7 +173,7 @@ fn upscaled(script: &str, words: &[&str]) -> (Gateway, CommandOutput) {
 }
 
 #[test]
-fn an_image_that_comes_smaller_is_resized_to_what_was_asked_for_and_that_is_said() {
+fn a_smaller_image_is_resized_to_the_requested_size_and_reported() {
     for (format, name) in [("png", "boat.png"), ("jpeg", "boat.jpg"), ("webp", "boat.webp")] {
         let words = ["--size", "3840x2160", "--format", format, "-o", name, "--json", "--sidecar"];
         let (gateway, done) = upscaled("size=1536x1024", &words);

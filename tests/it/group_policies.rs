@@ -40,7 +40,7 @@ fn moderated(moderator: &FakeModerator, key: &Value) -> Value {
 }
 
 #[test]
-fn a_policy_is_in_force_within_a_second_and_after_a_restart_and_goes_again() {
+fn a_policy_is_in_force_within_a_second_and_after_a_restart_and_can_be_removed() {
     let upstream = FakeUpstream::start();
     let mut gateway = open(&upstream);
     assert_eq!(ask(&gateway, Call::get(&format!("{GROUPS}/default"))).ok_json()["source"], "store");

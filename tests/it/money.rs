@@ -3,10 +3,10 @@
 //! The ledger of the fake upstream shows what was really paid, the records what the gateway says was paid.
 
 mod chaos;
-mod cooling;
+mod cooldowns;
 mod orphans;
+mod repeated_requests;
 mod sdks;
-mod twice;
 
 use serde_json::Value;
 

@@ -163,7 +163,7 @@ fn an_answer_that_is_not_a_response_is_an_error() {
 }
 
 #[test]
-fn a_task_is_sent_again_only_if_the_service_allows_it() {
+fn a_request_is_sent_again_only_if_the_service_allows_it() {
     let busy = || {
         answer(
             503,

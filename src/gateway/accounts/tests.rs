@@ -25,7 +25,7 @@ use crate::gateway::store::{AccountChange, AccountRow, AccountSpec, AuditContext
 const CANARY: &str = "canary";
 
 /// A credential service whose exchanges follow a script, and whose answers wait for permits.
-struct FakeTokenEndpoint {
+struct FakeCredentialService {
     exchanges: AtomicUsize,
     forms: Mutex<Vec<String>>,
     /// The answers that are left, of which the last one is repeated. If the script is empty, every exchange succeeds.
@@ -39,7 +39,7 @@ struct FakeTokenEndpoint {
     probe_gate: Semaphore,
 }
 
-impl FakeTokenEndpoint {
+impl FakeCredentialService {
     /// Returns a service whose exchange number N issues `canary-access-N` and `canary-refresh-N`.
     fn rotating() -> Arc<Self> {
         Self::scripted(Vec::new())
@@ -86,7 +86,7 @@ impl FakeTokenEndpoint {
 }
 
 #[async_trait]
-impl CredentialService for FakeTokenEndpoint {
+impl CredentialService for FakeCredentialService {
     async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenResponse, CredentialServiceError> {
         self.forms.lock().unwrap().push(request.form);
         self.gate.acquire().await.unwrap().forget();
@@ -151,7 +151,7 @@ async fn start(
     store: &Arc<SqliteStore>,
     node: &str,
     accounts: &[config::AccountConfig],
-    endpoint: &Arc<FakeTokenEndpoint>,
+    endpoint: &Arc<FakeCredentialService>,
 ) -> Arc<Accounts> {
     for account in accounts {
         let (kind, protocol) = (account.upstream.kind(), "images");

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::open_record::CommitFuture;
 use super::*;
-use crate::gateway::store::testing::{POISON, StoreDouble, child_dir, new_store, spawn_child};
+use crate::gateway::store::testing::{REFUSED_REQUEST_ID, StoreDouble, child_dir, new_store, spawn_child};
 use crate::gateway::store::{RecordFilter, SqliteStore};
 
 struct Fixture {
@@ -287,14 +287,14 @@ async fn a_row_that_cannot_be_stored_does_not_block_the_others() {
     let fixture = Fixture::new().await;
     fixture.store.hold_writes();
     let mut jobs = JoinSet::new();
-    for (id, unsettled) in [("first", 1), ("good", 2), (POISON, 3), ("better", 4)] {
+    for (id, unsettled) in [("first", 1), ("good", 2), (REFUSED_REQUEST_ID, 3), ("better", 4)] {
         let ledger = fixture.ledger.clone();
         jobs.spawn(async move { (id, ledger.open(draft(id)).await.is_ok()) });
         fixture.wait_until(|fixture| fixture.ledger.unsettled_records() == unsettled && fixture.commits() == 1).await;
     }
     fixture.store.write_permits.add_permits(100);
     let opened: BTreeMap<_, _> = jobs.join_all().await.into_iter().collect();
-    assert_eq!(opened, BTreeMap::from([("first", true), ("good", true), (POISON, false), ("better", true)]));
+    assert_eq!(opened, BTreeMap::from([("first", true), ("good", true), (REFUSED_REQUEST_ID, false), ("better", true)]));
     fixture.ledger.drain().await;
 }
 

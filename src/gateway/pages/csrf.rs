@@ -16,7 +16,7 @@ pub(super) const TOKEN_FIELD: &str = "csrf";
 
 /// The random key that signs the nonces of forms. After a restart, forms with a nonce of the former process are
 /// refused.
-pub(super) struct FormSigningKey(hmac::Key);
+pub(super) struct NonceSigningKey(hmac::Key);
 
 /// True if the browser states that the form comes from the gateway's own origin. `Sec-Fetch-Site` counts only if there
 /// is no `Origin`.
@@ -44,9 +44,9 @@ pub(super) fn random_token() -> Result<String, getrandom::Error> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-// === impl FormSigningKey ===
+// === impl NonceSigningKey ===
 
-impl FormSigningKey {
+impl NonceSigningKey {
     /// Creates a random key.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::csrf::{FormSigningKey, random_token};
+use super::csrf::{NonceSigningKey, random_token};
 
 /// The name of the form field with the nonce.
 pub(super) const NONCE_FIELD: &str = "nonce";
@@ -17,7 +17,7 @@ const LIFETIME_SECONDS: i64 = 12 * 60 * 60;
 /// The maximum number of used nonces in memory (our choice). If it is reached, forms with a
 /// nonce are refused until used nonces expire.
 const USED_MAX: usize = 100_000;
-/// The purpose for [`FormSigningKey::sign`].
+/// The purpose for [`NonceSigningKey::sign`].
 const PURPOSE: &str = "form nonce";
 
 /// The used nonces.
@@ -50,7 +50,7 @@ impl FormNonceStore {
     /// # Errors
     ///
     /// Returns an error if the system provides no random bytes.
-    pub(super) fn issue(signing_key: &FormSigningKey, session: &str, now: i64) -> Result<String, getrandom::Error> {
+    pub(super) fn issue(signing_key: &NonceSigningKey, session: &str, now: i64) -> Result<String, getrandom::Error> {
         let head = format!("{now}.{}", random_token()?);
         Ok(format!("{head}.{}", signing_key.sign(PURPOSE, &format!("{head}.{session}"))))
     }
@@ -58,7 +58,7 @@ impl FormNonceStore {
     /// Checks the nonce of a form, and marks it as used if it is valid.
     pub(super) fn consume(
         &self,
-        signing_key: &FormSigningKey,
+        signing_key: &NonceSigningKey,
         session: &str,
         nonce: &str,
         now: i64,
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_used_nonce_returns_the_id_of_the_created_object() {
-        let (store, key) = (FormNonceStore::default(), FormSigningKey::new().unwrap());
+        let (store, key) = (FormNonceStore::default(), NonceSigningKey::new().unwrap());
         let nonce = FormNonceStore::issue(&key, "session", NOW).unwrap();
         let FormNonceStatus::FirstUse(head) = store.consume(&key, "session", &nonce, NOW + 1) else {
             panic!("refused")
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_released_nonce_can_be_used_again() {
-        let (store, key) = (FormNonceStore::default(), FormSigningKey::new().unwrap());
+        let (store, key) = (FormNonceStore::default(), NonceSigningKey::new().unwrap());
         let nonce = FormNonceStore::issue(&key, "session", NOW).unwrap();
         let FormNonceStatus::FirstUse(head) = store.consume(&key, "session", &nonce, NOW) else { panic!("refused") };
         store.release(&head);
@@ -138,10 +138,10 @@ mod tests {
 
     #[test]
     fn a_nonce_of_another_session_process_or_day_is_expired() {
-        let (store, key) = (FormNonceStore::default(), FormSigningKey::new().unwrap());
+        let (store, key) = (FormNonceStore::default(), NonceSigningKey::new().unwrap());
         let nonce = FormNonceStore::issue(&key, "session", NOW).unwrap();
         assert_eq!(store.consume(&key, "another", &nonce, NOW), FormNonceStatus::Expired);
-        assert_eq!(store.consume(&FormSigningKey::new().unwrap(), "session", &nonce, NOW), FormNonceStatus::Expired);
+        assert_eq!(store.consume(&NonceSigningKey::new().unwrap(), "session", &nonce, NOW), FormNonceStatus::Expired);
         assert_eq!(store.consume(&key, "session", &nonce, NOW + LIFETIME_SECONDS), FormNonceStatus::Expired);
         let postdated = nonce.replacen(&NOW.to_string(), &(NOW + 1000).to_string(), 1);
         for forged in ["", ".", "a.b.c", "9999999999.x.y", &postdated, &nonce[1..]] {

@@ -39,7 +39,7 @@ struct KeyPage {
     graces: &'static [GracePeriod],
     examples: Vec<CodeExample>,
     /// True if the key is active.
-    is_good: bool,
+    is_active: bool,
     /// True if the viewer can neither enable nor rotate the key.
     is_locked: bool,
 }
@@ -72,7 +72,7 @@ fn render_page(
         nonce: context.issue_form_nonce()?,
         graces: &GRACE_PERIODS,
         examples: examples(context.site, None),
-        is_good: key.state == types::KeyState::Active,
+        is_active: key.state == types::KeyState::Active,
         is_locked: key.locked.is_some() && !context.is_admin(),
         key,
     };

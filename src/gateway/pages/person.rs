@@ -47,7 +47,7 @@ async fn render_page(
     let template = PersonPage {
         page: context.layout("people"),
         path: format!("/people/{}", user.id),
-        stopped: stopped_keys(context, &user).await?,
+        stopped: keys_of_left_groups(context, &user).await?,
         form: form.unwrap_or_else(|| stored_values(&user)),
         nonce: context.issue_form_nonce()?,
         groups,
@@ -64,15 +64,15 @@ fn stored_values(user: &types::User) -> PageForm {
 
 /// The page looks for keys of groups that the user left among at most this many disabled keys of the user, the newest
 /// (our choice). The page `/keys` lists all keys.
-const STOPPED_KEYS_MAX: i64 = 100;
+const KEYS_OF_LEFT_GROUPS_MAX: i64 = 100;
 
-/// The keys that were disabled because the user left the group of the key, among the newest [`STOPPED_KEYS_MAX`]
+/// The keys that were disabled because the user left the group of the key, among the newest [`KEYS_OF_LEFT_GROUPS_MAX`]
 /// disabled keys of the user.
-async fn stopped_keys(context: &PageContext<'_>, user: &types::User) -> Result<Vec<types::Key>, PageError> {
+async fn keys_of_left_groups(context: &PageContext<'_>, user: &types::User) -> Result<Vec<types::Key>, PageError> {
     let query = ListKeysQuery {
         before: None,
         group: None,
-        limit: types::PageLimit::new(STOPPED_KEYS_MAX).ok(),
+        limit: types::PageLimit::new(KEYS_OF_LEFT_GROUPS_MAX).ok(),
         search: None,
         state: Some(types::KeyState::Disabled),
         user: Some(user.id.clone()),

@@ -24,7 +24,7 @@ impl PageLayout {
     }
 
     /// True if the user with this id has a page. The id [`UserId::NOBODY`] stands for no user, so it has no page.
-    pub(super) fn is_person(&self, user: &str) -> bool {
+    pub(super) fn has_user_page(&self, user: &str) -> bool {
         user != UserId::NOBODY
     }
 

@@ -152,7 +152,7 @@ impl IdempotentAnswers {
         loop {
             let live = match self.find_or_register(owner, scope, digest) {
                 ClaimLookup::Existing(live) => live,
-                ClaimLookup::Registered(live) => return self.request_claim(live, scope, request_id).await,
+                ClaimLookup::Registered(live) => return self.claim_in_store(live, scope, request_id).await,
             };
             let mut phase = live.phase.subscribe();
             // `live` owns the sender, so the wait cannot fail.
@@ -192,7 +192,7 @@ impl IdempotentAnswers {
 
     /// Makes the claim in the store, in a task of its own, so that the claim is released if the caller leaves during
     /// the write.
-    async fn request_claim(
+    async fn claim_in_store(
         self: &Arc<Self>,
         live: Arc<LiveClaim>,
         scope: ReplayDigest,

@@ -162,7 +162,7 @@ impl RetryableJobs {
             entry.retry_count = entry.retry_count.saturating_sub(usize::from(is_retry));
             // A complete read by a retry makes up for an earlier incomplete read. A complete read by the caller does
             // not: perhaps only a proxy between client and gateway has read the answer, after the client had left.
-            entry.is_undelivered = !has_read_all || (entry.is_undelivered && !is_retry);
+            entry.needs_retry_read = !has_read_all || (entry.needs_retry_read && !is_retry);
             if matches!(entry.mode, DeliveryMode::CallerOnly | DeliveryMode::Direct) {
                 entry.mode = DeliveryMode::Stored;
             }

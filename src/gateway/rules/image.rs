@@ -15,7 +15,7 @@ use crate::image::{ImageFileError, ImageHeader};
 use crate::tables::{Field, IMAGE_EDIT_FIELDS, IMAGE_GENERATION_FIELDS};
 
 /// Fields that are not sent upstream. The value of `safety_identifier` is sent as `user`.
-const GATEWAY_FIELDS: &[&str] = &["response_format", "safety_identifier"];
+const UNFORWARDED_FIELDS: &[&str] = &["response_format", "safety_identifier"];
 /// Fields that are sent upstream only if the caller asks for a stream.
 const STREAM_FIELDS: &[&str] = &["partial_images", "stream"];
 const TRANSPARENT: &str = "transparent";
@@ -125,7 +125,7 @@ pub(super) fn check_transparency(
     }
     let message = format!(
         "Transparent background is not supported for this model. Supported values are: {}.",
-        models::background_list(model)
+        models::supported_backgrounds_text(model)
     );
     Err(Rejection::new(format!("{prefix}background"), RejectionReason::InvalidValue, message))
 }
@@ -167,7 +167,7 @@ pub(super) fn check_format_combinations(
     Err(Rejection::new(format!("{prefix}{param}"), RejectionReason::InvalidValue, message))
 }
 
-/// Returns the fields that are sent upstream: the checked fields of the caller, without [`GATEWAY_FIELDS`], and without
+/// Returns the fields that are sent upstream: the checked fields of the caller, without [`UNFORWARDED_FIELDS`], and without
 /// [`STREAM_FIELDS`] if the caller does not ask for a stream.
 fn upstream_fields(object: &Map<String, Value>) -> Map<String, Value> {
     let mut forward = object.clone();
@@ -175,7 +175,7 @@ fn upstream_fields(object: &Map<String, Value>) -> Map<String, Value> {
     let safety_identifier = forward.get("safety_identifier").cloned();
     let is_stream = forward.get("stream") == Some(&Value::Bool(true));
     forward.retain(|name, _| {
-        !GATEWAY_FIELDS.contains(&name.as_str()) && (is_stream || !STREAM_FIELDS.contains(&name.as_str()))
+        !UNFORWARDED_FIELDS.contains(&name.as_str()) && (is_stream || !STREAM_FIELDS.contains(&name.as_str()))
     });
     if let Some(identifier) = safety_identifier {
         forward.insert("user".to_owned(), identifier);

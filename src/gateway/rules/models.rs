@@ -58,7 +58,7 @@ fn word_restriction(words: &[String]) -> FieldRestriction<'_> {
 }
 
 /// Lists the backgrounds that a model supports, for a message.
-pub(super) fn background_list(model: &ImageModelSpec) -> String {
+pub(super) fn supported_backgrounds_text(model: &ImageModelSpec) -> String {
     join_words(&model.backgrounds.iter().map(String::as_str).collect::<Vec<_>>())
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::*;
-pub(crate) use double::{POISON, StoreDouble};
+pub(crate) use double::{REFUSED_REQUEST_ID, StoreDouble};
 
 /// Makes an empty store in a new directory.
 pub(crate) async fn new_store() -> (TempDir, Arc<SqliteStore>) {
@@ -19,7 +19,7 @@ pub(crate) async fn new_store() -> (TempDir, Arc<SqliteStore>) {
 }
 
 /// Makes a directory with a database to which only the first `count` migrations were applied, and opens the database.
-pub(crate) async fn at_migration(count: usize) -> (TempDir, sqlx::SqlitePool) {
+pub(crate) async fn database_at_migration(count: usize) -> (TempDir, sqlx::SqlitePool) {
     let dir = TempDir::new().unwrap();
     let all = sqlx::migrate!("src/gateway/store/migrations/sqlite");
     let first = all.iter().take(count).cloned().collect();
@@ -32,7 +32,7 @@ pub(crate) async fn at_migration(count: usize) -> (TempDir, sqlx::SqlitePool) {
 /// Makes a data directory as the first release left it: with this master key, an API key with this hash, and no data
 /// keys.
 pub(crate) async fn legacy_installation(master_key: [u8; 32], hash: &[u8]) -> TempDir {
-    let (dir, pool) = at_migration(1).await;
+    let (dir, pool) = database_at_migration(1).await;
     sqlx::raw_sql(
         "INSERT INTO users (id, name, role, created_at) VALUES ('usr_1', 'ada', 'member', '2026-01-01T00:00:00.000Z'); \
          INSERT INTO groups (id, name, created_at) VALUES ('grp_1', 'default', '2026-01-01T00:00:00.000Z');",
@@ -55,7 +55,7 @@ pub(crate) async fn legacy_installation(master_key: [u8; 32], hash: &[u8]) -> Te
 
 /// Adds `count` claims that expired long ago to the database of this directory. Each claim names the file of a stored
 /// answer, which does not exist.
-pub(crate) async fn expired_replays(dir: &TempDir, count: u32) {
+pub(crate) async fn insert_expired_replays(dir: &TempDir, count: u32) {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("imagate.db"));
     let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
     let insert = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) \

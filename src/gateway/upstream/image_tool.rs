@@ -24,7 +24,7 @@ use crate::gateway::spool::ImageUpload;
 /// The instructions of the text model, which must pass the prompt on unchanged, as the image endpoints do.
 const INSTRUCTIONS: &str = "Call the image generation tool once. Give it the user's text as its prompt, unchanged.";
 /// The fields of the call that the gateway writes itself, although the image endpoints have fields of the same names.
-const GATEWAY_FIELDS: [&str; 3] = ["model", "n", "stream"];
+const UNFORWARDED_FIELDS: [&str; 3] = ["model", "n", "stream"];
 /// The upstream's prefix for the fields of the tool.
 const TOOL_PREFIX: &str = "tools[0].";
 
@@ -115,7 +115,7 @@ fn split_fields(job: &Job) -> (Map<String, Value>, Map<String, Value>) {
 fn is_caller_parameter(param: &str) -> bool {
     match param.strip_prefix(TOOL_PREFIX) {
         Some(field) => failure_classification::is_image_parameter(field),
-        None => failure_classification::is_image_parameter(param) && !GATEWAY_FIELDS.contains(&param),
+        None => failure_classification::is_image_parameter(param) && !UNFORWARDED_FIELDS.contains(&param),
     }
 }
 

@@ -82,7 +82,7 @@ fn a_grant_is_read_leniently() {
 }
 
 #[test]
-fn an_invalid_grant_is_a_transient_refusal() {
+fn an_unreadable_token_answer_is_a_transient_refusal() {
     for body in [
         "",
         "<html>",

@@ -19,7 +19,7 @@ fn assert_hour_of_cooldown(result: Result<Lease, LeaseRefusal>) {
 #[tokio::test]
 async fn a_cooldown_survives_a_restart_and_reaches_other_nodes() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::rotating();
+    let endpoint = FakeCredentialService::rotating();
     let accounts = start(&store, "one", &[with_key("a")], &endpoint).await;
     let other = start(&store, "two", &[with_key("a")], &endpoint).await;
     let held = lease(&accounts).await.unwrap();
@@ -36,9 +36,9 @@ async fn a_cooldown_survives_a_restart_and_reaches_other_nodes() {
 }
 
 #[tokio::test]
-async fn an_operator_ends_a_cooldown_on_every_node() {
+async fn enabling_an_account_ends_its_cooldown() {
     let (_dir, store) = new_store().await;
-    let accounts = start(&store, "one", &[with_key("a")], &FakeTokenEndpoint::rotating()).await;
+    let accounts = start(&store, "one", &[with_key("a")], &FakeCredentialService::rotating()).await;
     accounts.apply_feedback(&lease(&accounts).await.unwrap(), AccountFeedback::Exhausted { wait: HOUR }).await;
     change(&store, "a", AccountChange::Enable).await;
     refresh(&accounts).await;
@@ -48,7 +48,7 @@ async fn an_operator_ends_a_cooldown_on_every_node() {
 #[tokio::test]
 async fn a_stored_cooldown_from_a_wrong_clock_is_capped() {
     let (_dir, store) = new_store().await;
-    let accounts = start(&store, "one", &[with_key("a")], &FakeTokenEndpoint::rotating()).await;
+    let accounts = start(&store, "one", &[with_key("a")], &FakeCredentialService::rotating()).await;
     let until = Timestamp::from(chrono::Utc::now() + chrono::TimeDelta::days(50_000));
     change(&store, "a", AccountChange::StartCooldown { until, cause: "exhausted".to_owned() }).await;
     refresh(&accounts).await;
@@ -61,7 +61,7 @@ async fn a_stored_cooldown_from_a_wrong_clock_is_capped() {
 #[tokio::test]
 async fn a_refresh_applies_disabling_and_enabling() {
     let (_dir, store) = new_store().await;
-    let accounts = start(&store, "one", &[with_key("a")], &FakeTokenEndpoint::rotating()).await;
+    let accounts = start(&store, "one", &[with_key("a")], &FakeCredentialService::rotating()).await;
     change(&store, "a", AccountChange::Disable { reason: "by hand".to_owned() }).await;
     refresh(&accounts).await;
     assert_eq!(lease(&accounts).await.err(), Some(LeaseRefusal::NoneLeft));
@@ -69,7 +69,7 @@ async fn a_refresh_applies_disabling_and_enabling() {
         accounts.explain("default", false, None)[0].state,
         AccountAvailability::Disabled { reason: "by hand".to_owned() }
     );
-    let restarted = start(&store, "one", &[with_key("a")], &FakeTokenEndpoint::rotating()).await;
+    let restarted = start(&store, "one", &[with_key("a")], &FakeCredentialService::rotating()).await;
     assert_eq!(lease(&restarted).await.err(), Some(LeaseRefusal::NoneLeft));
     change(&store, "a", AccountChange::Enable).await;
     refresh(&accounts).await;
@@ -92,7 +92,7 @@ fn stored_account(store: &SqliteStore, name: &str, key: &str) -> NewAccount {
 #[tokio::test]
 async fn accounts_of_the_store_change_while_leases_are_held() {
     let (_dir, store) = new_store().await;
-    let accounts = start(&store, "one", &[], &FakeTokenEndpoint::rotating()).await;
+    let accounts = start(&store, "one", &[], &FakeCredentialService::rotating()).await;
     assert_eq!(lease(&accounts).await.err(), Some(LeaseRefusal::NoneLeft));
     store.insert_account(&AuditContext::command(), &stored_account(&store, "k", "first")).await.unwrap();
     refresh(&accounts).await;
@@ -113,7 +113,7 @@ async fn accounts_of_the_store_change_while_leases_are_held() {
     assert_eq!(lease(&accounts).await.err(), Some(LeaseRefusal::NoneLeft));
     drop(held);
     store.insert_account(&AuditContext::command(), &stored_account(&store, "k", "third")).await.unwrap();
-    assert!(lease(&start(&store, "one", &[], &FakeTokenEndpoint::rotating()).await).await.is_ok());
+    assert!(lease(&start(&store, "one", &[], &FakeCredentialService::rotating()).await).await.is_ok());
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn an_unreadable_account_is_left_out_and_others_stay_usable() {
     let mut broken = stored_account(&store, "broken", "x");
     broken.sealed_credentials = stored_account(&store, "another", "x").sealed_credentials;
     store.insert_account(&AuditContext::command(), &broken).await.unwrap();
-    let accounts = start(&store, "one", &[with_key("a")], &FakeTokenEndpoint::rotating()).await;
+    let accounts = start(&store, "one", &[with_key("a")], &FakeCredentialService::rotating()).await;
     refresh(&accounts).await;
     assert_eq!(lease(&accounts).await.unwrap().account().name(), "a");
     assert_eq!(accounts.explain("default", false, None).len(), 1);
@@ -136,8 +136,8 @@ async fn an_unreadable_account_is_left_out_and_others_stay_usable() {
 async fn a_cooldown_is_stored_once_the_store_works_again() {
     let (_dir, store) = new_store().await;
     let double = StoreDouble::wrapping(Arc::clone(&store) as Arc<dyn Store>);
-    start(&store, "one", &[with_key("a")], &FakeTokenEndpoint::rotating()).await;
-    let (vault, endpoint) = (store.vault().clone(), FakeTokenEndpoint::rotating());
+    start(&store, "one", &[with_key("a")], &FakeCredentialService::rotating()).await;
+    let (vault, endpoint) = (store.vault().clone(), FakeCredentialService::rotating());
     let shared = Arc::clone(&double) as Arc<dyn Store>;
     let accounts = Accounts::open(&[with_key("a")], shared, vault, endpoint, NodeId::only()).await.unwrap();
     let held = lease(&accounts).await.unwrap();
@@ -158,7 +158,7 @@ async fn a_cooldown_is_stored_once_the_store_works_again() {
 #[tokio::test]
 async fn an_older_store_read_does_not_undo_newer_feedback() {
     let (_dir, store) = new_store().await;
-    let accounts = start(&store, "one", &[with_key("a")], &FakeTokenEndpoint::rotating()).await;
+    let accounts = start(&store, "one", &[with_key("a")], &FakeCredentialService::rotating()).await;
     let before = PoolSnapshot::from_pool(&accounts.pool);
     let rows = store.list_accounts().await.unwrap();
     accounts.apply_feedback(&lease(&accounts).await.unwrap(), AccountFeedback::Exhausted { wait: HOUR }).await;
@@ -170,7 +170,7 @@ async fn an_older_store_read_does_not_undo_newer_feedback() {
 async fn refused_credentials_disable_an_account_only_after_a_check() {
     for status in [401, 403] {
         let (_dir, store) = new_store().await;
-        let endpoint = FakeTokenEndpoint::rotating();
+        let endpoint = FakeCredentialService::rotating();
         let accounts = start(&store, "one", &[with_key("a"), with_key("b")], &endpoint).await;
         endpoint.probe.store(status, Ordering::SeqCst);
         refuse(&accounts, status, 2);
@@ -190,7 +190,7 @@ async fn refused_credentials_disable_an_account_only_after_a_check() {
 #[tokio::test]
 async fn a_passed_credential_check_ends_the_cooldown() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::rotating();
+    let endpoint = FakeCredentialService::rotating();
     let accounts = start(&store, "one", &[with_key("a")], &endpoint).await;
     refuse(&accounts, 401, 30);
     assert!(lease(&accounts).await.is_err(), "the account is in cooldown");
@@ -203,7 +203,7 @@ async fn a_passed_credential_check_ends_the_cooldown() {
 #[tokio::test]
 async fn an_inconclusive_credential_check_does_not_disable_the_account() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::rotating();
+    let endpoint = FakeCredentialService::rotating();
     let accounts = start(&store, "one", &[with_key("a")], &endpoint).await;
     for status in [0, 404, 503] {
         endpoint.probe.store(status, Ordering::SeqCst);
@@ -217,7 +217,7 @@ async fn an_inconclusive_credential_check_does_not_disable_the_account() {
 #[tokio::test]
 async fn a_check_of_replaced_settings_does_not_disable_the_account() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::rotating();
+    let endpoint = FakeCredentialService::rotating();
     let (old, new) = (with_key("a"), config::AccountConfig { priority: 7, ..with_key("a") });
     let accounts = start(&store, "one", std::slice::from_ref(&old), &endpoint).await;
     endpoint.probe.store(401, Ordering::SeqCst);
@@ -236,7 +236,7 @@ async fn a_check_of_replaced_settings_does_not_disable_the_account() {
 #[tokio::test]
 async fn replaced_settings_cancel_a_requested_check() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::rotating();
+    let endpoint = FakeCredentialService::rotating();
     let (old, new) = (with_key("a"), config::AccountConfig { priority: 7, ..with_key("a") });
     let accounts = start(&store, "one", std::slice::from_ref(&old), &endpoint).await;
     refuse(&accounts, 401, 3);
@@ -275,7 +275,7 @@ const fn at(now: Instant) -> cooldown::AttemptTiming {
 #[tokio::test]
 async fn a_success_clears_a_stored_cooldown_that_has_ended() {
     let (_dir, store) = new_store().await;
-    let accounts = start(&store, "one", &[with_key("a")], &FakeTokenEndpoint::rotating()).await;
+    let accounts = start(&store, "one", &[with_key("a")], &FakeCredentialService::rotating()).await;
     let until = Timestamp::from(chrono::Utc::now() - chrono::TimeDelta::seconds(1));
     change(&store, "a", AccountChange::StartCooldown { until, cause: "throttled".to_owned() }).await;
     refresh(&accounts).await;
@@ -293,7 +293,7 @@ async fn accounts_are_explained_in_the_order_of_selection() {
     let all = [free, with_key("plain"), preferred, token, account("far", config::UpstreamConfig::Simulator)];
     let mut all = Vec::from(all);
     all[4].groups = vec!["elsewhere".to_owned()];
-    let accounts = start(&store, "one", &all, &FakeTokenEndpoint::rotating()).await;
+    let accounts = start(&store, "one", &all, &FakeCredentialService::rotating()).await;
     let explained = accounts.explain("default", false, None);
     let names: Vec<&str> = explained.iter().map(|explanation| explanation.account.as_str()).collect();
     assert_eq!(names, ["token", "liked", "plain", "free", "far"]);
@@ -316,7 +316,7 @@ async fn accounts_are_explained_in_the_order_of_selection() {
 async fn debug_output_of_leases_and_pool_contains_no_secret() {
     let (_dir, store) = new_store().await;
     let all = [with_key("a"), with_token("t", CANARY)];
-    let accounts = start(&store, "one", &all, &FakeTokenEndpoint::rotating()).await;
+    let accounts = start(&store, "one", &all, &FakeCredentialService::rotating()).await;
     let leases = [
         lease(&accounts).await.unwrap(),
         accounts

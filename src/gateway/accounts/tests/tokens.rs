@@ -19,7 +19,7 @@ async fn lease_concurrently(accounts: &Arc<Accounts>) -> Vec<Result<Lease, Lease
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn fifty_requests_without_a_token_make_one_exchange() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::rotating();
+    let endpoint = FakeCredentialService::rotating();
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
     let leases: Vec<Lease> = lease_concurrently(&accounts).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(leases.len(), CONCURRENT_REQUESTS);
@@ -31,7 +31,7 @@ async fn fifty_requests_without_a_token_make_one_exchange() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_refusals_make_one_exchange_and_each_may_retry_once() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::rotating();
+    let endpoint = FakeCredentialService::rotating();
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
     let mut all = JoinSet::new();
     for taken in lease_concurrently(&accounts).await {
@@ -53,7 +53,7 @@ async fn many_refusals_make_one_exchange_and_each_may_retry_once() {
 #[tokio::test]
 async fn an_upstream_that_refuses_every_token_is_retried_once() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::rotating();
+    let endpoint = FakeCredentialService::rotating();
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
     assert_eq!(accounts.apply_feedback(&lease(&accounts).await.unwrap(), REFUSED).await, RetryTarget::SameAccount);
     // A second lease gets the renewed token; if that is refused too, the request goes to another account.
@@ -65,7 +65,7 @@ async fn an_upstream_that_refuses_every_token_is_retried_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_nodes_make_one_exchange_for_each_refresh() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::rotating();
+    let endpoint = FakeCredentialService::rotating();
     let all = [with_token("t", "first")];
     let nodes = [start(&store, "one", &all, &endpoint).await, start(&store, "two", &all, &endpoint).await];
     let (one, two) = tokio::join!(lease_concurrently(&nodes[0]), lease_concurrently(&nodes[1]));
@@ -87,7 +87,7 @@ async fn two_nodes_make_one_exchange_for_each_refresh() {
 #[tokio::test]
 async fn the_second_node_waits_for_the_exchange_of_the_first() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::rotating();
+    let endpoint = FakeCredentialService::rotating();
     endpoint.gate.forget_permits(1000);
     let all = [with_token("t", "first")];
     let one = start(&store, "one", &all, &endpoint).await;
@@ -118,7 +118,7 @@ async fn the_second_node_waits_for_the_exchange_of_the_first() {
 #[tokio::test]
 async fn a_revoked_refresh_token_disables_only_its_account() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::refusing("invalid_grant");
+    let endpoint = FakeCredentialService::refusing("invalid_grant");
     let accounts = start(&store, "one", &[with_token("t", CANARY), with_key("k")], &endpoint).await;
     for taken in lease_concurrently(&accounts).await {
         assert_eq!(taken.unwrap().account().name(), "k");
@@ -137,7 +137,7 @@ async fn a_revoked_refresh_token_disables_only_its_account() {
 #[tokio::test]
 async fn a_refresh_finds_a_revoked_token_before_a_request() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::refusing("refresh_token_reused");
+    let endpoint = FakeCredentialService::refusing("refresh_token_reused");
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
     refresh(&accounts).await;
     while row(&store, "t").await.disabled_at.is_none() {
@@ -150,7 +150,7 @@ async fn a_refresh_finds_a_revoked_token_before_a_request() {
 #[tokio::test]
 async fn a_rotated_refresh_token_survives_a_restart() {
     let (dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::rotating();
+    let endpoint = FakeCredentialService::rotating();
     let all = [with_token("t", "first")];
     let accounts = start(&store, "one", &all, &endpoint).await;
     assert_eq!(authorization_text(&lease(&accounts).await.unwrap()), "Bearer canary-access-1");
@@ -174,7 +174,7 @@ async fn a_rotated_refresh_token_survives_a_restart() {
 #[tokio::test]
 async fn a_refresh_token_replaced_by_the_operator_is_used() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::rotating();
+    let endpoint = FakeCredentialService::rotating();
     lease(&start(&store, "one", &[with_token("t", "first")], &endpoint).await).await.unwrap();
     let accounts = start(&store, "one", &[with_token("t", "second")], &endpoint).await;
     assert_eq!(authorization_text(&lease(&accounts).await.unwrap()), "Bearer canary-access-2");
@@ -185,7 +185,7 @@ async fn a_refresh_token_replaced_by_the_operator_is_used() {
 async fn an_unavailable_token_endpoint_starts_a_cooldown() {
     let (_dir, store) = new_store().await;
     for answer in [Err(CredentialServiceError), Ok((503, "{}".to_owned())), Ok((200, "<html>".to_owned()))] {
-        let endpoint = FakeTokenEndpoint::scripted(vec![answer]);
+        let endpoint = FakeCredentialService::scripted(vec![answer]);
         let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
         change(&store, "t", AccountChange::Enable).await;
         refresh(&accounts).await;
@@ -201,7 +201,7 @@ async fn an_unavailable_token_endpoint_starts_a_cooldown() {
 #[tokio::test]
 async fn a_valid_token_stays_in_use_if_renewal_fails() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::rotating();
+    let endpoint = FakeCredentialService::rotating();
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
     lease(&accounts).await.unwrap();
     *endpoint.script.lock().unwrap() = vec![Err(CredentialServiceError)];
@@ -224,7 +224,7 @@ async fn a_valid_token_stays_in_use_if_renewal_fails() {
 #[tokio::test]
 async fn an_exchange_completes_after_its_requester_has_left() {
     let (_dir, store) = new_store().await;
-    let endpoint = FakeTokenEndpoint::rotating();
+    let endpoint = FakeCredentialService::rotating();
     endpoint.gate.forget_permits(1000);
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
     let mut requests = JoinSet::new();

@@ -165,7 +165,7 @@ async fn a_role_change_applies_to_existing_sessions() {
 }
 
 #[tokio::test]
-async fn five_wrong_passwords_block_an_account_and_address() {
+async fn five_wrong_passwords_block_a_name_and_address() {
     let (fixture, _) = Fixture::set_up().await;
     for _ in 0..5 {
         assert!(!is_rate_limited(&fixture, "ada", "192.0.2.66").await);
@@ -200,7 +200,7 @@ async fn attempts_of_one_address_with_many_names_are_limited() {
 }
 
 #[tokio::test]
-async fn attempts_on_an_account_are_limited_without_locking_out_its_user() {
+async fn attempts_on_a_name_are_limited_without_locking_out_its_user() {
     let (fixture, _) = Fixture::set_up().await;
     for number in 1..=20 {
         assert!(!is_rate_limited(&fixture, "ada", &format!("198.51.100.{number}")).await, "{number}");

@@ -35,7 +35,7 @@ pub(in super::super) struct RetryableJobEntry {
     /// The number of retries that will read this answer unless another job of the same request becomes an orphan first.
     pub(in super::super) hold_count: usize,
     /// True if a reader has left without the complete answer, and no retry has read all of it since.
-    pub(in super::super) is_undelivered: bool,
+    pub(in super::super) needs_retry_read: bool,
     /// True if the caller got [`Error::InProgress`], so that a repeat of the request is expected.
     pub(in super::super) retry_expected: bool,
     pub(in super::super) mode: DeliveryMode,
@@ -171,7 +171,7 @@ impl RetryableJobEntry {
             reader_count: usize::from(!has_ended),
             retry_count: 0,
             hold_count: 0,
-            is_undelivered: false,
+            needs_retry_read: false,
             retry_expected: false,
             mode,
             pending_file: None,
@@ -223,12 +223,12 @@ impl RetryableJobEntry {
 
     /// True if the job can be removed: no request reads or keeps its answer, and the answer was delivered.
     pub(in super::super) fn is_over(&self) -> bool {
-        self.reader_count == 0 && self.hold_count == 0 && !self.is_undelivered && self.mode != DeliveryMode::Remembered
+        self.reader_count == 0 && self.hold_count == 0 && !self.needs_retry_read && self.mode != DeliveryMode::Remembered
     }
 
     /// True if the job is a finished orphan whose complete answer can be made durable and is not durable yet.
     pub(in super::super) fn is_unstored(&self) -> bool {
-        let is_orphan = self.is_undelivered && self.state() == Some(RetryableJobState::Orphan);
+        let is_orphan = self.needs_retry_read && self.state() == Some(RetryableJobState::Orphan);
         is_orphan && self.ended_at.is_some() && self.pending_file.is_some() && !self.answer.has_gap()
     }
 }

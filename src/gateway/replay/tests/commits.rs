@@ -7,7 +7,7 @@ use super::super::answer_folder::PARTIAL_EXTENSION;
 use super::idempotent_answers::{KEY, check, outcome_name, spawn};
 use super::*;
 use crate::gateway::store::ReplayWrite;
-use crate::gateway::store::testing::POISON;
+use crate::gateway::store::testing::REFUSED_REQUEST_ID;
 
 /// Returns the number of complete answers on disk.
 fn finished_files(fixture: &ReplayFixture) -> usize {
@@ -68,7 +68,7 @@ async fn a_claim_that_the_database_refuses_fails_alone() {
     fixture.double.hold_writes();
     let refused = {
         let (replay, bob) = (Arc::clone(&replay), fixture.bob.clone());
-        spawn(async move { replay.claim_or_follow(&bob, &job("red"), KEY, POISON).await.is_err() })
+        spawn(async move { replay.claim_or_follow(&bob, &job("red"), KEY, REFUSED_REQUEST_ID).await.is_err() })
     };
     let outcomes = claim_concurrently(&fixture, &replay, 8).await;
     assert!(outcomes.into_iter().all(|outcome| matches!(outcome, Ok(ClaimOutcome::Claimed(_)))));

@@ -8,19 +8,19 @@ use crate::gateway::store::StoreError;
 
 pub(super) const KEY: &str = "3f1c-a-key-of-a-caller";
 
-async fn request_claim(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> ClaimOutcome {
+async fn claim_in_store(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> ClaimOutcome {
     replay.claim_or_follow(caller, job, KEY, "req_1").await.unwrap()
 }
 
 async fn claim(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> ClaimGuard {
-    match request_claim(replay, caller, job).await {
+    match claim_in_store(replay, caller, job).await {
         ClaimOutcome::Claimed(guard) => guard,
         outcome => panic!("{}", outcome_name(&outcome)),
     }
 }
 
 async fn follow(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> AnswerReader {
-    match request_claim(replay, caller, job).await {
+    match claim_in_store(replay, caller, job).await {
         ClaimOutcome::Follow(reader) => reader,
         outcome => panic!("{}", outcome_name(&outcome)),
     }
@@ -36,7 +36,7 @@ pub(super) fn outcome_name(outcome: &ClaimOutcome) -> &'static str {
 }
 
 pub(super) async fn check(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>, expected: &str) {
-    assert_eq!(outcome_name(&request_claim(replay, caller, job).await), expected);
+    assert_eq!(outcome_name(&claim_in_store(replay, caller, job).await), expected);
 }
 
 pub(super) fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
@@ -263,7 +263,7 @@ async fn a_start_reads_no_claims_and_a_sweep_removes_expired_ones() {
     let fixture = ReplayFixture::new().await;
     let (job, answer) = (job("red"), bytes(100_000));
     claim(&fixture.open().await, &fixture.ada, &job).await.record(Ok(ChannelAnswer::complete(&answer))).await;
-    crate::gateway::store::testing::expired_replays(&fixture.dir, 20_000).await;
+    crate::gateway::store::testing::insert_expired_replays(&fixture.dir, 20_000).await;
     // The store fails during the start, which must not need it: the start reads only the folder.
     fixture.double.set_failure(Some(store_error));
     let replay = fixture.open().await;
@@ -402,7 +402,7 @@ async fn a_claim_of_another_node_is_read_until_it_has_an_answer() {
     let first = claim(&other_node, &fixture.ada, &job).await;
     let waiting = {
         let (this_node, ada, job) = (Arc::clone(&this_node), fixture.ada.clone(), Arc::clone(&job));
-        spawn(async move { outcome_name(&request_claim(&this_node, &ada, &job).await) })
+        spawn(async move { outcome_name(&claim_in_store(&this_node, &ada, &job).await) })
     };
     first.record(Ok(ChannelAnswer::complete(b"an image"))).await;
     assert_eq!(waiting.await.unwrap(), "follow");

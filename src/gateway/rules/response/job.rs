@@ -106,14 +106,14 @@ impl ToolSummary {
 
     /// Records a hosted tool, unless one of the same type or [`HOSTED_MAX`] others are recorded. `path` is the path of
     /// the type in the request.
-    pub(super) fn note_hosted(&mut self, path: &str, kind: &str) {
+    pub(super) fn record_hosted_tool(&mut self, path: &str, kind: &str) {
         if self.hosted_tools.len() < HOSTED_MAX && self.hosted_tools.iter().all(|tool| tool.kind != kind) {
             self.hosted_tools.push(HostedTool { path: path.to_owned(), kind: kind.to_owned() });
         }
     }
 
     /// Records that one of the tools is the agent's own tool for images.
-    pub(super) const fn note_own_image_tool(&mut self) {
+    pub(super) const fn record_own_image_tool(&mut self) {
         self.has_own_image_tool = true;
     }
 }

@@ -19,7 +19,7 @@ const MASK: &str = "input_image_mask";
 const IMAGE_NAMESPACE: (&str, &str) = ("namespace", "image_gen");
 const NAME: &str = "name";
 /// Types of tools that the caller runs itself: the upstream only requests their calls.
-const RUN_BY_CALLER: [&str; 3] = ["function", "custom", IMAGE_NAMESPACE.0];
+const CLIENT_TOOL_TYPES: [&str; 3] = ["function", "custom", IMAGE_NAMESPACE.0];
 /// The members that are read: those that the API document lists for an image tool, and `name`, by which an agent's own
 /// tool for images is recognized.
 const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 1] = {
@@ -51,24 +51,24 @@ pub(super) fn check_tool(
         return Err(fields::wrong_type(&name(), "a string", kind.json_type().as_str()).into());
     }
     let kind = kind.parse::<String>().unwrap_or_default();
-    if !RUN_BY_CALLER.contains(&kind.as_str()) {
-        tools.note_hosted(&name(), &kind);
+    if !CLIENT_TOOL_TYPES.contains(&kind.as_str()) {
+        tools.record_hosted_tool(&name(), &kind);
     }
     if kind == IMAGE_NAMESPACE.0 {
-        note_namespace_tools(path, body, (start, walker.offset()), tools)?;
+        record_namespace_tools(path, body, (start, walker.offset()), tools)?;
     }
     if kind == IMAGE_TOOL_TYPE {
         tools.add(check_image_tool(models, &format!("{path}."), body, &known)?);
     } else if kind == IMAGE_NAMESPACE.0
         && known.get(NAME).and_then(BodyMember::parse::<String>).as_deref() == Some(IMAGE_NAMESPACE.1)
     {
-        tools.note_own_image_tool();
+        tools.record_own_image_tool();
     }
     Ok(())
 }
 
 /// Records the hosted tools that a namespace lists. The first offset is that of the namespace, the second its end.
-fn note_namespace_tools(
+fn record_namespace_tools(
     path: &str,
     body: &SpooledBytes,
     (start, end): (u64, u64),
@@ -86,8 +86,8 @@ fn note_namespace_tools(
             return Ok(());
         };
         let kind = member.parse::<String>().ok_or_else(|| too_long(&name))?;
-        if !RUN_BY_CALLER.contains(&kind.as_str()) {
-            tools.note_hosted(&name, &kind);
+        if !CLIENT_TOOL_TYPES.contains(&kind.as_str()) {
+            tools.record_hosted_tool(&name, &kind);
         }
         Ok(())
     })
@@ -102,7 +102,7 @@ pub(super) fn hosted_tools_of_choice(choice: &Value) -> Vec<HostedTool> {
     let listed = choice.get("tools").and_then(Value::as_array).into_iter().flatten().enumerate();
     let listed = listed.map(|(index, tool)| (format!("tool_choice.tools[{index}].type"), tool.get("type")));
     let named = std::iter::once(chosen).chain(listed).filter_map(|(path, kind)| Some((path, kind?.as_str()?)));
-    let hosted = named.filter(|(_, kind)| !RUN_BY_CALLER.contains(kind) && !CHOICE_TYPES.contains(kind));
+    let hosted = named.filter(|(_, kind)| !CLIENT_TOOL_TYPES.contains(kind) && !CHOICE_TYPES.contains(kind));
     hosted.map(|(path, kind)| HostedTool { path, kind: kind.to_owned() }).collect()
 }
 

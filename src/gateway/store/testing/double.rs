@@ -12,13 +12,13 @@ use tokio::sync::Semaphore;
 use crate::gateway::store::*;
 
 /// The id of a request whose rows [`StoreDouble`] always refuses, together with all other rows of the transaction.
-pub(crate) const POISON: &str = "poison";
+pub(crate) const REFUSED_REQUEST_ID: &str = "poison";
 
 /// A wrapper of another store that counts calls, can let every call fail, and can hold back writes of records, claims
 /// and refusal counts.
 pub(crate) struct StoreDouble {
     inner: Arc<dyn Store>,
-    /// The number of calls of any method, without writes that are still held back or that [`POISON`] made fail.
+    /// The number of calls of any method, without writes that are still held back or that [`REFUSED_REQUEST_ID`] made fail.
     pub(crate) calls: AtomicUsize,
     /// The number of begun transactions with records or claims, including those that are held back or fail.
     pub(crate) commits: AtomicUsize,
@@ -134,7 +134,7 @@ impl Store for StoreDouble {
     async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.write_permits.acquire().await.unwrap().forget();
-        if writes.iter().any(|write| write.request_id().as_str() == POISON) {
+        if writes.iter().any(|write| write.request_id().as_str() == REFUSED_REQUEST_ID) {
             return Err(StoreError::Refused("no database takes this row".into()));
         }
         self.inner_or_failure()?.write_rows(node, writes).await

@@ -4,7 +4,7 @@
 use super::*;
 use crate::gateway::store::sqlite::people::REFUSAL_LIMIT_REACHED;
 use crate::gateway::store::sqlite::{records, retention, usage};
-use crate::gateway::store::testing::at_migration;
+use crate::gateway::store::testing::database_at_migration;
 use crate::gateway::store::{JobState, UsageCounters, UsageFilter, UsageStore};
 
 /// Returns the number of migrations before the one that introduces the usage counts.
@@ -23,7 +23,7 @@ type Row = (String, String, String, String, i64, i64, i64, i64, i64, i64, i64);
 
 #[tokio::test]
 async fn the_upgrade_counts_existing_records() {
-    let (dir, pool) = at_migration(before_counting()).await;
+    let (dir, pool) = database_at_migration(before_counting()).await;
     let insert = "INSERT INTO records (request_id, node, created_at, operation, stream, state, delivered, input_tokens, \
         output_tokens, total_tokens, group_name, user_id, key_id) VALUES ($1, 'only', $2, 'create_image', 0, $3, $4, $5, \
         $6, $7, 'default', 'usr_1', $8)";

@@ -1,4 +1,4 @@
-//! What monitoring asks: whether the gateway is alive, whether it is ready for requests, and what it has counted.
+//! Monitoring of the gateway: the checks of health and readiness, and the metrics.
 
 use serde_json::json;
 use tempfile::TempDir;

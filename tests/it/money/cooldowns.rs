@@ -73,7 +73,7 @@ fn is_usage_limit(gateway: &Gateway, at_most: u64) -> u64 {
 }
 
 #[test]
-fn an_account_rests_for_as_long_as_the_upstream_says_in_every_way_to_say_it() {
+fn a_cooldown_lasts_as_long_as_the_upstream_says_in_every_form() {
     let now = || u64::try_from(chrono::Utc::now().timestamp()).expect("after 1970");
     let ways: [(&str, &dyn Fn() -> String, u64); 5] = [
         ("seconds", &|| "status=429 retry-after=2".to_owned(), 2000),
