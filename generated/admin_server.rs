@@ -491,10 +491,10 @@ impl schemars::JsonSchema for SignOutUserPath {
         )
     }
 }
-/// What the gateway serves: one method for each operation of the document.
+/// The operations of the document: one method for each.
 #[dropshot::api_description]
 pub trait AdminApi {
-    /// What every request can reach.
+    /// The state that every request can reach.
     type Context;
     /// List the accounts.
     ///
@@ -958,7 +958,7 @@ pub trait AdminApi {
         front::ApiError<types::ErrorResponse>,
     >;
 }
-/// Adds every operation to what is served, so that one server can serve several documents.
+/// Adds every operation to an API, so that one server can serve several documents.
 pub fn register<Served: AdminApi>(
     api: &mut dropshot::ApiDescription<Served::Context>,
 ) -> Result<(), dropshot::ApiDescriptionRegisterError> {

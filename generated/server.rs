@@ -18,10 +18,10 @@ impl schemars::JsonSchema for RetrieveModelPath {
         )
     }
 }
-/// What the gateway serves: one method for each operation of the document.
+/// The operations of the document: one method for each.
 #[dropshot::api_description]
 pub trait GatewayApi {
-    /// What every request can reach.
+    /// The state that every request can reach.
     type Context;
     /// Change images as a prompt says.
     ///
@@ -117,7 +117,7 @@ pub trait GatewayApi {
         front::ApiError<types::ErrorResponse>,
     >;
 }
-/// Adds every operation to what is served, so that one server can serve several documents.
+/// Adds every operation to an API, so that one server can serve several documents.
 pub fn register<Served: GatewayApi>(
     api: &mut dropshot::ApiDescription<Served::Context>,
 ) -> Result<(), dropshot::ApiDescriptionRegisterError> {

@@ -66,7 +66,7 @@ fn document() -> Value {
     json("openapi/gateway.json")
 }
 
-/// The document of the operators' API.
+/// The document of the admin API.
 fn admin_document() -> Value {
     json("openapi/admin.json")
 }

@@ -1,4 +1,4 @@
-//! The operators' API for accounts: the running gateway applies changes at once, only the admin token gives access, and
+//! The admin API for accounts: the running gateway applies changes at once, only the admin token gives access, and
 //! no answer contains a credential.
 
 use std::path::Path;

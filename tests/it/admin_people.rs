@@ -1,4 +1,4 @@
-//! The operators' API for keys, users and groups: what members see, secrets that are shown once, the audit trail, and
+//! The admin API for keys, users and groups: what members see, secrets that are shown once, the audit trail, and
 //! refusals that name the field and change nothing.
 
 use serde_json::{Value, json};

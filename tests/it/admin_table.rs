@@ -1,4 +1,4 @@
-//! The permissions of the operators' API: every operation is called in every role, for an object of the caller's own,
+//! The permissions of the admin API: every operation is called in every role, for an object of the caller's own,
 //! of another user, and for a missing one. `tests/cases/admin.json` lists the expected statuses: one row for each
 //! operation, and further rows, each with a `case` that names it, for objects in special states.
 

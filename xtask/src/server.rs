@@ -29,16 +29,16 @@ pub(crate) fn generate(api: &Api, document: &Document) -> Result<File> {
     let file = quote! {
         #(#parameters)*
 
-        #[doc = " What the gateway serves: one method for each operation of the document."]
+        #[doc = " The operations of the document: one method for each."]
         #[dropshot::api_description]
         pub trait #name {
-            #[doc = " What every request can reach."]
+            #[doc = " The state that every request can reach."]
             type Context;
 
             #(#endpoints)*
         }
 
-        #[doc = " Adds every operation to what is served, so that one server can serve several documents."]
+        #[doc = " Adds every operation to an API, so that one server can serve several documents."]
         pub fn register<Served: #name>(
             api: &mut dropshot::ApiDescription<Served::Context>,
         ) -> Result<(), dropshot::ApiDescriptionRegisterError> {

@@ -66,7 +66,7 @@ pub(super) enum HealthStatus {
         remaining: Duration,
     },
     /// One call at a time, to test whether the account works again.
-    Probing,
+    HalfOpen,
 }
 
 // === impl AccountHealth ===
@@ -76,7 +76,7 @@ impl AccountHealth {
         match self.ejected {
             None => HealthStatus::Good,
             Some(EjectionWindow { until, .. }) if now < until => HealthStatus::Ejected { remaining: until - now },
-            Some(_) => HealthStatus::Probing,
+            Some(_) => HealthStatus::HalfOpen,
         }
     }
 
@@ -163,7 +163,7 @@ mod tests {
         fn remaining_seconds(&self, now: u64) -> Option<u64> {
             match self.health.status(self.at(now)) {
                 HealthStatus::Ejected { remaining: left } => Some(left.as_secs()),
-                HealthStatus::Good | HealthStatus::Probing => None,
+                HealthStatus::Good | HealthStatus::HalfOpen => None,
             }
         }
     }
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(scenario.health.status(scenario.at(1)), HealthStatus::Good);
         scenario.fail(0, 1);
         assert_eq!(scenario.remaining_seconds(1), Some(10));
-        assert_eq!(scenario.health.status(scenario.at(11)), HealthStatus::Probing);
+        assert_eq!(scenario.health.status(scenario.at(11)), HealthStatus::HalfOpen);
         scenario.health.note_success(scenario.at(11));
         assert_eq!(scenario.health.status(scenario.at(11)), HealthStatus::Good);
     }

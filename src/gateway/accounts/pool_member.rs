@@ -133,7 +133,7 @@ impl PoolMember {
                 && !self.unfit_models.is_cooling_down(requirements.model.as_deref(), now),
             is_ejected: matches!(status, HealthStatus::Ejected { .. }),
             has_free_slot: self.has_free_slot(requirements.is_large)
-                && !(self.is_probing && status == HealthStatus::Probing),
+                && !(self.is_probing && status == HealthStatus::HalfOpen),
             is_paid: self.account.is_paid(),
             auth_kind: self.account.kind(),
             priority: self.account.priority(),

@@ -294,7 +294,10 @@ async fn a_row_that_cannot_be_stored_does_not_block_the_others() {
     }
     fixture.store.write_permits.add_permits(100);
     let opened: BTreeMap<_, _> = jobs.join_all().await.into_iter().collect();
-    assert_eq!(opened, BTreeMap::from([("first", true), ("good", true), (REFUSED_REQUEST_ID, false), ("better", true)]));
+    assert_eq!(
+        opened,
+        BTreeMap::from([("first", true), ("good", true), (REFUSED_REQUEST_ID, false), ("better", true)])
+    );
     fixture.ledger.drain().await;
 }
 

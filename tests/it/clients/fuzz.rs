@@ -24,7 +24,7 @@ fn fuzz(gateway: &Gateway, words: &[&str], key: &str) {
         path
     };
     let document = printed(words, "fuzzed.json");
-    // The operators' API also answers with errors of the public API.
+    // The admin API also answers with errors of the public API.
     let callers = printed(&["openapi"], "gateway.json");
     let interpreter = python("IMAGATE_PY_SCHEMATHESIS", "schemathesis", "schemathesis");
     let number = |name: &str, default: &str| env_setting(name).map_or(default.into(), |text| text);

@@ -223,7 +223,10 @@ impl RetryableJobEntry {
 
     /// True if the job can be removed: no request reads or keeps its answer, and the answer was delivered.
     pub(in super::super) fn is_over(&self) -> bool {
-        self.reader_count == 0 && self.hold_count == 0 && !self.needs_retry_read && self.mode != DeliveryMode::Remembered
+        self.reader_count == 0
+            && self.hold_count == 0
+            && !self.needs_retry_read
+            && self.mode != DeliveryMode::Remembered
     }
 
     /// True if the job is a finished orphan whose complete answer can be made durable and is not durable yet.
