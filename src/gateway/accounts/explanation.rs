@@ -124,8 +124,8 @@ fn availability(
     }
     match member.health.status(now) {
         HealthStatus::Ejected { remaining: left } => AccountAvailability::Ejected { seconds: whole_seconds(left) },
-        HealthStatus::Good | HealthStatus::Probing if candidate.has_free_slot => AccountAvailability::Free,
-        HealthStatus::Good | HealthStatus::Probing => AccountAvailability::Full,
+        HealthStatus::Good | HealthStatus::HalfOpen if candidate.has_free_slot => AccountAvailability::Free,
+        HealthStatus::Good | HealthStatus::HalfOpen => AccountAvailability::Full,
     }
 }
 

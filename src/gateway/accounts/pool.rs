@@ -384,7 +384,7 @@ impl AccountPoolState {
         let member = &mut self.members[index];
         member.taken_slots += 1;
         member.taken_large_slots += usize::from(requirements.is_large);
-        let probe = member.health.status(now) == HealthStatus::Probing;
+        let probe = member.health.status(now) == HealthStatus::HalfOpen;
         member.is_probing |= probe;
         AccountSlot::new(pool, member, requirements, probe, now)
     }

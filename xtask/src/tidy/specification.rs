@@ -93,7 +93,7 @@ fn decisions(page: &str, rows: &[Row<'_>]) -> Vec<(usize, String)> {
         let unknown = decisions_of(row.verdict).filter(|name| !listed.contains(name));
         found.extend(unknown.map(|name| (row.line, format!("the decision {name} is not listed"))));
         if row.verdict != "yes" && decisions_of(row.verdict).next().is_none() {
-            found.push((row.line, "the last cell is `yes` or `decision D-1`".to_owned()));
+            found.push((row.line, "the last cell must be `yes` or `decision D-1`".to_owned()));
         }
     }
     found
@@ -271,7 +271,7 @@ mod tests {
         let found = with("`src/image.rs` | nothing to hold | nearly");
         assert_eq!(
             found,
-            ["127: no row refers to the decision D-1", "125: a demand holds (`yes`), or there is a `decision D-1`"]
+            ["127: no row refers to the decision D-1", "125: the last cell must be `yes` or `decision D-1`"]
         );
     }
 
