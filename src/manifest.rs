@@ -40,7 +40,7 @@ pub use check::{
     CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides, check, is_public, may_be_requested, verify,
 };
 pub use diff::{ManifestChange, ManifestDifference, SkillDifference, VersionBump, diff};
-pub use discovery::{DiscoveryError, discovery};
+pub use discovery::{DiscoveryError, discovery_index};
 pub use document::{Manifest, ManifestReadError};
 pub use files::{FileKind, FileMetadata, FilesError, FolderEntry, MemoryFiles, RepositoryFiles};
 pub use finding::{CheckReport, FileId, Finding, FindingCollector, FindingLevel, RelatedLocation, SourceSpan};

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
-use super::output::{print, remark, table};
+use super::output::{print, print_message, table};
 use crate::gateway;
 use crate::gateway::people::{IdentityError, IdentityService};
 use crate::gateway::store::{AuditFilter, AuditRow, Timestamp};
@@ -66,7 +66,7 @@ impl AuditCommand {
         let rows: Vec<[String; 6]> = rows.iter().map(table_row).collect();
         print(&table(["AT", "ACTOR", "FROM", "ACTION", "TARGET", "DETAILS"], &rows))?;
         if has_more {
-            remark(&format!("only the newest {MAX_TABLE_ROWS} entries are shown; --json prints all"));
+            print_message(&format!("only the newest {MAX_TABLE_ROWS} entries are shown; --json prints all"));
         }
         Ok(())
     }

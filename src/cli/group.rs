@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
-use super::output::{cell, print, print_json, remark, table};
+use super::output::{cell, print, print_json, print_message, table};
 use super::secret::STDIN;
 use crate::gateway;
 use crate::gateway::config::{Config, HostEnvironment as _, SystemEnvironment};
@@ -123,7 +123,7 @@ fn read_checked_policy(config: &Config, name: &str, file: &Path) -> Result<Strin
     let policy = Value::Object(group.policy);
     let variable = policy.pointer("/filter/moderation/api_key/env").and_then(Value::as_str);
     if let Some(variable) = variable.filter(|variable| SystemEnvironment.variable(variable).is_none()) {
-        remark(&format!("the environment variable {variable} is not set here; it must be set for the gateway"));
+        print_message(&format!("the environment variable {variable} is not set here; it must be set for the gateway"));
     }
     Ok(policy.to_string())
 }

@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 
 use super::failure::CommandFailure;
 use super::installation::block_on;
-use super::output::{print, print_bytes, print_json, remark};
+use super::output::{print, print_bytes, print_json, print_message};
 use crate::client::{
     self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Output, PartialImages,
 };
@@ -232,16 +232,20 @@ impl ImageArgs {
         let actual_size =
             images.first().dimensions().map(|(width, height)| format!("{width}x{height}")).or(reported_size);
         let size_text = actual_size.as_deref().unwrap_or("unknown size");
-        remark(&format!("done: {} of {size_text} in {:.1} s", image_count_text(images.len()), elapsed.as_secs_f64()));
+        print_message(&format!(
+            "done: {} of {size_text} in {:.1} s",
+            image_count_text(images.len()),
+            elapsed.as_secs_f64()
+        ));
         if let Some(size) =
             self.size.exact().filter(|size| actual_size.is_some_and(|actual| actual != size.to_string()))
         {
-            remark(&format!("note: {size} was requested"));
+            print_message(&format!("note: {size} was requested"));
         } else if let (Some("mismatch"), Some(delivered)) = (images.delivery(), images.delivered()) {
-            remark(&format!("note: {delivered} is not what was requested"));
+            print_message(&format!("note: {delivered} is not what was requested"));
         }
         if images.is_simulated() {
-            remark("note: the built-in simulator drew this; no model was called");
+            print_message("note: the built-in simulator drew this; no model was called");
         }
         Ok(images)
     }
@@ -343,7 +347,7 @@ fn with_advice(error: client::Error) -> CommandFailure {
 
 fn read_prompt() -> Result<String, CommandFailure> {
     if io::stdin().is_terminal() {
-        remark("reading the prompt; end it with Ctrl-D");
+        print_message("reading the prompt; end it with Ctrl-D");
     }
     let mut prompt = String::new();
     io::stdin().read_to_string(&mut prompt)?;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
-use super::output::{cell, print, print_json, remark, table};
+use super::output::{cell, print, print_json, print_message, table};
 use super::time_span::{parse_duration, parse_end};
 use crate::gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
@@ -161,9 +161,9 @@ fn print_new_key(key: &IssuedKey, json: bool) -> Result<(), CommandFailure> {
     // The secret is alone on its line, so that a script can read the line unchanged.
     print(&format!("{}\n", key.secret.expose()))?;
     let owner = key.user_name.as_ref().map_or_else(|| NO_OWNER.to_owned(), |name| format!("user {name}"));
-    remark(&format!("key {} of {owner} in group {}; its secret is shown only once", key.id, key.group_name));
+    print_message(&format!("key {} of {owner} in group {}; its secret is shown only once", key.id, key.group_name));
     if let Some(until) = key.previous_until {
-        remark(&format!("the former secret is valid until {until}"));
+        print_message(&format!("the former secret is valid until {until}"));
     }
     Ok(())
 }
@@ -171,7 +171,7 @@ fn print_new_key(key: &IssuedKey, json: bool) -> Result<(), CommandFailure> {
 /// Warns if no account of the settings serves the group of the key. Accounts of the store are not considered.
 fn warn_if_group_has_no_account(key: &IssuedKey, config: &Config) {
     if !config.accounts.iter().any(|account| account.groups.contains(&key.group_name)) {
-        remark(&format!("no upstream account serves the group {} yet", key.group_name));
+        print_message(&format!("no upstream account serves the group {} yet", key.group_name));
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
-use super::output::{print, print_json, remark};
+use super::output::{print, print_json, print_message};
 use super::secret;
 use crate::gateway::store::MasterKey;
 
@@ -59,7 +59,9 @@ impl MasterKeyCommand {
                 print("the master key has been replaced\n")?;
             }
             if is_in_settings {
-                remark("the settings still name the old master key: replace it there before the next start or command");
+                print_message(
+                    "the settings still name the old master key: replace it there before the next start or command",
+                );
             }
             Ok(())
         })

@@ -1,4 +1,4 @@
-//! Prints results (lines, JSON and tables) to standard output, and remarks to standard error.
+//! Prints results (lines, JSON and tables) to standard output, and messages to standard error.
 
 use std::io::{self, Write as _};
 
@@ -27,8 +27,8 @@ pub(super) fn print_json(value: &impl Serialize) -> io::Result<()> {
 }
 
 /// Prints a message for the user to standard error.
-pub(super) fn remark(text: &str) {
-    // The command must not fail because a remark cannot be written.
+pub(super) fn print_message(text: &str) {
+    // The command must not fail because a message cannot be written.
     let _ = writeln!(anstream::stderr().lock(), "{}", escape_controls(text));
 }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
-use super::output::{cell, print, print_json, remark, table};
+use super::output::{cell, print, print_json, print_message, table};
 use super::time_span::parse_end;
 use crate::gateway;
 use crate::gateway::people::{IdentityError, IdentityService};
@@ -92,7 +92,7 @@ async fn create(
     }
     // The secret is alone on its line, so that a script can read the line unchanged.
     print(&format!("{}\n", secret.expose()))?;
-    remark(&format!("token {} of {} {}; it is shown only once", token.id, user.role.as_str(), user.name));
+    print_message(&format!("token {} of {} {}; it is shown only once", token.id, user.role.as_str(), user.name));
     Ok(())
 }
 

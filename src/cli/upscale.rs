@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::failure::CommandFailure;
 use super::installation::block_on;
-use super::output::{print, print_bytes, remark};
+use super::output::{print, print_bytes, print_message};
 use crate::client::{self, Compression, Output, Resize, ResizedImage};
 use crate::image::{Format, Size};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
@@ -63,7 +63,7 @@ impl UpscaleCommand {
         let resized = self.resize_file(file, format)?;
         self.check_result(&resized, is_stdout)?;
         let (width, height) = resized.original_dimensions();
-        remark(&format!("resized from {width}x{height} to {}", resized.size()));
+        print_message(&format!("resized from {width}x{height} to {}", resized.size()));
         if is_stdout {
             return Ok(print_bytes(resized.bytes())?);
         }

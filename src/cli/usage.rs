@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
-use super::output::{cell, print, remark, table};
+use super::output::{cell, print, print_message, table};
 use crate::gateway::store::Store;
 use crate::gateway::usage::{self, NamedRecord, RecordFilter, UsageFilter, csv};
 use since::SinceArg;
@@ -99,7 +99,7 @@ fn list(records: &[NamedRecord], format: UsageFormat) -> Result<(), CommandFailu
         UsageFormat::Table => print(&record_table(records))?,
     }
     if format == UsageFormat::Table && records.len() == MAX_TABLE_ROWS as usize {
-        remark(&format!("only the newest {MAX_TABLE_ROWS} records are shown; --json and --csv print all"));
+        print_message(&format!("only the newest {MAX_TABLE_ROWS} records are shown; --json and --csv print all"));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
-use super::output::{cell, print, print_json, remark, table};
+use super::output::{cell, print, print_json, print_message, table};
 use crate::gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
 use crate::gateway::names;
@@ -175,10 +175,10 @@ fn print_link(
     } else {
         // The link is alone on its line, so that a script can read the line unchanged.
         print(&format!("{link}\n"))?;
-        remark(&format!("one-time link for {}, valid until {}", user.name, one_time_link.expires_at));
+        print_message(&format!("one-time link for {}, valid until {}", user.name, one_time_link.expires_at));
     }
     if config.public_url.is_none() {
-        remark("set `public_url` to the address at which users reach the gateway");
+        print_message("set `public_url` to the address at which users reach the gateway");
     }
     Ok(())
 }
@@ -219,7 +219,7 @@ async fn change_groups(
         format!("is in {}", if user.groups.is_empty() { "no group".to_owned() } else { user.groups.join(", ") });
     print_changed_user(&user, &outcome, json)?;
     for key in disabled_keys {
-        remark(&format!(
+        print_message(&format!(
             "key {} ({}) in group {} is disabled: {} left the group",
             key.id, key.name, key.group_name, user.name
         ));

@@ -97,8 +97,8 @@ impl Error {
     }
 
     /// Creates the error that an error event of a stream or a failed response reports, after a status of success.
-    pub(super) fn from_stream_event(frame: &Value, session: &Session) -> Self {
-        let mut error = Self::from_detail(ServiceErrorDetail::from_event(frame), session.credentials());
+    pub(super) fn from_stream_event(event: &Value, session: &Session) -> Self {
+        let mut error = Self::from_detail(ServiceErrorDetail::from_event(event), session.credentials());
         error.0.head = session.head().cloned();
         error
     }

@@ -9,7 +9,7 @@ use crate::image::{Size, SizeError};
 /// assert_eq!(size.width(), 1536);
 /// ```
 ///
-/// A size that breaks one of the four rules does not compile:
+/// A size that breaks one of the four size rules (see [`SizeError`](crate::image::SizeError)) does not compile:
 ///
 /// ```compile_fail
 /// let size = imagate::size!("1000x1000");
@@ -32,13 +32,16 @@ macro_rules! size {
 pub const fn size(text: &str) -> Size {
     let bytes = text.as_bytes();
     let (width, separator) = parse_edge(bytes, 0);
-    assert!(separator < bytes.len() && bytes[separator] == b'x', "expected `<width>x<height>`, such as \"1536x1024\"");
+    assert!(
+        separator > 0 && separator < bytes.len() && bytes[separator] == b'x',
+        "expected `<width>x<height>`, such as \"1536x1024\""
+    );
     let (height, end) = parse_edge(bytes, separator + 1);
-    assert!(end == bytes.len(), "expected `<width>x<height>`, such as \"1536x1024\"");
+    assert!(end > separator + 1 && end == bytes.len(), "expected `<width>x<height>`, such as \"1536x1024\"");
     match Size::new(width, height) {
         Ok(size) => size,
         Err(SizeError::Edge) => panic!("size rule 1: an edge is too long"),
-        Err(SizeError::Grid) => panic!("size rule 2: width or height is off the grid"),
+        Err(SizeError::Grid) => panic!("size rule 2: width or height is not a multiple of 16"),
         Err(SizeError::Ratio) => panic!("size rule 3: the long edge is too long for the short one"),
         Err(SizeError::Pixels) => panic!("size rule 4: too few or too many pixels"),
         Err(SizeError::Grammar) => panic!("expected `<width>x<height>`, such as \"1536x1024\""),
@@ -86,6 +89,15 @@ mod tests {
         ] {
             assert!(text.parse::<Size>().is_err());
             assert!(std::panic::catch_unwind(|| size(text)).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn missing_digits_are_reported_as_an_error_of_the_form() {
+        for text in ["x1024", "1024x", "x", "01024x1024", "1024x01024"] {
+            let message = std::panic::catch_unwind(|| size(text)).unwrap_err();
+            let message = message.downcast_ref::<&str>().unwrap();
+            assert!(message.starts_with("expected `<width>x<height>`"), "{text}: {message}");
         }
     }
 }

@@ -23,7 +23,9 @@ use bytes::Bytes;
 use chrono::Utc;
 
 use crate::checkout::Checkout;
-use crate::manifest::{CheckOptions, CheckReport, Manifest, RepositoryFiles, SourceFile, check, discovery, verify};
+use crate::manifest::{
+    CheckOptions, CheckReport, Manifest, RepositoryFiles, SourceFile, check, discovery_index, verify,
+};
 
 use file_stamps::{FileStamp, TrackedFiles};
 use published_package::PublishedPackage;
@@ -203,7 +205,7 @@ fn publish(files: &dyn RepositoryFiles, source: &SourceFile) -> Result<Published
     require_no_errors(&check(source.clone(), &options))?;
     options.files = Some(files);
     require_no_errors(&verify(source.clone(), &options))?;
-    let index = discovery(source, None).map_err(|error| PublishError::Unreadable(error.to_string()))?;
+    let index = discovery_index(source, None).map_err(|error| PublishError::Unreadable(error.to_string()))?;
     let (manifest, index) =
         (PublishedDocument::new(source.bytes().to_vec()), PublishedDocument::new(index.into_bytes()));
     Ok(PublishedRegistry { manifest, index, packages: HashMap::new() })

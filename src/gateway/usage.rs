@@ -20,7 +20,7 @@ use serde::Serialize;
 pub(crate) use super::store::{DayCounts, KeyCounts, Record, RecordFilter, UsageCounters, UsageFilter, UtcDay};
 use super::store::{KeyDisplayNames, KeyId, RequestId, Store, StoreError, UserId};
 
-/// Reads records and counts.
+/// Reads records and usage counts.
 #[derive(Clone)]
 pub(crate) struct UsageReader {
     store: Arc<dyn Store>,

@@ -35,7 +35,7 @@ pub enum DiscoveryError {
 ///
 /// Returns an error if the manifest cannot be read, or if an entry lacks a field that is needed to find and verify its
 /// package.
-pub fn discovery(source: &SourceFile, base: Option<&str>) -> Result<String, DiscoveryError> {
+pub fn discovery_index(source: &SourceFile, base: Option<&str>) -> Result<String, DiscoveryError> {
     let text = source.text().ok_or_else(|| DiscoveryError::Unreadable("it is not UTF-8".to_owned()))?;
     let root = read(text, JsonLimits::default()).map_err(|error| DiscoveryError::Unreadable(error.to_string()))?;
     let base = match base {

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use imagate::manifest::package::archive::{ArchiveEntry, ArchiveSink, WalkError, fold, path_fault, walk};
 use imagate::manifest::package::{PackageContents, PackageLimits, front, skill};
-use imagate::manifest::{CheckOptions, Manifest, MemoryFiles, SourceFile, check, discovery, format, verify};
+use imagate::manifest::{CheckOptions, Manifest, MemoryFiles, SourceFile, check, discovery_index, format, verify};
 
 use crate::hostile::{Zip, ZipEntry, crc32, gzip};
 use crate::memory::peak;
@@ -171,7 +171,7 @@ pub(crate) fn manifest(input: &[u8]) -> bool {
         let bytes = report.source(span.file).expect("a file").bytes().len();
         assert!(span.start <= span.end && span.end <= bytes, "{finding:?}");
     }
-    let _ = (verify(source.clone(), &options), discovery(&source, None));
+    let _ = (verify(source.clone(), &options), discovery_index(&source, None));
     if let Ok(text) = format(&source, true) {
         let again = format(&SourceFile::new("m", text.clone()), true).expect("the written text can be read");
         assert_eq!(text, again);

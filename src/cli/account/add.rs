@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::secrets::AccountSecretArgs;
 use super::view::to_json;
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{print, print_json, remark};
+use crate::cli::output::{print, print_json, print_message};
 use crate::gateway::config::{Config, ConfigProblem};
 use crate::gateway::manage::{self, AccountDraft, ManageError, ManagedAccount};
 use crate::gateway::store::{AuditContext, SqliteStore};
@@ -141,7 +141,7 @@ pub(super) async fn add(
         print(&format!("{} added\n", managed.name))?;
     }
     if added.first_key_disabled {
-        remark(&format!(
+        print_message(&format!(
             "the key that the first start printed is disabled, because this account can incur costs; create another key with: imagate key create --name NAME{}",
             config.arguments()
         ));
@@ -161,7 +161,7 @@ fn warn_about_groups(managed: &ManagedAccount, config: &Config) {
     let Ok(account) = &managed.account else { return };
     let known = |name: &str| config.groups.iter().any(|group| group.name == name);
     for group in account.groups.iter().filter(|group| !known(group)) {
-        remark(&format!(
+        print_message(&format!(
             "the group {group} is not in the settings; the account serves keys that are created in a group of that name"
         ));
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{print, print_json, remark, table};
+use crate::cli::output::{print, print_json, print_message, table};
 use crate::gateway::config::{Config, DEFAULT_GROUP};
 use crate::gateway::manage::{self, AccountAvailability, AccountExplanation};
 use crate::gateway::store::SqliteStore;
@@ -37,7 +37,7 @@ impl AccountExplainCommand {
         }
         let rows: Vec<[String; 6]> = explanations.iter().map(table_row).collect();
         print(&table(["NAME", "STATE", "TIER", "KIND", "PRIORITY", "PLACES"], &rows))?;
-        remark(&match explanations.iter().find(|explanation| explanation.chosen) {
+        print_message(&match explanations.iter().find(|explanation| explanation.chosen) {
             Some(explanation) => format!("{} would be used: {}", explanation.account, ORDER),
             None if self.session.is_some() => format!("no account can serve the group {} now", self.group),
             None => format!("no account can make an image for the group {} now", self.group),

@@ -15,7 +15,7 @@ pub(super) struct AccountSecretArgs {
     /// The environment variable that holds the upstream's API key.
     #[arg(long, value_name = "NAME", conflicts_with = "api_key_file")]
     api_key_env: Option<String>,
-    /// The file that holds the API key; `-` is standard input.
+    /// The file that holds the upstream's API key; `-` is standard input.
     #[arg(long, value_name = "PATH")]
     api_key_file: Option<PathBuf>,
     /// The environment variable that holds the OAuth client secret.
@@ -24,10 +24,10 @@ pub(super) struct AccountSecretArgs {
     /// The file that holds the client secret; `-` is standard input.
     #[arg(long, value_name = "PATH")]
     client_secret_file: Option<PathBuf>,
-    /// The environment variable that holds the first refresh token.
+    /// The environment variable that holds the initial refresh token.
     #[arg(long, value_name = "NAME", conflicts_with = "refresh_token_file")]
     refresh_token_env: Option<String>,
-    /// The file that holds the refresh token; `-` is standard input.
+    /// The file that holds the initial refresh token; `-` is standard input.
     #[arg(long, value_name = "PATH")]
     refresh_token_file: Option<PathBuf>,
 }
@@ -35,7 +35,7 @@ pub(super) struct AccountSecretArgs {
 // === impl AccountSecretArgs ===
 
 impl AccountSecretArgs {
-    /// Reads the secrets whose sources were given, by the names of their settings.
+    /// Reads the secrets whose sources were given. The keys of the map are the names of the settings.
     pub(super) fn read_secrets(&self) -> Result<BTreeMap<String, String>, CommandFailure> {
         let sources = [
             ("api_key", &self.api_key_env, &self.api_key_file),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cli::output::remark;
+use crate::cli::output::print_message;
 use crate::client::{Error, Image, ResizedImage};
 use crate::image::{Format, Size};
 
@@ -25,11 +25,11 @@ impl OutputImage {
         match image.resize_to(size).await {
             Ok(resized) => {
                 let (width, height) = resized.original_dimensions();
-                remark(&format!("note: resized from {width}x{height} to {size} on this machine"));
+                print_message(&format!("note: resized from {width}x{height} to {size} on this machine"));
                 (Self::Resized(resized), None)
             }
             Err(error) => {
-                remark("note: the image is written as it was delivered");
+                print_message("note: the image is written as it was delivered");
                 (Self::Original(image), Some(error))
             }
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cli::output::remark;
+use crate::cli::output::print_message;
 
 /// The time between two updates of the line (our choice).
 const TICK: Duration = Duration::from_millis(120);
@@ -22,7 +22,7 @@ impl ProgressDisplay {
         // The spinner draws on standard error, and draws nothing if standard error is not a terminal.
         let spinner = ProgressBar::new_spinner();
         if spinner.is_hidden() {
-            remark(message);
+            print_message(message);
         } else if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}  {elapsed}") {
             spinner.set_style(style);
             spinner.set_message(message.to_owned());
@@ -34,7 +34,7 @@ impl ProgressDisplay {
     /// Shows the current progress.
     pub(super) fn update(&self, message: &str) {
         if self.spinner.is_hidden() {
-            remark(message);
+            print_message(message);
         } else {
             self.spinner.set_message(message.to_owned());
         }

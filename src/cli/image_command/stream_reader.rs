@@ -2,7 +2,7 @@
 
 use super::progress::ProgressDisplay;
 use super::target::OutputTarget;
-use crate::cli::output::remark;
+use crate::cli::output::print_message;
 use crate::client::{Error, Image, ImageEvent, ImageStream, Images, PartialImages};
 
 /// Reads the stream to its end, counts the intermediate images, and writes them if an output target is given.
@@ -42,7 +42,7 @@ pub(super) async fn read_stream(
 /// Writes an intermediate image. A failure is only reported, because the final image matters more.
 async fn write_partial(image: &Image, index: u32, target: &OutputTarget) {
     match image.write_to(target.partial_path(index, image.format())).await {
-        Ok(file) => remark(&format!("wrote {}", file.display())),
-        Err(error) => remark(&format!("note: {error}")),
+        Ok(file) => print_message(&format!("wrote {}", file.display())),
+        Err(error) => print_message(&format!("note: {error}")),
     }
 }

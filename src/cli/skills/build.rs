@@ -9,7 +9,7 @@ use clap::Args;
 use super::atomic_file;
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{print, remark};
+use crate::cli::output::{print, print_message};
 use crate::manifest::package::ZipTimestamp;
 use crate::manifest::text::JsonLimits;
 use crate::manifest::{BuildInput, BuildOutput, FileKind, RepositoryFields, RepositoryFiles, SourceFile, build};
@@ -87,8 +87,8 @@ impl BuildCommand {
         let built = build(&input)?;
         let manifest_changed = previous.as_ref().is_none_or(|previous| previous.bytes() != built.manifest.as_bytes());
         let removed = built.removed.iter().chain(&built.removed_apis);
-        removed.for_each(|name| remark(&format!("`{name}` no longer exists and is removed from the manifest")));
-        built.left_out.iter().for_each(|path| remark(&format!("left out {path}")));
+        removed.for_each(|name| print_message(&format!("`{name}` no longer exists and is removed from the manifest")));
+        built.left_out.iter().for_each(|path| print_message(&format!("left out {path}")));
         if self.check {
             self.print_changes(&built, manifest_changed)
         } else {
@@ -115,13 +115,13 @@ impl BuildCommand {
         for (path, bytes) in &built.packages {
             refuse_symlinks(checkout, path)?;
             atomic_file::write_file(&self.root.join(path), bytes)?;
-            remark(&format!("wrote {path}"));
+            print_message(&format!("wrote {path}"));
         }
         if manifest_changed {
             atomic_file::write_file(&self.root.join(&self.manifest), built.manifest.as_bytes())?;
-            remark(&format!("wrote {}", self.manifest));
+            print_message(&format!("wrote {}", self.manifest));
         }
-        remark(&format!("{} packages are new, {} are unchanged", built.packages.len(), built.kept));
+        print_message(&format!("{} packages are new, {} are unchanged", built.packages.len(), built.kept));
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use super::atomic_file;
 use super::manifest_input::ManifestInput;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::print;
-use crate::manifest::discovery;
+use crate::manifest::discovery_index;
 
 /// Arguments of `skills export`.
 #[derive(Debug, Args)]
@@ -28,8 +28,12 @@ pub(super) struct ExportCommand {
 
 impl ExportCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
+        if matches!(self.manifest, ManifestInput::Address(_)) {
+            let message = "download the manifest first: `skills export` reads only files and standard input";
+            return Err(CommandFailure::Usage(message.to_owned()));
+        }
         let source = self.manifest.read(false)?;
-        let index = discovery(&source, self.base_url.as_deref())?;
+        let index = discovery_index(&source, self.base_url.as_deref())?;
         match self.output {
             Some(path) => Ok(atomic_file::write_file(&path, index.as_bytes())?),
             None => Ok(print(&index)?),

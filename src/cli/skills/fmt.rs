@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::manifest_input::ManifestInput;
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{print, remark};
+use crate::cli::output::{print, print_message};
 use crate::manifest::format;
 
 /// Arguments of `skills fmt`.
@@ -53,7 +53,7 @@ impl FmtCommand {
             }
             ManifestInput::File(path) if is_changed => {
                 replace_file(path, &text).with_context(|| source.name().to_owned())?;
-                remark(&format!("rewrote {}", source.name()));
+                print_message(&format!("rewrote {}", source.name()));
             }
             ManifestInput::File(_) | ManifestInput::Address(_) => {}
             ManifestInput::Stdin => print(&text)?,

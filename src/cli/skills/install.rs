@@ -16,7 +16,7 @@ use super::verify::folder_of;
 use super::web_client::HostPolicy;
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::remark;
+use crate::cli::output::print_message;
 use crate::manifest::package::PackageLimits;
 use crate::manifest::{Manifest, RepositoryFiles as _, Skill, SkillRequirement, SkillsRegistry, package_address};
 use skills_folder::SkillsFolder;
@@ -64,13 +64,13 @@ impl InstallCommand {
         skill: &Skill,
     ) -> anyhow::Result<()> {
         if skills_folder.is_installed(skill)? {
-            remark(&format!("{} {} is already installed", skill.name, skill.version));
+            print_message(&format!("{} {} is already installed", skill.name, skill.version));
             return Ok(());
         }
         skills_folder.check_replaceable(&skill.name, self.force)?;
         let bytes = self.read_package(registry, skill)?;
         package_install::install_package(skills_folder, skill, &bytes, &PackageLimits::default())?;
-        remark(&format!("installed {} {}", skill.name, skill.version));
+        print_message(&format!("installed {} {}", skill.name, skill.version));
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use crate::client::sse::SseEvent;
 
 const ERROR: &str = "error";
 
-/// An event in the run of a task.
+/// An event of the stream of a response.
 #[derive(Clone, Debug)]
 pub struct ResponseEvent {
     json: Json,
@@ -24,13 +24,13 @@ pub struct ResponseEvent {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ResponseStep {
-    /// The service has accepted the task.
+    /// The service has accepted the request.
     #[non_exhaustive]
     Created {
         /// The response in its current state.
         response: Response,
     },
-    /// The service works on the task.
+    /// The service works on the response.
     #[non_exhaustive]
     InProgress {
         /// The response in its current state.
@@ -84,7 +84,7 @@ pub enum ResponseStep {
         /// The whole text.
         text: String,
     },
-    /// The task is complete; nothing comes after it.
+    /// The response is complete; nothing comes after it.
     #[non_exhaustive]
     Completed {
         /// The whole response.
@@ -96,7 +96,7 @@ pub enum ResponseStep {
         /// The response as far as it was made.
         response: Response,
     },
-    /// The task failed; the error that comes next has the reason.
+    /// The response failed; the error that comes next has the reason.
     #[non_exhaustive]
     Failed {
         /// The response as far as it was made.
@@ -106,12 +106,12 @@ pub enum ResponseStep {
     Other,
 }
 
-/// The content of a frame of the stream.
-pub(super) enum FrameContent {
+/// What a server-sent event contains.
+pub(super) enum SseEventContent {
     Event(Box<ResponseEvent>),
     /// The event reports a failure.
     Failure(Error),
-    /// An empty frame, or the marker that ends the streams of some services.
+    /// No data, or the marker `[DONE]`, which ends the streams of some services.
     Nothing,
 }
 
@@ -142,10 +142,16 @@ impl ResponseEvent {
         &self.json
     }
 
-    /// Creates the event of a response that arrived as one JSON object although events were requested.
+    /// Creates the last event of a response that arrived as one JSON object although events were requested:
+    /// `response.incomplete` if that is its status, otherwise `response.completed`.
     pub(super) fn from_response(response: Response) -> Self {
-        let kind = "response.completed".to_owned();
-        Self { json: response.json().clone(), kind, step: ResponseStep::Completed { response } }
+        let json = response.json().clone();
+        let (kind, step) = if response.status() == Some("incomplete") {
+            ("response.incomplete", ResponseStep::Incomplete { response })
+        } else {
+            ("response.completed", ResponseStep::Completed { response })
+        };
+        Self { json, kind: kind.to_owned(), step }
     }
 
     /// Returns the response of an event that ends the stream.
@@ -159,33 +165,35 @@ impl ResponseEvent {
     }
 }
 
-/// Reads a frame.
-pub(super) fn read_frame(event: SseEvent, session: &Session) -> Result<FrameContent, Error> {
+/// Reads a server-sent event.
+pub(super) fn read_sse_event(event: SseEvent, session: &Session) -> Result<SseEventContent, Error> {
     if event.data == b"[DONE]" || event.data.is_empty() {
-        return Ok(FrameContent::Nothing);
+        return Ok(SseEventContent::Nothing);
     }
     let unreadable =
         || Error::unintelligible("this version does not understand an event of the stream", session.head());
     let text = String::from_utf8(event.data).map_err(|error| unreadable().with_source(error))?;
     let json = match Json::read_text(text) {
         Ok(json) => json,
-        // The event is an error, whatever its data is.
+        // An event that is named `error` is a failure, even if its data is not JSON.
         Err(_) if event.name == ERROR => {
-            return Ok(FrameContent::Failure(Error::from_stream_event(&Value::Null, session)));
+            return Ok(SseEventContent::Failure(Error::from_stream_event(&Value::Null, session)));
         }
         Err(error) => return Err(unreadable().with_source(error)),
     };
     let [kind, error] = json.members(["type", "error"]);
-    let has_error = kind.is_none() && error.is_some_and(|error| !error.is_null());
+    let is_untyped_error = kind.is_none() && error.is_some_and(|error| !error.is_null());
+    let is_named_error = event.name == ERROR;
     let kind = kind.and_then(|kind| kind.read()).unwrap_or(event.name);
-    if kind == ERROR || has_error {
-        return Ok(FrameContent::Failure(Error::from_stream_event(&json.read().unwrap_or_default(), session)));
+    if is_named_error || kind == ERROR || is_untyped_error {
+        return Ok(SseEventContent::Failure(Error::from_stream_event(&json.read().unwrap_or_default(), session)));
     }
     let step = parse_step(&kind, &json, session).unwrap_or(ResponseStep::Other);
-    Ok(FrameContent::Event(Box::new(ResponseEvent { json, kind, step })))
+    Ok(SseEventContent::Event(Box::new(ResponseEvent { json, kind, step })))
 }
 
-/// Returns the meaning of an event; `None` if the type is unknown, or if a required member is missing.
+/// Returns the meaning of an event. `None` if the type is unknown, or if the content (the response, item, text or image)
+/// is missing or unreadable. A missing index or id is replaced by 0 or an empty text.
 fn parse_step(kind: &str, json: &Json, session: &Session) -> Option<ResponseStep> {
     let suffix = kind.strip_prefix("response.")?;
     let response = || json.member("response").map(|response| Response::new(response, session));

@@ -50,7 +50,7 @@ pub struct Message {
     text: String,
 }
 
-/// A part of a message; parts that are not text are skipped.
+/// A part of a message: a text or a refusal. Parts of other types are skipped.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct MessagePart {
@@ -166,8 +166,8 @@ impl ImageCall {
         self.json.member("revised_prompt")?.read()
     }
 
-    /// Returns the item as it was received: size, quality and format as they were made, and everything else that the
-    /// service reported.
+    /// Returns the item as it was received, with the actual size, quality and format of the image, and everything else
+    /// that the service reported.
     #[must_use]
     pub const fn json(&self) -> &Json {
         &self.json
@@ -184,7 +184,7 @@ impl Message {
         Self { json, text }
     }
 
-    /// Returns the whole text of the message.
+    /// Returns the whole text of the message, refusals included.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text

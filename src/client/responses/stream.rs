@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use futures_core::Stream;
 
-use super::event::{self, FrameContent, ResponseEvent, ResponseStep};
+use super::event::{self, ResponseEvent, ResponseStep, SseEventContent};
 use super::response::Response;
 use crate::client::Error;
 use crate::client::body_reader::{HttpBodyEvent, HttpBodyReader, is_json_response};
@@ -103,15 +103,15 @@ impl ResponseStream {
 
     /// Returns the next event in the received bytes; `None` if there is no complete event in them.
     fn next_buffered_event(&mut self) -> Result<Option<ResponseEvent>, Error> {
-        while let Some(frame) = self.next_frame()? {
-            match event::read_frame(frame, &self.session)? {
-                FrameContent::Event(event) => return Ok(Some(*event)),
+        while let Some(sse_event) = self.next_sse_event()? {
+            match event::read_sse_event(sse_event, &self.session)? {
+                SseEventContent::Event(event) => return Ok(Some(*event)),
                 // The error is returned at the end: the service may still send the failed response.
-                FrameContent::Failure(error) => {
+                SseEventContent::Failure(error) => {
                     self.failure.get_or_insert(error);
                     self.body.expect_end();
                 }
-                FrameContent::Nothing => {}
+                SseEventContent::Nothing => {}
             }
         }
         Ok(None)
@@ -119,7 +119,7 @@ impl ResponseStream {
 
     /// Returns the next server-sent event in the received bytes. An answer of plain JSON has none; its bytes are kept
     /// until its end.
-    fn next_frame(&mut self) -> Result<Option<SseEvent>, Error> {
+    fn next_sse_event(&mut self) -> Result<Option<SseEvent>, Error> {
         match &mut self.state {
             ResponseStreamState::Events(reader) => {
                 reader.next(&mut self.unparsed_bytes).map_err(|SseEventTooLarge| too_large_error(&self.session))
@@ -149,12 +149,12 @@ impl ResponseStream {
         match state {
             ResponseStreamState::Events(mut reader) => {
                 // An event that was cut off cannot be parsed; the error then says that the stream ended too early.
-                let last = reader.finish().and_then(|frame| event::read_frame(frame, &self.session).ok());
+                let last = reader.finish().and_then(|sse_event| event::read_sse_event(sse_event, &self.session).ok());
                 match last {
-                    Some(FrameContent::Event(event)) if event.final_response().is_some() => {
+                    Some(SseEventContent::Event(event)) if event.final_response().is_some() => {
                         Some(Ok(self.update_state_for(*event)))
                     }
-                    Some(FrameContent::Failure(error)) => Some(Err(error)),
+                    Some(SseEventContent::Failure(error)) => Some(Err(error)),
                     _ => Some(Err(self.unfinished_error())),
                 }
             }

@@ -276,6 +276,19 @@ fn a_failure_returns_the_failed_response_and_then_one_error() {
 }
 
 #[test]
+fn an_event_named_error_is_a_failure_whatever_the_type_of_its_data() {
+    for data in [
+        r#"{"type":"server_error","code":"upstream_error","message":"It failed."}"#,
+        r#"{"type":"server_error","error":{"code":"upstream_error","message":"It failed."}}"#,
+    ] {
+        let (events, stream_error) = collect_events(Reaction::events(&format!("event: error\ndata: {data}\n\n")));
+        let stream_error = stream_error.unwrap();
+        assert!(events.is_empty(), "{events:?}");
+        assert_eq!((stream_error.code(), stream_error.message()), (Some("upstream_error"), "It failed."), "{data}");
+    }
+}
+
+#[test]
 fn a_failure_does_not_wait_for_the_end_of_the_answer() {
     let error = frame(&json!({"type": "error", "code": "upstream_error", "message": "It failed."}));
     let server = Server::start([Reaction::events(&(error + "xxxxx")).then_silent()]);
@@ -317,6 +330,12 @@ fn a_plain_json_answer_to_a_stream_request_is_read() {
     let (events, stream_error) =
         collect_events(Reaction::with_body(200, "{}").header("content-type", "application/json"));
     assert!(events.is_empty() && stream_error.is_some());
+    let incomplete = RESPONSE.replacen("completed", "incomplete", 1);
+    let (events, stream_error) =
+        collect_events(Reaction::with_body(200, &incomplete).header("content-type", "application/json"));
+    let [ResponseStep::Incomplete { response }] = [events[0].step()] else { panic!("{events:?}") };
+    assert_eq!((kinds(&events), stream_error.is_none()), (vec!["response.incomplete"], true));
+    assert_eq!(response.json().text(), incomplete);
 }
 
 #[test]

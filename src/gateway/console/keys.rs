@@ -72,7 +72,7 @@ impl Console {
     ///
     /// 404 if there is no such key, or if it belongs to another user.
     pub(crate) async fn retrieve_key(&self, actor: &Actor, handle: &str) -> Result<types::Key, Error> {
-        let key = self.keys.find(handle, actor.owner()).await.map_err(from_key_error(handle))?;
+        let key = self.keys.find(handle, actor.restricted_to()).await.map_err(from_key_error(handle))?;
         self.key_with_usage(key).await
     }
 
@@ -84,7 +84,7 @@ impl Console {
     /// admin's decision.
     pub(crate) async fn update_key(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::Key, Error> {
         let changes = parse_changes(read_change_body(KEY_UPDATE_FIELDS, body)?)?;
-        let changed = self.keys.change_all(&actor.audit_context(), handle, actor.owner(), &changes).await;
+        let changed = self.keys.change_all(&actor.audit_context(), handle, actor.restricted_to(), &changes).await;
         self.key_with_usage(changed.map_err(from_key_error(handle))?).await
     }
 
@@ -94,7 +94,7 @@ impl Console {
     ///
     /// The errors of [`Console::retrieve_key`].
     pub(crate) async fn delete_key(&self, actor: &Actor, handle: &str) -> Result<types::DeletedKey, Error> {
-        let deleted = self.keys.change(&actor.audit_context(), handle, actor.owner(), KeyChange::Delete).await;
+        let deleted = self.keys.change(&actor.audit_context(), handle, actor.restricted_to(), KeyChange::Delete).await;
         let deleted_key = deleted.map_err(from_key_error(handle))?;
         Ok(types::DeletedKey {
             id: deleted_key.id.to_string(),
@@ -118,7 +118,7 @@ impl Console {
         let rotation: types::KeyRotation = read_body(KEY_ROTATION_FIELDS, body)?;
         let requested_seconds = rotation.grace_seconds.and_then(|seconds| u64::try_from(seconds.get()).ok());
         let grace = requested_seconds.map_or(DEFAULT_GRACE, Duration::from_secs);
-        let rotated = self.keys.rotate(&actor.audit_context(), handle, actor.owner(), grace).await;
+        let rotated = self.keys.rotate(&actor.audit_context(), handle, actor.restricted_to(), grace).await;
         self.created_key(actor, rotated.map_err(from_key_error(handle))?).await
     }
 

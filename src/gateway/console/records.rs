@@ -10,9 +10,7 @@ use super::request_fields::{page_size, to_timestamp};
 use super::{Console, list_object};
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 use crate::gateway::people::Actor;
-use crate::gateway::store::{
-    AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, TokenDetails, TokenUsage as Tokens,
-};
+use crate::gateway::store::{AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, TokenDetails, TokenUsage};
 use crate::gateway::usage::{NamedRecord, NamedRecordPage, RecordFilter, UsageError, UsageReader, csv};
 use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
@@ -53,9 +51,9 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 404 if there is no such record, or if it belongs to another user.
+    /// 404 if there is no such record, or if the actor is a member and the record belongs to another user.
     pub(crate) async fn retrieve_record(&self, actor: &Actor, request_id: &str) -> Result<types::Record, Error> {
-        let record = self.usage().record(&request_id.into(), actor.owner()).await.map_err(from_store_error)?;
+        let record = self.usage().record(&request_id.into(), actor.restricted_to()).await.map_err(from_store_error)?;
         let record = record.ok_or_else(|| Error::NotFound(MissingResource::Record(request_id.to_owned())))?;
         Ok(to_wire_record(redact_for_actor(record, actor)))
     }
@@ -77,7 +75,7 @@ impl Console {
         Ok(NamedRecordPage { records, ..page })
     }
 
-    /// Returns the reader of records and counts.
+    /// Returns the reader of records and usage counts.
     pub(super) fn usage(&self) -> UsageReader {
         UsageReader::new(self.store.clone())
     }
@@ -95,7 +93,7 @@ fn from_usage_error(error: UsageError) -> Error {
 
 /// Removes the fields of a record that this actor must not see.
 fn redact_for_actor(mut record: NamedRecord, actor: &Actor) -> NamedRecord {
-    if actor.owner().is_some() {
+    if !actor.is_admin() {
         record.record.account = None;
         // An empty name stands for a hidden account, because no account has an empty name.
         record.record.attempts.iter_mut().for_each(|attempt| {
@@ -153,7 +151,7 @@ fn to_wire_image(DeliveredImageEntry { size, output_format, quality }: Delivered
     types::RecordImage { size, output_format, quality, extra: Map::new() }
 }
 
-fn to_wire_usage(tokens: Tokens) -> types::RecordUsage {
+fn to_wire_usage(tokens: TokenUsage) -> types::RecordUsage {
     types::RecordUsage {
         input_tokens: tokens.input_tokens,
         input_tokens_details: tokens.input_tokens_details.map(to_wire_token_details),

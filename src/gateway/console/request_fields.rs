@@ -1,4 +1,5 @@
-//! Reads request bodies and parameters, and checks them field by field against the API document.
+//! Reads request bodies and checks them field by field against the API document. Also converts the page size and times
+//! of parsed requests.
 
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;

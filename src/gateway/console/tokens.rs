@@ -55,7 +55,7 @@ impl Console {
     ///
     /// 404 if there is no such token, or if it belongs to another user.
     pub(crate) async fn delete_token(&self, actor: &Actor, handle: &str) -> Result<types::DeletedToken, Error> {
-        let deleted = self.people.revoke_token(&actor.audit_context(), handle, actor.owner()).await;
+        let deleted = self.people.revoke_token(&actor.audit_context(), handle, actor.restricted_to()).await;
         let deleted_token = deleted.map_err(from_identity_error(ErrorSubject::Token, handle))?;
         Ok(types::DeletedToken {
             id: deleted_token.id.to_string(),

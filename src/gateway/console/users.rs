@@ -162,7 +162,7 @@ impl Console {
     pub(super) async fn owner_filter(&self, actor: &Actor, named: Option<&str>) -> Result<Option<UserId>, Error> {
         match named {
             Some(user) => Ok(Some(self.named_user(actor, user).await?.id)),
-            None => Ok(actor.owner().cloned()),
+            None => Ok(actor.restricted_to().cloned()),
         }
     }
 }

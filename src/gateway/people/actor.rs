@@ -52,7 +52,7 @@ impl Actor {
 
     /// Returns the owner to which the actor is restricted: `None` for an admin, and the actor's own user for a member.
     /// Must be passed to every query and every change, so that a member cannot reach the objects of other users.
-    pub(crate) fn owner(&self) -> Option<&UserId> {
+    pub(crate) fn restricted_to(&self) -> Option<&UserId> {
         self.user.as_ref().filter(|_| !self.is_admin()).map(|user| &user.id)
     }
 

@@ -79,7 +79,7 @@ impl Fixture {
     }
 
     /// Returns the number of password hashes that were computed.
-    fn computed(&self) -> usize {
+    fn hash_count(&self) -> usize {
         self.people.passwords.computed.load(Ordering::Relaxed)
     }
 }

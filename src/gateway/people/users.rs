@@ -84,7 +84,7 @@ impl IdentityService {
     /// Returns [`IdentityError::Unknown`] if there is no such user, or if the actor may not see the user.
     pub(crate) async fn find_visible_user(&self, actor: &Actor, handle: &str) -> Result<UserRow, IdentityError> {
         let user = self.find_user(handle).await?;
-        if actor.owner().is_none_or(|owner| *owner == user.id) { Ok(user) } else { Err(IdentityError::Unknown) }
+        if actor.restricted_to().is_none_or(|owner| *owner == user.id) { Ok(user) } else { Err(IdentityError::Unknown) }
     }
 
     /// Returns the user with this name, or creates a member without a password. Commands use this for keys of programs.

@@ -70,7 +70,7 @@ pub(super) async fn find_answer_in_progress(
     task: &SharedTask,
 ) -> Option<AnswerReader> {
     let mut candidates = orphans.candidates(caller, task);
-    candidates.retain(|candidate| candidate.retry_expected && candidate.state != RetryableJobState::Attended);
+    candidates.retain(|candidate| candidate.repeat_expected && candidate.state != RetryableJobState::Attended);
     let matching = matching_candidates(candidates, task, &mut None).await;
     matching.iter().find_map(|candidate| orphans.follow_awaited_job(candidate.job_id))
 }

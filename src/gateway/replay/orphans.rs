@@ -192,7 +192,7 @@ impl RetryableJobs {
     /// Records that the caller got [`Error::InProgress`]: the job continues, and a repeat of the request is expected.
     pub(super) fn note_retry_expected(&self, job_id: RetryableJobId) {
         if let Some(entry) = self.index().entries.get_mut(&job_id) {
-            entry.retry_expected = true;
+            entry.repeat_expected = true;
         }
     }
 
@@ -218,8 +218,8 @@ impl RetryableJobs {
         let entries = index.entries.range((cheap_hash, 0)..=(cheap_hash, u64::MAX));
         let to_candidate = |job_id: &RetryableJobId, entry: &RetryableJobEntry| {
             let (identity, retries) = (Arc::clone(&entry.identity), entry.retry_count);
-            let (state, retry_expected) = (entry.state()?, entry.retry_expected);
-            Some(RetryCandidate { job_id: *job_id, identity, state, retry_count: retries, retry_expected })
+            let (state, repeat_expected) = (entry.state()?, entry.repeat_expected);
+            Some(RetryCandidate { job_id: *job_id, identity, state, retry_count: retries, repeat_expected })
         };
         let of_key = entries.filter(|(_, entry)| entry.key == *caller.key());
         of_key.filter_map(|(job_id, entry)| to_candidate(job_id, entry)).collect()

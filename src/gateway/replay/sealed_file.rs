@@ -124,7 +124,7 @@ impl SealedFile {
         Ok(Self::new(Some(file), key.cipher()?, Some(path), true))
     }
 
-    /// Seals a frame and writes it. Each number is written once, because a nonce must not be used twice.
+    /// Seals a frame and writes it. The caller must write each number only once: its nonce must not be used twice.
     pub(super) fn write(&self, number: u64, mut frame: Vec<u8>) -> io::Result<()> {
         let sealed = self.key.seal_in_place_append_tag(nonce(number), Aad::from(FRAME_ASSOCIATED_DATA), &mut frame);
         sealed.map_err(|_| invalid_data("a frame could not be encrypted"))?;
@@ -164,7 +164,8 @@ impl SealedFile {
         self.file()?.sync_data()?;
         if let Some(path) = &self.path {
             std::fs::rename(partial_path(path), path)?;
-            // Either this call sees that the file was discarded, or the call that discards it sees its final name.
+            // Either this call sees that the file was discarded, or `spawn_unlink` or the drop after it sees the final
+            // name.
             self.is_finished.store(true, Ordering::SeqCst);
             if self.is_discarded() {
                 remove(path);
@@ -197,7 +198,8 @@ impl SealedFile {
         }
     }
 
-    /// Empties the file on another thread, without waiting for it. The name remains until this value is dropped.
+    /// Empties the file on another thread, without waiting for it. The name remains; when this value is dropped, it is
+    /// removed as for any other file (see `Drop`).
     pub(super) fn spawn_truncate(self: &Arc<Self>) {
         let sealed_file = Arc::clone(self);
         blocking_io::spawn_detached(move || {
@@ -330,9 +332,9 @@ mod tests {
         frames.write(0, vec![1; FRAME_BYTES]).unwrap();
         frames.write(1, vec![2; FRAME_BYTES]).unwrap();
         frames.finish().unwrap();
-        let (original, second_frame) = (std::fs::read(&path).unwrap(), FRAME_BYTES + TAG_BYTES);
+        let (original, second_frame_start) = (std::fs::read(&path).unwrap(), FRAME_BYTES + TAG_BYTES);
         let open = || SealedFile::open(path.clone(), &key, 2 * FRAME_BYTES as u64).unwrap();
-        std::fs::write(&path, [&original[second_frame..], &original[..second_frame]].concat()).unwrap();
+        std::fs::write(&path, [&original[second_frame_start..], &original[..second_frame_start]].concat()).unwrap();
         assert!(open().read(0, FRAME_BYTES).is_err());
         let mut changed = original.clone();
         changed[5] ^= 1;

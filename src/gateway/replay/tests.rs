@@ -1,7 +1,7 @@
 //! Tests of replays with a real store and real files. The tests control the answers.
 
 mod commits;
-mod expected_retry;
+mod expected_repeat;
 mod idempotent_answers;
 mod orphans;
 mod stored_answer;

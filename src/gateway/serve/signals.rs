@@ -10,7 +10,8 @@ pub(super) enum SignalRequest {
     Reload,
 }
 
-/// The listeners for signals. They are created first at a start, so that no later signal kills the process.
+/// The listeners for signals. They are created first when the process starts, so that on Unix no later one of these
+/// signals kills it. On other systems Ctrl-C is handled only from the first wait on.
 pub(crate) struct SignalListeners {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
@@ -23,7 +24,7 @@ pub(crate) struct SignalListeners {
 // === impl SignalListeners ===
 
 impl SignalListeners {
-    /// Listens from now on. Must be called within a tokio runtime.
+    /// On Unix, listens from now on. Must be called within a tokio runtime.
     ///
     /// # Errors
     ///

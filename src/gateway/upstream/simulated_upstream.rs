@@ -36,7 +36,7 @@ pub(super) struct SimulatedUpstream {
 pub(crate) struct SimulatedBody {
     job: SimulatorJob,
     drawing: DrawingTask,
-    drawn_count: u32,
+    sent_count: u32,
     is_done: bool,
 }
 
@@ -45,7 +45,8 @@ pub(crate) struct SimulatedBody {
 struct ImageSpec {
     /// The index of the image, from which its seed is computed.
     index: u32,
-    /// The number of an intermediate image: the same image in coarse squares.
+    /// The number of the intermediate image, from 0; `None` for the final image. An intermediate image shows the final
+    /// one in coarse squares.
     partial: Option<u32>,
 }
 
@@ -84,7 +85,7 @@ fn detail_for_quality(quality: Option<&str>) -> Detail {
 
 /// Returns the tokens of the input images of an edit: one for each tile of 32x32 pixels (our choice: a plausible count,
 /// which no upstream charges).
-fn input_tokens(job: &Job) -> u64 {
+fn input_image_tokens(job: &Job) -> u64 {
     let tiles = |upload: &ImageUpload| match &upload.header {
         Ok(header) => {
             u64::from(header.properties.width.div_ceil(32)) * u64::from(header.properties.height.div_ceil(32))
@@ -107,7 +108,7 @@ impl SimulatedUpstream {
         let mut body = SimulatedBody {
             job: SimulatorJob::from_job(job),
             drawing: DrawingTask::new(&self.drawing_slots),
-            drawn_count: 0,
+            sent_count: 0,
             is_done: false,
         };
         body.draw_next();
@@ -119,8 +120,8 @@ impl SimulatedUpstream {
 
     /// Begins a response; its image is drawn while the answer is read.
     pub(super) async fn begin_response(&self, job: &ResponseJob) -> Result<Reply, AttemptFailure> {
-        let (task, drawing) = (job.clone(), DrawingTask::new(&self.drawing_slots));
-        let body = job.body().read_with(move || SimulatedResponse::new(&task, drawing)).await;
+        let (response_job, drawing) = (job.clone(), DrawingTask::new(&self.drawing_slots));
+        let body = job.body().read_with(move || SimulatedResponse::new(&response_job, drawing)).await;
         let body = ReplyBody::SimulatedResponse(Box::new(
             body.map_err(|_| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?,
         ));
@@ -146,7 +147,7 @@ impl SimulatorJob {
             compression: job.compression(),
             detail: detail_for_quality(job.quality()),
             created: job.received_at().timestamp(),
-            input_image_tokens: input_tokens(job),
+            input_image_tokens: input_image_tokens(job),
         }
     }
 
@@ -182,7 +183,7 @@ impl SimulatorJob {
         Ok(STANDARD.encode(file))
     }
 
-    /// Returns the members of the answer except the image.
+    /// Returns the members that JSON answers and events have in common, without the image and the time.
     fn answer_members(&self) -> Value {
         let tokens = simulator::estimate_tokens(&self.prompt, self.width, self.height, self.detail, self.count);
         let input = tokens.input_text + self.input_image_tokens;
@@ -233,7 +234,7 @@ impl SimulatorJob {
 impl SimulatedBody {
     /// Begins to draw the next image.
     fn draw_next(&mut self) {
-        let (job, spec) = (self.job.clone(), self.job.image_spec(self.drawn_count));
+        let (job, spec) = (self.job.clone(), self.job.image_spec(self.sent_count));
         self.drawing.begin(move || job.draw_base64(spec));
     }
 }
@@ -247,7 +248,7 @@ impl Body for SimulatedBody {
         if this.is_done {
             return Poll::Ready(None);
         }
-        if this.drawn_count == this.job.drawing_count() {
+        if this.sent_count == this.job.drawing_count() {
             this.is_done = true;
             return Poll::Ready(Some(Ok(Frame::data(Bytes::from(this.job.closing_text())))));
         }
@@ -261,8 +262,8 @@ impl Body for SimulatedBody {
                 return Poll::Ready(Some(Err(error)));
             }
         };
-        let frame = this.job.encode_image(this.drawn_count, &base64);
-        this.drawn_count += 1;
+        let frame = this.job.encode_image(this.sent_count, &base64);
+        this.sent_count += 1;
         Poll::Ready(Some(Ok(Frame::data(Bytes::from(frame)))))
     }
 }

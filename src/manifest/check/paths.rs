@@ -57,7 +57,7 @@ fn check_path<'a>(
     }
     let (first, span) = seen.entry(fold(text)).or_insert_with(|| (text, location.span()));
     if *first != text {
-        let message = format!("this differs from `{}` only in case or form", first.escape_debug());
+        let message = format!("this differs from `{}` only in case or Unicode form", first.escape_debug());
         findings.report_at(&M057, location, message).with_related(span.clone(), "the other one");
     }
 }

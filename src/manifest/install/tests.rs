@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::manifest::text::SourceFile;
-use crate::manifest::{DiscoveryError, Manifest, discovery};
+use crate::manifest::{DiscoveryError, Manifest, discovery_index};
 
 const SUM: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
@@ -79,17 +79,17 @@ fn an_entry_without_a_safe_download_is_not_chosen() {
 
 #[test]
 fn the_index_has_the_newest_version_of_each_skill() {
-    let index = discovery(&source(&[("b", "1.0.0"), ("a", "1.9.0"), ("a", "1.10.0")]), None).expect("an index");
+    let index = discovery_index(&source(&[("b", "1.0.0"), ("a", "1.9.0"), ("a", "1.10.0")]), None).expect("an index");
     let index: serde_json::Value = serde_json::from_str(&index).expect("JSON");
     assert_eq!(index["$schema"], "https://schemas.agentskills.io/discovery/0.2.0/schema.json");
     assert_eq!(index["skills"].as_array().map(Vec::len), Some(2));
     assert_eq!(index["skills"][0]["url"], "https://h/raw/main/packages/a%201.10.0.zip");
     assert_eq!(index["skills"][0]["type"], "archive");
     assert_eq!(index["skills"][1]["digest"], format!("sha256:{SUM}"));
-    let other = discovery(&source(&[("a", "1.0.0")]), Some("/skills")).expect("an index");
+    let other = discovery_index(&source(&[("a", "1.0.0")]), Some("/skills")).expect("an index");
     assert!(other.contains("\"/skills/packages/a%201.0.0.zip\""));
     let broken = SourceFile::new("m", r#"{"skills": [{"name": "a"}], "repository": {"raw_base_url": "https://h"}}"#);
-    assert!(matches!(discovery(&broken, None), Err(DiscoveryError::Field { .. })));
+    assert!(matches!(discovery_index(&broken, None), Err(DiscoveryError::Field { .. })));
 }
 
 #[test]

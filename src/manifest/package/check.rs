@@ -5,11 +5,11 @@
 //! thread has one package in memory at a time.
 
 mod document;
-mod orphans;
 mod package;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod unlisted;
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,8 @@ use tree::{CheckoutCache, PathLookupOutcome};
 pub(in crate::manifest) enum CheckScope {
     /// Everything.
     Everything,
-    /// Only that the packages are safe and are those of the manifest, for callers without a checkout.
+    /// Only that the packages are safe and are those of the manifest, for callers that have the packages but not the
+    /// other files of the repository.
     Packages,
 }
 
@@ -55,7 +56,7 @@ impl<'a> RepositoryChecker<'a> {
         Self { tree: CheckoutCache::new(files), limits: PackageLimits::default(), scope }
     }
 
-    /// Checks everything that these skills name.
+    /// Checks the packages that these skills name and, in the scope `Everything`, their folders.
     pub(in crate::manifest) fn check_skills(&self, skills: &[LocatedNode<'_>], findings: &mut FindingCollector) {
         let mut check = self.worker(findings);
         skills.iter().for_each(|skill| check.check_skill(skill));
@@ -70,7 +71,7 @@ impl<'a> RepositoryChecker<'a> {
         for api in manifest.apis() {
             check.check_document_path(&api);
         }
-        orphans::check(manifest, &mut check);
+        unlisted::check(manifest, &mut check);
     }
 
     fn worker<'l, 'f>(&'l self, findings: &'f mut FindingCollector) -> CheckWorker<'l, 'f> {
@@ -87,21 +88,17 @@ impl CheckWorker<'_, '_> {
     }
 
     /// Returns the path, kind and size of the entry that a field names, or reports why there is no such entry.
-    fn find_path<'p>(
-        &mut self,
-        location: &LocatedNode<'p>,
-        missing: &'static Rule,
-    ) -> Option<(&'p str, FileKind, u64)> {
+    fn find_path<'p>(&mut self, location: &LocatedNode<'p>, rule: &'static Rule) -> Option<(&'p str, FileKind, u64)> {
         let path = location.text()?;
         match self.tree.find(path) {
             PathLookupOutcome::Found(metadata) => return Some((path, metadata.kind, metadata.size)),
             // Some of these paths also break a static rule, but a path that was not checked must never pass.
             PathLookupOutcome::NotAPath(why) => {
                 let message = format!("`{}` was not checked: it {why}", path.escape_debug());
-                self.findings.report_at(missing, location, message);
+                self.findings.report_at(rule, location, message);
             }
             PathLookupOutcome::Missing => {
-                self.findings.report_at(missing, location, format!("there is no `{path}` in the repository"));
+                self.findings.report_at(rule, location, format!("there is no `{path}` in the repository"));
             }
             PathLookupOutcome::OtherSpelling(spelled) => {
                 let finding = self.findings.report_at(
@@ -115,7 +112,7 @@ impl CheckWorker<'_, '_> {
                 self.findings.report_at(&M074, location, format!("`{link}` is a symbolic link"));
             }
             PathLookupOutcome::Error(error) => {
-                self.findings.report_at(missing, location, error.to_string());
+                self.findings.report_at(rule, location, error.to_string());
             }
         }
         None

@@ -79,7 +79,7 @@ fn every_value_has_the_span_of_its_text() {
 }
 
 #[test]
-fn the_writer_has_the_output_of_other_tools() {
+fn the_writer_indents_by_two_spaces_and_keeps_the_spelling_of_numbers() {
     let text = r#"{"b": [1.50, "ä\u0001\"", {}, []], "a": {"c": null}}"#;
     let node = read(text, JsonLimits::default()).unwrap();
     let expected =

@@ -40,7 +40,7 @@ impl SmallDisk {
         file.set_len(length.saturating_sub(megabytes << 20)).expect("a shorter file");
     }
 
-    /// Gives back the bytes that [`SmallDisk::fill`] took.
+    /// Deletes the file with which `fill` or `fill_except` filled the disk.
     pub(crate) fn clear(&self) {
         std::fs::remove_file(self.filler()).expect("it was filled");
     }

@@ -1,4 +1,4 @@
-//! An upstream that gives the same answer, byte for byte, to every request for images.
+//! An upstream that gives the same answer, byte for byte, to every POST request.
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -32,7 +32,7 @@ impl VerbatimUpstream {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten().take_while(|_| !serving.closed.load(Ordering::SeqCst)) {
                 let serving = Arc::clone(&serving);
-                // A peer that hangs up wants nothing more.
+                // An I/O error means that the peer has closed the connection, so it is ignored.
                 std::thread::spawn(move || drop(serve(stream, &serving)));
             }
         });
@@ -48,7 +48,7 @@ impl VerbatimUpstream {
         *self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner) = (content_type, body);
     }
 
-    /// The number of requests for images.
+    /// The number of POST requests.
     pub(crate) fn attempts(&self) -> usize {
         self.shared.attempts.load(Ordering::SeqCst)
     }

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard};
 use chrono::DateTime;
 use imagate::manifest::package::ZipTimestamp;
 use imagate::manifest::{
-    BuildInput, BuildOutput, CheckOptions, MemoryFiles, RepositoryFields, SourceFile, build, discovery, verify,
+    BuildInput, BuildOutput, CheckOptions, MemoryFiles, RepositoryFields, SourceFile, build, discovery_index, verify,
 };
 
 use cases::{FORMATS, Tree};
@@ -72,7 +72,7 @@ pub extern "C" fn errors() -> usize {
 /// Writes the discovery index of `skills.json` to the output. Returns its length.
 #[unsafe(no_mangle)]
 pub extern "C" fn index() -> usize {
-    set_output(discovery(&document(&files()), None).expect("an index").into_bytes())
+    set_output(discovery_index(&document(&files()), None).expect("an index").into_bytes())
 }
 
 fn build_skills(time: i64) -> BuildOutput {

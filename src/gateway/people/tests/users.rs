@@ -138,7 +138,7 @@ async fn an_admin_token_has_the_current_permissions_of_its_user() {
     );
     assert!(fixture.people.tokens(None).await.unwrap()[0].last_used_at.is_some());
     fixture.people.change_user(&audit, "bob", UserChange::Role(UserRole::Member)).await.unwrap();
-    assert_eq!(admit().await.unwrap().owner(), Some(&bob.id));
+    assert_eq!(admit().await.unwrap().restricted_to(), Some(&bob.id));
     fixture.people.change_user(&audit, "bob", UserChange::Disable).await.unwrap();
     assert!(admit().await.is_none());
     fixture.people.change_user(&audit, "bob", UserChange::Enable).await.unwrap();

@@ -37,7 +37,7 @@ pub(in super::super) struct RetryableJobEntry {
     /// True if a reader has left without the complete answer, and no retry has read all of it since.
     pub(in super::super) needs_retry_read: bool,
     /// True if the caller got [`Error::InProgress`], so that a repeat of the request is expected.
-    pub(in super::super) retry_expected: bool,
+    pub(in super::super) repeat_expected: bool,
     pub(in super::super) mode: DeliveryMode,
     /// The name and key of the answer's file, until the answer is made durable.
     pub(in super::super) pending_file: Option<PendingFile>,
@@ -103,7 +103,7 @@ pub(in super::super) struct RetryCandidate {
     /// The number of retries that already wait for the answer or read it.
     pub(in super::super) retry_count: usize,
     /// True if the caller got [`Error::InProgress`], so that a repeat of the request is expected.
-    pub(in super::super) retry_expected: bool,
+    pub(in super::super) repeat_expected: bool,
 }
 
 // === impl RetryableJobIndex ===
@@ -172,7 +172,7 @@ impl RetryableJobEntry {
             retry_count: 0,
             hold_count: 0,
             needs_retry_read: false,
-            retry_expected: false,
+            repeat_expected: false,
             mode,
             pending_file: None,
             stored_file: None,
@@ -218,7 +218,7 @@ impl RetryableJobEntry {
 
     /// True unless the job is an orphan that no retry keeps, and whose caller did not get [`Error::InProgress`].
     pub(in super::super) fn is_wanted(&self) -> bool {
-        self.hold_count > 0 || self.retry_expected || self.state() != Some(RetryableJobState::Orphan)
+        self.hold_count > 0 || self.repeat_expected || self.state() != Some(RetryableJobState::Orphan)
     }
 
     /// True if the job can be removed: no request reads or keeps its answer, and the answer was delivered.

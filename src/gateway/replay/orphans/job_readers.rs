@@ -20,8 +20,8 @@ impl RetryableJobs {
     /// [`Error::InProgress`](crate::error::Error::InProgress), or of the error that such a job ended with. Of several
     /// concurrent requests, exactly one gets a reader.
     pub(in super::super) fn follow_awaited_job(self: &Arc<Self>, job_id: RetryableJobId) -> Option<AnswerReader> {
-        self.follow_if(job_id, |entry| entry.retry_expected && entry.state() == Some(RetryableJobState::Orphan))
-            .or_else(|| self.remembered_answer_if(job_id, |entry| entry.retry_expected))
+        self.follow_if(job_id, |entry| entry.repeat_expected && entry.state() == Some(RetryableJobState::Orphan))
+            .or_else(|| self.remembered_answer_if(job_id, |entry| entry.repeat_expected))
     }
 
     fn follow_if(
@@ -64,7 +64,7 @@ impl RetryableJobs {
         if entry.mode != DeliveryMode::Remembered || !is_allowed(entry) {
             return None;
         }
-        entry.retry_expected = false;
+        entry.repeat_expected = false;
         Some(AnswerReader::new(&entry.answer))
     }
 }

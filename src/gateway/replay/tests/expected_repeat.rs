@@ -3,7 +3,7 @@
 use super::*;
 
 /// Returns a running job whose caller got `Error::InProgress`.
-async fn job_with_expected_retry(
+async fn job_with_expected_repeat(
     replay: &AnswerReplay,
     caller: &Caller,
     job: &Arc<Job>,
@@ -21,7 +21,7 @@ async fn a_repeat_after_in_progress_gets_the_answer_once() {
     assert!(replay.find_answer_in_progress(&fixture.ada, &task).await.is_none());
     drop(replay.register_job::<ChannelAnswer>(&fixture.ada, &job, JobRegistration::default()));
     assert!(replay.find_answer_in_progress(&fixture.ada, &task).await.is_none(), "its caller left without the error");
-    let sender = job_with_expected_retry(&replay, &fixture.ada, &job).await;
+    let sender = job_with_expected_repeat(&replay, &fixture.ada, &job).await;
     assert!(replay.find_answer_in_progress(&fixture.bob, &task).await.is_none());
     let early = replay.find_answer_in_progress(&fixture.ada, &task).await.expect("the running job");
     assert!(
@@ -31,7 +31,7 @@ async fn a_repeat_after_in_progress_gets_the_answer_once() {
     drop(early);
     // Two requests find the job before either of them reads it.
     let orphans = replay.orphans.as_ref().expect("orphans");
-    let expected = orphans.candidates(&fixture.ada, &task).into_iter().find(|candidate| candidate.retry_expected);
+    let expected = orphans.candidates(&fixture.ada, &task).into_iter().find(|candidate| candidate.repeat_expected);
     let job_id = expected.expect("the job").job_id;
     let (first, second) = (orphans.follow_awaited_job(job_id), orphans.follow_awaited_job(job_id));
     assert!(first.is_some() && second.is_none(), "only one of two requests gets a reader");
@@ -43,10 +43,10 @@ async fn a_repeat_after_in_progress_gets_the_answer_once() {
 }
 
 #[tokio::test]
-async fn a_job_with_an_expected_retry_is_not_abandoned() {
+async fn a_job_with_an_expected_repeat_is_not_abandoned() {
     let fixture = ReplayFixture::new().await;
     let (replay, job) = (fixture.open().await, job("red"));
-    let sender = job_with_expected_retry(&replay, &fixture.ada, &job).await;
+    let sender = job_with_expected_repeat(&replay, &fixture.ada, &job).await;
     tokio::time::pause();
     tokio::time::timeout(Duration::from_secs(3600), sender.abandoned()).await.unwrap_err();
 }
@@ -65,7 +65,7 @@ async fn a_job_is_wanted_while_a_caller_waits_or_is_expected() {
     assert!(!sender.is_wanted());
     drop(sender);
     let other_job = super::job("blue");
-    assert!(job_with_expected_retry(&replay, &fixture.ada, &other_job).await.is_wanted());
+    assert!(job_with_expected_repeat(&replay, &fixture.ada, &other_job).await.is_wanted());
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_repeat_after_in_progress_gets_a_final_error_once() {
     let fixture = ReplayFixture::new().await;
     let (replay, job) = (fixture.open().await, job("red"));
     let task = SharedTask::from(&job);
-    job_with_expected_retry(&replay, &fixture.ada, &job)
+    job_with_expected_repeat(&replay, &fixture.ada, &job)
         .await
         .complete(Err(Error::Upstream(UpstreamFault::Timeout)))
         .await;
@@ -82,6 +82,6 @@ async fn a_repeat_after_in_progress_gets_a_final_error_once() {
         "timeout"
     );
     assert!(replay.find_answer_in_progress(&fixture.ada, &task).await.is_none());
-    job_with_expected_retry(&replay, &fixture.ada, &job).await.complete(Err(Error::Unavailable)).await;
+    job_with_expected_repeat(&replay, &fixture.ada, &job).await.complete(Err(Error::Unavailable)).await;
     assert!(replay.find_answer_in_progress(&fixture.ada, &task).await.is_none(), "nothing was spent");
 }
