@@ -65,7 +65,7 @@ struct Probe {
     failed: Vec<String>,
 }
 
-// === impl Scene ===
+// === impl AbuseFixture ===
 
 impl AbuseFixture {
     fn start(reads_log: bool) -> Self {

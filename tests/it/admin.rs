@@ -97,9 +97,9 @@ fn names(gateway: &Gateway) -> Vec<String> {
 
 /// The token with which the gateway calls the upstream for a generation.
 fn token_used(upstream: &FakeUpstream, gateway: &Gateway) -> Option<String> {
-    let before = upstream.attempts();
+    let before = upstream.attempt_count();
     gateway.generate(json!({}));
-    upstream.ledger().into_iter().nth(before).map(|attempt| attempt.token)
+    upstream.received_attempts().into_iter().nth(before).map(|attempt| attempt.token)
 }
 
 /// Waits until the gateway calls the upstream with this token.
@@ -195,7 +195,7 @@ fn an_oauth_account_works_with_all_its_secrets() {
     assert_eq!((&created["kind"], &created["concurrency"]), (&json!("oauth"), &json!(2)));
     assert!(!created.to_string().contains("secret-a") && !created.to_string().contains("refresh-a"), "{created}");
     wait_for_token("its token is fetched and used", &upstream, &gateway, Some("access-a-1"));
-    let attempt = upstream.ledger().pop().expect("an attempt");
+    let attempt = upstream.received_attempts().pop().expect("an attempt");
     assert_eq!((attempt.header("x-project"), attempt.header("x-api-key")), (Some("p"), Some("header-canary")));
     for secret in ["secret-a", "refresh-a-", "access-a-"] {
         assert!(!gateway.output().contains(secret), "{secret} is logged");
@@ -283,7 +283,7 @@ fn the_admin_token_opens_the_admin_api_only() {
     for call in [Call::generation().json(&request(json!({}))), Call::get("/v1/models")] {
         check_401(&call.key(TOKEN).send(gateway.address()));
     }
-    assert_eq!(upstream.attempts(), 0);
+    assert_eq!(upstream.attempt_count(), 0);
     assert_eq!(names(&gateway), ["only"], "no call has changed anything");
 }
 

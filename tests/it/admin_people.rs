@@ -318,7 +318,7 @@ fn a_token_has_the_current_permissions_of_its_user() {
     for call in [Call::generation().json(&request(json!({}))), Call::get("/v1/models")] {
         assert_eq!(call.key(&kim).send(gateway.address()).error_object(401)["code"], "INVALID_API_KEY");
     }
-    assert_eq!(upstream.attempts(), 0);
+    assert_eq!(upstream.attempt_count(), 0);
     let token = text(&good(&gateway, Call::get(&format!("{TOKENS}?user=kim"))), "/data/0/id");
     good(&gateway, Call::delete(&format!("{TOKENS}/{token}")));
     assert_eq!(refused(&ask(&gateway, &kim, Call::get("/admin/v1/me")), 401).0, "INVALID_API_KEY");

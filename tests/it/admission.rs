@@ -201,7 +201,7 @@ fn client_headers_are_accepted_and_not_sent_upstream() {
         gateway.call(json!({})).header("openai-organization", "org-caller").header("openai-project", "proj-caller");
     let call = call.header("cookie", "caller=1").header("x-stainless-lang", "python").header("openai-beta", "x=1");
     call.header("x-client-request-id", "mine").header("accept-encoding", "gzip, br").send(gateway.address()).ok_json();
-    let attempt = &upstream.ledger()[0];
+    let attempt = &upstream.received_attempts()[0];
     assert_eq!((attempt.method.as_str(), attempt.path.as_str()), ("POST", "/v1/images/generations"));
     for header in ["openai-organization", "openai-project", "cookie"] {
         assert_eq!(attempt.header(header), None, "the caller's header {header} was sent upstream");

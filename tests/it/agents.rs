@@ -15,7 +15,7 @@ struct AgentFixture {
     proxy: RecordingProxy,
 }
 
-// === impl Stage ===
+// === impl AgentFixture ===
 
 impl AgentFixture {
     fn start() -> Self {
@@ -33,6 +33,6 @@ impl AgentFixture {
     #[track_caller]
     fn check_passthrough(&self, tasks: usize) {
         let secrets = [self.gateway.secret(), "login-canary", "acc-canary"];
-        assert_eq!(self.proxy.check_nothing_changed_or_leaked(&self.upstream.ledger(), &secrets), tasks);
+        assert_eq!(self.proxy.check_nothing_changed_or_leaked(&self.upstream.received_attempts(), &secrets), tasks);
     }
 }

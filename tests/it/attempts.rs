@@ -29,7 +29,7 @@ fn three_accounts(upstream: &FakeUpstream) -> Gateway {
 
 /// The tokens of the ledger, in the order of the attempts.
 fn tokens_of(upstream: &FakeUpstream) -> Vec<String> {
-    upstream.ledger().into_iter().map(|attempt| attempt.token).collect()
+    upstream.received_attempts().into_iter().map(|attempt| attempt.token).collect()
 }
 
 /// The only record, whose attempts must have these accounts and classes.
@@ -65,7 +65,7 @@ fn a_refused_connection_goes_to_another_account() {
     assert_eq!(tokens_of(&upstream), ["sk-upstream-second"]);
     let record = check_record(&gateway, &[("first", Some("N")), ("second", None)]);
     assert_eq!((&record["state"], &record["account"]), (&json!("succeeded"), &json!("second")));
-    assert_eq!(record["usage"], upstream.ledger()[0].usage.clone().expect("usage"));
+    assert_eq!(record["usage"], upstream.received_attempts()[0].usage.clone().expect("usage"));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn no_caller_sees_the_status_of_a_rejected_account() {
             assert!(wait.is_some(), "a 429 has a retry-after");
         }
         assert!(!answer.text().contains("upstream-canary"), "{script}: {}", answer.text());
-        assert!(upstream.attempts() <= 2, "{script}");
+        assert!(upstream.attempt_count() <= 2, "{script}");
         assert_eq!(gateway.final_records(1).len(), 1, "{script}");
     }
 }
@@ -150,7 +150,7 @@ fn a_stated_server_error_is_tried_once_and_no_more() {
     let gateway = three_accounts(&upstream);
     let answer = gateway.scripted("status=500");
     check_upstream_error(&answer, &["network", "no_image_data"]);
-    assert_eq!(upstream.attempts(), 2, "{:?}", tokens_of(&upstream));
+    assert_eq!(upstream.attempt_count(), 2, "{:?}", tokens_of(&upstream));
     assert!(!answer.text().contains("upstream-canary"));
     assert_eq!(gateway.final_records(1)[0]["state"], "failed");
 }
@@ -164,7 +164,7 @@ fn a_single_account_is_not_tried_twice() {
         // A second attempt would succeed, but only another account may be tried, and there is none.
         let answer = gateway.generate(json!({}));
         assert!([502, 503].contains(&answer.status), "{script}: {}", answer.status);
-        assert_eq!(upstream.attempts(), 1, "{script}");
+        assert_eq!(upstream.attempt_count(), 1, "{script}");
     }
 }
 
@@ -195,7 +195,7 @@ fn an_ambiguous_failure_is_never_tried_again() {
         let answer = gateway.scripted(script);
         check_upstream_error(&answer, reasons);
         assert_eq!(answer.should_retry(), Some("false"), "{script}");
-        assert_eq!(upstream.attempts(), 1, "{script}: {:?}", tokens_of(&upstream));
+        assert_eq!(upstream.attempt_count(), 1, "{script}: {:?}", tokens_of(&upstream));
         assert!(!answer.text().contains("<html") && !answer.text().contains("upstream-canary"), "{script}");
         let record = check_record(&gateway, &[("first", Some("X"))]);
         assert_eq!(record["state"], "interrupted", "{script}: {record}");
@@ -210,7 +210,7 @@ fn tokens_of_an_answer_without_an_image_are_recorded() {
         let answer = gateway.scripted(&format!("data={data} tokens=1700"));
         check_upstream_error(&answer, &["no_image_data"]);
         assert_eq!(answer.should_retry(), Some("false"), "{data}");
-        assert_eq!(upstream.attempts(), 1, "{data}");
+        assert_eq!(upstream.attempt_count(), 1, "{data}");
         let record = &gateway.final_records(1)[0];
         assert_eq!(record["usage"]["output_tokens"], 1700, "{data}: {record}");
         assert_eq!(record["delivered"], json!([]), "{data}");
@@ -235,9 +235,9 @@ fn a_silent_upstream_ends_at_the_deadline_without_another_attempt() {
             answer.error_object(502);
         }
         let max_attempts = if script.starts_with("stall") { 1 } else { 2 };
-        assert!(upstream.attempts() <= max_attempts, "{script}: {:?}", tokens_of(&upstream));
-        upstream.wait_until("the gateway has closed the connections", |ledger| {
-            ledger.iter().all(|attempt| attempt.peer_left)
+        assert!(upstream.attempt_count() <= max_attempts, "{script}: {:?}", tokens_of(&upstream));
+        upstream.wait_until("the gateway has closed the connections", |attempts| {
+            attempts.iter().all(|attempt| attempt.peer_left)
         });
         let state = gateway.final_records(1)[0]["state"].clone();
         assert!(state == "interrupted" || (max_attempts == 2 && state == "failed"), "{script}: {state}");
@@ -256,7 +256,7 @@ fn a_redirect_is_never_followed() {
         assert_eq!(answer.header("location"), None);
     }
     assert_eq!(target.accepted(), 0, "the redirect must not take the bearer token to another host");
-    assert_eq!(upstream.attempts(), 5);
+    assert_eq!(upstream.attempt_count(), 5);
 }
 
 #[test]
@@ -297,10 +297,10 @@ fn no_request_completes_twice_and_each_has_one_record() {
     std::thread::scope(|scope| (0..4).for_each(|number| drop(scope.spawn(move || send_all(number)))));
     let records = gateway.final_records(40);
     assert_eq!(records.len(), 40);
-    let ledger = upstream.ledger();
+    let all_attempts = upstream.received_attempts();
     for record in &records {
         let user = record["end_user"].as_str().expect("a user");
-        let attempts: Vec<_> = ledger.iter().filter(|attempt| attempt.user() == user).collect();
+        let attempts: Vec<_> = all_attempts.iter().filter(|attempt| attempt.user() == user).collect();
         let completed = attempts.iter().filter(|attempt| attempt.completed && !attempt.images.is_empty()).count();
         assert!(completed <= 1, "{user}: {completed} completed attempts");
         assert_eq!(records.iter().filter(|other| other["end_user"] == user).count(), 1, "{user}");

@@ -137,12 +137,12 @@ impl LeakFixture {
     /// Like [`LeakFixture::send`], but the call must reach an upstream. Accounts are enabled again for it if necessary.
     #[track_caller]
     fn send_upstream(&mut self, call: &Call) {
-        let before = self.upstream.attempts();
+        let before = self.upstream.attempt_count();
         self.send(call.clone());
-        if self.upstream.attempts() == before {
+        if self.upstream.attempt_count() == before {
             self.enable_accounts();
             self.send(call.clone());
-            assert!(self.upstream.attempts() > before, "the call reached no upstream");
+            assert!(self.upstream.attempt_count() > before, "the call reached no upstream");
         }
     }
 
@@ -249,10 +249,10 @@ impl LeakFixture {
         // Callers who disconnect: in the middle of the body, and while the upstream works.
         let half = Call::generation().key(&secret).header("content-type", "application/json").announcing_only(10_000);
         drop(half.dispatch(self.gateway.address()));
-        let attempts = self.upstream.attempts();
+        let attempts = self.upstream.attempt_count();
         let call = self.generation("delay=300", json!({}));
         let connection = call.dispatch(self.gateway.address());
-        eventually("the attempt runs", || (self.upstream.attempts() > attempts).then_some(()));
+        eventually("the attempt runs", || (self.upstream.attempt_count() > attempts).then_some(()));
         drop(connection);
     }
 
@@ -354,9 +354,9 @@ fn no_canary_is_in_any_output() {
     }
     // Files are also captured during an attempt, when temporary files may exist.
     let call = fixture.generation("stall=middle b64=400000", json!({}));
-    let attempts = fixture.upstream.attempts();
+    let attempts = fixture.upstream.attempt_count();
     let running = call.dispatch(fixture.gateway.address());
-    eventually("the attempt runs", || (fixture.upstream.attempts() > attempts).then_some(()));
+    eventually("the attempt runs", || (fixture.upstream.attempt_count() > attempts).then_some(()));
     fixture.captured.add_files(&fixture.gateway.home().join("data"));
     drop(running);
     fixture.gateway.terminate();
@@ -372,14 +372,16 @@ fn no_canary_is_in_any_output() {
 /// Checks that the canaries went in: otherwise a search without a result proves nothing.
 #[track_caller]
 fn check_inputs(fixture: &LeakFixture) {
-    let ledger = fixture.upstream.ledger();
+    let attempts = fixture.upstream.received_attempts();
     for token in [TOKEN, ADDED_TOKEN] {
-        let used = ledger.iter().filter(|attempt| attempt.token == token).count();
+        let used = attempts.iter().filter(|attempt| attempt.token == token).count();
         println!("{used} attempts with {token}");
     }
-    assert!(ledger.iter().any(|attempt| attempt.token == TOKEN && attempt.path.contains(PATH)));
-    assert!(ledger.iter().any(|attempt| attempt.header("x-api-key") == Some(SECRET_HEADER)));
-    assert!(ledger.iter().any(|attempt| attempt.fields()["prompt"].as_str().is_some_and(|text| text.contains(PROMPT))));
+    assert!(attempts.iter().any(|attempt| attempt.token == TOKEN && attempt.path.contains(PATH)));
+    assert!(attempts.iter().any(|attempt| attempt.header("x-api-key") == Some(SECRET_HEADER)));
+    assert!(
+        attempts.iter().any(|attempt| attempt.fields()["prompt"].as_str().is_some_and(|text| text.contains(PROMPT)))
+    );
     if has(Feature::Oauth) {
         assert!(fixture.tokens.ledger().iter().any(|exchange| exchange.token.is_some()), "no token was exchanged");
     }

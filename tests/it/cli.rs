@@ -177,11 +177,11 @@ fn a_failed_generate_leaves_no_file_and_says_why() {
     let before = files(&gateway);
     for script in ["status=400 body=policy", "cut=60% b64=400000", "lack=3 b64=400000", "data=empty"] {
         upstream.always_for_token("sk-upstream-only", script);
-        let attempts = upstream.attempts();
+        let attempts = upstream.attempt_count();
         let output = generate(&gateway, ["IMAGATE_BASE_URL", "IMAGATE_API_KEY"], &["-o", "out.png"]);
         assert_eq!(output.code, FAILED, "{script}: {output:#?}");
         assert!(!output.stderr.is_empty(), "{script}");
-        assert_eq!(upstream.attempts(), attempts + 1, "{script}: the client must not pay twice");
+        assert_eq!(upstream.attempt_count(), attempts + 1, "{script}: the client must not pay twice");
         let mut after = files(&gateway);
         after.retain(|name| !before.contains(name));
         assert!(after.is_empty(), "{script}: {after:?} is left");

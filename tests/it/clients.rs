@@ -14,7 +14,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::kit::{Account, FakeUpstream, Gateway, RecordingProxy, Turn, image_specimen};
+use crate::kit::{Account, FakeUpstream, Gateway, ModelStep, RecordingProxy, image_specimen};
 use install::{node, python, script};
 
 /// The files that the tours edit. `mask.png` is a mask for `first.png`; `opaque.png` and `small.png` are no masks for
@@ -84,7 +84,7 @@ fn tour_with(protocol: Protocol, command: &mut Command) -> AttemptCounts {
 #[track_caller]
 fn attempts_of(protocol: Protocol, command: &mut Command) -> BTreeMap<String, usize> {
     let upstream = FakeUpstream::start();
-    upstream.set_conversation(&[Turn::Draws]);
+    upstream.set_conversation(&[ModelStep::Draws]);
     let (simulated, scripted) = (Gateway::simulated(), scripted(&upstream, protocol));
     let (proxy, pictures) = (RecordingProxy::in_front_of(scripted.address()), pictures());
     for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL"] {
@@ -108,9 +108,9 @@ fn attempts_of(protocol: Protocol, command: &mut Command) -> BTreeMap<String, us
     let printed = String::from_utf8_lossy(&output.stdout);
     println!("{printed}");
     assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
-    proxy.check_nothing_changed_or_leaked(&upstream.ledger(), &[scripted.secret()]);
+    proxy.check_nothing_changed_or_leaked(&upstream.received_attempts(), &[scripted.secret()]);
     let mut cost = BTreeMap::new();
-    for attempt in upstream.ledger() {
+    for attempt in upstream.received_attempts() {
         *cost.entry(attempt.user()).or_default() += 1;
     }
     cost

@@ -189,7 +189,7 @@ fn a_connection_whose_job_runs_is_never_closed_for_another() {
         Gateway::with("[connections]\nmax = 2\nmax_per_address = 2", &[Account::for_upstream("only", &upstream)]);
     let job =
         gateway.call(json!({"prompt": "a cube [[delay=3000]]"})).dispatch(gateway.address()).expect("a connection");
-    eventually("the upstream works", || (upstream.attempts() > 0).then_some(()));
+    eventually("the upstream works", || (upstream.attempt_count() > 0).then_some(()));
     let mut others = Vec::new();
     for _ in 0..20 {
         others.push(connect(&gateway, host(2), b"").expect("a connection"));

@@ -20,7 +20,7 @@ fn the_answer_and_the_record_show_the_actual_image_properties() {
         assert_eq!(answer.status, 200, "{prompt}");
         assert_eq!(answer.header("x-imagate-delivered"), Some(delivered), "{prompt}");
         assert_eq!(answer.header("x-imagate-delivery"), Some(verdict), "{prompt}");
-        let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
+        let record = gateway.final_records(upstream.attempt_count()).pop().expect("a record");
         let (actual, format) = delivered.split_once(' ').expect("two words");
         assert_eq!(
             record["delivered"],
@@ -44,5 +44,5 @@ fn a_group_can_refuse_a_mismatching_image() {
     let record = gateway.final_records(2).pop().expect("a record");
     assert_eq!((&record["state"], &record["error_code"]), (&json!("failed"), &json!("upstream_error")));
     assert!(record["usage"]["total_tokens"].as_u64() > Some(0), "{record}");
-    assert_eq!(upstream.attempts(), 2, "no further attempt may be made");
+    assert_eq!(upstream.attempt_count(), 2, "no further attempt may be made");
 }

@@ -148,7 +148,7 @@ fn stored_answers_leave_space_for_uploads_and_records() {
     assert!(gateway.free() > min_free, "{} bytes are left", gateway.free());
     gateway.wait_until_ready_is(200, "ready\n");
     keyed(count - 1).ok_json();
-    assert_eq!(gateway.upstream.attempts(), count, "the newest answer is stored");
+    assert_eq!(gateway.upstream.attempt_count(), count, "the newest answer is stored");
     keyed(0).error_object(502);
 
     // If another process uses the free space, the gateway deletes as many stored answers as necessary.
@@ -156,7 +156,7 @@ fn stored_answers_leave_space_for_uploads_and_records() {
     keyed(count).ok_json();
     assert!(gateway.free() > min_free, "{} bytes are left", gateway.free());
     keyed(count).ok_json();
-    assert_eq!(gateway.upstream.attempts(), count + 1);
+    assert_eq!(gateway.upstream.attempt_count(), count + 1);
 }
 
 #[test]
@@ -171,5 +171,5 @@ fn an_answer_that_does_not_fit_on_disk_is_sent_but_not_stored() {
         (log.contains("an answer is not stored") && log.contains("the remaining disk space")).then_some(())
     });
     assert_eq!(call().error_object(502)["reason"], "outcome_unknown");
-    assert_eq!(gateway.upstream.attempts(), 1, "the retry must not be paid for again");
+    assert_eq!(gateway.upstream.attempt_count(), 1, "the retry must not be paid for again");
 }

@@ -72,7 +72,7 @@ fn every_spelling_of_the_names_reaches_the_upstream_in_the_order_of_the_parts() 
         let files = names.iter().zip(&images);
         let form = files.fold(Form::with_required_fields(), |form, (name, image)| form.file(name, image));
         check_answer(&gateway.edit(form));
-        let attempt = upstream.ledger().pop().expect("an attempt");
+        let attempt = upstream.received_attempts().pop().expect("an attempt");
         println!("{names:?}");
         assert_eq!((attempt.method.as_str(), attempt.path.as_str()), ("POST", "/v1/images/edits"));
         check_files(&attempt, &images[..names.len()], None);
@@ -99,7 +99,7 @@ fn the_order_of_fields_files_and_mask_is_free() {
     ] {
         let answer = check_answer(&gateway.edit(form));
         assert_eq!(answer["size"], "1536x1024");
-        let attempt = upstream.ledger().pop().expect("an attempt");
+        let attempt = upstream.received_attempts().pop().expect("an attempt");
         check_files(&attempt, &[Arc::clone(&first), Arc::clone(&second)], Some(&mask));
         let fields = attempt.fields();
         assert_eq!((&fields["prompt"], &fields["model"]), (&json!("add a hat"), &json!("gpt-image-2")));
@@ -127,7 +127,7 @@ fn part_headers_of_all_clients_are_accepted_and_not_trusted() {
         let form = Form::with_required_fields().part(headers, [Arc::clone(&image)]);
         println!("{headers}");
         check_answer(&gateway.edit(form));
-        let attempt = upstream.ledger().pop().expect("an attempt");
+        let attempt = upstream.received_attempts().pop().expect("an attempt");
         check_files(&attempt, &[Arc::clone(&image)], None);
     }
 }
@@ -146,7 +146,7 @@ fn text_parts_of_a_form_mean_the_same_as_json_fields() {
         form.text("size", "").text("partial_images", "").text("response_format", "b64_json").text("input_fidelity", "");
     let answer = check_answer(&gateway.edit(form));
     assert_eq!(answer["data"].as_array().map(Vec::len), Some(2));
-    let fields = upstream.ledger().pop().expect("an attempt").fields();
+    let fields = upstream.received_attempts().pop().expect("an attempt").fields();
     for (name, value) in [
         ("n", json!(2)),
         ("output_format", json!("jpeg")),
@@ -176,7 +176,8 @@ fn the_safety_identifier_wins_over_user_in_a_form_and_in_json() {
     let both = json!({"images": [{"image_url": data_url(&image)}], "user": "hidden", "safety_identifier": "of-json"});
     check_answer(&gateway.edit_json(both));
     let expected = ["of-the-form", "hidden", "of-json"];
-    for ((record, attempt), end_user) in gateway.final_records(3).iter().zip(upstream.ledger()).zip(expected) {
+    for ((record, attempt), end_user) in gateway.final_records(3).iter().zip(upstream.received_attempts()).zip(expected)
+    {
         let fields = attempt.fields();
         assert_eq!((&record["end_user"], &fields["user"]), (&json!(end_user), &json!(end_user)));
         assert!(fields.get("safety_identifier").is_none(), "only `user` is sent upstream");
@@ -194,8 +195,8 @@ fn json_with_data_urls_is_the_same_edit() {
         "size": "auto", "n": 1, "user": "u-2",
     }));
     check_answer(&answer);
-    check_files(&upstream.ledger()[0], &[Arc::clone(&first), Arc::clone(&second)], Some(&mask));
-    assert_eq!(upstream.ledger()[0].user(), "u-2");
+    check_files(&upstream.received_attempts()[0], &[Arc::clone(&first), Arc::clone(&second)], Some(&mask));
+    assert_eq!(upstream.received_attempts()[0].user(), "u-2");
     // The media type of a data URL is ignored, as is the content type of a part. `null` means absent.
     for url in [
         data_url(&second),
@@ -205,7 +206,7 @@ fn json_with_data_urls_is_the_same_edit() {
     ] {
         println!("{url:.60}");
         check_answer(&gateway.edit_json(json!({"images": [{"image_url": url, "file_id": null}], "mask": null})));
-        check_files(&upstream.ledger().pop().expect("an attempt"), &[Arc::clone(&second)], None);
+        check_files(&upstream.received_attempts().pop().expect("an attempt"), &[Arc::clone(&second)], None);
     }
     assert!(gateway.final_records(5).iter().all(|record| record["operation"] == "edit_image"));
 }
@@ -219,11 +220,11 @@ fn sixteen_images_are_taken_and_seventeen_are_not() {
         images[..count].iter().fold(Form::with_required_fields(), |form, image| form.file("image[]", image))
     };
     check_answer(&gateway.edit(form(16)));
-    check_files(&upstream.ledger()[0], &images[..16], None);
+    check_files(&upstream.received_attempts()[0], &images[..16], None);
     let list =
         |count: usize| -> Value { images[..count].iter().map(|image| json!({"image_url": data_url(image)})).collect() };
     check_answer(&gateway.edit_json(json!({"images": list(16)})));
-    check_files(&upstream.ledger()[1], &images[..16], None);
+    check_files(&upstream.received_attempts()[1], &images[..16], None);
     for (answer, param) in [
         (gateway.edit(form(17)), "image[]"),
         (gateway.edit_json(json!({"images": list(17)})), "images"),
@@ -235,7 +236,7 @@ fn sixteen_images_are_taken_and_seventeen_are_not() {
         let found = error["param"].as_str().unwrap_or_default();
         assert!(found == param || found == param.trim_end_matches("[]"), "expected {param}: {error}");
     }
-    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(upstream.attempt_count(), 2);
 }
 
 #[test]
@@ -252,14 +253,17 @@ fn a_second_account_gets_the_same_bytes() {
             .file("image[]", &image_file(70, 70, "jpeg"));
         println!("{script}");
         check_answer(&gateway.edit(form.file("mask", &mask).text("user", "u-1")));
-        let ledger = upstream.ledger();
-        assert_eq!(ledger.len(), 2, "{script}");
+        let attempts = upstream.received_attempts();
+        assert_eq!(attempts.len(), 2, "{script}");
         let large_image = Arc::new(crate::kit::concat(&image));
-        check_files(&ledger[1], &[large_image, image_file(70, 70, "jpeg")], Some(&mask));
+        check_files(&attempts[1], &[large_image, image_file(70, 70, "jpeg")], Some(&mask));
         if !script.contains("early") {
-            assert_eq!(ledger[0].parts, ledger[1].parts, "{script}");
+            assert_eq!(attempts[0].parts, attempts[1].parts, "{script}");
         }
-        assert_eq!((ledger[0].token.as_str(), ledger[1].token.as_str()), ("sk-upstream-first", "sk-upstream-second"));
+        assert_eq!(
+            (attempts[0].token.as_str(), attempts[1].token.as_str()),
+            ("sk-upstream-first", "sk-upstream-second")
+        );
         let records = gateway.final_records(1);
         assert_eq!((records.len(), &records[0]["state"]), (1, &json!("succeeded")), "{script}");
     }
@@ -276,7 +280,7 @@ fn an_edit_survives_a_refused_connection() {
     ];
     let gateway = Gateway::with("", &accounts);
     check_answer(&gateway.edit(Form::with_required_fields().file("image", &image_file(64, 64, "png"))));
-    check_files(&upstream.ledger()[0], &[image_file(64, 64, "png")], None);
+    check_files(&upstream.received_attempts()[0], &[image_file(64, 64, "png")], None);
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn a_failing_request_reaches_at_most_two_accounts() {
         let gateway = gateway_at(&upstream);
         request.check(&request.send(&gateway));
         let (attempts, state, code) = request.expected();
-        assert_eq!(upstream.attempts(), attempts, "{}", request.name);
+        assert_eq!(upstream.attempt_count(), attempts, "{}", request.name);
         let record = &gateway.final_records(1)[0];
         assert_eq!((&record["state"], &record["error_code"]), (&json!(state), &json!(code)), "{}", request.name);
         check_no_cooldown(&gateway);
@@ -171,7 +171,7 @@ fn a_failing_request_does_not_stop_a_single_account() {
         let gateway = Gateway::with("", &[Account::for_upstream("first", &upstream).with_responses_protocol()]);
         request.check(&request.send(&gateway));
         gateway.generate(json!({})).ok_json();
-        assert_eq!(upstream.attempts(), 2, "{}", request.name);
+        assert_eq!(upstream.attempt_count(), 2, "{}", request.name);
     }
 }
 
@@ -185,7 +185,7 @@ fn with_a_spare(upstream: &FakeUpstream) -> Gateway {
 #[track_caller]
 fn chosen(gateway: &Gateway, upstream: &FakeUpstream) -> String {
     gateway.generate(json!({})).ok_json();
-    let token = upstream.ledger().pop().expect("an attempt").token;
+    let token = upstream.received_attempts().pop().expect("an attempt").token;
     token.trim_start_matches("sk-upstream-").to_owned()
 }
 
@@ -232,9 +232,9 @@ fn suspended_accounts_do_not_hide_a_working_one() {
     let [first, second, third] = accounts;
     let gateway = Gateway::with("", &[first, second, third.with_free_tier()]);
     assert_eq!(chosen(&gateway, &upstream), "third");
-    assert_eq!(upstream.attempts(), 3);
+    assert_eq!(upstream.attempt_count(), 3);
     assert_eq!(chosen(&gateway, &upstream), "third");
-    assert_eq!(upstream.attempts(), 4, "the other two are in cooldown");
+    assert_eq!(upstream.attempt_count(), 4, "the other two are in cooldown");
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn different_refusals_of_two_accounts_do_not_fail_the_request() {
     let [first, second, third] = ACCOUNTS.map(|name| Account::for_upstream(name, &upstream));
     let gateway = Gateway::with("", &[first, second, third.with_free_tier()]);
     assert_eq!(chosen(&gateway, &upstream), "third");
-    assert_eq!(upstream.attempts(), 3);
+    assert_eq!(upstream.attempt_count(), 3);
 }
 
 #[test]
@@ -304,10 +304,10 @@ fn repeat_failing_requests(times: usize) {
     println!("{times} of each failing request, {} images of the other caller", served.load(Ordering::SeqCst));
     check_no_cooldown(&gateway);
     for name in ACCOUNTS {
-        let before = upstream.ledger().iter().filter(|attempt| attempt.token.ends_with(name)).count();
+        let before = upstream.received_attempts().iter().filter(|attempt| attempt.token.ends_with(name)).count();
         eventually("every account still serves", || {
             gateway.generate(json!({})).ok_json();
-            let now = upstream.ledger().iter().filter(|attempt| attempt.token.ends_with(name)).count();
+            let now = upstream.received_attempts().iter().filter(|attempt| attempt.token.ends_with(name)).count();
             (now > before).then_some(())
         });
     }

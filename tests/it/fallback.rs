@@ -27,9 +27,9 @@ fn largest(gateway: &Gateway, overrides: Value) -> Call {
 
 /// The size and quality of each attempt.
 fn requested_steps(upstream: &FakeUpstream) -> Vec<(String, String)> {
-    let ledger = upstream.ledger();
+    let attempts = upstream.received_attempts();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    ledger.iter().map(|attempt| (word(&attempt.fields()["size"]), word(&attempt.fields()["quality"]))).collect()
+    attempts.iter().map(|attempt| (word(&attempt.fields()["size"]), word(&attempt.fields()["quality"]))).collect()
 }
 
 /// These sizes and qualities, in the form of [`requested_steps`].
@@ -73,7 +73,7 @@ fn images_of_separate_calls_go_one_step_down_together() {
     upstream.script_sequence("sk-upstream-only", &[&["status=500"; 4][..], &[""]].concat());
     let answer = opted_in(&gateway, json!({"n": 4})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(4));
-    assert_eq!(upstream.attempts(), 8);
+    assert_eq!(upstream.attempt_count(), 8);
     check_fallback(&answer, &gateway, Some(LADDER[1]));
 }
 
@@ -147,11 +147,11 @@ fn a_request_that_did_not_opt_in_has_no_fallback() {
     let gateway = Gateway::with_upstream(&upstream);
     // A rejection that names no parameter is blamed on the request.
     for (script, status) in [("status=500", 502), ("status=400", 400)] {
-        let before = upstream.attempts();
+        let before = upstream.attempt_count();
         upstream.script_next(script);
         let answer = gateway.generate(json!({"size": "3840x2160", "quality": "high"}));
         answer.error_object(status);
-        assert_eq!(upstream.attempts(), before + 1, "{script}");
+        assert_eq!(upstream.attempt_count(), before + 1, "{script}");
     }
 }
 

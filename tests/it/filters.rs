@@ -26,24 +26,27 @@ fn moderation(moderator: &FakeModerator, on_error: &str, timeout: &str) -> Strin
 }
 
 /// Checks that the answer looks like the refusal of an upstream, that no upstream was asked, and that the last of
-/// `records` records is refused.
+/// `record_count` records is refused.
 #[track_caller]
-fn assert_refused(answer: &Answer, gateway: &Gateway, upstream: &FakeUpstream, records: usize) {
+fn assert_refused(answer: &Answer, gateway: &Gateway, upstream: &FakeUpstream, record_count: usize) {
     let error = answer.error_object(502);
     let row = (&error["message"], &error["type"], &error["code"], &error["param"], &error["reason"]);
-    let word = json!("upstream_error");
-    assert_eq!(row, (&json!("Upstream request failed"), &word, &word, &Value::Null, &json!("content_refused")));
+    let upstream_error = json!("upstream_error");
+    assert_eq!(
+        row,
+        (&json!("Upstream request failed"), &upstream_error, &upstream_error, &Value::Null, &json!("content_refused"))
+    );
     assert_eq!(answer.should_retry(), Some("false"));
-    assert_eq!(upstream.accepted(), 0, "something was spent");
-    let all = gateway.final_records(records);
+    assert_eq!(upstream.accepted(), 0, "the upstream was asked");
+    let all = gateway.final_records(record_count);
     let record = all.last().expect("a record");
-    assert_eq!((all.len(), &record["state"]), (records, &json!("refused")), "{record}");
+    assert_eq!((all.len(), &record["state"]), (record_count, &json!("refused")), "{record}");
     assert_eq!((&record["attempts"], &record["usage"], &record["delivered"]), (&json!([]), &Value::Null, &json!([])));
     assert_eq!(record["account"], Value::Null, "no account was asked: {record}");
 }
 
 #[test]
-fn a_word_of_the_operator_is_refused_in_every_spelling_of_case() {
+fn a_prompt_with_a_filtered_word_is_refused_whatever_its_case() {
     let upstream = FakeUpstream::start();
     let gateway = filtered(&upstream, "words = [\"zeppelin\", \"two words\"]");
     let refused = ["a zeppelin", "A ZEPPELIN!", "the Zeppelin, at night", "zeppelin", "here are two words of it"];
@@ -61,7 +64,7 @@ fn a_word_of_the_operator_is_refused_in_every_spelling_of_case() {
 }
 
 #[test]
-fn a_pattern_of_the_operator_is_refused() {
+fn a_prompt_that_matches_a_pattern_is_refused() {
     let upstream = FakeUpstream::start();
     let gateway = filtered(&upstream, r"patterns = ['\bproject[ -]x\d+\b', '(?i)forbidden$']");
     for (at, prompt) in ["draw project x7 now", "project-x42", "this is Forbidden"].iter().enumerate() {
@@ -93,7 +96,10 @@ fn what_the_moderation_endpoint_flags_is_refused() {
     assert!(asked[1].body["input"].to_string().contains("a red cube"), "{}", asked[1].body);
     assert!(!gateway.output().contains("sk-moderation-canary"));
     assert!(
-        upstream.ledger().iter().all(|attempt| attempt.header("authorization") != Some("Bearer sk-moderation-canary"))
+        upstream
+            .received_attempts()
+            .iter()
+            .all(|attempt| attempt.header("authorization") != Some("Bearer sk-moderation-canary"))
     );
 }
 
@@ -132,7 +138,7 @@ fn without_a_verdict_a_closed_filter_spends_nothing() {
         let error = answer.error_object(answer.status);
         assert!([502, 503].contains(&answer.status), "{what}: {} {error}", answer.status);
         assert!(answer.should_retry().is_some() && !answer.text().contains("moderation-canary"), "{what}: {error}");
-        assert_eq!(upstream.accepted(), 0, "{what}: something was spent");
+        assert_eq!(upstream.accepted(), 0, "{what}: the upstream was asked");
         let records = gateway.final_records(1);
         assert!(records.len() == 1 && records[0]["attempts"] == json!([]), "{what}: {records:#?}");
     }
@@ -145,7 +151,7 @@ fn without_a_verdict_an_open_filter_lets_requests_pass_and_logs_it() {
         let gateway = filtered(&upstream, &moderation(&moderator, "open", "500ms"));
         cause(&moderator);
         gateway.generate(json!({"prompt": "a red cube"})).ok_json();
-        assert_eq!(upstream.attempts(), 1, "{what}");
+        assert_eq!(upstream.attempt_count(), 1, "{what}");
         let said = eventually("the log mentions the moderation", || {
             Some(gateway.output().to_lowercase()).filter(|said| said.contains("moderation"))
         });
@@ -154,7 +160,7 @@ fn without_a_verdict_an_open_filter_lets_requests_pass_and_logs_it() {
 }
 
 #[test]
-fn whether_the_filter_is_open_or_closed_must_be_written() {
+fn on_error_of_the_moderation_is_required() {
     let home = tempfile::TempDir::new().expect("a directory");
     let file = home.path().join("imagate.toml");
     let text = "[[groups]]\nname = \"default\"\n[groups.filter.moderation]\nbase_url = \"http://127.0.0.1:1/v1\"\n\

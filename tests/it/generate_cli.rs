@@ -57,7 +57,7 @@ fn a_draft_is_a_jpeg_of_low_quality() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     assert_eq!(generate(&gateway, &["--draft"]).ok_stdout(), "a-boat.jpg\n");
-    let fields = upstream.ledger()[0].fields();
+    let fields = upstream.received_attempts()[0].fields();
     assert_eq!((&fields["output_format"], &fields["quality"]), (&json!("jpeg"), &json!("low")));
 }
 
@@ -132,7 +132,7 @@ fn a_key_goes_only_to_the_address_of_its_own_pair() {
         assert_eq!(done.code, USAGE, "{variables:?} {words:?}: {done:#?}");
         assert!(done.stderr.contains(expected) && !done.stderr.contains("sk-upstream"), "{done:#?}");
     }
-    assert_eq!(upstream.attempts(), 0, "{:?}", upstream.ledger());
+    assert_eq!(upstream.attempt_count(), 0, "{:?}", upstream.received_attempts());
     run(&[("OPENAI_API_KEY", theirs), ("OPENAI_BASE_URL", &address)], &["-o", "whole-pair.png"]).ok_stdout();
 }
 
@@ -168,7 +168,7 @@ fn upscaled(script: &str, words: &[&str]) -> (Gateway, CommandOutput) {
     let gateway = Gateway::with_upstream(&upstream);
     upstream.always_for_token("sk-upstream-only", script);
     let done = generate(&gateway, &[&["--upscale"], words].concat());
-    assert_eq!(upstream.attempts(), 1, "no second attempt is made: {done:#?}");
+    assert_eq!(upstream.attempt_count(), 1, "no second attempt is made: {done:#?}");
     (gateway, done)
 }
 
@@ -248,7 +248,7 @@ fn a_fallback_is_used_only_as_far_as_the_user_accepts_it() {
         let done = generate(&gateway, &[&asked[..], words].concat());
         match fallback {
             Some(fallback) => assert_eq!(&done.json()["fallback"], fallback, "{words:?} {script}"),
-            None => assert_eq!((done.code, upstream.attempts()), (FAILED, 1), "{words:?} {script} {done:#?}"),
+            None => assert_eq!((done.code, upstream.attempt_count()), (FAILED, 1), "{words:?} {script} {done:#?}"),
         }
     }
     let done = generate(&Gateway::simulated(), &["--fallback=perhaps"]);

@@ -36,5 +36,5 @@ fn hostile_bodies_do_not_harm_the_gateway() {
         post(body).error_object(400);
     }
     gateway.generate(json!({})).ok_json();
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }

@@ -110,7 +110,7 @@ fn a_filter_is_in_force_when_the_answer_comes() {
         // No account serves the group: an unfiltered request would get another code.
         assert_eq!(answer.error_object(502)["reason"], "content_refused", "{answer:?}");
     }
-    assert_eq!(upstream.attempts(), 0);
+    assert_eq!(upstream.attempt_count(), 0);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn the_key_of_a_moderation_service_is_named_but_never_stored_and_without_it_noth
         assert!(bytes.windows(KEY.len()).all(|part| part != KEY.as_bytes()), "{:?}", file.path());
     }
     // Without the variable the filter stays in force, and the problem is shown.
-    let attempts = upstream.attempts();
+    let attempts = upstream.attempt_count();
     gateway.kill();
     gateway.unset_variable("IT_MODERATION");
     gateway.start();
@@ -283,7 +283,7 @@ fn the_key_of_a_moderation_service_is_named_but_never_stored_and_without_it_noth
     let shown = ask(&gateway, Call::get(&format!("{GROUPS}/default"))).ok_json();
     let problem = shown["problem"].as_str().expect("a problem");
     assert!(problem.contains("`IT_MODERATION`, which is not set"), "{shown}");
-    assert_eq!((&shown["policy"], upstream.attempts()), (&policy, attempts));
+    assert_eq!((&shown["policy"], upstream.attempt_count()), (&policy, attempts));
     // Another policy ends the problem.
     change(&gateway, "default", &json!({})).ok_json();
     eventually("the group is served again", || (draw(&gateway, "a boat") == 200).then_some(()));

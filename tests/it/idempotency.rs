@@ -24,7 +24,7 @@ fn five_at_once(gateway: &Gateway, upstream: &FakeUpstream, call: &Call) -> Vec<
     let address = gateway.address();
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..5).map(|_| scope.spawn(|| call.clone().send(address))).collect();
-        upstream.wait_until("the attempt has begun", |ledger| !ledger.is_empty());
+        upstream.wait_until("the attempt has begun", |attempts| !attempts.is_empty());
         upstream.open_gate("open");
         threads.into_iter().map(|thread| thread.join().expect("an answer")).collect()
     })
@@ -64,8 +64,8 @@ fn a_repeat_after_the_end_is_the_same_answer_in_every_byte() {
         for _ in 0..3 {
             is_replay(&first, &send(&gateway, keyed(&gateway, KEY, with.clone())));
         }
-        assert_eq!(upstream.attempts(), 1, "{script}");
-        let tokens = upstream.ledger()[0].usage.as_ref().expect("usage")["total_tokens"].as_u64();
+        assert_eq!(upstream.attempt_count(), 1, "{script}");
+        let tokens = upstream.received_attempts()[0].usage.as_ref().expect("usage")["total_tokens"].as_u64();
         assert_eq!(recorded(&gateway), (1, tokens.expect("tokens")), "{script}: paid once, so recorded once");
     }
 }
@@ -79,7 +79,7 @@ fn five_at_once_share_one_attempt() {
     answers[0].ok_json();
     answers[1..].iter().for_each(|answer| is_replay(&answers[0], answer));
     is_replay(&answers[0], &send(&gateway, call));
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
     assert_eq!(recorded(&gateway).0, 1);
 }
 
@@ -89,10 +89,10 @@ fn a_caller_who_left_finds_the_image_under_the_key() {
     let gateway = Gateway::with_upstream(&upstream);
     let call = keyed(&gateway, KEY, json!({"prompt": "a cube [[gate=open]]"}));
     let stream = call.clone().dispatch(gateway.address()).expect("a connection");
-    upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
+    upstream.wait_until("the attempt has begun", |attempts| attempts.len() == 1);
     drop(stream);
     five_at_once(&gateway, &upstream, &call).iter().for_each(|answer| drop(answer.ok_json()));
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_process_killed_while_it_waited_for_the_image_does_not_ask_again() {
     let mut gateway = Gateway::with_upstream(&upstream);
     let with = json!({"prompt": "a cube [[gate=open]]"});
     let stream = keyed(&gateway, KEY, with.clone()).dispatch(gateway.address()).expect("a connection");
-    upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
+    upstream.wait_until("the attempt has begun", |attempts| attempts.len() == 1);
     gateway.kill();
     drop(stream);
     gateway.start();
@@ -112,10 +112,10 @@ fn a_process_killed_while_it_waited_for_the_image_does_not_ask_again() {
         let error = answer.error_object(answer.status);
         assert!(answer.status >= 400 && answer.should_retry() == Some("false"), "{} {error}", answer.status);
     }
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
     // Another key is another job.
     send(&gateway, keyed(&gateway, "order-4712", with)).ok_json();
-    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(upstream.attempt_count(), 2);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_process_killed_after_the_end_replays_from_disk() {
         gateway.start();
         is_replay(&first, &send(&gateway, keyed(&gateway, KEY, with.clone())));
     }
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn the_same_key_with_another_body_is_a_clear_400() {
             assert_eq!(answer.should_retry(), Some("false"));
         }
     }
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
     is_replay(&first, &send(&gateway, keyed(&gateway, KEY, json!({"prompt": "a cube"}))));
 }
 
@@ -166,12 +166,12 @@ fn another_body_while_the_first_is_being_made_is_a_400_as_well() {
     let call = keyed(&gateway, KEY, json!({"prompt": "a cube [[gate=open]]"}));
     std::thread::scope(|scope| {
         let first = scope.spawn(move || call.send(address));
-        upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
+        upstream.wait_until("the attempt has begun", |attempts| attempts.len() == 1);
         send(&gateway, keyed(&gateway, KEY, json!({"prompt": "a sphere"}))).error_object(400);
         upstream.open_gate("open");
         first.join().expect("an answer").ok_json();
     });
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn the_same_string_under_another_api_key_is_another_job() {
         let call = Call::generation().key(foreign).json(&body).header("idempotency-key", KEY);
         send(&gateway, call).ok_json();
     }
-    assert_eq!(upstream.attempts(), 2, "one for each API key");
+    assert_eq!(upstream.attempt_count(), 2, "one for each API key");
 }
 
 #[test]
@@ -201,11 +201,11 @@ fn the_same_string_at_another_operation_is_another_job() {
     let first = send(&gateway, form());
     first.ok_json();
     is_replay(&first, &send(&gateway, form()));
-    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(upstream.attempt_count(), 2);
     // The same form with another file is another body.
     let changed = Form::with_required_fields().file("image", &alpha_png(64, 64)).call().key(gateway.secret());
     send(&gateway, changed.header("idempotency-key", KEY)).error_object(400);
-    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(upstream.attempt_count(), 2);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_form_with_another_boundary_is_the_same_body() {
     let first = send(&gateway, form("one-boundary"));
     first.ok_json();
     is_replay(&first, &send(&gateway, form("another-boundary")));
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn a_stream_is_replayed_event_by_event() {
     gateway.kill();
     gateway.start();
     assert_eq!(events(&gateway), first);
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
     // A request for a plain answer has another body, which this key does not allow.
     send(&gateway, keyed(&gateway, KEY, json!({"partial_images": 2}))).error_object(400);
 }
@@ -264,7 +264,7 @@ fn streams_at_once_share_one_attempt() {
         assert_eq!((answer.status, answer.complete), (200, true), "{:.300}", answer.text());
         assert_eq!(answer.text().matches("event: image_generation.completed\n").count(), 1);
     }
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 #[test]
@@ -272,20 +272,20 @@ fn a_refusal_is_kept_and_a_failure_that_cost_nothing_is_not() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);
     for script in ["status=400 body=policy", "status=524 body=html", "cut=30"] {
-        let before = upstream.attempts();
+        let before = upstream.attempt_count();
         for _ in 0..2 {
             let answer = send(&gateway, keyed(&gateway, script, json!({"prompt": format!("a cube [[{script}]]")})));
             answer.error_object(502);
             assert_eq!(answer.should_retry(), Some("false"), "{script}");
         }
-        assert_eq!(upstream.attempts(), before + 1, "{script}");
+        assert_eq!(upstream.attempt_count(), before + 1, "{script}");
     }
     // The upstream said itself that nothing was made: the same request may be sent again.
     upstream.script_next("status=500");
     send(&gateway, keyed(&gateway, "again", json!({"prompt": "a cube"}))).error_object(502);
-    let before = upstream.attempts();
+    let before = upstream.attempt_count();
     send(&gateway, keyed(&gateway, "again", json!({"prompt": "a cube"}))).ok_json();
-    assert_eq!(upstream.attempts(), before + 1);
+    assert_eq!(upstream.attempt_count(), before + 1);
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn a_request_that_breaks_a_rule_does_not_use_its_key_up() {
     send(&gateway, keyed(&gateway, KEY, json!({"size": "1000x1000"}))).error_object(400);
     assert_eq!(upstream.accepted(), 0);
     send(&gateway, keyed(&gateway, KEY, json!({"size": "1024x1024"}))).ok_json();
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 #[test]
@@ -334,5 +334,5 @@ fn stored_answers_have_a_size_limit() {
     // The newest stored answer is still there.
     let with = json!({"prompt": "a cube [[b64=1500000]]", "user": "u-7"});
     send(&gateway, keyed(&gateway, "key-7", with)).ok_json();
-    assert_eq!(upstream.attempts(), 8);
+    assert_eq!(upstream.attempt_count(), 8);
 }

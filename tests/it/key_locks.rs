@@ -201,7 +201,7 @@ fn a_user_with_many_keys_delays_no_other_user() {
     };
     std::thread::scope(|scope| {
         scope.spawn(|| ask(&of_eve[0], "the first [[gate=first]]"));
-        upstream.wait_until("the only slot is taken", |ledger| ledger.len() == 1);
+        upstream.wait_until("the only slot is taken", |attempts| attempts.len() == 1);
         for (number, secret) in of_eve.iter().enumerate() {
             scope.spawn(move || ask(secret, "of eve"));
             eventually("it waits", || (waiting(&gateway) == number + 1).then_some(()));
@@ -210,6 +210,6 @@ fn a_user_with_many_keys_delays_no_other_user() {
         eventually("all wait", || (waiting(&gateway) == KEYS + 1).then_some(()));
         upstream.open_gate("first");
     });
-    let order: Vec<String> = upstream.ledger().iter().map(|attempt| attempt.prompt()).collect();
+    let order: Vec<String> = upstream.received_attempts().iter().map(|attempt| attempt.prompt()).collect();
     assert_eq!((order.len(), order.iter().position(|prompt| prompt == "of bob")), (KEYS + 2, Some(2)), "{order:?}");
 }

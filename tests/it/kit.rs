@@ -42,7 +42,7 @@ pub(crate) use process::{CommandOutput, Program, Server, ends_within, signal};
 pub(crate) use random::Random;
 pub(crate) use recording_proxy::RecordingProxy;
 pub(crate) use tokens::{Exchange, FakeTokens};
-pub(crate) use upstream::{Attempt, FakeUpstream, RefusingPort, Turn, UnresponsivePort, sha256};
+pub(crate) use upstream::{Attempt, FakeUpstream, ModelStep, RefusingPort, UnresponsivePort, sha256};
 pub(crate) use verbatim::VerbatimUpstream;
 
 use std::ffi::OsString;

@@ -32,11 +32,11 @@ fn the_good_answer_is_an_image_of_the_size_and_format_asked() {
         assert_eq!(format_and_size(&file), (format.to_owned(), size.to_owned()));
     }
     // The caller may have the last byte before the ledger notes it.
-    upstream.wait_until("all answers are written", |ledger| {
-        ledger.iter().all(|attempt| attempt.completed && !attempt.peer_left)
+    upstream.wait_until("all answers are written", |attempts| {
+        attempts.iter().all(|attempt| attempt.completed && !attempt.peer_left)
     });
-    assert_eq!((upstream.attempts(), upstream.accepted()), (3, 3));
-    assert!(upstream.ledger().iter().all(|attempt| attempt.token == "sk-upstream-kit"));
+    assert_eq!((upstream.attempt_count(), upstream.accepted()), (3, 3));
+    assert!(upstream.received_attempts().iter().all(|attempt| attempt.token == "sk-upstream-kit"));
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_cut_body_never_looks_whole() {
         let answer = send_scripted(&upstream, script, json!({}));
         assert_eq!((answer.status, answer.complete), (200, false), "{script}");
     }
-    assert!(upstream.ledger().iter().all(|attempt| !attempt.completed && !attempt.peer_left));
+    assert!(upstream.received_attempts().iter().all(|attempt| !attempt.completed && !attempt.peer_left));
     // These bodies look whole, but are not.
     for script in ["clip=100", "lack=1", "lack=40% framing=chunked", "cut=50% framing=close"] {
         let answer = send_scripted(&upstream, script, json!({}));
@@ -100,14 +100,14 @@ fn the_ledger_shows_that_a_peer_has_left() {
     let upstream = FakeUpstream::start();
     for script in ["stall=head", "stall=body", "stall=middle", "gate=never"] {
         let body = request(json!({"prompt": format!("[[{script}]]")}));
-        let before = upstream.attempts();
+        let before = upstream.attempt_count();
         let mut stream = generation().json(&body).dispatch(upstream.address()).expect("a connection");
-        upstream.wait_until("the attempt", |ledger| ledger.len() > before);
+        upstream.wait_until("the attempt", |attempts| attempts.len() > before);
         if script == "stall=middle" {
             stream.read_exact(&mut [0; 200]).expect("the first half");
         }
         drop(stream);
-        upstream.wait_until("the peer has left", |ledger| ledger[before].peer_left && !ledger[before].completed);
+        upstream.wait_until("the peer has left", |attempts| attempts[before].peer_left && !attempts[before].completed);
     }
 }
 
@@ -133,8 +133,8 @@ fn the_good_stream_is_one_of_the_contract() {
             "event: image_generation.completed"
         ]
     );
-    upstream.wait_until("the last byte", |ledger| ledger[0].completed);
-    let attempt = &upstream.ledger()[0];
+    upstream.wait_until("the last byte", |attempts| attempts[0].completed);
+    let attempt = &upstream.received_attempts()[0];
     assert_eq!((attempt.images.len(), attempt.sent.len(), attempt.written), (3, 3, text.len() as u64));
 }
 
@@ -172,8 +172,8 @@ fn a_gate_between_events_holds_the_next_one_back() {
     let mut reply = generation().json(&body).open(upstream.address()).expect("an answer");
     let mut first = [0; 100];
     reply.read_exact(&mut first).expect("the first event");
-    upstream.wait_until("the first event has left", |ledger| ledger[0].sent.len() == 1);
-    assert!(!upstream.ledger()[0].completed);
+    upstream.wait_until("the first event has left", |attempts| attempts[0].sent.len() == 1);
+    assert!(!upstream.received_attempts()[0].completed);
     upstream.open_gate("next");
     assert!(reply.finish().expect("the rest").complete);
 }
@@ -191,7 +191,7 @@ fn a_form_is_parsed_and_its_files_are_digested() {
     let (taken, answer) = form.call().key("kit").upload(upstream.address()).expect("an answer");
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(2));
     assert!(taken > 3 << 20);
-    let attempt = &upstream.ledger()[0];
+    let attempt = &upstream.received_attempts()[0];
     let names: Vec<&str> = attempt.parts.iter().map(|part| part.name.as_str()).collect();
     assert_eq!(names, ["model", "prompt", "image[]", "mask", "n", "user", "image"]);
     let files = attempt.files();
@@ -226,7 +226,7 @@ fn an_account_that_answers_early_has_not_read_the_body() {
     // The head alone is sent: an account that read the body first would never answer.
     let announced = Form::with_required_fields().call().key("kit").announcing_only(40 << 20);
     assert_eq!(announced.send(upstream.address()).status, 401);
-    assert!(upstream.ledger()[0].parts.is_empty());
+    assert!(upstream.received_attempts()[0].parts.is_empty());
 }
 
 #[test]
@@ -261,5 +261,5 @@ fn a_recording_proxy_changes_nothing_and_records_every_request() {
     assert_eq!(sent.len(), 2);
     assert!(sent.iter().all(|request| request.body == body.as_bytes()), "{sent:?}");
     assert_eq!(sent[1].header("transfer-encoding"), Some("chunked"));
-    assert!(upstream.ledger().iter().all(|attempt| attempt.body == body.as_bytes()));
+    assert!(upstream.received_attempts().iter().all(|attempt| attempt.body == body.as_bytes()));
 }

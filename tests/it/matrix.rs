@@ -228,17 +228,17 @@ fn every_good_request_reaches_the_upstream_as_written() {
     let rows = table();
     let (mut faults, mut count) = (Vec::new(), 0);
     for (row, operation) in checks(&rows, Verdict::Accepted) {
-        let before = upstream.attempts();
+        let before = upstream.attempt_count();
         let answer = row.send(operation, &gateway);
         count += 1;
-        let fault = row.fault(&answer).or_else(|| match upstream.ledger().get(before) {
+        let fault = row.fault(&answer).or_else(|| match upstream.received_attempts().get(before) {
             None => Some("no attempt".to_owned()),
             Some(attempt) => changed(row, operation, attempt),
         });
         faults.extend(fault.map(|fault| format!("{operation:?}, {}: {fault}", row.name)));
     }
     assert!(faults.is_empty(), "{} of {count} requests:\n{}", faults.len(), faults.join("\n"));
-    assert_eq!(upstream.attempts(), count, "one attempt each");
+    assert_eq!(upstream.attempt_count(), count, "one attempt each");
     assert_eq!(gateway.final_records(count).len(), count);
 }
 

@@ -71,7 +71,7 @@ fn health_is_served_on_every_listener_and_metrics_only_on_their_own() {
     let metrics = gateway.metrics_address();
     let call = gateway.call(json!({"prompt": "a cube [[stall=middle b64=400000]]"}));
     let running = call.dispatch(gateway.address());
-    eventually("the upstream works", || (upstream.attempts() > 0).then_some(()));
+    eventually("the upstream works", || (upstream.attempt_count() > 0).then_some(()));
     gateway.terminate();
     eventually("it is not ready", || (Call::get("/readyz").send(metrics).status == 503).then_some(()));
     assert_eq!(Call::get("/healthz").send(metrics).status, 200);

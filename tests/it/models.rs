@@ -34,7 +34,7 @@ fn listed(address: SocketAddr, secret: &str) -> Vec<String> {
 
 /// How many requests for its model list the upstream got.
 fn list_requests(upstream: &FakeUpstream) -> usize {
-    upstream.ledger().iter().filter(|attempt| attempt.path == "/v1/models").count()
+    upstream.received_attempts().iter().filter(|attempt| attempt.path == "/v1/models").count()
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn text_models_come_from_the_accounts_of_the_callers_group_and_tell_nothing_else
     assert_eq!(one, expected("b"));
     let error = Call::get("/v1/models/secret-1").key(gateway.secret()).send(gateway.address()).error_object(404);
     assert_eq!(error["code"], "model_not_found");
-    let asked: Vec<String> = upstream.ledger().into_iter().map(|attempt| attempt.token).collect();
+    let asked: Vec<String> = upstream.received_attempts().into_iter().map(|attempt| attempt.token).collect();
     assert_eq!((asked.len(), asked.contains(&"sk-upstream-other".to_owned())), (2, false), "{asked:?}");
 }
 
@@ -173,7 +173,7 @@ fn an_added_image_model_is_served_by_its_own_rules_and_found_by_its_id() {
         json!({"model": "sketch-1", "size": "1024x1024", "quality": "draft", "background": "transparent", "n": 2});
     let answer = gateway.call(asked.clone()).without_document_check().send(gateway.address()).ok_json();
     assert_eq!((&answer["model"], &answer["quality"]), (&json!("sketch-1"), &json!("draft")));
-    let sent = upstream.ledger()[0].json();
+    let sent = upstream.received_attempts()[0].json();
     for (name, value) in asked.as_object().expect("fields") {
         assert_eq!(sent[name], *value, "{name} reaches the upstream as it was sent");
     }

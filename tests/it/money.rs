@@ -29,7 +29,7 @@ fn pool_with(top: &str, upstream: &FakeUpstream) -> Gateway {
 
 /// How many attempts were answered completely, with an image.
 fn paid(upstream: &FakeUpstream) -> usize {
-    upstream.ledger().iter().filter(|attempt| attempt.completed && !attempt.images.is_empty()).count()
+    upstream.received_attempts().iter().filter(|attempt| attempt.completed && !attempt.images.is_empty()).count()
 }
 
 /// How many attempts the records list.

@@ -6,7 +6,7 @@
 //! documented shape. A normal test run sends 3000 requests; `IMAGATE_ABUSE_COUNT=1000000 IMAGATE_ABUSE_SEED=1` makes
 //! the run long.
 
-mod link;
+mod connection;
 mod make;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::Value;
 
 use crate::kit::{FakeUpstream, Gateway, Random, env_setting};
-use link::PersistentConnection;
+use connection::PersistentConnection;
 use make::Request;
 
 /// The number of concurrent connections.
-const LINKS: u64 = 8;
+const CONNECTIONS: u64 = 8;
 /// A run ends early after this many faults.
 const FAULTS_MAX: usize = 20;
 
@@ -40,8 +40,8 @@ struct KindCounts {
 #[derive(Default)]
 struct RunResults {
     rows: BTreeMap<&'static str, KindCounts>,
-    /// Images that were delivered to callers.
-    images: u64,
+    /// The number of answers with images.
+    image_answers: u64,
     /// The ids of the requests that were refused.
     refused: BTreeSet<String>,
     faults: Vec<String>,
@@ -54,7 +54,7 @@ struct Run {
     count: u64,
     seed: u64,
     next: AtomicU64,
-    table: Mutex<RunResults>,
+    results: Mutex<RunResults>,
 }
 
 /// The number in an environment variable, or `default` if the variable is not set.
@@ -73,19 +73,19 @@ fn run(count: u64, seed: u64) {
         count,
         seed,
         next: AtomicU64::new(0),
-        table: Mutex::default(),
+        results: Mutex::default(),
     };
     std::thread::scope(|scope| {
-        for _ in 0..LINKS {
+        for _ in 0..CONNECTIONS {
             scope.spawn(|| run.send_requests());
         }
     });
-    let table = run.table.into_inner().expect("an unpoisoned lock");
-    table.print(count, seed);
+    let results = run.results.into_inner().expect("an unpoisoned lock");
+    results.print(count, seed);
     assert!(gateway.server().is_running(), "the gateway has exited");
     assert!(!gateway.output().contains("panicked"), "{}", gateway.output());
-    assert!(table.faults.is_empty(), "{} faults:\n{}", table.faults.len(), table.faults.join("\n"));
-    table.assert_refused_have_no_record(&gateway, upstream.attempts());
+    assert!(results.faults.is_empty(), "{} faults:\n{}", results.faults.len(), results.faults.join("\n"));
+    results.assert_refused_have_no_record(&gateway, upstream.attempt_count());
 }
 
 // === impl Run ===
@@ -93,36 +93,36 @@ fn run(count: u64, seed: u64) {
 impl Run {
     /// Sends the next requests over one connection until all are sent or too many faults were seen.
     fn send_requests(&self) {
-        let mut link = PersistentConnection::new(self.address);
+        let mut connection = PersistentConnection::new(self.address);
         let mut indices = std::iter::repeat_with(|| self.next.fetch_add(1, Ordering::Relaxed));
         while let Some(index) = indices.next().filter(|index| *index < self.count)
-            && self.table.lock().expect("an unpoisoned lock").faults.len() <= FAULTS_MAX
+            && self.results.lock().expect("an unpoisoned lock").faults.len() < FAULTS_MAX
         {
             // A request depends only on the seed and its number, so it can be reproduced.
             let mut random = Random::seeded(self.seed.wrapping_mul(0x9e37) ^ index);
             let request = Request::make(&mut random, &self.secret);
-            let outcome = link.send(&request);
-            self.table.lock().expect("an unpoisoned lock").add_outcome(index, &request, outcome);
+            let outcome = connection.send(&request);
+            self.results.lock().expect("an unpoisoned lock").add_outcome(index, &request, outcome);
         }
     }
 }
 
-// === impl Table ===
+// === impl RunResults ===
 
 impl RunResults {
-    fn add_outcome(&mut self, index: u64, request: &Request, outcome: Result<link::Outcome, String>) {
+    fn add_outcome(&mut self, index: u64, request: &Request, outcome: Result<connection::Outcome, String>) {
         let row = self.rows.entry(request.kind).or_default();
         row.sent += 1;
         match outcome {
-            Ok(link::Outcome::Closed) => row.closed += 1,
-            Ok(link::Outcome::Unparsed) => row.unparsed += 1,
-            Ok(link::Outcome::Refused { id }) => {
+            Ok(connection::Outcome::Closed) => row.closed += 1,
+            Ok(connection::Outcome::Unparsed) => row.unparsed += 1,
+            Ok(connection::Outcome::Refused { id }) => {
                 row.refused += 1;
                 self.refused.extend(id);
             }
-            Ok(link::Outcome::Accepted { image }) => {
+            Ok(connection::Outcome::Accepted { image }) => {
                 row.accepted += 1;
-                self.images += u64::from(image);
+                self.image_answers += u64::from(image);
             }
             Err(fault) => {
                 let bytes = String::from_utf8_lossy(&request.bytes);
@@ -137,9 +137,9 @@ impl RunResults {
         let records = gateway.final_records(attempts);
         assert_eq!(records.len(), attempts, "the numbers of records and of upstream calls differ");
         assert!(
-            attempts as u64 >= self.images && !self.refused.is_empty(),
-            "{attempts} upstream calls for {} images, or no request was refused",
-            self.images
+            attempts as u64 >= self.image_answers && !self.refused.is_empty(),
+            "{attempts} upstream calls for {} answers with images, or no request was refused",
+            self.image_answers
         );
         let id = |record: &Value| record["request_id"].as_str().expect("an id").to_owned();
         let recorded: Vec<String> = records.iter().map(id).filter(|id| self.refused.contains(id)).collect();
@@ -147,13 +147,13 @@ impl RunResults {
     }
 
     fn print(&self, count: u64, seed: u64) {
-        println!("{count} requests, seed {seed}, {LINKS} connections");
-        println!("{:<24} {:>9} {:>9} {:>9} {:>9} {:>9}", "kind", "sent", "2xx", "4xx", "unread", "closed");
+        println!("{count} requests, seed {seed}, {CONNECTIONS} connections");
+        println!("{:<24} {:>9} {:>9} {:>9} {:>9} {:>9}", "kind", "sent", "accepted", "refused", "unparsed", "closed");
         for (kind, row) in &self.rows {
-            let KindCounts { sent, accepted: good, refused, unparsed: unread, closed } = row;
-            println!("{kind:<24} {sent:>9} {good:>9} {refused:>9} {unread:>9} {closed:>9}");
+            let KindCounts { sent, accepted, refused, unparsed, closed } = row;
+            println!("{kind:<24} {sent:>9} {accepted:>9} {refused:>9} {unparsed:>9} {closed:>9}");
         }
-        println!("{} images, {} faults", self.images, self.faults.len());
+        println!("{} answers with images, {} faults", self.image_answers, self.faults.len());
     }
 }
 

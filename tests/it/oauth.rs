@@ -52,7 +52,7 @@ fn assert_all_ok(answers: &[Answer]) {
 }
 
 fn used_tokens(upstream: &FakeUpstream) -> Vec<String> {
-    upstream.ledger().into_iter().map(|attempt| attempt.token).collect()
+    upstream.received_attempts().into_iter().map(|attempt| attempt.token).collect()
 }
 
 fn refresh_tokens(exchanges: &[Exchange]) -> Vec<&str> {
@@ -91,7 +91,7 @@ fn the_first_token_is_fetched_once_for_fifty_parallel_requests() {
     assert_eq!(exchanges.len(), 1, "{exchanges:#?}");
     assert_eq!((exchanges[0].form["grant_type"].as_str(), exchanges[0].basic), ("refresh_token", true));
     assert!(used_tokens(&upstream).iter().all(|token| token == "access-a-1"));
-    assert_eq!(upstream.attempts(), 50);
+    assert_eq!(upstream.attempt_count(), 50);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn twenty_parallel_requests_fetch_one_token_for_each_account() {
     });
     std::thread::scope(|scope| {
         let threads = scope.spawn(|| at_once(&gateway, 20, "a cube [[gate=open]]"));
-        upstream.wait_until("both accounts are full", |ledger| ledger.len() == 20);
+        upstream.wait_until("both accounts are full", |attempts| attempts.len() == 20);
         upstream.open_gate("open");
         assert_all_ok(&threads.join().expect("answers"));
     });
@@ -141,7 +141,7 @@ fn an_expired_token_is_refreshed_once_for_fifty_parallel_requests() {
     }
     tokens.set_lifetime(Duration::from_secs(3600));
     gateway.start();
-    let attempts_before = upstream.attempts();
+    let attempts_before = upstream.attempt_count();
     assert_all_ok(&at_once(&gateway, 50, "a cube"));
     assert_eq!(tokens.exchanges_of("a").len(), before.len() + 1, "{:#?}", tokens.exchanges_of("a"));
     let expired = last.token.clone().expect("a token");
@@ -220,8 +220,8 @@ fn a_kill_right_after_a_refresh_does_not_lose_the_rotated_token() {
             let call = gateway.call(json!({}));
             scope.spawn(move || drop(call.try_send(address)));
             // The upstream has received the new token, so it must already be on disk.
-            upstream.wait_until("the token is used", |ledger| {
-                ledger.iter().any(|attempt| attempt.token == format!("access-a-{}", round + 1))
+            upstream.wait_until("the token is used", |attempts| {
+                attempts.iter().any(|attempt| attempt.token == format!("access-a-{}", round + 1))
             });
             gateway.kill();
         });
@@ -248,7 +248,7 @@ fn a_revoked_refresh_token_disables_only_its_account() {
     for secret in ["refresh-a-", "access-a-", "secret-a", "token-canary"] {
         assert!(!account.to_string().contains(secret) && !gateway.output().contains(secret), "{secret}: {account}");
     }
-    let (attempts_before, exchanges) = (upstream.attempts(), tokens.exchanges_of("a").len());
+    let (attempts_before, exchanges) = (upstream.attempt_count(), tokens.exchanges_of("a").len());
     assert_eq!(exchanges, 2, "more than one refresh was sent for ten requests");
     assert_all_ok(&at_once(&gateway, 10, "a cube"));
     gateway.kill();
@@ -267,7 +267,7 @@ fn a_disabled_only_account_causes_no_401_for_callers() {
         assert!([502, 503].contains(&answer.status), "{}", answer.status);
         assert!(!answer.text().contains("canary"), "{}", answer.text());
     }
-    assert_eq!((upstream.attempts(), gateway.final_records(3).len()), (0, 3));
+    assert_eq!((upstream.attempt_count(), gateway.final_records(3).len()), (0, 3));
 }
 
 #[test]
@@ -316,9 +316,9 @@ fn tokens_are_refreshed_before_they_expire() {
         pause(Duration::from_millis(25));
     }
     let exchanges = tokens.exchanges_of("a");
-    println!("{} exchanges and {} attempts in {:?}", exchanges.len(), upstream.attempts(), start.elapsed());
+    println!("{} exchanges and {} attempts in {:?}", exchanges.len(), upstream.attempt_count(), start.elapsed());
     assert!((3..=30).contains(&exchanges.len()), "{} exchanges", exchanges.len());
-    for attempt in upstream.ledger() {
+    for attempt in upstream.received_attempts() {
         let token = exchanges.iter().find(|exchange| exchange.token.as_ref() == Some(&attempt.token));
         let ends = token.and_then(|exchange| exchange.ends).expect("a token of this endpoint");
         assert!(attempt.came < ends, "{} had been expired for {:?}", attempt.token, attempt.came - ends);
@@ -331,7 +331,7 @@ fn tokens_are_refreshed_without_requests() {
         start_gateway_after(|tokens| tokens.set_lifetime(Duration::from_secs(4)), single_account);
     gateway.generate(json!({})).ok_json();
     eventually("tokens are refreshed without a request", || (tokens.exchanges_of("a").len() >= 3).then_some(()));
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 #[test]

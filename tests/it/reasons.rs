@@ -24,7 +24,7 @@ fn a_killed_job_names_the_account_that_was_asked_and_every_attempt() {
         let call = gateway.call(json!({}));
         let address = gateway.address();
         scope.spawn(move || drop(call.try_send(address)));
-        upstream.wait_until("the second account is asked", |ledger| ledger.len() == 2);
+        upstream.wait_until("the second account is asked", |attempts| attempts.len() == 2);
         gateway.kill();
     });
     gateway.start();
@@ -49,7 +49,7 @@ fn a_killed_job_in_its_first_call_names_the_account_that_was_asked() {
         let call = gateway.call(json!({}));
         let address = gateway.address();
         scope.spawn(move || drop(call.try_send(address)));
-        upstream.wait_until("the first account is asked", |ledger| ledger.len() == 1);
+        upstream.wait_until("the first account is asked", |attempts| attempts.len() == 1);
         gateway.kill();
     });
     gateway.start();

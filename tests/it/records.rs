@@ -70,7 +70,7 @@ fn a_kill_neither_loses_nor_duplicates_a_record() {
     let records = gateway.records();
     let by_end_user = by_user(&records);
     let reached: BTreeSet<String> =
-        upstream.ledger().iter().map(Attempt::user).filter(|user| !user.is_empty()).collect();
+        upstream.received_attempts().iter().map(Attempt::user).filter(|user| !user.is_empty()).collect();
     assert!(reached.len() > IN_FLIGHT, "the kills came before the upstream got requests: {}", reached.len());
     let lost: Vec<_> = reached.iter().filter(|user| !by_end_user.contains_key(*user)).collect();
     assert!(lost.is_empty(), "{} of {} are lost: {lost:?}", lost.len(), reached.len());
@@ -107,7 +107,7 @@ fn start_with_waiting_requests(
         std::thread::spawn(move || call.try_send(address))
     });
     let callers = callers.collect();
-    upstream.wait_until("all are running", |ledger| ledger.len() == count);
+    upstream.wait_until("all are running", |attempts| attempts.len() == count);
     (gateway, callers)
 }
 
@@ -168,7 +168,7 @@ fn a_caller_who_hangs_up_leaves_exactly_one_record() {
     for (at, script) in scripts.iter().enumerate() {
         let call = gateway.call(json!({"prompt": format!("a cube [[{script}]]"), "user": format!("u-{at}")}));
         let stream = call.dispatch(gateway.address()).expect("a connection");
-        upstream.wait_until("the attempt runs", |ledger| ledger.len() > at);
+        upstream.wait_until("the attempt runs", |attempts| attempts.len() > at);
         drop(stream);
     }
     upstream.open_gate("go");
@@ -192,13 +192,13 @@ fn a_job_without_its_caller_is_recorded_with_its_tokens() {
     let gateway = Gateway::with_upstream(&upstream);
     let stream =
         gateway.call(json!({"prompt": "a cube [[gate=go]]"})).dispatch(gateway.address()).expect("a connection");
-    upstream.wait_until("the attempt runs", |ledger| ledger.len() == 1);
+    upstream.wait_until("the attempt runs", |attempts| attempts.len() == 1);
     drop(stream);
     upstream.open_gate("go");
-    upstream.wait_until("the upstream has sent all of its answer", |ledger| ledger[0].completed);
+    upstream.wait_until("the upstream has sent all of its answer", |attempts| attempts[0].completed);
     let record = &gateway.final_records(1)[0];
     assert!(["succeeded", "cancelled"].contains(&record["state"].as_str().expect("a state")), "{record}");
-    assert_eq!(Some(&record["usage"]), upstream.ledger()[0].usage.as_ref(), "{record}");
+    assert_eq!(Some(&record["usage"]), upstream.received_attempts()[0].usage.as_ref(), "{record}");
     assert_eq!(record["delivered"][0]["size"], "1024x1024");
 }
 
@@ -222,7 +222,7 @@ fn a_record_has_the_properties_of_its_request() {
         assert_eq!(&record[field], value, "{field}: {record}");
     }
     assert_eq!(record["request_id"].as_str(), answer.header("x-request-id"));
-    assert_eq!(Some(&record["usage"]), upstream.ledger()[0].usage.as_ref());
+    assert_eq!(Some(&record["usage"]), upstream.received_attempts()[0].usage.as_ref());
     assert!(
         record["first_byte_ms"].as_u64() <= record["latency_ms"].as_u64() && record["latency_ms"].is_u64(),
         "{record}"

@@ -25,7 +25,7 @@ fn refused_content_is_one_attempt_and_a_502_without_retry() {
         let expected = json!({"message": "Upstream request failed", "type": "upstream_error", "param": null, "code": "upstream_error", "reason": "content_refused"});
         assert_eq!(error, expected, "{script}");
         assert_eq!(answer.should_retry(), Some("false"), "{script}");
-        assert_eq!(upstream.attempts(), 1, "{script}");
+        assert_eq!(upstream.attempt_count(), 1, "{script}");
         let records = gateway.final_records(1);
         assert_eq!(records.len(), 1);
         assert_eq!(
@@ -64,7 +64,7 @@ fn if_every_account_is_exhausted_the_body_has_the_earliest_reset() {
     assert!((3590..=3600).contains(&seconds), "{error}");
     assert!(error["resets_at"].is_u64(), "{error}");
     assert_eq!((answer.should_retry(), answer.header("retry-after")), (Some("false"), None));
-    assert_eq!(upstream.attempts(), 3, "each account is asked once");
+    assert_eq!(upstream.attempt_count(), 3, "each account is asked once");
     let record = &gateway.final_records(1)[0];
     assert_eq!((&record["state"], &record["error_code"]), (&json!("failed"), &json!("usage_limit_reached")));
 }
@@ -81,7 +81,7 @@ fn strange_reset_times_neither_break_the_answer_nor_reach_the_header() {
         assert_eq!(error["code"], "usage_limit_reached", "{resets}");
         let wait_seconds = answer.header("retry-after").map(|value| value.parse::<u64>().expect("whole seconds"));
         assert!(wait_seconds.is_none_or(|seconds| seconds <= 60), "{resets}: {wait_seconds:?}");
-        assert_eq!(upstream.attempts(), 1, "{resets}");
+        assert_eq!(upstream.attempt_count(), 1, "{resets}");
     }
 }
 
@@ -91,7 +91,7 @@ fn an_error_with_a_stalled_body_is_classified_by_its_status() {
     upstream.always_for_token("sk-upstream-first", "status=429 retry-after=7 stall=body");
     let gateway = gateway_with_three_accounts(&upstream);
     gateway.generate(json!({})).ok_json();
-    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(upstream.attempt_count(), 2);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_parameter_that_the_upstream_refuses_is_a_400_with_its_name() {
     );
     assert!(error["message"].as_str().is_some_and(|message| message.contains("Invalid value")), "{error}");
     assert_eq!(answer.should_retry(), Some("false"));
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
     assert_eq!(gateway.final_records(1)[0]["state"], "failed");
 }
 
@@ -120,7 +120,7 @@ fn a_request_that_the_upstream_rejects_is_sent_once() {
         assert_eq!(error["message"], "The image is too complex.", "{status}");
         assert_eq!((&error["param"], &error["reason"]), (&Value::Null, &json!("upstream_rejected")), "{status}");
         assert_eq!(answer.should_retry(), Some("false"), "{status}");
-        assert_eq!(upstream.attempts(), 1, "{status}");
+        assert_eq!(upstream.attempt_count(), 1, "{status}");
         assert_eq!(gateway.final_records(1)[0]["attempts"][0]["class"], "R", "{status}");
     }
 }
@@ -133,7 +133,7 @@ fn accounts_without_quota_or_credentials_give_their_reason() {
         let answer = gateway.scripted(script);
         assert_eq!(answer.error_object(502)["reason"], reason, "{script}");
         assert_eq!(answer.should_retry(), Some("false"), "{script}");
-        assert_eq!(upstream.attempts(), 3, "{script}");
+        assert_eq!(upstream.attempt_count(), 3, "{script}");
         assert_eq!(gateway.final_records(1)[0]["error_reason"], reason, "{script}");
     }
 }

@@ -89,7 +89,7 @@ fn a_body_that_breaks_in_the_image_never_looks_complete() {
         }
     }
     let records = gateway.final_records(sent);
-    assert_eq!((records.len(), upstream.attempts()), (sent, sent));
+    assert_eq!((records.len(), upstream.attempt_count()), (sent, sent));
     for record in records {
         assert_eq!(
             (&record["state"], &record["error_code"]),
@@ -167,7 +167,7 @@ fn images_pass_unchanged_in_every_shape_of_json() {
             let fields =
                 json!({"prompt": format!("a cube [[{shape}]]"), "output_format": format, "n": 2, "quality": "medium"});
             let answer = gateway.generate(fields).ok_json();
-            let sent = upstream.ledger().pop().expect("an attempt");
+            let sent = upstream.received_attempts().pop().expect("an attempt");
             let data = answer["data"].as_array().expect("data");
             assert_eq!(data.len(), 2, "{shape}");
             for (image, original) in data.iter().zip(&sent.images) {
@@ -182,7 +182,7 @@ fn images_pass_unchanged_in_every_shape_of_json() {
     }
     let records = gateway.final_records(30);
     let total = |record: &Value| record["usage"]["total_tokens"].clone();
-    for (record, attempt) in records.iter().zip(upstream.ledger()) {
+    for (record, attempt) in records.iter().zip(upstream.received_attempts()) {
         assert_eq!(record["usage"], attempt.usage.expect("usage"), "{}", total(record));
     }
 }
@@ -285,7 +285,7 @@ fn fewer_images_than_asked_for_are_recorded_as_missing() {
         assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(delivered), "{script}");
         // The headers are sent with the first image, when the number of images is still unknown.
         assert_eq!(answer.header("x-imagate-missing"), None, "{script}");
-        let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
+        let record = gateway.final_records(upstream.attempt_count()).pop().expect("a record");
         assert_eq!((&record["missing"], &record["state"]), (&missing, &json!("succeeded")), "{script}: {record}");
     }
 }
@@ -310,7 +310,7 @@ fn odd_usage_neither_costs_the_image_nor_corrupts_the_record() {
     for usage in usages {
         for shape in ["", "shape=usage-first"] {
             let answer = gateway.scripted(&format!("usage={usage} {shape}")).ok_json();
-            let sent = upstream.ledger().pop().expect("an attempt");
+            let sent = upstream.received_attempts().pop().expect("an attempt");
             assert_eq!(answer["data"][0]["b64_json"].as_str(), Some(sent.images[0].as_str()), "{usage}");
         }
     }

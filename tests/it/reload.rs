@@ -38,7 +38,7 @@ fn a_job_in_flight_goes_on_under_a_new_configuration() {
     let address = gateway.address();
     let call = gateway.call(json!({"prompt": "a cube [[gate=end]]"}));
     let caller = std::thread::spawn(move || call.try_send(address));
-    upstream.wait_until("the job runs", |ledger| ledger.len() == 1);
+    upstream.wait_until("the job runs", |attempts| attempts.len() == 1);
     edit(&gateway, "concurrency = 64", "concurrency = 1");
     gateway.server().signal("HUP");
     eventually("the log names the change", || gateway.output().contains("accounts changed: only").then_some(()));
@@ -55,7 +55,7 @@ fn a_removed_account_finishes_its_calls_and_gets_no_more() {
     let address = gateway.address();
     let call = gateway.call(json!({"prompt": "a cube [[gate=end]]"}));
     let caller = std::thread::spawn(move || call.try_send(address));
-    first.wait_until("the job runs", |ledger| ledger.len() == 1);
+    first.wait_until("the job runs", |attempts| attempts.len() == 1);
     let text = std::fs::read_to_string(gateway.config()).expect("a configuration");
     let base = format!("http://{}/v1", second.address());
     let text = text.replace("name = \"one\"", "name = \"two\"").replace(&first.base_url(), &base);
@@ -63,7 +63,7 @@ fn a_removed_account_finishes_its_calls_and_gets_no_more() {
     let output = reload(&gateway);
     assert!(output.contains("accounts added: two") && output.contains("accounts removed: one"), "{output}");
     gateway.generate(json!({})).ok_json();
-    assert_eq!((first.attempts(), second.attempts()), (1, 1));
+    assert_eq!((first.attempt_count(), second.attempt_count()), (1, 1));
     first.open_gate("end");
     caller.join().expect("a caller").expect("an answer").ok_json();
     let records = gateway.final_records(2);

@@ -51,7 +51,7 @@ fn a_generation_is_answered_as_by_an_account_of_the_image_protocol() {
             "quality": "medium", "output_format": "webp", "output_compression": 40, "background": "opaque",
             "moderation": "low", "user": "u-1"}));
         let json = answer.ok_json();
-        let attempt = upstream.ledger().pop().expect("an attempt");
+        let attempt = upstream.received_attempts().pop().expect("an attempt");
         assert_eq!(attempt.path, "/v1/responses");
         let body = attempt.json();
         assert_image_is_forced(&body, "gpt-5.5");
@@ -73,7 +73,7 @@ fn a_generation_is_answered_as_by_an_account_of_the_image_protocol() {
         assert!(json["created"].as_u64() >= Some(1_776_000_000) && json["created"].as_u64() < Some(1_776_000_100));
         assert_eq!(json["usage"]["output_tokens_details"], json!({"image_tokens": 196, "text_tokens": 0}));
         assert_eq!(answer.header("x-imagate-delivered"), Some("1536x1024 webp"));
-        let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
+        let record = gateway.final_records(upstream.attempt_count()).pop().expect("a record");
         assert_eq!((&record["state"], &record["account"]), (&json!("succeeded"), &json!("only")));
         assert_eq!(record["delivered"], json!([{"size": "1536x1024", "output_format": "webp", "quality": "medium"}]));
         assert_usage_recorded(&record, &[attempt], &json);
@@ -88,8 +88,8 @@ fn an_answer_names_the_model_of_the_tool_not_the_text_model() {
         let answer = gateway.generate(json!({"prompt": format!("a cube [[{script}]]")})).ok_json();
         assert_eq!(answer["model"], "gpt-image-2-2026-04-21", "{script}");
         assert_usage_recorded(
-            &gateway.final_records(upstream.attempts()).pop().expect("a record"),
-            &upstream.ledger().split_off(upstream.attempts() - 1),
+            &gateway.final_records(upstream.attempt_count()).pop().expect("a record"),
+            &upstream.received_attempts().split_off(upstream.attempt_count() - 1),
             &answer,
         );
     }
@@ -105,7 +105,7 @@ fn an_edit_passes_its_images_and_mask_byte_for_byte() {
         Form::with_required_fields().text("size", "1024x1024").file("image[]", &first).file("mask", &alpha_png(96, 64));
     let form = images.iter().fold(form, |form, image| form.file("image[]", image));
     let answer = gateway.edit(form).ok_json();
-    let attempt = upstream.ledger().pop().expect("an attempt");
+    let attempt = upstream.received_attempts().pop().expect("an attempt");
     assert_eq!(answer["data"][0]["b64_json"], attempt.images[0].as_str());
     assert_eq!(answer["usage"]["input_tokens_details"]["image_tokens"], 323);
     let body = attempt.json();
@@ -132,7 +132,7 @@ fn a_stream_has_the_events_of_the_image_endpoints() {
     {
         let fields = json!({"prompt": format!("a cube [[{script}]]"), "partial_images": 2, "size": "1024x640"});
         let events = gateway.stream(fields).remaining();
-        let attempt = upstream.ledger().pop().expect("an attempt");
+        let attempt = upstream.received_attempts().pop().expect("an attempt");
         let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
         let partial = "image_generation.partial_image";
         assert_eq!(names, [partial, partial, "image_generation.completed"], "{script}");
@@ -152,7 +152,7 @@ fn a_stream_has_the_events_of_the_image_endpoints() {
             "{script}: {}",
             events[2].data["usage"]
         );
-        let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
+        let record = gateway.final_records(upstream.attempt_count()).pop().expect("a record");
         assert_eq!((&record["state"], &record["stream"]), (&json!("succeeded"), &json!(true)), "{script}");
     }
     let form = Form::with_required_fields()
@@ -172,7 +172,7 @@ fn the_account_sets_the_text_model() {
         Account::for_upstream("only", &upstream).with_responses_protocol().with_line("host_model = \"gpt-5.4-mini\"");
     let gateway = Gateway::with("", &[account]);
     gateway.generate(json!({})).ok_json();
-    assert_image_is_forced(&upstream.ledger()[0].json(), "gpt-5.4-mini");
+    assert_image_is_forced(&upstream.received_attempts()[0].json(), "gpt-5.4-mini");
     let shown = gateway.run_command(&["config", "show"]);
     assert!(shown.ok_stdout().contains("host_model = \"gpt-5.4-mini\""), "{}", shown.ok_stdout());
 }

@@ -115,7 +115,7 @@ fn a_failure_in_a_stream_is_the_failed_response_and_one_error() {
     let error = end.expect("an error");
     assert_eq!((error.code(), error.is_retryable()), (Some("upstream_error"), false), "{error:?}");
     assert!(error.request_id().is_some());
-    assert_eq!((upstream.attempts(), gateway.final_records(1).len()), (1, 1), "nothing was sent twice");
+    assert_eq!((upstream.attempt_count(), gateway.final_records(1).len()), (1, 1), "nothing was sent twice");
 }
 
 #[test]
@@ -149,6 +149,6 @@ fn a_configured_model_is_found_by_its_id_and_makes_images() {
         Ok::<(), Error>(())
     })
     .expect("the configured model works");
-    let upstream_request = upstream.ledger().pop().expect("an attempt").json();
+    let upstream_request = upstream.received_attempts().pop().expect("an attempt").json();
     assert_eq!(upstream_request["model"], json!("sketch-1"));
 }

@@ -33,9 +33,9 @@ fn assert_in_progress(answer: &Answer) {
 #[track_caller]
 fn assert_replays_the_image(answer: &Answer, upstream: &FakeUpstream) {
     let image: &Value = &answer.ok_json()["data"][0]["b64_json"];
-    assert_eq!(image, &json!(upstream.ledger()[0].images[0]));
+    assert_eq!(image, &json!(upstream.received_attempts()[0].images[0]));
     assert_eq!(answer.header("x-imagate-replayed"), Some("true"));
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_retry_after_in_progress_gets_the_first_image() {
         for retries in 0..3 {
             assert_in_progress(&mark(gated(&gateway), retries).send(gateway.address()));
         }
-        assert_eq!(upstream.attempts(), 1, "{name}");
+        assert_eq!(upstream.attempt_count(), 1, "{name}");
         upstream.open_gate("open");
         assert_replays_the_image(&mark(gated(&gateway), 3).send(gateway.address()), &upstream);
         let records = gateway.final_records(1);
@@ -64,7 +64,7 @@ fn a_retry_after_in_progress_gets_the_first_image() {
                 (200, None),
                 "without a retry mark, the same request again is a new job"
             );
-            assert_eq!(upstream.attempts(), 2);
+            assert_eq!(upstream.attempt_count(), 2);
         }
     }
 }
@@ -89,14 +89,14 @@ fn a_job_that_waits_for_a_slot_goes_on_after_in_progress() {
     let accounts = [Account::for_upstream("only", &upstream).with_slots(1)];
     let gateway = Gateway::with("answer_deadline = \"1s\"\n", &accounts);
     let first = gated(&gateway).dispatch(gateway.address()).expect("a connection");
-    eventually("the slot is taken", || (upstream.attempts() > 0).then_some(()));
+    eventually("the slot is taken", || (upstream.attempt_count() > 0).then_some(()));
     let second = || gateway.call(json!({"prompt": "another cube"}));
     assert_in_progress(&second().send(gateway.address()));
     upstream.open_gate("open");
     let answer = second().send(gateway.address());
     answer.ok_json();
     assert_eq!(answer.header("x-imagate-replayed"), Some("true"));
-    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(upstream.attempt_count(), 2);
     drop(first);
 }
 
@@ -106,7 +106,7 @@ fn without_replay_of_orphans_a_request_waits_for_its_image() {
     let config = "answer_deadline = \"1s\"\n[replay]\norphans = false\n";
     let gateway = Gateway::with(config, &[Account::for_upstream("only", &upstream)]);
     gateway.call(json!({"prompt": "a cube [[delay=2500]]"})).send(gateway.address()).ok_json();
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 /// Runs a client script against a gateway, and asserts that each of its `calls` requests was sent upstream once.
@@ -122,7 +122,7 @@ fn assert_each_paid_once(
     let output = command.output().expect("the script starts");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
-    let users: Vec<String> = upstream.ledger().iter().map(Attempt::user).collect();
+    let users: Vec<String> = upstream.received_attempts().iter().map(Attempt::user).collect();
     let distinct_users: BTreeSet<&String> = users.iter().collect();
     assert_eq!((users.len(), distinct_users.len()), (calls, calls), "{printed}");
 }
@@ -177,8 +177,8 @@ fn official_clients_and_curl_get_images_of_up_to_590_seconds() {
             });
         }
     });
-    let users: BTreeSet<String> = upstream.ledger().iter().map(Attempt::user).collect();
-    assert_eq!((upstream.attempts(), users.len()), (24, 24));
+    let users: BTreeSet<String> = upstream.received_attempts().iter().map(Attempt::user).collect();
+    assert_eq!((upstream.attempt_count(), users.len()), (24, 24));
 }
 
 /// Sends a request with curl; returns the status and the body.

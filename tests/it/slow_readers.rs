@@ -131,7 +131,7 @@ fn a_slow_reader_of_a_stored_answer_is_cut_off() {
         assert!(fast.join().expect("a reader"), "the reader at the minimum rate must get the complete answer");
     });
     println!("ended after {:?}", start.elapsed());
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
     check_records(&gateway.final_records(1), "succeeded");
 }
 

@@ -22,7 +22,7 @@ fn a_request_that_cannot_finish_gets_an_error_without_retry() {
     let address = gateway.address();
     let call = gateway.call(json!({"prompt": "a cube [[gate=never]]"}));
     let caller = std::thread::spawn(move || call.try_send(address));
-    upstream.wait_until("the job runs", |ledger| ledger.len() == 1);
+    upstream.wait_until("the job runs", |attempts| attempts.len() == 1);
     gateway.terminate();
     let answer = caller.join().expect("a caller").expect("an answer");
     assert_eq!((answer.status, answer.header("x-should-retry")), (502, Some("false")), "{}", answer.text());
@@ -43,7 +43,7 @@ fn a_job_without_its_caller_is_recorded_when_it_is_cut_off() {
     for (at, script) in scripts.iter().enumerate() {
         let call = gateway.call(json!({"prompt": format!("a cube [[{script}]]")}));
         let stream = call.dispatch(gateway.address()).expect("a connection");
-        upstream.wait_until("the job runs", |ledger| ledger.len() == at + 1);
+        upstream.wait_until("the job runs", |attempts| attempts.len() == at + 1);
         drop(stream);
     }
     gateway.terminate();
@@ -76,7 +76,7 @@ fn a_second_signal_cuts_off_at_once() {
     let address = gateway.address();
     let call = gateway.call(json!({"prompt": "a cube [[gate=never]]"}));
     let caller = std::thread::spawn(move || call.try_send(address));
-    upstream.wait_until("the job runs", |ledger| ledger.len() == 1);
+    upstream.wait_until("the job runs", |attempts| attempts.len() == 1);
     gateway.terminate();
     eventually("the port is closed", || TcpStream::connect(address).is_err().then_some(()));
     gateway.server().signal("TERM");
@@ -116,7 +116,7 @@ fn a_kept_alive_connection_gets_connection_close() {
         body.len()
     );
     stream.write_all(head.as_bytes()).expect("a request");
-    upstream.wait_until("the job runs", |ledger| ledger.len() == 1);
+    upstream.wait_until("the job runs", |attempts| attempts.len() == 1);
     gateway.terminate();
     eventually("the port is closed", || TcpStream::connect(address).is_err().then_some(()));
     upstream.open_gate("end");
@@ -142,7 +142,7 @@ fn a_sighup_does_not_end_the_process() {
     let address = gateway.address();
     let call = gateway.call(json!({"prompt": "a cube [[gate=end]]"}));
     let caller = std::thread::spawn(move || call.try_send(address));
-    upstream.wait_until("the job runs", |ledger| ledger.len() == 1);
+    upstream.wait_until("the job runs", |attempts| attempts.len() == 1);
     gateway.server().signal("HUP");
     Call::get("/healthz").send(address);
     // A SIGHUP during the stop does not end the process early either.

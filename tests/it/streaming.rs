@@ -101,7 +101,7 @@ fn a_stream_has_only_the_frames_of_the_contract() {
             let mut reply = operation.call(&gateway, "", partials).open(gateway.address()).expect("an answer");
             reply.headers.retain(|(name, _)| name != "connection");
             let events = Events::from_reply(reply).remaining();
-            let attempt = upstream.ledger().pop().expect("an attempt");
+            let attempt = upstream.received_attempts().pop().expect("an attempt");
             let count = usize::try_from(partials).expect("a count");
             assert_complete_stream(operation, &events, &attempt.images, count);
             assert_eq!(Some(&events[count].data["usage"]), attempt.usage.as_ref());
@@ -110,7 +110,7 @@ fn a_stream_has_only_the_frames_of_the_contract() {
         }
     }
     let records = gateway.final_records(8);
-    for (record, attempt) in records.iter().zip(upstream.ledger()) {
+    for (record, attempt) in records.iter().zip(upstream.received_attempts()) {
         assert_eq!((&record["state"], &record["stream"]), (&json!("succeeded"), &json!(true)), "{record}");
         assert_eq!(Some(&record["usage"]), attempt.usage.as_ref(), "{record}");
         assert_eq!(
@@ -170,7 +170,7 @@ fn every_framing_of_the_upstream_gives_the_same_events() {
         "events=p,p,c,p,c",
     ] {
         let events = Operation::Generate.events(&gateway, script, 2);
-        let attempt = upstream.ledger().pop().expect("an attempt");
+        let attempt = upstream.received_attempts().pop().expect("an attempt");
         println!("{script}");
         assert_complete_stream(Operation::Generate, &events, &attempt.images, 2);
         assert_eq!(Some(&events[2].data["usage"]), attempt.usage.as_ref(), "{script}");
@@ -189,7 +189,7 @@ fn surplus_partial_images_are_not_delivered() {
     for asked in 0..3 {
         let events = Operation::Generate.events(&gateway, "partials=5", asked);
         let count = usize::try_from(asked).expect("a count");
-        let attempt = upstream.ledger().pop().expect("an attempt");
+        let attempt = upstream.received_attempts().pop().expect("an attempt");
         // The gateway may leave out any surplus partial image; the final image is the last that the upstream sent.
         let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
         assert_eq!(names.len(), count + 1, "{names:?}");
@@ -197,11 +197,16 @@ fn surplus_partial_images_are_not_delivered() {
     }
     // Fewer partial images are no fault. Their indices start at 0, whatever indices the upstream sends.
     let events = Operation::Generate.events(&gateway, "events=p7,c", 3);
-    assert_complete_stream(Operation::Generate, &events, &upstream.ledger().pop().expect("an attempt").images, 1);
+    assert_complete_stream(
+        Operation::Generate,
+        &events,
+        &upstream.received_attempts().pop().expect("an attempt").images,
+        1,
+    );
     assert_complete_stream(
         Operation::Edit,
         &Operation::Edit.events(&gateway, "events=c", 3),
-        &upstream.ledger()[4].images,
+        &upstream.received_attempts()[4].images,
         0,
     );
 }
@@ -226,7 +231,12 @@ fn fields_that_the_upstream_leaves_out_are_filled_in() {
                           "quality": "high", "output_format": "webp"});
         let events = gateway.stream(fields).remaining();
         println!("{script}");
-        assert_complete_stream(Operation::Generate, &events, &upstream.ledger().pop().expect("an attempt").images, 1);
+        assert_complete_stream(
+            Operation::Generate,
+            &events,
+            &upstream.received_attempts().pop().expect("an attempt").images,
+            1,
+        );
         for event in &events {
             let data = &event.data;
             let found = (&data["size"], &data["quality"], &data["output_format"]);
@@ -243,7 +253,7 @@ fn an_unknown_quality_is_auto_in_events() {
     for script in ["omit=quality", "auto=quality", "omit=quality plain"] {
         let events = gateway.stream(json!({"prompt": format!("a cube [[{script}]]"), "partial_images": 1})).remaining();
         assert!(!events.is_empty() && events.iter().all(|event| event.data["quality"] == "auto"), "{script}");
-        let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
+        let record = gateway.final_records(upstream.attempt_count()).pop().expect("a record");
         assert_eq!(
             (&record["state"], &record["delivered"][0]["quality"]),
             (&json!("succeeded"), &json!(null)),
@@ -259,7 +269,12 @@ fn the_type_may_be_only_in_the_event_line_or_only_in_the_data() {
     for script in ["omit=type", "omit=type lines=crlf", "frames=no-event", "frames=no-event shape=usage-first"] {
         println!("{script}");
         let events = Operation::Generate.events(&gateway, script, 1);
-        assert_complete_stream(Operation::Generate, &events, &upstream.ledger().pop().expect("an attempt").images, 1);
+        assert_complete_stream(
+            Operation::Generate,
+            &events,
+            &upstream.received_attempts().pop().expect("an attempt").images,
+            1,
+        );
     }
 }
 
@@ -270,7 +285,7 @@ fn a_plain_answer_to_a_stream_and_a_stream_to_a_plain_request_are_both_served() 
     for script in ["plain", "plain shape=usage-first", "plain omit=size,created", "plain framing=chunked drip"] {
         for operation in [Operation::Generate, Operation::Edit] {
             let events = operation.events(&gateway, script, 2);
-            let attempt = upstream.ledger().pop().expect("an attempt");
+            let attempt = upstream.received_attempts().pop().expect("an attempt");
             assert_complete_stream(operation, &events, &attempt.images, 0);
             assert_eq!(Some(&events[0].data["usage"]), attempt.usage.as_ref(), "{script}");
         }
@@ -279,7 +294,7 @@ fn a_plain_answer_to_a_stream_and_a_stream_to_a_plain_request_are_both_served() 
         let answer = gateway.scripted(script);
         assert_eq!(answer.header("content-type"), Some("application/json"), "{script}");
         let answer = answer.ok_json();
-        let attempt = upstream.ledger().pop().expect("an attempt");
+        let attempt = upstream.received_attempts().pop().expect("an attempt");
         assert_eq!(answer["data"].as_array().map(Vec::len), Some(1), "{script}");
         assert_eq!(answer["data"][0]["b64_json"].as_str(), attempt.images.last().map(String::as_str), "{script}");
         assert_eq!(Some(&answer["usage"]), attempt.usage.as_ref(), "{script}");
@@ -307,9 +322,9 @@ fn another_account_serves_a_stream_that_the_first_account_refuses() {
         let gateway = Gateway::with("", &accounts);
         let events = Operation::Generate.events(&gateway, "", 1);
         println!("{script}");
-        let ledger = upstream.ledger();
-        assert_eq!(ledger.len(), 2, "{script}");
-        assert_complete_stream(Operation::Generate, &events, &ledger[1].images, 1);
+        let attempts = upstream.received_attempts();
+        assert_eq!(attempts.len(), 2, "{script}");
+        assert_complete_stream(Operation::Generate, &events, &attempts[1].images, 1);
         let records = gateway.final_records(1);
         assert_eq!((records.len(), &records[0]["state"]), (1, &json!("succeeded")), "{script}");
     }

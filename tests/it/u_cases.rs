@@ -69,7 +69,7 @@ fn every_upstream_case_holds_for_every_operation() {
     });
     let peak = shared.gateway().server().peak_bytes();
     report.add_lines(lock(&lines).drain(..));
-    report.add_fact(
+    report.add_run_check(
         "LIVE: memory never grew by more than 192 MiB",
         peak < baseline + MAX_PEAK_GROWTH,
         &format!("{} MiB", (peak.saturating_sub(baseline)) >> 20),
@@ -78,21 +78,21 @@ fn every_upstream_case_holds_for_every_operation() {
         crate::kit::pause(Duration::from_millis(100));
         resident(&shared) < baseline + MAX_REMAINING_GROWTH
     });
-    report.add_fact(
+    report.add_run_check(
         "LIVE: memory is back to within 32 MiB",
         released.is_some(),
         &format!("{} MiB more", resident(&shared).saturating_sub(baseline) >> 20),
     );
     let leaks = leaks(&shared);
-    report.add_fact("LEAK: nothing in the log or on disk", leaks.is_empty(), &leaks.join(", "));
-    report.add_fact(
+    report.add_run_check("LEAK: nothing in the log or on disk", leaks.is_empty(), &leaks.join(", "));
+    report.add_run_check(
         "U27: no redirect was followed",
         shared.target.accepted() == 0,
         &shared.target.accepted().to_string(),
     );
     let log = shared.gateway().output();
     let errors: Vec<&str> = log.lines().filter(|line| line.contains(" ERROR ")).collect();
-    report.add_fact(
+    report.add_run_check(
         "no error in the log",
         errors.is_empty(),
         &format!("{}: {:?}", errors.len(), errors.iter().take(5).collect::<Vec<_>>()),
@@ -117,7 +117,7 @@ fn warm_up(shared: &SharedGateway) {
             .operation
             .call(&fixture.secret, serde_json::json!({"prompt": PROMPT, "user": WARM_UP}))
             .send(fixture.address);
-        let attempts = fixture.upstream.attempts();
+        let attempts = fixture.upstream.attempt_count();
         assert_eq!(attempts, 1, "the fixture must call its upstream once");
     }
 }

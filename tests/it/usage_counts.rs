@@ -50,7 +50,7 @@ fn counts_of_records(records: &[Value]) -> [u64; 7] {
 
 /// The images and tokens of the answers that the upstream completed.
 fn counts_of_upstream(upstream: &FakeUpstream) -> [u64; 4] {
-    let given = upstream.ledger().into_iter().filter(|attempt| attempt.completed);
+    let given = upstream.received_attempts().into_iter().filter(|attempt| attempt.completed);
     given.fold([0; 4], |sum, attempt| {
         let usage = attempt.usage.unwrap_or_default();
         let tokens = |name: &str| usage[name].as_u64().unwrap_or(0);
@@ -102,11 +102,11 @@ fn all_agree(gateway: &Gateway, upstream: &FakeUpstream, count: usize) -> Value 
 
 /// Sends a streamed request and leaves after its first event.
 fn leave(gateway: &Gateway, upstream: &FakeUpstream) {
-    let before = upstream.attempts();
+    let before = upstream.attempt_count();
     let mut events = gateway.stream(json!({"prompt": "a cube [[events=p,murmur]]", "partial_images": 1}));
     events.next().expect("an event").expect("a partial image");
     drop(events);
-    upstream.wait_until("the caller has left", |ledger| ledger[before].peer_left);
+    upstream.wait_until("the caller has left", |attempts| attempts[before].peer_left);
 }
 
 #[test]
@@ -133,11 +133,11 @@ fn all_counts_agree_with_records_and_upstream_after_a_kill() {
     assert_eq!(sums([&usage["totals"]])[..4], [8, 5, 3, 6], "{usage}");
 
     // Two jobs are running when the process is killed.
-    let before = upstream.attempts();
+    let before = upstream.attempt_count();
     let waiting: Vec<_> = (0..2)
         .map(|_| gateway.call(json!({"prompt": "a cube [[gate=never]]"})).dispatch(gateway.address()).expect("a call"))
         .collect();
-    upstream.wait_until("both are running", |ledger| ledger.len() == before + 2);
+    upstream.wait_until("both are running", |attempts| attempts.len() == before + 2);
     let running = get_json(&gateway, TOKEN, "records?state=running");
     assert_eq!(rows(&running["data"]).len(), 2, "{running}");
     assert_eq!(sums([&get_json(&gateway, TOKEN, "usage")["totals"]])[0], 8, "only finished jobs are counted");

@@ -50,7 +50,7 @@ const MEMBER_KEYS: [&str; 14] = [
 /// Bytes with a meaning in JSON, and control characters.
 const SPECIAL_BYTES: &[u8] = b"{}[]\",:\\0-.eEu \n\tntf/\x00\x7f";
 
-// === impl Dice ===
+// === impl RandomNumbers ===
 
 impl RandomNumbers {
     pub(crate) fn new(seed: u64) -> Self {

@@ -19,7 +19,7 @@ pub(super) struct HostileConnection {
     filler: usize,
 }
 
-// === impl Hostile ===
+// === impl HostileConnection ===
 
 impl HostileConnection {
     /// Connects from 127.0.0.1 or one of a few neighbouring addresses, to send these bytes and then `filler` more.

@@ -28,13 +28,13 @@ fn a_running_server_applies_every_change_of_its_accounts() {
     add_beside(&gateway, &upstream);
     eventually("the new account is asked", || {
         gateway.generate(json!({})).ok_json();
-        (upstream.attempts() > 0).then_some(())
+        (upstream.attempt_count() > 0).then_some(())
     });
     // From now on the simulator draws no images.
-    let before = upstream.attempts();
+    let before = upstream.attempt_count();
     (0..5).for_each(|_| drop(gateway.generate(json!({})).ok_json()));
-    assert_eq!(upstream.attempts(), before + 5);
-    assert!(upstream.ledger().iter().all(|attempt| attempt.token == SECRET));
+    assert_eq!(upstream.attempt_count(), before + 5);
+    assert!(upstream.received_attempts().iter().all(|attempt| attempt.token == SECRET));
     gateway.run_command(&["account", "disable", "kept"]).ok_stdout();
     until_status(&gateway, 503);
     gateway.run_command(&["account", "enable", "kept"]).ok_stdout();
@@ -65,7 +65,7 @@ fn an_account_is_tested_without_making_an_image() {
     let output = gateway.run_command(&["account", "test", "first", "--json"]).json();
     assert_eq!((&output["account"], &output["ok"], &output["status"]), (&json!("first"), &json!(true), &json!(200)));
     assert!(output["latency_ms"].is_u64(), "{output}");
-    let [attempt] = &upstream.ledger()[..] else { panic!("exactly one call is expected") };
+    let [attempt] = &upstream.received_attempts()[..] else { panic!("exactly one call is expected") };
     assert_eq!((attempt.method.as_str(), attempt.path.as_str()), ("GET", "/v1/models"));
     assert_eq!(attempt.token, "sk-upstream-first");
     assert!(
@@ -82,14 +82,14 @@ fn an_account_is_tested_without_making_an_image() {
     assert_eq!(refused.code, FAILED, "{refused:#?}");
     assert!(refused.stdout.contains("\"ok\":false") && refused.stdout.contains("\"status\":401"), "{refused:#?}");
     gateway.run_command(&["account", "disable", "first", "--reason", "on holiday"]).ok_stdout();
-    let calls = upstream.attempts();
+    let calls = upstream.attempt_count();
     let refused = gateway.run_command(&["account", "test", "first"]);
     assert_eq!(refused.code, FAILED, "{refused:#?}");
     assert!(
         refused.stderr.contains("disabled: on holiday") && refused.stderr.contains("account enable first"),
         "{refused:#?}"
     );
-    assert_eq!(upstream.attempts(), calls);
+    assert_eq!(upstream.attempt_count(), calls);
     assert!(gateway.records().is_empty(), "a test makes no record");
 }
 
@@ -129,7 +129,7 @@ fn testing_an_account_with_a_revoked_refresh_token_disables_it() {
     assert!(!output.stderr.contains("refresh-a-"), "{output:#?}");
     let listed = gateway.run_command(&["account", "list", "--json"]).json();
     assert_eq!(listed[0]["state"], "disabled", "{listed}");
-    assert_eq!(upstream.attempts(), 0);
+    assert_eq!(upstream.attempt_count(), 0);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_rotated_key_is_the_only_one_that_is_sent() {
     gateway.run_command(&["account", "enable", "kept"]).ok_stdout();
     until_status(&gateway, 200);
     gateway.run_command(&["account", "test", "kept"]).ok_stdout();
-    let tokens: Vec<String> = upstream.ledger().into_iter().map(|attempt| attempt.token).collect();
+    let tokens: Vec<String> = upstream.received_attempts().into_iter().map(|attempt| attempt.token).collect();
     assert!(!tokens.is_empty() && tokens.iter().all(|token| token == NEXT), "{tokens:?}");
     assert!(!holds(&bytes_below(&gateway.home().join("data")), NEXT));
 }

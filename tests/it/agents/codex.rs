@@ -84,7 +84,7 @@ impl Codex {
 
     /// With the built-in provider, another base URL, and a key of the gateway.
     #[track_caller]
-    pub(super) fn with_redirected_provider(tap: &RecordingProxy, key: &str) -> Self {
+    pub(super) fn with_built_in_provider(tap: &RecordingProxy, key: &str) -> Self {
         let codex = Self::with(key, &format!("model = \"gpt-5.5\"\nopenai_base_url = \"{}\"\n", tap.base_url()));
         let secret = codex.home.path().join("secret");
         std::fs::write(&secret, key).expect("a secret");
@@ -188,7 +188,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
 }
 
-// === impl Told ===
+// === impl CodexOutput ===
 
 impl CodexOutput {
     /// The last message of the model in a completed turn.

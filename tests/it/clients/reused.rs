@@ -22,11 +22,11 @@ fn check_ten_calls_each(command: &mut Command, users: &[&str]) {
     let output = command.output().expect("the script starts");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
-    let ledger = upstream.ledger();
+    let attempts = upstream.received_attempts();
     for user in users {
-        assert_eq!(ledger.iter().filter(|attempt| attempt.user() == *user).count(), 10, "{user}\n{printed}");
+        assert_eq!(attempts.iter().filter(|attempt| attempt.user() == *user).count(), 10, "{user}\n{printed}");
     }
-    assert_eq!(ledger.len(), 10 * users.len(), "{printed}");
+    assert_eq!(attempts.len(), 10 * users.len(), "{printed}");
 }
 
 #[test]
@@ -59,5 +59,5 @@ fn ten_edits_over_one_client_of_rust_make_ten_images() {
         Ok::<(), Error>(())
     };
     runtime.block_on(edits).expect("ten images");
-    assert_eq!(upstream.attempts(), 10);
+    assert_eq!(upstream.attempt_count(), 10);
 }

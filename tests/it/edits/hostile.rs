@@ -106,7 +106,7 @@ fn a_flood_of_parts_is_refused_with_bounded_memory() {
     }
     let rise = gateway.server().peak_bytes().saturating_sub(before);
     assert!(rise < 32 << 20, "{rise} bytes");
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 #[test]
@@ -128,7 +128,11 @@ fn boundary_like_bytes_in_a_file_belong_to_the_file() {
             let call = raw(&gateway, "multipart/form-data; boundary=x", body.clone());
             let answer = if size == usize::MAX { call } else { call.in_chunks_of(size) }.send(gateway.address());
             if answer.status == 200 {
-                assert_eq!(upstream.ledger().pop().expect("an attempt").files()[0].digest, sha256(&file), "{inside:?}");
+                assert_eq!(
+                    upstream.received_attempts().pop().expect("an attempt").files()[0].digest,
+                    sha256(&file),
+                    "{inside:?}"
+                );
             } else {
                 assert_eq!(answer.error_object(400)["param"], "image", "{inside:?}");
             }
@@ -158,7 +162,7 @@ fn a_valid_form_is_read_in_chunks_of_any_size() {
     raw(&gateway, kinds[0], decorated).send(gateway.address()).ok_json();
     // Some clients omit the last line break.
     raw(&gateway, kinds[0], form_body("\r\n", "--")).send(gateway.address()).ok_json();
-    for attempt in upstream.ledger() {
+    for attempt in upstream.received_attempts() {
         assert_eq!(attempt.files()[0].digest, sha256(&image()));
         assert_eq!(attempt.fields()["prompt"], "a red cube");
     }
@@ -174,7 +178,7 @@ fn an_interrupted_upload_leaves_no_job() {
         drop(form.clone().unfinished().header("x-cut", "1").key(gateway.secret()).dispatch(gateway.address()));
     }
     gateway.edit(Form::with_required_fields().file("image", &image())).ok_json();
-    assert_eq!(upstream.attempts(), 1, "an incomplete form must not become a job");
+    assert_eq!(upstream.attempt_count(), 1, "an incomplete form must not become a job");
     eventually("only the complete request is recorded", || (gateway.records().len() == 1).then_some(()));
 }
 
@@ -197,7 +201,7 @@ fn file_names_of_callers_are_not_used() {
             answer.error_object(400);
             continue;
         }
-        let attempt = upstream.ledger().pop().expect("an attempt");
+        let attempt = upstream.received_attempts().pop().expect("an attempt");
         assert!(!format!("{attempt:?}").contains("canary") && !format!("{:?}", attempt.parts).contains("escape"));
         assert_eq!(attempt.header("x-injected"), None);
     }

@@ -49,7 +49,7 @@ fn the_size_limit_of_images_and_masks_is_exact() {
     let first =
         Form::with_required_fields().big_file("mask", stretched_png(64, 64, LIMIT)).file("image", &alpha_png(64, 64));
     check_upload(&gateway, &upstream, first, LIMIT, Some("mask"));
-    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(upstream.attempt_count(), 2);
 }
 
 /// Uploads the form. If `param` is given, the form must be refused with a 413 that names it.
@@ -59,7 +59,7 @@ fn check_upload(gateway: &Gateway, upstream: &FakeUpstream, form: Form, length: 
     let (_, answer) = form.call().key(gateway.secret()).upload(gateway.address()).expect("an answer");
     let Some(param) = param else {
         answer.ok_json();
-        let attempt = upstream.ledger().pop().expect("an attempt");
+        let attempt = upstream.received_attempts().pop().expect("an attempt");
         assert!(attempt.parts.iter().any(|part| part.length == length as u64), "the whole file must be sent upstream");
         return;
     };
@@ -114,7 +114,7 @@ fn the_length_limit_of_a_data_url_is_exact() {
     let answer = ask(LONGEST + 1);
     assert!([400, 413].contains(&answer.status), "{:.300}", answer.text());
     assert_eq!(answer.error_object(answer.status)["param"], "images[0].image_url");
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 /// Sixteen images of this length.
@@ -144,12 +144,12 @@ fn four_concurrent_large_edits_use_bounded_memory() {
     let peak = gateway.server().peak_bytes();
     println!("peak resident memory with 4 edits of 16 images of {LENGTH} bytes: {:.1} MB", peak as f64 / 1e6);
     assert!(peak < PEAK_BYTES, "{peak} bytes");
-    let ledger = upstream.ledger();
-    for attempt in &ledger[1..] {
+    let attempts = upstream.received_attempts();
+    for attempt in &attempts[1..] {
         assert_eq!(attempt.files().len(), 16);
         assert!(attempt.files().iter().all(|part| part.length == LENGTH as u64 && part.digest == digest));
     }
-    assert_eq!(ledger.len(), 5);
+    assert_eq!(attempts.len(), 5);
     assert_eq!(paths_below_home(&gateway), names);
     assert!(gateway.final_records(5).iter().all(|record| record["state"] == "succeeded"));
 }
@@ -180,18 +180,18 @@ fn no_file_is_left_after_a_request_or_a_kill() {
     assert_eq!(paths_below_home(&gateway), names, "after a refusal");
     // The caller disconnects during the upload, and while it waits for the answer.
     drop(form("").unfinished().key(gateway.secret()).dispatch(gateway.address()).expect("a connection"));
-    let before = upstream.attempts();
+    let before = upstream.attempt_count();
     let waiting = form("stall=head").call().key(gateway.secret()).dispatch(gateway.address()).expect("a connection");
-    upstream.wait_until("the attempt", |ledger| ledger.len() > before && !ledger[before].parts.is_empty());
+    upstream.wait_until("the attempt", |attempts| attempts.len() > before && !attempts[before].parts.is_empty());
     assert_eq!(paths_below_home(&gateway), names, "no file has a name while the caller waits");
     drop(waiting);
     assert_eq!(paths_below_home(&gateway), names, "after the caller has left");
 
     for script in ["stall=head", "stall=middle", "gate-middle=never b64=400000"] {
-        let before = upstream.attempts();
+        let before = upstream.attempt_count();
         let call = form(script).call().key(gateway.secret());
         let stream = call.dispatch(gateway.address()).expect("a connection");
-        upstream.wait_until("the attempt", |ledger| ledger.len() > before && !ledger[before].parts.is_empty());
+        upstream.wait_until("the attempt", |attempts| attempts.len() > before && !attempts[before].parts.is_empty());
         gateway.kill();
         drop(stream);
         assert_eq!(paths_below_home(&gateway), names, "after a kill");

@@ -57,7 +57,7 @@ fn a_possibly_paid_image_has_a_fallback_with_always() {
         println!("{script}");
         let body = answer.ok_json();
         assert_eq!((&body["size"], &body["quality"]), (&json!("3840x2160"), &json!("medium")));
-        assert_eq!(body["data"][0]["b64_json"], json!(upstream.ledger()[1].images[0]));
+        assert_eq!(body["data"][0]["b64_json"], json!(upstream.received_attempts()[1].images[0]));
         assert_eq!(requested_steps(&upstream), steps(&LADDER[..2]));
         check_fallback(&answer, &gateway, Some(LADDER[1]));
         let record = gateway.final_records(1).pop().expect("a record");
@@ -77,7 +77,7 @@ fn a_group_can_set_always_for_its_callers() {
     check_fallback(&answer, &gateway, Some(LADDER[1]));
     // The header of a request overrides the policy of the group.
     largest(&gateway, json!({})).header(HEADER, "unpaid").send(gateway.address()).error_object(502);
-    assert_eq!(upstream.attempts(), 3);
+    assert_eq!(upstream.attempt_count(), 3);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn the_possibly_paid_failure_determines_the_error() {
         assert!(reasons.iter().any(|reason| error["reason"] == *reason), "{scripts:?}: {error}");
         assert_eq!((answer.should_retry(), answer.header(HEADER)), (Some("false"), None), "{scripts:?}");
         assert!(
-            upstream.attempts() >= 2 && requested_steps(&upstream) == steps(&LADDER[..upstream.attempts()]),
+            upstream.attempt_count() >= 2 && requested_steps(&upstream) == steps(&LADDER[..upstream.attempt_count()]),
             "{scripts:?}"
         );
         let record = gateway.final_records(1).pop().expect("a record");
@@ -130,7 +130,7 @@ fn a_refused_or_invalid_request_has_no_fallback() {
         upstream.script_next(script);
         let answer = always(&gateway, json!({})).send(gateway.address());
         assert_eq!(answer.status, status, "{script}: {:.300}", answer.text());
-        assert_eq!((answer.should_retry(), upstream.attempts()), (Some("false"), 1), "{script}");
+        assert_eq!((answer.should_retry(), upstream.attempt_count()), (Some("false"), 1), "{script}");
         assert_eq!(gateway.final_records(1)[0]["maybe_paid_twice"], false, "{script}");
     }
 }
@@ -142,7 +142,7 @@ fn only_sizes_of_the_ladder_are_made_again() {
         let gateway = short_deadline(&upstream);
         upstream.script_next("status=502");
         always(&gateway, json!({"size": size, "quality": quality})).send(gateway.address()).error_object(502);
-        assert_eq!(upstream.attempts(), 1, "{size} {quality}");
+        assert_eq!(upstream.attempt_count(), 1, "{size} {quality}");
     }
 }
 
@@ -174,7 +174,11 @@ fn a_stream_has_a_fallback_until_its_image_has_begun() {
     upstream.script_next("events=p,cut");
     let answer = always(&gateway, json!({"stream": true, "partial_images": 1})).send(gateway.address());
     assert!(answer.text().contains("event: error"), "{}", answer.text());
-    assert_eq!((upstream.attempts(), answer.header(HEADER)), (1, None), "the caller has received a part of the image");
+    assert_eq!(
+        (upstream.attempt_count(), answer.header(HEADER)),
+        (1, None),
+        "the caller has received a part of the image"
+    );
 }
 
 #[test]
@@ -223,7 +227,7 @@ fn images_of_separate_calls_go_down_only_if_none_was_made() {
     upstream.script_sequence(ONLY, &["status=502 body=html", "stall=head", "", ""]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(2));
-    assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (4, None));
+    assert_eq!((upstream.attempt_count(), answer.header("x-imagate-missing")), (4, None));
     check_fallback(&answer, &gateway, Some(LADDER[1]));
     assert_eq!(gateway.final_records(1)[0]["maybe_paid_twice"], true);
 }
@@ -235,7 +239,7 @@ fn an_image_that_was_made_is_answered_without_a_fallback() {
     upstream.script_sequence(ONLY, &["", "status=502 body=html"]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
-    assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (2, Some("1")));
+    assert_eq!((upstream.attempt_count(), answer.header("x-imagate-missing")), (2, Some("1")));
     check_fallback(&answer, &gateway, None);
     let record = gateway.final_records(1).pop().expect("a record");
     assert_eq!(record["maybe_paid_twice"], false, "{record}");
@@ -250,7 +254,7 @@ fn an_image_is_not_abandoned_if_another_of_the_job_was_made() {
     upstream.script_sequence(ONLY, &["", "delay=4000"]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(2));
-    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(upstream.attempt_count(), 2);
     check_fallback(&answer, &gateway, None);
 }
 
@@ -262,7 +266,7 @@ fn an_image_is_not_abandoned_without_a_possible_fallback() {
     upstream.script_sequence(ONLY, &["status=400 body=policy", "delay=4000"]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
-    assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (2, Some("1")));
+    assert_eq!((upstream.attempt_count(), answer.header("x-imagate-missing")), (2, Some("1")));
     check_fallback(&answer, &gateway, None);
 }
 
@@ -273,7 +277,7 @@ fn an_image_is_not_abandoned_for_a_caller_who_has_left() {
     upstream.script_next("delay=4000");
     send_and_leave(&gateway, &upstream);
     let record = gateway.final_records(1).pop().expect("a record");
-    assert_eq!((&record["state"], upstream.attempts()), (&json!("succeeded"), 1), "{record}");
+    assert_eq!((&record["state"], upstream.attempt_count()), (&json!("succeeded"), 1), "{record}");
     assert_eq!(record["delivered"][0]["quality"], "high", "{record}");
 }
 
@@ -283,7 +287,7 @@ fn there_is_no_fallback_in_the_last_eighth_of_the_time() {
     let gateway = short_deadline(&upstream);
     upstream.script_next("delay=5500 status=500");
     largest(&gateway, json!({})).header(HEADER, "unpaid").send(gateway.address());
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 #[test]
@@ -294,7 +298,7 @@ fn there_is_no_fallback_after_the_deadline() {
     upstream.always_for_token(ONLY, "tale=created,half,stall");
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     answer.error_object(502);
-    assert_eq!((answer.should_retry(), upstream.attempts()), (Some("false"), 2));
+    assert_eq!((answer.should_retry(), upstream.attempt_count()), (Some("false"), 2));
     assert_eq!(gateway.final_records(1)[0]["maybe_paid_twice"], false);
 }
 
@@ -311,7 +315,7 @@ fn a_smaller_image_is_paid_once_per_idempotency_key() {
         assert_eq!(replayed.header("x-imagate-replayed"), Some("true"));
         assert_eq!(replayed.header(HEADER), Some("3840x2160 medium"));
     }
-    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(upstream.attempt_count(), 2);
     assert_eq!(gateway.final_records(1).len(), 1);
 }
 
@@ -323,17 +327,17 @@ fn a_retry_after_in_progress_gets_the_smaller_image() {
     let call = || always(&gateway, json!({})).send(gateway.address());
     call().error_object(409);
     upstream.open_gate("open");
-    upstream.wait_until("the smaller image is requested", |ledger| ledger.len() == 2);
+    upstream.wait_until("the smaller image is requested", |attempts| attempts.len() == 2);
     let answer = call();
     answer.ok_json();
-    assert_eq!((answer.header("x-imagate-replayed"), upstream.attempts()), (Some("true"), 2));
+    assert_eq!((answer.header("x-imagate-replayed"), upstream.attempt_count()), (Some("true"), 2));
     check_fallback(&answer, &gateway, Some(LADDER[1]));
 }
 
 /// Sends a generation, waits until the upstream has received it, and disconnects.
 fn send_and_leave(gateway: &Gateway, upstream: &FakeUpstream) {
     let stream = always(gateway, json!({})).dispatch(gateway.address()).expect("a connection");
-    upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
+    upstream.wait_until("the attempt has begun", |attempts| attempts.len() == 1);
     drop(stream);
     gateway.wait_until_busy(0);
 }
@@ -350,7 +354,7 @@ fn nothing_more_is_paid_after_the_caller_has_left() {
     // A retry gets the outcome of the job.
     let retry = always(&gateway, json!({})).header(RETRY.0, RETRY.1).send(gateway.address());
     retry.error_object(502);
-    assert_eq!((retry.should_retry(), upstream.attempts()), (Some("false"), 1));
+    assert_eq!((retry.should_retry(), upstream.attempt_count()), (Some("false"), 1));
 }
 
 #[test]
@@ -360,7 +364,7 @@ fn there_is_no_fallback_after_the_caller_has_left() {
     upstream.script_next("gate=open status=500");
     send_and_leave(&gateway, &upstream);
     upstream.open_gate("open");
-    assert_eq!((&gateway.final_records(1)[0]["state"], upstream.attempts()), (&json!("failed"), 1));
+    assert_eq!((&gateway.final_records(1)[0]["state"], upstream.attempt_count()), (&json!("failed"), 1));
 }
 
 #[test]
@@ -370,14 +374,14 @@ fn nothing_is_paid_twice_if_no_account_can_make_the_smaller_image() {
     upstream.script_sequence(ONLY, &["gate=open status=502", "status=429 retry-after=30"]);
     let answer = std::thread::scope(|scope| {
         let larger = scope.spawn(|| always(&gateway, json!({})).send(gateway.address()));
-        upstream.wait_until("the larger image is requested", |ledger| ledger.len() == 1);
+        upstream.wait_until("the larger image is requested", |attempts| attempts.len() == 1);
         gateway.call(json!({})).send(gateway.address());
         upstream.open_gate("open");
         larger.join().expect("an answer")
     });
     answer.error_object(502);
     let records = gateway.final_records(2);
-    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(upstream.attempt_count(), 2);
     assert!(records.iter().all(|record| record["maybe_paid_twice"] == false), "{records:?}");
 }
 
@@ -395,6 +399,6 @@ fn the_smaller_image_goes_to_the_retry_of_a_caller_who_has_left() {
         retry.join().expect("an answer")
     });
     answer.ok_json();
-    assert_eq!((answer.header("x-imagate-replayed"), upstream.attempts()), (Some("true"), 2));
+    assert_eq!((answer.header("x-imagate-replayed"), upstream.attempt_count()), (Some("true"), 2));
     check_fallback(&answer, &gateway, Some(LADDER[1]));
 }

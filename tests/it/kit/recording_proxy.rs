@@ -83,17 +83,17 @@ impl RecordingProxy {
     /// no request reveals the caller, and nothing of the upstream's own came back. Returns the number of response
     /// requests of the clients that reached the upstream.
     #[track_caller]
-    pub(crate) fn check_nothing_changed_or_leaked(&self, ledger: &[Attempt], secrets: &[&str]) -> usize {
+    pub(crate) fn check_nothing_changed_or_leaked(&self, attempts: &[Attempt], secrets: &[&str]) -> usize {
         let sent = self.requests_to("POST", "/v1/responses");
         let mut tasks = 0;
-        for task in ledger.iter().filter(|attempt| attempt.path.ends_with("/responses")) {
+        for task in attempts.iter().filter(|attempt| attempt.path.ends_with("/responses")) {
             let same = sent.iter().any(|request| request.body == task.body);
             // For an image job the gateway may send a response request of its own.
             let own = task.json()["tool_choice"]["type"] == "image_generation";
             assert!(same || own, "no client sent this response request: {:.400}", String::from_utf8_lossy(&task.body));
             tasks += usize::from(same);
         }
-        for attempt in ledger {
+        for attempt in attempts {
             let headers = format!("{:?}", attempt.headers);
             for secret in secrets.iter().chain(&["caller-canary"]) {
                 assert!(!headers.contains(secret), "{secret} went upstream: {headers}");

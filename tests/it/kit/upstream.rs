@@ -28,7 +28,7 @@ use aws_lc_rs::digest;
 
 use super::TEST_TIMEOUT;
 use super::http::{find_header, read_headers, read_line};
-pub(crate) use agent_turns::Turn;
+pub(crate) use agent_turns::ModelStep;
 pub(crate) use closed_ports::{RefusingPort, UnresponsivePort};
 use form_parts::FormParser;
 pub(crate) use form_parts::sha256;
@@ -51,13 +51,13 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    ledger: Vec<Attempt>,
+    attempts: Vec<Attempt>,
     queue: VecDeque<Script>,
     /// The remaining scripts of each token; the last one serves all further attempts.
     by_token: HashMap<String, VecDeque<Script>>,
     open_gates: HashSet<String>,
-    /// What the model does in each turn; empty unless the test has set it.
-    conversation: Vec<Turn>,
+    /// What the model does in each step; empty unless the test has set it.
+    conversation: Vec<ModelStep>,
     closed: bool,
     /// Of large bodies only the digest is kept.
     digests: bool,
@@ -115,9 +115,9 @@ impl FakeUpstream {
         self.state().by_token.insert(token.to_owned(), scripts);
     }
 
-    /// From now on response requests without a script get these turns of a conversation.
-    pub(crate) fn set_conversation(&self, turns: &[Turn]) {
-        self.state().conversation = turns.to_vec();
+    /// From now on response requests without a script get these steps of a conversation.
+    pub(crate) fn set_conversation(&self, steps: &[ModelStep]) {
+        self.state().conversation = steps.to_vec();
     }
 
     /// Opens the gate that scripts name with `gate=` or `gate-middle=`; it stays open.
@@ -131,13 +131,13 @@ impl FakeUpstream {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn ledger(&self) -> Vec<Attempt> {
-        self.state().ledger.clone()
+    pub(crate) fn received_attempts(&self) -> Vec<Attempt> {
+        self.state().attempts.clone()
     }
 
     /// How many attempts arrived, without copying what they sent.
-    pub(crate) fn attempts(&self) -> usize {
-        self.state().ledger.len()
+    pub(crate) fn attempt_count(&self) -> usize {
+        self.state().attempts.len()
     }
 
     /// Waits until the ledger satisfies `enough`; panics with `what` when it never does.
@@ -145,7 +145,7 @@ impl FakeUpstream {
     pub(crate) fn wait_until(&self, what: &str, mut enough: impl FnMut(&[Attempt]) -> bool) {
         let start = Instant::now();
         let mut state = self.state();
-        while !enough(&state.ledger) {
+        while !enough(&state.attempts) {
             assert!(start.elapsed() < TEST_TIMEOUT, "the upstream waited in vain: {what}");
             state = self.shared.wait(state);
         }
@@ -198,7 +198,7 @@ impl Shared {
     }
 
     fn note(&self, at: usize, change: impl FnOnce(&mut Attempt)) {
-        if let Some(attempt) = self.state().ledger.get_mut(at) {
+        if let Some(attempt) = self.state().attempts.get_mut(at) {
             change(attempt);
         }
         self.changed.notify_all();
@@ -261,8 +261,8 @@ fn serve(
     let answer = if attempt.path.ends_with("/models") {
         models::build_model_list(&script, at)
     } else if attempt.path.ends_with("/responses") {
-        let (turns, request) = (shared.state().conversation.clone(), attempt.json());
-        agent_turns::answer(&turns, &script, &request, at)
+        let (steps, request) = (shared.state().conversation.clone(), attempt.json());
+        agent_turns::answer(&steps, &script, &request, at)
             .unwrap_or_else(|| responses::build_response(&script, &request, at))
     } else {
         answer::build_answer(&script, &attempt.fields(), attempt.is_edit(), at)
@@ -321,8 +321,8 @@ fn read_head(
         images: Vec::new(),
     };
     let mut state = shared.state();
-    state.ledger.push(attempt.clone());
-    Ok((state.ledger.len() - 1, attempt))
+    state.attempts.push(attempt.clone());
+    Ok((state.attempts.len() - 1, attempt))
 }
 
 /// A body above this is not kept by an upstream that digests.

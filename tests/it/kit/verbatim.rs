@@ -49,7 +49,7 @@ impl VerbatimUpstream {
     }
 
     /// The number of POST requests.
-    pub(crate) fn attempts(&self) -> usize {
+    pub(crate) fn attempt_count(&self) -> usize {
         self.shared.attempts.load(Ordering::SeqCst)
     }
 }

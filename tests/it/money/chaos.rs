@@ -98,10 +98,10 @@ fn gateway(upstream: &FakeUpstream) -> Gateway {
 /// Checks that no account was asked between its answer 429 and the end of the cooldown. A call that was already on its
 /// way when the answer came does not count. Returns how many cooldowns there were.
 #[track_caller]
-fn check_cooldowns(ledger: &[Attempt]) -> usize {
+fn check_cooldowns(attempts: &[Attempt]) -> usize {
     let mut cooldowns = 0;
     for token in ACCOUNTS.map(|name| format!("sk-upstream-{name}")) {
-        let mine: Vec<_> = ledger.iter().filter(|attempt| attempt.token == token).collect();
+        let mine: Vec<_> = attempts.iter().filter(|attempt| attempt.token == token).collect();
         for refused in mine.iter().filter(|attempt| attempt.script.contains("status=429")) {
             cooldowns += 1;
             let since = |other: &Attempt| other.came.saturating_duration_since(refused.came);
@@ -124,20 +124,20 @@ fn check_all_slots_free(gateway: &Gateway, upstream: &FakeUpstream) {
     };
     // Cooldowns and ejections end by themselves.
     eventually("every account serves again", || {
-        let before = upstream.attempts();
+        let before = upstream.attempt_count();
         at_once("a cube [[delay=50]]");
-        (by_account(&upstream.ledger()[before..]).len() == ACCOUNTS.len()).then_some(())
+        (by_account(&upstream.received_attempts()[before..]).len() == ACCOUNTS.len()).then_some(())
     });
-    let before = upstream.attempts();
+    let before = upstream.attempt_count();
     let all = ACCOUNTS.len() * SLOTS;
     std::thread::scope(|scope| {
         for _ in 0..all {
             scope.spawn(|| gateway.scripted("gate=slots").ok_json());
         }
-        upstream.wait_until("every slot is taken at once", |ledger| ledger.len() == before + all);
+        upstream.wait_until("every slot is taken at once", |attempts| attempts.len() == before + all);
         upstream.open_gate("slots");
     });
-    let taken = by_account(&upstream.ledger()[before..]);
+    let taken = by_account(&upstream.received_attempts()[before..]);
     assert!(taken.len() == ACCOUNTS.len() && taken.values().all(|count| *count == SLOTS), "{taken:?}");
 }
 
@@ -173,17 +173,17 @@ fn under_random_faults_nothing_is_paid_twice_and_nothing_leaks() {
     assert_eq!(results.len(), count, "requests done in {took:?}: slots were lost, or all accounts are cooling down");
     upstream.clear_queue();
     let records = gateway.final_records(results.iter().filter(|result| !result.left).count());
-    let ledger = upstream.ledger();
-    judge(&results, &records, &ledger, took);
-    println!("{} cooldowns, and no account was asked within one", check_cooldowns(&ledger));
+    let attempts = upstream.received_attempts();
+    judge(&results, &records, &attempts, took);
+    println!("{} cooldowns, and no account was asked within one", check_cooldowns(&attempts));
     check_all_slots_free(&gateway, &upstream);
 }
 
 #[track_caller]
-fn judge(results: &[RequestResult], records: &[Value], ledger: &[Attempt], took: Duration) {
+fn judge(results: &[RequestResult], records: &[Value], attempts: &[Attempt], took: Duration) {
     let count = results.len();
-    let mut attempts = HashMap::<String, Vec<&Attempt>>::new();
-    ledger.iter().for_each(|attempt| attempts.entry(attempt.user()).or_default().push(attempt));
+    let mut attempts_by_user = HashMap::<String, Vec<&Attempt>>::new();
+    attempts.iter().for_each(|attempt| attempts_by_user.entry(attempt.user()).or_default().push(attempt));
     let mut by_user = HashMap::<&str, &Value>::new();
     for record in records {
         let user = record["end_user"].as_str().expect("a user");
@@ -194,7 +194,7 @@ fn judge(results: &[RequestResult], records: &[Value], ledger: &[Attempt], took:
     let mut statuses = BTreeMap::<u16, usize>::new();
     for RequestResult { user, left, status } in results {
         *statuses.entry(*status).or_default() += 1;
-        let mine = attempts.get(user).unwrap_or(&none);
+        let mine = attempts_by_user.get(user).unwrap_or(&none);
         let made = mine.iter().filter(|attempt| attempt.completed && !attempt.images.is_empty()).count();
         twice += usize::from(made > 1);
         let Some(record) = by_user.remove(user.as_str()) else {
@@ -207,14 +207,14 @@ fn judge(results: &[RequestResult], records: &[Value], ledger: &[Attempt], took:
         }
     }
     assert!(by_user.is_empty(), "records without a request: {by_user:?}");
-    let mean = ledger.len() as f64 / count as f64;
+    let mean = attempts.len() as f64 / count as f64;
     let faults =
-        ledger.iter().filter(|attempt| !attempt.script.is_empty() && !attempt.script.starts_with("delay")).count();
-    let share = faults as f64 / ledger.len() as f64;
+        attempts.iter().filter(|attempt| !attempt.script.is_empty() && !attempt.script.starts_with("delay")).count();
+    let share = faults as f64 / attempts.len() as f64;
     println!(
         "{count} requests in {took:?}, {} attempts ({mean:.4} each), {:.2} % of them faulty, \
          answers by status {statuses:?}, {twice} paid twice",
-        ledger.len(),
+        attempts.len(),
         share * 100.0,
     );
     assert_eq!(twice, 0);

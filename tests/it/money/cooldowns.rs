@@ -20,7 +20,7 @@ fn two(upstream: &FakeUpstream) -> Gateway {
 
 /// When attempts with this token arrived.
 fn arrivals(upstream: &FakeUpstream, token: &str) -> Vec<Instant> {
-    upstream.ledger().iter().filter(|attempt| attempt.token == token).map(|attempt| attempt.came).collect()
+    upstream.received_attempts().iter().filter(|attempt| attempt.token == token).map(|attempt| attempt.came).collect()
 }
 
 fn count(upstream: &FakeUpstream, token: &str) -> usize {
@@ -129,11 +129,11 @@ fn twenty_parallel_requests_do_not_touch_an_account_in_its_cooldown() {
 fn a_pool_that_is_used_up_says_when_the_first_window_opens_and_asks_nobody() {
     let (upstream, gateway) = exhausted(3600, 1800);
     assert!(is_usage_limit(&gateway, 1800) > 1700);
-    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(upstream.attempt_count(), 2);
     for _ in 0..10 {
         is_usage_limit(&gateway, 1800);
     }
-    assert_eq!(upstream.attempts(), 2, "an account was asked in its cooldown");
+    assert_eq!(upstream.attempt_count(), 2, "an account was asked in its cooldown");
     let records = gateway.final_records(11);
     assert_eq!((records.len(), super::recorded_attempts(&records)), (11, 2));
     assert!(records.iter().all(|record| record["error_code"] == "usage_limit_reached"), "{:#?}", records.last());
@@ -148,7 +148,7 @@ fn cooldowns_survive_kills() {
         gateway.start();
         assert!(is_usage_limit(&gateway, 1800) > 1700);
     }
-    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(upstream.attempt_count(), 2);
     for (name, seconds) in [("first", 3600), ("second", 1800)] {
         let account = gateway.account(name);
         let until = account["cooling_until"].as_str().unwrap_or_else(|| panic!("no end of the cooldown: {account}"));

@@ -23,9 +23,9 @@ fn retry(gateway: &Gateway, with: Value) -> Call {
 /// Sends, waits until the upstream has it, and leaves.
 #[track_caller]
 fn leave(call: Call, gateway: &Gateway, upstream: &FakeUpstream) {
-    let before = upstream.attempts();
+    let before = upstream.attempt_count();
     let stream: TcpStream = call.dispatch(gateway.address()).expect("a connection");
-    upstream.wait_until("the attempt has begun", |ledger| ledger.len() > before);
+    upstream.wait_until("the attempt has begun", |attempts| attempts.len() > before);
     drop(stream);
 }
 
@@ -35,7 +35,7 @@ fn at_once(gateway: &Gateway, calls: Vec<Call>, upstream: &FakeUpstream, attempt
     let address = gateway.address();
     std::thread::scope(|scope| {
         let threads: Vec<_> = calls.into_iter().map(|call| scope.spawn(move || call.send(address))).collect();
-        upstream.wait_until("the attempts have begun", |ledger| ledger.len() >= attempts);
+        upstream.wait_until("the attempts have begun", |received| received.len() >= attempts);
         // A retry that arrives after the orphan was delivered would find nothing, so the gate opens only when the
         // gateway has all calls.
         eventually("the gateway has every request", || {
@@ -56,8 +56,8 @@ fn a_retry_takes_over_what_is_still_being_made() {
     leave(gateway.call(gated("a")), &gateway, &upstream);
     let answers = at_once(&gateway, vec![retry(&gateway, gated("a"))], &upstream, 1);
     let image = answers[0].ok_json()["data"][0]["b64_json"].clone();
-    assert_eq!(image, json!(upstream.ledger()[0].images[0]));
-    assert_eq!((upstream.attempts(), paid(&upstream)), (1, 1));
+    assert_eq!(image, json!(upstream.received_attempts()[0].images[0]));
+    assert_eq!((upstream.attempt_count(), paid(&upstream)), (1, 1));
     let records = gateway.final_records(1);
     assert_eq!(super::recorded_attempts(&records), 1, "{records:#?}");
 }
@@ -68,10 +68,10 @@ fn a_retry_takes_over_what_is_finished() {
     let gateway = pool(&upstream);
     leave(gateway.call(gated("a")), &gateway, &upstream);
     upstream.open_gate("open");
-    upstream.wait_until("the image is made", |ledger| ledger[0].completed);
+    upstream.wait_until("the image is made", |attempts| attempts[0].completed);
     gateway.final_records(1);
     retry(&gateway, gated("a")).send(gateway.address()).ok_json();
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn an_edit_is_taken_over_as_well() {
     };
     leave(form(), &gateway, &upstream);
     at_once(&gateway, vec![form().header(RETRY.0, RETRY.1)], &upstream, 1)[0].ok_json();
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn retries_at_once_share_one_orphan() {
     for answer in at_once(&gateway, calls, &upstream, 1) {
         answer.ok_json();
     }
-    assert_eq!((upstream.attempts(), paid(&upstream)), (1, 1));
+    assert_eq!((upstream.attempt_count(), paid(&upstream)), (1, 1));
     // The orphan has been delivered, so another retry is a new job.
     retry(&gateway, gated("a")).send(gateway.address()).ok_json();
-    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(upstream.attempt_count(), 2);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn nobody_else_gets_an_orphan() {
     for answer in at_once(&gateway, calls, &upstream, 5) {
         answer.ok_json();
     }
-    assert_eq!((upstream.attempts(), paid(&upstream)), (5, 5));
+    assert_eq!((upstream.attempt_count(), paid(&upstream)), (5, 5));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_caller_who_waits_shares_its_answer_with_its_own_retry() {
     let (address, first) = (gateway.address(), gateway.call(gated("a")));
     std::thread::scope(|scope| {
         let first = scope.spawn(move || first.send(address));
-        upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
+        upstream.wait_until("the attempt has begun", |attempts| attempts.len() == 1);
         // Both callers stay: a proxy may hold the connection of a client that has given up.
         let second = scope.spawn(|| retry(&gateway, gated("a")).send(address));
         gateway.wait_until_busy(2);
@@ -139,7 +139,7 @@ fn a_caller_who_waits_shares_its_answer_with_its_own_retry() {
         let answers = [first, second].map(|thread| thread.join().expect("an answer"));
         assert_eq!(answers[0].ok_json(), answers[1].ok_json());
     });
-    assert_eq!((upstream.attempts(), paid(&upstream)), (1, 1));
+    assert_eq!((upstream.attempt_count(), paid(&upstream)), (1, 1));
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_retry_of_a_failed_orphan_gets_its_error_and_costs_nothing() {
         let answers = at_once(&gateway, vec![retry(&gateway, with())], &upstream, 1);
         assert_eq!(answers[0].should_retry(), Some("false"), "{script}");
         assert_eq!(answers[0].error_object(502)["reason"], reason, "{script}");
-        assert_eq!(upstream.attempts(), 1, "{script}");
+        assert_eq!(upstream.attempt_count(), 1, "{script}");
     }
 }
 
@@ -162,7 +162,7 @@ fn taking_over_orphans_can_be_switched_off() {
     let gateway = pool_with("[replay]\norphans = false\n", &upstream);
     leave(gateway.call(gated("a")), &gateway, &upstream);
     at_once(&gateway, vec![retry(&gateway, gated("a"))], &upstream, 2)[0].ok_json();
-    assert_eq!(upstream.attempts(), 2);
+    assert_eq!(upstream.attempt_count(), 2);
 }
 
 #[test]
@@ -174,5 +174,5 @@ fn an_orphan_is_forgotten_after_its_window() {
     gateway.final_records(1);
     crate::kit::pause(std::time::Duration::from_millis(2500));
     retry(&gateway, gated("a")).send(gateway.address()).ok_json();
-    assert_eq!(upstream.attempts(), 2, "an image older than the window was delivered");
+    assert_eq!(upstream.attempt_count(), 2, "an image older than the window was delivered");
 }

@@ -52,7 +52,7 @@ fn leave_within(call: Call, gateway: &Gateway, read: usize) {
 fn begin(gateway: &Gateway, upstream: &FakeUpstream, at: usize, script: &str) -> (Call, TcpStream) {
     let call = requests(gateway, script)[at].clone();
     let stream = with(&call, FIRST).dispatch(gateway.address()).expect("a connection");
-    upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
+    upstream.wait_until("the attempt has begun", |attempts| attempts.len() == 1);
     (call, stream)
 }
 
@@ -86,10 +86,10 @@ fn a_caller_who_leaves_within_the_body_gets_all_of_it_by_a_retry() {
         let answer = with(call, RETRY).send(gateway.address());
         assert!(good(&answer).body.len() > 12_000_000);
         assert_eq!(answer.header("x-imagate-replayed"), Some("true"));
-        assert_eq!(upstream.attempts(), 1, "{at}");
+        assert_eq!(upstream.attempt_count(), 1, "{at}");
         // The answer was delivered once, so the next request is a new job.
         good(&with(call, RETRY).send(gateway.address()));
-        assert_eq!(upstream.attempts(), 2, "{at}");
+        assert_eq!(upstream.attempt_count(), 2, "{at}");
     }
 }
 
@@ -101,7 +101,7 @@ fn a_retry_joins_the_job_whose_first_connection_is_still_open() {
         let (call, address) = (&requests(&gateway, "gate=open b64=3000000")[at], gateway.address());
         let answers: Vec<Answer> = std::thread::scope(|scope| {
             let first = scope.spawn(|| with(call, FIRST).send(address));
-            upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
+            upstream.wait_until("the attempt has begun", |attempts| attempts.len() == 1);
             let retries: Vec<_> = (0..3).map(|_| scope.spawn(|| with(call, RETRY).send(address))).collect();
             gateway.wait_until_busy(4);
             // Longer than the time for which a retry waits for an orphan.
@@ -110,7 +110,7 @@ fn a_retry_joins_the_job_whose_first_connection_is_still_open() {
             [first].into_iter().chain(retries).map(|thread| thread.join().expect("an answer")).collect()
         });
         answers.iter().for_each(|answer| same(&answers[0], answer));
-        assert_eq!(upstream.attempts(), 1, "{at}");
+        assert_eq!(upstream.attempt_count(), 1, "{at}");
     }
 }
 
@@ -121,7 +121,7 @@ fn as_many_retries_as_jobs_get_an_image_each() {
     let (call, address) = (&requests(&gateway, "gate=open")[0], gateway.address());
     std::thread::scope(|scope| {
         let firsts: Vec<_> = (0..3).map(|_| with(call, FIRST).dispatch(address).expect("a connection")).collect();
-        upstream.wait_until("the attempts have begun", |ledger| ledger.len() == 3);
+        upstream.wait_until("the attempts have begun", |attempts| attempts.len() == 3);
         drop(firsts);
         gateway.wait_until_busy(0);
         let retries: Vec<_> = (0..3).map(|_| scope.spawn(|| with(call, RETRY).send(address))).collect();
@@ -131,7 +131,7 @@ fn as_many_retries_as_jobs_get_an_image_each() {
             good(&thread.join().expect("an answer"));
         }
     });
-    assert_eq!((upstream.attempts(), paid(&upstream)), (3, 3));
+    assert_eq!((upstream.attempt_count(), paid(&upstream)), (3, 3));
 }
 
 #[test]
@@ -150,13 +150,13 @@ fn the_same_key_is_paid_once_at_the_responses_too() {
             (first.header("content-type"), again.header("x-imagate-replayed")),
             (again.header("content-type"), Some("true"))
         );
-        assert_eq!(upstream.attempts(), 1, "stream: {stream}");
+        assert_eq!(upstream.attempt_count(), 1, "stream: {stream}");
         let other = keyed(&gateway, &body("a blue cube")).send(gateway.address()).error_object(400);
         assert_eq!(other["reason"], "idempotency_key_reused");
         gateway.kill();
         gateway.start();
         same(&first, &keyed(&gateway, &body("a red cube")).send(gateway.address()));
-        assert_eq!(upstream.attempts(), 1, "stream: {stream}");
+        assert_eq!(upstream.attempt_count(), 1, "stream: {stream}");
     }
 }
 
@@ -169,7 +169,7 @@ fn a_retry_at_the_responses_gets_what_the_first_try_left_behind() {
     upstream.open_gate("open");
     gateway.final_records(1);
     good(&with(&call, RETRY).send(gateway.address()));
-    assert_eq!((upstream.attempts(), paid(&upstream)), (1, 1));
+    assert_eq!((upstream.attempt_count(), paid(&upstream)), (1, 1));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_graceful_stop_keeps_the_answers_that_nobody_waits_for() {
         gateway.call(body).header("idempotency-key", &format!("order-{number}"))
     };
     let streams: Vec<_> = (0..8).map(|number| keyed(&gateway, number).dispatch(gateway.address())).collect();
-    upstream.wait_until("the attempts have begun", |ledger| ledger.len() == 8);
+    upstream.wait_until("the attempts have begun", |attempts| attempts.len() == 8);
     drop(streams);
     gateway.terminate();
     upstream.open_gate("open");
@@ -191,7 +191,7 @@ fn a_graceful_stop_keeps_the_answers_that_nobody_waits_for() {
         let answer = keyed(&gateway, number).send(gateway.address());
         assert_eq!(good(&answer).header("x-imagate-replayed"), Some("true"), "{number}");
     }
-    assert_eq!(upstream.attempts(), 8);
+    assert_eq!(upstream.attempt_count(), 8);
 }
 
 #[test]
@@ -207,10 +207,10 @@ fn a_retry_after_a_kill_gets_outcome_unknown() {
         for _ in 0..2 {
             unknown(&with(&call, RETRY).send(gateway.address()));
         }
-        assert_eq!(upstream.attempts(), 1, "{at}");
+        assert_eq!(upstream.attempt_count(), 1, "{at}");
         // A request without a retry mark is a new job.
         good(&with(&call, FIRST).send(gateway.address()));
-        assert_eq!(upstream.attempts(), 2, "{at}");
+        assert_eq!(upstream.attempt_count(), 2, "{at}");
     }
 }
 
@@ -225,7 +225,7 @@ fn a_retry_after_a_drain_that_was_too_short_gets_outcome_unknown() {
     gateway.start_again();
     upstream.open_gate("open");
     unknown(&with(&call, RETRY).send(gateway.address()));
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 /// Waits until the answer of an orphan is stored: its file is whole, and its row, which names the file, is committed.
@@ -261,10 +261,10 @@ fn what_an_orphan_has_made_survives_a_restart() {
         }
         let answer = with(&call, RETRY).send(gateway.address());
         assert_eq!(good(&answer).header("x-imagate-replayed"), Some("true"), "{at}");
-        assert_eq!(upstream.attempts(), 1, "{at}");
+        assert_eq!(upstream.attempt_count(), 1, "{at}");
         // The answer was delivered once, so the next request is a new job.
         good(&with(&call, RETRY).send(gateway.address()));
-        assert_eq!(upstream.attempts(), 2, "{at}");
+        assert_eq!(upstream.attempt_count(), 2, "{at}");
     }
 }
 

@@ -91,7 +91,7 @@ fn plan(gateway: &Gateway, with: Value) -> Value {
 /// How many attempts each action cost, by the `user` of the action.
 fn by_user(upstream: &FakeUpstream) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    upstream.ledger().iter().for_each(|attempt| *counts.entry(attempt.user()).or_default() += 1);
+    upstream.received_attempts().iter().for_each(|attempt| *counts.entry(attempt.user()).or_default() += 1);
     counts
 }
 
@@ -127,10 +127,10 @@ fn one_attempt_each(client: Client, scripts: &[&str], judge: impl Fn(&str, &Clie
         let upstream = FakeUpstream::start();
         let gateway = pool(&upstream);
         let run = client.run(&gateway, json!({"prompt": format!("a cube [[{script}]]")}));
-        println!("{client:?} {script:?}: {} requests, {} attempts", run.sent, upstream.attempts());
+        println!("{client:?} {script:?}: {} requests, {} attempts", run.sent, upstream.attempt_count());
         assert_eq!(run.calls.len(), ACTIONS);
         judge(script, &run);
-        assert_eq!(upstream.attempts(), ACTIONS, "{client:?} {script}: attempts for {ACTIONS} actions");
+        assert_eq!(upstream.attempt_count(), ACTIONS, "{client:?} {script}: attempts for {ACTIONS} actions");
         let by_user = by_user(&upstream);
         assert!(by_user.values().all(|count| *count == 1), "{client:?} {script}: {by_user:?}");
         assert_eq!(recorded_attempts(&gateway.final_records(ACTIONS)), ACTIONS, "{client:?} {script}");
@@ -165,10 +165,10 @@ fn a_timeout_and_the_clients_own_retry_are_paid_once(client: Client) {
         let gateway = pool(&upstream);
         let plan = json!({"prompt": "a cube [[delay=3000]]", "timeout": 2, "parallel": 50, "twins": twins});
         let run = client.run(&gateway, plan);
-        println!("{client:?} timeout, twins {twins}: {} requests, {} attempts", run.sent, upstream.attempts());
+        println!("{client:?} timeout, twins {twins}: {} requests, {} attempts", run.sent, upstream.attempt_count());
         run.all_have_an_image(&format!("{client:?}, twins {twins}"));
         assert!(run.sent >= 2 * ACTIONS as u64, "the client never gave up: {} requests", run.sent);
-        assert_eq!((upstream.attempts(), paid(&upstream)), (ACTIONS, ACTIONS), "{client:?}, twins {twins}");
+        assert_eq!((upstream.attempt_count(), paid(&upstream)), (ACTIONS, ACTIONS), "{client:?}, twins {twins}");
         assert_eq!(recorded_attempts(&gateway.final_records(ACTIONS)), ACTIONS, "{client:?}, twins {twins}");
     }
 }
@@ -181,10 +181,10 @@ fn a_repeated_key_is_paid_once(client: Client) {
         let gateway = pool(&upstream);
         let plan = json!({"prompt": prompt, "timeout": timeout, "key": true, "times": 2, "parallel": 50});
         let run = client.run(&gateway, plan);
-        println!("{client:?} keys, {prompt:?}: {} requests, {} attempts", run.sent, upstream.attempts());
+        println!("{client:?} keys, {prompt:?}: {} requests, {} attempts", run.sent, upstream.attempt_count());
         assert_eq!(run.calls.len(), 2 * ACTIONS);
         run.all_have_an_image(&format!("{client:?} {prompt}"));
-        assert_eq!((upstream.attempts(), paid(&upstream)), (ACTIONS, ACTIONS), "{client:?} {prompt}");
+        assert_eq!((upstream.attempt_count(), paid(&upstream)), (ACTIONS, ACTIONS), "{client:?} {prompt}");
     }
 }
 
@@ -199,14 +199,14 @@ fn a_kill_in_between_never_pays_twice(client: Client) {
     let plan = plan(&gateway, json!({"prompt": "a cube [[delay=700]]", "key": true, "times": 2}));
     let run = std::thread::scope(|scope| {
         let run = scope.spawn(|| client.carry_out(&plan));
-        upstream.wait_until("half of it has begun", |ledger| ledger.len() >= ACTIONS / 2);
+        upstream.wait_until("half of it has begun", |attempts| attempts.len() >= ACTIONS / 2);
         gateway.kill();
         gateway.start();
         run.join().expect("a run")
     });
     let by_user = by_user(&upstream);
     let images = run.calls.iter().filter(|result| result.0["image"].is_string()).count();
-    println!("{client:?} kill: {} requests, {} attempts, {images} images", run.sent, upstream.attempts());
+    println!("{client:?} kill: {} requests, {} attempts, {images} images", run.sent, upstream.attempt_count());
     assert!(by_user.values().all(|count| *count == 1), "{client:?}: {by_user:?}");
     // The actions that were running may be lost, and then get an error; all others have an image for both calls.
     assert!(images >= 2 * (ACTIONS - 2 * 25), "{client:?}: {images} images");

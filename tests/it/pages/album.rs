@@ -193,7 +193,7 @@ struct FaultCollector {
     state_count: usize,
 }
 
-// === impl Judge ===
+// === impl FaultCollector ===
 
 impl StateHandler for FaultCollector {
     fn handle_state(&mut self, name: &str, tab: &Tab<'_>) {

@@ -38,7 +38,7 @@ fn a_failure_before_the_first_output_is_an_ordinary_error() {
         assert!(!answer.text().contains("upstream-canary"), "{script}: {}", answer.text());
         let record = gateway.final_records(1).remove(0);
         assert_eq!((&record["state"], &record["error_code"]), (&json!(state), &json!(code)), "{script}: {record:#}");
-        assert_eq!(upstream.attempts(), 1, "{script}");
+        assert_eq!(upstream.attempt_count(), 1, "{script}");
     }
 }
 
@@ -51,7 +51,7 @@ fn another_account_is_asked_only_if_no_output_was_made() {
         let gateway = gateway_with_two_accounts(&upstream);
         upstream.always_for_token("sk-upstream-first", script);
         let answer = call(&gateway).json(&response_body(&json!({}))).send(gateway.address());
-        assert_eq!((answer.status == 200, upstream.attempts()), (attempts == 2, attempts), "{script}");
+        assert_eq!((answer.status == 200, upstream.attempt_count()), (attempts == 2, attempts), "{script}");
     }
 }
 
@@ -93,7 +93,7 @@ fn a_failure_after_the_first_output_is_a_pair_of_error_events() {
             "{script}"
         );
         assert_eq!((&failed["response"]["id"], &failed["response"]["status"]), (&json!("resp_0"), &json!("failed")));
-        assert_eq!(upstream.attempts(), 1, "{script}: never a second attempt");
+        assert_eq!(upstream.attempt_count(), 1, "{script}: never a second attempt");
         let record = gateway.final_records(1).remove(0);
         assert_eq!(
             (&record["state"], &record["attempts"][0]["class"]),
@@ -122,7 +122,7 @@ fn a_caller_who_leaves_a_stream_ends_the_upstream_call() {
         .expect("an answer");
     reply.read_exact(&mut [0; 10]).expect("the start of the answer");
     drop(reply);
-    upstream.wait_until("the upstream sees its caller leave", |ledger| ledger[0].peer_left);
+    upstream.wait_until("the upstream sees its caller leave", |attempts| attempts[0].peer_left);
     assert_eq!(gateway.final_records(1)[0]["state"], "cancelled");
 }
 
@@ -131,7 +131,7 @@ fn the_response_of_a_plain_caller_who_left_is_recorded() {
     let upstream = FakeUpstream::start();
     let gateway = start_gateway(&upstream);
     let stream = call(&gateway).json(&image_response_body("gate=go", false)).dispatch(gateway.address()).expect("sent");
-    upstream.wait_until("the attempt has arrived", |ledger| ledger.len() == 1);
+    upstream.wait_until("the attempt has arrived", |attempts| attempts.len() == 1);
     drop(stream);
     upstream.open_gate("go");
     let record = gateway.final_records(1).remove(0);
@@ -152,7 +152,7 @@ fn an_answer_of_the_wrong_kind_is_logged_and_not_asked_for_again() {
         let answer = call(&gateway).json(&image_response_body(script, stream)).send(gateway.address());
         assert_eq!(answer.error_object(502)["reason"], "no_image_data", "{script}");
         assert_eq!(answer.should_retry(), Some("false"), "{script}: the answer may have been paid for");
-        assert_eq!(upstream.attempts(), 1, "{script}");
+        assert_eq!(upstream.attempt_count(), 1, "{script}");
         eventually("the log names the mismatch", || gateway.output().contains(log_text).then_some(()));
         assert_eq!(gateway.final_records(1)[0]["attempts"][0]["class"], json!("X"), "{script}");
     }

@@ -41,7 +41,7 @@ fn a_compressed_body_reaches_the_upstream_decompressed() {
             let answer = sent.clone().send(gateway.address());
             assert_eq!(answer.status, 200, "{coding}: {:.300}", answer.text());
             assert_eq!(sent.in_chunks_of(1000).send(gateway.address()).status, 200, "{coding}, in chunks");
-            for attempt in &upstream.ledger()[upstream.attempts() - 2..] {
+            for attempt in &upstream.received_attempts()[upstream.attempt_count() - 2..] {
                 assert!(attempt.body == body.as_bytes(), "{coding}: {:.300}", String::from_utf8_lossy(&attempt.body));
                 assert_eq!(attempt.header("content-encoding"), None, "{coding}");
                 assert_eq!(attempt.header("content-length"), Some(body.len().to_string().as_str()), "{coding}");
@@ -58,7 +58,7 @@ fn the_image_endpoints_accept_compressed_bodies() {
         gateway.call(json!({"size": "1024x640"})).compressed(coding, compress).send(gateway.address()).ok_json();
         let form = Form::with_required_fields().file("image", &alpha_png(64, 64)).call().key(gateway.secret());
         form.compressed(coding, compress).send(gateway.address()).ok_json();
-        assert_eq!(upstream.ledger().last().expect("an attempt").files().len(), 1);
+        assert_eq!(upstream.received_attempts().last().expect("an attempt").files().len(), 1);
     }
 }
 
@@ -84,7 +84,7 @@ fn a_decompression_bomb_is_a_413_and_takes_little_memory() {
     let grown = gateway.server().peak_bytes() - idle;
     println!("bodies that decompress to {} bytes: {:.1} MB more", 10 * MAX_BODY, grown as f64 / 1e6);
     assert!(grown < 24 << 20, "{grown} bytes");
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 /// A response request, padded with spaces to `length` bytes.

@@ -21,7 +21,7 @@ fn start_three_accounts() -> (Vec<FakeUpstream>, Gateway) {
 
 /// The number of attempts at each upstream.
 fn attempts(upstreams: &[FakeUpstream]) -> Vec<usize> {
-    upstreams.iter().map(FakeUpstream::attempts).collect()
+    upstreams.iter().map(FakeUpstream::attempt_count).collect()
 }
 
 /// Sends a response request; returns the id of the response and the index of the account that made it.

@@ -28,8 +28,8 @@ fn agent_call(gateway: &Gateway, body: impl Into<Vec<u8>>) -> Call {
 fn body_and_record(gateway: &Gateway, upstream: &FakeUpstream, call: Call) -> (String, Value) {
     let answer = call.send(gateway.address());
     assert_eq!(answer.status, 200, "{:.300}", answer.text());
-    let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
-    let body = upstream.ledger().pop().expect("an attempt").body;
+    let record = gateway.final_records(upstream.attempt_count()).pop().expect("a record");
+    let body = upstream.received_attempts().pop().expect("an attempt").body;
     (String::from_utf8(body).expect("text"), record)
 }
 
@@ -77,12 +77,12 @@ fn a_request_refused_with_the_tool_is_sent_again_unchanged() {
     for script in ["status=400 body=tool", "status=422 body=tool", "status=400 body=error"] {
         for stream in [false, true] {
             let gateway = injecting_gateway(&upstream);
-            let before = upstream.attempts();
+            let before = upstream.attempt_count();
             upstream.script_sequence("sk-upstream-only", &[script, ""]);
             let body = format!(r#"{{"model":"gpt-5.5","input":"x","tools":[ ],"stream":{stream}}}"#);
             let answer = agent_call(&gateway, body.clone()).send(gateway.address());
             assert_eq!(answer.status, 200, "{script}: {:.300}", answer.text());
-            let sent: Vec<String> = upstream.ledger()[before..]
+            let sent: Vec<String> = upstream.received_attempts()[before..]
                 .iter()
                 .map(|attempt| String::from_utf8_lossy(&attempt.body).into())
                 .collect();
@@ -104,11 +104,11 @@ fn a_refusal_for_another_reason_or_a_second_one_is_returned() {
         (&["status=400 body=tool"], 2, 400, json!("tools[0].type")),
     ] {
         let gateway = injecting_gateway(&upstream);
-        let before = upstream.attempts();
+        let before = upstream.attempt_count();
         upstream.script_sequence("sk-upstream-only", scripts);
         let answer = agent_call(&gateway, r#"{"model":"gpt-5.5","input":"x"}"#).send(gateway.address());
         assert_eq!(answer.error_object(status)["param"], param, "{scripts:?}");
-        assert_eq!(upstream.attempts() - before, attempts, "{scripts:?}");
+        assert_eq!(upstream.attempt_count() - before, attempts, "{scripts:?}");
     }
 }
 
@@ -149,7 +149,7 @@ fn no_tool_is_injected_unless_the_group_setting_is_on() {
         let gateway = gateway_with_group(&upstream, setting);
         let body = r#"{"model":"gpt-5.5","input":"x"}"#;
         assert_eq!(agent_call(&gateway, body).send(gateway.address()).status, 200);
-        assert_eq!(upstream.ledger().pop().expect("an attempt").body, body.as_bytes());
+        assert_eq!(upstream.received_attempts().pop().expect("an attempt").body, body.as_bytes());
         assert_eq!(gateway.final_records(1)[0]["injected_tool"], json!(false));
     }
 }
@@ -163,5 +163,5 @@ fn the_content_filter_applies_to_requests_with_an_injected_tool() {
     assert_eq!(plain.status, 200, "the filter must not apply to a request without an image tool");
     let answer = agent_call(&gateway, body.to_string()).send(gateway.address());
     assert_eq!(answer.error_object(502)["reason"], "content_refused");
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }

@@ -50,7 +50,7 @@ fn many_parallel_long_conversations_take_little_memory() {
     let growth = gateway.server().peak_bytes() - idle;
     println!("{CALLERS} bodies of {IMAGE_CHARS} characters at once: {:.1} MB more resident", growth as f64 / 1e6);
     assert!(growth < MAX_GROWTH_BYTES, "{growth} bytes");
-    let arrived: Vec<Vec<u8>> = upstream.ledger().into_iter().map(|attempt| attempt.digest).collect();
+    let arrived: Vec<Vec<u8>> = upstream.received_attempts().into_iter().map(|attempt| attempt.digest).collect();
     for caller in 0..CALLERS {
         let mut digest = digest::Context::new(&digest::SHA256);
         conversation(caller).iter().for_each(|chunk| digest.update(chunk));
@@ -74,9 +74,9 @@ fn a_spooled_conversation_goes_to_the_next_account_unchanged() {
     let body = response_body(&json!({"input": [{"role": "user", "content": "é".repeat(500_000)}]})).to_string();
     let sent = call(&gateway).header("content-type", "application/json").bytes(body.clone());
     assert_eq!(sent.send(gateway.address()).status, 200);
-    let ledger = upstream.ledger();
-    assert_eq!(ledger.len(), 2);
-    assert!(ledger.iter().all(|attempt| attempt.body == body.as_bytes()));
+    let attempts = upstream.received_attempts();
+    assert_eq!(attempts.len(), 2);
+    assert!(attempts.iter().all(|attempt| attempt.body == body.as_bytes()));
 }
 
 #[test]

@@ -27,12 +27,12 @@ fn the_body_reaches_the_upstream_byte_for_byte() {
     let large = response_body(&json!({"input": [{"role": "user", "content": "A".repeat(30_000_000)}]})).to_string();
     let sent = call(&gateway).header("content-type", "application/json").bytes(large.clone());
     assert_eq!(sent.send(gateway.address()).status, 200);
-    let ledger = upstream.ledger();
-    for (attempt, body) in ledger.iter().zip(BODIES.iter().copied().chain([large.as_str()])) {
+    let attempts = upstream.received_attempts();
+    for (attempt, body) in attempts.iter().zip(BODIES.iter().copied().chain([large.as_str()])) {
         assert!(attempt.body == body.as_bytes(), "{:.300}", String::from_utf8_lossy(&attempt.body));
         assert_eq!((attempt.method.as_str(), attempt.path.as_str()), ("POST", "/v1/responses"));
     }
-    assert_eq!(ledger.len(), BODIES.len() + 1);
+    assert_eq!(attempts.len(), BODIES.len() + 1);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn conversation_headers_reach_the_upstream_and_caller_headers_do_not() {
         sent = sent.header(name, "caller-canary");
     }
     assert_eq!(sent.header("user-agent", "caller-canary").send(gateway.address()).status, 200);
-    let attempt = upstream.ledger().remove(0);
+    let attempt = upstream.received_attempts().remove(0);
     for (name, value) in forwarded {
         assert_eq!(attempt.header(name), Some(value), "{name}");
     }
@@ -74,7 +74,7 @@ fn a_plain_response_comes_back_with_its_image_untouched() {
     for script in ["", "framing=chunked", "reads=700", "framing=close"] {
         let answer = call(&gateway).json(&image_response_body(script, false)).send(gateway.address());
         let response = answer.ok_json();
-        let attempt = upstream.ledger().pop().expect("an attempt");
+        let attempt = upstream.received_attempts().pop().expect("an attempt");
         let call = &response["output"][0];
         assert_eq!(call["result"].as_str(), attempt.images.first().map(String::as_str), "{script}");
         assert_eq!(size_of(call), "1024x640");
@@ -127,7 +127,7 @@ fn events_pass_unchanged_in_every_size_and_framing() {
         assert_eq!(answer.status, 200, "{script}: {:.300}", answer.text());
         let text = answer.text();
         assert!(answer.complete && text.ends_with("\n\n"), "{script}");
-        let written = upstream.ledger().pop().expect("an attempt").written;
+        let written = upstream.received_attempts().pop().expect("an attempt").written;
         assert_eq!(text.len() as u64, written, "{script}: the caller must get as many bytes as the upstream wrote");
         assert_eq!(text.matches("event: response.completed\n").count(), 1, "{script}");
     }
@@ -143,8 +143,8 @@ fn tokens_of_text_and_images_are_recorded_separately() {
     let text_request = response_body(&json!({"safety_identifier": "u-7", "user": "hidden"}));
     assert_eq!(call(&gateway).json(&text_request).send(gateway.address()).status, 200);
     let records = gateway.final_records(3);
-    let ledger = upstream.ledger();
-    for (record, attempt) in records.iter().zip(&ledger) {
+    let attempts = upstream.received_attempts();
+    for (record, attempt) in records.iter().zip(&attempts) {
         assert_eq!((&record["operation"], &record["state"]), (&json!("create_response"), &json!("succeeded")));
         assert_eq!((&record["model"], &record["n"]), (&json!("gpt-5.5"), &Value::Null));
         let text_usage = attempt.usage.as_ref().expect("tokens");
@@ -181,7 +181,7 @@ fn the_image_model_and_the_quality_of_its_images_are_recorded() {
             .and_then(|tools| tools.iter_mut().find(|tool| tool["type"] == "image_generation"));
         tool.expect("an image tool")["quality"] = json!("auto");
         assert_eq!(call(&gateway).json(&body).send(gateway.address()).status, 200);
-        let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
+        let record = gateway.final_records(upstream.attempt_count()).pop().expect("a record");
         assert_eq!((&record["model"], &record["image_model"]), (&json!("gpt-5.5"), &json!(image_model)), "{record}");
         assert_eq!(
             (&record["quality"], &record["delivered"][0]["quality"]),
@@ -220,5 +220,5 @@ fn a_delivery_that_differs_from_the_tool_options_is_a_mismatch() {
     let answer = call(&gateway).json(&image_response_body("size=640x1024", false)).send(gateway.address());
     answer.ok_json();
     assert_eq!(answer.header("x-imagate-delivery"), Some("mismatch"));
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }

@@ -18,7 +18,7 @@ fn gateway_with_three_accounts(upstream: &FakeUpstream) -> Gateway {
 fn token_for(gateway: &Gateway, upstream: &FakeUpstream, header: &str, session: &str) -> String {
     let answer = call(gateway).header(header, session).json(&response_body(&json!({}))).send(gateway.address());
     assert_eq!(answer.status, 200, "{}", answer.text());
-    upstream.ledger().pop().expect("an attempt").token
+    upstream.received_attempts().pop().expect("an attempt").token
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_conversation_does_not_wait_for_its_account_while_another_is_free() {
     upstream.script_sequence(&account, &["gate=go"]);
     let first_call = call(&gateway).header("session-id", "0199a213").json(&response_body(&json!({})));
     let first_call = first_call.dispatch(gateway.address()).expect("sent");
-    upstream.wait_until("the account is taken", |ledger| ledger.len() == 2);
+    upstream.wait_until("the account is taken", |attempts| attempts.len() == 2);
     assert_ne!(token_for(&gateway, &upstream, "session-id", "0199a213"), account);
     upstream.open_gate("go");
     drop(first_call);

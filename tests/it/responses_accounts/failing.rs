@@ -58,12 +58,12 @@ fn every_failure_before_an_image_has_its_class() {
     for (script, calls, status, reason, state) in CASES {
         for stream in [false, true] {
             let gateway = gateway_with_two_accounts(&upstream);
-            let before = upstream.attempts();
+            let before = upstream.attempt_count();
             upstream.always_for_token("sk-upstream-first", script);
             let answer = send_request(&gateway, stream, "u");
             let context = format!("{script}, streamed: {stream}: {} {:.300}", answer.status, answer.text());
             assert_eq!(answer.status, status, "{context}");
-            assert_eq!(upstream.attempts() - before, calls, "{context}");
+            assert_eq!(upstream.attempt_count() - before, calls, "{context}");
             if status != 200 {
                 let error = answer.error_object(status);
                 assert_eq!((&error["reason"], answer.should_retry()), (&json!(reason), Some("false")), "{context}");
@@ -82,7 +82,7 @@ fn an_error_has_the_parameter_name_that_the_caller_sent() {
     let answer = gateway.scripted("status=400 body=parameter");
     let error = answer.error_object(400);
     assert_eq!((&error["param"], &error["message"]), (&json!("quality"), &json!("Invalid value: 'low'.")));
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn tokens_without_an_image_are_recorded() {
     let gateway = gateway_with_two_accounts(&upstream);
     gateway.scripted("tale=created,text,c").error_object(502);
     let record = gateway.final_records(1).pop().expect("a record");
-    let text = upstream.ledger()[0].usage.clone().expect("tokens");
+    let text = upstream.received_attempts()[0].usage.clone().expect("tokens");
     let total = text["total_tokens"].as_u64().expect("a count");
     assert!(record["usage"]["total_tokens"].as_u64().is_some_and(|counted| counted >= total), "{record}");
 }
@@ -109,16 +109,16 @@ fn only_a_break_before_the_end_of_the_image_breaks_the_answer() {
         ("tale=created,item,stall", true),
     ] {
         let gateway = gateway_with_two_accounts(&upstream);
-        let before = upstream.attempts();
+        let before = upstream.attempt_count();
         let answer = gateway.scripted(script);
         assert_eq!((answer.status, answer.complete), (200, complete), "{script}");
         if complete {
-            let attempt = upstream.ledger().pop().expect("an attempt");
+            let attempt = upstream.received_attempts().pop().expect("an attempt");
             let json = answer.json();
             assert_eq!(json["data"][0]["b64_json"], attempt.images[0].as_str(), "{script}");
             assert_eq!(json["usage"], Value::Null, "the usage is unknown, so the answer must not have it: {script}");
         }
-        assert_eq!(upstream.attempts() - before, 1, "{script}");
+        assert_eq!(upstream.attempt_count() - before, 1, "{script}");
         let state = if complete { "succeeded" } else { "interrupted" };
         assert_eq!(gateway.final_records(1)[0]["state"], state, "{script}");
     }
@@ -131,7 +131,7 @@ fn a_stream_that_fails_after_a_partial_image_ends_in_an_error_event() {
         ["tale=p,eof", "tale=p,cut", "tale=p,e", "tale=p,failed-policy", "tale=p,text,c", "tale=p,half,cut b64=800000"]
     {
         let gateway = gateway_with_two_accounts(&upstream);
-        let before = upstream.attempts();
+        let before = upstream.attempt_count();
         let answer =
             gateway.generate(json!({"prompt": format!("a cube [[{script}]]"), "stream": true, "partial_images": 1}));
         let text = answer.text();
@@ -139,7 +139,7 @@ fn a_stream_that_fails_after_a_partial_image_ends_in_an_error_event() {
         let last = text.trim_end().rsplit("\n\n").next().unwrap_or_default();
         assert!(last.starts_with("event: error\ndata: {") && last.contains("upstream_error"), "{script}: {last}");
         assert!(!text.contains("canary"), "{script}");
-        assert_eq!(upstream.attempts() - before, 1, "{script}");
+        assert_eq!(upstream.attempt_count() - before, 1, "{script}");
         assert_eq!(gateway.final_records(1)[0]["state"], "interrupted", "{script}");
     }
 }

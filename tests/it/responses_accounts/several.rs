@@ -22,10 +22,10 @@ fn each_image_is_one_call_and_all_images_are_one_answer() {
     upstream.script_sequence("sk-upstream-only", &["format=webp", "format=jpeg", "plain format=png"]);
     let answer = gateway.generate(json!({"n": 3, "size": "1024x640"}));
     let json = answer.ok_json();
-    let ledger = upstream.ledger();
-    assert_eq!(ledger.len(), 3);
-    assert!(ledger.iter().all(|attempt| attempt.json()["tools"][0].get("n").is_none()));
-    let mut made: Vec<&str> = ledger.iter().map(|attempt| attempt.images[0].as_str()).collect();
+    let attempts = upstream.received_attempts();
+    assert_eq!(attempts.len(), 3);
+    assert!(attempts.iter().all(|attempt| attempt.json()["tools"][0].get("n").is_none()));
+    let mut made: Vec<&str> = attempts.iter().map(|attempt| attempt.images[0].as_str()).collect();
     let data = json["data"].as_array().expect("images");
     let mut found: Vec<&str> = data.iter().map(|image| image["b64_json"].as_str().expect("an image")).collect();
     made.sort_unstable();
@@ -38,7 +38,7 @@ fn each_image_is_one_call_and_all_images_are_one_answer() {
     assert_eq!((records.len(), &records[0]["state"], &records[0]["n"]), (1, &json!("succeeded"), &json!(3)));
     assert_eq!(records[0]["delivered"].as_array().map(Vec::len), Some(3));
     assert_eq!(classes(&records[0]), ["-", "-", "-"]);
-    assert_usage_recorded(&records[0], &ledger, &json);
+    assert_usage_recorded(&records[0], &attempts, &json);
 }
 
 #[test]
@@ -48,14 +48,14 @@ fn the_calls_of_one_job_wait_for_free_slots() {
         Gateway::with("", &[Account::for_upstream("only", &upstream).with_responses_protocol().with_slots(2)]);
     let answer = std::thread::scope(|scope| {
         let request = scope.spawn(|| gateway.generate(json!({"n": 5, "prompt": "a cube [[gate=go]]"})));
-        upstream.wait_until("two calls are under way", |ledger| ledger.len() == 2);
+        upstream.wait_until("two calls are under way", |attempts| attempts.len() == 2);
         crate::kit::pause(std::time::Duration::from_millis(300));
-        assert_eq!(upstream.attempts(), 2, "a third call was made although both slots are in use");
+        assert_eq!(upstream.attempt_count(), 2, "a third call was made although both slots are in use");
         upstream.open_gate("go");
         request.join().expect("an answer")
     });
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(5));
-    assert_eq!(upstream.attempts(), 5);
+    assert_eq!(upstream.attempt_count(), 5);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_partial_answer_states_how_many_images_are_missing() {
         assert_eq!(json["data"].as_array().map(Vec::len), Some(2), "{script}");
         assert_eq!(answer.header("x-imagate-missing"), Some("1"), "{script}");
         assert_eq!(json["usage"]["output_tokens"], 2 * 196, "{script}");
-        assert_eq!(upstream.attempts(), 3, "a call was made again: {script}");
+        assert_eq!(upstream.attempt_count(), 3, "a call was made again: {script}");
         let record = gateway.final_records(1).pop().expect("a record");
         assert_eq!((&record["state"], record["delivered"].as_array().map(Vec::len)), (&json!("succeeded"), Some(2)));
         assert_eq!(record["missing"], 1, "{script}: {record}");
@@ -111,7 +111,7 @@ fn without_an_image_the_answer_is_the_worst_failure() {
             "{scripts:?}"
         );
         assert_eq!(gateway.final_records(1)[0]["state"], state, "{scripts:?}");
-        assert!(upstream.attempts() <= 3, "{scripts:?}");
+        assert!(upstream.attempt_count() <= 3, "{scripts:?}");
     }
 }
 
@@ -124,7 +124,7 @@ fn no_call_is_made_without_a_spool_file_for_its_image() {
     let answer = gateway.generate(json!({"n": 3}));
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
     assert_eq!(answer.header("x-imagate-missing"), Some("2"));
-    assert_eq!(upstream.attempts(), 1);
+    assert_eq!(upstream.attempt_count(), 1);
     assert_eq!(classes(&gateway.final_records(1)[0]), ["-"]);
 }
 
@@ -134,10 +134,10 @@ fn the_calls_of_one_job_share_one_budget() {
     let account = |name| Account::for_upstream(name, &upstream).with_responses_protocol().with_slots(1);
     for script in ["status=500", "status=502 body=html"] {
         let gateway = Gateway::with("", &[account("first"), account("second")]);
-        let before = upstream.attempts();
+        let before = upstream.attempt_count();
         ["first", "second"].iter().for_each(|name| upstream.always_for_token(&format!("sk-upstream-{name}"), script));
         gateway.generate(json!({"n": 10})).error_object(502);
-        let made = upstream.attempts() - before;
+        let made = upstream.attempt_count() - before;
         assert!(
             (4..=5).contains(&made),
             "the budget is four failed calls, and one more may already be running: {made}, {script}"
@@ -153,7 +153,7 @@ fn a_call_that_waits_for_a_slot_is_dropped_after_a_refusal() {
     upstream.script_sequence("sk-upstream-only", &["", "status=400 body=policy"]);
     let answer = gateway.generate(json!({"n": 6}));
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
-    assert_eq!((answer.header("x-imagate-missing"), upstream.attempts()), (Some("5"), 2));
+    assert_eq!((answer.header("x-imagate-missing"), upstream.attempt_count()), (Some("5"), 2));
 }
 
 #[test]
@@ -164,5 +164,5 @@ fn an_answer_of_several_calls_is_replayed_without_cost() {
     let (first, second) = (call(), call());
     assert_eq!(first.body, second.body);
     assert_eq!(second.header("x-imagate-replayed"), Some("true"));
-    assert_eq!((upstream.attempts(), gateway.final_records(1).len()), (2, 1));
+    assert_eq!((upstream.attempt_count(), gateway.final_records(1).len()), (2, 1));
 }

@@ -290,7 +290,7 @@ fn the_sdk_reads_and_keeps_unknown_fields() {
     }
     println!("the SDK reads {count} answers, {} of them with failures", failures.len());
     assert!(count >= 50 && failures.is_empty(), "{} of {count}:\n{}", failures.len(), failures.join("\n"));
-    assert_eq!(upstream.attempts(), count, "each answer must be requested once");
+    assert_eq!(upstream.attempt_count(), count, "each answer must be requested once");
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn through_gateway(
             count += 1;
         }
     }
-    assert_eq!(upstream.attempts(), count, "each answer must be requested upstream once");
+    assert_eq!(upstream.attempt_count(), count, "each answer must be requested upstream once");
     (count, faults)
 }
 

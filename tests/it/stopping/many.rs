@@ -85,7 +85,7 @@ fn start_jobs(
     upstream: &FakeUpstream,
     jobs: &[Job],
 ) -> Vec<(Job, std::thread::JoinHandle<std::io::Result<Answer>>)> {
-    let before = upstream.attempts();
+    let before = upstream.attempt_count();
     let address = gateway.address();
     let mut leaving: Vec<TcpStream> = Vec::new();
     let mut waiting_callers = Vec::new();
@@ -97,7 +97,7 @@ fn start_jobs(
             waiting_callers.push((job.clone(), std::thread::spawn(move || call.try_send(address))));
         }
     }
-    upstream.wait_until("all are running", |ledger| ledger.len() == before + jobs.len());
+    upstream.wait_until("all are running", |attempts| attempts.len() == before + jobs.len());
     drop(leaving);
     waiting_callers
 }
@@ -105,7 +105,7 @@ fn start_jobs(
 /// The number of attempts beyond the first for each job, summed up.
 fn second_payments(upstream: &FakeUpstream) -> usize {
     let mut attempts = BTreeMap::<String, usize>::new();
-    for attempt in upstream.ledger() {
+    for attempt in upstream.received_attempts() {
         *attempts.entry(attempt.user()).or_default() += 1;
     }
     attempts.values().map(|count| count - 1).sum()

@@ -98,7 +98,7 @@ fn a_failure_after_the_first_event_is_the_error_frame_and_then_the_end() {
         for (at, operation) in [Operation::Generate, Operation::Edit].into_iter().enumerate() {
             println!("{operation:?} {script}");
             assert_ends_in_error_frame(operation, &gateway, script);
-            assert_eq!(upstream.attempts(), at + 1, "{script}: never a second attempt after the first event");
+            assert_eq!(upstream.attempt_count(), at + 1, "{script}: never a second attempt after the first event");
         }
         for record in gateway.final_records(2) {
             let mut states = vec!["interrupted", "failed"];
@@ -186,11 +186,11 @@ fn upstream_heartbeats_do_not_extend_the_deadline() {
         let answer = Operation::Generate.call(&gateway, script, 1).send(gateway.address());
         let error = answer.error_object(502);
         assert_eq!((&error["reason"], answer.should_retry()), (&json!("timeout"), Some("false")), "{script}");
-        upstream.wait_until("the gateway has closed its upstream connection", |ledger| {
-            ledger.iter().all(|attempt| attempt.peer_left)
+        upstream.wait_until("the gateway has closed its upstream connection", |attempts| {
+            attempts.iter().all(|attempt| attempt.peer_left)
         });
         assert_eq!(
-            (upstream.attempts(), &gateway.final_records(1)[0]["state"]),
+            (upstream.attempt_count(), &gateway.final_records(1)[0]["state"]),
             (1, &json!("interrupted")),
             "{script}"
         );
@@ -222,5 +222,5 @@ fn a_stream_that_stalls_after_an_event_ends_with_the_error_frame() {
     });
     let records = gateway.final_records(2);
     assert!(records.iter().all(|record| record["state"] == "interrupted"), "{records:#?}");
-    assert_eq!(upstream.attempts(), 2, "never a second attempt after the first event");
+    assert_eq!(upstream.attempt_count(), 2, "never a second attempt after the first event");
 }

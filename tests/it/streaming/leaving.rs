@@ -45,14 +45,15 @@ impl LeaveMoment {
 
 /// Leaves at this moment; returns the time until the upstream connection was closed.
 fn leave(gateway: &Gateway, upstream: &FakeUpstream, operation: Operation, moment: LeaveMoment) -> Duration {
-    let before = upstream.attempts();
+    let before = upstream.attempt_count();
     let call = operation.call(gateway, moment.script(), 1);
     let stream = call.dispatch(gateway.address()).expect("a connection");
-    upstream.wait_until("the attempt", |ledger| ledger.len() > before);
+    upstream.wait_until("the attempt", |attempts| attempts.len() > before);
     if moment.bytes_read() == 0 {
         // The fake upstream reads the body of the request before its script starts.
-        upstream
-            .wait_until("the request", |ledger| !ledger[before].body.is_empty() || !ledger[before].parts.is_empty());
+        upstream.wait_until("the request", |attempts| {
+            !attempts[before].body.is_empty() || !attempts[before].parts.is_empty()
+        });
         drop(stream);
     } else {
         let mut events = Events::from_reply(crate::kit::Reply::read(stream).expect("an answer"));
@@ -64,7 +65,7 @@ fn leave(gateway: &Gateway, upstream: &FakeUpstream, operation: Operation, momen
     }
     let left = Instant::now();
     // The wait ends after five times the allowed time, so that the test cannot hang.
-    while !upstream.ledger()[before].peer_left && left.elapsed() < MAX_CLOSE_TIME * 5 {
+    while !upstream.received_attempts()[before].peer_left && left.elapsed() < MAX_CLOSE_TIME * 5 {
         pause(Duration::from_millis(10));
     }
     left.elapsed()
@@ -107,7 +108,7 @@ fn a_caller_that_leaves_after_the_last_event_is_recorded_with_usage() {
     }
     let records = gateway.final_records(20);
     assert_eq!(records.len(), 20);
-    for (record, attempt) in records.iter().zip(upstream.ledger()) {
+    for (record, attempt) in records.iter().zip(upstream.received_attempts()) {
         assert!(["succeeded", "cancelled"].contains(&record["state"].as_str().unwrap_or_default()), "{record}");
         assert_eq!(Some(&record["usage"]), attempt.usage.as_ref(), "{record}");
     }

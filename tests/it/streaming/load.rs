@@ -103,9 +103,9 @@ fn a_hundred_slow_readers_take_little_memory() {
         written as f64 / 1e6
     );
     assert!(peak < PEAK_BYTES, "{peak} bytes");
-    let ledger = upstream.ledger();
+    let attempts = upstream.received_attempts();
     assert!(
-        ledger[1..].iter().all(|attempt| !attempt.completed),
+        attempts[1..].iter().all(|attempt| !attempt.completed),
         "the upstream sent all of its answer without a reader"
     );
     let mut readers = readers;
@@ -121,7 +121,7 @@ fn a_hundred_slow_readers_take_little_memory() {
 
 /// Waits until the upstream has written no bytes for half a second; returns the number of bytes that it has written.
 fn wait_until_stalled(upstream: &FakeUpstream) -> u64 {
-    let written = || upstream.ledger().iter().map(|attempt| attempt.written).sum::<u64>();
+    let written = || upstream.received_attempts().iter().map(|attempt| attempt.written).sum::<u64>();
     let mut last = (written(), Instant::now());
     eventually("the upstream writes no more", || {
         let now = written();
@@ -149,7 +149,7 @@ fn an_event_is_passed_on_long_before_the_next_one() {
             seen.push(Instant::now());
             all.push(event);
         }
-        let attempt = upstream.ledger().pop().expect("an attempt");
+        let attempt = upstream.received_attempts().pop().expect("an attempt");
         assert_complete_stream(Operation::Generate, &all, &attempt.images, 3);
         delays.extend(seen.iter().zip(&attempt.sent).map(|(seen, sent)| seen.saturating_duration_since(*sent)));
         pause(Duration::from_millis(10));

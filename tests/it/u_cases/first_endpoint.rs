@@ -37,7 +37,7 @@ enum PortState {
     Opened(FakeUpstream),
 }
 
-// === impl Door ===
+// === impl FirstEndpoint ===
 
 impl FirstEndpoint {
     pub(super) fn new(kind: EndpointKind) -> Self {
@@ -77,9 +77,9 @@ impl FirstEndpoint {
     }
 
     /// The number of attempts since the call of `open`.
-    pub(super) fn attempts(&self) -> usize {
+    pub(super) fn attempt_count(&self) -> usize {
         match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
-            PortState::Opened(upstream) => upstream.attempts(),
+            PortState::Opened(upstream) => upstream.attempt_count(),
             _ => 0,
         }
     }

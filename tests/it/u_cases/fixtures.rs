@@ -56,7 +56,7 @@ pub(super) struct CaseFixture {
     group: String,
 }
 
-// === impl Bench ===
+// === impl SharedGateway ===
 
 impl SharedGateway {
     pub(super) fn set_up(rows: &'static [Row]) -> Self {
@@ -116,7 +116,7 @@ impl SharedGateway {
     }
 }
 
-// === impl Place ===
+// === impl CaseFixture ===
 
 impl CaseFixture {
     fn new(at: usize, row: &'static Row, operation: Operation) -> Self {

@@ -90,7 +90,7 @@ pub(super) fn throttled_without_retry_time(scene: &mut CaseRun<'_>) {
     scene.check_stimulus("status=429");
     scene.fixture.upstream.script_sequence(&scene.fixture.tokens[0], &["status=429", "status=429", ""]);
     scene.time_until_served(Duration::from_secs(60));
-    let attempts = scene.fixture.upstream.ledger();
+    let attempts = scene.fixture.upstream.received_attempts();
     let gaps: Vec<Duration> = attempts.windows(2).map(|pair| pair[1].came - pair[0].came).collect();
     assert!(attempts.len() >= 4, "{gaps:?}");
     assert!(gaps.iter().all(|gap| *gap >= Duration::from_millis(450)), "a hot loop: {gaps:?} in {:?}", start.elapsed());
@@ -186,7 +186,7 @@ pub(super) fn endless_answer(scene: &mut CaseRun<'_>) {
     let limit = (images + 1) * IMAGE;
     for script in scene.scripts() {
         scene.check_stimulus(script);
-        let most_written = scene.fixture.upstream.ledger().iter().map(|attempt| attempt.written).max();
+        let most_written = scene.fixture.upstream.received_attempts().iter().map(|attempt| attempt.written).max();
         assert!(most_written.is_some_and(|written| written < limit), "{script}: {most_written:?} bytes were read");
         scene.check_recovery();
     }
@@ -242,9 +242,9 @@ pub(super) fn reset_on_reuse(scene: &mut CaseRun<'_>) {
     let first = scene.send_request(json!({}));
     assert!(matches!(first.verdict, CallerResult::Complete { .. }), "{}", first.answer.status);
     let second = scene.send_request(json!({}));
-    let ledger: Vec<_> = [&first, &second].into_iter().flat_map(|asked| scene.attempts(&asked.user)).collect();
-    let [first_attempt, second_attempt] = ledger.as_slice() else {
-        panic!("{} attempts for two requests", ledger.len())
+    let attempts: Vec<_> = [&first, &second].into_iter().flat_map(|asked| scene.attempts(&asked.user)).collect();
+    let [first_attempt, second_attempt] = attempts.as_slice() else {
+        panic!("{} attempts for two requests", attempts.len())
     };
     if first_attempt.connection == second_attempt.connection {
         second.answer.error_object(502);

@@ -26,8 +26,8 @@ pub(super) struct Line {
 
 pub(super) struct Report {
     lines: Vec<Line>,
-    facts: String,
-    holds: bool,
+    run_checks: String,
+    run_checks_hold: bool,
 }
 
 // === impl Line ===
@@ -36,7 +36,7 @@ impl Line {
     pub(super) fn new(fixture: &CaseFixture, seen: &Observations, took: Duration, verdict: Result<(), String>) -> Self {
         let holds = verdict.is_ok();
         let text = match (verdict, fixture.row.after) {
-            (Ok(()), AccountsAfter::Unusable(reason)) => format!("holds (LIVE: {reason})"),
+            (Ok(()), AccountsAfter::Unusable(reason)) => format!("holds (LIVE not checked: {reason})"),
             (Ok(()), _) => "holds".to_owned(),
             (Err(fault), _) => format!("FAILS: {:?}: {}", seen.stimulus, short(&fault)),
         };
@@ -80,7 +80,7 @@ impl Line {
 }
 
 /// The header line of the table.
-const HEADER: &str = "case stimulus                                     operation             attempts status          state                      s verdict\n";
+const HEADER: &str = "case name                                         operation             attempts status          state                      s verdict\n";
 
 /// The message on one line, without the images.
 fn short(fault: &str) -> String {
@@ -100,7 +100,7 @@ impl Report {
             let reasons = Operation::ALL.map(|operation| (operation, row.scripts(operation).err()));
             reasons.into_iter().filter_map(|(operation, reason)| Some(Line::not_applicable(row, operation, reason?)))
         });
-        Self { lines: absent.collect(), facts: String::new(), holds: true }
+        Self { lines: absent.collect(), run_checks: String::new(), run_checks_hold: true }
     }
 
     pub(super) fn add_lines(&mut self, lines: impl Iterator<Item = Line>) {
@@ -108,14 +108,14 @@ impl Report {
         self.lines.sort_by_key(|line| line.case);
     }
 
-    /// Adds a line below the table.
-    pub(super) fn add_fact(&mut self, what: &str, holds: bool, seen: &str) {
-        self.holds &= holds;
-        writeln!(self.facts, "{what}: {} ({seen})", if holds { "holds" } else { "FAILS" })
+    /// Adds the result of a check of the whole run, which is written below the table.
+    pub(super) fn add_run_check(&mut self, what: &str, holds: bool, seen: &str) {
+        self.run_checks_hold &= holds;
+        writeln!(self.run_checks, "{what}: {} ({seen})", if holds { "holds" } else { "FAILS" })
             .expect("writing to a string");
     }
 
-    /// Writes the files, and prints the lines and facts that fail; panics if there is one.
+    /// Writes the files, and prints the lines that fail and all run checks; panics if a line or a run check fails.
     #[track_caller]
     pub(super) fn finish(self, log: &str) {
         let mut table = HEADER.to_owned();
@@ -123,15 +123,21 @@ impl Report {
         for (case, test) in rows::COVERED_ELSEWHERE {
             writeln!(table, "{case:<4} also: {test}").expect("writing to a string");
         }
-        table.push_str(&self.facts);
+        table.push_str(&self.run_checks);
         let folder = Path::new(env!("CARGO_BIN_EXE_imagate")).ancestors().nth(2).expect("the target folder");
         std::fs::write(folder.join("u_cases.txt"), &table).expect("the table is written");
         std::fs::write(folder.join("u_cases.log"), log).expect("the log is written");
         let failed: Vec<&Line> = self.lines.iter().filter(|line| !line.holds).collect();
         let mut printed = HEADER.to_owned();
         failed.iter().for_each(|line| line.write(&mut printed));
-        // A test runner may truncate the output, so the test prints only the lines that fail.
-        println!("{printed}{}", self.facts);
-        assert!(failed.is_empty() && self.holds, "{} of {} lines fail", failed.len(), self.lines.len());
+        // A test runner may truncate the output, so of the lines only those that fail are printed.
+        println!("{printed}{}", self.run_checks);
+        assert!(
+            failed.is_empty() && self.run_checks_hold,
+            "{} of {} lines fail; checks of the run hold: {}",
+            failed.len(),
+            self.lines.len(),
+            self.run_checks_hold
+        );
     }
 }

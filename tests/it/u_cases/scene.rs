@@ -42,7 +42,7 @@ pub(super) struct Exchange {
     pub(super) elapsed: Duration,
 }
 
-// === impl Scene ===
+// === impl CaseRun ===
 
 impl<'a> CaseRun<'a> {
     pub(super) fn new(shared: &'a SharedGateway, fixture: &'a CaseFixture) -> Self {
@@ -209,14 +209,14 @@ impl<'a> CaseRun<'a> {
 
     /// The attempts of a request that reached the upstream.
     pub(super) fn attempts(&self, user: &str) -> Vec<Attempt> {
-        self.fixture.upstream.ledger().into_iter().filter(|attempt| attempt.user() == user).collect()
+        self.fixture.upstream.received_attempts().into_iter().filter(|attempt| attempt.user() == user).collect()
     }
 
     /// The number of attempts on the first account so far.
     pub(super) fn first_account_attempts(&self) -> usize {
         let first = &self.fixture.tokens[0];
-        let mine = self.fixture.upstream.ledger().iter().filter(|attempt| &attempt.token == first).count();
-        mine + self.fixture.first_endpoint.attempts()
+        let mine = self.fixture.upstream.received_attempts().iter().filter(|attempt| &attempt.token == first).count();
+        mine + self.fixture.first_endpoint.attempt_count()
     }
 
     /// The record of a request, once it has its outcome.
@@ -281,12 +281,12 @@ impl<'a> CaseRun<'a> {
             AccountsAfter::FirstInCooldown => row.accounts - 1,
             AccountsAfter::Unusable(_) => return,
         };
-        // An endpoint other than the fake upstream does not record every attempt; `recovers` has already tested it.
+        // An endpoint other than the fake upstream does not record every attempt; `check_recovery` has already tested it.
         let count = accounts * row.slots_per_account;
         if row.endpoint != EndpointKind::Upstream || count > 8 {
             return;
         }
-        let before = self.fixture.upstream.attempts();
+        let before = self.fixture.upstream.attempt_count();
         self.fixture.script("gate=live", "gate=live");
         let upstream = &self.fixture.upstream;
         let waiting = std::thread::scope(|scope| {
@@ -310,18 +310,18 @@ impl<'a> CaseRun<'a> {
             (records.len() >= count && records.iter().all(is_final)).then_some(records)
         });
         assert_eq!(records.len(), count, "USE: records for requests");
-        let ledger: Vec<(String, Attempt)> =
-            self.fixture.upstream.ledger().into_iter().map(|attempt| (attempt.user(), attempt)).collect();
+        let attempts: Vec<(String, Attempt)> =
+            self.fixture.upstream.received_attempts().into_iter().map(|attempt| (attempt.user(), attempt)).collect();
         for user in &self.users {
             let mine: Vec<&Attempt> =
-                ledger.iter().filter(|(of_user, _)| of_user == user).map(|(_, attempt)| attempt).collect();
+                attempts.iter().filter(|(of_user, _)| of_user == user).map(|(_, attempt)| attempt).collect();
             let paid = mine.iter().filter(|attempt| may_be_paid(attempt)).count();
             assert!(paid <= 1, "ONE: {paid} images for {user}");
             let of_user: Vec<&Value> = records.iter().filter(|record| record["end_user"] == user.as_str()).collect();
             let [record] = of_user.as_slice() else { panic!("USE: {} records for {user}", of_user.len()) };
             self.agrees(record, &mine);
         }
-        let unrelated = ledger.iter().filter(|(user, _)| user != WARM_UP && !self.users.contains(user)).count();
+        let unrelated = attempts.iter().filter(|(user, _)| user != WARM_UP && !self.users.contains(user)).count();
         assert_eq!(unrelated, 0, "ONE: attempts without a request");
     }
 
@@ -351,10 +351,10 @@ impl<'a> CaseRun<'a> {
 /// time.
 fn watch(upstream: &FakeUpstream, before: usize, count: usize) -> usize {
     let begun = Instant::now();
-    while upstream.attempts() < before + count && begun.elapsed() < RECOVERY_LIMIT {
+    while upstream.attempt_count() < before + count && begun.elapsed() < RECOVERY_LIMIT {
         pause(Duration::from_millis(10));
     }
-    let waiting = upstream.attempts() - before;
+    let waiting = upstream.attempt_count() - before;
     upstream.open_gate("live");
     waiting
 }

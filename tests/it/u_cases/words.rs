@@ -89,7 +89,7 @@ fn an_idle_connection_is_closed_and_a_sour_connection_is_reset() {
         upstream.always_for_token("sk-words", script);
         let mut stream = TcpStream::connect(upstream.address()).expect("a connection");
         stream.write_all(message.as_bytes()).expect("a request");
-        upstream.wait_until("the answer", |ledger| ledger.last().is_some_and(|attempt| attempt.completed));
+        upstream.wait_until("the answer", |attempts| attempts.last().is_some_and(|attempt| attempt.completed));
         if sends_second {
             stream.write_all(message.as_bytes()).expect("another request");
         }
@@ -99,7 +99,7 @@ fn an_idle_connection_is_closed_and_a_sour_connection_is_reset() {
         let hangs = ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
         assert!(!hangs, "{script}: the connection stays open");
     }
-    assert_eq!(upstream.attempts(), 3);
+    assert_eq!(upstream.attempt_count(), 3);
 }
 
 #[test]

@@ -27,6 +27,13 @@ fn a_manifest_is_downloaded_only_if_allowed() {
 }
 
 #[test]
+fn export_downloads_no_manifest() {
+    let refused = run_command(&mut skills_command(&["export", "https://localhost/skills.json"]), None);
+    assert!(refused.code == EXIT_USAGE && refused.stderr.contains("download the manifest first"), "{refused:?}");
+    assert!(!refused.stderr.contains("--allow-network"), "{refused:?}");
+}
+
+#[test]
 fn a_server_with_an_untrusted_certificate_is_refused() {
     let server = start_server("good/full");
     let address = server.url("/skills.json");

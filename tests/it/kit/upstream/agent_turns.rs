@@ -1,7 +1,7 @@
-//! A text model as agents use it: what it does in each turn of a conversation, in the events of a real service.
+//! A text model as agents use it: what it does in each step of a conversation, in the events of a real service.
 //!
-//! The request shows which turn it is: a client sends again what the model has said so far. After the last turn the
-//! model repeats that turn.
+//! The request shows which step it is: a client sends again what the model has said so far. After the last step the
+//! model repeats that step.
 
 use serde_json::{Value, json};
 
@@ -9,9 +9,9 @@ use super::answer::{self, UpstreamAnswer};
 use super::events::Step;
 use super::script::Script;
 
-/// What the model does in one turn.
+/// What the model does in one step.
 #[derive(Clone, Debug)]
-pub(crate) enum Turn {
+pub(crate) enum ModelStep {
     Says(&'static str),
     /// Calls a tool of the agent, which may belong to a namespace.
     Calls {
@@ -23,8 +23,8 @@ pub(crate) enum Turn {
     Draws,
 }
 
-/// Builds the answer to one turn.
-struct TurnWriter<'a> {
+/// Builds the answer to one step.
+struct StepWriter<'a> {
     request: &'a Value,
     /// The number of the attempt, which every id carries.
     attempt_index: usize,
@@ -33,20 +33,20 @@ struct TurnWriter<'a> {
     images: Vec<String>,
 }
 
-/// The answer to a turn; `None` if no conversation is set, if the attempt has a script, or if the request must draw.
-pub(super) fn answer(turns: &[Turn], script: &Script, request: &Value, at: usize) -> Option<UpstreamAnswer> {
+/// The answer to a step; `None` if no conversation is set, if the attempt has a script, or if the request must draw.
+pub(super) fn answer(steps: &[ModelStep], script: &Script, request: &Value, at: usize) -> Option<UpstreamAnswer> {
     let forced = request["tool_choice"]["type"] == "image_generation";
-    if turns.is_empty() || !script.is_good() || forced {
+    if steps.is_empty() || !script.is_good() || forced {
         return None;
     }
-    let turn = &turns[replayed_turns(request).min(turns.len() - 1)];
+    let step = &steps[replayed_steps(request).min(steps.len() - 1)];
     let mut writer =
-        TurnWriter { request, attempt_index: at, output: Vec::new(), frames: Vec::new(), images: Vec::new() };
+        StepWriter { request, attempt_index: at, output: Vec::new(), frames: Vec::new(), images: Vec::new() };
     writer.begin();
-    match turn {
-        Turn::Says(text) => writer.message(text),
-        Turn::Calls { namespace, name, arguments } => writer.call(*namespace, name, arguments),
-        Turn::Draws => {
+    match step {
+        ModelStep::Says(text) => writer.message(text),
+        ModelStep::Calls { namespace, name, arguments } => writer.call(*namespace, name, arguments),
+        ModelStep::Draws => {
             writer.image();
             writer.message("Here is your image.");
         }
@@ -54,17 +54,17 @@ pub(super) fn answer(turns: &[Turn], script: &Script, request: &Value, at: usize
     Some(writer.end())
 }
 
-/// How many turns the request replays: each has one call or ends in one message.
-fn replayed_turns(request: &Value) -> usize {
+/// How many steps the request replays: each has one call or ends in one message.
+fn replayed_steps(request: &Value) -> usize {
     let items = request["input"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_call =
         |item: &Value| item["type"].as_str().is_some_and(|kind| kind.ends_with("tool_call") || kind == "function_call");
     items.iter().filter(|item| is_call(item) || item["role"] == "assistant").count()
 }
 
-// === impl TurnWriter ===
+// === impl StepWriter ===
 
-impl TurnWriter<'_> {
+impl StepWriter<'_> {
     fn begin(&mut self) {
         for name in ["created", "in_progress"] {
             let response = self.response("in_progress");

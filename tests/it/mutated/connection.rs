@@ -40,7 +40,7 @@ struct Answer {
     truncated: bool,
 }
 
-// === impl Link ===
+// === impl PersistentConnection ===
 
 impl PersistentConnection {
     pub(super) fn new(address: SocketAddr) -> Self {
