@@ -1,8 +1,7 @@
 //! The types and clients of the API. Only this file and its submodule `admin` name the folder `generated/`.
 //!
-//! This module decides nothing: the documents under `openapi/` and `schemas/` decide, and `cargo xtask generate` writes the
-//! code.
-//! Client and server share one set of types. The handwritten parts are those that the generators cannot make:
+//! This module decides nothing: the documents under `openapi/` and `schemas/` decide, and `cargo xtask generate` writes
+//! the code. Client and server share one set of types. The handwritten parts are those that the generators cannot make:
 //! [`Bounded`] keeps the integer bounds that they drop, [`OpenWord`] holds a word of an answer that may be unknown to
 //! the document, [`Secret`] is never printed, `served` takes the schemas from the document itself, and `one_line` keeps
 //! JSON on one line of an event.

@@ -192,8 +192,8 @@ pub(super) fn read_sse_event(event: SseEvent, session: &Session) -> Result<SseEv
     Ok(SseEventContent::Event(Box::new(ResponseEvent { json, kind, step })))
 }
 
-/// Returns the meaning of an event. `None` if the type is unknown, or if the content (the response, item, text or image)
-/// is missing or unreadable. A missing index or id is replaced by 0 or an empty text.
+/// Returns the meaning of an event. `None` if the type is unknown, or if the content (the response, item, text or
+/// image) is missing or unreadable. A missing index or id is replaced by 0 or an empty text.
 fn parse_step(kind: &str, json: &Json, session: &Session) -> Option<ResponseStep> {
     let suffix = kind.strip_prefix("response.")?;
     let response = || json.member("response").map(|response| Response::new(response, session));

@@ -108,7 +108,7 @@ impl<M: RecordableAnswer> AnswerReceiver<M> {
         let answer = std::future::poll_fn(|cx| self.poll(cx));
         let source = match &self.0.job {
             Some(RetryableJobHandle { orphans, job_id }) => timeout_at(deadline, answer).await.unwrap_or_else(|_| {
-                orphans.note_retry_expected(*job_id);
+                orphans.note_repeat_expected(*job_id);
                 Err(Error::InProgress)
             }),
             // No retry could find an unregistered job.

@@ -190,7 +190,7 @@ impl RetryableJobs {
     }
 
     /// Records that the caller got [`Error::InProgress`]: the job continues, and a repeat of the request is expected.
-    pub(super) fn note_retry_expected(&self, job_id: RetryableJobId) {
+    pub(super) fn note_repeat_expected(&self, job_id: RetryableJobId) {
         if let Some(entry) = self.index().entries.get_mut(&job_id) {
             entry.repeat_expected = true;
         }

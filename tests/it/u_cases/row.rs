@@ -25,8 +25,8 @@ pub(super) enum ExpectedAnswer {
 pub(super) enum AccountsAfter {
     /// Every account can be used at once.
     AllUsable,
-    /// Like [`AccountsAfter::AllUsable`], and the next request goes to the first account again: the failure does not count
-    /// against it.
+    /// Like [`AccountsAfter::AllUsable`], and the next request goes to the first account again: the failure does not
+    /// count against it.
     FirstNotPenalized,
     /// At least one account can be used: an account that failed several times in a row may be in a cooldown.
     OneUsable,

@@ -281,7 +281,8 @@ impl<'a> CaseRun<'a> {
             AccountsAfter::FirstInCooldown => row.accounts - 1,
             AccountsAfter::Unusable(_) => return,
         };
-        // An endpoint other than the fake upstream does not record every attempt; `check_recovery` has already tested it.
+        // An endpoint other than the fake upstream does not record every attempt; `check_recovery` has already tested
+        // it.
         let count = accounts * row.slots_per_account;
         if row.endpoint != EndpointKind::Upstream || count > 8 {
             return;

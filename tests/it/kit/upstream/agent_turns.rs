@@ -24,7 +24,7 @@ pub(crate) enum ModelStep {
 }
 
 /// Builds the answer to one step.
-struct StepWriter<'a> {
+struct ModelStepWriter<'a> {
     request: &'a Value,
     /// The number of the attempt, which every id carries.
     attempt_index: usize,
@@ -41,7 +41,7 @@ pub(super) fn answer(steps: &[ModelStep], script: &Script, request: &Value, at: 
     }
     let step = &steps[replayed_steps(request).min(steps.len() - 1)];
     let mut writer =
-        StepWriter { request, attempt_index: at, output: Vec::new(), frames: Vec::new(), images: Vec::new() };
+        ModelStepWriter { request, attempt_index: at, output: Vec::new(), frames: Vec::new(), images: Vec::new() };
     writer.begin();
     match step {
         ModelStep::Says(text) => writer.message(text),
@@ -62,9 +62,9 @@ fn replayed_steps(request: &Value) -> usize {
     items.iter().filter(|item| is_call(item) || item["role"] == "assistant").count()
 }
 
-// === impl StepWriter ===
+// === impl ModelStepWriter ===
 
-impl StepWriter<'_> {
+impl ModelStepWriter<'_> {
     fn begin(&mut self) {
         for name in ["created", "in_progress"] {
             let response = self.response("in_progress");
