@@ -54,7 +54,7 @@ impl<'a> NameIndex<'a> {
         let skeleton = lookalike::skeleton(&folded);
         let (first, span) = self.folded.entry(folded).or_insert_with(|| (name, location.span()));
         if *first != name {
-            let message = format!("`{}` differs from `{}` only in case or form", escaped(name), escaped(first));
+            let message = format!("`{}` differs from `{}` only in case or Unicode form", escaped(name), escaped(first));
             findings.report_at(&M031, location, message).with_related(span.clone(), "the other one");
             return;
         }
