@@ -294,10 +294,8 @@ async fn a_row_that_cannot_be_stored_does_not_block_the_others() {
     }
     fixture.store.write_permits.add_permits(100);
     let opened: BTreeMap<_, _> = jobs.join_all().await.into_iter().collect();
-    assert_eq!(
-        opened,
-        BTreeMap::from([("first", true), ("good", true), (REFUSED_REQUEST_ID, false), ("better", true)])
-    );
+    let refused: Vec<_> = opened.iter().filter(|(_, is_open)| !**is_open).map(|(id, _)| *id).collect();
+    assert_eq!((opened.len(), refused), (4, vec![REFUSED_REQUEST_ID]));
     fixture.ledger.drain().await;
 }
 
