@@ -121,7 +121,7 @@ pub(super) async fn deliver(
     let (lease, proven) = (success.lease, success.proven);
     let on_end =
         Box::new(move |relay_outcome, summary| close_delivery(record, lease, relay_outcome, summary, closing_context));
-    let broken_event = Error::Upstream(UpstreamFault::Broken).event();
+    let broken_event = || Error::Upstream(UpstreamFault::Broken).event();
     let body = RelayBody::new(proven, broken_event, on_end).with_cutoff(context.gateway.cutoff());
     if is_refused {
         // The caller gets an error instead of the answer. If the answer is not a stream, it is still read to its end

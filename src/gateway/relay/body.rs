@@ -43,8 +43,8 @@ pub(crate) struct RelayBody {
     state: RelayBodyState,
     queue: VecDeque<Bytes>,
     on_end: Option<EndCallback>,
-    /// The data of the error event that ends a stream whose answer breaks off.
-    error_event: String,
+    /// Makes the data of the error event that ends a stream whose answer breaks off.
+    error_event: fn() -> String,
     heartbeat: Pin<Box<Sleep>>,
     /// Resolves when the answer must end because the process stops.
     cutoff: Option<CutoffFuture>,
@@ -66,8 +66,8 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(HEARTBEAT_SECONDS);
 
 impl RelayBody {
     /// Makes a body that calls `on_end` with its outcome, and completes the future that `on_end` returns before the
-    /// caller sees the end. `error_event` is the data of the error event that ends a stream whose answer breaks off.
-    pub(crate) fn new(proven: ProvenAnswer, error_event: String, on_end: EndCallback) -> Self {
+    /// caller sees the end. `error_event` makes the data of the error event that ends a stream whose answer breaks off.
+    pub(crate) fn new(proven: ProvenAnswer, error_event: fn() -> String, on_end: EndCallback) -> Self {
         Self {
             state: RelayBodyState::Relaying(proven.relay),
             queue: VecDeque::new(),
@@ -131,7 +131,7 @@ impl RelayBody {
         let RelayBodyState::Relaying(relay) = &mut self.state else { return Poll::Ready(()) };
         if self.cutoff.as_mut().is_some_and(|cutoff| cutoff.as_mut().poll(cx).is_ready()) {
             let (summary, last_piece) =
-                (relay.summary(), relay.finish_with_error(&self.error_event).ok_or(RelayError::Cutoff));
+                (relay.summary(), relay.finish_with_error(&(self.error_event)()).ok_or(RelayError::Cutoff));
             self.start_closing(RelayOutcome::Broken(RelayError::Cutoff), summary, last_piece);
             return Poll::Ready(());
         }
@@ -146,7 +146,8 @@ impl RelayBody {
                 self.start_closing(RelayOutcome::Complete, *summary, Ok(tail));
             }
             Poll::Ready(Err(error)) => {
-                let (summary, last_piece) = (relay.summary(), relay.finish_with_error(&self.error_event).ok_or(error));
+                let (summary, last_piece) =
+                    (relay.summary(), relay.finish_with_error(&(self.error_event)()).ok_or(error));
                 self.start_closing(RelayOutcome::Broken(error), summary, last_piece);
             }
             Poll::Pending => {

@@ -53,7 +53,7 @@ fn relay(proven: ProvenAnswer) -> (RelayBody, RelayOutcomeLog) {
     let log = Arc::clone(&outcomes);
     let body = RelayBody::new(
         proven,
-        ERROR.to_owned(),
+        || ERROR.to_owned(),
         Box::new(move |outcome, summary| {
             log.lock().unwrap().push((outcome, summary));
             Box::pin(std::future::ready(()))
@@ -163,7 +163,7 @@ async fn the_record_is_closed_before_the_last_byte() {
     let proven = prove(pieces(&answer, 1000), requested_answer(1), limits()).await.expect("an image");
     let (close_sender, closing) = tokio::sync::oneshot::channel::<()>();
     let mut body =
-        RelayBody::new(proven, ERROR.to_owned(), Box::new(move |_, _| Box::pin(async { drop(closing.await) })));
+        RelayBody::new(proven, || ERROR.to_owned(), Box::new(move |_, _| Box::pin(async { drop(closing.await) })));
     let mut received = Vec::new();
     let waiting = tokio::time::timeout(Duration::from_millis(50), async {
         while let Some(frame) = body.frame().await {

@@ -15,6 +15,10 @@ use tracing_subscriber::fmt::MakeWriter;
 /// number of bytes may wait in addition.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
+/// The time between two batches (our choice): under load, lines share a write instead of waking the thread one by one.
+/// The first line after a pause is written at once.
+const BATCH_INTERVAL: Duration = Duration::from_millis(5);
+
 /// The time that the process waits for the last lines when it ends (our choice). If the pipe is read, they take
 /// milliseconds.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -84,11 +88,15 @@ impl LogQueue {
             self.0.dropped.inc();
             return;
         }
+        let is_first = state.waiting.is_empty();
         state.waiting.extend_from_slice(line);
         state.lines += 1;
-        self.0.changed.notify_all();
+        if is_first {
+            self.0.changed.notify_all();
+        }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the thread does nothing else")]
     fn write_to(&self, mut out: impl Write, report_dropped: impl Fn(u64)) {
         loop {
             let (batch, lines) = self.next_batch();
@@ -97,6 +105,7 @@ impl LogQueue {
             if unreported_drops > 0 {
                 report_dropped(unreported_drops);
             }
+            std::thread::sleep(BATCH_INTERVAL);
         }
     }
 

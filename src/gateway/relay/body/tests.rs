@@ -47,7 +47,7 @@ async fn relay() -> (RelayBody, RelayOutcomeCell) {
         Box::pin(std::future::ready(()))
     });
     let proven = prove(image(), requested, timeouts).await.expect("an image");
-    (RelayBody::new(proven, String::new(), on_end), outcome_cell)
+    (RelayBody::new(proven, String::new, on_end), outcome_cell)
 }
 
 /// Reads the body with this pause after each frame; returns the number of bytes, and true if the body was complete.

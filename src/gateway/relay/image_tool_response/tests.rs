@@ -99,7 +99,7 @@ async fn read(proven: ProvenAnswer) -> (String, RelayOutcome, AnswerSummary) {
         *sender.lock().unwrap() = Some((outcome, summary));
         Box::pin(std::future::ready(())) as crate::gateway::relay::ClosingFuture
     });
-    let body = RelayBody::new(proven, ERROR.to_owned(), on_end);
+    let body = RelayBody::new(proven, || ERROR.to_owned(), on_end);
     let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let (outcome, summary) = outcome_cell.lock().unwrap().take().expect("an outcome");
     (String::from_utf8(bytes.to_vec()).expect("text"), outcome, summary)

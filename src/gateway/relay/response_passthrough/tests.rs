@@ -45,7 +45,7 @@ fn relay(proven: ProvenAnswer) -> (RelayBody, RelayOutcomes) {
         log.lock().unwrap().push((outcome, summary));
         Box::pin(std::future::ready(()))
     };
-    (RelayBody::new(proven, ERROR.to_owned(), Box::new(on_end)), outcomes)
+    (RelayBody::new(proven, || ERROR.to_owned(), Box::new(on_end)), outcomes)
 }
 
 /// Returns the text that the caller gets, the outcome and the summary. The text is `None` if the answer breaks off.
