@@ -49,9 +49,10 @@ struct JsonPosition {
     offset: usize,
 }
 
-/// Returns the report as JSON: the numbers of findings, and each finding with its rule, level, message, help, JSON
-/// pointer and locations, and the reason if it is allowed. Lines and columns count from 1 (a column is one character),
-/// offsets count bytes from 0.
+/// Returns the report as JSON: the numbers of findings, and each finding.
+///
+/// A finding has its rule, level, message, help, JSON pointer and locations, and the reason if it is allowed. Lines and
+/// columns count from 1 (a column is one character), offsets count bytes from 0.
 ///
 /// # Errors
 ///

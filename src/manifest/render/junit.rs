@@ -6,8 +6,9 @@ use crate::manifest::finding::{CheckReport, Finding};
 use crate::manifest::rules::Rule;
 use crate::manifest::text::SourceFile;
 
-/// Returns the report as JUnit XML. The test of a rule has failed if it has a finding that is an error and not allowed.
-/// It was skipped if all its findings are allowed. In all other cases it has passed, and its findings are its output.
+/// Returns the report as JUnit XML.
+///
+/// The test of a rule has failed if it has a finding that is an error and not allowed. It was skipped if all its findings are allowed. In all other cases it has passed, and its findings are its output.
 #[must_use]
 pub fn junit(report: &CheckReport) -> String {
     let file = escaped(report.sources().first().map_or("", SourceFile::name));
