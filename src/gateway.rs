@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 use accounts::{Accounts, CredentialService};
 use catalog::TextModelCatalog;
-use config::{Config, DeadlineConfig, DeliveryPolicy, FallbackPolicy, GroupConfig, TrustedProxies};
+use config::{Config, DeadlineConfig, DeliveryPolicy, Durability, FallbackPolicy, GroupConfig, TrustedProxies};
 use console::{Console, ConsoleServices};
 use filter::PromptFilters;
 use front::ConnectionTable;
@@ -109,7 +109,11 @@ pub(crate) enum UnreadyReason {
 /// Returns an error if the data directory or the master key cannot be used.
 pub(crate) async fn open_store(config: &Config) -> Result<Arc<SqliteStore>, StoreError> {
     let master_key = config.master_key.as_ref().map(|secret| MasterKey::from_text(secret.expose())).transpose()?;
-    SqliteStore::open(&config.data_dir, master_key).await.map(Arc::new)
+    let store = SqliteStore::open(&config.data_dir, master_key).await?;
+    Ok(Arc::new(match config.durability {
+        Durability::Power => store,
+        Durability::Process => store.without_commit_sync(),
+    }))
 }
 
 /// Returns the API keys of a store.

@@ -46,7 +46,8 @@ pub(crate) use problem::ConfigProblem;
 pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{
-    BillingTier, ClientAuth, DeliveryPolicy, FallbackPolicy, LogFormat, ModerationErrorPolicy, UpstreamProtocol,
+    BillingTier, ClientAuth, DeliveryPolicy, Durability, FallbackPolicy, LogFormat, ModerationErrorPolicy,
+    UpstreamProtocol,
 };
 pub(crate) use schema::schema_json;
 pub(crate) use secret::ConfigSecret;
@@ -86,6 +87,8 @@ pub(crate) struct Config {
     pub(crate) skills_dir: Option<PathBuf>,
     /// The maximum number of keys of a member; an admin may create more for the member.
     pub(crate) max_keys_per_member: u32,
+    /// The failures that the records of requests survive.
+    pub(crate) durability: Durability,
     /// The time that running requests have to finish at shutdown.
     pub(crate) drain_timeout: Duration,
     /// The format of a line of the log.

@@ -7,7 +7,7 @@
 //! the first upstream byte, and the outcome before the last byte to the caller. Each job has exactly one record, even
 //! if a process or task ends early.
 //!
-//! One task writes. Without a timer, it commits all messages that have arrived during its last commit: a single request
+//! One thread writes. Without a timer, it commits all messages that have arrived during its last commit: a single request
 //! waits for one commit, and under load hundreds of requests share a commit. The claims of idempotency keys share the
 //! commits of the records.
 
@@ -18,10 +18,10 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 pub(crate) use crate::gateway::store::{
     AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, KeyId, NodeId, Record, RequestId, TokenDetails,
@@ -108,7 +108,7 @@ pub(crate) enum LedgerError {
 /// The only access to the table of records for the rest of the gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
-    message_sender: mpsc::UnboundedSender<LedgerMessage>,
+    message_sender: mpsc::Sender<LedgerMessage>,
     intent_permits: Arc<Semaphore>,
     unsettled_records: watch::Sender<usize>,
     metrics: Arc<Metrics>,
@@ -127,16 +127,15 @@ impl Ledger {
         if interrupted > 0 {
             tracing::warn!(interrupted, "jobs of an earlier run were interrupted");
         }
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "intents are bounded by `intent_permits`, and each has one outcome"
-        )]
-        let (outbox, inbox) = mpsc::unbounded_channel();
-        // The task is not joined, because `drain` waits until its work is done.
+        // Intents are limited by `intent_permits`, and each has at most one outcome, so the channel needs no limit.
+        let (message_sender, message_receiver) = mpsc::channel();
         let health = Arc::<WriteHealth>::default();
-        tokio::runtime::Handle::current().spawn(LedgerWriter::new(store, node, inbox, Arc::clone(&health)).run());
+        let writer = LedgerWriter::new(store, node, message_receiver, Arc::clone(&health));
+        // The thread is not joined, because `drain` waits until its work is done.
+        let thread = std::thread::Builder::new().name("ledger".to_owned()).spawn(move || writer.run());
+        thread.map_err(StoreError::io("starting the thread that writes records"))?;
         let intent_permits = Arc::new(Semaphore::new(MAX_WAITING_INTENTS));
-        Ok(Self { message_sender: outbox, intent_permits, unsettled_records: watch::Sender::new(0), metrics, health })
+        Ok(Self { message_sender, intent_permits, unsettled_records: watch::Sender::new(0), metrics, health })
     }
 
     #[cfg(test)]

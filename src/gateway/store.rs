@@ -136,7 +136,8 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
 
     /// Writes records and claims in the given order, all of them in one transaction.
     ///
-    /// On success, returns one outcome for each write, in the same order. On failure, nothing has been written.
+    /// On success, returns one outcome for each write, in the same order. On failure, nothing has been written. May block
+    /// the calling thread until the writes are durable.
     async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError>;
 
     /// Writes a row to find out whether the database accepts writes.
@@ -225,4 +226,11 @@ pub(crate) enum RowWriteOutcome {
     NoEffect,
     /// Nothing was changed: the scope already has this valid claim.
     AlreadyClaimed(Box<StoredReplay>),
+}
+
+impl RowWriteOutcome {
+    /// The outcome of a statement that changes one row or none.
+    fn of_changed_rows(changed: usize) -> Self {
+        if changed == 1 { Self::Done } else { Self::NoEffect }
+    }
 }

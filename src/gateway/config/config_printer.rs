@@ -54,6 +54,7 @@ impl ConfigPrinter<'_> {
         if let Some(folder) = &config.skills_dir {
             self.line("", "skills_dir", &quoted(&folder.display().to_string()));
         }
+        self.line("", "durability", &quoted(config.durability.as_str()));
         self.line("", "max_keys_per_member", &config.max_keys_per_member.to_string());
         self.line("", "drain_timeout", &quoted_duration(config.drain_timeout));
         self.line("", "answer_deadline", &quoted_duration(config.answer_deadline));

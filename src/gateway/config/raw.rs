@@ -9,7 +9,8 @@ mod choice;
 
 pub(super) use choice::{BackgroundOption, CredentialKind, GrantKind, OutputFormatOption};
 pub(crate) use choice::{
-    BillingTier, ClientAuth, DeliveryPolicy, FallbackPolicy, LogFormat, ModerationErrorPolicy, UpstreamProtocol,
+    BillingTier, ClientAuth, DeliveryPolicy, Durability, FallbackPolicy, LogFormat, ModerationErrorPolicy,
+    UpstreamProtocol,
 };
 
 use std::collections::BTreeMap;
@@ -46,6 +47,9 @@ pub(crate) struct RawConfig {
     /// The database, if it is not the SQLite database in `data_dir`. This version supports no other database. The
     /// address may contain a password, so it is given as a secret.
     pub(super) database_url: Option<SecretSource>,
+    /// The failures that the records and idempotency keys of requests survive. `process` makes small requests faster,
+    /// because a commit does not wait for the disk. All other data is always stored with `power`. Default: `power`.
+    pub(super) durability: Option<Durability>,
     /// The key that encrypts stored secrets, as 64 hexadecimal digits or 32 bytes in base64. Default: a key that the
     /// gateway generates and keeps in `data_dir`.
     pub(super) master_key: Option<SecretSource>,

@@ -1,11 +1,11 @@
 //! A record between its intent and its outcome. It is opened, filled while the job runs, and closed exactly once.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use super::writer::{ClosedRecord, CommitReplySender, LedgerMessage};
@@ -86,7 +86,7 @@ pub(super) struct OpenRecordState {
     /// The start times of the upstream calls that have no outcome yet.
     running_calls: Vec<(AttemptHandle, Instant)>,
     drop_outcome: JobOutcome,
-    message_sender: mpsc::UnboundedSender<LedgerMessage>,
+    message_sender: mpsc::Sender<LedgerMessage>,
     metrics: Arc<Metrics>,
     _unsettled: UnsettledRecordGuard,
 }
@@ -94,7 +94,7 @@ pub(super) struct OpenRecordState {
 impl OpenRecordState {
     pub(super) fn new(
         record: Record,
-        message_sender: mpsc::UnboundedSender<LedgerMessage>,
+        message_sender: mpsc::Sender<LedgerMessage>,
         count: watch::Sender<usize>,
         metrics: Arc<Metrics>,
     ) -> Self {

@@ -1,5 +1,7 @@
 //! Tests of the ledger: durability, exactly one record for each job, and shared commits.
 
+mod late_commits;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Child;
@@ -223,63 +225,13 @@ async fn messages_that_arrive_during_a_commit_share_the_next_one() {
 }
 
 #[tokio::test]
-async fn an_abandoned_intent_is_skipped_or_cancelled() {
-    let fixture = Fixture::new().await;
-    fixture.store.hold_writes();
-    let abandon = async |id: &str, unsettled: usize| {
-        let mut job = Box::pin(fixture.ledger.open(draft(id)));
-        let wait =
-            fixture.wait_until(|fixture| fixture.ledger.unsettled_records() == unsettled && fixture.commits() == 1);
-        tokio::select! {
-            _ = &mut job => panic!("the store holds all writes"),
-            () = wait => drop(job),
-        }
-    };
-    // The first intent is abandoned during its commit, the second before its commit.
-    abandon("during", 1).await;
-    abandon("before", 2).await;
-    fixture.store.write_permits.add_permits(100);
-    fixture.ledger.drain().await;
-    assert_eq!(fixture.states().await, BTreeMap::from([("during".to_owned(), JobState::Cancelled)]));
-}
-
-#[tokio::test]
-async fn the_wait_of_an_answer_for_its_record_has_a_time_limit() {
-    let fixture = Fixture::new().await;
-    let record = fixture.open("slow").await;
-    fixture.store.hold_writes();
-    tokio::time::pause();
-    let result =
-        tokio::time::timeout(Duration::from_secs(60), record.close(JobOutcome::succeeded()).with_timeout()).await;
-    assert!(matches!(result, Ok(Err(LedgerError::Overloaded))), "{result:?}");
-    tokio::time::resume();
-    fixture.store.write_permits.add_permits(10);
-    fixture.ledger.drain().await;
-    assert_eq!(fixture.states().await, BTreeMap::from([("slow".to_owned(), JobState::Succeeded)]));
-}
-
-#[tokio::test]
-async fn an_intent_that_is_durable_too_late_counts_as_cancelled() {
-    let fixture = Fixture::new().await;
-    fixture.store.hold_writes();
-    tokio::time::pause();
-    assert!(matches!(fixture.ledger.open(draft("late")).await, Err(LedgerError::Overloaded)));
-    tokio::time::resume();
-    fixture.store.write_permits.add_permits(100);
-    fixture.ledger.drain().await;
-    let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
-    assert_eq!((record.state, record.attempts.len()), (JobState::Cancelled, 0));
-}
-
-#[tokio::test]
 async fn an_intent_that_cannot_be_stored_leaves_no_record() {
     let fixture = Fixture::new().await;
     fixture.store.set_failure(Some(|| StoreError::Busy));
     assert!(matches!(fixture.ledger.open(draft("r1")).await, Err(LedgerError::Store(_))));
     fixture.store.set_failure(None);
     fixture.ledger.drain().await;
-    assert_eq!(fixture.states().await, BTreeMap::new());
-    assert_eq!(fixture.commits(), 1);
+    assert_eq!((fixture.states().await, fixture.commits()), (BTreeMap::new(), 1));
 }
 
 #[tokio::test]

@@ -1,16 +1,19 @@
-//! The single task that writes records and the claims of idempotency keys: it collects messages, commits them as one
+//! The single thread that writes records and the claims of idempotency keys: it collects messages, commits them as one
 //! batch, and replies to each.
+//!
+//! It is a thread and not a task, because the store blocks while a commit waits for the disk.
 //!
 //! An intent that cannot be written is refused at once, because no upstream has been called. An outcome that cannot be
 //! written is kept, and the write is retried as long as the process lives, because an upstream may have charged the
-//! job; only an outcome that the database refuses because of its content is dropped. The number of such outcomes is limited: if outcomes fail, intents fail too, so only the jobs that were running
-//! at that time can accumulate.
+//! job; only an outcome that the database refuses because of its content is dropped. The number of such outcomes is
+//! limited: if outcomes fail, intents fail too, so only the jobs that were running at that time can accumulate.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::health::WriteHealth;
 use super::open_record::{OpenRecord, OpenRecordState};
@@ -72,11 +75,13 @@ impl ClosedRecord {
     }
 }
 
-/// The state of the writing task.
+/// The state of the writing thread.
 pub(super) struct LedgerWriter {
     store: Arc<dyn Store>,
+    /// The runtime that the calls of the store need.
+    runtime: Handle,
     node: NodeId,
-    message_receiver: mpsc::UnboundedReceiver<LedgerMessage>,
+    message_receiver: Receiver<LedgerMessage>,
     /// The outcomes whose write has failed, oldest first.
     failed_outcomes: Vec<ClosedRecord>,
     health: Arc<WriteHealth>,
@@ -84,59 +89,64 @@ pub(super) struct LedgerWriter {
 }
 
 impl LedgerWriter {
+    /// Must be called within a tokio runtime.
     pub(super) fn new(
         store: Arc<dyn Store>,
         node: NodeId,
-        message_receiver: mpsc::UnboundedReceiver<LedgerMessage>,
+        message_receiver: Receiver<LedgerMessage>,
         health: Arc<WriteHealth>,
     ) -> Self {
-        Self { store, node, message_receiver, failed_outcomes: Vec::new(), health, throttle: LogThrottle::default() }
+        let (runtime, throttle) = (Handle::current(), LogThrottle::default());
+        Self { store, runtime, node, message_receiver, failed_outcomes: Vec::new(), health, throttle }
     }
 
     /// Runs until all ledgers and open records are dropped and nothing remains to be written.
-    pub(super) async fn run(mut self) {
-        while let Some(batch) = self.next_batch().await {
+    pub(super) fn run(mut self) {
+        while let Some(batch) = self.next_batch() {
             if batch.is_empty() {
-                self.check_database().await;
+                self.check_database();
             } else {
-                self.commit_batch(batch).await;
+                self.commit_batch(batch);
             }
         }
     }
 
     /// Returns the waiting messages, or waits for the next one. The batch is empty if no message arrives before the
     /// next check of the database is due; `None` means that the channel is closed and nothing remains to be written.
-    async fn next_batch(&mut self) -> Option<Vec<LedgerMessage>> {
+    fn next_batch(&mut self) -> Option<Vec<LedgerMessage>> {
         let mut batch: Vec<_> =
             self.failed_outcomes.drain(..self.failed_outcomes.len().min(MAX_BATCH)).map(LedgerMessage::Close).collect();
-        let capacity = MAX_BATCH.saturating_sub(batch.len()).max(1);
-        if batch.is_empty() {
-            let check_interval = if self.health.is_failing() { CHECK_WHILE_FAILING } else { CHECK_WHILE_IDLE };
-            let received = timeout(check_interval, self.message_receiver.recv_many(&mut batch, capacity)).await;
-            return (received != Ok(0)).then_some(batch);
+        let wait = match (batch.is_empty(), self.health.is_failing()) {
+            // A new message ends this pause, because its write may succeed.
+            (false, _) => RETRY_PAUSE,
+            (true, true) => CHECK_WHILE_FAILING,
+            (true, false) => CHECK_WHILE_IDLE,
+        };
+        match self.message_receiver.recv_timeout(wait) {
+            Ok(message) => batch.push(message),
+            Err(RecvTimeoutError::Disconnected) if batch.is_empty() => return None,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Some(batch),
         }
-        // The batch has failed outcomes, so the writer pauses; a new message ends the pause, because its write may
-        // succeed.
-        let _ = timeout(RETRY_PAUSE, self.message_receiver.recv_many(&mut batch, capacity)).await;
+        batch.extend(self.message_receiver.try_iter().take(MAX_BATCH.saturating_sub(batch.len())));
         Some(batch)
     }
 
-    async fn commit_batch(&mut self, mut batch: Vec<LedgerMessage>) {
+    fn commit_batch(&mut self, mut batch: Vec<LedgerMessage>) {
         batch.retain(|message| !message.is_abandoned());
-        match self.write_batch(&batch).await {
+        match self.write_batch(&batch) {
             Ok(outcomes) => {
                 batch.into_iter().zip(outcomes).for_each(|(message, outcome)| reply_with_outcome(message, outcome));
             }
-            Err(error) if error.is_row_fault() && batch.len() > 1 => self.commit_singly(batch).await,
+            Err(error) if error.is_row_fault() && batch.len() > 1 => self.commit_singly(batch),
             Err(error) => self.fail_batch(batch, error),
         }
     }
 
     /// Commits each message in its own transaction, so that one invalid row does not block the others.
-    async fn commit_singly(&mut self, batch: Vec<LedgerMessage>) {
+    fn commit_singly(&mut self, batch: Vec<LedgerMessage>) {
         for message in batch {
             let batch = vec![message];
-            match self.write_batch(&batch).await {
+            match self.write_batch(&batch) {
                 Ok(outcomes) => {
                     batch.into_iter().zip(outcomes).for_each(|(message, outcome)| reply_with_outcome(message, outcome));
                 }
@@ -145,21 +155,21 @@ impl LedgerWriter {
         }
     }
 
-    async fn write_batch(&mut self, batch: &[LedgerMessage]) -> Result<Vec<RowWriteOutcome>, StoreError> {
+    fn write_batch(&mut self, batch: &[LedgerMessage]) -> Result<Vec<RowWriteOutcome>, StoreError> {
         let writes: Vec<_> = batch.iter().map(LedgerMessage::as_write).collect();
         if writes.is_empty() {
             return Ok(Vec::new());
         }
         self.health.commit_started();
-        let result = self.store.write_rows(&self.node, &writes).await;
+        let result = self.runtime.block_on(self.store.write_rows(&self.node, &writes));
         self.note_commit_result(result.as_ref().err());
         result
     }
 
     /// Checks that the database accepts writes, and updates the health.
-    async fn check_database(&mut self) {
+    fn check_database(&mut self) {
         self.health.commit_started();
-        let result = self.store.check_writable().await;
+        let result = self.runtime.block_on(self.store.check_writable());
         self.note_commit_result(result.as_ref().err());
         if let Err(error) = result {
             self.log_failure(&error, 0);

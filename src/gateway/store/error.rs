@@ -70,7 +70,7 @@ impl StoreError {
     }
 
     /// Returns a function for `map_err` on file operations.
-    pub(super) fn io(doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Unavailable { doing, source: source.into() }
     }
 }

@@ -1,11 +1,11 @@
 //! The store that needs no other service: one SQLite file in write-ahead mode.
 //!
-//! One connection writes, so that the writers of this process wait for it instead of failing with lock errors; a few
-//! other connections read. Every commit waits for the disk: a record that was reported durable survives a power
-//! failure.
+//! One connection writes the records and claims, in batches; another one makes all other changes, one after the other;
+//! a few connections read. Every commit waits for the disk: a record that was reported durable survives a power failure.
 
 mod accounts;
 mod audit_trail;
+mod batch_writer;
 mod data_key_unlock;
 mod data_keys;
 mod decode;
@@ -21,7 +21,6 @@ mod retention;
 mod tokens;
 mod transaction;
 mod usage;
-mod write_batch;
 
 #[cfg(test)]
 mod tests;
@@ -37,12 +36,14 @@ use super::{
     PepperKey, Record, RecordFilter, RequestId, RetentionClass, RowWrite, RowWriteOutcome, ServeLock, Store,
     StoreError, StoredReplay, Timestamp, TokenRow, UserId, Vault,
 };
-use error_conversion::during;
+use batch_writer::BatchWriter;
+use error_conversion::{during, during_batch};
 
 /// An open data directory.
 #[derive(Debug)]
 pub(crate) struct SqliteStore {
     writer: SqlitePool,
+    batch_writer: BatchWriter,
     readers: SqlitePool,
     data_dir: DataDir,
     /// The master key of the configuration; `None` if the key is in master.key.
@@ -60,6 +61,12 @@ impl SqliteStore {
     /// replaced with a new file.
     pub(crate) async fn open(data_dir: &Path, master_key: Option<MasterKey>) -> Result<Self, StoreError> {
         open::open(data_dir, master_key).await
+    }
+
+    /// Writes records and claims without waiting for the disk: they survive the end of the process, but perhaps not a
+    /// power failure. All other changes still wait.
+    pub(crate) fn without_commit_sync(self) -> Self {
+        Self { batch_writer: self.batch_writer.without_commit_sync(), ..self }
     }
 
     /// Returns the right to serve from this directory. It is held until the lock is dropped.
@@ -96,6 +103,7 @@ impl SqliteStore {
     /// Closes every connection. The last process to do so merges the write-ahead log into the database file.
     pub(crate) async fn close(&self) {
         self.readers.close().await;
+        self.batch_writer.close();
         self.writer.close().await;
     }
 }
@@ -175,7 +183,14 @@ impl Store for SqliteStore {
     }
 
     async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {
-        write_batch::write(&self.writer, node, writes).await.map_err(during("writing records and claims"))
+        let doing = "writing records and claims";
+        // If another change is being made or is waiting, it comes first: SQLite itself lets the waiting ones of its
+        // connections starve.
+        let _turn = match self.writer.num_idle() {
+            0 => Some(self.writer.acquire().await.map_err(during(doing))?),
+            _ => None,
+        };
+        self.batch_writer.write(node, writes).map_err(during_batch(doing))
     }
 
     async fn check_writable(&self) -> Result<(), StoreError> {

@@ -84,6 +84,18 @@ pub(crate) enum ModerationErrorPolicy {
     Closed,
 }
 
+/// The failures after which a record that was committed still exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Durability {
+    /// A power failure, or a crash of the system: each commit waits for the disk.
+    #[default]
+    Power,
+    /// The end of the process, even if it is killed. After a power failure, the records and idempotency keys of the last
+    /// minute can be missing; a request that is sent again then can be paid for again.
+    Process,
+}
+
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -207,6 +219,18 @@ impl ModerationErrorPolicy {
         match self {
             Self::Open => "open",
             Self::Closed => "closed",
+        }
+    }
+}
+
+// === impl Durability ===
+
+impl Durability {
+    /// Returns the word for the value in the configuration file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Power => "power",
+            Self::Process => "process",
         }
     }
 }

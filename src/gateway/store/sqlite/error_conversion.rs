@@ -16,10 +16,27 @@ const CONSTRAINT: u32 = 19;
 const MISMATCH: u32 = 20;
 const RANGE: u32 = 25;
 const NOT_A_DATABASE: u32 = 26;
+// Extended result codes of duplicates.
+const CONSTRAINT_PRIMARY_KEY: u32 = CONSTRAINT | 6 << 8;
+const CONSTRAINT_UNIQUE: u32 = CONSTRAINT | 8 << 8;
 
 /// Returns a function for `map_err`; `doing` names the operation.
 pub(super) fn during(doing: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
     move |error| to_store_error(doing, error)
+}
+
+/// Returns a function for `map_err` of a batch of records and claims.
+#[expect(clippy::wildcard_enum_match_arm, reason = "after the other errors of the driver, the same write may succeed")]
+pub(super) fn during_batch(doing: &'static str) -> impl FnOnce(rusqlite::Error) -> StoreError {
+    move |error| match &error {
+        rusqlite::Error::SqliteFailure(failure, _) => {
+            let code = failure.extended_code.cast_unsigned();
+            let is_duplicate = matches!(code, CONSTRAINT_PRIMARY_KEY | CONSTRAINT_UNIQUE);
+            if is_duplicate { StoreError::Conflict } else { by_result_code(doing, Some(code), error) }
+        }
+        rusqlite::Error::ToSqlConversionFailure(_) => StoreError::Refused(error.into()),
+        _ => StoreError::Unavailable { doing, source: error.into() },
+    }
 }
 
 /// Returns a function for `map_err` of a migration run.
@@ -63,12 +80,21 @@ fn database_error(doing: &'static str, error: Box<dyn DatabaseError>) -> StoreEr
     if error.is_unique_violation() {
         return StoreError::Conflict;
     }
-    let extended = error.code().and_then(|code| code.parse::<u32>().ok());
+    let code = error.code().and_then(|code| code.parse::<u32>().ok());
+    by_result_code(doing, code, error)
+}
+
+fn by_result_code(
+    doing: &'static str,
+    extended: Option<u32>,
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> StoreError {
+    let error = error.into();
     match extended.map(|code| code & 0xff) {
         Some(BUSY | LOCKED | PROTOCOL) => StoreError::Busy,
-        Some(CONSTRAINT | TOO_BIG | MISMATCH | RANGE) => StoreError::Refused(error.into()),
+        Some(CONSTRAINT | TOO_BIG | MISMATCH | RANGE) => StoreError::Refused(error),
         Some(CORRUPT | NOT_A_DATABASE) => StoreError::damaged(format!("imagate.db: {error}; restore it from a backup")),
-        _ => StoreError::Unavailable { doing, source: error.into() },
+        _ => StoreError::Unavailable { doing, source: error },
     }
 }
 

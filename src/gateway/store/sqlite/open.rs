@@ -9,10 +9,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use sqlx::migrate::Migrator;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{ConnectOptions, SqlitePool};
 
 use super::SqliteStore;
+use super::batch_writer::BatchWriter;
 use super::data_key_unlock::load_or_create_data_keys;
 use super::error_conversion::{during, during_migration};
 use crate::gateway::store::data_dir::{DataDir, open_private};
@@ -24,7 +25,7 @@ static MIGRATIONS: Migrator = sqlx::migrate!("src/gateway/store/migrations/sqlit
 const APPLICATION_ID: i64 = 1_768_777_588;
 
 /// The time that a write waits for another process (our choice). It is longer than any command of imagate takes.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time that a write waits for the writing connection. It is longer than [`BUSY_TIMEOUT`], so that a write succeeds
 /// even if the write before it waits that long for the lock.
@@ -36,6 +37,18 @@ const READER_CONNECTIONS: u32 = 4;
 
 /// The largest write-ahead log that stays on disk after a checkpoint, in bytes (our choice).
 const LOG_SIZE_LIMIT: &str = "16777216";
+
+/// The settings of every connection. On macOS, `fsync` does not flush the cache of the disk; `fullfsync` and
+/// `checkpoint_fullfsync` do. They have no effect on other systems.
+pub(super) const PRAGMAS: [(&str, &str); 7] = [
+    ("journal_mode", "WAL"),
+    ("synchronous", "FULL"),
+    ("foreign_keys", "ON"),
+    ("journal_size_limit", LOG_SIZE_LIMIT),
+    ("trusted_schema", "OFF"),
+    ("fullfsync", "ON"),
+    ("checkpoint_fullfsync", "ON"),
+];
 
 pub(super) async fn open(path: &Path, configured_key: Option<MasterKey>) -> Result<SqliteStore, StoreError> {
     let path = path.to_owned();
@@ -70,7 +83,8 @@ async fn open_locked(
     })
     .await?;
     let readers = pool(READER_CONNECTIONS).connect_lazy_with(options.pragma("query_only", "ON"));
-    Ok(SqliteStore { writer, readers, data_dir, configured_key, vault, pepper })
+    let batch_writer = BatchWriter::new(data_dir.database_path());
+    Ok(SqliteStore { writer, batch_writer, readers, data_dir, configured_key, vault, pepper })
 }
 
 /// Returns an error if the directory was in use but has lost its database. It must not become a new installation: every
@@ -112,21 +126,13 @@ fn known_version() -> i64 {
 }
 
 fn connect_options(data_dir: &DataDir) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
+    let options = SqliteConnectOptions::new()
         .filename(data_dir.database_path())
         // The file exists by now, with the right permissions.
         .create_if_missing(false)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .foreign_keys(true)
         .busy_timeout(BUSY_TIMEOUT)
-        .pragma("journal_size_limit", LOG_SIZE_LIMIT)
-        .pragma("trusted_schema", "OFF")
-        // On macOS, `fsync` does not flush the cache of the disk; these settings do. They have no effect on other
-        // systems.
-        .pragma("fullfsync", "ON")
-        .pragma("checkpoint_fullfsync", "ON")
-        .disable_statement_logging()
+        .disable_statement_logging();
+    PRAGMAS.into_iter().fold(options, |options, (name, value)| options.pragma(name, value))
 }
 
 /// Returns the options of a pool. A connection is a thread with a local file, so it needs no test before use and no

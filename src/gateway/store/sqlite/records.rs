@@ -8,23 +8,23 @@ mod record_queries;
 pub(super) use record_queries::select_query;
 pub(super) use record_queries::{NO_LIMIT, find, list, push_key_id, push_user_id};
 
+use rusqlite::{Connection, params};
 use sqlx::SqlitePool;
 
 use super::decode::parsed;
-use super::transaction::SqlStatement;
 use crate::gateway::store::{JobState, KeyId, NodeId, Record, Timestamp, UserId};
 
 const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation, model, stream, state, size, quality, \
     output_format, n, account, group_name, user_id, key_id, end_user, injected_tool, fingerprint) \
-    VALUES ($1, $2, $3, $4, $5, $6, 'running', $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) ON CONFLICT DO NOTHING";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running', ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17) ON CONFLICT DO NOTHING";
 
-const CLOSE: &str = "UPDATE records SET state = $2, error_code = $3, delivered = $4, input_tokens = $5, \
-    input_image_tokens = $6, input_text_tokens = $7, output_tokens = $8, output_image_tokens = $9, \
-    output_text_tokens = $10, total_tokens = $11, cost_usd = $12, latency_ms = $13, first_byte_ms = $14, \
-    attempts = $15, account = $16, fallback = $17, response_id = $18, error_reason = $19, \
-    error_detail = $20, image_model = $21, host_model = $22, host_input_tokens = $23, host_output_tokens = $24, \
-    host_total_tokens = $25, maybe_paid_twice = $26 \
-    WHERE request_id = $1 AND state = 'running'";
+const CLOSE: &str = "UPDATE records SET state = ?2, error_code = ?3, delivered = ?4, input_tokens = ?5, \
+    input_image_tokens = ?6, input_text_tokens = ?7, output_tokens = ?8, output_image_tokens = ?9, \
+    output_text_tokens = ?10, total_tokens = ?11, cost_usd = ?12, latency_ms = ?13, first_byte_ms = ?14, \
+    attempts = ?15, account = ?16, fallback = ?17, response_id = ?18, error_reason = ?19, \
+    error_detail = ?20, image_model = ?21, host_model = ?22, host_input_tokens = ?23, host_output_tokens = ?24, \
+    host_total_tokens = ?25, maybe_paid_twice = ?26 \
+    WHERE request_id = ?1 AND state = 'running'";
 
 /// The condition is written exactly like that of the partial index, so that a start reads only the running rows. If no
 /// attempt was recorded, the row gets one for the account that the intent names, because it is unknown whether that
@@ -36,66 +36,75 @@ pub(super) const INTERRUPT: &str = "UPDATE records SET state = 'interrupted', \
     WHERE state = 'running' AND node = $1";
 
 const UPDATE_ATTEMPTS: &str =
-    "UPDATE records SET attempts = $2, account = $3, maybe_paid_twice = $4 WHERE request_id = $1 AND state = 'running'";
+    "UPDATE records SET attempts = ?2, account = ?3, maybe_paid_twice = ?4 WHERE request_id = ?1 AND state = 'running'";
 
-pub(super) fn open<'q>(node: &'q NodeId, record: &'q Record) -> SqlStatement<'q> {
-    sqlx::query(OPEN)
-        .bind(record.request_id.as_str())
-        .bind(node.as_str())
-        .bind(record.created_at.to_string())
-        .bind(&record.operation)
-        .bind(&record.model)
-        .bind(record.stream)
-        .bind(&record.size)
-        .bind(&record.quality)
-        .bind(&record.output_format)
-        .bind(record.n)
-        .bind(&record.account)
-        .bind(&record.group)
-        .bind(record.user.as_str())
-        .bind(record.key.as_str())
-        .bind(&record.end_user)
-        .bind(record.injected_tool)
-        .bind(record.fingerprint.as_ref().map(<[u8; 32]>::as_slice))
+/// Inserts an intent. Returns 0 if the request id is taken.
+pub(super) fn open(connection: &Connection, node: &NodeId, record: &Record) -> rusqlite::Result<usize> {
+    connection.prepare_cached(OPEN)?.execute(params![
+        record.request_id.as_str(),
+        node.as_str(),
+        record.created_at.to_string(),
+        record.operation,
+        record.model,
+        record.stream,
+        record.size,
+        record.quality,
+        record.output_format,
+        record.n,
+        record.account,
+        record.group,
+        record.user.as_str(),
+        record.key.as_str(),
+        record.end_user,
+        record.injected_tool,
+        record.fingerprint.as_ref().map(<[u8; 32]>::as_slice),
+    ])
 }
 
-pub(super) fn close(record: &Record) -> sqlx::Result<SqlStatement<'_>> {
+/// Writes an outcome. Returns 0 if there is no running row of the request.
+pub(super) fn close(connection: &Connection, record: &Record) -> rusqlite::Result<usize> {
     let usage = record.usage.clone().unwrap_or_default();
     let host = record.host_usage.clone().unwrap_or_default();
     let input = usage.input_tokens_details.unwrap_or_default();
     let output = usage.output_tokens_details.unwrap_or_default();
-    Ok(sqlx::query(CLOSE)
-        .bind(record.request_id.as_str())
-        .bind(record.state.as_str())
-        .bind(&record.error_code)
-        .bind(to_json(&record.delivered)?)
-        .bind(to_sql_integer(usage.input_tokens))
-        .bind(to_sql_integer(input.image_tokens))
-        .bind(to_sql_integer(input.text_tokens))
-        .bind(to_sql_integer(usage.output_tokens))
-        .bind(to_sql_integer(output.image_tokens))
-        .bind(to_sql_integer(output.text_tokens))
-        .bind(to_sql_integer(usage.total_tokens))
-        .bind(record.cost_usd)
-        .bind(to_sql_integer(record.latency_ms))
-        .bind(to_sql_integer(record.first_byte_ms))
-        .bind(to_json(&record.attempts)?)
-        .bind(&record.account)
-        .bind(&record.fallback)
-        .bind(&record.response_id)
-        .bind(&record.error_reason)
-        .bind(&record.error_detail)
-        .bind(&record.image_model)
-        .bind(&record.host_model)
-        .bind(to_sql_integer(host.input_tokens))
-        .bind(to_sql_integer(host.output_tokens))
-        .bind(to_sql_integer(host.total_tokens))
-        .bind(record.maybe_paid_twice))
+    connection.prepare_cached(CLOSE)?.execute(params![
+        record.request_id.as_str(),
+        record.state.as_str(),
+        record.error_code,
+        to_json(&record.delivered)?,
+        to_sql_integer(usage.input_tokens),
+        to_sql_integer(input.image_tokens),
+        to_sql_integer(input.text_tokens),
+        to_sql_integer(usage.output_tokens),
+        to_sql_integer(output.image_tokens),
+        to_sql_integer(output.text_tokens),
+        to_sql_integer(usage.total_tokens),
+        record.cost_usd,
+        to_sql_integer(record.latency_ms),
+        to_sql_integer(record.first_byte_ms),
+        to_json(&record.attempts)?,
+        record.account,
+        record.fallback,
+        record.response_id,
+        record.error_reason,
+        record.error_detail,
+        record.image_model,
+        record.host_model,
+        to_sql_integer(host.input_tokens),
+        to_sql_integer(host.output_tokens),
+        to_sql_integer(host.total_tokens),
+        record.maybe_paid_twice,
+    ])
 }
 
-pub(super) fn update_attempts(record: &Record) -> sqlx::Result<SqlStatement<'_>> {
-    let query = sqlx::query(UPDATE_ATTEMPTS).bind(record.request_id.as_str()).bind(to_json(&record.attempts)?);
-    Ok(query.bind(&record.account).bind(record.maybe_paid_twice))
+/// Writes the attempts so far. Returns 0 if there is no running row of the request.
+pub(super) fn update_attempts(connection: &Connection, record: &Record) -> rusqlite::Result<usize> {
+    connection.prepare_cached(UPDATE_ATTEMPTS)?.execute(params![
+        record.request_id.as_str(),
+        to_json(&record.attempts)?,
+        record.account,
+        record.maybe_paid_twice,
+    ])
 }
 
 /// Makes a commit that waits for the disk, as the commit of a record does.
@@ -143,6 +152,6 @@ fn to_sql_integer(value: Option<u64>) -> Option<i64> {
     value.map(|value| i64::try_from(value).unwrap_or(i64::MAX))
 }
 
-fn to_json<T: serde::Serialize>(list: &[T]) -> sqlx::Result<String> {
-    serde_json::to_string(list).map_err(|error| sqlx::Error::Encode(error.into()))
+fn to_json<T: serde::Serialize>(list: &[T]) -> rusqlite::Result<String> {
+    serde_json::to_string(list).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }

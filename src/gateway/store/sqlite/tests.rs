@@ -69,13 +69,20 @@ async fn created_files_are_closed_to_other_users() {
 
 #[tokio::test]
 async fn commits_wait_for_the_disk_and_readers_cannot_write() {
-    let (_dir, store) = new_store().await;
+    let (dir, store) = new_store().await;
     let pragma = async |pool: &SqlitePool, sql: &'static str| -> String {
         sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()
     };
     assert_eq!(pragma(&store.writer, "SELECT journal_mode FROM pragma_journal_mode").await, "wal");
     assert_eq!(pragma(&store.writer, "SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await, "2");
     assert_eq!(pragma(&store.writer, "SELECT CAST(foreign_keys AS TEXT) FROM pragma_foreign_keys").await, "1");
+    assert_eq!(store.batch_writer.pragma("journal_mode"), "wal");
+    assert_eq!(store.batch_writer.pragma("synchronous"), "2");
+    assert_eq!(store.batch_writer.pragma("fullfsync"), "1");
+    let fast_store = SqliteStore::open(dir.path(), None).await.unwrap().without_commit_sync();
+    assert_eq!(fast_store.batch_writer.pragma("synchronous"), "1", "records do not wait for the disk");
+    let other_changes = pragma(&fast_store.writer, "SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await;
+    assert_eq!(other_changes, "2", "keys and users always do");
     for pool in [&store.writer, &store.readers] {
         assert_eq!(pragma(pool, "SELECT CAST(fullfsync AS TEXT) FROM pragma_fullfsync").await, "1");
         let checkpoint = "SELECT CAST(checkpoint_fullfsync AS TEXT) FROM pragma_checkpoint_fullfsync";
@@ -242,17 +249,13 @@ async fn a_write_waits_for_a_lock_that_is_held() {
     tasks.join_next().await.unwrap().unwrap().unwrap();
 }
 
-async fn run_pragma(store: &SqliteStore, pragma: &'static str) {
-    sqlx::raw_sql(pragma).execute(&store.writer).await.unwrap();
-}
-
 #[tokio::test]
 async fn a_lock_that_is_held_for_too_long_is_reported_as_busy() {
     let (dir, store) = new_store().await;
     let second_store = SqliteStore::open(dir.path(), None).await.unwrap();
     let mut connection = second_store.writer.acquire().await.unwrap();
     let transaction = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
-    run_pragma(&store, "PRAGMA busy_timeout = 1").await;
+    store.batch_writer.run_pragma("busy_timeout", 1);
     let (node, intents) = (NodeId::only(), [running_record("r1"), running_record("r2")]);
     let writes = [RowWrite::Open(&intents[0]), RowWrite::Open(&intents[1])];
     assert!(matches!(store.write_rows(&node, &writes[..1]).await, Err(StoreError::Busy)));
@@ -264,14 +267,14 @@ async fn a_lock_that_is_held_for_too_long_is_reported_as_busy() {
 #[tokio::test]
 async fn a_batch_on_a_full_disk_is_stored_completely_or_not_at_all() {
     let (_dir, store) = new_store().await;
-    run_pragma(&store, "PRAGMA max_page_count = 1").await; // The file cannot grow.
+    store.batch_writer.run_pragma("max_page_count", 1); // The file cannot grow.
     let (node, long) = (NodeId::only(), "x".repeat(1 << 20));
     let intents = [running_record("r1"), Record { end_user: Some(long), ..running_record("r2") }];
     let writes = [RowWrite::Open(&intents[0]), RowWrite::Open(&intents[1])];
     let error = store.write_rows(&node, &writes).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
     assert!(!error.is_row_fault());
-    run_pragma(&store, "PRAGMA max_page_count = 4294967294").await; // The file can grow again.
+    // The failed connection was replaced, so the file can grow again.
     // If the failed batch had stored the first intent, writing it now would have no effect.
     assert_eq!(store.write_rows(&node, &writes).await.unwrap(), [RowWriteOutcome::Done, RowWriteOutcome::Done]);
 }
