@@ -183,8 +183,10 @@ pub(super) fn read_sse_event(event: SseEvent, session: &Session) -> Result<SseEv
     };
     let [kind, error] = json.members(["type", "error"]);
     let is_untyped_error = kind.is_none() && error.is_some_and(|error| !error.is_null());
-    let is_named_error = event.name == ERROR;
+    let has_error_name = event.name == ERROR;
     let kind = kind.and_then(|kind| kind.read()).unwrap_or(event.name);
+    // An event such as `response.failed` says more than the name of its frame.
+    let is_named_error = has_error_name && !kind.starts_with("response.");
     if is_named_error || kind == ERROR || is_untyped_error {
         return Ok(SseEventContent::Failure(Error::from_stream_event(&json.read().unwrap_or_default(), session)));
     }

@@ -48,7 +48,8 @@ pub(crate) struct RawConfig {
     /// address may contain a password, so it is given as a secret.
     pub(super) database_url: Option<SecretSource>,
     /// The failures that the records and idempotency keys of requests survive. `process` makes small requests faster,
-    /// because a commit does not wait for the disk. All other data is always stored with `power`. Default: `power`.
+    /// because a commit does not wait for the disk. Keys, users, accounts and settings are always stored with `power`.
+    /// Default: `power`.
     pub(super) durability: Option<Durability>,
     /// The key that encrypts stored secrets, as 64 hexadecimal digits or 32 bytes in base64. Default: a key that the
     /// gateway generates and keeps in `data_dir`.

@@ -32,6 +32,11 @@ const TRIES_BEFORE_REPLY: u32 = 3;
 /// The pause before a failed write is retried, unless a new message arrives (our choice).
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
+/// The longest time for which commits follow each other without a pause, and the pause (our choice). Commands are other
+/// processes: SQLite lets them try again every 100 ms, and they would find the database locked each time.
+const BUSY_PERIOD: Duration = Duration::from_millis(20);
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
+
 /// The idle time after which the database is checked while writes fail (our choice). It is short, so that the gateway
 /// reports that it is ready soon after the database works again.
 const CHECK_WHILE_FAILING: Duration = Duration::from_secs(1);
@@ -86,6 +91,8 @@ pub(super) struct LedgerWriter {
     failed_outcomes: Vec<ClosedRecord>,
     health: Arc<WriteHealth>,
     throttle: LogThrottle,
+    /// The time at which the thread last waited, for a message or for other processes.
+    last_pause: Instant,
 }
 
 impl LedgerWriter {
@@ -97,7 +104,8 @@ impl LedgerWriter {
         health: Arc<WriteHealth>,
     ) -> Self {
         let (runtime, throttle) = (Handle::current(), LogThrottle::default());
-        Self { store, runtime, node, message_receiver, failed_outcomes: Vec::new(), health, throttle }
+        let (failed_outcomes, last_pause) = (Vec::new(), Instant::now());
+        Self { store, runtime, node, message_receiver, failed_outcomes, health, throttle, last_pause }
     }
 
     /// Runs until all ledgers and open records are dropped and nothing remains to be written.
@@ -122,13 +130,28 @@ impl LedgerWriter {
             (true, true) => CHECK_WHILE_FAILING,
             (true, false) => CHECK_WHILE_IDLE,
         };
-        match self.message_receiver.recv_timeout(wait) {
+        match self.receive(wait) {
             Ok(message) => batch.push(message),
             Err(RecvTimeoutError::Disconnected) if batch.is_empty() => return None,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Some(batch),
         }
         batch.extend(self.message_receiver.try_iter().take(MAX_BATCH.saturating_sub(batch.len())));
         Some(batch)
+    }
+
+    /// Returns the next message, and waits for it for at most this time.
+    #[expect(clippy::disallowed_methods, reason = "the thread does nothing else")]
+    fn receive(&mut self, wait: Duration) -> Result<LedgerMessage, RecvTimeoutError> {
+        let received = match self.message_receiver.try_recv() {
+            Ok(message) if self.last_pause.elapsed() < BUSY_PERIOD => return Ok(message),
+            Ok(message) => {
+                std::thread::sleep(BUSY_PAUSE);
+                Ok(message)
+            }
+            Err(_) => self.message_receiver.recv_timeout(wait),
+        };
+        self.last_pause = Instant::now();
+        received
     }
 
     fn commit_batch(&mut self, mut batch: Vec<LedgerMessage>) {
@@ -221,6 +244,15 @@ impl LedgerWriter {
             tracing::error!(%request_id, "the outcome of a job cannot be stored");
         } else {
             self.failed_outcomes.push(closed_record);
+        }
+    }
+}
+
+impl Drop for LedgerWriter {
+    fn drop(&mut self) {
+        // After a panic nobody writes records any more, so the gateway must not report that it is ready.
+        if std::thread::panicking() {
+            self.health.commit_ended(Some(true));
         }
     }
 }

@@ -26,9 +26,11 @@ mod usage;
 mod tests;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use sqlx::SqlitePool;
+use sqlx::pool::PoolConnection;
+use sqlx::{Sqlite, SqlitePool};
 
 use super::data_dir::DataDir;
 use super::{
@@ -37,13 +39,13 @@ use super::{
     StoreError, StoredReplay, Timestamp, TokenRow, UserId, Vault,
 };
 use batch_writer::BatchWriter;
-use error_conversion::{during, during_batch};
+use error_conversion::during;
 
 /// An open data directory.
 #[derive(Debug)]
 pub(crate) struct SqliteStore {
     writer: SqlitePool,
-    batch_writer: BatchWriter,
+    batch_writer: Arc<BatchWriter>,
     readers: SqlitePool,
     data_dir: DataDir,
     /// The master key of the configuration; `None` if the key is in master.key.
@@ -66,7 +68,8 @@ impl SqliteStore {
     /// Writes records and claims without waiting for the disk: they survive the end of the process, but perhaps not a
     /// power failure. All other changes still wait.
     pub(crate) fn without_commit_sync(self) -> Self {
-        Self { batch_writer: self.batch_writer.without_commit_sync(), ..self }
+        let batch_writer = BatchWriter::new(self.data_dir.database_path()).without_commit_sync();
+        Self { batch_writer: Arc::new(batch_writer), ..self }
     }
 
     /// Returns the right to serve from this directory. It is held until the lock is dropped.
@@ -103,8 +106,20 @@ impl SqliteStore {
     /// Closes every connection. The last process to do so merges the write-ahead log into the database file.
     pub(crate) async fn close(&self) {
         self.readers.close().await;
-        self.batch_writer.close();
+        let batch_writer = Arc::clone(&self.batch_writer);
+        // On a blocking thread, because it waits for a commit that is running. A panic there has closed nothing, and the
+        // end of the process closes the file.
+        let _ = tokio::task::spawn_blocking(move || batch_writer.close()).await;
         self.writer.close().await;
+    }
+
+    /// Waits for the other changes of this process that wait for the database. They come first, because SQLite does not
+    /// let its connections take turns.
+    async fn batch_turn(&self) -> Result<Option<PoolConnection<Sqlite>>, StoreError> {
+        match self.writer.num_idle() {
+            0 => self.writer.acquire().await.map(Some).map_err(during("waiting for the database")),
+            _ => Ok(None),
+        }
     }
 }
 
@@ -183,18 +198,13 @@ impl Store for SqliteStore {
     }
 
     async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {
-        let doing = "writing records and claims";
-        // If another change is being made or is waiting, it comes first: SQLite itself lets the waiting ones of its
-        // connections starve.
-        let _turn = match self.writer.num_idle() {
-            0 => Some(self.writer.acquire().await.map_err(during(doing))?),
-            _ => None,
-        };
-        self.batch_writer.write(node, writes).map_err(during_batch(doing))
+        let _turn = self.batch_turn().await?;
+        self.batch_writer.write(node, writes)
     }
 
     async fn check_writable(&self) -> Result<(), StoreError> {
-        records::check_writable(&self.writer).await.map_err(during("checking whether the database takes writes"))
+        let _turn = self.batch_turn().await?;
+        self.batch_writer.check_writable()
     }
 
     async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError> {

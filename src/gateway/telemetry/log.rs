@@ -49,6 +49,8 @@ struct LogQueueState {
     lines: u64,
     /// True while a batch is being written.
     is_writing: bool,
+    /// True while the thread waits for the next line, so that the line must wake it.
+    is_idle: bool,
     /// The number of dropped lines that were not reported yet.
     unreported_drops: u64,
 }
@@ -88,15 +90,13 @@ impl LogQueue {
             self.0.dropped.inc();
             return;
         }
-        let is_first = state.waiting.is_empty();
         state.waiting.extend_from_slice(line);
         state.lines += 1;
-        if is_first {
+        if state.is_idle || state.waiting.len() >= WAITING_BYTES_MAX / 2 {
             self.0.changed.notify_all();
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the thread does nothing else")]
     fn write_to(&self, mut out: impl Write, report_dropped: impl Fn(u64)) {
         loop {
             let (batch, lines) = self.next_batch();
@@ -105,17 +105,24 @@ impl LogQueue {
             if unreported_drops > 0 {
                 report_dropped(unreported_drops);
             }
-            std::thread::sleep(BATCH_INTERVAL);
+            self.wait_between_batches();
         }
     }
 
     fn next_batch(&self) -> (Vec<u8>, u64) {
         let mut state = self.lock();
         while state.waiting.is_empty() {
+            state.is_idle = true;
             state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.is_writing = true;
+        (state.is_idle, state.is_writing) = (false, true);
         (std::mem::take(&mut state.waiting), std::mem::take(&mut state.lines))
+    }
+
+    /// Waits for [`BATCH_INTERVAL`], but not while so many lines wait that some could soon be dropped.
+    fn wait_between_batches(&self) {
+        let has_space = |state: &mut LogQueueState| state.waiting.len() < WAITING_BYTES_MAX / 2;
+        drop(self.0.changed.wait_timeout_while(self.lock(), BATCH_INTERVAL, has_space));
     }
 
     /// Ends a batch, and returns the number of dropped lines to be reported. Lines that the output refuses count as

@@ -119,9 +119,20 @@ impl Request {
         change(random, &mut draft);
         let both_lengths = kind == "framing: both lengths";
         // A mutated head may be a HEAD request, whose answer has no body despite its length.
-        let (is_head, ends_connection) = (draft.method == "HEAD", draft.last);
-        Self { kind, bytes: draft.bytes(), ends_connection, is_head, is_image, both_lengths }
+        let (is_head, is_last, bytes) = (draft.method == "HEAD", draft.last, draft.bytes());
+        let ends_connection = is_last && !is_complete(&bytes);
+        Self { kind, bytes, ends_connection, is_head, is_image, both_lengths }
     }
+}
+
+/// True if the head states exactly the length of the bytes after it.
+fn is_complete(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let Some((head, _)) = text.split_once("\r\n\r\n") else { return false };
+    let head = head.to_ascii_lowercase();
+    let lengths: Vec<_> = head.lines().filter_map(|line| line.strip_prefix("content-length: ")).collect();
+    let body_length = bytes.windows(4).position(|end| end == b"\r\n\r\n").map(|at| bytes.len() - at - 4);
+    !head.contains("transfer-encoding") && lengths.len() == 1 && lengths[0].parse().ok() == body_length
 }
 
 fn random_below(random: &mut Random, below: usize) -> usize {

@@ -107,16 +107,18 @@ fn a_refused_form_does_not_empty_the_other_form_of_its_page() {
     let mut ada = sign_in_ada(&gateway);
     drop(sign_in_ben(&mut ada));
     let (key, _) = make_key(&mut ada, "expires");
-    assert_eq!(ada.submit(&key, &key, &[("expires_on", "2099-12-31")]).status, 303);
+    let change = format!("{key}/change");
+    assert_eq!(ada.submit(&key, &change, &[("expires_on", "2099-12-31")]).status, 303);
     let html = ada.get("/people").text();
     let link = html.split("href=\"").find(|link| link.contains(BEN) && link.starts_with("/people/"));
     let ben = link.and_then(|link| link.split('"').next()).expect("a link to ben").to_owned();
     for (page, other, field) in [(&key, "rotate", "expires_on"), (&ben, "reset", "groups")] {
-        let stored = ada.form(page, page).value(field).to_owned();
+        let change = format!("{page}/change");
+        let stored = ada.form(page, &change).value(field).to_owned();
         assert!(!stored.is_empty(), "{page} has no {field}");
         let answer = ada.submit(page, &format!("{page}/{other}"), &[("nonce", "stale")]);
         assert_eq!(answer.status, 422, "{}", answer.text());
-        let form = forms(&answer.text()).into_iter().find(|form| form.action == *page).expect("the other form");
+        let form = forms(&answer.text()).into_iter().find(|form| form.action == change).expect("the other form");
         assert_eq!(form.value(field), stored, "saving the form would remove {field}");
     }
 }

@@ -91,8 +91,9 @@ pub(crate) enum Durability {
     /// A power failure, or a crash of the system: each commit waits for the disk.
     #[default]
     Power,
-    /// The end of the process, even if it is killed. After a power failure, the records and idempotency keys of the last
-    /// minute can be missing; a request that is sent again then can be paid for again.
+    /// The end of the process, even if it is killed. After a power failure, records, usage counts and idempotency keys
+    /// can be missing that the system had not written to the disk yet, on Linux usually those of the last half minute; a
+    /// request that is sent again then can be paid for again.
     Process,
 }
 

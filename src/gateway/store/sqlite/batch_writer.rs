@@ -4,13 +4,14 @@
 //! and the caller once for each statement; here a batch of any size costs neither.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
+use super::error_conversion::during_batch;
 use super::open::{BUSY_TIMEOUT, PRAGMAS};
 use super::{records, replays};
-use crate::gateway::store::{NodeId, RowWrite, RowWriteOutcome};
+use crate::gateway::store::{NodeId, RowWrite, RowWriteOutcome, StoreError};
 
 /// The connection for records and claims. It is opened at the first write, because most commands write no record.
 #[derive(Debug)]
@@ -18,7 +19,17 @@ pub(super) struct BatchWriter {
     database: PathBuf,
     /// True if each commit waits for the disk.
     syncs_commits: bool,
-    connection: Mutex<Option<Connection>>,
+    connection: Mutex<BatchConnection>,
+}
+
+#[derive(Debug, Default)]
+enum BatchConnection {
+    /// The next write opens a connection.
+    #[default]
+    Unopened,
+    Open(Connection),
+    /// No write is possible any more.
+    Closed,
 }
 
 // === impl BatchWriter ===
@@ -33,25 +44,48 @@ impl BatchWriter {
         Self { syncs_commits: false, ..self }
     }
 
-    /// Commits the writes in one transaction. Blocks until they are durable. Returns one outcome for each write,
-    /// in the same order.
-    pub(super) fn write(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> rusqlite::Result<Vec<RowWriteOutcome>> {
-        let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        let connection = match &mut *slot {
-            Some(connection) => connection,
-            None => slot.insert(self.connect()?),
-        };
-        let result = write_all(connection, node, writes);
-        if result.is_err() {
-            // A failed connection is replaced: if the disk is full, SQLite may have ended the transaction by itself.
-            *slot = None;
-        }
-        result
+    /// Commits the writes in one transaction. Blocks until they are durable. Returns one outcome for each write, in the
+    /// same order.
+    pub(super) fn write(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {
+        self.with_connection("writing records and claims", |connection| write_all(connection, node, writes))
     }
 
-    /// Closes the connection. The next write opens another one.
+    /// Makes a commit like that of a record.
+    pub(super) fn check_writable(&self) -> Result<(), StoreError> {
+        self.with_connection("checking whether the database takes writes", |connection| {
+            connection.execute("UPDATE write_check SET times = (times + 1) % 1000000", []).map(drop)
+        })
+    }
+
+    /// Closes the connection for good. Waits for a write that is running.
     pub(super) fn close(&self) {
-        *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.lock() = BatchConnection::Closed;
+    }
+
+    fn with_connection<T>(
+        &self,
+        doing: &'static str,
+        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let mut state = self.lock();
+        if matches!(*state, BatchConnection::Unopened) {
+            *state = BatchConnection::Open(self.connect().map_err(during_batch(doing))?);
+        }
+        let BatchConnection::Open(connection) = &mut *state else {
+            return Err(StoreError::Unavailable { doing, source: "the store is closed".into() });
+        };
+        let result = work(connection);
+        if let Err(error) = &result
+            && !(is_harmless(error) && connection.is_autocommit())
+        {
+            // A failed connection is replaced: if the disk is full, SQLite may have ended the transaction by itself.
+            *state = BatchConnection::Unopened;
+        }
+        result.map_err(during_batch(doing))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BatchConnection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
@@ -70,21 +104,25 @@ impl BatchWriter {
 
     #[cfg(test)]
     pub(super) fn run_pragma(&self, name: &str, value: i64) {
-        let mut slot = self.connection.lock().unwrap();
-        slot.get_or_insert_with(|| self.connect().unwrap()).pragma_update(None, name, value).unwrap();
+        self.with_connection("a test", |connection| connection.pragma_update(None, name, value)).unwrap();
     }
 
     #[cfg(test)]
     pub(super) fn pragma(&self, name: &str) -> String {
-        let mut slot = self.connection.lock().unwrap();
-        let connection = slot.get_or_insert_with(|| self.connect().unwrap());
-        let value = |row: &rusqlite::Row<'_>| row.get::<_, rusqlite::types::Value>(0);
-        match connection.pragma_query_value(None, name, value).unwrap() {
-            rusqlite::types::Value::Text(text) => text,
-            rusqlite::types::Value::Integer(number) => number.to_string(),
+        use rusqlite::types::Value;
+        let query =
+            |connection: &mut Connection| connection.pragma_query_value(None, name, |row| row.get::<_, Value>(0));
+        match self.with_connection("a test", query).unwrap() {
+            Value::Text(text) => text,
+            Value::Integer(number) => number.to_string(),
             other => format!("{other:?}"),
         }
     }
+}
+
+/// True if the connection is as good as before the error: another process had the lock, or a row was refused.
+fn is_harmless(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::ConstraintViolation))
 }
 
 fn write_all(

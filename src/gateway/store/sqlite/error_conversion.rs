@@ -34,7 +34,12 @@ pub(super) fn during_batch(doing: &'static str) -> impl FnOnce(rusqlite::Error) 
             let is_duplicate = matches!(code, CONSTRAINT_PRIMARY_KEY | CONSTRAINT_UNIQUE);
             if is_duplicate { StoreError::Conflict } else { by_result_code(doing, Some(code), error) }
         }
-        rusqlite::Error::ToSqlConversionFailure(_) => StoreError::Refused(error.into()),
+        rusqlite::Error::ToSqlConversionFailure(_)
+        | rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::InvalidColumnName(_)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::Utf8Error(..) => StoreError::Refused(error.into()),
         _ => StoreError::Unavailable { doing, source: error.into() },
     }
 }

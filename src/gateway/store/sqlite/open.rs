@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::migrate::Migrator;
@@ -83,7 +84,7 @@ async fn open_locked(
     })
     .await?;
     let readers = pool(READER_CONNECTIONS).connect_lazy_with(options.pragma("query_only", "ON"));
-    let batch_writer = BatchWriter::new(data_dir.database_path());
+    let batch_writer = Arc::new(BatchWriter::new(data_dir.database_path()));
     Ok(SqliteStore { writer, batch_writer, readers, data_dir, configured_key, vault, pepper })
 }
 

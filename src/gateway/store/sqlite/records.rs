@@ -107,12 +107,6 @@ pub(super) fn update_attempts(connection: &Connection, record: &Record) -> rusql
     ])
 }
 
-/// Makes a commit that waits for the disk, as the commit of a record does.
-pub(super) async fn check_writable(pool: &SqlitePool) -> sqlx::Result<()> {
-    sqlx::query("UPDATE write_check SET times = (times + 1) % 1000000").execute(pool).await?;
-    Ok(())
-}
-
 pub(super) async fn interrupt_running(pool: &SqlitePool, node: &NodeId) -> sqlx::Result<u64> {
     Ok(sqlx::query(INTERRUPT).bind(node.as_str()).execute(pool).await?.rows_affected())
 }

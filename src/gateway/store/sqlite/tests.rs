@@ -279,6 +279,27 @@ async fn a_batch_on_a_full_disk_is_stored_completely_or_not_at_all() {
     assert_eq!(store.write_rows(&node, &writes).await.unwrap(), [RowWriteOutcome::Done, RowWriteOutcome::Done]);
 }
 
+#[tokio::test]
+async fn the_check_of_the_database_uses_the_connection_of_the_records() {
+    let (dir, store) = new_store().await;
+    store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
+    fs::rename(dir.path().join(DATABASE), dir.path().join("moved.db")).unwrap();
+    // The other connections are open, and still work.
+    store.ensure_user(&AuditContext::command(), "ben").await.unwrap();
+    assert!(matches!(store.check_writable().await, Err(StoreError::Unavailable { .. })));
+    fs::rename(dir.path().join("moved.db"), dir.path().join(DATABASE)).unwrap();
+    store.check_writable().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_closed_store_takes_no_records() {
+    let (_dir, store) = new_store().await;
+    let intent = running_record("r1");
+    store.write_rows(&NodeId::only(), &[RowWrite::Open(&intent)]).await.unwrap();
+    store.close().await;
+    assert!(store.batch_writer.write(&NodeId::only(), &[RowWrite::Close(&intent)]).is_err());
+}
+
 const ROWS: usize = 100;
 
 #[tokio::test]

@@ -83,7 +83,7 @@ async fn an_interrupted_job_is_counted_once() {
     assert_eq!(store.total_usage(&UsageFilter::default()).await.unwrap().succeeded, 0);
 }
 
-async fn plan(store: &SqliteStore, mut query: sqlx::QueryBuilder<sqlx::Sqlite>) -> String {
+async fn plan(store: &SqliteStore, mut query: sqlx::QueryBuilder<Sqlite>) -> String {
     let sql = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", sqlx::Execute::sql(query.build()).as_str()));
     let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(sql).fetch_all(&store.readers).await.unwrap();
     steps.into_iter().map(|(.., step)| step + "\n").collect()
