@@ -53,7 +53,10 @@ use replay::AnswerReplay;
 use retention::RetentionTask;
 use rules::ImageModels;
 use spool::Spool;
-use store::{AuditContext, MasterKey, PeopleStore as _, SqliteStore, Store, StoreError, Timestamp};
+use store::{
+    AccountStore as _, AuditContext, MasterKey, PeopleStore, RecordStore, ReplayStore, SqliteStore, StoreError,
+    Timestamp,
+};
 use telemetry::{Metrics, MetricsSnapshot};
 use upstream::UpstreamClient;
 
@@ -118,13 +121,13 @@ pub(crate) async fn open_store(config: &Config) -> Result<Arc<SqliteStore>, Stor
 
 /// Returns the API keys of a store.
 pub(crate) fn open_keys(store: &Arc<SqliteStore>) -> Arc<ApiKeys> {
-    Arc::new(ApiKeys::new(Arc::clone(store) as Arc<dyn Store>, Pepper::new(store.pepper_key())))
+    Arc::new(ApiKeys::new(store, Pepper::new(store.pepper_key())))
 }
 
 /// Returns the users of a store.
 pub(crate) fn open_people(config: &Config, store: &Arc<SqliteStore>) -> Arc<IdentityService> {
-    let dyn_store = Arc::clone(store) as Arc<dyn Store>;
-    Arc::new(IdentityService::new(dyn_store, Pepper::new(store.pepper_key()), config.file_groups()))
+    let people = Arc::clone(store) as Arc<dyn PeopleStore>;
+    Arc::new(IdentityService::new(people, Pepper::new(store.pepper_key()), config.file_groups()))
 }
 
 // === impl UnreadyReason ===
@@ -159,7 +162,7 @@ impl Gateway {
         }
         let configured_names: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
         store.mark_others_absent(&configured_names, Timestamp::now()).await?;
-        let db = Arc::clone(store) as Arc<dyn Store>;
+        let (records, replays) = (Arc::clone(store) as Arc<dyn RecordStore>, Arc::clone(store) as Arc<dyn ReplayStore>);
         let (node, vault) = (NodeId::only(), store.vault());
         // The client prepares TLS now if the settings need it, so that a problem fails the start and not every call.
         let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, needs_tls(config))?);
@@ -168,16 +171,16 @@ impl Gateway {
             ConsoleServices { store: Arc::clone(store), keys: Arc::clone(&keys), people: Arc::clone(&people) };
         let console = Arc::new(Console::new(&config, console_services, Arc::clone(&upstream), group_refresh)?);
         let endpoint = Arc::clone(&upstream) as Arc<dyn CredentialService>;
-        let accounts = Accounts::open(&config.accounts, Arc::clone(&db), vault.clone(), endpoint, node.clone()).await?;
+        let accounts =
+            Accounts::open(&config.accounts, Arc::clone(store), vault.clone(), endpoint, node.clone()).await?;
         accounts.spawn_refresh_task();
         let catalog = TextModelCatalog::new(&accounts, &upstream);
         let metrics = Arc::new(Metrics::new());
-        let ledger = Ledger::start(Arc::clone(&db), node.clone(), Arc::clone(&metrics)).await?;
+        let ledger = Ledger::start(Arc::clone(&records), node.clone(), Arc::clone(&metrics)).await?;
         let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;
         spool.start_space_checks();
-        let (free, answer_store) = (spool.free_space(config.data_dir.clone()), Arc::clone(&db));
-        let replay =
-            AnswerReplay::open(&config.replay, free, answer_store, ledger.clone(), vault.clone(), node).await?;
+        let free = spool.free_space(config.data_dir.clone());
+        let replay = AnswerReplay::open(&config.replay, free, replays, ledger.clone(), vault.clone(), node).await?;
         let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());
         let connections = ConnectionTable::new(config.connections, descriptors, &config.trusted_proxies, counts);
         keys.spawn_refresh_task();
@@ -193,7 +196,7 @@ impl Gateway {
             upstream,
             accounts,
             replay: Arc::new(replay),
-            retention: Arc::new(RetentionTask::start(db, config.retention)),
+            retention: Arc::new(RetentionTask::start(records, config.retention)),
             ledger,
             metrics,
             registry: config.skills_dir.as_deref().map(|folder| Arc::new(RegistryPublisher::new(folder))),

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
 use super::output::{cell, print, print_message, table};
-use crate::gateway::store::Store;
+use crate::gateway::store::UsageStore;
 use crate::gateway::usage::{self, NamedRecord, RecordFilter, UsageFilter, csv};
 use since::SinceArg;
 
@@ -78,7 +78,7 @@ impl UsageCommand {
         };
         let since = since.map(SinceArg::moment);
         installation.with_store(async |_, store| {
-            let usage = usage::UsageReader::new(Arc::clone(store) as Arc<dyn Store>);
+            let usage = usage::UsageReader::new(Arc::clone(store) as Arc<dyn UsageStore>);
             if let Some(by) = by {
                 // Counts cover whole days.
                 let since = since.map(usage::UtcDay::from);

@@ -50,7 +50,7 @@ use tokio::time::Instant;
 use super::config::{self, UpstreamProtocol};
 use super::keys::Caller;
 use super::rules::TaskRef;
-use super::store::{NodeId, Store, StoreError, Vault};
+use super::store::{AccountStore, NodeId, StoreError, TokenStore, Vault};
 use super::telemetry::AccountSnapshot;
 use account::AccountAuth;
 use lease::AccountSlot;
@@ -70,7 +70,7 @@ const COMMAND_REQUESTER: &str = "command";
 /// All accounts: those of the configuration file and those of the store.
 pub(crate) struct Accounts {
     pool: Arc<AccountPool>,
-    store: Arc<dyn Store>,
+    store: Arc<dyn AccountStore>,
     vault: Vault,
     token_fetcher: Arc<TokenFetcher>,
     /// Sends the calls that check the credentials of an account apart from any request.
@@ -121,7 +121,7 @@ impl Accounts {
     /// Returns an error if the store fails.
     pub(crate) async fn open(
         configured: &[config::AccountConfig],
-        store: Arc<dyn Store>,
+        store: Arc<impl AccountStore + TokenStore + 'static>,
         vault: Vault,
         endpoint: Arc<dyn CredentialService>,
         node: NodeId,
@@ -134,7 +134,8 @@ impl Accounts {
                 inner.members.push(PoolMember::new(id, Arc::new(UpstreamAccount::new(account)), None));
             }
         }
-        let token_fetcher = Arc::new(TokenFetcher::new(Arc::clone(&store), vault.clone(), Arc::clone(&endpoint), node));
+        let tokens = Arc::clone(&store) as Arc<dyn TokenStore>;
+        let token_fetcher = Arc::new(TokenFetcher::new(tokens, vault.clone(), Arc::clone(&endpoint), node));
         let accounts = Self {
             pool,
             store,

@@ -26,8 +26,8 @@ pub(crate) use pepper::Pepper;
 pub(crate) use secret::{BearerSecret, BearerSecretKind};
 
 use crate::gateway::store::{
-    ActorKind, AuditContext, GroupRow, KeyChange, KeyChangeOutcome, KeyFilter, ListPage, SecretRotation, Store,
-    StoreError, Timestamp, UserRole, UserRow,
+    ActorKind, AuditContext, GroupRow, KeyChange, KeyChangeOutcome, KeyFilter, KeyStore, ListPage, PeopleStore,
+    SecretRotation, StoreError, Timestamp, UserRole, UserRow,
 };
 pub(crate) use crate::gateway::store::{KeyId, KeyRow, KeyState, PublicId, UserId};
 use error::{check_expiry, check_name};
@@ -128,7 +128,8 @@ struct KeyUses {
 
 /// The keys of an installation.
 pub(crate) struct ApiKeys {
-    store: Arc<dyn Store>,
+    store: Arc<dyn KeyStore>,
+    people: Arc<dyn PeopleStore>,
     pepper: Pepper,
     cache: KeyCache,
     uses: Arc<Mutex<KeyUses>>,
@@ -140,10 +141,14 @@ pub(crate) struct ApiKeys {
 impl ApiKeys {
     /// Creates the access to the keys of a store, whose hashes use this pepper. The key cache is filled when it is
     /// first needed.
-    pub(crate) fn new(store: Arc<dyn Store>, pepper: Pepper) -> Self {
+    pub(crate) fn new(store: &Arc<impl KeyStore + PeopleStore + 'static>, pepper: Pepper) -> Self {
+        Self::with_stores(Arc::clone(store) as _, Arc::clone(store) as _, pepper)
+    }
+
+    fn with_stores(store: Arc<dyn KeyStore>, people: Arc<dyn PeopleStore>, pepper: Pepper) -> Self {
         let cache = KeyCache::new(Arc::clone(&store));
         let (uses, refusals, refresh_task) = (Arc::default(), RefusalCounter::default(), Mutex::default());
-        Self { store, pepper, cache, uses, refusals, refresh_task }
+        Self { store, people, pepper, cache, uses, refusals, refresh_task }
     }
 
     /// Checks the value of an `Authorization` header.
@@ -230,17 +235,17 @@ impl ApiKeys {
     #[cfg(test)]
     pub(crate) async fn create_for_test(&self, name: &str, user: &str, group: &str) -> IssuedKey {
         let audit = AuditContext::command();
-        let user = self.store.ensure_user(&audit, user).await.unwrap();
+        let user = self.people.ensure_user(&audit, user).await.unwrap();
         self.create(&audit, NewKey { name, user: &user, group, expires_at: None, max_keys: None }).await.unwrap()
     }
 
     async fn find_group(&self, audit: &AuditContext, new_key: &NewKey<'_>) -> Result<GroupRow, KeyError> {
         if matches!(audit.kind, ActorKind::Command | ActorKind::System) {
-            return Ok(self.store.ensure_group(audit, new_key.group).await?);
+            return Ok(self.people.ensure_group(audit, new_key.group).await?);
         }
         let is_own_key = audit.user.as_ref() == Some(&new_key.user.id) && new_key.user.role == UserRole::Member;
         let is_allowed = !is_own_key || new_key.user.groups.iter().any(|group| group == new_key.group);
-        let groups = self.store.list_groups().await?;
+        let groups = self.people.list_groups().await?;
         let group = groups.into_iter().find(|group| group.name == new_key.group && is_allowed);
         group.ok_or_else(|| KeyError::field("group", "the group does not exist"))
     }

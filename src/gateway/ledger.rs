@@ -27,7 +27,7 @@ pub(crate) use crate::gateway::store::{
     AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, KeyId, NodeId, Record, RequestId, TokenDetails,
     TokenUsage, UserId,
 };
-use crate::gateway::store::{ReplayWrite, RowWriteOutcome, Store, StoreError, Timestamp};
+use crate::gateway::store::{RecordStore, ReplayWrite, RowWriteOutcome, StoreError, Timestamp};
 use crate::gateway::telemetry::Metrics;
 use health::WriteHealth;
 pub(crate) use health::WriteTrouble;
@@ -122,7 +122,11 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns an error if the store fails, because a node that cannot close its old records must not accept jobs.
-    pub(crate) async fn start(store: Arc<dyn Store>, node: NodeId, metrics: Arc<Metrics>) -> Result<Self, StoreError> {
+    pub(crate) async fn start(
+        store: Arc<dyn RecordStore>,
+        node: NodeId,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, StoreError> {
         let interrupted = store.interrupt_running(&node).await?;
         if interrupted > 0 {
             tracing::warn!(interrupted, "jobs of an earlier run were interrupted");
@@ -139,7 +143,7 @@ impl Ledger {
     }
 
     #[cfg(test)]
-    pub(crate) async fn start_for_test(store: Arc<dyn Store>) -> Self {
+    pub(crate) async fn start_for_test(store: Arc<impl RecordStore + 'static>) -> Self {
         Self::start(store, NodeId::only(), Arc::new(Metrics::new())).await.unwrap()
     }
 

@@ -23,7 +23,7 @@ pub(crate) use inspection::{ProbeOutcome, explain, probe};
 
 use super::accounts::account_of_row;
 use super::config::{self, Config, ConfigProblem};
-use super::store::{AccountRow, AccountSpec, SqliteStore, Store as _, StoreError};
+use super::store::{AccountRow, AccountSpec, AccountStore as _, SqliteStore, StoreError};
 use super::upstream::{ServiceCallError, TransportError};
 
 /// The value of `source` for an account that is defined in the store and not in the file.

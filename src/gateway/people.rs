@@ -35,14 +35,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::keys::Pepper;
-use super::store::{AuditFilter, AuditRow, ListPage, Store, Timestamp, TokenId};
+use super::store::{AuditFilter, AuditRow, ListPage, PeopleStore, Timestamp, TokenId};
 use clock::Clock;
 use passwords::PasswordHashService;
 use rate_limit::PasswordRateLimiter;
 
 /// The users, groups, sessions, links and admin tokens of an installation.
 pub(crate) struct IdentityService {
-    store: Arc<dyn Store>,
+    store: Arc<dyn PeopleStore>,
     pepper: Pepper,
     passwords: PasswordHashService,
     limits: PasswordRateLimiter,
@@ -58,7 +58,7 @@ pub(crate) struct IdentityService {
 impl IdentityService {
     /// Creates the service for this store. Links, sessions and tokens are hashed under this pepper; `file_groups` are
     /// the names of the groups of the settings file.
-    pub(crate) fn new(store: Arc<dyn Store>, pepper: Pepper, file_groups: Vec<String>) -> Self {
+    pub(crate) fn new(store: Arc<dyn PeopleStore>, pepper: Pepper, file_groups: Vec<String>) -> Self {
         Self {
             store,
             pepper,

@@ -121,7 +121,7 @@ use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::rules::SharedTask;
 use crate::gateway::spool::FreeSpace;
-use crate::gateway::store::{NodeId, Store, StoreError, Timestamp, Vault};
+use crate::gateway::store::{NodeId, ReplayStore, StoreError, Timestamp, Vault};
 use answer_channel::RetryableJobHandle;
 use answer_folder::{AnswerFolder, RetentionWindows};
 use durable_answers::EarlierRequest;
@@ -186,7 +186,7 @@ impl AnswerReplay {
     pub(crate) async fn open(
         settings: &config::ReplayConfig,
         free: FreeSpace,
-        store: Arc<dyn Store>,
+        store: Arc<dyn ReplayStore>,
         ledger: Ledger,
         vault: Vault,
         node: NodeId,

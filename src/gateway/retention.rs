@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, interval_at, sleep};
 
 use super::config::RetentionPeriods;
-use super::store::{RetentionClass, Store, StoreError, Timestamp};
+use super::store::{RecordStore, RetentionClass, StoreError, Timestamp};
 
 /// The delay of the first removal (our choice). At the start other work is more urgent.
 const FIRST_RUN_DELAY: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ pub(crate) struct RetentionTask(Option<AbortHandle>);
 
 impl RetentionTask {
     /// Starts the task, if at least one period is set.
-    pub(crate) fn start(store: Arc<dyn Store>, retention: RetentionPeriods) -> Self {
+    pub(crate) fn start(store: Arc<dyn RecordStore>, retention: RetentionPeriods) -> Self {
         if retention == RetentionPeriods::default() {
             return Self(None);
         }
@@ -64,7 +64,7 @@ impl Drop for RetentionTask {
 }
 
 /// Removes all rows whose retention period is over at `now`, except the records of running jobs.
-async fn remove_expired_rows(store: &dyn Store, retention: RetentionPeriods, now: Timestamp) {
+async fn remove_expired_rows(store: &dyn RecordStore, retention: RetentionPeriods, now: Timestamp) {
     let periods = [
         (RetentionClass::Records, retention.records),
         (RetentionClass::Audit, retention.audit),
@@ -84,7 +84,7 @@ async fn remove_expired_rows(store: &dyn Store, retention: RetentionPeriods, now
 }
 
 async fn remove_expired_of_class(
-    store: &dyn Store,
+    store: &dyn RecordStore,
     class: RetentionClass,
     before: Timestamp,
 ) -> Result<u64, StoreError> {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use crate::gateway::store::testing::{new_store, running_record};
     use crate::gateway::store::{
-        AuditContext, AuditFilter, JobState, NodeId, Record, RecordFilter, RowWrite, UsageFilter, UtcDay,
+        AuditContext, AuditFilter, JobState, NodeId, Record, RecordFilter, RowWrite, SqliteStore, UsageFilter, UtcDay,
     };
     use crate::gateway::store::{PeopleStore as _, UsageStore as _};
 
@@ -119,7 +119,7 @@ mod tests {
         Record { created_at, ..running_record(id) }
     }
 
-    async fn store_records(store: &dyn Store, records: &[Record]) {
+    async fn store_records(store: &SqliteStore, records: &[Record]) {
         let node = NodeId::only();
         let open: Vec<_> = records.iter().map(RowWrite::Open).collect();
         store.write_rows(&node, &open).await.unwrap();
@@ -128,7 +128,7 @@ mod tests {
         store.write_rows(&node, &ended.iter().map(RowWrite::Close).collect::<Vec<_>>()).await.unwrap();
     }
 
-    async fn ids(store: &dyn Store) -> Vec<String> {
+    async fn ids(store: &SqliteStore) -> Vec<String> {
         let records = store.list_records(&RecordFilter::default()).await.unwrap();
         records.into_iter().map(|record| record.request_id.to_string()).collect()
     }
@@ -138,8 +138,8 @@ mod tests {
         let (_dir, store) = new_store().await;
         let now = timestamp("2026-11-22T12:00:00Z");
         let old = [record("older", now - 31 * DAY), record("just older", now - 30 * DAY - Duration::from_millis(1))];
-        store_records(&*store, &old).await;
-        store_records(&*store, &[record("kept", now - 30 * DAY), record("new", now)]).await;
+        store_records(&store, &old).await;
+        store_records(&store, &[record("kept", now - 30 * DAY), record("new", now)]).await;
         let running = record("running", now - 90 * DAY);
         store.write_rows(&NodeId::only(), &[RowWrite::Open(&running)]).await.unwrap();
         let days = async || {
@@ -150,13 +150,13 @@ mod tests {
 
         remove_expired_rows(&*store, RetentionPeriods { records: Some(30 * DAY), ..RetentionPeriods::default() }, now)
             .await;
-        assert_eq!(ids(&*store).await, ["kept", "new"]);
+        assert_eq!(ids(&store).await, ["kept", "new"]);
         assert!(store.find_record(&"running".into(), None).await.unwrap().is_some());
         assert_eq!(days().await, 3);
 
         remove_expired_rows(&*store, RetentionPeriods { usage: Some(30 * DAY), ..RetentionPeriods::default() }, now)
             .await;
-        assert_eq!((days().await, ids(&*store).await.len()), (2, 2));
+        assert_eq!((days().await, ids(&store).await.len()), (2, 2));
     }
 
     #[tokio::test]
@@ -187,7 +187,7 @@ mod tests {
         let (_dir, store) = new_store().await;
         let now = timestamp("2026-11-22T12:00:00Z");
         let many: Vec<_> = (0..2 * BATCH_ROWS + 1).map(|id| record(&format!("r{id}"), now - 31 * DAY)).collect();
-        store_records(&*store, &many).await;
+        store_records(&store, &many).await;
         assert_eq!(
             store.remove_expired_rows(RetentionClass::Records, now - 30 * DAY, BATCH_ROWS).await.unwrap(),
             u64::from(BATCH_ROWS)
@@ -196,6 +196,6 @@ mod tests {
             remove_expired_of_class(&*store, RetentionClass::Records, now - 30 * DAY).await.unwrap(),
             u64::from(BATCH_ROWS + 1)
         );
-        assert_eq!(ids(&*store).await.len(), 0);
+        assert_eq!(ids(&store).await.len(), 0);
     }
 }

@@ -6,8 +6,8 @@
 //! Rules: management commands and a running server share one data directory; a record is opened once and closed once;
 //! migrations only go forward; a database error is distinguished from a missing row.
 //!
-//! [`Store`] is the interface: its users cannot see which database implements it, and the tests in `store/tests.rs`
-//! require the same behaviour of every implementation.
+//! The interface is one trait for each subject, such as [`RecordStore`]: its users cannot see which database implements
+//! it, and the tests in `store/tests.rs` require the same behaviour of every implementation.
 
 mod account_rows;
 mod audit;
@@ -34,7 +34,9 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use account_rows::{AccountChange, AccountRow, AccountSpec, NewAccount, StoredEjection, TokenRow};
+pub(crate) use account_rows::{
+    AccountChange, AccountRow, AccountSpec, AccountStore, NewAccount, StoredEjection, TokenRow, TokenStore,
+};
 pub(crate) use audit::{ActorKind, AuditContext, AuditFilter, AuditRow, ListPage};
 pub(crate) use data_dir::{ServeLock, ServingStatus};
 pub(crate) use data_keys::PepperKey;
@@ -53,7 +55,7 @@ pub(crate) use people::{
 pub(crate) use record::{
     AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, Record, RecordFilter, TokenDetails, TokenUsage,
 };
-pub(crate) use replay::{ReplayClaim, ReplayState, ReplayWrite, StoredAnswerRow, StoredReplay};
+pub(crate) use replay::{ReplayClaim, ReplayState, ReplayStore, ReplayWrite, StoredAnswerRow, StoredReplay};
 pub(crate) use secret_hashes::{PasswordHash, SecretHash};
 pub(crate) use sqlite::SqliteStore;
 pub(crate) use timestamp::Timestamp;
@@ -64,76 +66,9 @@ pub(crate) use vault::Vault;
 use async_trait::async_trait;
 use ids::random_bytes;
 
-/// The database operations on accounts, answers and records, in addition to those on keys, people and usage.
+/// The writes of records and of the rows that share their transactions, and the removal of old rows.
 #[async_trait]
-pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
-    /// Inserts or updates the row of an account of the configuration file.
-    ///
-    /// Returns [`StoreError::Conflict`] if an account that was added to the store has that name: neither may
-    /// silently replace the other.
-    async fn sync_account(&self, account: AccountSpec<'_>) -> Result<AccountRow, StoreError>;
-
-    /// Returns every account, ordered by name.
-    async fn list_accounts(&self) -> Result<Vec<AccountRow>, StoreError>;
-
-    /// Adds an account to the store. Returns [`StoreError::Conflict`] if any account has the name.
-    async fn insert_account(&self, audit: &AuditContext, account: &NewAccount) -> Result<AccountRow, StoreError>;
-
-    /// Changes an account. Returns `None` if no account has that name, whatever the change.
-    async fn change_account(
-        &self,
-        audit: &AuditContext,
-        name: &str,
-        change: AccountChange,
-    ) -> Result<Option<AccountRow>, StoreError>;
-
-    /// Deletes an account and its token, and returns `true` if it has done so. An account that is in the configuration
-    /// file is not deleted: the next start would add it again, without its state.
-    async fn delete_account(&self, audit: &AuditContext, name: &str) -> Result<bool, StoreError>;
-
-    /// Marks as absent the accounts of the configuration file whose names are not in `in_file`, and returns the number
-    /// of newly marked accounts.
-    ///
-    /// Must be called after [`Store::sync_account`] for each of the names, which removes the mark.
-    async fn mark_others_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError>;
-
-    /// Returns the token of an account, if one is stored.
-    async fn load_token(&self, account: &str) -> Result<Option<TokenRow>, StoreError>;
-
-    /// Claims the exclusive right to fetch a token for this account until the given time at most. Returns `false` if
-    /// another holder has the right at the time `now`.
-    ///
-    /// A holder that claims again gets the right again, so that a node does not wait for its own claim after a restart.
-    async fn claim_refresh(
-        &self,
-        account: &str,
-        holder: &str,
-        now: Timestamp,
-        until: Timestamp,
-    ) -> Result<bool, StoreError>;
-
-    /// Stores a token and releases the claim. Returns `false` and changes nothing if another holder has claimed the
-    /// right in the meantime, or if the account got other credentials or was deleted. The same holder may store the token even
-    /// after its claim has expired.
-    async fn store_token(&self, account: &str, holder: &str, sealed: &[u8]) -> Result<bool, StoreError>;
-
-    /// Releases the claim without a token. Does nothing if another holder has it.
-    async fn release_refresh(&self, account: &str, holder: &str) -> Result<(), StoreError>;
-
-    /// Deletes the token of an account and the claim to fetch another.
-    #[cfg_attr(not(test), expect(dead_code, reason = "reserved for signing an account in again"))]
-    async fn delete_token(&self, account: &str) -> Result<(), StoreError>;
-
-    /// Returns the claim of an idempotency key with that scope, expired or not.
-    async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError>;
-
-    /// Returns every claim of an idempotency key, oldest first.
-    #[cfg_attr(not(test), expect(dead_code, reason = "only tests compare the stored claims"))]
-    async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError>;
-
-    /// Removes at most `limit` expired claims, except those of the scopes in `except`, and returns the number removed.
-    async fn remove_expired_replays(&self, now: Timestamp, except: &[[u8; 32]], limit: u32) -> Result<u32, StoreError>;
-
+pub(crate) trait RecordStore: Send + Sync {
     /// Writes records and claims in the given order, all of them in one transaction.
     ///
     /// On success, returns one outcome for each write, in the same order. On failure, nothing has been written. May block
@@ -155,30 +90,6 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
         before: Timestamp,
         limit: u32,
     ) -> Result<u64, StoreError>;
-
-    /// Returns the newest records that pass the filter, ordered from oldest to newest.
-    async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError>;
-
-    /// Returns one record, in any state. With an owner, returns it only if it belongs to that user.
-    async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError>;
-
-    /// Returns the states of at most `limit` records with this fingerprint that began at `since` or later, newest
-    /// first.
-    async fn states_by_fingerprint(
-        &self,
-        fingerprint: &[u8; 32],
-        since: Timestamp,
-        limit: u32,
-    ) -> Result<Vec<JobState>, StoreError>;
-
-    /// Returns the account that made the response with this id for this user, if a record of it still exists. Keys that
-    /// belong to no person share one user id but nothing else, so for them the key must be the same.
-    async fn account_of_response(
-        &self,
-        response_id: &str,
-        user: &UserId,
-        key: &KeyId,
-    ) -> Result<Option<String>, StoreError>;
 }
 
 /// One of the writes that share a transaction.

@@ -18,12 +18,12 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub(crate) use super::store::{DayCounts, KeyCounts, Record, RecordFilter, UsageCounters, UsageFilter, UtcDay};
-use super::store::{KeyDisplayNames, KeyId, RequestId, Store, StoreError, UserId};
+use super::store::{KeyDisplayNames, KeyId, RequestId, StoreError, UsageStore, UserId};
 
 /// Reads records and usage counts.
 #[derive(Clone)]
 pub(crate) struct UsageReader {
-    store: Arc<dyn Store>,
+    store: Arc<dyn UsageStore>,
 }
 
 /// A record with the names of its key and its user. A name is unknown only if rows were removed by hand; that of the
@@ -67,7 +67,7 @@ pub(crate) enum UsageError {
 // === impl UsageReader ===
 
 impl UsageReader {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(store: Arc<dyn UsageStore>) -> Self {
         Self { store }
     }
 

@@ -1,6 +1,7 @@
 //! Tests of the accounts with a real store: state survives a restart, changes made by other processes arrive, and a
 //! token is fetched once for all requests that need it.
 
+mod double;
 mod state;
 mod tokens;
 
@@ -157,8 +158,8 @@ async fn start(
         let (kind, protocol) = (account.upstream.kind(), "images");
         store.sync_account(AccountSpec { name: &account.name, kind, protocol, tier: "paid" }).await.unwrap();
     }
-    let (endpoint, shared) = (Arc::clone(endpoint) as Arc<dyn CredentialService>, Arc::clone(store) as Arc<dyn Store>);
-    Accounts::open(accounts, shared, store.vault().clone(), endpoint, NodeId::from(node)).await.unwrap()
+    let endpoint = Arc::clone(endpoint) as Arc<dyn CredentialService>;
+    Accounts::open(accounts, Arc::clone(store), store.vault().clone(), endpoint, NodeId::from(node)).await.unwrap()
 }
 
 fn requirements() -> AccountRequirements {

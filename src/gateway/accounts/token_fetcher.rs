@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::oauth::{self, CredentialService, GrantRefusal};
 use super::token_cache::{AccessToken, StoredToken, TokenCache, TokenFailure};
-use crate::gateway::store::{NodeId, Store, StoreError, Vault};
+use crate::gateway::store::{NodeId, StoreError, TokenStore, Vault};
 
 /// The longest wait for an endpoint (our choice).
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -30,7 +30,7 @@ const STORE_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The dependencies of every fetch.
 pub(super) struct TokenFetcher {
-    store: Arc<dyn Store>,
+    store: Arc<dyn TokenStore>,
     vault: Vault,
     endpoint: Arc<dyn CredentialService>,
     node: NodeId,
@@ -42,7 +42,12 @@ pub(super) struct TokenFetcher {
 // === impl TokenFetcher ===
 
 impl TokenFetcher {
-    pub(super) fn new(store: Arc<dyn Store>, vault: Vault, endpoint: Arc<dyn CredentialService>, node: NodeId) -> Self {
+    pub(super) fn new(
+        store: Arc<dyn TokenStore>,
+        vault: Vault,
+        endpoint: Arc<dyn CredentialService>,
+        node: NodeId,
+    ) -> Self {
         Self { store, vault, endpoint, node, fetch_locks: Mutex::default() }
     }
 

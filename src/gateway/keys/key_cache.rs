@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::gateway::store::{KeyCheck, KeyHash, KeyId, PublicId, Store, StoreError, Timestamp, UserId};
+use crate::gateway::store::{KeyCheck, KeyHash, KeyId, KeyStore, PublicId, StoreError, Timestamp, UserId};
 
 /// The least time between the starts of two refreshes (our choice).
 const REFRESH_PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -28,7 +28,7 @@ pub(super) struct KeyCacheEntry {
 
 /// All keys that are not deleted, as of the last refresh.
 pub(super) struct KeyCache {
-    store: Arc<dyn Store>,
+    store: Arc<dyn KeyStore>,
     entries: RwLock<HashMap<PublicId, Arc<KeyCacheEntry>>>,
     /// The number of refreshes that have begun. It is not part of `refresh_state`, because a request must be able to read
     /// it while a refresh holds that lock: the request needs a refresh that begins after the request.
@@ -50,7 +50,7 @@ struct KeyRefreshState {
 // === impl KeyCache ===
 
 impl KeyCache {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+    pub(super) fn new(store: Arc<dyn KeyStore>) -> Self {
         Self {
             store,
             entries: RwLock::default(),

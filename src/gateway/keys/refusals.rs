@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::key_cache::KeyCacheEntry;
 use super::{Caller, KeyId, UserId};
-use crate::gateway::store::{RefusalCount, Store, StoreError, Timestamp, UtcDay};
+use crate::gateway::store::{KeyStore, RefusalCount, StoreError, Timestamp, UtcDay};
 
 /// The counts that have not been written yet.
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl RefusalCounter {
     }
 
     /// Writes the counts. If the store fails, the counts are kept for the next write.
-    pub(super) async fn write(&self, store: &dyn Store) -> Result<(), StoreError> {
+    pub(super) async fn write(&self, store: &dyn KeyStore) -> Result<(), StoreError> {
         let counts: Vec<RefusalCount> = self.lock().drain().map(|(_, count)| count).collect();
         if counts.is_empty() {
             return Ok(());

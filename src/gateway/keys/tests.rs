@@ -1,5 +1,6 @@
 //! Tests of keys: which requests are authenticated, the number of queries, and changes to keys.
 
+mod double;
 mod key_cache;
 mod refusals;
 
@@ -9,12 +10,13 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::gateway::names::MAX_NAME_CHARS;
-use crate::gateway::store::testing::{StoreDouble, legacy_installation, new_store};
-use crate::gateway::store::{KeyStore as _, PeopleStore as _, PepperKey, SqliteStore, UserChange, UserChangeOutcome};
+use crate::gateway::store::testing::{legacy_installation, new_store};
+use crate::gateway::store::{PepperKey, SqliteStore, UserChange, UserChangeOutcome};
+use double::KeyStoreDouble;
 
 struct Fixture {
     keys: ApiKeys,
-    store: Arc<StoreDouble>,
+    store: Arc<KeyStoreDouble>,
     sqlite: Arc<SqliteStore>,
     dir: TempDir,
 }
@@ -22,9 +24,9 @@ struct Fixture {
 impl Fixture {
     async fn new() -> Self {
         let (dir, sqlite) = new_store().await;
-        let store = StoreDouble::wrapping(Arc::clone(&sqlite) as Arc<dyn Store>);
+        let store = KeyStoreDouble::wrapping(&sqlite);
         let pepper = Pepper::new(sqlite.pepper_key());
-        let keys = ApiKeys::new(Arc::clone(&store) as Arc<dyn Store>, pepper);
+        let keys = ApiKeys::with_stores(Arc::clone(&store) as _, Arc::clone(&sqlite) as _, pepper);
         Self { keys, store, sqlite, dir }
     }
 
@@ -222,8 +224,8 @@ async fn a_rotated_key_has_two_secrets_during_the_grace_period() {
 async fn members_create_keys_only_in_their_groups() {
     let fixture = Fixture::new().await;
     let command = AuditContext::command();
-    let ada = fixture.store.ensure_user(&command, "ada").await.unwrap();
-    fixture.store.ensure_group(&command, "studio").await.unwrap();
+    let ada = fixture.sqlite.ensure_user(&command, "ada").await.unwrap();
+    fixture.sqlite.ensure_group(&command, "studio").await.unwrap();
     let by_ada = AuditContext { kind: ActorKind::User, user: Some(ada.id.clone()), ..AuditContext::command() };
     let by_admin = AuditContext { kind: ActorKind::User, user: Some("usr_admin".into()), ..AuditContext::command() };
     let create = async |audit: &AuditContext, user: &UserRow, group: &str| {
@@ -239,7 +241,7 @@ async fn members_create_keys_only_in_their_groups() {
     assert_eq!(create(&command, &ada, "elsewhere").await, Ok("elsewhere".to_owned()));
 
     let groups = [UserChange::Groups(vec!["studio".to_owned()])];
-    let UserChangeOutcome::Done(ada, _) = fixture.store.change_user(&command, "ada", &groups).await.unwrap() else {
+    let UserChangeOutcome::Done(ada, _) = fixture.sqlite.change_user(&command, "ada", &groups).await.unwrap() else {
         panic!("ada was not changed")
     };
     assert_eq!(create(&by_ada, &ada, "studio").await, Ok("studio".to_owned()));
@@ -250,8 +252,7 @@ async fn members_create_keys_only_in_their_groups() {
 async fn a_copied_key_row_is_not_accepted_in_another_installation() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    let store = Arc::clone(&fixture.sqlite) as Arc<dyn Store>;
-    let other_installation = ApiKeys::new(store, Pepper::new(&PepperKey::for_test(1)));
+    let other_installation = ApiKeys::new(&fixture.sqlite, Pepper::new(&PepperKey::for_test(1)));
     let header = header(&created);
     assert!(matches!(
         other_installation.authenticate(Some(header.as_bytes())).await,
@@ -320,10 +321,10 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 async fn invalid_key_properties_are_refused_before_anything_is_stored() {
     let fixture = Fixture::new().await;
     let audit = AuditContext::command();
-    let user = fixture.store.ensure_user(&audit, "ada").await.unwrap();
+    let user = fixture.sqlite.ensure_user(&audit, "ada").await.unwrap();
     let disabled = UserRow { disabled_at: Some(audit.at), ..user.clone() };
     let long_name = "x".repeat(MAX_NAME_CHARS + 1);
-    let calls_before = fixture.calls();
+    let (calls_before, groups_before) = (fixture.calls(), fixture.sqlite.list_groups().await.unwrap());
     let new_key = |name, group, expires_at| NewKey { name, user: &user, group, expires_at, max_keys: None };
     for (new_key, expected_field) in [
         (new_key("", "b", None), "name"),
@@ -345,6 +346,7 @@ async fn invalid_key_properties_are_refused_before_anything_is_stored() {
         assert!(matches!(error, KeyError::InvalidField { field, .. } if field == expected_field), "{error:?}");
     }
     assert_eq!(fixture.calls(), calls_before);
+    assert_eq!(fixture.sqlite.list_groups().await.unwrap(), groups_before);
 }
 
 #[tokio::test]
@@ -358,7 +360,7 @@ async fn a_key_of_an_older_installation_is_admitted_after_an_update_and_a_rotati
     let dir = legacy_installation([7; 32], &hash).await;
     for _ in 0..2 {
         let store = Arc::new(SqliteStore::open(dir.path(), None).await.unwrap());
-        let keys = ApiKeys::new(Arc::clone(&store) as Arc<dyn Store>, Pepper::new(store.pepper_key()));
+        let keys = ApiKeys::new(&store, Pepper::new(store.pepper_key()));
         let header = b"Bearer sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz0123452OVSXj";
         assert_eq!(keys.authenticate(Some(header)).await.unwrap().key().as_str(), "key_1");
         store.rotate_master_key(None).await.unwrap();

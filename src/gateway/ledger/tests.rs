@@ -12,21 +12,22 @@ use tokio::task::JoinSet;
 
 use super::open_record::CommitFuture;
 use super::*;
-use crate::gateway::store::testing::{REFUSED_REQUEST_ID, StoreDouble, child_dir, new_store, spawn_child};
-use crate::gateway::store::{RecordFilter, SqliteStore};
+use crate::gateway::store::testing::{REFUSED_REQUEST_ID, RecordStoreDouble, child_dir, new_store, spawn_child};
+use crate::gateway::store::{RecordFilter, SqliteStore, UsageStore};
 
 struct Fixture {
     ledger: Ledger,
-    store: Arc<StoreDouble>,
+    store: Arc<RecordStoreDouble>,
+    sqlite: Arc<SqliteStore>,
     dir: TempDir,
 }
 
 impl Fixture {
     async fn new() -> Self {
         let (dir, sqlite) = new_store().await;
-        let store = StoreDouble::wrapping(sqlite);
-        let ledger = Ledger::start_for_test(Arc::clone(&store) as Arc<dyn Store>).await;
-        Self { ledger, store, dir }
+        let store = RecordStoreDouble::wrapping(&sqlite);
+        let ledger = Ledger::start_for_test(Arc::clone(&store)).await;
+        Self { ledger, store, sqlite, dir }
     }
 
     async fn open(&self, id: &str) -> OpenRecord {
@@ -43,13 +44,21 @@ impl Fixture {
         }
     }
 
+    async fn records(&self) -> Vec<Record> {
+        self.sqlite.list_records(&RecordFilter::default()).await.unwrap()
+    }
+
+    async fn record(&self) -> Record {
+        self.records().await.remove(0)
+    }
+
     /// Returns the states of all records, as another process reads them.
     async fn states(&self) -> BTreeMap<String, JobState> {
         states(&SqliteStore::open(self.dir.path(), None).await.unwrap()).await
     }
 }
 
-async fn states(store: &dyn Store) -> BTreeMap<String, JobState> {
+async fn states(store: &SqliteStore) -> BTreeMap<String, JobState> {
     let records = store.list_records(&RecordFilter::default()).await.unwrap();
     let count = records.len();
     let states: BTreeMap<_, _> =
@@ -100,7 +109,7 @@ async fn a_record_describes_its_job() {
     open.mark_first_byte();
     open.close(JobOutcome::succeeded()).await.unwrap();
 
-    let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
+    let record = fixture.record().await;
     assert_eq!(record.state, JobState::Succeeded);
     assert_eq!(record.account.as_deref(), Some("second"));
     let summary = |attempt: &AttemptEntry| (attempt.account.clone(), attempt.class, attempt.status);
@@ -120,7 +129,7 @@ async fn a_record_names_only_called_accounts_and_counts_missing_images() {
     let call = open.begin_attempt("primary");
     open.end_attempt(call, None, Some(200));
     open.close(JobOutcome::succeeded()).await.unwrap();
-    let records = fixture.store.list_records(&RecordFilter::default()).await.unwrap();
+    let records = fixture.records().await;
     let values: Vec<_> = records.iter().map(|record| (record.account.as_deref(), record.missing)).collect();
     assert_eq!(values, [(None, None), (Some("primary"), Some(1))]);
 }
@@ -133,7 +142,7 @@ async fn an_attempt_that_is_running_when_the_job_ends_is_ambiguous() {
     open.begin_attempt("primary");
     drop(open);
     fixture.ledger.drain().await;
-    let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
+    let record = fixture.record().await;
     assert_eq!((record.state, record.account.as_deref()), (JobState::Cancelled, Some("primary")));
     assert_eq!(record.attempts.iter().map(|attempt| attempt.class).collect::<Vec<_>>(), [Some(AttemptClass::X)]);
 }
@@ -149,7 +158,7 @@ async fn only_the_first_call_of_mark_first_byte_counts() {
     }
     open.mark_first_byte();
     open.close(JobOutcome::failed("upstream")).await.unwrap();
-    let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
+    let record = fixture.record().await;
     assert!(record.first_byte_ms < record.latency_ms);
     assert_eq!(record.error_code.as_deref(), Some("upstream"));
 }
@@ -160,13 +169,13 @@ async fn an_open_record_is_durable_before_open_returns() {
     std::mem::forget(fixture.open("r1").await);
     // The record is never closed. A second ledger starts on the same database, as after a kill.
     let store = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
-    let next = Ledger::start_for_test(Arc::clone(&store) as Arc<dyn Store>).await;
+    let next = Ledger::start_for_test(Arc::clone(&store)).await;
     let expected = BTreeMap::from([("r1".to_owned(), JobState::Interrupted)]);
-    assert_eq!(states(&*store).await, expected);
+    assert_eq!(states(&store).await, expected);
     // The start of a third ledger changes nothing.
     drop(next);
-    Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only(), Arc::new(Metrics::new())).await.unwrap();
-    assert_eq!(states(&*store).await, expected);
+    Ledger::start_for_test(Arc::clone(&store)).await;
+    assert_eq!(states(&store).await, expected);
 }
 
 #[tokio::test]
@@ -227,9 +236,9 @@ async fn messages_that_arrive_during_a_commit_share_the_next_one() {
 #[tokio::test]
 async fn an_intent_that_cannot_be_stored_leaves_no_record() {
     let fixture = Fixture::new().await;
-    fixture.store.set_failure(Some(|| StoreError::Busy));
+    fixture.store.failure.set(Some(|| StoreError::Busy));
     assert!(matches!(fixture.ledger.open(draft("r1")).await, Err(LedgerError::Store(_))));
-    fixture.store.set_failure(None);
+    fixture.store.failure.set(None);
     fixture.ledger.drain().await;
     assert_eq!((fixture.states().await, fixture.commits()), (BTreeMap::new(), 1));
 }
@@ -282,14 +291,14 @@ async fn a_duplicate_request_id_is_refused_and_changes_no_record() {
 async fn an_outcome_is_stored_after_the_database_recovers() {
     let fixture = Fixture::new().await;
     let (closed, dropped) = (fixture.open("closed").await, fixture.open("dropped").await);
-    fixture.store.set_failure(Some(|| StoreError::Busy));
+    fixture.store.failure.set(Some(|| StoreError::Busy));
     drop(dropped);
     let before = fixture.commits();
     assert!(matches!(closed.close(JobOutcome::succeeded()).await, Err(LedgerError::Store(_))));
     assert!(fixture.commits() - before >= 3);
     assert_eq!(fixture.ledger.unsettled_records(), 2);
 
-    fixture.store.set_failure(None);
+    fixture.store.failure.set(None);
     fixture.ledger.drain().await;
     let expected = [("closed".to_owned(), JobState::Succeeded), ("dropped".to_owned(), JobState::Interrupted)];
     assert_eq!(fixture.states().await, BTreeMap::from(expected));
@@ -302,10 +311,10 @@ async fn write_trouble_is_reported_until_a_commit_succeeds() {
     fixture.open("r1").await.close(JobOutcome::succeeded()).await.unwrap();
     assert_eq!(trouble(3600), None);
 
-    fixture.store.set_failure(Some(|| StoreError::Busy));
+    fixture.store.failure.set(Some(|| StoreError::Busy));
     assert!(fixture.ledger.open(draft("r2")).await.is_err());
     assert_eq!(trouble(0), Some(WriteTrouble::Failing));
-    fixture.store.set_failure(None);
+    fixture.store.failure.set(None);
     // The writer detects the recovery by itself, without any request.
     fixture.wait_until(|_| trouble(0).is_none()).await;
 
@@ -327,7 +336,7 @@ async fn long_texts_are_truncated_at_a_character_boundary() {
     let end_user = Some("ä".repeat(10_000));
     let open = fixture.ledger.open(RecordDraft { end_user, ..draft("r1") }).await.unwrap();
     open.close(JobOutcome::succeeded()).await.unwrap();
-    let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
+    let record = fixture.record().await;
     assert_eq!(record.end_user, Some("ä".repeat(Record::MAX_TEXT_BYTES / 2)));
 }
 
@@ -343,8 +352,8 @@ async fn a_kill_neither_loses_nor_duplicates_records() {
 
         // The lock of the killed process is gone.
         let _serving = store.lock_for_serving().unwrap();
-        Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only(), Arc::new(Metrics::new())).await.unwrap();
-        let states = states(&*store).await;
+        Ledger::start_for_test(Arc::clone(&store)).await;
+        let states = states(&store).await;
         assert!(events.len() >= 20, "{}", events.len());
         for (id, event) in events {
             let state = states.get(&id).unwrap_or_else(|| panic!("{id} is lost"));
@@ -379,7 +388,7 @@ async fn child_that_records_until_it_is_killed() {
     let Some(dir) = child_dir() else { return };
     let store = SqliteStore::open(&dir, None).await.unwrap();
     let _serving = store.lock_for_serving().unwrap();
-    let ledger = Ledger::start(Arc::new(store), NodeId::only(), Arc::new(Metrics::new())).await.unwrap();
+    let ledger = Ledger::start_for_test(Arc::new(store)).await;
     let mut jobs = JoinSet::new();
     for task_number in 0..16 {
         jobs.spawn(record_endlessly(ledger.clone(), task_number));

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::health::WriteHealth;
 use super::open_record::{OpenRecord, OpenRecordState};
 use super::{LedgerError, NodeId, Record};
-use crate::gateway::store::{ReplayWrite, RowWrite, RowWriteOutcome, Store, StoreError};
+use crate::gateway::store::{RecordStore, ReplayWrite, RowWrite, RowWriteOutcome, StoreError};
 use crate::gateway::telemetry::LogThrottle;
 
 /// The maximum number of writes in a transaction (our choice): large enough for a heavy load, and small enough that
@@ -82,7 +82,7 @@ impl ClosedRecord {
 
 /// The state of the writing thread.
 pub(super) struct LedgerWriter {
-    store: Arc<dyn Store>,
+    store: Arc<dyn RecordStore>,
     /// The runtime that the calls of the store need.
     runtime: Handle,
     node: NodeId,
@@ -98,7 +98,7 @@ pub(super) struct LedgerWriter {
 impl LedgerWriter {
     /// Must be called within a tokio runtime.
     pub(super) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<dyn RecordStore>,
         node: NodeId,
         message_receiver: Receiver<LedgerMessage>,
         health: Arc<WriteHealth>,

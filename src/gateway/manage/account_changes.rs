@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 use super::{AccountOrigin, ManageError, ManagedAccount, disable_first_key, find, is_billable};
 use crate::gateway::accounts::{credentials_context, secrets_of_row};
 use crate::gateway::config::{self, Config};
-use crate::gateway::store::{AccountChange, AuditContext, NewAccount, SqliteStore, Store as _, StoreError, Vault};
+use crate::gateway::store::{
+    AccountChange, AccountStore as _, AuditContext, NewAccount, SqliteStore, StoreError, Vault,
+};
 
 /// The properties of an account that is to be added.
 pub(crate) struct AccountDraft {

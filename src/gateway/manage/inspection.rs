@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{AccountOrigin, ManageError, ManagedAccount, find, list};
 use crate::gateway::accounts::{AccountExplanation, Accounts, CredentialService};
 use crate::gateway::config::{self, Config};
-use crate::gateway::store::{NodeId, SqliteStore, Store, StoreError, random_base62};
+use crate::gateway::store::{AccountStore as _, NodeId, SqliteStore, StoreError, random_base62};
 use crate::gateway::upstream::{TransportError, UpstreamClient};
 
 /// The result of a probe.
@@ -102,8 +102,7 @@ async fn open_accounts(
     // The node id differs from the server's: if both fetch a token at the same time, one of them must wait.
     let suffix = random_base62::<12>()?;
     let node = NodeId::from(format!("command-{}", String::from_utf8_lossy(&suffix)));
-    let rows = Arc::clone(store) as Arc<dyn Store>;
-    Accounts::open(&file_accounts, rows, store.vault().clone(), endpoint, node).await
+    Accounts::open(&file_accounts, Arc::clone(store), store.vault().clone(), endpoint, node).await
 }
 
 // === impl ProbeOutcome ===

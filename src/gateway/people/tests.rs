@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::gateway::store::testing::new_store;
-use crate::gateway::store::{AuditContext, PeopleStore as _, SqliteStore, UserChange, UserFilter, UserRole, UserRow};
+use crate::gateway::store::{AuditContext, SqliteStore, UserChange, UserFilter, UserRole, UserRow};
 
 const PASSWORD: &str = "correct horse battery";
 
@@ -26,7 +26,7 @@ struct Fixture {
 /// Creates an identity service for a store. A second one for the same store stands for another process.
 fn people_of(store: &Arc<SqliteStore>) -> IdentityService {
     IdentityService::new(
-        Arc::clone(store) as Arc<dyn Store>,
+        Arc::clone(store) as Arc<dyn PeopleStore>,
         Pepper::new(store.pepper_key()),
         vec!["default".to_owned()],
     )

@@ -24,8 +24,8 @@ use super::pending_work::{PendingGuard, PendingWork};
 use super::stored_answer::StoredAnswer;
 use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::store::{
-    KeyId, NodeId, ReplayClaim, ReplayState, ReplayWrite, RequestId, Store, StoredAnswerRow, StoredReplay, Timestamp,
-    Vault,
+    KeyId, NodeId, ReplayClaim, ReplayState, ReplayStore, ReplayWrite, RequestId, StoredAnswerRow, StoredReplay,
+    Timestamp, Vault,
 };
 
 /// The maximum number of expired rows that are deleted at once (our choice).
@@ -35,7 +35,7 @@ const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
 /// The answers and claims of all idempotency keys.
 pub(super) struct IdempotentAnswers {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn ReplayStore>,
     /// Writes claims, in the same transactions as records.
     pub(super) ledger: Ledger,
     pub(super) vault: Vault,
@@ -101,7 +101,7 @@ pub(super) struct ClaimHandover(Option<ClaimOutcome>);
 impl IdempotentAnswers {
     #[expect(clippy::too_many_arguments, reason = "each argument is a separate dependency")]
     pub(super) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<dyn ReplayStore>,
         ledger: Ledger,
         vault: Vault,
         folder: Arc<AnswerFolder>,

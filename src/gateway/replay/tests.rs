@@ -26,7 +26,7 @@ use crate::gateway::keys::{ApiKeys, Pepper};
 use crate::gateway::rules::{self, Job};
 use crate::gateway::spool::{EditForm, ImageUpload, Spool};
 use crate::gateway::store::SqliteStore;
-use crate::gateway::store::testing::{StoreDouble, new_store};
+use crate::gateway::store::testing::{RecordStoreDouble, new_store};
 
 /// The size of the pieces in which [`ChannelAnswer::complete`] sends a body.
 const PIECE_BYTES: usize = 10_000;
@@ -40,7 +40,7 @@ fn far_deadline() -> Instant {
 struct ReplayFixture {
     dir: TempDir,
     store: Arc<SqliteStore>,
-    double: Arc<StoreDouble>,
+    double: Arc<RecordStoreDouble>,
     ledger: Ledger,
     settings: config::ReplayConfig,
     ada: Caller,
@@ -50,7 +50,7 @@ struct ReplayFixture {
 impl ReplayFixture {
     async fn new() -> Self {
         let (dir, store) = new_store().await;
-        let keys = ApiKeys::new(Arc::clone(&store) as Arc<dyn Store>, Pepper::new(store.pepper_key()));
+        let keys = ApiKeys::new(&store, Pepper::new(store.pepper_key()));
         let mut callers = Vec::new();
         for name in ["ada", "bob"] {
             let secret = keys.create_for_test(name, name, "default").await.secret;
@@ -63,8 +63,8 @@ impl ReplayFixture {
             idempotency_window: Duration::from_secs(86_400),
             max_bytes: 64 * MIB,
         };
-        let double = StoreDouble::wrapping(Arc::clone(&store) as Arc<dyn Store>);
-        let ledger = Ledger::start_for_test(Arc::clone(&double) as Arc<dyn Store>).await;
+        let double = RecordStoreDouble::wrapping(&store);
+        let ledger = Ledger::start_for_test(Arc::clone(&double)).await;
         Self { dir, store, double, ledger, settings, ada, bob }
     }
 
@@ -75,7 +75,7 @@ impl ReplayFixture {
     }
 
     async fn open_as(&self, node: NodeId) -> AnswerReplay {
-        let (store, ledger) = (Arc::clone(&self.double) as Arc<dyn Store>, self.ledger.clone());
+        let (store, ledger) = (Arc::clone(&self.double) as Arc<dyn ReplayStore>, self.ledger.clone());
         AnswerReplay::open(&self.settings, self.free(), store, ledger, self.store.vault().clone(), node).await.unwrap()
     }
 

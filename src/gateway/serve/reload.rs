@@ -14,7 +14,7 @@ use crate::gateway::CurrentGateway;
 use crate::gateway::config::{Config, ConfigDifference, ConfigProblem};
 use crate::gateway::group_refresh::GroupRefreshRequest;
 use crate::gateway::manage;
-use crate::gateway::store::{AuditContext, PeopleStore as _, SqliteStore, Store as _, StoreError, Timestamp};
+use crate::gateway::store::{AccountStore as _, AuditContext, PeopleStore as _, SqliteStore, StoreError, Timestamp};
 
 /// Reads the configuration from the same sources as the start.
 pub(crate) type ConfigReader = Arc<dyn Fn() -> Result<Config, Vec<ConfigProblem>> + Send + Sync>;

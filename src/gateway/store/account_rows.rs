@@ -1,6 +1,83 @@
-//! Rows of accounts. They are plain data; other modules decide their effect.
+//! Accounts and their tokens as they are stored, and the database operations on them. The rows are plain data; other
+//! modules decide their effect.
 
-use super::{AccountId, Timestamp};
+use async_trait::async_trait;
+
+use super::{AccountId, AuditContext, KeyId, StoreError, Timestamp, UserId};
+
+/// The database operations on accounts.
+#[async_trait]
+pub(crate) trait AccountStore: Send + Sync {
+    /// Inserts or updates the row of an account of the configuration file.
+    ///
+    /// Returns [`StoreError::Conflict`] if an account that was added to the store has that name: neither may
+    /// silently replace the other.
+    async fn sync_account(&self, account: AccountSpec<'_>) -> Result<AccountRow, StoreError>;
+
+    /// Returns every account, ordered by name.
+    async fn list_accounts(&self) -> Result<Vec<AccountRow>, StoreError>;
+
+    /// Adds an account to the store. Returns [`StoreError::Conflict`] if any account has the name.
+    async fn insert_account(&self, audit: &AuditContext, account: &NewAccount) -> Result<AccountRow, StoreError>;
+
+    /// Changes an account. Returns `None` if no account has that name, whatever the change.
+    async fn change_account(
+        &self,
+        audit: &AuditContext,
+        name: &str,
+        change: AccountChange,
+    ) -> Result<Option<AccountRow>, StoreError>;
+
+    /// Deletes an account and its token, and returns `true` if it has done so. An account that is in the configuration
+    /// file is not deleted: the next start would add it again, without its state.
+    async fn delete_account(&self, audit: &AuditContext, name: &str) -> Result<bool, StoreError>;
+
+    /// Marks as absent the accounts of the configuration file whose names are not in `in_file`, and returns the number
+    /// of newly marked accounts.
+    ///
+    /// Must be called after [`AccountStore::sync_account`] for each of the names, which removes the mark.
+    async fn mark_others_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError>;
+
+    /// Returns the account that made the response with this id for this user, if a record of it still exists. Keys that
+    /// belong to no person share one user id but nothing else, so for them the key must be the same.
+    async fn account_of_response(
+        &self,
+        response_id: &str,
+        user: &UserId,
+        key: &KeyId,
+    ) -> Result<Option<String>, StoreError>;
+}
+
+/// The database operations on the tokens of accounts, and on the claims to fetch them.
+#[async_trait]
+pub(crate) trait TokenStore: Send + Sync {
+    /// Returns the token of an account, if one is stored.
+    async fn load_token(&self, account: &str) -> Result<Option<TokenRow>, StoreError>;
+
+    /// Claims the exclusive right to fetch a token for this account until the given time at most. Returns `false` if
+    /// another holder has the right at the time `now`.
+    ///
+    /// A holder that claims again gets the right again, so that a node does not wait for its own claim after a restart.
+    async fn claim_refresh(
+        &self,
+        account: &str,
+        holder: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<bool, StoreError>;
+
+    /// Stores a token and releases the claim. Returns `false` and changes nothing if another holder has claimed the
+    /// right in the meantime, or if the account got other credentials or was deleted. The same holder may store the
+    /// token even after its claim has expired.
+    async fn store_token(&self, account: &str, holder: &str, sealed: &[u8]) -> Result<bool, StoreError>;
+
+    /// Releases the claim without a token. Does nothing if another holder has it.
+    async fn release_refresh(&self, account: &str, holder: &str) -> Result<(), StoreError>;
+
+    /// Deletes the token of an account and the claim to fetch another.
+    #[cfg_attr(not(test), expect(dead_code, reason = "reserved for signing an account in again"))]
+    async fn delete_token(&self, account: &str) -> Result<(), StoreError>;
+}
 
 /// An upstream account, with the state that the gateway keeps of it.
 #[derive(Debug, Clone, PartialEq, Eq)]

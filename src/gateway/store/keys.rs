@@ -6,7 +6,7 @@ use std::str::FromStr;
 use async_trait::async_trait;
 
 use super::audit::UnknownWord;
-use super::{AuditContext, GroupId, KeyId, ListPage, PublicId, StoreError, Timestamp, UserId};
+use super::{AuditContext, GroupId, KeyId, ListPage, PublicId, RefusalCount, StoreError, Timestamp, UserId};
 
 /// The database operations on keys. Every change writes its row of the audit trail with it.
 #[async_trait]
@@ -49,6 +49,9 @@ pub(crate) trait KeyStore: Send + Sync {
 
     /// Stores the time of the last use of keys. This changes nothing else, so a late call cannot revive a key.
     async fn record_key_use(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError>;
+
+    /// Adds to the counts requests that were refused before they became a job, in one transaction.
+    async fn add_refusals(&self, refusals: &[RefusalCount]) -> Result<(), StoreError>;
 }
 
 /// A key with the names of its user and group. The secret itself is stored nowhere.

@@ -1,6 +1,31 @@
 //! An answer that may be replayed, as its row describes it. The bytes of its body are in a file.
 
-use super::{NodeId, RequestId, Timestamp};
+use async_trait::async_trait;
+
+use super::{JobState, NodeId, RequestId, StoreError, Timestamp};
+
+/// The database operations that recognize repeated requests. The claims are written with the records.
+#[async_trait]
+pub(crate) trait ReplayStore: Send + Sync {
+    /// Returns the claim of an idempotency key with that scope, expired or not.
+    async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError>;
+
+    /// Returns every claim of an idempotency key, oldest first.
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests compare the stored claims"))]
+    async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError>;
+
+    /// Removes at most `limit` expired claims, except those of the scopes in `except`, and returns the number removed.
+    async fn remove_expired_replays(&self, now: Timestamp, except: &[[u8; 32]], limit: u32) -> Result<u32, StoreError>;
+
+    /// Returns the states of at most `limit` records with this fingerprint that began at `since` or later, newest
+    /// first.
+    async fn states_by_fingerprint(
+        &self,
+        fingerprint: &[u8; 32],
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<JobState>, StoreError>;
+}
 
 /// The claim of one request: its right to carry out the job of an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]

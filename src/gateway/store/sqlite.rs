@@ -34,9 +34,9 @@ use sqlx::{Sqlite, SqlitePool};
 
 use super::data_dir::DataDir;
 use super::{
-    AccountChange, AccountId, AccountRow, AccountSpec, AuditContext, JobState, KeyId, MasterKey, NewAccount, NodeId,
-    PepperKey, Record, RecordFilter, RequestId, RetentionClass, RowWrite, RowWriteOutcome, ServeLock, Store,
-    StoreError, StoredReplay, Timestamp, TokenRow, UserId, Vault,
+    AccountChange, AccountId, AccountRow, AccountSpec, AccountStore, AuditContext, JobState, KeyId, MasterKey,
+    NewAccount, NodeId, PepperKey, RecordStore, ReplayStore, RetentionClass, RowWrite, RowWriteOutcome, ServeLock,
+    StoreError, StoredReplay, Timestamp, TokenRow, TokenStore, UserId, Vault,
 };
 use batch_writer::BatchWriter;
 use error_conversion::during;
@@ -124,7 +124,33 @@ impl SqliteStore {
 }
 
 #[async_trait]
-impl Store for SqliteStore {
+impl RecordStore for SqliteStore {
+    async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {
+        let _turn = self.batch_turn().await?;
+        self.batch_writer.write(node, writes)
+    }
+
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        let _turn = self.batch_turn().await?;
+        self.batch_writer.check_writable()
+    }
+
+    async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError> {
+        records::interrupt_running(&self.writer, node).await.map_err(during("closing records of an earlier run"))
+    }
+
+    async fn remove_expired_rows(
+        &self,
+        class: RetentionClass,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        retention::remove_expired(&self.writer, class, before, limit).await.map_err(during("removing old rows"))
+    }
+}
+
+#[async_trait]
+impl AccountStore for SqliteStore {
     async fn sync_account(&self, account: AccountSpec<'_>) -> Result<AccountRow, StoreError> {
         let row = accounts::sync(self, AccountId::random()?, account).await.map_err(during("storing an account"))?;
         row.ok_or(StoreError::Conflict)
@@ -157,6 +183,20 @@ impl Store for SqliteStore {
             .map_err(during("marking accounts that left the file"))
     }
 
+    async fn account_of_response(
+        &self,
+        response_id: &str,
+        user: &UserId,
+        key: &KeyId,
+    ) -> Result<Option<String>, StoreError> {
+        records::account_of_response(&self.readers, response_id, user, key)
+            .await
+            .map_err(during("looking up a response"))
+    }
+}
+
+#[async_trait]
+impl TokenStore for SqliteStore {
     async fn load_token(&self, account: &str) -> Result<Option<TokenRow>, StoreError> {
         tokens::load(&self.readers, account).await.map_err(during("loading a token"))
     }
@@ -184,7 +224,10 @@ impl Store for SqliteStore {
     async fn delete_token(&self, account: &str) -> Result<(), StoreError> {
         tokens::delete(&self.writer, account).await.map_err(during("deleting a token"))
     }
+}
 
+#[async_trait]
+impl ReplayStore for SqliteStore {
     async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError> {
         replays::find(&self.readers, scope).await.map_err(during("looking up an answer"))
     }
@@ -197,38 +240,6 @@ impl Store for SqliteStore {
         replays::remove_expired(&self.writer, now, except, limit).await.map_err(during("removing expired answers"))
     }
 
-    async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {
-        let _turn = self.batch_turn().await?;
-        self.batch_writer.write(node, writes)
-    }
-
-    async fn check_writable(&self) -> Result<(), StoreError> {
-        let _turn = self.batch_turn().await?;
-        self.batch_writer.check_writable()
-    }
-
-    async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError> {
-        records::interrupt_running(&self.writer, node).await.map_err(during("closing records of an earlier run"))
-    }
-
-    async fn remove_expired_rows(
-        &self,
-        class: RetentionClass,
-        before: Timestamp,
-        limit: u32,
-    ) -> Result<u64, StoreError> {
-        retention::remove_expired(&self.writer, class, before, limit).await.map_err(during("removing old rows"))
-    }
-
-    async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError> {
-        let newest_first = records::list(&self.readers, filter).await.map_err(during("listing records"))?;
-        Ok(newest_first.into_iter().rev().collect())
-    }
-
-    async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError> {
-        records::find(&self.readers, request_id, owner).await.map_err(during("looking up a record"))
-    }
-
     async fn states_by_fingerprint(
         &self,
         fingerprint: &[u8; 32],
@@ -238,16 +249,5 @@ impl Store for SqliteStore {
         records::states_by_fingerprint(&self.readers, fingerprint, since, limit)
             .await
             .map_err(during("looking up a retried request"))
-    }
-
-    async fn account_of_response(
-        &self,
-        response_id: &str,
-        user: &UserId,
-        key: &KeyId,
-    ) -> Result<Option<String>, StoreError> {
-        records::account_of_response(&self.readers, response_id, user, key)
-            .await
-            .map_err(during("looking up a response"))
     }
 }

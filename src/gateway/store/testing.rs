@@ -1,5 +1,5 @@
 //! Helpers for the tests of several modules: an empty store, records, keys, databases of older versions, child
-//! processes, and a test double that counts calls and can fail.
+//! processes, the supertrait of all traits, and a test double for records.
 
 mod double;
 
@@ -9,7 +9,15 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::*;
-pub(crate) use double::{REFUSED_REQUEST_ID, StoreDouble};
+pub(crate) use double::{CallFailure, REFUSED_REQUEST_ID, RecordStoreDouble};
+
+/// All database operations, for the tests that every implementation must pass.
+pub(crate) trait Store:
+    AccountStore + KeyStore + PeopleStore + RecordStore + ReplayStore + TokenStore + UsageStore
+{
+}
+
+impl Store for SqliteStore {}
 
 /// Makes an empty store in a new directory.
 pub(crate) async fn new_store() -> (TempDir, Arc<SqliteStore>) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::testing::{add_key, finished_record, new_store, running_record};
+use super::testing::{Store, add_key, finished_record, new_store, running_record};
 use super::*;
 
 struct Fixture {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use serde::Serialize;
 
-use super::{KeyId, StoreError, UserId, UtcDay};
+use super::{KeyId, Record, RecordFilter, RequestId, StoreError, UserId, UtcDay};
 
 /// Numbers of requests, images and tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -102,7 +102,7 @@ pub(crate) struct UsageFilter {
     pub(crate) until: Option<UtcDay>,
 }
 
-/// The database operations on usage.
+/// The reads of usage: the counts, the records that they sum up, and the names of their keys.
 #[async_trait]
 pub(crate) trait UsageStore: Send + Sync {
     /// Returns the days with any usage, oldest first.
@@ -117,9 +117,12 @@ pub(crate) trait UsageStore: Send + Sync {
     /// Returns the total usage of each of these keys. A key without an entry has no usage that is still stored.
     async fn total_usage_by_key(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError>;
 
-    /// Adds to the counts requests that were refused before they became a job, in one transaction.
-    async fn add_refusals(&self, refusals: &[RefusalCount]) -> Result<(), StoreError>;
-
     /// Returns the names of these keys, including deleted ones. A key without an entry never existed.
     async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError>;
+
+    /// Returns the newest records that pass the filter, ordered from oldest to newest.
+    async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError>;
+
+    /// Returns one record, in any state. With an owner, returns it only if it belongs to that user.
+    async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError>;
 }

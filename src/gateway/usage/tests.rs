@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::gateway::store::testing::{add_key, finished_record, new_store, running_record};
-use crate::gateway::store::{JobState, NodeId, RowWrite};
+use crate::gateway::store::{JobState, NodeId, RecordStore as _, RowWrite, SqliteStore};
 
-async fn write_records(store: &dyn Store, records: impl IntoIterator<Item = Record>) {
+async fn write_records(store: &SqliteStore, records: impl IntoIterator<Item = Record>) {
     for closed in records {
         let open = Record { state: JobState::Running, ..closed.clone() };
         let writes = [RowWrite::Open(&open), RowWrite::Close(&closed)];
@@ -19,14 +19,14 @@ fn ids(page: &NamedRecordPage) -> String {
 #[tokio::test]
 async fn pages_show_every_record_once_while_new_records_are_written() {
     let (_dir, store) = new_store().await;
-    let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
+    let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn UsageStore>);
     // All records have the same time, so their order is the order in which they were written.
-    write_records(&*store, ["a", "b", "c", "d", "e"].map(finished_record)).await;
+    write_records(&store, ["a", "b", "c", "d", "e"].map(finished_record)).await;
     let (mut filter, mut seen) = (RecordFilter::default(), Vec::new());
     loop {
         let page = usage.records(&filter, 2).await.unwrap();
         seen.push(ids(&page));
-        write_records(&*store, [finished_record(&format!("new{}", seen.len()))]).await;
+        write_records(&store, [finished_record(&format!("new{}", seen.len()))]).await;
         if !page.has_more {
             break;
         }
@@ -38,9 +38,9 @@ async fn pages_show_every_record_once_while_new_records_are_written() {
 #[tokio::test]
 async fn records_of_other_users_are_invisible_also_as_cursors() {
     let (_dir, store) = new_store().await;
-    let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
+    let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn UsageStore>);
     let foreign = Record { user: "usr_2".into(), key: "key_2".into(), ..finished_record("theirs") };
-    write_records(&*store, [finished_record("mine"), foreign]).await;
+    write_records(&store, [finished_record("mine"), foreign]).await;
     let owner = Some(UserId::from("usr_1"));
 
     let page = usage.records(&RecordFilter { owner: owner.clone(), ..RecordFilter::default() }, 10).await.unwrap();
@@ -64,11 +64,11 @@ async fn records_of_other_users_are_invisible_also_as_cursors() {
 #[tokio::test]
 async fn records_and_counts_have_the_names_of_key_and_user() {
     let (_dir, store) = new_store().await;
-    let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
+    let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn UsageStore>);
     let row = add_key(&*store, "laptop").await;
     let known = |id: &str| Record { key: row.id.clone(), user: row.user.clone(), ..finished_record(id) };
     let unnamed = Record { created_at: "2026-11-20T00:00:00Z".parse().unwrap(), ..finished_record("c") };
-    write_records(&*store, [known("a"), known("b"), unnamed]).await;
+    write_records(&store, [known("a"), known("b"), unnamed]).await;
 
     let named = |key: &Option<String>, user: &Option<String>| {
         (key.clone().unwrap_or_default(), user.clone().unwrap_or_default())
@@ -88,9 +88,9 @@ async fn records_and_counts_have_the_names_of_key_and_user() {
 #[tokio::test]
 async fn a_running_record_is_listed_only_by_its_state() {
     let (_dir, store) = new_store().await;
-    let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
+    let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn UsageStore>);
     store.write_rows(&NodeId::only(), &[RowWrite::Open(&running_record("now"))]).await.unwrap();
-    write_records(&*store, [finished_record("then")]).await;
+    write_records(&store, [finished_record("then")]).await;
     assert_eq!(ids(&usage.records(&RecordFilter::default(), 10).await.unwrap()), "then");
     let running = RecordFilter { state: Some(JobState::Running), ..RecordFilter::default() };
     assert_eq!(ids(&usage.records(&running, 10).await.unwrap()), "now");

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
+use super::double::AccountStoreDouble;
 use super::*;
 use crate::gateway::store::StoreError;
-use crate::gateway::store::testing::StoreDouble;
 
 const HOUR: Option<Duration> = Some(Duration::from_secs(3600));
 
@@ -135,13 +135,13 @@ async fn an_unreadable_account_is_left_out_and_others_stay_usable() {
 #[tokio::test]
 async fn a_cooldown_is_stored_once_the_store_works_again() {
     let (_dir, store) = new_store().await;
-    let double = StoreDouble::wrapping(Arc::clone(&store) as Arc<dyn Store>);
+    let double = AccountStoreDouble::wrapping(&store);
     start(&store, "one", &[with_key("a")], &FakeCredentialService::rotating()).await;
     let (vault, endpoint) = (store.vault().clone(), FakeCredentialService::rotating());
-    let shared = Arc::clone(&double) as Arc<dyn Store>;
-    let accounts = Accounts::open(&[with_key("a")], shared, vault, endpoint, NodeId::only()).await.unwrap();
+    let accounts =
+        Accounts::open(&[with_key("a")], Arc::clone(&double), vault, endpoint, NodeId::only()).await.unwrap();
     let held = lease(&accounts).await.unwrap();
-    double.set_failure(Some(|| StoreError::Busy));
+    double.failure.set(Some(|| StoreError::Busy));
     assert_eq!(
         accounts.apply_feedback(&held, AccountFeedback::Exhausted { wait: HOUR }).await,
         RetryTarget::OtherAccount
@@ -149,7 +149,7 @@ async fn a_cooldown_is_stored_once_the_store_works_again() {
     assert!(!Arc::clone(&accounts).refresh_once(true).await);
     assert_hour_of_cooldown(lease(&accounts).await);
     assert_eq!(row(&store, "a").await.cooldown_until, None);
-    double.set_failure(None);
+    double.failure.set(None);
     refresh(&accounts).await;
     assert!(row(&store, "a").await.cooldown_until.is_some());
     assert_hour_of_cooldown(lease(&accounts).await);

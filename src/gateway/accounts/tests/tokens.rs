@@ -1,7 +1,7 @@
 use tokio::task::{JoinSet, yield_now};
 
+use super::double::AccountStoreDouble;
 use super::*;
-use crate::gateway::store::testing::StoreDouble;
 
 const CONCURRENT_REQUESTS: usize = 50;
 const REFUSED: AccountFeedback = AccountFeedback::Unauthorized { status: 401 };
@@ -91,8 +91,8 @@ async fn the_second_node_waits_for_the_exchange_of_the_first() {
     endpoint.gate.forget_permits(1000);
     let all = [with_token("t", "first")];
     let one = start(&store, "one", &all, &endpoint).await;
-    let double = StoreDouble::wrapping(Arc::clone(&store) as Arc<dyn Store>);
-    let (shared, tokens) = (Arc::clone(&double) as Arc<dyn Store>, Arc::clone(&endpoint) as Arc<dyn CredentialService>);
+    let double = AccountStoreDouble::wrapping(&store);
+    let (shared, tokens) = (Arc::clone(&double), Arc::clone(&endpoint) as Arc<dyn CredentialService>);
     let two = Accounts::open(&all, shared, store.vault().clone(), tokens, NodeId::from("two")).await.unwrap();
     let mut running = JoinSet::new();
     running.spawn({

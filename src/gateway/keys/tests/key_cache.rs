@@ -51,7 +51,7 @@ async fn a_key_that_another_process_has_just_created_is_accepted() {
     );
     let other_process = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
     let pepper = Pepper::new(other_process.pepper_key());
-    let created = ApiKeys::new(other_process, pepper).create_for_test("new", "ada", "default").await;
+    let created = ApiKeys::new(&other_process, pepper).create_for_test("new", "ada", "default").await;
     assert!(fixture.authenticate(&header(&created)).await.is_ok());
 }
 
@@ -61,8 +61,7 @@ async fn a_key_that_another_process_has_just_rotated_is_accepted() {
     let created = fixture.create().await;
     assert!(fixture.authenticate(&header(&created)).await.is_ok());
     let other_process = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
-    let pepper = Pepper::new(other_process.pepper_key());
-    let keys = ApiKeys::new(other_process, pepper);
+    let keys = ApiKeys::new(&other_process, Pepper::new(other_process.pepper_key()));
     let rotated = keys.rotate(&AuditContext::command(), created.id.as_str(), None, Duration::ZERO).await.unwrap();
     assert!(fixture.authenticate(&header(&rotated)).await.is_ok());
     assert!(fixture.is_invalid(&header(&created)).await);
@@ -140,7 +139,7 @@ async fn malformed_keys_cost_no_query() {
 async fn a_request_dropped_during_its_refresh_does_not_block_others() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    let keys = ApiKeys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.sqlite.pepper_key()));
+    let keys = ApiKeys::new(&fixture.sqlite, Pepper::new(fixture.sqlite.pepper_key()));
     let header = header(&created);
     let mut dropped = Box::pin(keys.authenticate(Some(header.as_bytes())));
     assert!(poll_once(dropped.as_mut()).await.is_none());
@@ -161,7 +160,7 @@ async fn a_database_error_is_not_reported_as_an_invalid_key() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let unknown = format!("Bearer {}", BearerSecret::generate(BearerSecretKind::Key).unwrap().expose());
-    fixture.store.set_failure(Some(|| StoreError::Busy));
+    fixture.store.failure.set(Some(|| StoreError::Busy));
     let result = fixture.authenticate(&unknown).await;
     assert!(
         matches!(&result, Err(AuthenticationError::Unavailable(error)) if matches!(**error, StoreError::Busy)),
@@ -169,7 +168,7 @@ async fn a_database_error_is_not_reported_as_an_invalid_key() {
     );
     assert!(!fixture.keys.refresh_once(true).await);
     assert!(fixture.authenticate(&header(&created)).await.is_ok(), "known keys stay valid");
-    fixture.store.set_failure(None);
+    fixture.store.failure.set(None);
     assert!(fixture.is_invalid(&unknown).await);
     assert!(fixture.authenticate(&header(&created)).await.is_ok());
 }

@@ -54,10 +54,10 @@ async fn counts_that_could_not_be_stored_are_written_later() {
     let created = fixture.create().await;
     let caller = fixture.authenticate(&header(&created)).await.unwrap();
     fixture.keys.note_refusal(&caller);
-    fixture.store.set_failure(Some(|| StoreError::Refused("the disk is full".into())));
+    fixture.store.failure.set(Some(|| StoreError::Refused("the disk is full".into())));
     fixture.keys.write_refusals().await;
     fixture.keys.note_refusal(&caller);
-    fixture.store.set_failure(None);
+    fixture.store.failure.set(None);
     assert_eq!(stored_counts(&fixture).await, [(created.id.to_string(), 2)]);
 }
 
@@ -66,7 +66,7 @@ async fn a_stop_during_a_write_loses_no_count() {
     let Fixture { keys, store, sqlite, dir: _dir } = Fixture::new().await;
     let keys = Arc::new(keys);
     assert!(matches!(keys.authenticate(None).await, Err(AuthenticationError::Invalid)));
-    store.hold_writes();
+    store.write_permits.forget_permits(usize::MAX >> 4);
     keys.spawn_refresh_task();
     while keys.refusals.len() > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;

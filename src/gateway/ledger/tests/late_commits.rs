@@ -52,6 +52,6 @@ async fn an_intent_that_is_durable_too_late_counts_as_cancelled() {
     tokio::time::resume();
     fixture.store.write_permits.add_permits(100);
     fixture.ledger.drain().await;
-    let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
+    let record = fixture.record().await;
     assert_eq!((record.state, record.attempts.len()), (JobState::Cancelled, 0));
 }

@@ -196,7 +196,7 @@ async fn a_disabled_user_has_no_links() {
 #[tokio::test]
 async fn unowned_keys_are_assigned_to_the_first_admin() {
     let fixture = Fixture::new().await;
-    let keys = ApiKeys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
+    let keys = ApiKeys::new(&fixture.store, Pepper::new(fixture.store.pepper_key()));
     let nobody = fixture.people.default_owner().await.unwrap();
     assert!(nobody.id.is_nobody());
     let new_key = NewKey { name: "first key", user: &nobody, group: "default", expires_at: None, max_keys: None };

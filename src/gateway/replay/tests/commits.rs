@@ -126,11 +126,11 @@ async fn a_file_without_a_row_is_removed_with_its_orphan() {
         // The claim is written, but nothing after it.
         fixture.double.write_permits.add_permits(1);
         fixture.wait_until(|fixture| finished_files(fixture) == 1).await;
-        fixture.double.set_failure(Some(|| StoreError::Busy));
+        fixture.double.failure.set(Some(|| StoreError::Busy));
         fixture.double.write_permits.add_permits(1_000);
     };
     tokio::join!(fail_store, sender.complete(Ok(ChannelAnswer::complete(b"an image"))));
-    fixture.double.set_failure(None);
+    fixture.double.failure.set(None);
     assert_eq!(finished_files(&fixture), 1);
     assert_eq!(read(replay.adopt_job(&fixture.ada, &job).await.unwrap()).await.unwrap(), b"an image");
     fixture.wait_until_no_files().await;
@@ -151,10 +151,10 @@ async fn a_read_orphan_is_gone_even_if_its_row_cannot_be_removed() {
     sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
     let replay = fixture.open().await;
     let retry = replay.idempotent_answers.find_orphan(&fingerprint).await.unwrap().expect("an orphan");
-    fixture.double.set_failure(Some(|| StoreError::Busy));
+    fixture.double.failure.set(Some(|| StoreError::Busy));
     assert_eq!(read(retry).await.unwrap(), b"an image");
     replay.drain().await;
-    fixture.double.set_failure(None);
+    fixture.double.failure.set(None);
     assert!(
         replay.idempotent_answers.find_orphan(&fingerprint).await.unwrap().is_none(),
         "the next retry runs a new job"

@@ -265,9 +265,9 @@ async fn a_start_reads_no_claims_and_a_sweep_removes_expired_ones() {
     claim(&fixture.open().await, &fixture.ada, &job).await.record(Ok(ChannelAnswer::complete(&answer))).await;
     crate::gateway::store::testing::insert_expired_replays(&fixture.dir, 20_000).await;
     // The store fails during the start, which must not need it: the start reads only the folder.
-    fixture.double.set_failure(Some(store_error));
+    fixture.double.failure.set(Some(store_error));
     let replay = fixture.open().await;
-    fixture.double.set_failure(None);
+    fixture.double.failure.set(None);
     replay.idempotent_answers.sweep().await.unwrap();
     assert_eq!(fixture.store.list_replays().await.unwrap().len(), 1, "only the claim that has not expired is left");
     assert_eq!(read(follow(&replay, &fixture.ada, &job).await).await.unwrap(), answer);
@@ -326,18 +326,18 @@ async fn without_a_folder_the_first_caller_still_gets_its_answer() {
 async fn a_store_failure_costs_nothing_before_and_no_answer_after() {
     let fixture = ReplayFixture::new().await;
     let (replay, job) = (fixture.open().await, job("red"));
-    fixture.double.set_failure(Some(store_error));
+    fixture.double.failure.set(Some(store_error));
     assert!(matches!(
         replay.claim_or_follow(&fixture.ada, &job, KEY, "req_1").await,
         Err(ReplayError::Ledger(LedgerError::Store(_)))
     ));
-    fixture.double.set_failure(None);
+    fixture.double.failure.set(None);
     let first = claim(&replay, &fixture.ada, &job).await;
     let reader = first.answer_reader();
-    fixture.double.set_failure(Some(store_error));
+    fixture.double.failure.set(Some(store_error));
     first.record(Ok(ChannelAnswer::complete(b"an image"))).await;
     assert_eq!(read(reader).await.unwrap(), b"an image");
-    fixture.double.set_failure(None);
+    fixture.double.failure.set(None);
     check(&replay, &fixture.ada, &job, "lost").await;
     fixture.wait_until_no_files().await;
 }
@@ -347,10 +347,10 @@ async fn a_claim_without_cost_is_released_when_the_store_recovers() {
     let fixture = ReplayFixture::new().await;
     let (replay, job) = (fixture.open().await, job("red"));
     let first = claim(&replay, &fixture.ada, &job).await;
-    fixture.double.set_failure(Some(store_error));
+    fixture.double.failure.set(Some(store_error));
     first.record::<ChannelAnswer>(Err(Error::Unavailable)).await;
     assert!(replay.idempotent_answers.sweep().await.is_err());
-    fixture.double.set_failure(None);
+    fixture.double.failure.set(None);
     check(&replay, &fixture.ada, &job, "lost").await;
     replay.idempotent_answers.sweep().await.unwrap();
     check(&replay, &fixture.ada, &job, "claimed").await;

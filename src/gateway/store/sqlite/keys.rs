@@ -15,9 +15,10 @@ use super::audit_trail::{self, AuditEvent};
 use super::decode::{hash, optional_parsed, optional_timestamp, parsed, text};
 use super::error_conversion::during;
 use super::transaction::transact;
+use super::usage;
 use crate::gateway::store::{
     AuditContext, KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash, KeyId, KeyRow, KeyStore, ListPage,
-    SecretRotation, StoreError, Timestamp, UserId,
+    RefusalCount, SecretRotation, StoreError, Timestamp, UserId,
 };
 
 pub(super) use change::{assign_unowned_keys, lock_keys_in_group};
@@ -83,6 +84,10 @@ impl KeyStore for SqliteStore {
 
     async fn record_key_use(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError> {
         record_use(&self.writer, keys, at).await.map_err(during("storing the use of keys"))
+    }
+
+    async fn add_refusals(&self, refusals: &[RefusalCount]) -> Result<(), StoreError> {
+        usage::add_refusals(&self.writer, refusals).await.map_err(during("counting refused requests"))
     }
 }
 

@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::gateway::store::PeopleStore as _;
 use crate::gateway::store::testing::{child_dir, finished_record, new_store, running_record, spawn_child};
+use crate::gateway::store::{PeopleStore as _, Record, RecordFilter, UsageStore as _};
 
 const DATABASE: &str = "imagate.db";
 const MASTER_KEY: &str = "master.key";

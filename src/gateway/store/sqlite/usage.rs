@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{QueryBuilder, Row, Sqlite};
+use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
 
 use super::SqliteStore;
 use super::decode::{parsed, text};
 use super::error_conversion::during;
-use super::records::{NO_LIMIT, push_key_id, push_user_id};
+use super::records::{self, NO_LIMIT, push_key_id, push_user_id};
 use super::transaction;
 use crate::gateway::store::{
-    DayCounts, KeyCounts, KeyDisplayNames, KeyId, Record, RefusalCount, StoreError, UsageCounters, UsageFilter,
-    UsageStore,
+    DayCounts, KeyCounts, KeyDisplayNames, KeyId, Record, RecordFilter, RefusalCount, RequestId, StoreError,
+    UsageCounters, UsageFilter, UsageStore, UserId,
 };
 
 // `sum` fails if integers overflow. `total` returns a float, and the cast limits it to the largest integer.
@@ -56,25 +56,21 @@ impl UsageStore for SqliteStore {
         Ok(rows.into_iter().collect())
     }
 
-    async fn add_refusals(&self, refusals: &[RefusalCount]) -> Result<(), StoreError> {
-        let statements = refusals.iter().map(|refusal| {
-            let statement = sqlx::query(
-                "INSERT INTO usage_days (key_id, day, user_id, group_name, requests, succeeded, failed, images, \
-                 input_tokens, output_tokens, total_tokens, refused) VALUES ($1, $2, $3, $4, 0, 0, 0, 0, 0, 0, 0, $5) \
-                 ON CONFLICT (key_id, day, user_id, group_name) DO UPDATE SET refused = refused + excluded.refused",
-            );
-            let statement = statement.bind(refusal.key.as_str()).bind(refusal.day.to_string());
-            statement.bind(refusal.user.as_str()).bind(&refusal.group).bind(i64::from(refusal.count))
-        });
-        transaction::run_all(&self.writer, statements.collect()).await.map_err(during("counting refused requests"))
-    }
-
     async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError> {
         let from_row = |row: &SqliteRow| {
             let (name, user_name) = (row.try_get("name")?, row.try_get("user_name")?);
             Ok((text(row, "id")?, KeyDisplayNames { name, user_name }))
         };
         Ok(self.fetch_rows(names_query(json_list(keys)?), from_row).await?.into_iter().collect())
+    }
+
+    async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError> {
+        let newest_first = records::list(&self.readers, filter).await.map_err(during("listing records"))?;
+        Ok(newest_first.into_iter().rev().collect())
+    }
+
+    async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError> {
+        records::find(&self.readers, request_id, owner).await.map_err(during("looking up a record"))
     }
 }
 
@@ -89,6 +85,19 @@ impl SqliteStore {
         let rows = query.build().fetch_all(&self.readers).await;
         rows.and_then(|rows| rows.iter().map(from_row).collect()).map_err(during("reading the usage counts"))
     }
+}
+
+pub(super) async fn add_refusals(pool: &SqlitePool, refusals: &[RefusalCount]) -> sqlx::Result<()> {
+    let statements = refusals.iter().map(|refusal| {
+        let statement = sqlx::query(
+            "INSERT INTO usage_days (key_id, day, user_id, group_name, requests, succeeded, failed, images, \
+             input_tokens, output_tokens, total_tokens, refused) VALUES ($1, $2, $3, $4, 0, 0, 0, 0, 0, 0, 0, $5) \
+             ON CONFLICT (key_id, day, user_id, group_name) DO UPDATE SET refused = refused + excluded.refused",
+        );
+        let statement = statement.bind(refusal.key.as_str()).bind(refusal.day.to_string());
+        statement.bind(refusal.user.as_str()).bind(&refusal.group).bind(i64::from(refusal.count))
+    });
+    transaction::run_all(pool, statements.collect()).await
 }
 
 pub(super) fn by_day_query(filter: &UsageFilter) -> QueryBuilder<Sqlite> {

@@ -5,7 +5,7 @@ use super::*;
 use crate::gateway::store::sqlite::people::REFUSAL_LIMIT_REACHED;
 use crate::gateway::store::sqlite::{records, retention, usage};
 use crate::gateway::store::testing::database_at_migration;
-use crate::gateway::store::{JobState, UsageCounters, UsageFilter, UsageStore};
+use crate::gateway::store::{JobState, UsageCounters, UsageFilter};
 
 /// Returns the number of migrations before the one that introduces the usage counts.
 fn before_counting() -> usize {
