@@ -17,8 +17,8 @@ use http::{HeaderName, Version};
 
 use super::flow::{self, GatewayAnswerBody, RequestOptions};
 use super::front::{
-    ApiError, EditBody, ExtractorResult, HandlerResponse, JsonBody, ResponseKind, TypedResponse, UnreadBody,
-    run_handler, spool_response,
+    ApiError, EditBody, ExtractorResult, GatheredBody, HandlerResponse, JsonBody, ResponseKind, TypedResponse,
+    UnreadBody, run_handler, spool_response,
 };
 use super::keys::Caller;
 use super::relay::PacedBody;
@@ -153,6 +153,10 @@ async fn to_handler_response(
         }
         _ => match gateway_answer.body {
             // Each body enforces the minimum rate and the cutoff by itself.
+            GatewayAnswerBody::Live(body) if kind == ResponseKind::Json => {
+                let gathered = GatheredBody::gather(body, |body| body.is_closing()).await;
+                gathered.into_whole().map_or_else(|body| HandlerResponse::streaming(kind, body), HandlerResponse::whole)
+            }
             GatewayAnswerBody::Live(body) => HandlerResponse::streaming(kind, body),
             GatewayAnswerBody::Early(stream) => HandlerResponse::streaming(kind, stream),
             GatewayAnswerBody::Stored(body) => HandlerResponse::streaming(kind, body),

@@ -18,9 +18,11 @@ mod form;
 mod form_body;
 #[cfg(test)]
 mod framed_body;
+mod gathered_body;
 mod listener;
 mod query;
 mod request_context;
+mod request_id;
 mod response;
 mod served_connection;
 mod server;
@@ -35,6 +37,7 @@ pub(crate) use dispatch::not_found;
 pub use error_samples::served_errors;
 pub(crate) use form::EditBody;
 pub(crate) use form_body::FormBody;
+pub(crate) use gathered_body::GatheredBody;
 pub(crate) use listener::raise_descriptor_limit;
 pub(crate) use query::{Query, QueryParameters, check_query};
 pub(crate) use response::{

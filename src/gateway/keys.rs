@@ -184,10 +184,11 @@ impl ApiKeys {
 
     /// Returns true if the secret is the current or the former secret of the key. Takes the same time in each case.
     fn matches_secret(&self, secret: &BearerSecret, entry: &KeyCacheEntry, now: Timestamp) -> bool {
-        let current = self.pepper.verify(secret, &entry.hash);
+        let hash = self.pepper.hash(secret);
+        let current = pepper::are_equal(&hash, &entry.hash);
         let (former_hash, valid_until) =
             entry.previous_hash.as_ref().map_or((&entry.hash, None), |(hash, end)| (hash, Some(*end)));
-        let former = self.pepper.verify(secret, former_hash) && valid_until.is_some_and(|end| now < end);
+        let former = pepper::are_equal(&hash, former_hash) && valid_until.is_some_and(|end| now < end);
         current || former
     }
 

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::request_context::build_request_context;
+use super::request_id::new_request_id;
 use super::response::{NO_STORE, PanicCatcher, ResponseCounter, error_response, panic_text};
 use super::server::ServerError;
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
@@ -77,7 +78,7 @@ impl<C: ResponseCounter> RequestDispatcher<C> {
 
     /// Answers a request, even if its handler panics.
     pub(super) async fn dispatch(&self, request: Request<Body>, remote: SocketAddr) -> Response<Body> {
-        let request_id = Uuid::new_v4().to_string();
+        let request_id = new_request_id().to_string();
         let header = HeaderValue::try_from(&request_id);
         let mut response = self.route(request, request_id, remote).await;
         if let Ok(header) = header {

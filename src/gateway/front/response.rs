@@ -157,6 +157,11 @@ impl HandlerResponse {
         Self { status: StatusCode::OK, body: Body::wrap(SyncBody(SyncWrapper::new(body))), headers: kind.headers() }
     }
 
+    /// A JSON answer whose body is complete.
+    pub(crate) fn whole(body: Bytes) -> Self {
+        Self { status: StatusCode::OK, body: Body::from(body), headers: ResponseKind::Json.headers() }
+    }
+
     /// Adds a header, if there is a value and it is valid in a header.
     pub(crate) fn with_header(mut self, name: &'static str, value: Option<&str>) -> Self {
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {

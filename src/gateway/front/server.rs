@@ -12,11 +12,11 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use uuid::Uuid;
 
 use super::connections::ConnectionTable;
 use super::dispatch::RequestDispatcher;
 use super::listener;
+use super::request_id::new_request_id;
 use super::response::{ResponseCounter, error_response};
 use super::served_connection::serve;
 use crate::error::Error;
@@ -162,7 +162,7 @@ fn unavailable_response() -> String {
     for (name, value) in answer.headers() {
         text.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap_or_default()));
     }
-    text.push_str(&format!("{}: {}\r\n\r\n", dropshot::HEADER_REQUEST_ID, Uuid::new_v4()));
+    text.push_str(&format!("{}: {}\r\n\r\n", dropshot::HEADER_REQUEST_ID, new_request_id()));
     text.push_str(&String::from_utf8_lossy(answer.body()));
     text
 }

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 
 use super::BearerSecret;
@@ -38,11 +39,11 @@ impl Pepper {
         hash.copy_from_slice(context.sign().as_ref());
         SecretHash(hash)
     }
+}
 
-    /// Returns true if this is the hash of the secret. Compares in constant time.
-    pub(super) fn verify(&self, secret: &BearerSecret, hash: &KeyHash) -> bool {
-        hmac::verify(&self.0, secret.expose().as_bytes(), &hash.0).is_ok()
-    }
+/// Returns true if the hashes are equal. Takes the same time in each case.
+pub(super) fn are_equal(first: &KeyHash, second: &KeyHash) -> bool {
+    verify_slices_are_equal(&first.0, &second.0).is_ok()
 }
 
 impl fmt::Debug for Pepper {
@@ -62,8 +63,8 @@ mod tests {
         let secret = BearerSecret::generate(BearerSecretKind::Key).unwrap();
         let first = Pepper::new(&PepperKey::for_test(1));
         let second = Pepper::new(&PepperKey::for_test(2));
-        assert!(first.verify(&secret, &first.hash(&secret)));
-        assert!(!second.verify(&secret, &first.hash(&secret)));
+        assert!(are_equal(&first.hash(&secret), &first.hash(&secret)));
+        assert!(!are_equal(&second.hash(&secret), &first.hash(&secret)));
     }
 
     #[test]

@@ -85,6 +85,11 @@ impl RelayBody {
         self
     }
 
+    /// True if all bytes have arrived, and the body only waits until its record is closed.
+    pub(crate) fn is_closing(&self) -> bool {
+        matches!(self.state, RelayBodyState::Closing(..)) && self.queue.is_empty()
+    }
+
     fn start_closing(&mut self, outcome: RelayOutcome, summary: AnswerSummary, last_piece: Result<Bytes, RelayError>) {
         let closing: ClosingFuture = match self.on_end.take() {
             Some(on_end) => on_end(outcome, summary),

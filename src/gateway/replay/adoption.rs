@@ -69,6 +69,9 @@ pub(super) async fn find_answer_in_progress(
     caller: &Caller,
     task: &SharedTask,
 ) -> Option<AnswerReader> {
+    if !orphans.may_expect_repeats() {
+        return None;
+    }
     let mut candidates = orphans.candidates(caller, task);
     candidates.retain(|candidate| candidate.repeat_expected && candidate.state != RetryableJobState::Attended);
     let matching = matching_candidates(candidates, task, &mut None).await;

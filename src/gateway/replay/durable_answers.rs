@@ -77,7 +77,8 @@ impl IdempotentAnswers {
         since: Timestamp,
     ) -> Result<EarlierRequest, ReplayError> {
         let states = self.store.states_by_fingerprint(fingerprint, since, EQUAL_RECORDS_MAX).await?;
-        // The newest of these requests cost nothing, so a retry of it may run a job, regardless of the others.
+        // The newest of these requests cost nothing, so a retry of it may run a job, regardless of the others. A request
+        // that has succeeded is none of them: its caller has the answer.
         if matches!(states.first(), Some(JobState::Failed | JobState::Refused)) {
             return Ok(EarlierRequest::None);
         }

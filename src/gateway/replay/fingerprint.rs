@@ -67,9 +67,12 @@ fn update_with_images(context: &mut Context, job: &Job) -> io::Result<()> {
     let mut fields: Vec<_> = job.upstream_fields().iter().collect();
     fields.sort_unstable_by_key(|(name, _)| *name);
     context.update(&(fields.len() as u64).to_be_bytes());
+    let mut value_text = Vec::new();
     for (name, value) in fields {
         update_with_part(context, name.as_bytes());
-        update_with_part(context, value.to_string().as_bytes());
+        value_text.clear();
+        serde_json::to_writer(&mut value_text, value)?;
+        update_with_part(context, &value_text);
     }
     if let Some(input) = job.edit_input() {
         context.update(&(input.images.len() as u64).to_be_bytes());

@@ -189,13 +189,6 @@ impl RetryableJobs {
         self.enforce_limits();
     }
 
-    /// Records that the caller got [`Error::InProgress`]: the job continues, and a repeat of the request is expected.
-    pub(super) fn note_repeat_expected(&self, job_id: RetryableJobId) {
-        if let Some(entry) = self.index().entries.get_mut(&job_id) {
-            entry.repeat_expected = true;
-        }
-    }
-
     /// Removes the job, unless a request wants its answer ([`Self::is_wanted`]). Returns true if the job was removed.
     /// May be called only if nothing was spent for the job.
     pub(super) fn remove_if_unwanted(&self, job_id: RetryableJobId) -> bool {

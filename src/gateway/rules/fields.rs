@@ -56,13 +56,12 @@ pub(super) fn check_restricted<'a>(
     restriction: impl Fn(&str) -> Option<FieldRestriction<'a>>,
     body: &mut Map<String, Value>,
 ) -> Result<(), Rejection> {
-    let table: Vec<&Field> =
-        table.iter().filter(|field| !matches!(field.kind, FieldKind::Images | FieldKind::Image)).collect();
-    body.retain(|name, value| !(value.is_null() && table.iter().any(|field| field.name == name && field.nullable)));
-    if let Some(name) = body.keys().find(|name| table.iter().all(|field| field.name != name.as_str())) {
+    let value_fields = || table.iter().filter(|field| !matches!(field.kind, FieldKind::Images | FieldKind::Image));
+    body.retain(|name, value| !(value.is_null() && value_fields().any(|field| field.name == name && field.nullable)));
+    if let Some(name) = body.keys().find(|name| value_fields().all(|field| field.name != name.as_str())) {
         return Err(unknown_parameter(format!("{prefix}{name}")));
     }
-    for field in table {
+    for field in value_fields() {
         match body.get_mut(field.name) {
             Some(value) => check_field(&format!("{prefix}{}", field.name), field.kind, restriction(field.name), value)?,
             None if field.required => return Err(missing_parameter(format!("{prefix}{}", field.name))),

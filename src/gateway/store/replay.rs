@@ -17,8 +17,8 @@ pub(crate) trait ReplayStore: Send + Sync {
     /// Removes at most `limit` expired claims, except those of the scopes in `except`, and returns the number removed.
     async fn remove_expired_replays(&self, now: Timestamp, except: &[[u8; 32]], limit: u32) -> Result<u32, StoreError>;
 
-    /// Returns the states of at most `limit` records with this fingerprint that began at `since` or later, newest
-    /// first.
+    /// Returns the states of at most `limit` records with this fingerprint that began at `since` or later and have not
+    /// succeeded, newest first.
     async fn states_by_fingerprint(
         &self,
         fingerprint: &[u8; 32],

@@ -25,7 +25,7 @@ const ERROR_BODY_TIME: Duration = Duration::from_secs(UPSTREAM_ERROR_BODY_SECOND
 /// Makes the call, which ends at the deadline `until`. `fault_scope` decides which errors are the caller's fault.
 pub(super) async fn send_request(
     transport: &Transport,
-    request: Result<Request<RequestBody>, http::Error>,
+    request: Result<Request<RequestBody>, impl std::fmt::Display>,
     until: Instant,
     fault_scope: CallerFaultScope,
 ) -> Result<Reply, AttemptFailure> {

@@ -27,10 +27,10 @@ fn build_request(
     address: &UpstreamAddress,
     authorization: Option<&HeaderValue>,
     job: &Job,
-) -> Result<Request<RequestBody>, http::Error> {
+) -> Result<Request<RequestBody>, Box<dyn std::error::Error + Send + Sync>> {
     let (path, content_type, body) = match job.edit_input() {
         None => {
-            let json = serde_json::Value::Object(job.upstream_fields().clone()).to_string();
+            let json = serde_json::to_string(job.upstream_fields())?;
             ("/images/generations", HeaderValue::from_static("application/json"), RequestBody::from(Bytes::from(json)))
         }
         Some(edit_input) => {

@@ -20,6 +20,8 @@ pub(in super::super) type RetryableJobId = (u64, u64);
 #[derive(Default)]
 pub(in super::super) struct RetryableJobIndex {
     pub(in super::super) last_number: u64,
+    /// The time at which a caller last got [`Error::InProgress`].
+    pub(in super::super) last_in_progress: Option<Instant>,
     pub(in super::super) entries: BTreeMap<RetryableJobId, RetryableJobEntry>,
 }
 

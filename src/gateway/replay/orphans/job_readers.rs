@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::index::{DeliveryMode, RetryableJobEntry, RetryableJobId, RetryableJobState, unknown_outcome};
 use super::{AnswerReader, RetryableJobs};
+use crate::gateway::replay::LONGEST_JOB;
 
 // === impl RetryableJobs ===
 
@@ -39,6 +42,21 @@ impl RetryableJobs {
         };
         self.changed.send_replace(());
         Some(self.answer_reader(&answer, job_id, true))
+    }
+
+    /// Records that the caller got [`Error::InProgress`](crate::error::Error::InProgress): the job continues, and a repeat of the request is expected.
+    pub(in super::super) fn note_repeat_expected(&self, job_id: RetryableJobId) {
+        let mut index = self.index();
+        if let Some(entry) = index.entries.get_mut(&job_id) {
+            entry.repeat_expected = true;
+            index.last_in_progress = Some(Instant::now());
+        }
+    }
+
+    /// True if a repeat may be expected of any request: a caller got [`Error::InProgress`] within the time that a job and
+    /// its answer are remembered. Most gateways never have such a caller, so their requests need no further search.
+    pub(in super::super) fn may_expect_repeats(&self) -> bool {
+        self.index().last_in_progress.is_some_and(|last| last.elapsed() <= LONGEST_JOB + self.window)
     }
 
     /// Returns a reader of the error "outcome unknown", for a retry of a job that was charged, or may have been, and

@@ -6,12 +6,20 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::error_conversion::during_batch;
 use super::open::{BUSY_TIMEOUT, PRAGMAS};
 use super::{records, replays};
 use crate::gateway::store::{NodeId, RowWrite, RowWriteOutcome, StoreError};
+
+/// The further settings of this connection.
+///
+/// - The columns are written from enums and arrays, which cannot hold a value that their `CHECK` constraints refuse. A
+///   constraint with a list of words costs a temporary table for each statement: half of the instructions of a row.
+/// - A checkpoint writes each changed page once, and most changed pages are the same few. So a longer log, which is
+///   still within its size limit, costs fewer writes.
+const WRITER_PRAGMAS: [(&str, &str); 2] = [("ignore_check_constraints", "ON"), ("wal_autocheckpoint", "4000")];
 
 /// The connection for records and claims. It is opened at the first write, because most commands write no record.
 #[derive(Debug)]
@@ -92,7 +100,7 @@ impl BatchWriter {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.database, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        for (name, value) in PRAGMAS {
+        for (name, value) in PRAGMAS.into_iter().chain(WRITER_PRAGMAS) {
             connection.pragma_update(None, name, value)?;
         }
         if !self.syncs_commits {
@@ -134,10 +142,17 @@ fn write_all(
     if let [write] = writes {
         return Ok(vec![write_one(connection, node, *write)?]);
     }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let outcomes = writes.iter().map(|write| write_one(&transaction, node, *write)).collect::<rusqlite::Result<_>>()?;
-    transaction.commit()?;
-    Ok(outcomes)
+    // The statements are prepared once; a transaction of the driver would prepare them for each batch.
+    connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    let written = writes.iter().map(|write| write_one(connection, node, *write)).collect();
+    let committed = match written {
+        Ok(outcomes) => connection.prepare_cached("COMMIT")?.execute([]).map(|_| outcomes),
+        Err(error) => Err(error),
+    };
+    if committed.is_err() && !connection.is_autocommit() {
+        connection.prepare_cached("ROLLBACK")?.execute([])?;
+    }
+    committed
 }
 
 fn write_one(connection: &Connection, node: &NodeId, write: RowWrite<'_>) -> rusqlite::Result<RowWriteOutcome> {

@@ -111,7 +111,8 @@ pub(super) async fn interrupt_running(pool: &SqlitePool, node: &NodeId) -> sqlx:
     Ok(sqlx::query(INTERRUPT).bind(node.as_str()).execute(pool).await?.rows_affected())
 }
 
-/// Returns the states of the jobs with one fingerprint, newest first.
+/// Returns the states of the jobs with one fingerprint that have not succeeded, newest first. The condition on the state
+/// is written exactly like that of the partial index.
 pub(super) async fn states_by_fingerprint(
     pool: &SqlitePool,
     fingerprint: &[u8; 32],
@@ -119,7 +120,8 @@ pub(super) async fn states_by_fingerprint(
     limit: u32,
 ) -> sqlx::Result<Vec<JobState>> {
     let query = sqlx::query(
-        "SELECT state FROM records WHERE fingerprint = $1 AND created_at >= $2 ORDER BY created_at DESC, seq DESC LIMIT $3",
+        "SELECT state FROM records WHERE fingerprint = $1 AND created_at >= $2 AND state <> 'succeeded' \
+         ORDER BY created_at DESC, seq DESC LIMIT $3",
     );
     let rows = query.bind(fingerprint.as_slice()).bind(since.to_string()).bind(limit).fetch_all(pool).await?;
     rows.iter().map(|row| parsed(row, "state")).collect()
