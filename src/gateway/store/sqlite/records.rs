@@ -35,6 +35,11 @@ pub(super) const INTERRUPT: &str = "UPDATE records SET state = 'interrupted', \
     ELSE attempts END \
     WHERE state = 'running' AND node = $1";
 
+/// The condition on the state is written exactly like that of the partial index.
+pub(super) const STATES_BY_FINGERPRINT: &str = "SELECT state FROM records \
+    WHERE fingerprint = $1 AND created_at >= $2 AND state <> 'succeeded' \
+    ORDER BY created_at DESC, seq DESC LIMIT $3";
+
 const UPDATE_ATTEMPTS: &str =
     "UPDATE records SET attempts = ?2, account = ?3, maybe_paid_twice = ?4 WHERE request_id = ?1 AND state = 'running'";
 
@@ -111,18 +116,14 @@ pub(super) async fn interrupt_running(pool: &SqlitePool, node: &NodeId) -> sqlx:
     Ok(sqlx::query(INTERRUPT).bind(node.as_str()).execute(pool).await?.rows_affected())
 }
 
-/// Returns the states of the jobs with one fingerprint that have not succeeded, newest first. The condition on the state
-/// is written exactly like that of the partial index.
+/// Returns the states of the jobs with one fingerprint that have not succeeded, newest first.
 pub(super) async fn states_by_fingerprint(
     pool: &SqlitePool,
     fingerprint: &[u8; 32],
     since: Timestamp,
     limit: u32,
 ) -> sqlx::Result<Vec<JobState>> {
-    let query = sqlx::query(
-        "SELECT state FROM records WHERE fingerprint = $1 AND created_at >= $2 AND state <> 'succeeded' \
-         ORDER BY created_at DESC, seq DESC LIMIT $3",
-    );
+    let query = sqlx::query(STATES_BY_FINGERPRINT);
     let rows = query.bind(fingerprint.as_slice()).bind(since.to_string()).bind(limit).fetch_all(pool).await?;
     rows.iter().map(|row| parsed(row, "state")).collect()
 }

@@ -96,6 +96,7 @@ async fn queries_of_the_start_and_of_removals_use_an_index() {
     let plan_of = async |sql: &'static str| plan(&store, sqlx::QueryBuilder::new(sql)).await;
     for (sql, index) in [
         (records::INTERRUPT, "SEARCH records USING COVERING INDEX records_running (node=?)"),
+        (records::STATES_BY_FINGERPRINT, "USING INDEX records_by_fingerprint (fingerprint=? AND created_at>?)"),
         (retention::DELETE_RECORDS, "SEARCH records USING INDEX records_by_time (created_at<?)"),
         (retention::DELETE_USAGE_DAYS, "SEARCH usage_days USING COVERING INDEX usage_days_by_day (day<?)"),
         (REFUSAL_LIMIT_REACHED, "SEARCH audit USING INDEX audit_refusals (target_id=?)"),
