@@ -19,7 +19,7 @@ mod gateway;
 pub mod image;
 #[cfg(feature = "manifest")]
 pub mod manifest;
-#[cfg(feature = "gateway")]
+#[cfg(any(feature = "client", feature = "gateway"))]
 mod stream;
 pub mod tables;
 mod wire;

@@ -1,3 +1,5 @@
-//! The reader of JSON that comes in pieces cut anywhere, and is never held whole.
+//! The readers of JSON and of server-sent events that come in pieces cut anywhere, and are never held whole.
 
+#[cfg(feature = "gateway")]
 pub(crate) mod json;
+pub(crate) mod sse;

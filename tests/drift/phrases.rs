@@ -121,10 +121,7 @@ const SOURCES: &[Phrase] = &[
     ("set a password, once and within {} hours", &[|_| link_seconds("RESET_LINK_LIFETIME") / 3600]),
     (
         "fields beyond {} KiB in all",
-        &[|_| {
-            source_number("src/gateway/relay/image_tool_response/content.rs", "const OTHER_MEMBERS_MAX: usize = ")
-                / 1024
-        }],
+        &[|_| source_number("src/gateway/relay/image_tool.rs", "const OTHER_MEMBERS_MAX: usize = ") / 1024],
     ),
     (
         "{} days with `…` as the last",

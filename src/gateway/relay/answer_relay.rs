@@ -1,133 +1,272 @@
-//! The relay of an answer from the upstream to the caller. An answer of images is written anew around its images; a
-//! response is passed on byte for byte.
+//! Moves an answer from the upstream to the caller: reads pieces, decodes them, and hands on what the encoder writes.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::combined_answer::CombinedAnswer;
-use super::image_relay::{AnswerWithoutImage, ImageRelay, RelayError, RelayStep};
-use super::json_writer::AnswerSummary;
-use super::response_passthrough::ResponsePassthrough;
+use super::answer_members::RequestedAnswer;
+use super::decoder::{AnswerDecoder, AnswerSchema};
+use super::event::{AnswerEncoder, AnswerForm, AnswerSummary, AnswerWithoutImage};
+use super::image_encoder::ImageEncoder;
+use super::relay_error::RelayError;
+use super::response_passthrough::{RequestedResponse, ResponsePassthrough};
+use super::upstream_body::{AnswerTimeouts, UpstreamActivity, UpstreamBodyReader};
+use crate::gateway::upstream::ReplyBody;
 use crate::image::ImageProperties;
 
-/// An answer on its way from the upstream to the caller.
-#[derive(Debug)]
-pub(super) enum AnswerRelay {
-    /// An answer of the image endpoints, written anew around its images.
-    Images(Box<ImageRelay>),
-    /// A response, byte for byte as the upstream sends it.
-    Response(Box<ResponsePassthrough>),
-    /// One answer with the images of several calls, all of them complete.
-    Combined(Box<CombinedAnswer>),
-}
+/// The most base64 bytes of an image (our choice: 3840x2160 pixels of 16-bit RGBA, uncompressed, are 66 MB, and
+/// 88 MB in base64).
+const IMAGE_MAX: u64 = 96 * 1024 * 1024;
+/// The size limit of a response that is passed on, in images of the largest size (our choice). In events, each image
+/// comes twice.
+const RESPONSE_IMAGES_MAX: u64 = 32;
+/// The size limit of a response with one image, in images besides the intermediate ones: the image comes twice, and some
+/// upstreams repeat the mask in their first and last events.
+const IMAGE_TOOL_IMAGES_MAX: u64 = 5;
 
-/// Calls the method of this name on an answer that is still arriving. For a combined answer, the result is `$combined`.
-macro_rules! delegate {
-    ($relay:expr, $name:ident($($argument:expr),*), $combined:expr) => {
-        match $relay {
-            AnswerRelay::Images(relay) => relay.$name($($argument),*),
-            AnswerRelay::Response(relay) => relay.$name($($argument),*),
-            AnswerRelay::Combined(_) => $combined,
-        }
-    };
-}
-
-// === impl AnswerRelay ===
-
-impl AnswerRelay {
-    /// Returns the next pieces for the caller.
-    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
-        if let Self::Combined(combined) = self {
-            return combined.poll_step(cx);
-        }
-        delegate!(self, poll_step(cx), Poll::Pending)
-    }
-
-    /// Reads once: returns the number of bytes, or `None` at the end of the body and on each later call.
-    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, RelayError>> {
-        delegate!(self, poll_read(cx), Poll::Ready(Ok(None)))
-    }
+/// An answer on its way to the caller.
+pub(super) trait AnswerSource: std::fmt::Debug + Send {
+    /// Returns the next piece for the caller.
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>>;
 
     /// Moves the deadlines of the upstream by the time during which the caller did not read.
-    pub(super) fn extend_deadlines(&mut self, by: Duration) {
-        match self {
-            Self::Images(relay) => relay.upstream.extend_deadline(by),
-            Self::Response(passthrough) => passthrough.upstream.extend_deadline(by),
-            Self::Combined(_) => {}
-        }
+    fn extend_deadlines(&mut self, by: Duration) {
+        let _ = by;
     }
 
     /// Returns the content of the answer so far.
-    pub(super) fn summary(&self) -> AnswerSummary {
-        match self {
-            Self::Images(relay) => relay.summary(),
-            Self::Response(relay) => relay.summary(),
-            Self::Combined(combined) => combined.summary(),
-        }
-    }
+    fn summary(&self) -> AnswerSummary;
 
-    /// True if the answer is proven: an image has begun, or a response has begun that cannot be refused any more.
-    pub(super) fn is_proven(&self) -> bool {
-        delegate!(self, is_proven(), true)
-    }
-
-    /// True if everything that was requested is there.
-    pub(super) fn is_complete(&self) -> bool {
-        delegate!(self, is_complete(), true)
-    }
-
-    /// Returns the properties of the first image, if they are known, and true if more bytes may still state them.
-    pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
-        match self {
-            Self::Images(relay) => relay.first_image(),
-            Self::Response(relay) => relay.first_image(),
-            Self::Combined(combined) => (combined.first_image(), false),
-        }
-    }
+    /// Returns the properties of the first image, if they are known.
+    fn first_image(&self) -> Option<ImageProperties>;
 
     /// Returns the error event that ends a stream whose upstream broke off. `None` if the caller gets no events: its
     /// transfer then breaks off too.
-    pub(super) fn finish_with_error(&mut self, error: &str) -> Option<Bytes> {
-        delegate!(self, finish_with_error(error), None)
+    fn finish_with_error(&mut self, error: &str) -> Option<Bytes> {
+        let _ = error;
+        None
     }
 
     /// Returns a heartbeat for the caller, if the caller gets events and a heartbeat may be sent at this point.
-    pub(super) fn heartbeat(&mut self) -> Option<Bytes> {
-        delegate!(self, heartbeat(), None)
-    }
-
-    /// True if the bytes before the proof are held in memory, so that their number must be limited.
-    pub(super) const fn is_buffered_before_proof(&self) -> bool {
-        match self {
-            Self::Images(relay) => relay.is_buffered_before_proof(),
-            Self::Response(_) | Self::Combined(_) => true,
-        }
+    fn heartbeat(&mut self) -> Option<Bytes> {
+        None
     }
 
     /// Returns the members other than the image that the upstream sent, for an answer that is complete.
-    pub(super) fn take_members(&mut self) -> Map<String, Value> {
-        match self {
-            Self::Images(relay) => relay.take_members(),
-            Self::Response(_) | Self::Combined(_) => Map::new(),
-        }
+    fn take_members(&mut self) -> Map<String, Value> {
+        Map::new()
     }
 
     /// True for an answer of images. It ends soon, so that even its stream can be read to the end without a caller; the
     /// stream of a response may go on for long.
-    pub(super) const fn is_image_answer(&self) -> bool {
-        !matches!(self, Self::Response(_))
+    fn is_image_answer(&self) -> bool {
+        true
     }
 
     /// True if the caller gets events.
-    pub(super) fn is_streaming(&self) -> bool {
-        delegate!(self, is_streaming(), false)
+    fn is_streaming(&self) -> bool {
+        false
+    }
+}
+
+/// The result of one poll of an answer.
+#[derive(Debug)]
+pub(super) enum RelayStep {
+    /// The next bytes for the caller.
+    Piece(Bytes),
+    /// The answer is complete: its last bytes and a summary of its content.
+    End(Bytes, Box<AnswerSummary>),
+}
+
+/// An answer that is still arriving from its upstream.
+#[derive(Debug)]
+pub(super) struct UpstreamRelay {
+    upstream: UpstreamBodyReader,
+    decoder: AnswerDecoder,
+    encoder: Box<dyn AnswerEncoder>,
+    is_image_answer: bool,
+    /// The end of the body, once reached: the body is not polled again.
+    body_end: Option<Result<(), RelayError>>,
+}
+
+// === impl UpstreamRelay ===
+
+impl UpstreamRelay {
+    /// Makes a relay for an answer of the image endpoints.
+    pub(super) fn for_images(body: ReplyBody, requested: RequestedAnswer, timeouts: AnswerTimeouts) -> Self {
+        let images_max = u64::try_from(requested.count).unwrap_or(1) + u64::from(requested.partials);
+        let upstream = UpstreamBodyReader::new(body, timeouts, images_max.saturating_mul(IMAGE_MAX));
+        Self::new(upstream, AnswerSchema::Images, Box::new(ImageEncoder::new(requested)))
+    }
+
+    /// Makes a relay for a response that was requested for one image and becomes an answer of the image endpoints.
+    pub(super) fn for_image_tool(body: ReplyBody, requested: RequestedAnswer, timeouts: AnswerTimeouts) -> Self {
+        let images_max = u64::from(requested.partials) + IMAGE_TOOL_IMAGES_MAX;
+        let upstream = UpstreamBodyReader::new(body, timeouts, images_max.saturating_mul(IMAGE_MAX));
+        Self::new(upstream, AnswerSchema::ImageTool(Box::default()), Box::new(ImageEncoder::new(requested)))
+    }
+
+    /// Makes a relay for a response that is passed on byte for byte.
+    pub(super) fn for_response(body: ReplyBody, requested: RequestedResponse, timeouts: AnswerTimeouts) -> Self {
+        let upstream = UpstreamBodyReader::new(body, timeouts, RESPONSE_IMAGES_MAX * IMAGE_MAX);
+        let relay = Self::new(upstream, AnswerSchema::Response, Box::new(ResponsePassthrough::new(requested)));
+        Self { is_image_answer: false, ..relay }
+    }
+
+    fn new(upstream: UpstreamBodyReader, schema: AnswerSchema, encoder: Box<dyn AnswerEncoder>) -> Self {
+        Self { upstream, decoder: AnswerDecoder::new(schema), encoder, is_image_answer: true, body_end: None }
+    }
+
+    /// Reads one frame: returns its length, or `None` at the end of the answer. Each later call returns the end again.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, RelayError>> {
+        let end = match self.body_end {
+            Some(end) => end,
+            None if self.encoder.has_failed() => Err(RelayError::UpstreamFailed),
+            None if self.encoder.is_complete() => Ok(()),
+            None => {
+                let activity = self.upstream_activity();
+                match ready!(self.upstream.poll(cx, activity)) {
+                    Ok(Some(data)) => match self.push(&data) {
+                        Ok(()) => return Poll::Ready(Ok(Some(data.len()))),
+                        Err(error) => self.end_body(Err(error)),
+                    },
+                    Ok(None) => {
+                        let form = self.decoder.form();
+                        let end = self.decoder.finish().map_err(RelayError::from);
+                        let end = end.and_then(|()| self.encoder.finish_body(form));
+                        self.end_body(end)
+                    }
+                    Err(error) => self.end_body(Err(error)),
+                }
+            }
+        };
+        self.body_end = Some(end);
+        Poll::Ready(end.map(|()| None))
+    }
+
+    /// True if the answer cannot be refused any more: an image has begun, or a response has begun.
+    pub(super) fn is_proven(&self) -> bool {
+        self.encoder.is_proven()
+    }
+
+    /// Returns the properties of the first image, if they are known, and true if more bytes may still state them.
+    pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
+        self.encoder.first_image()
+    }
+
+    /// True if the bytes before the proof are held in memory, so that their number must be limited.
+    pub(super) fn is_buffered_before_proof(&self) -> bool {
+        self.decoder.image_tool().is_none()
     }
 
     /// Returns the content of a complete answer in which no image was found.
     pub(super) fn without_image(&self) -> Option<AnswerWithoutImage> {
-        delegate!(self, without_image(), None)
+        match self.decoder.image_tool() {
+            Some(tool) => tool.without_image(),
+            None => self.encoder.without_image(self.decoder.form()),
+        }
+    }
+
+    /// The upstream's model works before the first byte, and between events. Otherwise the upstream only has to send what
+    /// it has made.
+    fn upstream_activity(&self) -> UpstreamActivity {
+        let is_sending = match (self.decoder.form(), self.decoder.image_tool()) {
+            (AnswerForm::Unknown, _) => false,
+            (AnswerForm::Json, _) => true,
+            (AnswerForm::Events, Some(tool)) => tool.is_in_image(),
+            (AnswerForm::Events, None) => self.encoder.is_receiving(self.decoder.is_in_event()),
+        };
+        if is_sending { UpstreamActivity::Sending } else { UpstreamActivity::Working }
+    }
+
+    fn push(&mut self, data: &Bytes) -> Result<(), RelayError> {
+        let mut rest = data.clone();
+        let mut result = Ok(());
+        while result.is_ok() && !rest.is_empty() && !self.is_over() {
+            result = self.push_part(&mut rest);
+        }
+        if self.decoder.take_progress() {
+            self.upstream.note_progress();
+        }
+        result
+    }
+
+    fn push_part(&mut self, rest: &mut Bytes) -> Result<(), RelayError> {
+        let length = self.decoder.read(rest, &mut *self.encoder)?;
+        self.encoder.pass_on(rest.split_to(length), self.decoder.form())?;
+        let is_over_without_image = self.is_over() && !self.encoder.is_complete() && !self.encoder.has_failed();
+        if is_over_without_image { Err(RelayError::UpstreamFailed) } else { Ok(()) }
+    }
+
+    /// True if the rest of the upstream's answer is not needed.
+    fn is_over(&self) -> bool {
+        let is_response_over = self.decoder.image_tool().is_some_and(|tool| tool.is_over());
+        is_response_over || self.encoder.is_complete() || self.encoder.has_failed()
+    }
+
+    /// Returns the end of the body. A complete answer stays valid, even if the bytes after the final image are malformed
+    /// or missing.
+    fn end_body(&mut self, end: Result<(), RelayError>) -> Result<(), RelayError> {
+        self.decoder.finish_image(&mut *self.encoder);
+        if self.encoder.is_complete() { Ok(()) } else { end }
+    }
+}
+
+impl AnswerSource for UpstreamRelay {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
+        loop {
+            if let Some(piece) = self.encoder.next_piece() {
+                return Poll::Ready(Ok(RelayStep::Piece(piece)));
+            }
+            let read = ready!(self.poll_read(cx));
+            if let Ok(Some(_)) = read {
+                continue;
+            }
+            // What was read before the end is sent first; the next call returns the end again.
+            if let Some(piece) = self.encoder.next_piece() {
+                return Poll::Ready(Ok(RelayStep::Piece(piece)));
+            }
+            return Poll::Ready(read.map(|_| {
+                let summary = Box::new(self.summary());
+                RelayStep::End(self.encoder.finish(), summary)
+            }));
+        }
+    }
+
+    fn extend_deadlines(&mut self, by: Duration) {
+        self.upstream.extend_deadline(by);
+    }
+
+    fn summary(&self) -> AnswerSummary {
+        let summary = self.encoder.summary();
+        // The caller sees only the tokens of the image. The record also has those of the text model.
+        let Some(tool) = self.decoder.image_tool() else { return summary };
+        AnswerSummary { usage: tool.usage(), host_model: tool.host_model(), ..summary }
+    }
+
+    fn first_image(&self) -> Option<ImageProperties> {
+        self.encoder.first_image().0
+    }
+
+    fn finish_with_error(&mut self, error: &str) -> Option<Bytes> {
+        self.encoder.finish_with_error(error, self.decoder.closing_text())
+    }
+
+    fn heartbeat(&mut self) -> Option<Bytes> {
+        self.encoder.heartbeat(self.decoder.form())
+    }
+
+    fn take_members(&mut self) -> Map<String, Value> {
+        self.encoder.take_members()
+    }
+
+    fn is_image_answer(&self) -> bool {
+        self.is_image_answer
+    }
+
+    fn is_streaming(&self) -> bool {
+        self.encoder.is_streaming()
     }
 }

@@ -1,6 +1,5 @@
 //! The body of the answer to the caller. The upstream's body is read only when the caller's connection polls this body.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -10,11 +9,11 @@ use http_body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::answer_relay::AnswerRelay;
-use super::caller_pace::CallerPace;
-use super::image_relay::{RelayError, RelayStep};
-use super::json_writer::AnswerSummary;
+use super::answer_relay::{AnswerSource, RelayStep};
+use super::event::AnswerSummary;
+use super::pace::Pace;
 use super::proof::ProvenAnswer;
+use super::relay_error::RelayError;
 use crate::tables::HEARTBEAT_SECONDS;
 
 /// The way in which an answer ended.
@@ -41,20 +40,21 @@ pub(crate) type EndCallback = Box<dyn FnOnce(RelayOutcome, AnswerSummary) -> Clo
 /// stream whose caller was too slow is read to its end.
 pub(crate) struct RelayBody {
     state: RelayBodyState,
-    queue: VecDeque<Bytes>,
     on_end: Option<EndCallback>,
     /// Makes the data of the error event that ends a stream whose answer breaks off.
     error_event: fn() -> String,
     heartbeat: Pin<Box<Sleep>>,
+    /// The time at which the last piece was handed over. The timer of the heartbeat is set again only when it fires.
+    silent_since: Instant,
     /// Resolves when the answer must end because the process stops.
     cutoff: Option<CutoffFuture>,
-    pace: CallerPace,
+    pace: Pace,
 }
 
 type CutoffFuture = Pin<Box<WaitForCancellationFutureOwned>>;
 
 enum RelayBodyState {
-    Relaying(AnswerRelay),
+    Relaying(Box<dyn AnswerSource>),
     /// Nothing more is read from the upstream; the last bytes wait until the record is closed.
     Closing(ClosingFuture, Result<Bytes, RelayError>),
     Ended,
@@ -69,13 +69,13 @@ impl RelayBody {
     /// caller sees the end. `error_event` makes the data of the error event that ends a stream whose answer breaks off.
     pub(crate) fn new(proven: ProvenAnswer, error_event: fn() -> String, on_end: EndCallback) -> Self {
         Self {
-            state: RelayBodyState::Relaying(proven.relay),
-            queue: VecDeque::new(),
+            state: RelayBodyState::Relaying(proven.source),
             on_end: Some(on_end),
             error_event,
             heartbeat: Box::pin(tokio::time::sleep(HEARTBEAT_INTERVAL)),
+            silent_since: Instant::now(),
             cutoff: None,
-            pace: CallerPace::default(),
+            pace: Pace::default(),
         }
     }
 
@@ -101,12 +101,16 @@ impl RelayBody {
     /// Records that the caller polls again, and extends the deadlines of the upstream by the time during which the
     /// caller did not read. Returns true if the caller is fast enough, or if nothing more is read from the upstream.
     fn note_caller_return(&mut self) -> bool {
-        let (absence, is_fast_enough) = self.pace.record_return(Instant::now());
-        if let RelayBodyState::Relaying(relay) = &mut self.state {
-            relay.extend_deadlines(absence);
-            return is_fast_enough;
-        }
-        true
+        let absence = self.pace.end_wait(Instant::now(), Duration::MAX);
+        let RelayBodyState::Relaying(relay) = &mut self.state else { return true };
+        relay.extend_deadlines(absence);
+        !self.pace.is_too_slow()
+    }
+
+    fn note_piece(&mut self, piece: &Bytes) {
+        self.silent_since = Instant::now();
+        self.pace.add_bytes(piece.len());
+        self.pace.begin_wait(self.silent_since);
     }
 
     /// Continues without the caller. If the caller of an image stream was too slow, the stream is read to its end,
@@ -131,22 +135,13 @@ impl RelayBody {
         }
     }
 
-    /// Polls the upstream once. Ready if the queue or the state may have changed.
-    fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let RelayBodyState::Relaying(relay) = &mut self.state else { return Poll::Ready(()) };
-        if self.cutoff.as_mut().is_some_and(|cutoff| cutoff.as_mut().poll(cx).is_ready()) {
-            let (summary, last_piece) =
-                (relay.summary(), relay.finish_with_error(&(self.error_event)()).ok_or(RelayError::Cutoff));
-            self.start_closing(RelayOutcome::Broken(RelayError::Cutoff), summary, last_piece);
-            return Poll::Ready(());
-        }
-        match relay.poll_step(cx) {
-            Poll::Ready(Ok(RelayStep::Pieces(pieces))) => {
-                if !pieces.is_empty() {
-                    self.heartbeat.as_mut().reset(Instant::now() + HEARTBEAT_INTERVAL);
-                }
-                self.queue.extend(pieces);
-            }
+    /// Returns the next piece; `None` if only the state has changed.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let RelayBodyState::Relaying(relay) = &mut self.state else { return Poll::Ready(None) };
+        let is_cut_off = self.cutoff.as_mut().is_some_and(|cutoff| cutoff.as_mut().poll(cx).is_ready());
+        let step = if is_cut_off { Poll::Ready(Err(RelayError::Cutoff)) } else { relay.poll_step(cx) };
+        match step {
+            Poll::Ready(Ok(RelayStep::Piece(piece))) => return Poll::Ready(Some(piece)),
             Poll::Ready(Ok(RelayStep::End(tail, summary))) => {
                 self.start_closing(RelayOutcome::Complete, *summary, Ok(tail));
             }
@@ -157,11 +152,13 @@ impl RelayBody {
             }
             Poll::Pending => {
                 ready!(self.heartbeat.as_mut().poll(cx));
-                self.heartbeat.as_mut().reset(Instant::now() + HEARTBEAT_INTERVAL);
-                self.queue.extend(relay.heartbeat());
+                let (now, due) = (Instant::now(), self.silent_since + HEARTBEAT_INTERVAL);
+                let is_due = now >= due;
+                self.heartbeat.as_mut().reset(if is_due { now + HEARTBEAT_INTERVAL } else { due });
+                return Poll::Ready(relay.heartbeat().filter(|_| is_due));
             }
         }
-        Poll::Ready(())
+        Poll::Ready(None)
     }
 }
 
@@ -175,17 +172,17 @@ impl Body for RelayBody {
             tracing::warn!(
                 "a caller reads its answer too slowly and is disconnected; only a streamed response is not read to its end"
             );
-            this.queue.clear();
             this.detach_caller(true);
             return Poll::Ready(Some(Err(RelayError::CallerTooSlow)));
         }
         loop {
-            if let Some(piece) = this.queue.pop_front() {
-                this.pace.record_sent(piece.len(), Instant::now());
-                return Poll::Ready(Some(Ok(Frame::data(piece))));
-            }
             match &mut this.state {
-                RelayBodyState::Relaying(_) => ready!(this.poll_upstream(cx)),
+                RelayBodyState::Relaying(_) => {
+                    if let Some(piece) = ready!(this.poll_piece(cx)) {
+                        this.note_piece(&piece);
+                        return Poll::Ready(Some(Ok(Frame::data(piece))));
+                    }
+                }
                 RelayBodyState::Closing(closing, last_piece) => {
                     ready!(closing.as_mut().poll(cx));
                     let last_piece = last_piece.clone();
@@ -209,7 +206,7 @@ impl Drop for RelayBody {
 }
 
 /// Reads an answer to its end without a caller, so that its tokens are known.
-async fn read_to_end(mut relay: AnswerRelay, cutoff: Option<CutoffFuture>, on_end: EndCallback) {
+async fn read_to_end(mut relay: Box<dyn AnswerSource>, cutoff: Option<CutoffFuture>, on_end: EndCallback) {
     let cutoff = async move {
         match cutoff {
             Some(cutoff) => cutoff.await,
@@ -219,7 +216,7 @@ async fn read_to_end(mut relay: AnswerRelay, cutoff: Option<CutoffFuture>, on_en
     let reading = async {
         loop {
             match std::future::poll_fn(|cx| relay.poll_step(cx)).await {
-                Ok(RelayStep::Pieces(_)) => {}
+                Ok(RelayStep::Piece(_)) => {}
                 Ok(RelayStep::End(_, summary)) => break Ok(*summary),
                 Err(error) => break Err(error),
             }

@@ -14,10 +14,11 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::answer_members::{self, AnswerUsage, RequestedAnswer, sum_usage};
-use super::answer_relay::AnswerRelay;
-use super::image_relay::{RelayError, RelayStep};
-use super::json_writer::{ANSWER_PREFIX, AnswerSummary, write_end};
+use super::answer_relay::{AnswerSource, RelayStep};
+use super::event::AnswerSummary;
+use super::image_encoder::{ANSWER_PREFIX, write_end};
 use super::proof::ProvenAnswer;
+use super::relay_error::RelayError;
 use crate::gateway::spool::{SpoolWriter, SpooledFile};
 use crate::image::{ByteSource as _, ImageProperties};
 
@@ -45,12 +46,15 @@ pub(crate) enum SpooledImageError {
 
 /// An answer of spooled images, all of them complete, on its way to the caller.
 #[derive(Debug)]
-pub(super) struct CombinedAnswer {
+struct CombinedAnswer {
     requested: RequestedAnswer,
     images: Vec<SpooledImage>,
     summary: AnswerSummary,
-    /// The index of the image that is being read, and the offset in its file.
+    /// The index of the image that is being read.
     image_index: usize,
+    /// True if the text before that image was returned.
+    is_separated: bool,
+    /// The offset in the file of that image.
     offset: u64,
     /// The task on a blocking thread that reads the next piece.
     reading: Option<JoinHandle<io::Result<Bytes>>>,
@@ -59,7 +63,7 @@ pub(super) struct CombinedAnswer {
 /// Reads an answer of one image to its end and spools it to disk. The answer is read to its end even if the disk fails:
 /// the token counts come last, and the tokens are charged.
 pub(crate) async fn spool_image(proven: ProvenAnswer, writer: SpoolWriter) -> Result<SpooledImage, SpooledImageError> {
-    let mut relay = proven.relay;
+    let mut relay = proven.source;
     let mut disk_error = None;
     let mut writer = Some(writer);
     loop {
@@ -68,12 +72,11 @@ pub(crate) async fn spool_image(proven: ProvenAnswer, writer: SpoolWriter) -> Re
             None => SpooledImageError::Broken(relay_error, relay.summary().usage),
             Some(kind) => SpooledImageError::Disk(kind, relay.summary().usage),
         })?;
-        let (pieces, summary) = match step {
-            RelayStep::Pieces(pieces) => (pieces, None),
-            RelayStep::End(tail, summary) => (vec![tail], Some(*summary)),
+        let (piece, summary) = match step {
+            RelayStep::Piece(piece) => (piece, None),
+            RelayStep::End(tail, summary) => (tail, Some(*summary)),
         };
-        for piece in pieces {
-            let Some(open) = writer.take() else { break };
+        if let Some(open) = writer.take() {
             match open.append(piece).await {
                 Ok(open) => writer = Some(open),
                 Err(error) => disk_error = Some(error.kind()),
@@ -103,16 +106,9 @@ pub(crate) fn combine_images(
         host_model: first_name(|summary| summary.host_model.clone()),
         response_id: None,
     };
-    ProvenAnswer {
-        relay: AnswerRelay::Combined(Box::new(CombinedAnswer {
-            requested,
-            images,
-            summary,
-            image_index: 0,
-            offset: 0,
-            reading: None,
-        })),
-    }
+    let answer =
+        CombinedAnswer { requested, images, summary, image_index: 0, is_separated: false, offset: 0, reading: None };
+    ProvenAnswer { source: Box::new(answer) }
 }
 
 // === impl SpooledImage ===
@@ -126,12 +122,15 @@ impl SpooledImage {
 
 // === impl CombinedAnswer ===
 
-impl CombinedAnswer {
-    /// Returns the next pieces for the caller.
-    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
+impl AnswerSource for CombinedAnswer {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
         let Some(image) = self.images.get(self.image_index) else {
             return Poll::Ready(Ok(RelayStep::End(self.answer_suffix(), Box::new(self.summary.clone()))));
         };
+        if !std::mem::replace(&mut self.is_separated, true) {
+            let separator = if self.image_index == 0 { ANSWER_PREFIX } else { b"," };
+            return Poll::Ready(Ok(RelayStep::Piece(Bytes::from_static(separator))));
+        }
         let (file, offset) = (&image.element, self.offset);
         let reading = self.reading.get_or_insert_with(|| {
             let file = Arc::clone(file);
@@ -146,15 +145,23 @@ impl CombinedAnswer {
                 return Poll::Ready(Err(RelayError::SpoolUnreadable));
             }
         };
-        let prefix =
-            (offset == 0).then(|| Bytes::from_static(if self.image_index == 0 { ANSWER_PREFIX } else { b"," }));
         self.offset += piece.len() as u64;
         if self.offset == file.len() {
-            (self.image_index, self.offset) = (self.image_index + 1, 0);
+            (self.image_index, self.offset, self.is_separated) = (self.image_index + 1, 0, false);
         }
-        Poll::Ready(Ok(RelayStep::Pieces(prefix.into_iter().chain([piece]).collect())))
+        Poll::Ready(Ok(RelayStep::Piece(piece)))
     }
 
+    fn summary(&self) -> AnswerSummary {
+        self.summary.clone()
+    }
+
+    fn first_image(&self) -> Option<ImageProperties> {
+        self.images.first().and_then(SpooledImage::properties)
+    }
+}
+
+impl CombinedAnswer {
     fn answer_suffix(&self) -> Bytes {
         let mut members = self.images.first().map(|image| image.members.clone()).unwrap_or_default();
         let usages = self
@@ -166,15 +173,6 @@ impl CombinedAnswer {
         let mut end = Vec::new();
         write_end(&mut end, &answer_members::answer_members(&self.requested, &members, self.first_image()));
         Bytes::from(end)
-    }
-
-    pub(super) fn summary(&self) -> AnswerSummary {
-        self.summary.clone()
-    }
-
-    /// Returns the properties of the first image, if its head stated them.
-    pub(super) fn first_image(&self) -> Option<ImageProperties> {
-        self.images.first().and_then(SpooledImage::properties)
     }
 }
 

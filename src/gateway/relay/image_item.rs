@@ -11,19 +11,26 @@ const HEAD_BASE64_MAX: usize = 16 * 1024;
 /// The number of characters of base64 in which most files state size and format.
 const HEAD_BASE64_USUAL: usize = 64;
 
-/// An element of `data` in a JSON answer, or a server-sent event.
+/// An element of `data` in a JSON answer, or an event.
 #[derive(Debug, Default)]
 pub(super) struct ImageItem {
     pub(super) members: Map<String, Value>,
-    pub(super) properties: Option<ImageProperties>,
+    pub(super) probe: ImageProbe,
     /// True if a first piece of its image has been passed on.
     pub(super) has_begun: bool,
     /// True if its image is complete.
     pub(super) has_ended: bool,
+    /// `None` if the item is an element of `data`. If it is an event: the value of the `event:` line, which may come
+    /// after the data, or an empty text.
+    pub(super) event_name: Option<String>,
+}
+
+/// Searches the first bytes of an image for its size and format.
+#[derive(Debug, Default)]
+pub(super) struct ImageProbe {
+    pub(super) properties: Option<ImageProperties>,
     base64_head: Vec<u8>,
-    /// `None` if the item is an element of `data`. If it is an event: `Some` with the value of the `event:` line, if
-    /// there is one.
-    event_name: Option<Option<String>>,
+    has_ended: bool,
 }
 
 /// The kind of an item.
@@ -44,23 +51,10 @@ pub(super) enum ImageItemKind {
 // === impl ImageItem ===
 
 impl ImageItem {
-    pub(super) fn new(event_name: Option<Option<String>>) -> Self {
-        Self { event_name, ..Self::default() }
-    }
-
-    /// Sets the value of the `event:` line, which may come after the data.
-    pub(super) fn set_event_name(&mut self, name: Option<String>) {
-        self.event_name = Some(name);
-    }
-
-    pub(super) const fn is_event(&self) -> bool {
-        self.event_name.is_some()
-    }
-
     /// Returns the kind of the item, as far as it is known: `type` in the data has precedence over the `event:` line.
     pub(super) fn kind(&self) -> ImageItemKind {
         let Some(name) = &self.event_name else { return ImageItemKind::Completed };
-        let kind = self.members.get("type").and_then(Value::as_str).or(name.as_deref()).unwrap_or_default();
+        let kind = self.members.get("type").and_then(Value::as_str).unwrap_or(name);
         if kind.is_empty() && !self.members.contains_key("error") {
             return ImageItemKind::Unknown;
         }
@@ -73,9 +67,13 @@ impl ImageItem {
             _ => ImageItemKind::Other,
         }
     }
+}
 
+// === impl ImageProbe ===
+
+impl ImageProbe {
     /// Collects the beginning of the image's base64 while it is relayed, and searches it for the properties.
-    pub(super) fn probe_head(&mut self, base64: &[u8]) {
+    pub(super) fn add(&mut self, base64: &[u8]) {
         if self.properties.is_some() || self.base64_head.len() >= HEAD_BASE64_MAX {
             return;
         }
@@ -88,9 +86,8 @@ impl ImageItem {
         }
     }
 
-    /// Marks the image as complete, and searches all of the collected head for the properties if they are still
-    /// unknown.
-    pub(super) fn finish_image(&mut self) {
+    /// Searches all of the collected head for the properties if they are still unknown: the image is complete.
+    pub(super) fn finish(&mut self) {
         self.has_ended = true;
         if self.properties.is_none() {
             self.properties = answer_members::properties_from_base64(&self.base64_head, probe);
@@ -100,6 +97,7 @@ impl ImageItem {
 
     /// True if more bytes may still state the properties of the image.
     pub(super) fn may_find_properties(&self) -> bool {
-        self.has_begun && !self.has_ended && self.properties.is_none() && self.base64_head.len() < HEAD_BASE64_MAX
+        let is_receiving = !self.has_ended && !self.base64_head.is_empty();
+        is_receiving && self.properties.is_none() && self.base64_head.len() < HEAD_BASE64_MAX
     }
 }

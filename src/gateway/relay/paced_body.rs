@@ -10,8 +10,8 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::caller_pace::CallerPace;
-use super::image_relay::RelayError;
+use super::pace::Pace;
+use super::relay_error::RelayError;
 
 /// The time after the cutoff in which an answer may still send its last event, which reports the stop (our choice).
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
@@ -19,11 +19,11 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 /// The reason why a paced answer broke off.
 type PacedBodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A body that breaks off if its reader is slower than the minimum rate of callers ([`CallerPace`]).
+/// A body that breaks off if its reader is slower than the minimum rate ([`Pace`]).
 pub(crate) struct PacedBody<B> {
     /// `None` after the body was broken off.
     body: Option<B>,
-    pace: CallerPace,
+    pace: Pace,
     /// Resolves when the answer must end because the process stops.
     cutoff: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
@@ -38,7 +38,7 @@ impl<B> PacedBody<B> {
             cutoff.await;
             sleep(SHUTDOWN_GRACE).await;
         });
-        Self { body: Some(body), pace: CallerPace::default(), cutoff }
+        Self { body: Some(body), pace: Pace::default(), cutoff }
     }
 
     fn abort<T>(&mut self, error: RelayError) -> Poll<Option<Result<T, PacedBodyError>>> {
@@ -60,8 +60,8 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, PacedBodyError>>> {
         let this = &mut *self;
-        let (_, is_fast_enough) = this.pace.record_return(Instant::now());
-        if !is_fast_enough {
+        this.pace.end_wait(Instant::now(), Duration::MAX);
+        if this.pace.is_too_slow() {
             tracing::warn!("a caller reads its answer too slowly and is disconnected");
             return this.abort(RelayError::CallerTooSlow);
         }
@@ -71,7 +71,8 @@ where
         }
         let frame = Pin::new(body).poll_frame(cx).map_err(Into::into);
         if let Poll::Ready(Some(Ok(frame))) = &frame {
-            this.pace.record_sent(frame.data_ref().map_or(0, Bytes::len), Instant::now());
+            this.pace.add_bytes(frame.data_ref().map_or(0, Bytes::len));
+            this.pace.begin_wait(Instant::now());
         }
         frame
     }

@@ -2,9 +2,11 @@
 //! have arrived. A plain answer gets a 200 only after that.
 
 use super::answer_members::RequestedAnswer;
-use super::answer_relay::AnswerRelay;
-use super::image_relay::{AnswerTimeouts, AnswerWithoutImage, ImageRelay, RelayError};
-use super::response_passthrough::{RequestedResponse, ResponsePassthrough};
+use super::answer_relay::{AnswerSource, UpstreamRelay};
+use super::event::AnswerWithoutImage;
+use super::relay_error::RelayError;
+use super::response_passthrough::RequestedResponse;
+use super::upstream_body::AnswerTimeouts;
 use crate::gateway::upstream::ReplyBody;
 use crate::image::ImageProperties;
 use crate::tables::HOLD_BEFORE_PROOF_BYTES;
@@ -28,7 +30,7 @@ pub(crate) enum ProofError {
 /// A proven answer, which a [`super::RelayBody`] can deliver.
 #[derive(Debug)]
 pub(crate) struct ProvenAnswer {
-    pub(super) relay: AnswerRelay,
+    pub(super) source: Box<dyn AnswerSource>,
 }
 
 // === impl ProvenAnswer ===
@@ -36,14 +38,14 @@ pub(crate) struct ProvenAnswer {
 impl ProvenAnswer {
     /// Returns the properties of the first image, if its first bytes stated them.
     pub(crate) fn first_image(&self) -> Option<ImageProperties> {
-        self.relay.first_image().0
+        self.source.first_image()
     }
 }
 
 /// An answer that is not proven yet.
 #[derive(Debug)]
 pub(crate) struct UnprovenAnswer {
-    relay: AnswerRelay,
+    relay: UpstreamRelay,
 }
 
 // === impl UnprovenAnswer ===
@@ -51,24 +53,57 @@ pub(crate) struct UnprovenAnswer {
 impl UnprovenAnswer {
     /// Makes an unproven answer of images.
     pub(crate) fn for_images(body: ReplyBody, requested: RequestedAnswer, timeouts: AnswerTimeouts) -> Self {
-        Self { relay: AnswerRelay::Images(Box::new(ImageRelay::new(body, requested, timeouts))) }
+        Self { relay: UpstreamRelay::for_images(body, requested, timeouts) }
     }
 
     /// Makes an unproven answer of a response that was requested for one image and becomes an answer of the image
     /// endpoints.
     pub(crate) fn for_image_tool(body: ReplyBody, requested: RequestedAnswer, timeouts: AnswerTimeouts) -> Self {
-        Self { relay: AnswerRelay::Images(Box::new(ImageRelay::for_response(body, requested, timeouts))) }
+        Self { relay: UpstreamRelay::for_image_tool(body, requested, timeouts) }
     }
 
     /// Makes an unproven answer of a response that is passed on. Until it is proven, it can still become an error.
     pub(crate) fn for_response(body: ReplyBody, requested: RequestedResponse, timeouts: AnswerTimeouts) -> Self {
-        Self { relay: AnswerRelay::Response(Box::new(ResponsePassthrough::new(body, requested, timeouts))) }
+        Self { relay: UpstreamRelay::for_response(body, requested, timeouts) }
     }
 
     /// Reads until the answer is proven, and a little further for the properties of its image. The future may be
     /// dropped and the method called again.
     pub(crate) async fn read_until_proven(&mut self) -> Result<(), ProofError> {
-        read_until_proven(&mut self.relay).await
+        let relay = &mut self.relay;
+        let (mut bytes_before_proof, mut bytes_since_proof) = (0, 0);
+        loop {
+            let is_proven = relay.is_proven();
+            if is_proven && (bytes_since_proof >= PROPERTIES_HOLD_BYTES || !relay.first_image().1) {
+                return Ok(());
+            }
+            if bytes_before_proof > HOLD_BEFORE_PROOF_BYTES && relay.is_buffered_before_proof() {
+                return Err(ProofError::Malformed);
+            }
+            match std::future::poll_fn(|cx| relay.poll_read(cx)).await {
+                Ok(Some(length)) if is_proven => bytes_since_proof += length,
+                Ok(Some(length)) => bytes_before_proof += length as u64,
+                // If an answer breaks off after it was proven, the body reports the error to the caller.
+                Err(_) if is_proven => return Ok(()),
+                // A small response may be proven only by its end.
+                Ok(None) if relay.is_proven() => return Ok(()),
+                Ok(None) => return Err(self.no_image()),
+                Err(error) => return Err(self.proof_error(error)),
+            }
+        }
+    }
+
+    fn proof_error(&self, error: RelayError) -> ProofError {
+        match error {
+            RelayError::UpstreamFailed | RelayError::Incomplete => self.no_image(),
+            RelayError::Malformed(_) | RelayError::TooLarge | RelayError::SpoolUnreadable => ProofError::Malformed,
+            RelayError::Connection | RelayError::Cutoff => ProofError::Broken,
+            RelayError::Timeout | RelayError::CallerTooSlow => ProofError::Timeout,
+        }
+    }
+
+    fn no_image(&self) -> ProofError {
+        self.relay.without_image().map_or(ProofError::Malformed, ProofError::NoImage)
     }
 
     /// True if the answer is proven.
@@ -78,73 +113,6 @@ impl UnprovenAnswer {
 
     /// Returns the proven answer; to be called after [`Self::read_until_proven`] has succeeded.
     pub(crate) fn into_proven(self) -> ProvenAnswer {
-        ProvenAnswer { relay: self.relay }
-    }
-}
-
-async fn read_until_proven(relay: &mut AnswerRelay) -> Result<(), ProofError> {
-    let (mut bytes_before_proof, mut bytes_since_proof) = (0, 0);
-    loop {
-        if relay.is_proven() && (bytes_since_proof >= PROPERTIES_HOLD_BYTES || !relay.first_image().1) {
-            return Ok(());
-        }
-        if bytes_before_proof > HOLD_BEFORE_PROOF_BYTES && relay.is_buffered_before_proof() {
-            return Err(ProofError::Malformed);
-        }
-        let is_proven = relay.is_proven();
-        match std::future::poll_fn(|cx| relay.poll_read(cx)).await {
-            Ok(Some(length)) if is_proven => bytes_since_proof += length,
-            Ok(Some(length)) => bytes_before_proof += length as u64,
-            // If an answer breaks off after it was proven, the body reports the error to the caller.
-            Ok(None) | Err(_) if is_proven => return Ok(()),
-            // A small response may be proven only by its end.
-            Ok(None) if relay.is_proven() => return Ok(()),
-            // A complete answer stays valid, even if the bytes after the final image are malformed.
-            Err(_) if relay.is_complete() => return Ok(()),
-            Ok(None) | Err(RelayError::UpstreamFailed) => {
-                return Err(relay.without_image().map_or(ProofError::Malformed, ProofError::NoImage));
-            }
-            Err(
-                RelayError::Malformed(_) | RelayError::Incomplete | RelayError::TooLarge | RelayError::SpoolUnreadable,
-            ) => {
-                return Err(ProofError::Malformed);
-            }
-            Err(RelayError::Connection | RelayError::Cutoff) => return Err(ProofError::Broken),
-            Err(RelayError::Timeout | RelayError::CallerTooSlow) => return Err(ProofError::Timeout),
-        }
-    }
-}
-
-#[cfg(test)]
-pub(super) mod testing {
-    use super::*;
-
-    async fn read_proven(mut answer: UnprovenAnswer) -> Result<ProvenAnswer, ProofError> {
-        answer.read_until_proven().await?;
-        Ok(answer.into_proven())
-    }
-
-    pub(crate) async fn prove(
-        body: ReplyBody,
-        requested: RequestedAnswer,
-        timeouts: AnswerTimeouts,
-    ) -> Result<ProvenAnswer, ProofError> {
-        read_proven(UnprovenAnswer::for_images(body, requested, timeouts)).await
-    }
-
-    pub(crate) async fn prove_image_tool(
-        body: ReplyBody,
-        requested: RequestedAnswer,
-        timeouts: AnswerTimeouts,
-    ) -> Result<ProvenAnswer, ProofError> {
-        read_proven(UnprovenAnswer::for_image_tool(body, requested, timeouts)).await
-    }
-
-    pub(crate) async fn prove_response(
-        body: ReplyBody,
-        requested: RequestedResponse,
-        timeouts: AnswerTimeouts,
-    ) -> Result<ProvenAnswer, ProofError> {
-        read_proven(UnprovenAnswer::for_response(body, requested, timeouts)).await
+        ProvenAnswer { source: Box::new(self.relay) }
     }
 }

@@ -1,4 +1,4 @@
-//! Relays a response byte for byte as the upstream sends it, and lets an observer read the values for the record.
+//! Passes a response on byte for byte as the upstream sends it, while an observer reads the values for its record.
 //!
 //! An event is passed on when it is complete. Only the bytes of a large event, which has an image, are passed on as
 //! they come. If the upstream breaks off, the caller has therefore no incomplete small event, and an incomplete large
@@ -7,7 +7,7 @@
 
 mod response_observer;
 
-use std::task::{Context, Poll, ready};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -15,16 +15,13 @@ use tokio::time::Instant;
 
 pub(crate) use self::response_observer::RequestedResponse;
 use self::response_observer::{ResponseEventKind, ResponseObserver};
-use super::event_data::EventData;
-use super::image_relay::{AnswerTimeouts, AnswerWithoutImage, IMAGE_MAX, MalformedAnswer, RelayError, RelayStep};
-use super::json_writer::AnswerSummary;
-use super::lexer::RESPONSE_CAPTURE_LIMITS;
-use super::sse_frames::{SseFrameScanner, SseFrameSpan};
-use super::sse_writer::HEARTBEAT;
-use super::upstream_body::{UpstreamActivity, UpstreamBodyReader};
-use crate::gateway::upstream::ReplyBody;
+use super::event::{
+    AnswerEncoder, AnswerForm, AnswerSummary, AnswerWithoutImage, FrameContent, MemberScope, RelayEvent, RelayEventSink,
+};
+use super::image_encoder::HEARTBEAT;
+use super::relay_error::RelayError;
 use crate::image::ImageProperties;
-use crate::stream::json::{JsonReader, JsonSyntaxError};
+use crate::stream::json::{JsonSyntaxError, ValueInterest};
 use crate::tables::{HOLD_BEFORE_PROOF_BYTES, IMAGE_CALL_HEARTBEAT_SECONDS};
 
 /// The number of bytes up to which an event is held until it is complete (our choice). A larger event has an image.
@@ -34,139 +31,62 @@ const FAILURE_PREFIXES: [&[u8]; 2] = [b"event: response.failed", b"event: error"
 /// The most bytes of the end of a plain response that are passed on: of its last brace and the white space after it (our
 /// choice).
 const TAIL_MAX: usize = 1024;
-/// The size limit of a response, in images of the largest size (our choice). In events, each image comes twice.
-const IMAGES_MAX: u64 = 32;
 /// The longest time in which the caller may get only comments, from the upstream or from the gateway.
 const PROGRESS_EVENT_INTERVAL: Duration = Duration::from_secs(IMAGE_CALL_HEARTBEAT_SECONDS);
 
-/// A response on its way from the upstream to the caller.
+/// The encoder of one response.
 #[derive(Debug)]
 pub(super) struct ResponsePassthrough {
-    pub(super) upstream: UpstreamBodyReader,
-    input: PassthroughInput,
     observer: ResponseObserver,
     /// The pieces that can be sent to the caller.
-    ready: Vec<Bytes>,
+    ready: VecDeque<Bytes>,
     /// The number of bytes that have been held back before proof.
     held_bytes: u64,
-    proven: bool,
+    is_proven: bool,
+    /// The bytes of the current event, while it is held until it is complete.
+    event: BytesMut,
+    delivery: EventDelivery,
+    /// The content of the frame that ends with the next bytes.
+    ended_frame: Option<FrameContent>,
+    /// True if a plain response ends with the next bytes, or has ended.
+    has_ended: bool,
     /// The last bytes, which are sent after the record is closed.
     tail: BytesMut,
-    complete: bool,
+    is_complete: bool,
+    has_failed: bool,
     /// The time at which something other than a comment was last sent.
     last_sent_at: Instant,
-    body_end: Option<Result<(), RelayError>>,
 }
 
-/// The form of the upstream's answer, which its first byte shows.
-#[derive(Debug)]
-enum PassthroughInput {
-    Unknown,
-    Json(JsonReader),
-    Events(Box<PassthroughEvent>),
-}
-
-/// The event that is being read.
-#[derive(Debug)]
-struct PassthroughEvent {
-    frames: SseFrameScanner,
-    data: EventData,
-    /// The bytes of the event, while it is held until it is complete.
-    text: BytesMut,
-    /// True if the bytes of the event are passed on as they come.
-    is_relayed_live: bool,
-    /// True if the bytes of the event are dropped, because it is a failure.
-    is_suppressed: bool,
-    progressed: bool,
+/// The use of the bytes of an event that is being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EventDelivery {
+    /// They are held until the event is complete.
+    Held,
+    /// They are passed on as they come.
+    Live,
+    /// They are dropped, because the event is a failure.
+    Suppressed,
 }
 
 // === impl ResponsePassthrough ===
 
 impl ResponsePassthrough {
-    pub(super) fn new(body: ReplyBody, requested: RequestedResponse, timeouts: AnswerTimeouts) -> Self {
+    pub(super) fn new(requested: RequestedResponse) -> Self {
         Self {
-            upstream: UpstreamBodyReader::new(body, timeouts, IMAGES_MAX * IMAGE_MAX),
-            input: PassthroughInput::Unknown,
             observer: ResponseObserver::new(requested),
-            ready: Vec::new(),
+            ready: VecDeque::new(),
             held_bytes: 0,
-            proven: false,
+            is_proven: false,
+            event: BytesMut::new(),
+            delivery: EventDelivery::Held,
+            ended_frame: None,
+            has_ended: false,
             tail: BytesMut::new(),
-            complete: false,
+            is_complete: false,
+            has_failed: false,
             last_sent_at: Instant::now(),
-            body_end: None,
         }
-    }
-
-    /// Returns the next pieces for the caller.
-    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
-        if self.ready.is_empty() && !self.complete {
-            match ready!(self.poll_read(cx)) {
-                Ok(Some(_)) => {}
-                Ok(None) => self.complete = true,
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
-        if self.ready.is_empty() && self.complete {
-            let tail = std::mem::take(&mut self.tail).freeze();
-            return Poll::Ready(Ok(RelayStep::End(tail, Box::new(self.summary()))));
-        }
-        Poll::Ready(Ok(RelayStep::Pieces(std::mem::take(&mut self.ready))))
-    }
-
-    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, RelayError>> {
-        if let Some(end) = self.body_end {
-            return Poll::Ready(end.map(|()| None));
-        }
-        let activity = match &self.input {
-            PassthroughInput::Json(_) => UpstreamActivity::Sending,
-            PassthroughInput::Events(current) if current.is_relayed_live => UpstreamActivity::Sending,
-            PassthroughInput::Unknown | PassthroughInput::Events(_) => UpstreamActivity::Working,
-        };
-        let result = match ready!(self.upstream.poll(cx, activity)) {
-            Ok(Some(data)) => self.push(&data).map(|()| Some(data.len())),
-            Ok(None) => self.finish_body().map(|()| None),
-            Err(error) => Err(error),
-        };
-        match result {
-            Ok(Some(_)) => {}
-            Ok(None) => self.body_end = Some(Ok(())),
-            Err(error) => self.body_end = Some(Err(error)),
-        }
-        Poll::Ready(result)
-    }
-
-    /// True if everything that was requested is there.
-    pub(super) const fn is_complete(&self) -> bool {
-        self.complete
-    }
-
-    pub(super) fn summary(&self) -> AnswerSummary {
-        self.observer.summary()
-    }
-
-    /// True if the answer is proven: an image or other output has begun, the response is complete, too many bytes are
-    /// held back, or it is a failure that agents recognize only in a stream.
-    pub(super) const fn is_proven(&self) -> bool {
-        self.proven
-    }
-
-    /// Returns the properties of the first image, and true if more bytes may still state them; nothing for a stream.
-    pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
-        if self.is_streaming() { (None, false) } else { self.observer.first_image() }
-    }
-
-    pub(super) const fn is_streaming(&self) -> bool {
-        self.observer.is_streaming()
-    }
-
-    /// Returns a heartbeat: a comment, or a progress event if one is due.
-    pub(super) fn heartbeat(&mut self) -> Option<Bytes> {
-        let is_between_frames = matches!(&self.input, PassthroughInput::Events(current) if !current.is_relayed_live);
-        if !self.is_streaming() || !(is_between_frames || matches!(self.input, PassthroughInput::Unknown)) {
-            return None;
-        }
-        Some(self.progress_event().unwrap_or(Bytes::from_static(HEARTBEAT)))
     }
 
     /// Returns the event that reports an image in progress, if only comments were sent for a long time: agents
@@ -180,169 +100,89 @@ impl ResponsePassthrough {
         Some(Bytes::from(event))
     }
 
-    /// Returns the bytes that end the stream if the answer breaks off: the rest of an event that has begun, which
-    /// becomes an error, and the two events of a failure. `None` for a plain response, whose transfer breaks off too.
-    pub(super) fn finish_with_error(&mut self, error: &str) -> Option<Bytes> {
-        if !self.is_streaming() {
-            return None;
+    /// Passes on the bytes of a plain response, except for its last bytes.
+    fn pass_on_answer(&mut self, mut bytes: Bytes) {
+        if self.has_ended {
+            // The closing brace is the first of the last bytes.
+            let brace = if self.tail.is_empty() { bytes.len().saturating_sub(1) } else { 0 };
+            let last = bytes.split_off(brace);
+            self.tail.extend_from_slice(&last[..last.len().min(TAIL_MAX.saturating_sub(self.tail.len()))]);
         }
-        let mut text = String::new();
-        if let PassthroughInput::Events(current) = &self.input
-            && current.is_relayed_live
-        {
-            // Of two members `type` in one object, and of two `event:` lines of one event, clients use the last.
-            let error = self.observer.error_event(error);
-            let closing = current.data.closing_text().map(|closing| format!("{closing},{}\nevent: error", &error[1..]));
-            text.push_str(&closing.unwrap_or_default());
-            text.push_str("\n\n");
-        }
-        let (error, failed) = (self.observer.error_event(error), self.observer.failed_event(error));
-        text.push_str(&format!("event: error\ndata: {error}\n\nevent: response.failed\ndata: {failed}\n\n"));
-        Some(Bytes::from(text))
-    }
-
-    /// Returns the content of an answer that failed before it was proven.
-    pub(super) fn without_image(&self) -> Option<AnswerWithoutImage> {
-        let (has_image_substitute, usage) = (self.observer.has_image(), self.observer.usage());
-        self.observer.failure().map(|members| AnswerWithoutImage { members, has_image_substitute, usage })
-    }
-
-    fn push(&mut self, data: &Bytes) -> Result<(), RelayError> {
-        if let PassthroughInput::Unknown = self.input {
-            let Some(first) = data.iter().find(|byte| !byte.is_ascii_whitespace()) else {
-                self.queue(Bytes::copy_from_slice(data));
-                return Ok(());
-            };
-            self.input = match first {
-                b'{' | b'[' | b'<' => PassthroughInput::Json(JsonReader::new("response", RESPONSE_CAPTURE_LIMITS)),
-                _ if self.is_streaming() => {
-                    self.observer.expect_events();
-                    PassthroughInput::Events(Box::new(PassthroughEvent::new()))
-                }
-                byte @ (b'e' | b'd' | b':') => {
-                    tracing::warn!("the upstream answered with events although one response was requested");
-                    return Err(malformed(JsonSyntaxError::Unexpected(*byte)));
-                }
-                byte => return Err(malformed(JsonSyntaxError::Unexpected(*byte))),
-            };
-        }
-        match self.input {
-            PassthroughInput::Unknown => Ok(()),
-            PassthroughInput::Json(_) => self.push_answer(data),
-            PassthroughInput::Events(_) => self.push_events(data),
-        }
-    }
-
-    /// Reads a plain response, which is passed on as it comes, except for its last bytes.
-    fn push_answer(&mut self, data: &Bytes) -> Result<(), RelayError> {
-        let PassthroughInput::Json(reader) = &mut self.input else { return Ok(()) };
-        self.upstream.note_progress();
-        let read = reader.push(data, &mut self.observer).map_err(MalformedAnswer)?;
-        // The closing brace is the first of the last bytes.
-        let ready = if reader.is_done() { read.saturating_sub(1) } else { read };
-        if data[read..].iter().any(|byte| !byte.is_ascii_whitespace()) {
-            return Err(malformed(JsonSyntaxError::Surplus));
-        }
-        let last = &data[ready..];
-        self.tail.extend_from_slice(&last[..last.len().min(TAIL_MAX.saturating_sub(self.tail.len()))]);
         // If events were requested, nothing of a plain response is passed on.
-        let is_wanted = !self.is_streaming();
-        if ready > 0 && is_wanted {
-            self.queue_slice(data.slice(..ready));
+        if !self.is_streaming() {
+            self.queue_slice(bytes);
+            self.is_proven |= self.observer.has_image() || self.held_bytes > HOLD_BEFORE_PROOF_BYTES;
         }
-        self.proven |= is_wanted && (self.observer.has_image() || self.held_bytes > HOLD_BEFORE_PROOF_BYTES);
-        Ok(())
     }
 
-    fn push_events(&mut self, data: &Bytes) -> Result<(), RelayError> {
-        let mut offset = 0;
-        // The offset of the bytes of this piece that are not queued yet, for an event that is passed on as it comes.
-        let mut unsent = 0;
-        while offset < data.len() && !self.complete && self.body_end.is_none() {
-            let PassthroughInput::Events(current) = &mut self.input else { return Ok(()) };
-            let (length, span) = current.frames.next(&data[offset..]);
-            let end = offset + length;
-            if span == SseFrameSpan::Data {
-                current.progressed = true;
-                current.data.push(&data[offset..end], &mut self.observer).map_err(MalformedAnswer)?;
-            }
-            if !current.is_relayed_live && !current.is_suppressed {
-                current.text.extend_from_slice(&data[offset..end]);
-                unsent = end;
-            }
-            if current.is_suppressed {
-                unsent = end;
-            }
-            match span {
-                SseFrameSpan::End { is_event } => {
-                    self.end_frame(is_event, data.slice(unsent..end))?;
-                    unsent = end;
-                }
-                _ => self.relay_large_event(),
-            }
-            offset = end;
+    fn pass_on_event(&mut self, bytes: Bytes) -> Result<(), RelayError> {
+        if self.delivery == EventDelivery::Held {
+            self.event.extend_from_slice(&bytes);
         }
-        if unsent < offset {
-            self.queue_slice(data.slice(unsent..offset));
-        }
-        if let PassthroughInput::Events(current) = &mut self.input {
-            if current.is_relayed_live {
+        match (self.ended_frame.take(), self.delivery) {
+            (Some(content), EventDelivery::Live) => self.end_frame(content, bytes),
+            (Some(content), _) => {
+                let event = self.event.split().freeze();
+                self.end_frame(content, event)
+            }
+            (None, EventDelivery::Held) if self.event.len() > EVENT_HOLD => {
+                self.begin_large_event();
+                Ok(())
+            }
+            (None, EventDelivery::Live) => {
                 self.last_sent_at = Instant::now();
+                self.ready.push_back(bytes);
+                Ok(())
             }
-            if std::mem::take(&mut current.progressed) {
-                self.upstream.note_progress();
-            }
+            (None, _) => Ok(()),
         }
-        Ok(())
     }
 
     /// Begins to pass on an event that is too large to be held, unless it is a failure.
-    fn relay_large_event(&mut self) {
-        let PassthroughInput::Events(current) = &mut self.input else { return };
-        if current.is_relayed_live || current.is_suppressed || current.text.len() <= EVENT_HOLD {
-            return;
-        }
-        let text = current.text.split().freeze();
-        current.is_suppressed = match self.observer.event_kind() {
-            ResponseEventKind::Unknown => FAILURE_PREFIXES.iter().any(|prefix| text.starts_with(prefix)),
+    fn begin_large_event(&mut self) {
+        let event = self.event.split().freeze();
+        let is_failure = match self.observer.event_kind() {
+            ResponseEventKind::Unknown => FAILURE_PREFIXES.iter().any(|prefix| event.starts_with(prefix)),
             kind => kind == ResponseEventKind::Failure,
         };
-        if !current.is_suppressed {
-            current.is_relayed_live = true;
-            self.proven = true;
-            self.ready.push(text);
+        if is_failure {
+            self.delivery = EventDelivery::Suppressed;
+        } else {
+            (self.delivery, self.is_proven) = (EventDelivery::Live, true);
+            self.last_sent_at = Instant::now();
+            self.ready.push_back(event);
         }
     }
 
-    /// Ends a frame. `unsent` has the last bytes of an event that is passed on as it comes.
-    fn end_frame(&mut self, event: bool, unsent: Bytes) -> Result<(), RelayError> {
-        let PassthroughInput::Events(current) = &mut self.input else { return Ok(()) };
-        let is_object = current.data.finish().map_err(malformed)?;
-        let kind = if is_object { self.observer.end_event() } else { ResponseEventKind::Preface };
-        let text = if current.is_relayed_live { unsent } else { current.text.split().freeze() };
-        if event || current.is_relayed_live {
+    /// Ends a frame. `text` has those of its bytes that have not been passed on.
+    fn end_frame(&mut self, content: FrameContent, text: Bytes) -> Result<(), RelayError> {
+        let is_event = content != FrameContent::Comments;
+        let kind = match content {
+            FrameContent::Object => self.observer.end_event(),
+            FrameContent::Fields | FrameContent::Comments => ResponseEventKind::Preface,
+        };
+        if is_event {
             self.last_sent_at = Instant::now();
         }
-        (current.is_relayed_live, current.is_suppressed) = (false, false);
+        self.delivery = EventDelivery::Held;
         match kind {
             // Agents recognize this failure only in a stream, so the stream begins and states it.
             ResponseEventKind::Failure if self.observer.is_agent_recoverable() => {
-                self.proven = true;
-                self.body_end = Some(Err(RelayError::UpstreamFailed));
+                (self.is_proven, self.has_failed) = (true, true);
             }
             ResponseEventKind::Failure => return Err(RelayError::UpstreamFailed),
             ResponseEventKind::End => {
                 self.tail.extend_from_slice(&text);
-                (self.complete, self.proven) = (true, true);
+                (self.is_complete, self.is_proven) = (true, true);
             }
             ResponseEventKind::Work | ResponseEventKind::Unknown => {
-                self.proven = true;
+                self.is_proven = true;
                 self.queue(text);
             }
             ResponseEventKind::Preface => {
-                self.proven |= event && self.held_bytes > HOLD_BEFORE_PROOF_BYTES;
+                self.is_proven |= is_event && self.held_bytes > HOLD_BEFORE_PROOF_BYTES;
                 self.queue(text);
-                let progress_event = if self.proven { self.progress_event() } else { None };
+                let progress_event = if self.is_proven { self.progress_event() } else { None };
                 self.ready.extend(progress_event);
             }
         }
@@ -351,66 +191,134 @@ impl ResponsePassthrough {
 
     /// Queues bytes that the relay owns. They are sent now, or after the proof.
     fn queue(&mut self, bytes: Bytes) {
-        if !self.proven {
+        if !self.is_proven {
             self.held_bytes += bytes.len() as u64;
         }
         if !bytes.is_empty() {
-            self.ready.push(bytes);
+            self.ready.push_back(bytes);
         }
     }
 
     /// Queues a slice of an upstream piece. It is copied if it must wait for the proof.
     fn queue_slice(&mut self, bytes: Bytes) {
-        let bytes = if self.proven { bytes } else { Bytes::copy_from_slice(&bytes) };
+        let bytes = if self.is_proven { bytes } else { Bytes::copy_from_slice(&bytes) };
         self.queue(bytes);
     }
+}
 
-    /// Ends the body. Returns an error if the answer is incomplete, or failed before it was proven.
-    fn finish_body(&mut self) -> Result<(), RelayError> {
-        match &mut self.input {
-            PassthroughInput::Unknown => Err(malformed(JsonSyntaxError::Truncated)),
-            PassthroughInput::Events(_) => {
-                if self.complete {
-                    Ok(())
-                } else {
-                    Err(RelayError::Incomplete)
-                }
-            }
-            PassthroughInput::Json(reader) if !reader.is_done() => Err(malformed(JsonSyntaxError::Truncated)),
-            PassthroughInput::Json(_) => {
-                let has_failed = self.observer.end_response();
-                // A proven answer is passed on to its end; its own members state the failure.
-                if has_failed && !self.proven {
-                    return Err(RelayError::UpstreamFailed);
-                }
-                if self.is_streaming() {
-                    tracing::warn!("the upstream answered with one response although events were requested");
-                    return Err(malformed(JsonSyntaxError::NotAnObject));
-                }
-                self.proven = true;
-                Ok(())
-            }
+impl RelayEventSink for ResponsePassthrough {
+    fn interest(&self, scope: MemberScope, name: &str) -> ValueInterest {
+        ResponseObserver::interest(scope, name)
+    }
+
+    fn push(&mut self, event: RelayEvent<'_>) {
+        match event {
+            RelayEvent::FrameEnded { content, .. } => self.ended_frame = Some(content),
+            RelayEvent::AnswerEnded => self.has_ended = true,
+            event => self.observer.push(event),
         }
     }
 }
 
-// === impl PassthroughEvent ===
-
-impl PassthroughEvent {
-    fn new() -> Self {
-        Self {
-            frames: SseFrameScanner::new(),
-            data: EventData::new(RESPONSE_CAPTURE_LIMITS),
-            text: BytesMut::new(),
-            is_relayed_live: false,
-            is_suppressed: false,
-            progressed: false,
+impl AnswerEncoder for ResponsePassthrough {
+    fn pass_on(&mut self, bytes: Bytes, form: AnswerForm) -> Result<(), RelayError> {
+        match form {
+            AnswerForm::Unknown => self.queue_slice(bytes),
+            AnswerForm::Json => self.pass_on_answer(bytes),
+            AnswerForm::Events if self.is_streaming() => return self.pass_on_event(bytes),
+            AnswerForm::Events => {
+                tracing::warn!("the upstream did not answer with JSON although no events were requested");
+                return Err(JsonSyntaxError::NotAnObject.into());
+            }
         }
+        Ok(())
     }
-}
 
-fn malformed(error: JsonSyntaxError) -> RelayError {
-    MalformedAnswer(error.into()).into()
+    fn next_piece(&mut self) -> Option<Bytes> {
+        self.ready.pop_front()
+    }
+
+    /// An answer is also proven if it is complete, if too many bytes are held back, or if it is a failure that agents
+    /// recognize only in a stream.
+    fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
+    fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    fn is_receiving(&self, _: bool) -> bool {
+        self.delivery == EventDelivery::Live
+    }
+
+    fn finish_body(&mut self, form: AnswerForm) -> Result<(), RelayError> {
+        if form != AnswerForm::Json {
+            return Err(RelayError::Incomplete);
+        }
+        // A proven answer is passed on to its end; its own members state the failure.
+        if self.observer.end_response() && !self.is_proven {
+            return Err(RelayError::UpstreamFailed);
+        }
+        if self.is_streaming() {
+            tracing::warn!("the upstream answered with one response although events were requested");
+            return Err(JsonSyntaxError::NotAnObject.into());
+        }
+        (self.is_complete, self.is_proven) = (true, true);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Bytes {
+        std::mem::take(&mut self.tail).freeze()
+    }
+
+    /// An event that has begun becomes an error. The two events of a failure follow.
+    fn finish_with_error(&mut self, error: &str, closing: Option<String>) -> Option<Bytes> {
+        if !self.is_streaming() {
+            return None;
+        }
+        let mut text = String::new();
+        if self.delivery == EventDelivery::Live {
+            // Of two members `type` in one object, and of two `event:` lines of one event, clients use the last.
+            let error = self.observer.error_event(error);
+            let closing = closing.map(|closing| format!("{closing},{}\nevent: error", &error[1..]));
+            text.push_str(&closing.unwrap_or_default());
+            text.push_str("\n\n");
+        }
+        let (error, failed) = (self.observer.error_event(error), self.observer.failed_event(error));
+        text.push_str(&format!("event: error\ndata: {error}\n\nevent: response.failed\ndata: {failed}\n\n"));
+        Some(Bytes::from(text))
+    }
+
+    /// Returns a comment, or a progress event if one is due.
+    fn heartbeat(&mut self, form: AnswerForm) -> Option<Bytes> {
+        if !self.is_streaming() || form == AnswerForm::Json || self.delivery == EventDelivery::Live {
+            return None;
+        }
+        Some(self.progress_event().unwrap_or(Bytes::from_static(HEARTBEAT)))
+    }
+
+    fn is_streaming(&self) -> bool {
+        self.observer.is_streaming()
+    }
+
+    /// Nothing is known of a stream, which does not wait for the properties of its images.
+    fn first_image(&self) -> (Option<ImageProperties>, bool) {
+        if self.is_streaming() { (None, false) } else { self.observer.first_image() }
+    }
+
+    fn summary(&self) -> AnswerSummary {
+        self.observer.summary()
+    }
+
+    fn without_image(&self, _: AnswerForm) -> Option<AnswerWithoutImage> {
+        let (has_image_substitute, usage) = (self.observer.has_image(), self.observer.usage());
+        self.observer.failure().map(|members| AnswerWithoutImage { members, has_image_substitute, usage })
+    }
 }
 
 #[cfg(test)]

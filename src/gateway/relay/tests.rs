@@ -3,7 +3,6 @@
 mod frame_sizes;
 mod later_contract;
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,62 +10,30 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::fixtures::{PNG_HEAD, RelayOutcomes, broken_body, channel_body, pieces, timeouts};
 use super::*;
-use crate::gateway::upstream::{ReplyBody, ReplyError};
+use crate::gateway::upstream::ReplyBody;
 use crate::image::Format;
 
 const ERROR: &str = r#"{"type":"error","message":"m"}"#;
-const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
+
 fn requested_answer(count: usize) -> RequestedAnswer {
-    RequestedAnswer {
-        model: "gpt-image-2".to_owned(),
-        prompt: "a red square".to_owned(),
-        count,
-        partials: 2,
-        event_prefix: "image_generation",
-        stream: false,
-        is_single_element: false,
-        quality: Some("low".to_owned()),
-        size: Some("1024x1024".to_owned()),
-        output_format: "png",
-        now: 1_776_000_000,
-    }
+    RequestedAnswer { count, partials: 2, quality: Some("low".to_owned()), ..fixtures::requested_answer() }
 }
 
-fn pieces(body: &str, cut: usize) -> ReplyBody {
-    ReplyBody::Scripted(body.as_bytes().chunks(cut).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect())
+async fn prove(body: ReplyBody, requested: RequestedAnswer) -> Result<ProvenAnswer, ProofError> {
+    fixtures::prove(UnprovenAnswer::for_images(body, requested, timeouts())).await
 }
 
-fn broken_body(body: &str) -> ReplyBody {
-    ReplyBody::Scripted([Ok(Bytes::copy_from_slice(body.as_bytes())), Err(ReplyError)].into())
-}
-
-fn limits() -> AnswerTimeouts {
-    let [idle, event_idle, total] = [60, 150, 360].map(Duration::from_secs);
-    AnswerTimeouts { idle, event_idle, deadline: Instant::now() + total }
-}
-
-type RelayOutcomeLog = Arc<Mutex<Vec<(RelayOutcome, AnswerSummary)>>>;
-
-fn relay(proven: ProvenAnswer) -> (RelayBody, RelayOutcomeLog) {
-    let outcomes = RelayOutcomeLog::default();
-    let log = Arc::clone(&outcomes);
-    let body = RelayBody::new(
-        proven,
-        || ERROR.to_owned(),
-        Box::new(move |outcome, summary| {
-            log.lock().unwrap().push((outcome, summary));
-            Box::pin(std::future::ready(()))
-        }),
-    );
-    (body, outcomes)
+fn relay(proven: ProvenAnswer) -> (RelayBody, RelayOutcomes) {
+    fixtures::relay(proven, || ERROR.to_owned())
 }
 
 /// Returns the answer, which must be the same for every size of the body's pieces, and its summary.
 async fn relayed_json(body: &str, count: usize) -> (Value, AnswerSummary) {
     let mut result: Option<(Value, AnswerSummary)> = None;
     for cut in [1, 3, 50, 100_000] {
-        let proven = prove(pieces(body, cut), requested_answer(count), limits()).await.expect("an image");
+        let proven = prove(pieces(body, cut), requested_answer(count)).await.expect("an image");
         let (body, outcomes) = relay(proven);
         let bytes = body.collect().await.expect("a whole answer").to_bytes();
         let answer: Value = serde_json::from_slice(&bytes).expect("JSON");
@@ -120,19 +87,13 @@ async fn an_answer_without_an_image_never_begins() {
         r#"{"data":[{"b64_json":""}],"usage":{}}"#,
         r#"{"error":{"code":"x"}}"#,
     ] {
-        assert!(
-            matches!(prove(pieces(body, 7), requested_answer(1), limits()).await, Err(ProofError::NoImage(_))),
-            "{body}"
-        );
+        assert!(matches!(prove(pieces(body, 7), requested_answer(1)).await, Err(ProofError::NoImage(_))), "{body}");
     }
     for body in ["<html></html>", r#"{"data":["#, "", r#"{"data":[]}x"#] {
-        assert!(
-            matches!(prove(pieces(body, 7), requested_answer(1), limits()).await, Err(ProofError::Malformed)),
-            "{body}"
-        );
+        assert!(matches!(prove(pieces(body, 7), requested_answer(1)).await, Err(ProofError::Malformed)), "{body}");
     }
     assert!(matches!(
-        prove(broken_body(r#"{"created":1,"#), requested_answer(1), limits()).await,
+        prove(broken_body(r#"{"created":1,"#, usize::MAX), requested_answer(1)).await,
         Err(ProofError::Broken)
     ));
 }
@@ -140,16 +101,16 @@ async fn an_answer_without_an_image_never_begins() {
 #[tokio::test]
 async fn too_many_bytes_before_any_image_are_an_error() {
     let body = format!(r#"{{"x":"{}""#, "a".repeat(600 * 1024));
-    assert!(matches!(prove(pieces(&body, 4096), requested_answer(1), limits()).await, Err(ProofError::Malformed)));
+    assert!(matches!(prove(pieces(&body, 4096), requested_answer(1)).await, Err(ProofError::Malformed)));
 }
 
 #[tokio::test]
 async fn a_begun_answer_that_breaks_off_breaks_off_for_the_caller() {
     for (body, is_cut) in [
-        (broken_body(&format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"#)), false),
+        (broken_body(&format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"#), usize::MAX), false),
         (pieces(&format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}]"#), 9), true),
     ] {
-        let proven = prove(body, requested_answer(1), limits()).await.expect("an image");
+        let proven = prove(body, requested_answer(1)).await.expect("an image");
         let (body, outcomes) = relay(proven);
         assert!(body.collect().await.is_err(), "a cut answer must not look whole");
         let outcomes: Vec<RelayOutcome> = outcomes.lock().unwrap().iter().map(|(outcome, _)| *outcome).collect();
@@ -160,7 +121,7 @@ async fn a_begun_answer_that_breaks_off_breaks_off_for_the_caller() {
 #[tokio::test]
 async fn the_record_is_closed_before_the_last_byte() {
     let answer = format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}]}}"#);
-    let proven = prove(pieces(&answer, 1000), requested_answer(1), limits()).await.expect("an image");
+    let proven = prove(pieces(&answer, 1000), requested_answer(1)).await.expect("an image");
     let (close_sender, closing) = tokio::sync::oneshot::channel::<()>();
     let mut body =
         RelayBody::new(proven, || ERROR.to_owned(), Box::new(move |_, _| Box::pin(async { drop(closing.await) })));
@@ -181,7 +142,7 @@ async fn the_record_is_closed_before_the_last_byte() {
 #[tokio::test]
 async fn the_tokens_are_known_even_if_the_caller_leaves() {
     let body = format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}],"usage":{{"input_tokens":1,"output_tokens":2}}}}"#);
-    let proven = prove(pieces(&body, 60), requested_answer(1), limits()).await.expect("an image");
+    let proven = prove(pieces(&body, 60), requested_answer(1)).await.expect("an image");
     let (mut body, outcomes) = relay(proven);
     body.frame().await.expect("a piece").expect("no error");
     drop(body);
@@ -200,17 +161,12 @@ async fn the_tokens_are_known_even_if_the_caller_leaves() {
 async fn an_upstream_that_falls_silent_times_out() {
     let (sender, body) = channel_body();
     sender.try_send(Bytes::from(format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}{PNG_HEAD}"#))).expect("open");
-    let proven = prove(body, requested_answer(1), limits()).await.expect("an image");
+    let proven = prove(body, requested_answer(1)).await.expect("an image");
     let (body, _) = relay(proven);
     let start = Instant::now();
     assert!(body.collect().await.is_err());
     assert_eq!(start.elapsed().as_secs(), 60);
     drop(sender);
-}
-
-fn channel_body() -> (tokio::sync::mpsc::Sender<Bytes>, ReplyBody) {
-    let (sender, receiver) = tokio::sync::mpsc::channel(4);
-    (sender, ReplyBody::Channel(receiver))
 }
 
 fn streaming(partials: u32) -> RequestedAnswer {
@@ -222,7 +178,7 @@ fn event(name: &str, members: &str) -> String {
 }
 
 async fn relayed_events(body: ReplyBody, partials: u32) -> (String, RelayOutcome, AnswerSummary) {
-    let proven = prove(body, streaming(partials), limits()).await.expect("an image");
+    let proven = prove(body, streaming(partials)).await.expect("an image");
     let (body, outcomes) = relay(proven);
     let bytes = body.collect().await.expect("a stream never breaks").to_bytes();
     let (outcome, summary) = outcomes.lock().unwrap().pop().expect("an outcome");
@@ -317,8 +273,11 @@ async fn a_stream_that_breaks_off_ends_with_an_error_that_every_client_sees() {
     let failed = format!("{partial}event: error\ndata: {{\"type\":\"error\",\"error\":{{\"message\":\"m\"}}}}\n\n");
     // The image is complete, but the members after it are not.
     let [in_members, plain] = [format!("{cut}\",\"size\":"), format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}],"cre"#)];
-    let cuts = [&partial, &cut, &in_members, &plain].map(|text| [pieces(text, 50), broken_body(text)]);
-    for upstream in cuts.into_iter().flatten().chain([pieces(&failed, 50)]) {
+    let cuts = [&partial, &cut, &in_members, &plain].map(|text| [pieces(text, 50), broken_body(text, usize::MAX)]);
+    // An image begins in the same piece in which the answer becomes malformed.
+    let malformed = [partial.clone(), format!("{in_members}]")].map(|piece| Ok(Bytes::from(piece)));
+    let others = [pieces(&failed, 50), ReplyBody::Scripted(malformed.into())];
+    for upstream in cuts.into_iter().flatten().chain(others) {
         let (stream, outcome, _) = relayed_events(upstream, 2).await;
         assert!(matches!(outcome, RelayOutcome::Broken(_)), "{outcome:?}");
         assert!(stream.ends_with("event: error\ndata: {\"type\":\"error\",\"message\":\"m\"}\n\n"), "{stream}");
@@ -335,13 +294,13 @@ async fn a_stream_that_breaks_off_ends_with_an_error_that_every_client_sees() {
 async fn events_without_an_image_never_begin() {
     let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"code\":\"moderation_blocked\"}}\n\n";
     assert!(
-        matches!(prove(pieces(error, 9), streaming(0), limits()).await, Err(ProofError::NoImage(answer)) if answer.members.contains_key("error"))
+        matches!(prove(pieces(error, 9), streaming(0)).await, Err(ProofError::NoImage(answer)) if answer.members.contains_key("error"))
     );
     let empty = "event: image_generation.completed\ndata: {\"b64_json\":null}\n\n";
     // The event states neither a failure nor a reason, so it may be about an image that was made.
-    let result = prove(pieces(empty, 9), streaming(0), limits()).await;
+    let result = prove(pieces(empty, 9), streaming(0)).await;
     assert!(matches!(result, Err(ProofError::NoImage(answer)) if answer.has_image_substitute));
-    assert!(matches!(prove(broken_body(": hi\n\n"), streaming(0), limits()).await, Err(ProofError::Broken)));
+    assert!(matches!(prove(broken_body(": hi\n\n", usize::MAX), streaming(0)).await, Err(ProofError::Broken)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -354,7 +313,7 @@ async fn a_heartbeat_of_the_upstream_does_not_prove_an_image() {
         tokio::time::sleep(Duration::from_secs(100)).await;
         sender.try_send(Bytes::from(event("image_generation.completed", ""))).expect("open");
     }));
-    let proven = prove(body, streaming(0), limits()).await.expect("an image");
+    let proven = prove(body, streaming(0)).await.expect("an image");
     assert_eq!(start.elapsed().as_secs(), 100);
     let stream = relay(proven).0.collect().await.expect("a whole stream").to_bytes();
     assert!(stream.starts_with(b"event: image_generation.completed\n"));
@@ -365,7 +324,7 @@ async fn a_heartbeat_of_the_upstream_does_not_prove_an_image() {
 async fn an_upstream_that_only_sends_heartbeats_times_out() {
     let (sender, body) = channel_body();
     sender.try_send(Bytes::from(event("image_generation.partial_image", ""))).expect("open");
-    let proven = prove(body, streaming(2), limits()).await.expect("an image");
+    let proven = prove(body, streaming(2)).await.expect("an image");
     let (body, outcomes) = relay(proven);
     let heartbeats = tokio::spawn(async move {
         while sender.send(Bytes::from_static(b": beat\n\n")).await.is_ok() {
@@ -383,7 +342,7 @@ async fn an_upstream_that_only_sends_heartbeats_times_out() {
 async fn a_caller_of_events_who_leaves_cancels_the_upstream() {
     let (sender, body) = channel_body();
     sender.try_send(Bytes::from(event("image_generation.partial_image", ""))).expect("open");
-    let proven = prove(body, streaming(2), limits()).await.expect("an image");
+    let proven = prove(body, streaming(2)).await.expect("an image");
     let (body, outcomes) = relay(proven);
     drop(body);
     assert_eq!(outcomes.lock().unwrap()[0].0, RelayOutcome::CallerLeft);
@@ -393,7 +352,7 @@ async fn a_caller_of_events_who_leaves_cancels_the_upstream() {
 /// Returns the members of a complete answer without an image, and true if a value in it may stand for an image.
 async fn without_image(body: &str, stream: bool) -> (String, bool) {
     let requested = RequestedAnswer { stream, ..requested_answer(1) };
-    match prove(pieces(body, 9), requested, limits()).await {
+    match prove(pieces(body, 9), requested).await {
         Err(ProofError::NoImage(answer)) => (Value::from(answer.members).to_string(), answer.has_image_substitute),
         result => panic!("{body}: {result:?}"),
     }
@@ -440,9 +399,8 @@ async fn an_empty_final_event_does_not_hide_a_later_image() {
     let with_image = format!(r#"{{"type":"image_generation.completed","b64_json":"{PNG_HEAD}"}}"#);
     let body = format!("data: {blank}\n\ndata: {with_image}\n\n");
     for stream in [true, false] {
-        let proven = prove(pieces(&body, 9), RequestedAnswer { stream, ..requested_answer(1) }, limits())
-            .await
-            .expect("an image");
+        let proven =
+            prove(pieces(&body, 9), RequestedAnswer { stream, ..requested_answer(1) }).await.expect("an image");
         let (body, outcomes) = relay(proven);
         assert!(String::from_utf8_lossy(&body.collect().await.expect("whole").to_bytes()).contains(PNG_HEAD));
         assert_eq!(outcomes.lock().unwrap().pop().expect("an outcome").0, RelayOutcome::Complete);

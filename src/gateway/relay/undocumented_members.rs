@@ -10,8 +10,8 @@
 //! - clients would discard the image because of it: `error`, and `url` beside the base64.
 //!
 //! The rules hold at every depth. A description of an image may contain any word, so in a text of several words only
-//! ids, tokens, email addresses and URLs with a query count. The lexer has dropped values that are too large
-//! ([`super::lexer`]).
+//! ids, tokens, email addresses and URLs with a query count. The decoder has dropped values that are too
+//! large ([`super::decoder`]).
 
 use serde_json::{Map, Value};
 

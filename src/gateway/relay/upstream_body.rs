@@ -8,14 +8,10 @@ use bytes::Bytes;
 use http_body::Body as _;
 use tokio::time::{Instant, Sleep};
 
-use super::image_relay::{AnswerTimeouts, RelayError};
+use super::pace::Pace;
+use super::relay_error::RelayError;
 use crate::gateway::upstream::{ReplyBody, ReplyError};
-use crate::tables::{UPSTREAM_BYTES_PER_SECOND, UPSTREAM_RATE_WINDOW_SECONDS};
 
-/// The minimum rate in bytes per second of waiting, while an upstream only has to send.
-const RATE: u64 = UPSTREAM_BYTES_PER_SECOND;
-/// The time of waiting over which the rate is averaged.
-const WINDOW: Duration = Duration::from_secs(UPSTREAM_RATE_WINDOW_SECONDS);
 /// The most time that one wait counts for (our choice): the wait may have been longer because the caller did not read.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// The number of bytes after which the reader yields to other tasks (our choice). Otherwise, a few upstreams that
@@ -23,6 +19,17 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const YIELD_BYTES: usize = 256 * 1024;
 /// The least number of bytes for which a frame counts towards `YIELD_BYTES` (our choice): reading a frame has a cost.
 const FRAME_MIN: usize = 4 * 1024;
+
+/// The time limits of the part of an answer that has not arrived yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnswerTimeouts {
+    /// The longest silence between two pieces of an answer.
+    pub(crate) idle: Duration,
+    /// The longest silence before the first byte and between two events, when the upstream's model works.
+    pub(crate) event_idle: Duration,
+    /// The moment at which all waiting ends.
+    pub(crate) deadline: Instant,
+}
 
 /// The reader of an upstream's body.
 #[derive(Debug)]
@@ -33,19 +40,12 @@ pub(super) struct UpstreamBodyReader {
     /// True while the reader waits for the upstream. Only then does the timer count: the upstream is not responsible
     /// for a caller that does not read.
     is_waiting: bool,
-    pace: UpstreamPace,
+    /// The rate of the answer while the upstream only has to send it.
+    pace: Pace,
     /// The number of bytes that may still come, which limits the size of the body.
     remaining_bytes: u64,
     /// The number of bytes that were read since the reader last yielded or waited.
     bytes_since_yield: usize,
-}
-
-/// The rate of an answer while the upstream only has to send it.
-#[derive(Clone, Copy, Debug, Default)]
-struct UpstreamPace {
-    since: Option<Instant>,
-    waited: Duration,
-    bytes: u64,
 }
 
 /// The activity that may explain a silence of the upstream.
@@ -62,15 +62,7 @@ pub(super) enum UpstreamActivity {
 impl UpstreamBodyReader {
     pub(super) fn new(body: ReplyBody, timeouts: AnswerTimeouts, remaining_bytes: u64) -> Self {
         let timer = Box::pin(tokio::time::sleep_until(timeouts.deadline));
-        Self {
-            body,
-            timeouts,
-            timer,
-            is_waiting: false,
-            pace: UpstreamPace::default(),
-            remaining_bytes,
-            bytes_since_yield: 0,
-        }
+        Self { body, timeouts, timer, is_waiting: false, pace: Pace::default(), remaining_bytes, bytes_since_yield: 0 }
     }
 
     /// Returns the next bytes, possibly none; `None` at the end of the body, after which it must not be called again.
@@ -89,7 +81,6 @@ impl UpstreamBodyReader {
             Poll::Pending => {
                 self.bytes_since_yield = 0;
                 self.start_waiting(activity);
-                self.pace.note_waiting(activity, Instant::now());
                 ready!(self.timer.as_mut().poll(cx));
                 return Poll::Ready(Err(RelayError::Timeout));
             }
@@ -99,14 +90,12 @@ impl UpstreamBodyReader {
         self.bytes_since_yield += frame.data_ref().map_or(0, Bytes::len).max(FRAME_MIN);
         let Ok(data) = frame.into_data() else { return Poll::Ready(Ok(Some(Bytes::new()))) };
         self.remaining_bytes = self.remaining_bytes.checked_sub(data.len() as u64).ok_or(RelayError::TooLarge)?;
-        if !self.pace.record_bytes(data.len() as u64, Instant::now()) {
-            return Poll::Ready(Err(RelayError::Timeout));
-        }
+        let now = Instant::now();
+        self.pace.end_wait(now, WAIT_MAX);
+        self.pace.add_bytes(data.len());
         // While the upstream always has more bytes, the timer is never polled.
-        if Instant::now() >= self.timeouts.deadline {
-            return Poll::Ready(Err(RelayError::Timeout));
-        }
-        Poll::Ready(Ok(Some(data)))
+        let is_late = self.pace.is_too_slow() || now >= self.timeouts.deadline;
+        Poll::Ready(if is_late { Err(RelayError::Timeout) } else { Ok(Some(data)) })
     }
 
     /// Moves the deadline by the time during which the caller did not read, which does not count against the upstream.
@@ -123,40 +112,22 @@ impl UpstreamBodyReader {
         self.is_waiting = false;
     }
 
-    /// Starts the timer, unless it runs already.
+    /// Measures the wait, and starts the timer unless it runs already.
     fn start_waiting(&mut self, activity: UpstreamActivity) {
-        if std::mem::replace(&mut self.is_waiting, true) {
-            return;
-        }
-        let idle: Duration = match activity {
-            UpstreamActivity::Working => self.timeouts.event_idle,
-            UpstreamActivity::Sending => self.timeouts.idle,
+        let now = Instant::now();
+        let idle = match activity {
+            UpstreamActivity::Working => {
+                self.pace = Pace::default();
+                self.timeouts.event_idle
+            }
+            UpstreamActivity::Sending => {
+                self.pace.begin_wait(now);
+                self.timeouts.idle
+            }
         };
-        self.timer.as_mut().reset(self.timeouts.deadline.min(Instant::now() + idle));
-    }
-}
-
-// === impl UpstreamPace ===
-
-impl UpstreamPace {
-    /// Records that there is nothing to read.
-    fn note_waiting(&mut self, activity: UpstreamActivity, now: Instant) {
-        match activity {
-            UpstreamActivity::Working => *self = Self::default(),
-            UpstreamActivity::Sending => drop(self.since.get_or_insert(now)),
+        if !std::mem::replace(&mut self.is_waiting, true) {
+            self.timer.as_mut().reset(self.timeouts.deadline.min(now + idle));
         }
-    }
-
-    /// Records that bytes have arrived. Returns true if the upstream is fast enough.
-    fn record_bytes(&mut self, bytes: u64, now: Instant) -> bool {
-        self.bytes += bytes;
-        self.waited += self.since.take().map_or(Duration::ZERO, |since| (now - since).min(WAIT_MAX));
-        if self.waited < WINDOW {
-            return true;
-        }
-        let is_fast_enough = self.bytes >= RATE * self.waited.as_secs();
-        *self = Self::default();
-        is_fast_enough
     }
 }
 
@@ -166,16 +137,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-
-    /// Returns the seconds after which an upstream that sends `bytes` bytes every `pause` seconds is too slow.
-    fn seconds_until_too_slow(bytes: u64, pause: u64, activity: UpstreamActivity) -> Option<u64> {
-        let (mut pace, start) = (UpstreamPace::default(), Instant::now());
-        (1..200).find_map(|count| {
-            let now = start + Duration::from_secs(pause * count);
-            pace.note_waiting(activity, now - Duration::from_secs(pause));
-            (!pace.record_bytes(bytes, now)).then_some(pause * count)
-        })
-    }
 
     async fn count_runs(runs: Arc<AtomicUsize>) {
         loop {
@@ -190,7 +151,8 @@ mod tests {
         let piece = Bytes::from(vec![b' '; length]);
         let body = ReplyBody::Scripted((0..pieces).map(|_| Ok(piece.clone())).collect());
         let deadline = Instant::now() + Duration::from_secs(60);
-        let limits = AnswerTimeouts { idle: WINDOW, event_idle: WINDOW, deadline };
+        let minute = Duration::from_secs(60);
+        let limits = AnswerTimeouts { idle: minute, event_idle: minute, deadline };
         let mut reader = UpstreamBodyReader::new(body, limits, u64::MAX);
         let runs = Arc::new(AtomicUsize::new(0));
         let counting = tokio::spawn(count_runs(Arc::clone(&runs)));
@@ -209,25 +171,5 @@ mod tests {
     async fn an_upstream_that_always_has_more_lets_other_tasks_run() {
         assert_eq!(runs_of_another_task(32, YIELD_BYTES / 4).await, 8);
         assert_eq!(runs_of_another_task(8 * YIELD_BYTES / FRAME_MIN, 1).await, 8, "many pieces of one byte");
-    }
-
-    #[test]
-    fn only_an_upstream_below_the_minimum_rate_is_too_slow() {
-        assert_eq!(seconds_until_too_slow(1024, 1, UpstreamActivity::Sending), Some(30));
-        assert_eq!(seconds_until_too_slow(RATE - 1, 1, UpstreamActivity::Sending), Some(30));
-        assert_eq!(seconds_until_too_slow(RATE, 1, UpstreamActivity::Sending), None);
-        assert_eq!(seconds_until_too_slow(1, 1, UpstreamActivity::Working), None, "a model works between two events");
-    }
-
-    #[test]
-    fn a_caller_that_does_not_read_does_not_count_against_the_upstream() {
-        // The caller fetches each piece a minute after it became available.
-        assert_eq!(seconds_until_too_slow(RATE * 5, 60, UpstreamActivity::Sending), None);
-    }
-
-    #[test]
-    fn an_upstream_without_waits_is_never_too_slow() {
-        let (mut pace, now) = (UpstreamPace::default(), Instant::now());
-        assert!((0..100).all(|second| pace.record_bytes(1, now + Duration::from_secs(second))));
     }
 }

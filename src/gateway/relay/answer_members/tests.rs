@@ -1,26 +1,11 @@
 use super::*;
+use crate::gateway::relay::fixtures::requested_answer;
 use crate::image::Format;
-
-fn requested() -> RequestedAnswer {
-    RequestedAnswer {
-        model: "gpt-image-2".to_owned(),
-        prompt: "a red square".to_owned(),
-        count: 1,
-        partials: 0,
-        event_prefix: "image_generation",
-        stream: false,
-        is_single_element: false,
-        quality: None,
-        size: Some("1024x1024".to_owned()),
-        output_format: "png",
-        now: 1_776_000_000,
-    }
-}
 
 #[track_caller]
 fn check(received: &Value, first_image: Option<ImageProperties>, expected: &Value) {
     let received = received.as_object().cloned().unwrap_or_default();
-    assert_eq!(Value::Object(answer_members(&requested(), &received, first_image)), *expected);
+    assert_eq!(Value::Object(answer_members(&requested_answer(), &received, first_image)), *expected);
 }
 
 #[test]
@@ -45,7 +30,7 @@ fn auto_is_replaced_by_the_delivered_properties() {
 fn valid_names_of_the_upstream_are_passed_on() {
     let model_and_quality = |received: Value| {
         let answer = answer_members(
-            &RequestedAnswer { quality: Some("high".to_owned()), ..requested() },
+            &RequestedAnswer { quality: Some("high".to_owned()), ..requested_answer() },
             received.as_object().expect("members"),
             None,
         );
@@ -61,7 +46,7 @@ fn valid_names_of_the_upstream_are_passed_on() {
 
 #[test]
 fn an_event_always_has_a_quality_but_no_added_model_or_prompt() {
-    let members_of = |received: Value| event_members(&requested(), received.as_object().expect("members"), None);
+    let members_of = |received: Value| event_members(&requested_answer(), received.as_object().expect("members"), None);
     let unnamed = members_of(json!({"quality": "auto", "revised_prompt": null}));
     assert_eq!(
         (&unnamed["quality"], unnamed.get("model"), unnamed.get("revised_prompt")),
@@ -75,10 +60,10 @@ fn an_event_always_has_a_quality_but_no_added_model_or_prompt() {
 fn words_of_a_later_version_are_passed_on_unchanged() {
     let properties = ImageProperties { format: Format::Png, width: 1000, height: 1500 };
     let received = json!({"background": "frosted", "quality": "xhigh", "size": "4K", "output_format": "gif"});
-    let answer = answer_members(&requested(), received.as_object().expect("members"), None);
+    let answer = answer_members(&requested_answer(), received.as_object().expect("members"), None);
     let words = ["background", "quality", "size", "output_format"].map(|key| answer[key].clone());
     assert_eq!(words, ["frosted", "xhigh", "4K", "gif"].map(|word| json!(word)));
-    let answer = answer_members(&requested(), received.as_object().expect("members"), Some(properties));
+    let answer = answer_members(&requested_answer(), received.as_object().expect("members"), Some(properties));
     let from_bytes = (&json!("1000x1500"), &json!("png"));
     assert_eq!((&answer["size"], &answer["output_format"]), from_bytes, "the bytes of the image have precedence");
     for invalid in

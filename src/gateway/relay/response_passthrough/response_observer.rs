@@ -3,12 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use crate::gateway::relay::answer_members::{self, AnswerUsage};
-use crate::gateway::relay::image_item::ImageItem;
-use crate::gateway::relay::json_writer::{AnswerSummary, DeliveredImage};
-use crate::gateway::relay::lexer::AnswerSyntaxError;
+use crate::gateway::relay::event::{AnswerSummary, DeliveredImage, ImagePlace, MemberScope, RelayEvent};
+use crate::gateway::relay::image_item::ImageProbe;
 use crate::gateway::upstream::is_refusal;
 use crate::image::ImageProperties;
-use crate::stream::json::{JsonPosition, JsonVisitor, ValueInterest};
+use crate::stream::json::ValueInterest;
 use crate::wire::escape_line_ends;
 
 /// The most image calls that are tracked at once (our choice). For further calls, no progress events are sent.
@@ -26,22 +25,23 @@ const CONTEXT_TOO_LONG: &str = "context_length_exceeded";
 #[derive(Debug)]
 pub(super) struct ResponseObserver {
     requested: RequestedResponse,
-    /// True if the response comes in events, which repeat its images at the end.
-    is_event_stream: bool,
     /// Members of the current event; empty for a plain response.
     event: Map<String, Value>,
-    /// Members of the response itself.
-    response: Map<String, Value>,
+    /// Members of the item that is being read.
+    item: Map<String, Value>,
     /// Members of the tool that is being read.
     tool: Map<String, Value>,
+    /// Members of the response itself.
+    response: Map<String, Value>,
     /// The model of the image tool.
     image_model: Option<String>,
-    image: ImageItem,
+    /// The image that is being read.
+    image: Option<ImageProbe>,
     delivered: Vec<DeliveredImage>,
     /// True if the item of the last image is not complete, and may still name its quality.
     is_item_open: bool,
     /// True if an image has begun, even an intermediate image.
-    begun: bool,
+    has_image: bool,
     /// The image calls in progress: the output index and the id of each.
     image_calls: Vec<(Value, Value)>,
     /// The sequence number of the next event that the gateway adds.
@@ -81,15 +81,15 @@ impl ResponseObserver {
     pub(super) fn new(requested: RequestedResponse) -> Self {
         Self {
             requested,
-            is_event_stream: false,
             event: Map::new(),
-            response: Map::new(),
+            item: Map::new(),
             tool: Map::new(),
+            response: Map::new(),
             image_model: None,
-            image: ImageItem::default(),
+            image: None,
             delivered: Vec::new(),
             is_item_open: false,
-            begun: false,
+            has_image: false,
             image_calls: Vec::new(),
             next_sequence_number: 0,
             failure: None,
@@ -101,9 +101,67 @@ impl ResponseObserver {
         self.requested.stream
     }
 
-    /// Records that the response comes in events.
-    pub(super) const fn expect_events(&mut self) {
-        self.is_event_stream = true;
+    /// Returns the part of a member that is wanted.
+    pub(super) fn interest(scope: MemberScope, name: &str) -> ValueInterest {
+        let names: &[&str] = match scope {
+            MemberScope::Event => &["type", "sequence_number", "output_index", "error", "code", "message", "param"],
+            MemberScope::Item => &["type", "id", "quality"],
+            MemberScope::Tool => &["type", "model"],
+            MemberScope::Answer => &["id", "created_at", "status", "error", "model", "usage", "tool_usage"],
+        };
+        if names.contains(&name) { ValueInterest::Value } else { ValueInterest::Skip }
+    }
+
+    /// Takes the next step of the response, except for the ends of its events.
+    pub(super) fn push(&mut self, event: RelayEvent<'_>) {
+        match event {
+            RelayEvent::Member { scope, name, value } => {
+                let members = match scope {
+                    MemberScope::Event => &mut self.event,
+                    MemberScope::Item => &mut self.item,
+                    MemberScope::Tool => &mut self.tool,
+                    MemberScope::Answer => &mut self.response,
+                };
+                members.insert(name.to_owned(), value);
+            }
+            RelayEvent::ImageBytes { place: ImagePlace::Item | ImagePlace::Partial, base64 } => {
+                self.has_image = true;
+                self.image.get_or_insert_default().add(&base64);
+            }
+            RelayEvent::ImageEnded { place } => self.end_image(place),
+            RelayEvent::Ended { scope: MemberScope::Tool } => {
+                let tool = std::mem::take(&mut self.tool);
+                if tool.get("type").and_then(Value::as_str) == Some("image_generation") {
+                    self.image_model = answer_members::model_name(&tool, "model").map(str::to_owned);
+                }
+            }
+            RelayEvent::Ended { .. } => drop(self.end_item()),
+            RelayEvent::ImageBytes { .. }
+            | RelayEvent::ItemBegun { .. }
+            | RelayEvent::MemberDropped { .. }
+            | RelayEvent::FrameEnded { .. }
+            | RelayEvent::AnswerEnded => {}
+        }
+    }
+
+    fn end_image(&mut self, place: ImagePlace) {
+        let Some(mut image) = self.image.take() else { return };
+        image.finish();
+        if place == ImagePlace::Item && self.delivered.len() < IMAGES_MAX {
+            self.delivered.push(DeliveredImage { properties: image.properties, quality: None });
+            self.is_item_open = true;
+        }
+    }
+
+    /// Ends an item, and returns its members. If the item has an image, its quality is that of the item.
+    fn end_item(&mut self) -> Map<String, Value> {
+        let item = std::mem::take(&mut self.item);
+        if std::mem::take(&mut self.is_item_open)
+            && let Some(image) = self.delivered.last_mut()
+        {
+            image.quality = answer_members::quality(&item, "quality").map(str::to_owned);
+        }
+        item
     }
 
     /// Returns the kind of the current event, as far as it has been read.
@@ -124,7 +182,7 @@ impl ResponseObserver {
     pub(super) fn end_event(&mut self) -> ResponseEventKind {
         let kind = self.event_kind();
         let event = std::mem::take(&mut self.event);
-        self.end_item(answer_members::quality(&event, "item.quality"));
+        let item = self.end_item();
         if let Some(number) = event.get("sequence_number").and_then(Value::as_u64) {
             self.next_sequence_number = self.next_sequence_number.max(number.saturating_add(1));
         }
@@ -134,9 +192,9 @@ impl ResponseObserver {
             self.failure = Some(stated_error.cloned().unwrap_or(event));
             return kind;
         }
-        let is_call = event.get("item.type").and_then(Value::as_str) == Some("image_generation_call");
+        let is_call = item.get("type").and_then(Value::as_str) == Some("image_generation_call");
         let output_index = event.get("output_index").filter(|_| is_call);
-        match (event.get("type").and_then(Value::as_str), output_index, event.get("item.id")) {
+        match (event.get("type").and_then(Value::as_str), output_index, item.get("id")) {
             (Some("response.output_item.added"), Some(index), Some(id)) if self.image_calls.len() < CALLS_MAX => {
                 self.image_calls.push((index.clone(), id.clone()));
             }
@@ -158,14 +216,14 @@ impl ResponseObserver {
 
     /// True if an image has begun, even an intermediate image.
     pub(super) const fn has_image(&self) -> bool {
-        self.begun
+        self.has_image
     }
 
     /// Returns the properties of the first image, and true if more bytes may still state them.
     pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
         match self.delivered.first() {
             Some(image) => (image.properties, false),
-            None => (self.image.properties, self.image.may_find_properties()),
+            None => self.image.as_ref().map_or((None, false), |image| (image.properties, image.may_find_properties())),
         }
     }
 
@@ -177,15 +235,6 @@ impl ResponseObserver {
             image_model: self.image_model.clone(),
             host_model: answer_members::model_name(&self.response, "model").map(str::to_owned),
             response_id: id.map(str::to_owned),
-        }
-    }
-
-    /// Ends an item. `quality` is that of its image, if the item has an image and states its quality.
-    fn end_item(&mut self, quality: Option<&str>) {
-        if std::mem::take(&mut self.is_item_open)
-            && let Some(image) = self.delivered.last_mut()
-        {
-            image.quality = quality.map(str::to_owned);
         }
     }
 
@@ -262,96 +311,5 @@ impl ResponseObserver {
             _ if self.failure.as_ref().is_some_and(is_refusal) => "invalid_prompt",
             _ => "server_error",
         }
-    }
-}
-
-impl JsonVisitor for ResponseObserver {
-    type Error = AnswerSyntaxError;
-
-    fn start(&mut self, at: JsonPosition<'_>, _: u8) -> Result<ValueInterest, AnswerSyntaxError> {
-        Ok(match at.path {
-            "type"
-            | "sequence_number"
-            | "output_index"
-            | "error"
-            | "code"
-            | "message"
-            | "param"
-            | "item.type"
-            | "item.id"
-            | "item.quality"
-            | "response.id"
-            | "response.created_at"
-            | "response.status"
-            | "response.error"
-            | "response.model"
-            | "response.output[].quality"
-            | "response.tools[].model"
-            | "response.tools[].type"
-            | "response.usage"
-            | "response.tool_usage" => ValueInterest::Value,
-            "item.result" | "partial_image_b64" | "response.output[].result" => ValueInterest::Text,
-            _ => ValueInterest::Skip,
-        })
-    }
-
-    fn value(&mut self, at: JsonPosition<'_>, value: Option<Value>) -> Result<(), AnswerSyntaxError> {
-        let Some(value) = value else { return Ok(()) };
-        if let Some(name) = at.path.strip_prefix("response.tools[].") {
-            self.tool.insert(name.to_owned(), value);
-        } else if let Some(name) = at.path.strip_prefix("response.") {
-            self.response.insert(name.to_owned(), value);
-        } else {
-            self.event.insert(at.path.to_owned(), value);
-        }
-        Ok(())
-    }
-
-    fn text(&mut self, at: JsonPosition<'_>, base64: &[u8]) -> Result<(), AnswerSyntaxError> {
-        if self.is_event_stream && at.path == "response.output[].result" {
-            return Ok(());
-        }
-        self.begun = true;
-        if !self.image.has_begun {
-            self.image = ImageItem::default();
-            self.image.has_begun = true;
-        }
-        self.image.probe_head(base64);
-        Ok(())
-    }
-
-    fn escaped(&mut self, at: JsonPosition<'_>, unit: u16) -> Result<(), AnswerSyntaxError> {
-        u8::try_from(unit).map_or(Ok(()), |byte| self.text(at, &[byte]))
-    }
-
-    fn text_end(&mut self, at: JsonPosition<'_>) -> Result<(), AnswerSyntaxError> {
-        if !self.image.has_begun {
-            return Ok(());
-        }
-        let mut image = std::mem::take(&mut self.image);
-        image.finish_image();
-        if at.path != "partial_image_b64" && self.delivered.len() < IMAGES_MAX {
-            self.delivered.push(DeliveredImage { properties: image.properties, quality: None });
-            self.is_item_open = true;
-        }
-        Ok(())
-    }
-
-    fn end(&mut self, at: JsonPosition<'_>) -> Result<(), AnswerSyntaxError> {
-        match at.path {
-            "response.tools[]" => {
-                let tool = std::mem::take(&mut self.tool);
-                if tool.get("type").and_then(Value::as_str) == Some("image_generation") {
-                    self.image_model = answer_members::model_name(&tool, "model").map(str::to_owned);
-                }
-            }
-            "response.output[]" => {
-                let quality = self.response.remove("output[].quality");
-                let item = Map::from_iter(quality.map(|quality| ("quality".to_owned(), quality)));
-                self.end_item(answer_members::quality(&item, "quality"));
-            }
-            _ => {}
-        }
-        Ok(())
     }
 }

@@ -1,6 +1,5 @@
 //! Tests of the passthrough with scripted responses: the bytes that the caller gets, and the outcome.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,11 +8,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::gateway::relay::{ProofError, ProvenAnswer, RelayBody, RelayOutcome, prove_response};
-use crate::gateway::upstream::ReplyError;
+use crate::gateway::relay::answer_relay::{AnswerSource as _, RelayStep, UpstreamRelay};
+use crate::gateway::relay::fixtures::{self, PNG_HEAD, RelayOutcomes, broken_body, channel_body, pieces};
+use crate::gateway::relay::{AnswerTimeouts, ProofError, ProvenAnswer, RelayBody, RelayOutcome, UnprovenAnswer};
+use crate::gateway::upstream::ReplyBody;
 
 const ERROR: &str = r#"{"type":"error","code":"upstream_error","message":"m","error":{"message":"m"}}"#;
-const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
 
 fn requested(stream: bool) -> RequestedResponse {
     RequestedResponse { model: "gpt-5.5".to_owned(), stream, now: 17 }
@@ -27,38 +27,20 @@ fn limits() -> AnswerTimeouts {
     }
 }
 
-fn pieces(body: &str, cut: usize) -> ReplyBody {
-    ReplyBody::Scripted(body.as_bytes().chunks(cut).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect())
+async fn prove(body: ReplyBody, stream: bool) -> Result<ProvenAnswer, ProofError> {
+    fixtures::prove(UnprovenAnswer::for_response(body, requested(stream), limits())).await
 }
-
-fn broken_body(body: &str, cut: usize) -> ReplyBody {
-    let pieces = body.as_bytes().chunks(cut).map(|piece| Ok(Bytes::copy_from_slice(piece)));
-    ReplyBody::Scripted(pieces.chain([Err(ReplyError)]).collect())
-}
-
-type RelayOutcomes = Arc<Mutex<Vec<(RelayOutcome, AnswerSummary)>>>;
 
 fn relay(proven: ProvenAnswer) -> (RelayBody, RelayOutcomes) {
-    let outcomes = RelayOutcomes::default();
-    let log = Arc::clone(&outcomes);
-    let on_end = move |outcome, summary| -> crate::gateway::relay::ClosingFuture {
-        log.lock().unwrap().push((outcome, summary));
-        Box::pin(std::future::ready(()))
-    };
-    (RelayBody::new(proven, || ERROR.to_owned(), Box::new(on_end)), outcomes)
+    fixtures::relay(proven, || ERROR.to_owned())
 }
 
-/// Returns the text that the caller gets, the outcome and the summary. The text is `None` if the answer breaks off.
 async fn relay_to_end(body: ReplyBody, stream: bool) -> (Option<String>, RelayOutcome, AnswerSummary) {
-    let proven = prove_response(body, requested(stream), limits()).await.expect("an answer");
-    let (body, outcomes) = relay(proven);
-    let text = body.collect().await.ok().map(|body| String::from_utf8(body.to_bytes().to_vec()).expect("text"));
-    let (outcome, summary) = outcomes.lock().unwrap().pop().expect("an outcome");
-    (text, outcome, summary)
+    fixtures::read(prove(body, stream).await.expect("an answer"), || ERROR.to_owned()).await
 }
 
 async fn proof_error(body: ReplyBody, stream: bool) -> ProofError {
-    prove_response(body, requested(stream), limits()).await.expect_err("an unproven answer")
+    prove(body, stream).await.expect_err("an unproven answer")
 }
 
 fn response(status: &str, members: &Value) -> Value {
@@ -329,11 +311,11 @@ async fn a_begun_plain_response_that_breaks_off_breaks_off_for_the_caller() {
 #[tokio::test(start_paused = true)]
 async fn an_open_image_call_gets_progress_events() {
     let events = image_events(400).map(|text| text.replace("ig_1", "ig_\u{2028}1"));
-    let (sender, pieces) = tokio::sync::mpsc::channel(16);
+    let (sender, pieces) = channel_body();
     for text in &events[..4] {
         sender.send(Bytes::from(text.clone())).await.expect("a reader");
     }
-    let proven = prove_response(ReplyBody::Channel(pieces), requested(true), limits()).await.expect("work");
+    let proven = prove(pieces, true).await.expect("work");
     let (mut body, _) = relay(proven);
     let mut received = String::new();
     while !received.contains("\"sequence_number\":5") {
@@ -359,14 +341,14 @@ async fn a_plain_response_is_never_written_into_a_begun_stream() {
     let mut members = usage();
     members["output"] = json!([call]);
     // `poll_step` is called without a proof, as after the first heartbeat of an early stream.
-    let mut passthrough = ResponsePassthrough::new(
+    let mut passthrough = UpstreamRelay::for_response(
         pieces(&response("completed", &members).to_string(), 10_000),
         requested(true),
         limits(),
     );
     loop {
         match std::future::poll_fn(|cx| passthrough.poll_step(cx)).await {
-            Ok(RelayStep::Pieces(pieces)) => assert!(pieces.is_empty(), "{pieces:?}"),
+            Ok(RelayStep::Piece(piece)) => panic!("{piece:?}"),
             Ok(RelayStep::End(..)) => panic!("the stream ended without an error"),
             Err(error) => break assert!(matches!(error, RelayError::Malformed(_)), "{error:?}"),
         }
@@ -381,12 +363,11 @@ async fn a_plain_response_is_never_written_into_a_begun_stream() {
 #[tokio::test(start_paused = true)]
 async fn comments_of_the_upstream_do_not_replace_progress_events() {
     let events = image_events(400);
-    let (sender, pieces) = tokio::sync::mpsc::channel(16);
+    let (sender, pieces) = channel_body();
     for text in &events[..4] {
         sender.send(Bytes::from(text.clone())).await.expect("a reader");
     }
-    let (mut body, _) =
-        relay(prove_response(ReplyBody::Channel(pieces), requested(true), limits()).await.expect("work"));
+    let (mut body, _) = relay(prove(pieces, true).await.expect("work"));
     let send_comments = async move {
         while sender.send(Bytes::from_static(b": busy\n\n")).await.is_ok() {
             tokio::time::sleep(Duration::from_secs(10)).await;

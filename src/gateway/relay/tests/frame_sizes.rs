@@ -13,7 +13,7 @@ fn image() -> String {
 async fn an_answer_of_images_does_not_depend_on_the_frame_size() {
     let body = format!(r#"{{"data":[{{"b64_json":"{0}"}},{{"b64_json":"{0}"}}]{USAGE}}}"#, image());
     for frame_bytes in FRAME_BYTES {
-        let proven = prove(pieces(&body, frame_bytes), requested_answer(2), limits()).await.expect("an image");
+        let proven = prove(pieces(&body, frame_bytes), requested_answer(2)).await.expect("an image");
         let (relayed, outcomes) = relay(proven);
         let answer = relayed.collect().await.expect("a whole answer").to_bytes();
         let answer: Value = serde_json::from_slice(&answer).expect("JSON");
@@ -47,8 +47,8 @@ async fn an_image_of_a_response_does_not_depend_on_the_frame_size() {
     let call = json!({"id": "ig_1", "type": "image_generation_call", "status": "completed", "result": image()});
     let body = json!({"created_at": 5, "status": "completed", "output": [call]}).to_string();
     for frame_bytes in FRAME_BYTES {
-        let proven =
-            prove_image_tool(pieces(&body, frame_bytes), requested_answer(1), limits()).await.expect("an image");
+        let answer = UnprovenAnswer::for_image_tool(pieces(&body, frame_bytes), requested_answer(1), timeouts());
+        let proven = fixtures::prove(answer).await.expect("an image");
         let (relayed, _) = relay(proven);
         let answer: Value =
             serde_json::from_slice(&relayed.collect().await.expect("a whole answer").to_bytes()).expect("JSON");

@@ -53,7 +53,7 @@ async fn an_image_of_an_unknown_format_is_passed_on() {
     }
     for image in [r#""""#, "null", r#""<svg/>""#, r#""<!DOCTYPE html>""#] {
         let plain = format!(r#"{{"data":[{{"b64_json":{image}}}],"output_format":"svg"}}"#);
-        assert!(prove(pieces(&plain, 9), requested_answer(1), limits()).await.is_err(), "{image}");
+        assert!(prove(pieces(&plain, 9), requested_answer(1)).await.is_err(), "{image}");
     }
 }
 
@@ -71,7 +71,7 @@ async fn unicode_line_ends_are_escaped_in_events() {
 #[tokio::test(start_paused = true)]
 async fn an_image_has_begun_before_its_format_is_known() {
     let (sender, body) = channel_body();
-    let mut answer = UnprovenAnswer::for_images(body, requested_answer(1), limits());
+    let mut answer = UnprovenAnswer::for_images(body, requested_answer(1), timeouts());
     for (piece, has_begun) in [(r#"{"created":1,"data":[{"b64_json":""#, false), (&PNG_HEAD[..8], true)] {
         sender.try_send(Bytes::copy_from_slice(piece.as_bytes())).expect("open");
         tokio::time::timeout(Duration::from_secs(1), answer.read_until_proven()).await.expect_err("it must wait");

@@ -1,50 +1,29 @@
 //! Tests of images in scripted responses: the bytes that the caller gets, and the outcome.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::time::Instant;
 
-use crate::gateway::relay::image_relay::{AnswerWithoutImage, RelayError};
+use super::*;
+use crate::gateway::relay::fixtures::{self, PNG_HEAD, broken_body, channel_body, pieces, timeouts};
 use crate::gateway::relay::{
-    AnswerSummary, AnswerTimeouts, AnswerUsage, ProofError, ProvenAnswer, RelayBody, RelayOutcome, RequestedAnswer,
-    SpooledImageError, TokenCounts, combine_images, prove_image_tool, spool_image,
+    AnswerSummary, AnswerUsage, ProofError, ProvenAnswer, RelayError, RelayOutcome, RequestedAnswer, SpooledImageError,
+    TokenCounts, UnprovenAnswer, combine_images, spool_image,
 };
 use crate::gateway::spool::Spool;
 use crate::gateway::spool::blocking_io::tests::disk_accesses;
-use crate::gateway::upstream::{ReplyBody, ReplyError};
+use crate::gateway::upstream::ReplyBody;
 
 const ERROR: &str = r#"{"type":"error","message":"m"}"#;
-const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
 const OTHER_PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAAAgAAAAIACAIAAAB7GkOt";
 
 fn requested(stream: bool) -> RequestedAnswer {
-    RequestedAnswer {
-        model: "gpt-image-2".to_owned(),
-        prompt: "a red square".to_owned(),
-        count: 1,
-        partials: 2 * u32::from(stream),
-        event_prefix: "image_generation",
-        stream,
-        is_single_element: false,
-        quality: None,
-        size: Some("1024x1024".to_owned()),
-        output_format: "png",
-        now: 17,
-    }
+    RequestedAnswer { partials: 2 * u32::from(stream), stream, now: 17, ..fixtures::requested_answer() }
 }
 
-fn timeouts() -> AnswerTimeouts {
-    let seconds = Duration::from_secs;
-    AnswerTimeouts { idle: seconds(60), event_idle: seconds(150), deadline: Instant::now() + seconds(360) }
-}
-
-fn scripted_body(body: &str, cut: usize) -> ReplyBody {
-    ReplyBody::Scripted(body.as_bytes().chunks(cut).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect())
+async fn prove(body: ReplyBody, requested: RequestedAnswer) -> Result<ProvenAnswer, ProofError> {
+    fixtures::prove(UnprovenAnswer::for_image_tool(body, requested, timeouts())).await
 }
 
 fn event(kind: &str, members: &str) -> String {
@@ -83,7 +62,7 @@ async fn relay_in_pieces(body: &str, stream: bool) -> (String, RelayOutcome, Ans
     let mut first_text: Option<String> = None;
     let mut last_result = None;
     for cut in [1, 2, 3, 7, 50, 100_000] {
-        let proven = prove_image_tool(scripted_body(body, cut), requested(stream), timeouts()).await.expect("an image");
+        let proven = prove(pieces(body, cut), requested(stream)).await.expect("an image");
         let (text, outcome, summary) = read(proven).await;
         let expected = first_text.get_or_insert_with(|| text.clone());
         assert_eq!(*expected, text, "pieces of {cut} bytes");
@@ -92,17 +71,10 @@ async fn relay_in_pieces(body: &str, stream: bool) -> (String, RelayOutcome, Ans
     last_result.expect("at least one size of pieces")
 }
 
+/// Returns the text that the caller gets, empty if the answer breaks off, the outcome and the summary.
 async fn read(proven: ProvenAnswer) -> (String, RelayOutcome, AnswerSummary) {
-    let outcome_cell = Arc::new(Mutex::new(None));
-    let sender = Arc::clone(&outcome_cell);
-    let on_end = Box::new(move |outcome, summary| {
-        *sender.lock().unwrap() = Some((outcome, summary));
-        Box::pin(std::future::ready(())) as crate::gateway::relay::ClosingFuture
-    });
-    let body = RelayBody::new(proven, || ERROR.to_owned(), on_end);
-    let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let (outcome, summary) = outcome_cell.lock().unwrap().take().expect("an outcome");
-    (String::from_utf8(bytes.to_vec()).expect("text"), outcome, summary)
+    let (text, outcome, summary) = fixtures::read(proven, || ERROR.to_owned()).await;
+    (text.unwrap_or_default(), outcome, summary)
 }
 
 #[tokio::test]
@@ -242,14 +214,14 @@ async fn a_partial_image_after_the_final_image_is_ignored() {
 
 /// Returns a body that pauses for this number of seconds between two parts.
 fn body_with_pause(first_part: String, seconds: u64, second_part: String) -> ReplyBody {
-    let (sender, body) = tokio::sync::mpsc::channel(4);
+    let (sender, body) = channel_body();
     let sending = async move {
         sender.send(first_part.into()).await.expect("the body is read");
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         let _ = sender.send(second_part.into()).await;
     };
     drop(tokio::runtime::Handle::current().spawn(sending));
-    ReplyBody::Channel(body)
+    body
 }
 
 #[tokio::test(start_paused = true)]
@@ -264,8 +236,7 @@ async fn silence_may_be_longer_after_an_image_than_within_it() {
         (in_image, 61, (RelayOutcome::Broken(RelayError::Timeout), None)),
     ] {
         let body = body_with_pause(full_text[..cut].to_owned(), seconds, full_text[cut..].to_owned());
-        let (_, outcome, summary) =
-            read(prove_image_tool(body, requested(false), timeouts()).await.expect("an image")).await;
+        let (_, outcome, summary) = read(prove(body, requested(false)).await.expect("an image")).await;
         assert_eq!((outcome, summary.usage.map(|usage| usage.total)), expected, "{seconds} s after {cut} bytes");
     }
 }
@@ -282,8 +253,8 @@ async fn only_white_space_may_follow_the_data_of_an_event() {
         assert_eq!(summary.usage.map(|usage| usage.total), Some(293), "{white:?}");
     }
     for surplus in ["} x\n\n", "}{}\n\n", "} \ndata: {}\n\n"] {
-        let body = scripted_body(&stream_text.replace("}\n\n", surplus), 5);
-        let found = prove_image_tool(body, requested(false), timeouts()).await;
+        let body = pieces(&stream_text.replace("}\n\n", surplus), 5);
+        let found = prove(body, requested(false)).await;
         assert!(matches!(found, Err(ProofError::Malformed)), "{surplus:?}: {found:?}");
     }
 }
@@ -306,8 +277,8 @@ async fn base64_may_contain_an_escaped_slash_and_nothing_else() {
     for image in ["https://a.example/1.png?x", r"iVBO\u0020", "iVBO Rw0K", "iVBO\\nRw0K"] {
         for cut in [1, 100_000] {
             let stream_text = [item_done(image), response_completed("")].concat();
-            let body = scripted_body(&stream_text, cut);
-            let found = match prove_image_tool(body, requested(false), timeouts()).await {
+            let body = pieces(&stream_text, cut);
+            let found = match prove(body, requested(false)).await {
                 Ok(proven) => read(proven).await.1,
                 Err(ProofError::Malformed) => continue,
                 Err(error) => panic!("{image}: {error:?}"),
@@ -318,15 +289,13 @@ async fn base64_may_contain_an_escaped_slash_and_nothing_else() {
     let tool_call = item_done("QUJD")
         .replace("\"id\":\"ig_1\"", "\"type\":\"mcp_call\"")
         .replace("image_generation_call", "mcp_call");
-    let found =
-        prove_image_tool(scripted_body(&[tool_call, response_completed("")].concat(), 9), requested(false), timeouts())
-            .await;
+    let found = prove(pieces(&[tool_call, response_completed("")].concat(), 9), requested(false)).await;
     assert!(matches!(found, Err(ProofError::NoImage(_))), "the result of another item is not an image");
 }
 
 /// Returns what was read from a response that ended without an image.
 async fn without_image(stream_text: &str, cut: usize) -> AnswerWithoutImage {
-    match prove_image_tool(scripted_body(stream_text, cut), requested(false), timeouts()).await {
+    match prove(pieces(stream_text, cut), requested(false)).await {
         Err(ProofError::NoImage(answer)) => answer,
         result => panic!("{stream_text}: {result:?} instead of an answer without an image"),
     }
@@ -364,11 +333,8 @@ async fn a_response_without_an_image_states_the_reason() {
     for (stream_text, is_broken) in
         [("", false), (": comment\n\n", false), (&response_completed("")[..30], false), ("data: {}\n\n", true)]
     {
-        let mut body = scripted_body(stream_text, 100);
-        if let (true, ReplyBody::Scripted(pieces)) = (is_broken, &mut body) {
-            pieces.push_back(Err(ReplyError));
-        }
-        let found = prove_image_tool(body, requested(false), timeouts()).await;
+        let body = if is_broken { broken_body(stream_text, 100) } else { pieces(stream_text, 100) };
+        let found = prove(body, requested(false)).await;
         let as_expected =
             matches!((&found, is_broken), (Err(ProofError::Malformed), false) | (Err(ProofError::Broken), true));
         assert!(as_expected, "{stream_text}: {found:?}");
@@ -381,11 +347,9 @@ async fn an_image_that_cannot_be_spooled_has_its_tokens_counted() {
     let spool = Spool::new(folder.path()).expect("a spool");
     let long = format!("{PNG_HEAD}{}", "A".repeat(200_000));
     for (end, expected) in [(response_completed(""), Some(293)), (String::new(), None)] {
-        let body = scripted_body(&[item_done(&long), end].concat(), 4096);
+        let body = pieces(&[item_done(&long), end].concat(), 4096);
         let proven =
-            prove_image_tool(body, RequestedAnswer { is_single_element: true, ..requested(false) }, timeouts())
-                .await
-                .expect("an image");
+            prove(body, RequestedAnswer { is_single_element: true, ..requested(false) }).await.expect("an image");
         let error = spool_image(proven, spool.failing_writer().expect("a writer")).await.expect_err("the disk is full");
         let SpooledImageError::Disk(_, usage) = error else { panic!("{error:?}") };
         assert_eq!(usage.map(|usage| usage.total), expected);
@@ -402,8 +366,8 @@ async fn several_spooled_images_become_one_answer() {
         let element = RequestedAnswer { is_single_element: true, ..requested(false) };
         let later = format!(r#""frame_index":{},"quality":"#, images.len());
         let usage = response_completed("").replace(r#""total_tokens":213"#, r#""svg_tokens":7,"total_tokens":213"#);
-        let body = scripted_body(&[item_done(image).replace(r#""quality":"#, &later), usage].concat(), 4096);
-        let proven = prove_image_tool(body, element, timeouts()).await.expect("an image");
+        let body = pieces(&[item_done(image).replace(r#""quality":"#, &later), usage].concat(), 4096);
+        let proven = prove(body, element).await.expect("an image");
         images.push(
             spool_image(proven, spool.create_writer_blocking().expect("a writer")).await.expect("a spooled image"),
         );
