@@ -301,7 +301,7 @@ pub(super) fn properties_from_base64(
     probe: fn(&[u8]) -> Option<ImageProperties>,
 ) -> Option<ImageProperties> {
     use base64::Engine as _;
-    let plain: Vec<u8> = head.iter().copied().filter(|byte| *byte != b'\\' && *byte != b'=').collect();
+    let plain = head.split(|byte| *byte == b'=').next().unwrap_or_default();
     let complete = plain.len() / 4 * 4;
     let bytes = base64::engine::general_purpose::STANDARD_NO_PAD.decode(&plain[..complete]).ok()?;
     probe(&bytes)

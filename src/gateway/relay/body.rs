@@ -86,8 +86,8 @@ impl RelayBody {
     }
 
     /// True if all bytes have arrived, and the body only waits until its record is closed.
-    pub(crate) fn is_closing(&self) -> bool {
-        matches!(self.state, RelayBodyState::Closing(..)) && self.queue.is_empty()
+    pub(crate) const fn is_closing(&self) -> bool {
+        matches!(self.state, RelayBodyState::Closing(..))
     }
 
     fn start_closing(&mut self, outcome: RelayOutcome, summary: AnswerSummary, last_piece: Result<Bytes, RelayError>) {

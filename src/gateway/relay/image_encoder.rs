@@ -378,8 +378,14 @@ pub(super) fn write_end(out: &mut Vec<u8>, members: &Map<String, Value>) {
 fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>) {
     for (key, value) in members {
         out.push(b',');
-        out.extend_from_slice(escape_line_ends(Value::from(key.as_str()).to_string()).as_bytes());
+        write_json(out, key);
         out.push(b':');
-        out.extend_from_slice(escape_line_ends(value.to_string()).as_bytes());
+        write_json(out, value);
     }
+}
+
+fn write_json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    // Neither texts nor values of JSON fail to be serialized.
+    let json = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
+    out.extend_from_slice(escape_line_ends(json).as_bytes());
 }

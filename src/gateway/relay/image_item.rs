@@ -79,9 +79,12 @@ impl ImageProbe {
         }
         let (earlier_length, remaining) = (self.base64_head.len(), HEAD_BASE64_MAX - self.base64_head.len());
         self.base64_head.extend_from_slice(&base64[..base64.len().min(remaining)]);
-        // The head is parsed at most twice here: when it reaches its usual length, and when it reaches its maximum.
+        // The head is parsed when it reaches its usual length, its beginning first, and when it reaches its maximum.
         let crossed = |threshold: usize| earlier_length < threshold && self.base64_head.len() >= threshold;
-        if crossed(HEAD_BASE64_USUAL) || crossed(HEAD_BASE64_MAX) {
+        if crossed(HEAD_BASE64_USUAL) {
+            self.properties = answer_members::properties_from_base64(&self.base64_head[..HEAD_BASE64_USUAL], probe);
+        }
+        if self.properties.is_none() && (crossed(HEAD_BASE64_USUAL) || crossed(HEAD_BASE64_MAX)) {
             self.properties = answer_members::properties_from_base64(&self.base64_head, probe);
         }
     }
