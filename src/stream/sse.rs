@@ -168,25 +168,22 @@ mod tests {
 
     /// Returns one line of text for each part that is not [`SseSpan::Other`]: the data, and the ends with their names.
     fn read(stream: &str, cut: usize) -> Vec<String> {
-        let (mut framer, mut lines, mut data) = (SseFramer::default(), Vec::new(), Vec::new());
-        for piece in stream.as_bytes().chunks(cut) {
-            let mut at = 0;
-            while at < piece.len() {
-                let (length, span) = framer.next(&piece[at..]);
+        let (mut framer, mut lines, mut data) = (SseFramer::default(), Vec::new(), String::new());
+        for mut piece in stream.as_bytes().chunks(cut) {
+            while !piece.is_empty() {
+                let (length, span) = framer.next(piece);
                 match span {
-                    SseSpan::Data => data.extend_from_slice(&piece[at..at + length]),
-                    SseSpan::DataLineEnd => {
-                        lines.push(format!("data {}", String::from_utf8(std::mem::take(&mut data)).unwrap()));
-                    }
+                    SseSpan::Data => data.extend(piece[..length].iter().map(|byte| char::from(*byte))),
+                    SseSpan::DataLineEnd => lines.push(format!("data {}", std::mem::take(&mut data))),
                     SseSpan::EventEnd => lines.push(format!("end {}", str::from_utf8(framer.event_name()).unwrap())),
                     SseSpan::CommentEnd => lines.push("comments".to_owned()),
                     SseSpan::Other => {}
                 }
-                at += length;
+                piece = &piece[length..];
             }
         }
         if framer.finish() {
-            lines.push(format!("data {}, cut", String::from_utf8(data).unwrap()));
+            lines.push(format!("data {data}, cut"));
         }
         lines
     }

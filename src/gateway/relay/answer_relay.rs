@@ -124,7 +124,10 @@ impl UpstreamRelay {
         let end = match self.body_end {
             Some(end) => end,
             None if self.encoder.has_failed() => Err(RelayError::UpstreamFailed),
-            None if self.encoder.is_complete() => Ok(()),
+            None if self.encoder.is_complete() => {
+                self.upstream.discard_rest(cx);
+                Ok(())
+            }
             None => {
                 let activity = self.upstream_activity();
                 match ready!(self.upstream.poll(cx, activity)) {

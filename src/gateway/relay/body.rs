@@ -178,10 +178,9 @@ impl Body for RelayBody {
         loop {
             match &mut this.state {
                 RelayBodyState::Relaying(_) => {
-                    if let Some(piece) = ready!(this.poll_piece(cx)) {
-                        this.note_piece(&piece);
-                        return Poll::Ready(Some(Ok(Frame::data(piece))));
-                    }
+                    let Some(piece) = ready!(this.poll_piece(cx)) else { continue };
+                    this.note_piece(&piece);
+                    return Poll::Ready(Some(Ok(Frame::data(piece))));
                 }
                 RelayBodyState::Closing(closing, last_piece) => {
                     ready!(closing.as_mut().poll(cx));

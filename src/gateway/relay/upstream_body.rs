@@ -98,6 +98,11 @@ impl UpstreamBodyReader {
         Poll::Ready(if is_late { Err(RelayError::Timeout) } else { Ok(Some(data)) })
     }
 
+    /// Reads the end of a body whose rest is not needed, if it has arrived: its connection can then carry another request.
+    pub(super) fn discard_rest(&mut self, cx: &mut Context<'_>) {
+        let _ = Pin::new(&mut self.body).poll_frame(cx);
+    }
+
     /// Moves the deadline by the time during which the caller did not read, which does not count against the upstream.
     pub(super) fn extend_deadline(&mut self, by: Duration) {
         self.timeouts.deadline += by;

@@ -1,6 +1,8 @@
 use bytes::Buf as _;
+use serde_json::Value;
 
 use super::*;
+use crate::gateway::relay::event::MemberScope;
 
 /// The largest size in bytes of a member that is pushed.
 const CAPTURED: usize = 128 * 1024;

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
 use super::buffer_budget::ExchangeState;
@@ -68,14 +68,7 @@ impl AsyncRead for TransportStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let allowance = ready!(this.poll_read_allowance(cx));
-        if allowance >= buf.remaining() {
-            return this.duplex().poll_read(cx, buf);
-        }
-        let mut limited = ReadBuf::new(buf.initialize_unfilled_to(allowance));
-        ready!(this.duplex().poll_read(cx, &mut limited))?;
-        let count = limited.filled().len();
-        buf.advance(count);
-        Poll::Ready(Ok(()))
+        Pin::new(&mut this.duplex().take(allowance as u64)).poll_read(cx, buf)
     }
 }
 

@@ -1,0 +1,88 @@
+//! The text of an image: proves that it can be passed on as it is written.
+
+use bytes::Bytes;
+use memchr::memchr2;
+
+use crate::gateway::relay::event::ImagePlace;
+use crate::gateway::relay::relay_error::MalformedAnswer;
+
+/// The number of bytes of each image that are checked one by one.
+const BASE64_BYTES_CHECKED: usize = 64;
+/// The number of bytes that are searched at once for the end of an image.
+const SEARCH_BLOCK: usize = 256;
+
+/// The image that is being read.
+#[derive(Debug, Default)]
+pub(super) struct ImageText {
+    /// The number of its bytes so far.
+    length: usize,
+    /// Its place, if the last piece ended within its text and outside of an escape.
+    open: Option<ImagePlace>,
+}
+
+// === impl ImageText ===
+
+impl ImageText {
+    /// Begins an image.
+    pub(super) const fn begin(&mut self) {
+        self.length = 0;
+    }
+
+    /// Notes that the piece ends within the image.
+    pub(super) const fn leave_open(&mut self, place: ImagePlace) {
+        self.open = Some(place);
+    }
+
+    /// Returns the place of the image that the last piece left open, and the number of bytes that only continue it.
+    /// Returns `None` if the piece has to be read in the usual way.
+    pub(super) fn read_plain(&mut self, piece: &[u8]) -> Option<(ImagePlace, usize)> {
+        let place = self.open.take().filter(|_| self.length >= BASE64_BYTES_CHECKED)?;
+        let length = plain_length(piece);
+        self.open = (length == piece.len()).then_some(place);
+        (length > 0).then_some((place, length))
+    }
+
+    /// Checks the next bytes. Neither the whole alphabet nor the padding is checked: the caller decodes it.
+    pub(super) fn check(&mut self, base64: &[u8]) -> Result<(), MalformedAnswer> {
+        let beginning = &base64[..base64.len().min(BASE64_BYTES_CHECKED.saturating_sub(self.length))];
+        self.length = self.length.saturating_add(base64.len());
+        let is_safe = beginning.iter().all(|byte| is_base64(*byte))
+            && base64.is_ascii()
+            && memchr2(b'\r', b'\n', base64).is_none();
+        if is_safe { Ok(()) } else { Err(MalformedAnswer::Base64) }
+    }
+}
+
+/// Returns the number of bytes before the first one that can end the text or its line, or that is not ASCII.
+fn plain_length(bytes: &[u8]) -> usize {
+    let mut plain = 0;
+    for block in bytes.as_chunks::<SEARCH_BLOCK>().0 {
+        // Without a branch for each byte, the compiler checks the block with vector instructions.
+        let mut found = 0;
+        for byte in block {
+            found |= u8::from(is_special(*byte));
+        }
+        if found != 0 {
+            break;
+        }
+        plain += SEARCH_BLOCK;
+    }
+    let rest = &bytes[plain..];
+    plain + rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len())
+}
+
+/// True for control characters, bytes outside of ASCII, and the two characters with a meaning in a text of JSON.
+const fn is_special(byte: u8) -> bool {
+    // As a signed number, a byte outside of ASCII is negative.
+    (byte.cast_signed() < 0x20) | (byte == b'"') | (byte == b'\\')
+}
+
+const fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
+}
+
+/// Returns a base64 character that was written as an escape, such as `\/`.
+pub(super) fn unescaped_base64(unit: u16) -> Result<Bytes, MalformedAnswer> {
+    let byte = u8::try_from(unit).ok().filter(|byte| is_base64(*byte)).ok_or(MalformedAnswer::Base64)?;
+    Ok(if byte == b'/' { Bytes::from_static(b"/") } else { Bytes::copy_from_slice(&[byte]) })
+}

@@ -1,0 +1,165 @@
+//! Reads the JSON of an answer: decides which values are wanted, and pushes what they are.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::AnswerSchema;
+use super::image_text::{ImageText, unescaped_base64};
+use crate::gateway::relay::event::{ImagePlace, MemberScope, RelayEvent, RelayEventSink};
+use crate::gateway::relay::relay_error::MalformedAnswer;
+use crate::stream::json::{JsonPosition, JsonVisitor, ValueInterest};
+use crate::stream::sse::SseFramer;
+
+/// The number of objects and arrays around an element of `data`.
+const ELEMENT_DEPTH: usize = 2;
+
+/// Reads the JSON in one piece.
+pub(super) struct DecoderVisitor<'a> {
+    pub(super) schema: &'a mut AnswerSchema,
+    pub(super) text: &'a mut ImageText,
+    /// The framer of the events, if the JSON is that of an event.
+    pub(super) framer: Option<&'a SseFramer>,
+    pub(super) piece: &'a Bytes,
+    pub(super) sink: &'a mut dyn RelayEventSink,
+}
+
+// === impl DecoderVisitor ===
+
+impl DecoderVisitor<'_> {
+    fn push(&mut self, event: RelayEvent<'_>) {
+        self.schema.push(event, self.sink);
+    }
+
+    /// True for a JSON answer of the image endpoints, whose items are the elements of `data`.
+    const fn has_elements(&self) -> bool {
+        matches!(self.schema, AnswerSchema::Images) && self.framer.is_none()
+    }
+
+    /// Returns the place of the image, if the value at this position is one.
+    fn image_place(&self, at: JsonPosition<'_>) -> Option<ImagePlace> {
+        if let AnswerSchema::Images = self.schema {
+            return (at.key == "b64_json" && self.scope(at).0 == MemberScope::Item).then_some(ImagePlace::Item);
+        }
+        match at.path {
+            "partial_image_b64" => Some(ImagePlace::Partial),
+            "response.output[].result" if self.framer.is_some() => Some(ImagePlace::Repeated),
+            "item.result" | "response.output[].result" => Some(ImagePlace::Item),
+            _ => None,
+        }
+    }
+
+    /// Returns the object to which the value at this position belongs, and the name of the value in it.
+    fn scope<'k>(&self, at: JsonPosition<'k>) -> (MemberScope, &'k str) {
+        if let AnswerSchema::Images = self.schema {
+            let is_in_answer = self.has_elements() && at.depth <= ELEMENT_DEPTH;
+            return (if is_in_answer { MemberScope::Answer } else { MemberScope::Item }, at.key);
+        }
+        [
+            ("item.", MemberScope::Item),
+            ("response.output[].", MemberScope::Item),
+            ("response.tools[].", MemberScope::Tool),
+            ("response.", MemberScope::Answer),
+        ]
+        .into_iter()
+        .find_map(|(prefix, scope)| at.path.strip_prefix(prefix).map(|name| (scope, name)))
+        .unwrap_or((MemberScope::Event, at.path))
+    }
+}
+
+impl JsonVisitor for DecoderVisitor<'_> {
+    type Error = MalformedAnswer;
+
+    fn begin(&mut self) -> Result<(), MalformedAnswer> {
+        if let (AnswerSchema::Images, Some(framer)) = (&self.schema, self.framer) {
+            self.push(RelayEvent::ItemBegun { event: Some(event_name(framer)) });
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, at: JsonPosition<'_>, first: u8) -> Result<ValueInterest, MalformedAnswer> {
+        if let (Some(place), b'"') = (self.image_place(at), first) {
+            let is_wanted =
+                if let AnswerSchema::ImageTool(tool) = &self.schema { tool.wants_image(place) } else { true };
+            if is_wanted {
+                self.text.begin();
+                return Ok(ValueInterest::Text);
+            }
+        }
+        if self.has_elements() {
+            match (at.depth, at.key, first) {
+                (1, "data", b'[') => return Ok(ValueInterest::Skip),
+                (ELEMENT_DEPTH, _, b'{') => {
+                    self.push(RelayEvent::ItemBegun { event: None });
+                    return Ok(ValueInterest::Skip);
+                }
+                // An element that is not an object has no image: there is nothing to pass on.
+                (ELEMENT_DEPTH, ..) => return Ok(ValueInterest::Value),
+                _ => {}
+            }
+        }
+        let (scope, name) = self.scope(at);
+        Ok(match &self.schema {
+            AnswerSchema::ImageTool(tool) => tool.interest(scope, name),
+            AnswerSchema::Images | AnswerSchema::Response => self.sink.interest(scope, name),
+        })
+    }
+
+    fn value(&mut self, at: JsonPosition<'_>, value: Option<Value>) -> Result<(), MalformedAnswer> {
+        let (scope, name) = self.scope(at);
+        if !(self.has_elements() && at.depth == ELEMENT_DEPTH) {
+            self.push(match value {
+                Some(value) => RelayEvent::Member { scope, name, value },
+                None => RelayEvent::MemberDropped { scope, name },
+            });
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, at: JsonPosition<'_>, base64: &[u8]) -> Result<(), MalformedAnswer> {
+        if !matches!(self.schema, AnswerSchema::Response) {
+            self.text.check(base64)?;
+        }
+        let Some(place) = self.image_place(at) else { return Ok(()) };
+        if base64.as_ptr_range().end == self.piece.as_ptr_range().end {
+            self.text.leave_open(place);
+        }
+        self.push(RelayEvent::ImageBytes { place, base64: self.piece.slice_ref(base64) });
+        Ok(())
+    }
+
+    fn escaped(&mut self, at: JsonPosition<'_>, unit: u16) -> Result<(), MalformedAnswer> {
+        let base64 = unescaped_base64(unit);
+        let Some(place) = self.image_place(at) else { return Ok(()) };
+        match (base64, &self.schema) {
+            (Ok(base64), _) => self.push(RelayEvent::ImageBytes { place, base64 }),
+            (Err(_), AnswerSchema::Response) => {}
+            (Err(error), _) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn text_end(&mut self, at: JsonPosition<'_>) -> Result<(), MalformedAnswer> {
+        if let Some(place) = self.image_place(at) {
+            self.push(RelayEvent::ImageEnded { place });
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, at: JsonPosition<'_>) -> Result<(), MalformedAnswer> {
+        let scope = match (&self.schema, at.path) {
+            (AnswerSchema::Images, _) if at.depth == if self.has_elements() { ELEMENT_DEPTH } else { 0 } => {
+                MemberScope::Item
+            }
+            (AnswerSchema::ImageTool(_) | AnswerSchema::Response, "response.output[]") => MemberScope::Item,
+            (AnswerSchema::ImageTool(_) | AnswerSchema::Response, "response.tools[]") => MemberScope::Tool,
+            _ => return Ok(()),
+        };
+        self.push(RelayEvent::Ended { scope });
+        Ok(())
+    }
+}
+
+/// Returns the name of the current event; an unreadable name counts as none.
+pub(super) fn event_name(framer: &SseFramer) -> String {
+    str::from_utf8(framer.event_name()).unwrap_or_default().to_owned()
+}
