@@ -6,13 +6,15 @@
 
 #[cfg(feature = "gateway")]
 mod base64;
+#[cfg(feature = "gateway")]
+mod data_url;
 mod format;
 #[cfg(any(feature = "client", feature = "gateway"))]
 mod probe;
 mod size;
 
 #[cfg(feature = "gateway")]
-pub(crate) use base64::{Base64Decoder, DataUrlError, starts_with};
+pub(crate) use data_url::{DataUrlDecoder, DataUrlError};
 pub use format::Format;
 #[cfg(any(feature = "client", feature = "gateway"))]
 pub(crate) use probe::{ByteSource, ImageFileError, ImageHeader, ImageProperties, inspect, probe};

@@ -1,4 +1,4 @@
-//! The seeds of each target: findings, inputs of the stored corpus, and archives made for these tests.
+//! The seeds of each target: findings, inputs of the stored corpus, and archives and texts made for these tests.
 
 use std::fs;
 use std::path::Path;
@@ -108,6 +108,122 @@ pub(crate) fn skills() -> Vec<Vec<u8>> {
 pub(crate) fn manifests() -> Vec<Vec<u8>> {
     examples(|name| name.ends_with(".json")).into_iter().filter(|bytes| bytes.len() < 20_000).collect()
 }
+
+/// Valid JSON, texts that are almost JSON, and texts at the limits.
+pub(crate) fn json() -> Vec<Vec<u8>> {
+    let nested = |depth: usize, open: &str, value: &str, close: &str| {
+        [open.repeat(depth), value.to_owned(), close.repeat(depth)].concat().into_bytes()
+    };
+    let mut texts: Vec<Vec<u8>> = JSON.iter().map(|text| text.as_bytes().to_vec()).collect();
+    texts.extend(NOT_ASCII.iter().map(|text| text.to_vec()));
+    for depth in [5, 6, 126, 127, 128, 129] {
+        texts.push(nested(depth, "[", "", "]"));
+        texts.push(nested(depth, "{\"a\":", "1", "}"));
+    }
+    texts.push(format!("{{\"{}\":1}}", "k".repeat(300)).into_bytes());
+    texts
+}
+
+/// Texts, many of them no JSON.
+const JSON: &[&str] = &[
+    "{}",
+    "[]",
+    "null",
+    "true",
+    "false",
+    "0",
+    "-0",
+    "-0.0",
+    "1e2",
+    "1E+2",
+    "1.5e-3",
+    "12345678901234567890123",
+    "\"\"",
+    " [ 1 , {} ] \n",
+    r#"{"a":{"b":[1,2,{"c":null}]},"a":2}"#,
+    r#""\"\\\/\b\f\n\r\t\u0041\u00e9\uD83E\uDD80""#,
+    "\"caf\u{e9} \u{1F980} \u{7f}\"",
+    "",
+    " ",
+    "{",
+    "[",
+    "\"",
+    "\"a",
+    "\"\\",
+    "\"\\u00",
+    "{\"a\"",
+    "{\"a\":",
+    "{\"a\":1",
+    "[1",
+    "[1,",
+    "nul",
+    "nulll",
+    "tru",
+    "truex",
+    "01",
+    "-",
+    "-a",
+    "1.",
+    ".5",
+    "1e",
+    "1e+",
+    "+1",
+    "0x1",
+    "00",
+    "1 2",
+    "{}}",
+    "[]]",
+    "[,]",
+    "[1,]",
+    "{,}",
+    "{\"a\":1,}",
+    "{1:2}",
+    "{a:1}",
+    "{\"a\" 1}",
+    "{\"a\":1 \"b\":2}",
+    "[1 2]",
+    "[}",
+    "{]",
+    "'a'",
+    r#""\x""#,
+    r#""\u12g4""#,
+    r#""\ud800""#,
+    r#""\ud800a""#,
+    r#""\ud800\n""#,
+    r#""\ud800\u0041""#,
+    r#""\udc00""#,
+    r#""\ud83e\udd8""#,
+    "\"\n\"",
+    "\"\u{1f}\"",
+    "\"a\tb\"",
+    "NaN",
+    "Infinity",
+    "// x\n1",
+    "\u{feff}1",
+    "\u{a0}1",
+    r#"{"a":[1, -2.5e3 , true,null,{"b":"c\n\u00e9\ud83e\udd80d"}],"e":{"f":[ [],{} ]} ,"g":"h\"i"}"#,
+    r#"{"a":NaN,"b":-Infinity}"#,
+    r#"[1e999,-1e999]"#,
+    r#"{"a":{"b":{"c":{"d":{"e":[{"f":1}]}}}}}"#,
+    r#"{"\ud83e\udd80\u00e9":"x","a.b":1,"":{"":[]}}"#,
+    r#"{"a\ud800":1}"#,
+    r#"["\ud7ff","\ue000","\udbff\udfff","\ud800\udc00"]"#,
+    r#""\udbff""#,
+    r#""\udfff""#,
+    r#""\udbff\ue000""#,
+];
+
+/// Texts with bytes outside of ASCII: some are valid UTF-8, the others are not.
+const NOT_ASCII: &[&[u8]] = &[
+    b"\"\xff\"",
+    b"\"\xc3\"",
+    b"\"\xe2\x82\"",
+    b"\"\xed\xa0\x80\"",
+    b"\"\xf0\x9f\xa6",
+    b"\"a\xc3\xa9\"",
+    b"\xff",
+    b"{\"\xff\":1}",
+];
 
 fn examples(wanted: fn(&str) -> bool) -> Vec<Vec<u8>> {
     below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/skills/corpus"), wanted)

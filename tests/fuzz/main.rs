@@ -1,4 +1,4 @@
-//! Mutated inputs for everything that reads bytes of unknown origin: archives, front matter, manifests.
+//! Mutated inputs for everything that reads bytes of unknown origin: archives, front matter, manifests, JSON in pieces.
 //!
 //! Each target mutates seed inputs, with a random generator, and asserts the invariants of any input: no panic, no path
 //! outside the folder, no more bytes and no more memory than the limits allow. A run is short and always the same by
@@ -19,8 +19,14 @@ mod memory;
 mod mutate;
 #[path = "../../src/cli/skills/install/package_install.rs"]
 mod package_install;
+mod pieces;
 #[path = "../../src/cli/skills/install/skills_folder.rs"]
 mod skills_folder;
+/// The modules of the gateway that need nothing of it.
+#[path = "../../src/stream"]
+mod stream {
+    pub(crate) mod json;
+}
 mod targets;
 #[path = "../../src/cli/skills/install/unpack.rs"]
 mod unpack;
@@ -109,4 +115,10 @@ fn no_manifest_breaks_the_check() {
 #[test]
 fn no_package_is_written_outside_its_folder_or_in_part() {
     run("install", &inputs::packages(), SHORT_RUN / 20, install::install);
+}
+
+/// Each input is read some hundred times, cut at another byte each time.
+#[test]
+fn json_in_pieces_is_read_as_serde_json_reads_it_whole() {
+    run("json", &inputs::json(), SHORT_RUN, pieces::json);
 }

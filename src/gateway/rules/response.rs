@@ -6,10 +6,10 @@
 
 mod agent;
 mod body_members;
+mod body_reader;
 mod data_url;
 mod forwarded_headers;
 mod job;
-mod json_walker;
 mod mask;
 mod request_text;
 mod tool;
@@ -21,8 +21,8 @@ use http::HeaderMap;
 use serde_json::Value;
 
 use self::body_members::{BodyMember, JsonType, KnownMembers, ValueSpan};
+use self::body_reader::BodyReader;
 use self::job::{BodyLayout, ToolSummary};
-use self::json_walker::JsonWalker;
 use super::{ImageModels, fields};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::spool::SpooledBytes;
@@ -69,7 +69,7 @@ pub(super) fn check_response(
     headers: &HeaderMap,
     received: DateTime<Utc>,
 ) -> Result<ResponseJob, Error> {
-    let (known, object_start) = body_members::read_members(&body, MEMBERS)?;
+    let known = body_members::read_body(&body, MEMBERS)?;
     let model = check_model(models, &known)?;
     let input = check_input(&body, &known)?;
     for (name, expected) in OPTIONAL_MEMBERS {
@@ -86,7 +86,7 @@ pub(super) fn check_response(
         end_user: text("safety_identifier").or_else(|| text("user")),
         received_at: received,
         tools,
-        layout: BodyLayout { object_start, input, tools: known.get("tools").map(|tools| tools.span) },
+        layout: BodyLayout { object_start: known.span.start, input, tools: known.get("tools").map(|tools| tools.span) },
         tool_choice,
         headers: forwarded_headers::select_forwarded(headers),
         is_agent: agent::is_official(headers),
@@ -127,12 +127,15 @@ fn check_input(body: &SpooledBytes, known: &KnownMembers) -> Result<ValueSpan, E
     match input.json_type {
         JsonType::Text => {}
         JsonType::Array => {
-            JsonWalker::over_span(body, input).visit_array(
-                &mut |walker, index| match walker.skip_value()?.json_type {
-                    JsonType::Object => Ok(()),
-                    found => Err(fields::wrong_type(&format!("input[{index}]"), "an object", found.as_str()).into()),
-                },
-            )?;
+            let (mut items, _) = BodyReader::over_span(body, input)?;
+            let mut index = 0;
+            while let Some(item) = items.next_value()? {
+                let found = items.skip(item)?.json_type;
+                if found != JsonType::Object {
+                    return Err(fields::wrong_type(&format!("input[{index}]"), "an object", found.as_str()).into());
+                }
+                index += 1;
+            }
         }
         found => return Err(fields::wrong_type("input", "a string or an array", found.as_str()).into()),
     }
@@ -183,10 +186,13 @@ fn check_tools(models: &ImageModels, body: &SpooledBytes, known: &KnownMembers) 
     let Some(span) = known.get("tools").map(|member| member.span) else { return Ok(tools) };
     match span.json_type {
         JsonType::Null => {}
-        JsonType::Array => JsonWalker::over_span(body, span).visit_array(&mut |walker, index| {
-            tools.count_tool();
-            tool::check_tool(models, &format!("tools[{index}]"), body, walker, &mut tools)
-        })?,
+        JsonType::Array => {
+            let (mut reader, _) = BodyReader::over_span(body, span)?;
+            while let Some(tool) = reader.next_value()? {
+                let known = body_members::read_members(&mut reader, tool, &tool::MEMBERS)?;
+                tool::check_tool(models, body, &known, &mut tools)?;
+            }
+        }
         found => return Err(fields::wrong_type("tools", "an array", found.as_str()).into()),
     }
     Ok(tools)

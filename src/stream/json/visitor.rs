@@ -38,18 +38,30 @@ pub(crate) struct CaptureLimits {
     pub(crate) total: u64,
 }
 
-/// The reason why an input is not one complete JSON object.
+/// The reason why an input is not complete JSON, or not one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JsonSyntaxError {
     #[error("it is not a JSON object")]
     NotAnObject,
     #[error("unexpected byte 0x{0:02x} between values")]
     Unexpected(u8),
-    #[error("a key or value is not JSON")]
+    #[error("a value is not JSON")]
     Value,
-    #[error("bytes after the end of the object")]
+    #[error("a number or word is invalid")]
+    Literal,
+    #[error("an escape sequence is invalid")]
+    Escape,
+    #[error("a surrogate is escaped without its pair")]
+    Surrogate,
+    #[error("a string is not UTF-8")]
+    Utf8,
+    #[error("a string contains a control character")]
+    Control,
+    #[error("it is nested too deep")]
+    TooDeep,
+    #[error("it has data after its end")]
     Surplus,
-    #[error("it ended within the object")]
+    #[error("it ends too early")]
     Truncated,
 }
 

@@ -187,9 +187,7 @@ impl JsonVisitor for JsonFormReader {
     }
 
     fn escaped(&mut self, _: JsonPosition<'_>, unit: u16) -> Result<(), Error> {
-        // A data URL has only ASCII characters, escaped or not.
-        let byte = u8::try_from(unit).unwrap_or(u8::MAX);
-        self.current_url()?.push_escaped(byte).map_err(|error| self.url_error(error))
+        self.current_url()?.push_escaped(unit).map_err(|error| self.url_error(error))
     }
 
     fn text_end(&mut self, _: JsonPosition<'_>) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 
-use super::json_walker::JsonWalker;
+use super::body_reader::{BegunValue, BodyReader};
 use crate::error::Error;
 use crate::gateway::rules::fields;
 use crate::gateway::spool::SpooledBytes;
@@ -25,13 +25,15 @@ pub(super) struct ValueSpan {
 #[derive(Clone, Debug)]
 pub(super) struct BodyMember {
     pub(super) span: ValueSpan,
-    /// The bytes of the value in the body; `None` if the value is too large for [`JsonWalker::capture_value`].
+    /// The bytes of the value in the body; `None` if the value is too large for [`BodyReader::capture`].
     raw: Option<Vec<u8>>,
 }
 
 /// The members of an object that the reader asked for. Of duplicate members, the last counts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct KnownMembers {
+    /// The position and type of the value, which has no members if it is not an object.
+    pub(super) span: ValueSpan,
     members: BTreeMap<&'static str, BodyMember>,
     /// The name of the first member that the reader did not ask for.
     first_unknown: Option<String>,
@@ -49,37 +51,37 @@ pub(super) enum JsonType {
     Object,
 }
 
-/// Parses the whole body, which must be a JSON object. Returns the members with these names, and the offset at which
-/// the object begins.
-pub(super) fn read_members(body: &SpooledBytes, names: &'static [&'static str]) -> Result<(KnownMembers, u64), Error> {
-    let mut walker = JsonWalker::new(body);
-    if walker.peek()? != Some(b'{') {
-        let span = walker.skip_value()?;
-        walker.finish()?;
-        return Err(fields::not_object(span.json_type.as_str()).into());
+/// Parses the whole body, which must be a JSON object, and returns the members with these names.
+pub(super) fn read_body(body: &SpooledBytes, names: &'static [&'static str]) -> Result<KnownMembers, Error> {
+    let (mut reader, value) = BodyReader::over_body(body)?;
+    let known = read_members(&mut reader, value, names)?;
+    reader.finish()?;
+    match known.span.json_type {
+        JsonType::Object => Ok(known),
+        found => Err(fields::not_object(found.as_str()).into()),
     }
-    let object_start = walker.offset();
-    let known = object_members(&mut walker, names)?;
-    walker.finish()?;
-    Ok((known, object_start))
 }
 
-/// Parses the next value, which must be an object, and returns its members with these names.
-pub(super) fn object_members(
-    walker: &mut JsonWalker<'_>,
+/// Reads the rest of a value, and returns the members with these names. A value that is not an object has none.
+pub(super) fn read_members(
+    reader: &mut BodyReader<'_>,
+    value: BegunValue,
     names: &'static [&'static str],
 ) -> Result<KnownMembers, Error> {
-    let mut known = KnownMembers::default();
-    walker.visit_object(&mut |walker, name| {
-        let Some(name) = names.iter().find(|candidate| **candidate == name) else {
-            known.first_unknown.get_or_insert_with(|| name.to_owned());
-            return walker.skip_value().map(drop);
-        };
-        let (span, raw) = walker.capture_value()?;
-        known.members.insert(name, BodyMember { span, raw });
-        Ok(())
-    })?;
-    Ok(known)
+    let (mut members, mut first_unknown) = (BTreeMap::new(), None);
+    if value.first != b'{' {
+        return Ok(KnownMembers { span: reader.skip(value)?, members, first_unknown });
+    }
+    while let Some(member) = reader.next_value()? {
+        if let Some(name) = names.iter().find(|name| **name == reader.key()) {
+            let (span, raw) = reader.capture(member)?;
+            members.insert(*name, BodyMember { span, raw });
+        } else {
+            first_unknown.get_or_insert_with(|| reader.key().to_owned());
+            reader.skip(member)?;
+        }
+    }
+    Ok(KnownMembers { span: reader.end_span(value), members, first_unknown })
 }
 
 // === impl KnownMembers ===
@@ -106,7 +108,7 @@ impl BodyMember {
         self.span.json_type
     }
 
-    /// Returns the bytes of the value in the body; `None` if the value is too large for [`JsonWalker::capture_value`].
+    /// Returns the bytes of the value in the body; `None` if the value is too large for [`BodyReader::capture`].
     pub(super) fn raw(&self) -> Option<&[u8]> {
         self.raw.as_deref()
     }

@@ -99,9 +99,10 @@ impl ToolSummary {
         self.first_image_tool.get_or_insert(tool);
     }
 
-    /// Counts one more tool, of any kind.
-    pub(super) const fn count_tool(&mut self) {
+    /// Counts one more tool, of any kind, and returns its index.
+    pub(super) const fn count_tool(&mut self) -> usize {
         self.count += 1;
+        self.count - 1
     }
 
     /// Records a hosted tool, unless one of the same type or [`HOSTED_MAX`] others are recorded. `path` is the path of

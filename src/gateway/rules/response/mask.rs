@@ -4,8 +4,8 @@
 //! size of the two are not compared.
 
 use super::body_members::{self, JsonType, ValueSpan};
+use super::body_reader::BodyReader;
 use super::data_url::DataUrl;
-use super::json_walker::JsonWalker;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::rules::fields;
 use crate::gateway::spool::SpooledBytes;
@@ -21,7 +21,8 @@ pub(super) fn check_mask(path: &str, body: &SpooledBytes, span: ValueSpan) -> Re
         JsonType::Object => {}
         found => return Err(fields::wrong_type(path, "an object", found.as_str()).into()),
     }
-    let known = body_members::object_members(&mut JsonWalker::over_span(body, span), MEMBERS)?;
+    let (mut reader, mask) = BodyReader::over_span(body, span)?;
+    let known = body_members::read_members(&mut reader, mask, MEMBERS)?;
     if let Some(unknown) = known.first_unknown() {
         return Err(fields::unknown_parameter(format!("{path}.{unknown}")).into());
     }

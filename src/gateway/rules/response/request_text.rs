@@ -3,8 +3,8 @@
 //! Input without a text may still be meaningful to the model, so it is no error. The only possible error is that
 //! the body cannot be read back from disk.
 
-use super::body_members::{self, BodyMember, JsonType, ValueSpan};
-use super::json_walker::JsonWalker;
+use super::body_members::{self, BodyMember, JsonType, KnownMembers, ValueSpan};
+use super::body_reader::{BegunValue, BodyReader};
 use crate::error::Error;
 use crate::gateway::spool::SpooledBytes;
 
@@ -30,17 +30,17 @@ const PART_MEMBERS: &[&str] = &["text"];
 /// Returns the last text of the user in the input that is not blank, or the input itself if it is a string, cut at
 /// `USER_TEXT_MAX`. Returns an empty text if there is none.
 pub(super) fn last_user_text(body: &SpooledBytes, input: ValueSpan) -> Result<String, Error> {
-    let mut walker = JsonWalker::over_span(body, input);
+    let (mut reader, _) = BodyReader::over_span(body, input)?;
     match input.json_type {
-        JsonType::Text => read_text(&mut walker),
+        JsonType::Text => read_text(&mut reader),
         JsonType::Array => {
             let mut last = String::new();
-            walker.visit_array(&mut |walker, _| {
-                if let Some(text) = user_text(body, walker)?.filter(|text| !text.trim().is_empty()) {
+            while let Some(item) = reader.next_value()? {
+                let known = body_members::read_members(&mut reader, item, ITEM_MEMBERS)?;
+                if let Some(text) = user_text(body, &known)?.filter(|text| !text.trim().is_empty()) {
                     last = text;
                 }
-                Ok(())
-            })?;
+            }
             Ok(last)
         }
         _ => Ok(String::new()),
@@ -51,14 +51,14 @@ pub(super) fn last_user_text(body: &SpooledBytes, input: ValueSpan) -> Result<St
 /// Images and names are not texts. The texts are passed in windows that overlap, until `is_enough` returns true.
 pub(super) fn visit_texts(body: &SpooledBytes, is_enough: &mut dyn FnMut(&str) -> bool) -> Result<(), Error> {
     let mut window = TextWindow { text: String::new(), has_new_text: false, is_done: false, is_enough };
-    let mut walker = JsonWalker::new(body);
-    walker.visit_object(&mut |walker, name| {
-        if REQUEST_MEMBERS.contains(&name) {
-            collect(walker, &mut window, DEPTH_MAX)
+    let (mut reader, _) = BodyReader::over_body(body)?;
+    while let Some(value) = reader.next_value()? {
+        if REQUEST_MEMBERS.contains(&reader.key()) {
+            collect(&mut reader, value, &mut window, DEPTH_MAX)?;
         } else {
-            walker.skip_value().map(drop)
+            reader.skip(value)?;
         }
-    })?;
+    }
     window.flush();
     Ok(())
 }
@@ -96,67 +96,69 @@ impl TextWindow<'_> {
     }
 }
 
-/// Collects the texts of the next value: a string itself, the texts of the elements of an array, or those of the
+/// Collects the texts of a value: a string itself, the texts of the elements of an array, or those of the
 /// `TEXT_MEMBERS` of an object, nested at most `depth` deep.
-fn collect(walker: &mut JsonWalker<'_>, window: &mut TextWindow<'_>, depth: u32) -> Result<(), Error> {
-    match walker.peek()? {
-        Some(b'"') => {
-            walker.visit_text(&mut |text| window.push(text))?;
+fn collect(
+    reader: &mut BodyReader<'_>,
+    value: BegunValue,
+    window: &mut TextWindow<'_>,
+    depth: u32,
+) -> Result<(), Error> {
+    match value.first {
+        b'"' => {
+            reader.visit_text(|text| window.push(text))?;
             window.push("\n");
-            Ok(())
         }
-        Some(b'{') if depth > 0 => walker.visit_object(&mut |walker, name| {
-            if TEXT_MEMBERS.contains(&name) {
-                collect(walker, window, depth - 1)
-            } else {
-                walker.skip_value().map(drop)
+        b'{' | b'[' if depth > 0 => {
+            while let Some(inner) = reader.next_value()? {
+                if value.first == b'[' || TEXT_MEMBERS.contains(&reader.key()) {
+                    collect(reader, inner, window, depth - 1)?;
+                } else {
+                    reader.skip(inner)?;
+                }
             }
-        }),
-        Some(b'[') if depth > 0 => walker.visit_array(&mut |walker, _| collect(walker, window, depth - 1)),
+        }
         // Any other type has no texts, and more deeply nested values are not searched.
-        _ => walker.skip_value().map(drop),
+        _ => drop(reader.skip(value)?),
     }
+    Ok(())
 }
 
-/// Returns the user's text in the next item; `None` if the item has another role, or no content that may be text.
-fn user_text(body: &SpooledBytes, walker: &mut JsonWalker<'_>) -> Result<Option<String>, Error> {
-    if walker.peek()? != Some(b'{') {
-        return walker.skip_value().map(|_| None);
-    }
-    let known = body_members::object_members(walker, ITEM_MEMBERS)?;
-    if known.get("role").and_then(BodyMember::parse::<String>).as_deref() != Some("user") {
+/// Returns the user's text in an item; `None` if the item has another role, or no content that may be text.
+fn user_text(body: &SpooledBytes, item: &KnownMembers) -> Result<Option<String>, Error> {
+    if item.get("role").and_then(BodyMember::parse::<String>).as_deref() != Some("user") {
         return Ok(None);
     }
-    let Some(content) = known.get("content") else { return Ok(None) };
-    let mut walker = JsonWalker::over_span(body, content.span);
+    let Some(content) = item.get("content") else { return Ok(None) };
+    let (mut reader, _) = BodyReader::over_span(body, content.span)?;
     match content.json_type() {
-        JsonType::Text => read_text(&mut walker).map(Some),
+        JsonType::Text => read_text(&mut reader).map(Some),
         JsonType::Array => {
             let mut text = String::new();
-            walker.visit_array(&mut |walker, _| append_part(body, walker, &mut text))?;
+            while let Some(part) = reader.next_value()? {
+                let known = body_members::read_members(&mut reader, part, PART_MEMBERS)?;
+                append_part(body, &known, &mut text)?;
+            }
             Ok(Some(text))
         }
         _ => Ok(None),
     }
 }
 
-/// Adds the text of the next part to `collected`, on a line of its own.
-fn append_part(body: &SpooledBytes, walker: &mut JsonWalker<'_>, collected: &mut String) -> Result<(), Error> {
-    if walker.peek()? != Some(b'{') {
-        return walker.skip_value().map(drop);
-    }
-    let known = body_members::object_members(walker, PART_MEMBERS)?;
-    if let Some(text) = known.get("text").filter(|text| text.json_type() == JsonType::Text) {
+/// Adds the text of a part to `collected`, on a line of its own.
+fn append_part(body: &SpooledBytes, part: &KnownMembers, collected: &mut String) -> Result<(), Error> {
+    if let Some(text) = part.get("text").filter(|text| text.json_type() == JsonType::Text) {
         append(collected, if collected.is_empty() { "" } else { "\n" });
-        JsonWalker::over_span(body, text.span).visit_text(&mut |text| append(collected, text))?;
+        let (mut reader, _) = BodyReader::over_span(body, text.span)?;
+        reader.visit_text(|text| append(collected, text))?;
     }
     Ok(())
 }
 
-/// Returns the next string, cut at `USER_TEXT_MAX`.
-fn read_text(walker: &mut JsonWalker<'_>) -> Result<String, Error> {
+/// Returns a string that has begun, cut at `USER_TEXT_MAX`.
+fn read_text(reader: &mut BodyReader<'_>) -> Result<String, Error> {
     let mut collected = String::new();
-    walker.visit_text(&mut |text| append(&mut collected, text))?;
+    reader.visit_text(|text| append(&mut collected, text))?;
     Ok(collected)
 }
 

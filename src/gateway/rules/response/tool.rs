@@ -4,8 +4,8 @@
 use serde_json::{Map, Value};
 
 use super::body_members::{self, BodyMember, JsonType, KnownMembers};
+use super::body_reader::BodyReader;
 use super::job::{HostedTool, ImageTool, ToolSummary};
-use super::json_walker::JsonWalker;
 use super::mask;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::rules::{ImageModels, fields, image};
@@ -18,12 +18,15 @@ const MASK: &str = "input_image_mask";
 /// The type and the name of an agent's own tool for images.
 const IMAGE_NAMESPACE: (&str, &str) = ("namespace", "image_gen");
 const NAME: &str = "name";
+/// The tools of a namespace.
+const LISTED: &str = "tools";
 /// Types of tools that the caller runs itself: the upstream only requests their calls.
 const CLIENT_TOOL_TYPES: [&str; 3] = ["function", "custom", IMAGE_NAMESPACE.0];
-/// The members that are read: those that the API document lists for an image tool, and `name`, by which an agent's own
-/// tool for images is recognized.
-const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 1] = {
-    let mut names = [NAME; IMAGE_TOOL_FIELDS.len() + 1];
+/// The members that are read: those that the API document lists for an image tool, and those of a namespace, by whose
+/// name an agent's own tool for images is recognized.
+pub(super) const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 2] = {
+    let mut names = [NAME; IMAGE_TOOL_FIELDS.len() + 2];
+    names[IMAGE_TOOL_FIELDS.len()] = LISTED;
     let mut index = 0;
     while index < IMAGE_TOOL_FIELDS.len() {
         names[index] = IMAGE_TOOL_FIELDS[index].name;
@@ -32,19 +35,17 @@ const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 1] = {
     names
 };
 
-/// Checks the next tool, and adds it to the summary `tools`. `path` is the path of the tool in the request.
+/// Checks the next tool, which has these members, and adds it to the summary `tools`.
 pub(super) fn check_tool(
     models: &ImageModels,
-    path: &str,
     body: &SpooledBytes,
-    walker: &mut JsonWalker<'_>,
+    known: &KnownMembers,
     tools: &mut ToolSummary,
 ) -> Result<(), Error> {
-    if walker.peek()? != Some(b'{') {
-        return Err(fields::wrong_type(path, "an object", walker.skip_value()?.json_type.as_str()).into());
+    let path = &format!("tools[{}]", tools.count_tool());
+    if known.span.json_type != JsonType::Object {
+        return Err(fields::wrong_type(path, "an object", known.span.json_type.as_str()).into());
     }
-    let start = walker.offset();
-    let known = body_members::object_members(walker, &MEMBERS)?;
     let name = || format!("{path}.type");
     let kind = known.get("type").ok_or_else(|| fields::missing_parameter(name()))?;
     if kind.json_type() != JsonType::Text {
@@ -55,10 +56,10 @@ pub(super) fn check_tool(
         tools.record_hosted_tool(&name(), &kind);
     }
     if kind == IMAGE_NAMESPACE.0 {
-        record_namespace_tools(path, body, (start, walker.offset()), tools)?;
+        record_namespace_tools(path, body, known, tools)?;
     }
     if kind == IMAGE_TOOL_TYPE {
-        tools.add(check_image_tool(models, &format!("{path}."), body, &known)?);
+        tools.add(check_image_tool(models, &format!("{path}."), body, known)?);
     } else if kind == IMAGE_NAMESPACE.0
         && known.get(NAME).and_then(BodyMember::parse::<String>).as_deref() == Some(IMAGE_NAMESPACE.1)
     {
@@ -67,30 +68,29 @@ pub(super) fn check_tool(
     Ok(())
 }
 
-/// Records the hosted tools that a namespace lists. The first offset is that of the namespace, the second its end.
+/// Records the hosted tools that a namespace lists.
 fn record_namespace_tools(
     path: &str,
     body: &SpooledBytes,
-    (start, end): (u64, u64),
+    namespace: &KnownMembers,
     tools: &mut ToolSummary,
 ) -> Result<(), Error> {
-    let known = body_members::object_members(&mut JsonWalker::between(body, start, end), &["tools"])?;
-    let Some(inner) = known.get("tools").filter(|inner| inner.json_type() == JsonType::Array) else { return Ok(()) };
-    JsonWalker::over_span(body, inner.span).visit_array(&mut |walker, index| {
-        if walker.peek()? != Some(b'{') {
-            return walker.skip_value().map(drop);
-        }
-        let members = body_members::object_members(walker, &["type"])?;
+    let Some(listed) = namespace.get(LISTED).filter(|listed| listed.json_type() == JsonType::Array) else {
+        return Ok(());
+    };
+    let (mut reader, _) = BodyReader::over_span(body, listed.span)?;
+    let mut index = 0;
+    while let Some(tool) = reader.next_value()? {
         let name = format!("{path}.tools[{index}].type");
-        let Some(member) = members.get("type").filter(|member| member.json_type() == JsonType::Text) else {
-            return Ok(());
-        };
-        let kind = member.parse::<String>().ok_or_else(|| too_long(&name))?;
+        index += 1;
+        let members = body_members::read_members(&mut reader, tool, &["type"])?;
+        let Some(kind) = members.get("type").filter(|kind| kind.json_type() == JsonType::Text) else { continue };
+        let kind = kind.parse::<String>().ok_or_else(|| too_long(&name))?;
         if !CLIENT_TOOL_TYPES.contains(&kind.as_str()) {
             tools.record_hosted_tool(&name, &kind);
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// Types of a `tool_choice` that are not types of tools.

@@ -13,8 +13,15 @@ mod install;
 mod memory;
 #[path = "../../../../src/cli/skills/install/package_install.rs"]
 mod package_install;
+#[path = "../../pieces.rs"]
+mod pieces;
 #[path = "../../../../src/cli/skills/install/skills_folder.rs"]
 mod skills_folder;
+#[allow(dead_code, reason = "the gateway uses the other items")]
+#[path = "../../../../src/stream"]
+mod stream {
+    pub(crate) mod json;
+}
 #[path = "../../targets.rs"]
 mod targets;
 #[path = "../../../../src/cli/skills/install/unpack.rs"]
@@ -33,6 +40,7 @@ use imagate::manifest;
 pub const ARCHIVE: fn(&[u8]) -> bool = targets::archive;
 pub const FRONT: fn(&[u8]) -> bool = targets::front;
 pub const INSTALL: fn(&[u8]) -> bool = install::install;
+pub const JSON: fn(&[u8]) -> bool = pieces::json;
 pub const MANIFEST: fn(&[u8]) -> bool = targets::manifest;
 pub const TAR: fn(&[u8]) -> bool = targets::tar;
 pub const ZIP: fn(&[u8]) -> bool = targets::zip;
