@@ -227,7 +227,9 @@ impl AnswerEncoder for ResponsePassthrough {
             AnswerForm::Json => self.pass_on_answer(bytes),
             AnswerForm::Events if self.is_streaming() => return self.pass_on_event(bytes),
             AnswerForm::Events => {
-                tracing::warn!("the upstream did not answer with JSON although no events were requested");
+                tracing::warn!(
+                    "the upstream answered with events, or without JSON, although one response was requested"
+                );
                 return Err(JsonSyntaxError::NotAnObject.into());
             }
         }
