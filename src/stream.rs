@@ -1,5 +1,8 @@
-//! The readers of JSON and of server-sent events that come in pieces cut anywhere, and are never held whole.
+//! The readers of bodies that come in pieces cut anywhere, and are never held whole: JSON, server-sent events, and
+//! multipart forms.
 
 #[cfg(feature = "gateway")]
 pub(crate) mod json;
+#[cfg(feature = "gateway")]
+pub(crate) mod multipart;
 pub(crate) mod sse;

@@ -279,9 +279,18 @@ impl SpoolWriter {
     /// # Errors
     ///
     /// Like [`SpoolWriter::write`]. The writer is dropped then.
-    pub(crate) async fn append(mut self, bytes: Bytes) -> io::Result<Self> {
+    pub(crate) async fn append(self, bytes: Bytes) -> io::Result<Self> {
+        self.append_all(vec![bytes]).await
+    }
+
+    /// Like [`SpoolWriter::append`], for bytes that came in several chunks.
+    ///
+    /// # Errors
+    ///
+    /// Like [`SpoolWriter::write`]. The writer is dropped then.
+    pub(crate) async fn append_all(mut self, chunks: Vec<Bytes>) -> io::Result<Self> {
         let pool = Arc::clone(&self.pooled_file.pool);
-        pool.run_blocking(move || self.write(&bytes).map(|()| self)).await
+        pool.run_blocking(move || chunks.iter().try_for_each(|chunk| self.write(chunk)).map(|()| self)).await
     }
 
     /// Ends the upload or answer, which is now complete.

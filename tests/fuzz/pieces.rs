@@ -72,7 +72,7 @@ fn check(input: &[u8], expected: Option<Value>, read: &dyn Fn(&[&[u8]]) -> Readi
     }
     match (whole, expected) {
         (Some((value, _, has_long_key)), Some(expected)) => {
-            assert!(has_long_key || value == expected, "{value}: {text}")
+            assert!(has_long_key || value == expected, "{value}: {text}");
         }
         (Some((value, excuse, _)), None) => assert_ne!(excuse, Excuse::default(), "accepted as {value}: {text}"),
         (None, Some(_)) => panic!("refused: {text}"),

@@ -73,28 +73,28 @@ pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool) -> Result<Ed
     let (mut memory, mut buffer) = (spool.memory(), FormBuffer::default());
     while let Some(data) = incoming.next_data().await? {
         // Only the text of an image is buffered. Everything else is read at once, so that errors are reported early.
-        let data = if reader.is_in_image() { buffer.push(data) } else { Some(data) };
-        if let Some(data) = data {
-            (json, reader) = push(spool, json, reader, data).await?;
+        let chunks = if reader.is_in_image() { buffer.push(data) } else { Some(vec![data]) };
+        if let Some(chunks) = chunks {
+            (json, reader) = push(spool, json, reader, chunks).await?;
         }
         memory.set_bytes(json.captured_total() + buffer.len() as u64).map_err(|error| spool_error(&error))?;
     }
-    if let Some(data) = buffer.take_all() {
-        (json, reader) = push(spool, json, reader, data).await?;
+    if let Some(chunks) = buffer.take_all() {
+        (json, reader) = push(spool, json, reader, chunks).await?;
     }
     json.finish()?;
     reader.images.finish("images", reader.fields)
 }
 
-/// Reads a chunk on a blocking thread, because it decodes images and writes them to disk.
+/// Reads the chunks on a blocking thread, because this decodes images and writes them to disk.
 async fn push(
     spool: &Spool,
     mut json: JsonReader,
     mut reader: JsonFormReader,
-    data: Bytes,
+    chunks: Vec<Bytes>,
 ) -> Result<(JsonReader, JsonFormReader), Error> {
     let task = spool.run_blocking(move || {
-        json.push_last(&data, &mut reader)?;
+        chunks.iter().try_for_each(|chunk| json.push_last(chunk, &mut reader))?;
         reader.flush()?;
         Ok((json, reader))
     });

@@ -1,20 +1,13 @@
 //! Reads the multipart form, whose parts may come in any order.
 //!
-//! The parser of `multer` buffers all bytes that it can get, and searches for a boundary without a limit. Therefore
-//! [`ParserInput`] feeds it only if it cannot continue, and stops after [`SEARCH_MAX`] bytes without a result. A frame
-//! of the body may be as large as the read buffer of the connection, so frames are split while the parser searches; the
-//! content of parts is passed on in whole frames.
-
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
+//! [`PartScanner`] splits the body; the content of a part is written as it comes, without a copy in between. The parser
+//! of `multer` reads the headers of each part.
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderName};
-use http_body::{Body, Frame};
-use http_body_util::BodyDataStream;
-use multer::{Field, Multipart};
+use http_body_util::{BodyDataStream, Full};
+use multer::Multipart;
 
 use super::edit_fields::{self, EditFields};
 use super::form_buffer::FormBuffer;
@@ -22,6 +15,7 @@ use super::{EditImages, NON_IMAGE_MAX_BYTES, spool_error};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::front::body::IncomingBody;
 use crate::gateway::spool::{BodyMemoryShare, EditForm, ImageUpload, Spool};
+use crate::stream::multipart::{PartEvent, PartScanner, SEARCH_MAX};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
 /// The size limit of one text field in bytes: the longest prompt, at four bytes for each character. `rules` then checks
@@ -34,45 +28,21 @@ const TEXT_PARTS_MAX: usize = 64;
 const HEAD_MAX: usize = 8 * 1024;
 /// The maximum number of headers of a part (our choice).
 const HEADERS_MAX: usize = 16;
-/// The maximum number of bytes that the parser may search for a boundary or the end of a header section, and that may
-/// follow the last part (our choice): the headers of a part and some padding.
-const SEARCH_MAX: usize = 16 * 1024;
-/// The maximum number of bytes that are fed at once to a searching parser (our choice).
-const SEARCH_CHUNK: usize = 4 * 1024;
 /// The maximum length of a boundary (RFC 2046, section 5.1.1).
 const BOUNDARY_MAX: usize = 70;
 
 const TRANSFER_ENCODING: HeaderName = HeaderName::from_static("content-transfer-encoding");
 
-/// The body, and the bytes of its last frame that have not been fed to the parser.
-struct FrameSource {
+/// The body as a sequence of parts.
+struct FormParts {
     incoming: IncomingBody,
-    unfed: Bytes,
-}
-
-/// The body as the parser gets it.
-struct ParserInput<'a> {
-    source: &'a mut FrameSource,
-    progress: &'a ParserProgress,
-    has_fed: bool,
-}
-
-/// The state of the parser since its last result: a part or a chunk of content. The parser owns its input, so the
-/// reader of the form shares this state with [`ParserInput`].
-#[derive(Debug, Default)]
-struct ParserProgress {
-    /// True if the parser has asked for more bytes since its last result.
-    is_starved: AtomicBool,
-    /// The number of bytes fed to the parser since its last result.
-    fed_bytes: AtomicUsize,
-    /// True if the parser reads the content of a part, which it returns as it comes.
-    in_content: AtomicBool,
+    scanner: PartScanner,
 }
 
 /// The state of a form that is being read.
 struct MultipartFormReader<'a> {
     spool: &'a Spool,
-    progress: &'a ParserProgress,
+    parts: FormParts,
     images: EditImages,
     fields: EditFields,
     text_parts: usize,
@@ -110,96 +80,115 @@ fn is_boundary(text: &str) -> bool {
 }
 
 pub(super) async fn read(incoming: IncomingBody, boundary: &str, spool: &Spool) -> Result<EditForm, Error> {
-    let progress = ParserProgress::default();
-    let mut source = FrameSource { incoming, unfed: Bytes::new() };
-    let input = ParserInput { source: &mut source, progress: &progress, has_fed: false };
-    let mut parts = Multipart::new(BodyDataStream::new(input), boundary);
     let mut reader = MultipartFormReader {
         spool,
-        progress: &progress,
+        parts: FormParts { incoming, scanner: PartScanner::new(boundary) },
         images: EditImages::default(),
         fields: EditFields::default(),
         text_parts: 0,
         text_bytes: 0,
         memory: spool.memory(),
     };
-    while let Some(part) = parts.next_field().await.map_err(parser_error)? {
-        progress.record_result(true);
-        reader.read_part(part).await?;
+    while let PartEvent::Head(head) = reader.parts.next().await? {
+        reader.read_part(head).await?;
     }
-    drop(parts);
-    let MultipartFormReader { images, fields, .. } = reader;
-    read_epilogue(source).await?;
+    let MultipartFormReader { parts, images, fields, .. } = reader;
+    parts.read_epilogue().await?;
     images.finish("image", fields)
 }
 
-/// Reads the bytes after the last part, so that the connection can be used for another request.
-async fn read_epilogue(mut source: FrameSource) -> Result<(), Error> {
-    let mut length = source.unfed.len();
-    while length <= SEARCH_MAX {
-        match source.incoming.next_data().await? {
-            Some(data) => length += data.len(),
-            None => return Ok(()),
+// === impl FormParts ===
+
+impl FormParts {
+    async fn next(&mut self) -> Result<PartEvent, Error> {
+        loop {
+            if let Some(event) = self.scanner.next().map_err(|error| malformed(&error.to_string()))? {
+                return Ok(event);
+            }
+            match self.incoming.next_data().await? {
+                Some(data) => self.scanner.push(data),
+                None => return Err(malformed("it ends before its last boundary")),
+            }
         }
     }
-    Err(malformed("too much data follows the last part"))
+
+    /// Returns the next bytes of a part's content; `None` at its end.
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        match self.next().await? {
+            PartEvent::Content(chunk) => Ok(Some(chunk)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Reads the bytes after the last part, so that the connection can be used for another request.
+    async fn read_epilogue(mut self) -> Result<(), Error> {
+        let mut length = self.scanner.surplus();
+        while length <= SEARCH_MAX {
+            match self.incoming.next_data().await? {
+                Some(data) => length += data.len(),
+                None => return Ok(()),
+            }
+        }
+        Err(malformed("too much data follows the last part"))
+    }
 }
 
 // === impl MultipartFormReader ===
 
 impl MultipartFormReader<'_> {
-    async fn read_part(&mut self, part: Field<'_>) -> Result<(), Error> {
-        check_part_head(part.headers())?;
-        let Some(name) = part.name().map(str::to_owned) else {
+    async fn read_part(&mut self, head: Bytes) -> Result<(), Error> {
+        let (headers, name) = parse_head(&head).await?;
+        check_part_head(&headers)?;
+        let Some(name) = name else {
             return Err(malformed("a part has no name"));
         };
         match FormPartKind::from_name(&name) {
             FormPartKind::Image => {
                 self.images.check_image_count("image")?;
-                let file = self.read_image(part, &name).await?;
+                let file = self.read_image(&name).await?;
                 self.images.images.push(file);
             }
             FormPartKind::Mask => {
                 if self.images.mask.is_some() {
                     return Err(edit_fields::duplicate_parameter(&name));
                 }
-                let file = self.read_image(part, &name).await?;
+                let file = self.read_image(&name).await?;
                 self.images.mask = Some(file);
             }
-            FormPartKind::Text => self.read_text(part, &name).await?,
+            FormPartKind::Text => self.read_text(&headers, &name).await?,
         }
         Ok(())
     }
 
     /// Writes an image to the spool as it comes.
-    async fn read_image(&mut self, mut part: Field<'_>, name: &str) -> Result<ImageUpload, Error> {
+    async fn read_image(&mut self, name: &str) -> Result<ImageUpload, Error> {
         let mut writer = self.spool.create_writer().await.map_err(|error| spool_error(&error))?;
         let mut buffer = FormBuffer::default();
-        while let Some(chunk) = self.next_chunk(&mut part).await? {
+        while let Some(chunk) = self.parts.next_chunk().await? {
             if writer.len() + (buffer.len() + chunk.len()) as u64 >= MAX_UPLOAD_IMAGE_BYTES {
                 return Err(too_large(name));
             }
-            if let Some(bytes) = buffer.push(chunk) {
-                writer = writer.append(bytes).await.map_err(|error| spool_error(&error))?;
+            if let Some(chunks) = buffer.push(chunk) {
+                writer = writer.append_all(chunks).await.map_err(|error| spool_error(&error))?;
             }
             self.memory.set_bytes(self.text_bytes + buffer.len() as u64).map_err(|error| spool_error(&error))?;
         }
-        if let Some(bytes) = buffer.take_all() {
-            writer = writer.append(bytes).await.map_err(|error| spool_error(&error))?;
+        if let Some(chunks) = buffer.take_all() {
+            writer = writer.append_all(chunks).await.map_err(|error| spool_error(&error))?;
         }
         // `ImageUpload::new` reads the header of the image file, so it runs on a blocking thread.
         let (name, file) = (name.to_owned(), writer.finish());
         self.spool.run_blocking(move || ImageUpload::new(name, file)).await.map_err(|error| spool_error(&error))
     }
 
-    async fn read_text(&mut self, mut part: Field<'_>, name: &str) -> Result<(), Error> {
+    async fn read_text(&mut self, headers: &HeaderMap, name: &str) -> Result<(), Error> {
         self.text_parts += 1;
         if self.text_parts > TEXT_PARTS_MAX {
             return Err(malformed("it has too many parts"));
         }
         let kind = edit_fields::find_field(name)?.kind;
         let mut text = BytesMut::new();
-        while let Some(chunk) = self.next_chunk(&mut part).await? {
+        while let Some(chunk) = self.parts.next_chunk().await? {
             self.text_bytes += chunk.len() as u64;
             if text.len() + chunk.len() > FIELD_MAX || self.text_bytes > NON_IMAGE_MAX_BYTES {
                 let message = format!("Invalid '{name}': string too long. Expected at most {FIELD_MAX} bytes.");
@@ -208,7 +197,7 @@ impl MultipartFormReader<'_> {
             self.memory.set_bytes(self.text_bytes).map_err(|error| spool_error(&error))?;
             text.extend_from_slice(&chunk);
         }
-        let text = String::from_utf8(text.into()).ok().filter(|text| text.is_ascii() || is_utf8(part.headers()));
+        let text = String::from_utf8(text.into()).ok().filter(|text| text.is_ascii() || is_utf8(headers));
         let Some(text) = text else {
             let message = format!("Invalid '{name}': the text is not UTF-8.");
             return Err(Rejection::new(name, RejectionReason::InvalidValue, message).into());
@@ -217,24 +206,6 @@ impl MultipartFormReader<'_> {
             return Ok(());
         }
         self.fields.insert(name, edit_fields::from_text(kind, text))
-    }
-
-    /// Returns the next bytes of a part's content; `None` at its end.
-    async fn next_chunk(&self, part: &mut Field<'_>) -> Result<Option<Bytes>, Error> {
-        let chunk = part.chunk().await.map_err(parser_error)?;
-        self.progress.record_result(chunk.is_some());
-        Ok(chunk)
-    }
-}
-
-// === impl ParserProgress ===
-
-impl ParserProgress {
-    /// Records that the parser has returned a result; it then reads content, or searches for the next part.
-    fn record_result(&self, in_content: bool) {
-        self.is_starved.store(false, Ordering::Relaxed);
-        self.fed_bytes.store(0, Ordering::Relaxed);
-        self.in_content.store(in_content, Ordering::Relaxed);
     }
 }
 
@@ -250,6 +221,17 @@ impl FormPartKind {
             (_, Some(index)) if index.len() <= 4 && index.bytes().all(|byte| byte.is_ascii_digit()) => Self::Image,
             _ => Self::Text,
         }
+    }
+}
+
+/// Parses the header section of a part: its headers, and its name. The parser gets a form that ends after it.
+async fn parse_head(head: &[u8]) -> Result<(HeaderMap, Option<String>), Error> {
+    const BOUNDARY: &str = "head";
+    let form = Bytes::from([&b"--head\r\n"[..], head].concat());
+    let mut parts = Multipart::new(BodyDataStream::new(Full::new(form)), BOUNDARY);
+    match parts.next_field().await {
+        Ok(Some(part)) => Ok((part.headers().clone(), part.name().map(str::to_owned))),
+        Ok(None) | Err(_) => Err(malformed("the header section of a part is invalid")),
     }
 }
 
@@ -297,55 +279,4 @@ fn too_large(name: &str) -> Error {
 
 fn malformed(detail: &str) -> Error {
     Rejection::for_body(RejectionReason::InvalidValue, format!("The form cannot be read: {detail}.")).into()
-}
-
-/// Converts an error of the parser: either an error of the body, which the parser passes on, or an invalid form.
-fn parser_error(error: multer::Error) -> Error {
-    if let multer::Error::StreamReadFailed(reason) = error {
-        return reason.downcast::<Error>().map_or(Error::Internal, |reason| *reason);
-    }
-    malformed("it is not a multipart form, or it ends before its last boundary")
-}
-
-// === impl ParserInput ===
-
-impl Body for ParserInput<'_> {
-    type Data = Bytes;
-    type Error = Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let was_starved = self.progress.is_starved.swap(true, Ordering::Relaxed);
-        if std::mem::take(&mut self.has_fed) || !was_starved {
-            // The parser first works on the bytes that it has. The task is woken at once, so that the parser is polled
-            // again if those bytes give no result.
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        if self.progress.fed_bytes.load(Ordering::Relaxed) > SEARCH_MAX {
-            return Poll::Ready(Some(Err(malformed("the boundary or the end of a part's header section is missing"))));
-        }
-        let in_content = self.progress.in_content.load(Ordering::Relaxed);
-        let max_bytes = if in_content { usize::MAX } else { SEARCH_CHUNK };
-        self.source.poll_chunk(cx, max_bytes).map_ok(|data| {
-            self.progress.fed_bytes.fetch_add(data.len(), Ordering::Relaxed);
-            self.has_fed = true;
-            Frame::data(data)
-        })
-    }
-}
-
-// === impl FrameSource ===
-
-impl FrameSource {
-    /// Returns the next bytes, at most `max_bytes` of them.
-    fn poll_chunk(&mut self, cx: &mut Context<'_>, max_bytes: usize) -> Poll<Option<Result<Bytes, Error>>> {
-        if self.unfed.is_empty() {
-            match ready!(self.incoming.poll_data(cx)) {
-                Some(Ok(data)) => self.unfed = data,
-                end_or_error => return Poll::Ready(end_or_error),
-            }
-        }
-        let length = self.unfed.len().min(max_bytes);
-        Poll::Ready(Some(Ok(self.unfed.split_to(length))))
-    }
 }
