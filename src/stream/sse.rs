@@ -166,26 +166,42 @@ impl SseFramer {
 mod tests {
     use super::*;
 
-    /// Returns one line of text for each part that is not [`SseSpan::Other`]: the data, and the ends with their names.
-    fn read(stream: &str, cut: usize) -> Vec<String> {
-        let (mut framer, mut lines, mut data) = (SseFramer::default(), Vec::new(), String::new());
-        for mut piece in stream.as_bytes().chunks(cut) {
+    /// Notes one line of text for each part that is not [`SseSpan::Other`]: the data, and the ends with their names.
+    #[derive(Default)]
+    struct SpanLog {
+        framer: SseFramer,
+        data: String,
+        lines: Vec<String>,
+    }
+
+    impl SpanLog {
+        fn read(&mut self, mut piece: &[u8]) {
             while !piece.is_empty() {
-                let (length, span) = framer.next(piece);
-                match span {
-                    SseSpan::Data => data.extend(piece[..length].iter().map(|byte| char::from(*byte))),
-                    SseSpan::DataLineEnd => lines.push(format!("data {}", std::mem::take(&mut data))),
-                    SseSpan::EventEnd => lines.push(format!("end {}", str::from_utf8(framer.event_name()).unwrap())),
-                    SseSpan::CommentEnd => lines.push("comments".to_owned()),
-                    SseSpan::Other => {}
-                }
+                let (length, span) = self.framer.next(piece);
+                self.note(span, str::from_utf8(&piece[..length]).unwrap_or("?"));
                 piece = &piece[length..];
             }
         }
-        if framer.finish() {
-            lines.push(format!("data {data}, cut"));
+
+        fn note(&mut self, span: SseSpan, text: &str) {
+            let name = str::from_utf8(self.framer.event_name()).unwrap();
+            match span {
+                SseSpan::Data => self.data.push_str(text),
+                SseSpan::DataLineEnd => self.lines.push(format!("data {}", std::mem::take(&mut self.data))),
+                SseSpan::EventEnd => self.lines.push(format!("end {name}")),
+                SseSpan::CommentEnd => self.lines.push("comments".to_owned()),
+                SseSpan::Other => {}
+            }
         }
-        lines
+    }
+
+    fn read(stream: &str, cut: usize) -> Vec<String> {
+        let mut log = SpanLog::default();
+        stream.as_bytes().chunks(cut).for_each(|piece| log.read(piece));
+        if log.framer.finish() {
+            log.lines.push(format!("data {}, cut", log.data));
+        }
+        log.lines
     }
 
     #[track_caller]
