@@ -12,6 +12,7 @@ mod decode;
 mod error_conversion;
 mod keys;
 mod master_key_rotation;
+pub(super) mod migrations;
 mod open;
 mod paging;
 mod people;

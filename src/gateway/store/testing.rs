@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
+use super::sqlite::migrations::MIGRATIONS;
 use super::*;
 pub(crate) use double::{CallFailure, REFUSED_REQUEST_ID, RecordStoreDouble};
 
@@ -29,8 +30,7 @@ pub(crate) async fn new_store() -> (TempDir, Arc<SqliteStore>) {
 /// Makes a directory with a database to which only the first `count` migrations were applied, and opens the database.
 pub(crate) async fn database_at_migration(count: usize) -> (TempDir, sqlx::SqlitePool) {
     let dir = TempDir::new().unwrap();
-    let all = sqlx::migrate!("src/gateway/store/migrations/sqlite");
-    let first = all.iter().take(count).cloned().collect();
+    let first = MIGRATIONS.iter().take(count).cloned().collect();
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("imagate.db"));
     let pool = sqlx::SqlitePool::connect_with(options.create_if_missing(true)).await.unwrap();
     sqlx::migrate::Migrator::with_migrations(first).run(&pool).await.unwrap();

@@ -2,7 +2,8 @@
 //! interfere.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
-use sqlx::{QueryBuilder, Sqlite, SqlitePool};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{FromRow, QueryBuilder, Row as _, Sqlite, SqlitePool};
 
 use crate::gateway::store::{
     ReplayClaim, ReplayState, ReplayWrite, RowWriteOutcome, StoredAnswerRow, StoredReplay, Timestamp,
@@ -101,7 +102,6 @@ pub(super) async fn remove_expired(
 }
 
 /// A row, as both drivers read it.
-#[derive(sqlx::FromRow)]
 struct ReplayColumns {
     scope: Vec<u8>,
     digest: Vec<u8>,
@@ -117,24 +117,37 @@ struct ReplayColumns {
     sealed_key: Option<Vec<u8>>,
 }
 
+/// Reads the columns with this method of a row.
+macro_rules! read_columns {
+    ($row:ident.$get:ident) => {
+        Ok(Self {
+            scope: $row.$get("scope")?,
+            digest: $row.$get("digest")?,
+            request_id: $row.$get("request_id")?,
+            node: $row.$get("node")?,
+            created_at: $row.$get("created_at")?,
+            expires_at: $row.$get("expires_at")?,
+            status: $row.$get("status")?,
+            content_type: $row.$get("content_type")?,
+            headers: $row.$get("headers")?,
+            file: $row.$get("file")?,
+            size: $row.$get("size")?,
+            sealed_key: $row.$get("sealed_key")?,
+        })
+    };
+}
+
 impl TryFrom<&rusqlite::Row<'_>> for ReplayColumns {
     type Error = rusqlite::Error;
 
     fn try_from(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            scope: row.get("scope")?,
-            digest: row.get("digest")?,
-            request_id: row.get("request_id")?,
-            node: row.get("node")?,
-            created_at: row.get("created_at")?,
-            expires_at: row.get("expires_at")?,
-            status: row.get("status")?,
-            content_type: row.get("content_type")?,
-            headers: row.get("headers")?,
-            file: row.get("file")?,
-            size: row.get("size")?,
-            sealed_key: row.get("sealed_key")?,
-        })
+        read_columns!(row.get)
+    }
+}
+
+impl FromRow<'_, SqliteRow> for ReplayColumns {
+    fn from_row(row: &SqliteRow) -> sqlx::Result<Self> {
+        read_columns!(row.try_get)
     }
 }
 

@@ -2,6 +2,7 @@
 //! jobs, and the index that each query uses.
 
 use super::*;
+use crate::gateway::store::sqlite::migrations::MIGRATIONS;
 use crate::gateway::store::sqlite::people::REFUSAL_LIMIT_REACHED;
 use crate::gateway::store::sqlite::{records, retention, usage};
 use crate::gateway::store::testing::database_at_migration;
@@ -9,8 +10,7 @@ use crate::gateway::store::{JobState, UsageCounters, UsageFilter};
 
 /// Returns the number of migrations before the one that introduces the usage counts.
 fn before_counting() -> usize {
-    let all = sqlx::migrate!("src/gateway/store/migrations/sqlite");
-    all.iter().position(|migration| migration.description == "usage days").unwrap()
+    MIGRATIONS.iter().position(|migration| migration.description == "usage days").unwrap()
 }
 
 /// Computes the usage counts from the records.
