@@ -1,6 +1,7 @@
 //! The installation that a command works on: its settings and its store.
 
 use std::path::PathBuf;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use clap::Args;
@@ -63,5 +64,7 @@ pub(super) fn settings_failure(problems: Vec<ConfigProblem>) -> CommandFailure {
 
 /// Runs a command on a single thread.
 pub(super) fn block_on<T>(command: impl Future<Output = Result<T, CommandFailure>>) -> Result<T, CommandFailure> {
+    // A trait object, because the runtime would compile each command three times.
+    let command: Pin<&mut dyn Future<Output = _>> = pin!(command);
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
 }

@@ -1,5 +1,6 @@
 //! The command `imagate serve`.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use clap::Args;
@@ -32,7 +33,10 @@ impl ServeCommand {
         // The guard lives until the end of the function, because all code before the end may write to the log.
         let _log = telemetry::init(filter.as_deref(), config.log_format)?;
         let load_config = Arc::new(move || config::load(overrides.clone(), &SystemEnvironment));
-        let served = runtime.block_on(gateway::serve(config, load_config, signals, std::io::stdout()));
+        // A trait object, because the runtime would compile the server three times.
+        let server: Pin<&mut dyn Future<Output = _>> =
+            pin!(gateway::serve(config, load_config, signals, std::io::stdout()));
+        let served = runtime.block_on(server);
         // The drain is over, so threads that are still blocked are not waited for.
         runtime.shutdown_background();
         match served {

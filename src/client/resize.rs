@@ -15,7 +15,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use fast_image_resize::images::{Image as Canvas, ImageRef};
+use fast_image_resize::images::{Image as Canvas, TypedImageRef};
+use fast_image_resize::pixels::U8x4;
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeError, ResizeOptions, Resizer};
 
 use super::save::{self, EncodedImage, FileNaming, ImageByteSink};
@@ -146,18 +147,23 @@ impl Resize {
     }
 
     fn resample(&self, pixels: PixelBuffer) -> Result<PixelBuffer, ResizeFailure> {
-        let pixel_type = if pixels.has_alpha { PixelType::U8x4 } else { PixelType::U8x3 };
-        let (width, height) = (self.size.width(), self.size.height());
-        let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3));
+        let options =
+            ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3)).use_alpha(pixels.has_alpha);
         let options = match self.fit {
             Fit::Crop => options.fit_into_destination(None),
             Fit::Stretch => options,
         };
-        let mut canvas = Canvas::new(width, height, pixel_type);
+        let four_bytes = if pixels.has_alpha { pixels.bytes } else { with_alpha(&pixels.bytes) };
         let to_failure = |error| ResizeFailure::Unreadable(Format::default(), format!("{error}"));
-        let source = ImageRef::new(pixels.width, pixels.height, &pixels.bytes, pixel_type).map_err(to_failure)?;
-        Resizer::new().resize(&source, &mut canvas, &options)?;
-        Ok(PixelBuffer { width, height, bytes: canvas.into_vec(), ..pixels })
+        let source =
+            TypedImageRef::<U8x4>::from_buffer(pixels.width, pixels.height, &four_bytes).map_err(to_failure)?;
+        let (width, height) = (self.size.width(), self.size.height());
+        let mut canvas = Canvas::new(width, height, PixelType::U8x4);
+        let target = canvas.typed_image_mut::<U8x4>();
+        // `resize` would compile the code of thirteen types of pixels.
+        Resizer::new().resize_typed(&source, &mut target.ok_or(ResizeError::PixelTypesAreDifferent)?, &options)?;
+        let bytes = if pixels.has_alpha { canvas.into_vec() } else { without_alpha(canvas.buffer()) };
+        Ok(PixelBuffer { width, height, bytes, ..pixels })
     }
 }
 
@@ -165,6 +171,23 @@ impl From<Size> for Resize {
     fn from(size: Size) -> Self {
         Self::to(size)
     }
+}
+
+/// Makes opaque pixels of four bytes from pixels of three, so that the resampling of one type is compiled, not of two.
+fn with_alpha(bytes: &[u8]) -> Vec<u8> {
+    let mut opaque = Vec::with_capacity(bytes.len() / 3 * 4);
+    for [red, green, blue] in bytes.as_chunks::<3>().0 {
+        opaque.extend([*red, *green, *blue, u8::MAX]);
+    }
+    opaque
+}
+
+fn without_alpha(bytes: &[u8]) -> Vec<u8> {
+    let mut colors = Vec::with_capacity(bytes.len() / 4 * 3);
+    for [red, green, blue, _] in bytes.as_chunks::<4>().0 {
+        colors.extend([*red, *green, *blue]);
+    }
+    colors
 }
 
 /// Returns format and pixel size of a whole still image within the limits.
