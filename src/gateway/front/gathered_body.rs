@@ -13,6 +13,7 @@ use http_body::{Body, Frame};
 const GATHERED_MAX: usize = 64 * 1024;
 
 /// The gathered frames of a body, and the rest of it.
+#[derive(Debug)]
 pub(crate) struct GatheredBody<B: Body> {
     frames: VecDeque<Bytes>,
     /// The error with which the body breaks off after the gathered frames.
@@ -27,23 +28,20 @@ impl<B: Body<Data = Bytes> + Unpin> GatheredBody<B> {
     /// Gathers the frames that are there without waiting. Waits only while `ends_soon`, which states that all bytes have
     /// arrived and the body only waits for its end to be recorded.
     pub(crate) async fn gather(mut body: B, ends_soon: impl Fn(&B) -> bool) -> Self {
-        let (mut frames, mut length) = (VecDeque::new(), 0);
+        let (mut frames, mut length) = (VecDeque::<Bytes>::new(), 0);
         while length < GATHERED_MAX {
             let next = poll_fn(|cx| match Pin::new(&mut body).poll_frame(cx) {
                 Poll::Pending if !ends_soon(&body) => Poll::Ready(None),
                 polled => polled.map(Some),
             });
             match next.await {
-                Some(Some(Ok(frame))) => {
-                    if let Ok(bytes) = frame.into_data() {
-                        length += bytes.len();
-                        frames.push_back(bytes);
-                    }
-                }
+                // An answer has no trailers.
+                Some(Some(Ok(frame))) => frames.extend(frame.into_data().ok()),
                 Some(Some(Err(error))) => return Self { frames, error: Some(error), rest: None },
                 Some(None) => return Self { frames, error: None, rest: None },
                 None => break,
             }
+            length += frames.back().map_or(0, Bytes::len);
         }
         Self { frames, error: None, rest: Some(body) }
     }
@@ -91,6 +89,7 @@ mod tests {
     use super::*;
 
     /// A body of these results, with a pause before each `None`.
+    #[derive(Debug)]
     struct ScriptedBody(VecDeque<Option<Result<&'static str, &'static str>>>);
 
     impl Body for ScriptedBody {
@@ -129,7 +128,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_waits_for_bytes_is_not_held_back() {
-        let body = gather(&[Some(Ok("a")), None, Some(Ok("b"))], false).await.into_whole().err().expect("a rest");
+        let body = gather(&[Some(Ok("a")), None, Some(Ok("b"))], false).await.into_whole().expect_err("a rest");
         assert_eq!(body.frames.len(), 1);
         assert_eq!(body.collect().await.expect("no error").to_bytes(), "ab");
     }
@@ -137,7 +136,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_that_breaks_off_keeps_its_error() {
         let body = gather(&[Some(Ok("a")), Some(Err("broken"))], false).await.into_whole();
-        let mut body = body.err().expect("no whole body");
+        let mut body = body.expect_err("no whole body");
         assert!(!body.is_end_stream());
         assert_eq!(
             body.frame().await.expect("a frame").expect("bytes").into_data().ok().as_deref(),

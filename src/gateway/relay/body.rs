@@ -175,22 +175,17 @@ impl Body for RelayBody {
             this.detach_caller(true);
             return Poll::Ready(Some(Err(RelayError::CallerTooSlow)));
         }
-        loop {
-            match &mut this.state {
-                RelayBodyState::Relaying(_) => {
-                    let Some(piece) = ready!(this.poll_piece(cx)) else { continue };
-                    this.note_piece(&piece);
-                    return Poll::Ready(Some(Ok(Frame::data(piece))));
-                }
-                RelayBodyState::Closing(closing, last_piece) => {
-                    ready!(closing.as_mut().poll(cx));
-                    let last_piece = last_piece.clone();
-                    this.state = RelayBodyState::Ended;
-                    return Poll::Ready(Some(last_piece.map(Frame::data)));
-                }
-                RelayBodyState::Ended => return Poll::Ready(None),
+        while let RelayBodyState::Relaying(_) = this.state {
+            if let Some(piece) = ready!(this.poll_piece(cx)) {
+                this.note_piece(&piece);
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
         }
+        let RelayBodyState::Closing(closing, last_piece) = &mut this.state else { return Poll::Ready(None) };
+        ready!(closing.as_mut().poll(cx));
+        let last_piece = last_piece.clone();
+        this.state = RelayBodyState::Ended;
+        Poll::Ready(Some(last_piece.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {

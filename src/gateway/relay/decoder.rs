@@ -54,7 +54,7 @@ enum EventData {
     /// Only white space has come.
     #[default]
     Blank,
-    Object(JsonReader),
+    Object(Box<JsonReader>),
     /// Another value, such as the `[DONE]` at the end of other APIs' streams.
     Other,
 }
@@ -202,7 +202,7 @@ impl EventData {
     /// Returns the reader of the object, which begins with this part if no other value has begun.
     fn begin_object(&mut self, part: &[u8], limits: CaptureLimits) -> Option<&mut JsonReader> {
         if let (Self::Blank, Some(first)) = (&self, part.iter().find(|byte| !byte.is_ascii_whitespace())) {
-            *self = if *first == b'{' { Self::Object(JsonReader::new("", limits)) } else { Self::Other };
+            *self = if *first == b'{' { Self::Object(Box::new(JsonReader::new("", limits))) } else { Self::Other };
         }
         if let Self::Object(reader) = self { Some(reader) } else { None }
     }

@@ -23,10 +23,7 @@ const ALL: [(&str, &str); 14] = [
     ("records by end user", include_str!("../migrations/sqlite/0011_records_by_end_user.sql")),
     ("group policies", include_str!("../migrations/sqlite/0012_group_policies.sql")),
     ("fallback paid", include_str!("../migrations/sqlite/0013_fallback_paid.sql")),
-    (
-        "fingerprints of unfinished jobs",
-        include_str!("../migrations/sqlite/0014_fingerprints_of_unfinished_jobs.sql"),
-    ),
+    ("fingerprints of unfinished jobs", include_str!("../migrations/sqlite/0014_fingerprints_of_unfinished_jobs.sql")),
 ];
 
 pub(in super::super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
