@@ -12,7 +12,7 @@ use bytes::Bytes;
 use self::image_text::ImageText;
 use self::json_visitor::{DecoderVisitor, event_name};
 use super::event::{AnswerForm, FrameContent, RelayEvent, RelayEventSink};
-use super::image_tool::ImageTool;
+use super::image_tool::ImageToolContent;
 use super::relay_error::MalformedAnswer;
 use crate::stream::json::{CaptureLimits, JsonReader, JsonSyntaxError};
 use crate::stream::sse::{SseFramer, SseSpan};
@@ -36,7 +36,7 @@ pub(super) enum AnswerSchema {
     /// The image endpoints.
     Images,
     /// A response that was requested for one image.
-    ImageTool(Box<ImageTool>),
+    ImageTool(Box<ImageToolContent>),
     /// A response whose bytes are passed on.
     Response,
 }
@@ -75,7 +75,7 @@ impl AnswerDecoder {
     }
 
     /// The part that picks the image out of a response, if the answer is a response that was requested for one image.
-    pub(super) fn image_tool(&self) -> Option<&ImageTool> {
+    pub(super) fn image_tool(&self) -> Option<&ImageToolContent> {
         match &self.schema {
             AnswerSchema::ImageTool(tool) => Some(tool),
             AnswerSchema::Images | AnswerSchema::Response => None,

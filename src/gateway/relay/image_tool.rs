@@ -53,7 +53,7 @@ const TOOL_PREFIX: &str = "tools[0].";
 
 /// The content of the response that has been found so far.
 #[derive(Debug, Default)]
-pub(super) struct ImageTool {
+pub(super) struct ImageToolContent {
     /// Members of the current event, of the current item, and of the response itself.
     event: Map<String, Value>,
     item: Map<String, Value>,
@@ -94,9 +94,9 @@ enum FinalImageState {
     Relayed,
 }
 
-// === impl ImageTool ===
+// === impl ImageToolContent ===
 
-impl ImageTool {
+impl ImageToolContent {
     /// True if the upstream has sent its final event or its whole response, whether it succeeded or failed.
     pub(super) const fn is_over(&self) -> bool {
         self.is_over
