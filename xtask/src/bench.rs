@@ -1,6 +1,8 @@
 //! `cargo xtask bench`: measures the release build of `imagate` and prints the times. It asserts nothing, because
 //! machines differ.
 //!
+//! `gateway` and `scale` start the load tests of the package `xtask-bench`: `xtask/bench/src`.
+//!
 //! `skills` checks ten thousand skills, whose packages have about ten megabytes in all. Each round times every command
 //! once, first `sha256sum` over the same files, so that other load of the machine affects all of them alike.
 
@@ -59,6 +61,28 @@ pub fn skills(root: &Path) -> Result<()> {
         }
     }
     print!("{}", report(size, &times));
+    Ok(())
+}
+
+/// Runs a part of the load tests, `gateway` or `scale`, against the programs that the arguments name, or else against a
+/// release build of this tree.
+///
+/// # Errors
+///
+/// The programs do not build, or the load tests fail.
+pub fn load(root: &Path, part: &str, arguments: &[&str]) -> Result<()> {
+    let is_given = arguments.contains(&"--program");
+    // One build for both packages, so that their dependencies are compiled once.
+    let gateway: &[&str] = if is_given { &[] } else { &["--package", "imagate", "--features", "imagate/cli"] };
+    ci::cargo(root, &[&["build", "--release", "--package", "xtask-bench"], gateway].concat(), &[])?;
+    let folder = target_dir(root)?.join("release");
+    let mut command = Command::new(folder.join("xtask-bench"));
+    command.arg(part).args(arguments);
+    if !is_given {
+        command.arg("--program").arg(folder.join("imagate"));
+    }
+    let status = command.stdin(Stdio::null()).status().context("xtask-bench")?;
+    ensure!(status.success(), "`xtask-bench {part}` failed");
     Ok(())
 }
 

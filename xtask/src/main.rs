@@ -23,6 +23,8 @@ usage: cargo xtask <task>
   corpus unpack      unpack the stored inputs of cargo-fuzz into its folders
   corpus pack        write the archives in tests/fuzz/corpus from those folders
   bench skills       time the checks of ten thousand skills in a release build, compared with `sha256sum`
+  bench gateway      put a release build under load, compared with a direct connection, with nginx and with a bare relay
+  bench scale        measure how CPU time and memory grow with keys, accounts, records and idle connections
   screenshots        take a screenshot of every page in every state, below target/screenshots
   screenshots --out DIR
 ";
@@ -46,6 +48,9 @@ fn main() -> ExitCode {
         ["corpus", "unpack"] => corpus::unpack(&tree::root()).map(|()| Verdict::Passed),
         ["corpus", "pack"] => corpus::pack(&tree::root()).map(|()| Verdict::Passed),
         ["bench", "skills"] => bench::skills(&tree::root()).map(|()| Verdict::Passed),
+        ["bench", part @ ("gateway" | "scale"), arguments @ ..] => {
+            bench::load(&tree::root(), part, arguments).map(|()| Verdict::Passed)
+        }
         ["mutations"] => run_mutations(),
         ["abuse"] => ci::abuse(&tree::root()).map(|()| Verdict::Passed),
         ["tours"] => ci::tours(&tree::root()).map(|()| Verdict::Passed),
