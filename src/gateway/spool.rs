@@ -283,11 +283,7 @@ impl SpoolWriter {
         self.append_all(vec![bytes]).await
     }
 
-    /// Like [`SpoolWriter::append`], for bytes that came in several chunks.
-    ///
-    /// # Errors
-    ///
-    /// Like [`SpoolWriter::write`]. The writer is dropped then.
+    /// Like [`SpoolWriter::append`], for bytes that came in several chunks, with the same errors.
     pub(crate) async fn append_all(mut self, chunks: Vec<Bytes>) -> io::Result<Self> {
         let pool = Arc::clone(&self.pooled_file.pool);
         pool.run_blocking(move || chunks.iter().try_for_each(|chunk| self.write(chunk)).map(|()| self)).await
