@@ -234,7 +234,7 @@ fn an_image_is_found_however_its_text_is_written_and_cut() {
         (format!("{plain}\\n{plain}"), Err(MalformedAnswer::Base64)),
         (format!("{plain}\r{plain}"), Err(MalformedAnswer::Base64)),
         (format!("{plain}\u{e9}{plain}"), Err(MalformedAnswer::Base64)),
-        (format!("{plain}\\x{plain}"), Err(MalformedAnswer::Json(JsonSyntaxError::Value))),
+        (format!("{plain}\\x{plain}"), Err(MalformedAnswer::Json(JsonSyntaxError::Escape))),
     ] {
         for cut in [1, 2, 3, 63, 64, 65, 255, 256, 257, 700, 4096] {
             let found = read(&format!(r#"{{"data":[{{"b64_json":"{text}","n":1}}]}}"#), cut);
