@@ -227,7 +227,7 @@ impl AnswerSource for UpstreamRelay {
             if let Ok(Some(_)) = read {
                 continue;
             }
-            // What was read before the end is sent first; the next call returns the end again.
+            // The bytes read before the end are sent first; the next call returns the end again.
             if let Some(piece) = self.encoder.next_piece() {
                 return Poll::Ready(Ok(RelayStep::Piece(piece)));
             }

@@ -73,7 +73,7 @@ fn plain_length(bytes: &[u8]) -> usize {
 
 /// True for control characters, bytes outside of ASCII, and the two characters with a meaning in a text of JSON.
 const fn is_special(byte: u8) -> bool {
-    // As a signed number, a byte outside of ASCII is negative.
+    // A byte outside of ASCII is negative as a signed number.
     (byte.cast_signed() < 0x20) | (byte == b'"') | (byte == b'\\')
 }
 

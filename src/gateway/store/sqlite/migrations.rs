@@ -44,7 +44,7 @@ mod tests {
 
     use super::*;
 
-    /// What a database stores about a migration, and compares with the program when it is opened.
+    /// The properties of a migration that a database stores, and compares with the program when it is opened.
     fn identity(migration: &Migration) -> (i64, &str, &[u8], bool) {
         (migration.version, &migration.description, &migration.checksum, migration.no_tx)
     }

@@ -38,7 +38,7 @@ struct Pace {
     read: usize,
 }
 
-/// What a reader does with the bytes of a body.
+/// The way in which a client reads the bytes of a body.
 #[derive(Default)]
 pub(crate) struct BodySink {
     pub(crate) kept: Option<Vec<u8>>,

@@ -162,7 +162,7 @@ async fn idle_connections(program: &Path, folder: &Path, upstream: &Target) -> R
     let settings = GatewaySettings { lines: CONNECTION_SETTINGS.to_owned(), ..GatewaySettings::default() };
     let home = GatewayHome::create("imagate", program, &folder, upstream.address, &settings).await?;
     let target = home.start().await?;
-    // What concurrent requests cost is not counted: only what connections cost while nothing runs.
+    // The cost of concurrent requests is not counted: only that of connections while nothing runs.
     drop(open_connections(&target, OPENERS).await?);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = procfs::memory_mb(target.process.id(), "VmRSS")?;
