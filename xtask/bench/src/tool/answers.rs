@@ -35,7 +35,7 @@ pub(crate) enum Piece {
 
 /// The base64 texts that were made, by length.
 #[derive(Default)]
-pub(crate) struct Pictures(Mutex<HashMap<usize, Bytes>>);
+pub(crate) struct Base64Cache(Mutex<HashMap<usize, Bytes>>);
 
 impl Order {
     /// Reads the order from the beginning of a request's body.
@@ -56,7 +56,7 @@ impl Order {
     }
 }
 
-impl Pictures {
+impl Base64Cache {
     fn get(&self, length: usize) -> Piece {
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Piece::Data(made.entry(length).or_insert_with(|| picture::png_base64(length).into()).clone())
@@ -144,14 +144,14 @@ mod tests {
     #[test]
     fn plain_answers_are_json() {
         let order = Order::parse(b"image=1000");
-        for pieces in [Pictures::default().image_answer(&order), Pictures::default().response(&order)] {
+        for pieces in [Base64Cache::default().image_answer(&order), Base64Cache::default().response(&order)] {
             serde_json::from_str::<serde_json::Value>(&joined(pieces)).unwrap();
         }
     }
 
     #[test]
     fn a_stream_has_an_event_for_each_image() {
-        let text = joined(Pictures::default().image_events(&Order::parse(b"image=400 partials=3 partial=400"), "x"));
+        let text = joined(Base64Cache::default().image_events(&Order::parse(b"image=400 partials=3 partial=400"), "x"));
         let events: Vec<&str> = text.split_terminator("\n\n").collect();
         assert_eq!(events.len(), 4);
         for event in events {

@@ -16,18 +16,18 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The parts of an answer that a target must pass on unchanged.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Essence {
+pub(crate) struct AnswerContent {
     images: Vec<String>,
     events: Vec<String>,
     usage: Value,
 }
 
-/// The essences of the upstream's own answers.
-pub(crate) type Originals = BTreeMap<Case, Essence>;
+/// The contents of the upstream's own answers.
+pub(crate) type UpstreamAnswers = BTreeMap<Case, AnswerContent>;
 
 /// Returns the essence of the target's answer to each case.
-pub(crate) async fn read_originals(target: &Target, cases: &[Case]) -> Result<Originals> {
-    let mut originals = Originals::new();
+pub(crate) async fn read_originals(target: &Target, cases: &[Case]) -> Result<UpstreamAnswers> {
+    let mut originals = UpstreamAnswers::new();
     for case in cases {
         originals.insert(*case, ask(target, *case).await.with_context(|| format!("direct, case {}", case.name()))?);
     }
@@ -35,7 +35,7 @@ pub(crate) async fn read_originals(target: &Target, cases: &[Case]) -> Result<Or
 }
 
 /// The cases that the target fails, with reasons. A target that accepts a wrong key fails all of them.
-pub(crate) async fn failures(target: &Target, originals: &Originals) -> BTreeMap<Case, String> {
+pub(crate) async fn failures(target: &Target, originals: &UpstreamAnswers) -> BTreeMap<Case, String> {
     let mut failures = BTreeMap::new();
     let wrong_key = refuses_wrong_key(target).await;
     for (case, original) in originals {
@@ -51,12 +51,12 @@ pub(crate) async fn failures(target: &Target, originals: &Originals) -> BTreeMap
     failures
 }
 
-async fn ask(target: &Target, case: Case) -> Result<Essence> {
+async fn ask(target: &Target, case: Case) -> Result<AnswerContent> {
     let (status, body) = exchange(target, &case.request(&target.key)).await?;
     ensure!(status == 200, "status {status}: {}", String::from_utf8_lossy(&body[..body.len().min(300)]));
     match case {
-        Case::Stream => Essence::of_stream(&body),
-        _ => Essence::of_answer(&body),
+        Case::Stream => AnswerContent::of_stream(&body),
+        _ => AnswerContent::of_answer(&body),
     }
 }
 
@@ -74,7 +74,7 @@ async fn exchange(target: &Target, request: &[u8]) -> Result<(u16, Vec<u8>)> {
     Ok((exchange.status, body))
 }
 
-impl Essence {
+impl AnswerContent {
     fn of_answer(body: &[u8]) -> Result<Self> {
         let answer: Value = serde_json::from_slice(body).context("the answer")?;
         let items = answer.get("data").or_else(|| answer.get("output")).and_then(Value::as_array);
@@ -127,13 +127,13 @@ mod tests {
 
     #[test]
     fn every_difference_that_matters_is_found() {
-        let original = Essence::of_answer(ANSWER.as_bytes()).unwrap();
-        let compare = |text: &str| Essence::of_answer(text.as_bytes()).unwrap().compare(&original);
+        let original = AnswerContent::of_answer(ANSWER.as_bytes()).unwrap();
+        let compare = |text: &str| AnswerContent::of_answer(text.as_bytes()).unwrap().compare(&original);
         assert_eq!(compare(&ANSWER.replace("{\"data\"", "{\"created\":1,\"data\"")), Ok(()));
         assert!(compare(&ANSWER.replace("AAAA", "AAAB")).unwrap_err().contains("images"));
         assert!(compare(&ANSWER.replace(":3}", ":4}")).unwrap_err().contains("usage"));
-        let original = Essence::of_stream(STREAM.as_bytes()).unwrap();
-        let compare = |text: &str| Essence::of_stream(text.as_bytes()).unwrap().compare(&original);
+        let original = AnswerContent::of_stream(STREAM.as_bytes()).unwrap();
+        let compare = |text: &str| AnswerContent::of_stream(text.as_bytes()).unwrap().compare(&original);
         assert_eq!(compare(&STREAM.replace('\n', "\r\n")), Ok(()));
         assert!(compare(&STREAM.replace("\"type\":\"a\"", "\"type\":\"c\"")).unwrap_err().contains("events"));
         assert!(compare(&STREAM.replace("BB", "BC")).unwrap_err().contains("images"));
@@ -141,8 +141,8 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_cut_is_an_error() {
-        assert!(Essence::of_answer(&ANSWER.as_bytes()[..20]).is_err());
-        assert!(Essence::of_stream(&STREAM.as_bytes()[..30]).is_err());
-        assert!(Essence::of_answer(br#"{"error":{}}"#).is_err());
+        assert!(AnswerContent::of_answer(&ANSWER.as_bytes()[..20]).is_err());
+        assert!(AnswerContent::of_stream(&STREAM.as_bytes()[..30]).is_err());
+        assert!(AnswerContent::of_answer(br#"{"error":{}}"#).is_err());
     }
 }

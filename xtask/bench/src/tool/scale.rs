@@ -32,7 +32,7 @@ const OPENERS: usize = 64;
 
 /// A gateway of the run: what it holds beside one key and one account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Population {
+struct GatewayContents {
     name: String,
     keys: u64,
     accounts: usize,
@@ -40,8 +40,8 @@ struct Population {
 }
 
 /// The measurements of one gateway.
-struct Series {
-    population: Population,
+struct GatewayMeasurements {
+    population: GatewayContents,
     rows: Vec<Row>,
     memory_mb: f64,
 }
@@ -63,7 +63,7 @@ pub(crate) async fn run(arguments: &[String]) -> Result<()> {
             ..GatewaySettings::default()
         };
         let target = start(&program, &folder, &upstream, &population, &settings).await?;
-        targets.push((target, Series { population, rows: Vec::new(), memory_mb: 0.0 }));
+        targets.push((target, GatewayMeasurements { population, rows: Vec::new(), memory_mb: 0.0 }));
     }
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
@@ -74,7 +74,7 @@ pub(crate) async fn run(arguments: &[String]) -> Result<()> {
             series.memory_mb = procfs::memory_mb(target.process.id(), "VmRSS")?;
         }
     }
-    let (targets, series): (Vec<Target>, Vec<Series>) = targets.into_iter().unzip();
+    let (targets, series): (Vec<Target>, Vec<GatewayMeasurements>) = targets.into_iter().unzip();
     println!("{CELL}: a small request, {rounds} rounds of {} s\n{}", duration.as_secs_f64(), table(&series));
     for target in targets {
         target.process.stop().await?;
@@ -84,8 +84,8 @@ pub(crate) async fn run(arguments: &[String]) -> Result<()> {
 }
 
 /// The gateways of a run. The first one is the base of the ratios.
-fn populations(options: &Options) -> Result<Vec<Population>> {
-    let base = Population { name: "1 key, 1 account, no records".to_owned(), keys: 0, accounts: 1, records: 0 };
+fn populations(options: &Options) -> Result<Vec<GatewayContents>> {
+    let base = GatewayContents { name: "1 key, 1 account, no records".to_owned(), keys: 0, accounts: 1, records: 0 };
     let numbers = |name: &str, default: &str| -> Result<Vec<u64>> {
         let list = options.get(name).unwrap_or(default).split(',');
         let numbers = list.map(|word| word.parse().with_context(|| format!("`--{name}`: `{word}` is not a number")));
@@ -93,14 +93,18 @@ fn populations(options: &Options) -> Result<Vec<Population>> {
     };
     let mut populations = vec![base.clone()];
     for count in numbers("keys", "1000,1000000")? {
-        populations.push(Population { name: format!("{count} keys"), keys: count.saturating_sub(1), ..base.clone() });
+        populations.push(GatewayContents {
+            name: format!("{count} keys"),
+            keys: count.saturating_sub(1),
+            ..base.clone()
+        });
     }
     for count in numbers("accounts", "1000")? {
         let accounts = usize::try_from(count)?;
-        populations.push(Population { name: format!("{count} accounts"), accounts, ..base.clone() });
+        populations.push(GatewayContents { name: format!("{count} accounts"), accounts, ..base.clone() });
     }
     for count in numbers("records", "10000000")? {
-        populations.push(Population { name: format!("{count} records"), records: count, ..base.clone() });
+        populations.push(GatewayContents { name: format!("{count} records"), records: count, ..base.clone() });
     }
     Ok(populations)
 }
@@ -109,7 +113,7 @@ async fn start(
     program: &Path,
     folder: &Path,
     upstream: &Target,
-    population: &Population,
+    population: &GatewayContents,
     settings: &GatewaySettings,
 ) -> Result<Target> {
     std::fs::create_dir(folder)?;
@@ -133,7 +137,7 @@ async fn ask_once(address: SocketAddr, request: Arc<[u8]>) -> Result<Connection>
     Ok(connection)
 }
 
-fn table(series: &[Series]) -> String {
+fn table(series: &[GatewayMeasurements]) -> String {
     let mut text =
         "\n| gateway | CPU s per 1000 requests | times the first | memory, MB |\n|---|---|---|---|\n".to_owned();
     for one in series {
@@ -150,7 +154,7 @@ fn table(series: &[Series]) -> String {
     text
 }
 
-fn ratio_to_first(series: &[Series], one: &Series) -> Option<f64> {
+fn ratio_to_first(series: &[GatewayMeasurements], one: &GatewayMeasurements) -> Option<f64> {
     let base = |round| series.first()?.rows.iter().find(|row| row.round == round)?.cpu_per_1000_requests();
     median_ratio(one.rows.iter().map(|row| (row.cpu_per_1000_requests(), base(row.round))))
 }

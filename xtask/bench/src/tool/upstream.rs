@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::time::Sleep;
 
-use super::answers::{Order, Pictures, Piece};
+use super::answers::{Base64Cache, Order, Piece};
 
 /// The key that the upstream accepts.
 pub(crate) const UPSTREAM_KEY: &str = "upstream-key";
@@ -40,7 +40,7 @@ struct PieceBody {
 
 /// Answers requests until the process is ended.
 pub(crate) async fn serve(listener: TcpListener) -> Result<()> {
-    let pictures = Arc::new(Pictures::default());
+    let pictures = Arc::new(Base64Cache::default());
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
@@ -54,7 +54,7 @@ pub(crate) async fn serve(listener: TcpListener) -> Result<()> {
     }
 }
 
-async fn answer(request: Request<Incoming>, pictures: Arc<Pictures>) -> Result<Response<PieceBody>, hyper::Error> {
+async fn answer(request: Request<Incoming>, pictures: Arc<Base64Cache>) -> Result<Response<PieceBody>, hyper::Error> {
     let (parts, mut body) = request.into_parts();
     let mut start = Vec::new();
     while let Some(frame) = body.frame().await {
