@@ -27,7 +27,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use cases::{Case, Cell};
+use cases::{BenchCase, BenchCell};
 use options::{Options, RunOptions};
 
 /// The number of files that a run with many connections needs.
@@ -77,8 +77,8 @@ async fn run(part: &str, arguments: &[String]) -> Result<()> {
         }
         "load" => {
             let options = Options::parse(arguments, &["address", "key", "case", "connections", "seconds"])?;
-            let case = Case::from_name(&options.require::<String>("case")?)?;
-            let cell = Cell { case, connections: options.require("connections")? };
+            let case = BenchCase::from_name(&options.require::<String>("case")?)?;
+            let cell = BenchCell { case, connections: options.require("connections")? };
             let key: String = options.require("key")?;
             let report = load::run(options.require("address")?, &key, cell, options.seconds(1.0)?).await?;
             println!("{}", serde_json::to_string(&report)?);

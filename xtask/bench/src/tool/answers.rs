@@ -15,7 +15,7 @@ const MAX_IMAGE: usize = 64_000_000;
 
 /// The answer that a request asks for with words such as `image=1000` in its prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct AnswerRequest {
     /// The length of the image in base64.
     pub(crate) image: usize,
     /// The number of intermediate images of a stream, and the length of each in base64.
@@ -28,7 +28,7 @@ pub(crate) struct Order {
 
 /// A part of a body.
 #[derive(Debug)]
-pub(crate) enum Piece {
+pub(crate) enum BodyPart {
     Data(Bytes),
     Pause(Duration),
 }
@@ -37,7 +37,7 @@ pub(crate) enum Piece {
 #[derive(Default)]
 pub(crate) struct Base64Cache(Mutex<HashMap<usize, Bytes>>);
 
-impl Order {
+impl AnswerRequest {
     /// Reads the order from the beginning of a request's body.
     pub(crate) fn parse(body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
@@ -57,13 +57,13 @@ impl Order {
 }
 
 impl Base64Cache {
-    fn get(&self, length: usize) -> Piece {
+    fn get(&self, length: usize) -> BodyPart {
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Piece::Data(made.entry(length).or_insert_with(|| picture::png_base64(length).into()).clone())
+        BodyPart::Data(made.entry(length).or_insert_with(|| picture::png_base64(length).into()).clone())
     }
 
     /// The body of an answer of the image endpoints.
-    pub(crate) fn image_answer(&self, order: &Order) -> Vec<Piece> {
+    pub(crate) fn image_answer(&self, order: &AnswerRequest) -> Vec<BodyPart> {
         vec![
             text("{\"created\":1790000000,\"data\":[{\"b64_json\":\""),
             self.get(order.image),
@@ -72,7 +72,7 @@ impl Base64Cache {
     }
 
     /// The events of a stream of the image endpoints.
-    pub(crate) fn image_events(&self, order: &Order, prefix: &str) -> Vec<Piece> {
+    pub(crate) fn image_events(&self, order: &AnswerRequest, prefix: &str) -> Vec<BodyPart> {
         let mut pieces = Vec::new();
         let start = |kind: &str, more: &str| {
             text(format!(
@@ -82,7 +82,7 @@ impl Base64Cache {
         };
         for index in 0..order.partials {
             pieces.push(start("partial_image", &format!("\"partial_image_index\":{index},")));
-            pieces.extend([self.get(order.partial), text("\"}\n\n"), Piece::Pause(order.gap)]);
+            pieces.extend([self.get(order.partial), text("\"}\n\n"), BodyPart::Pause(order.gap)]);
         }
         pieces.push(start("completed", ""));
         pieces.extend([self.get(order.image), text(format!("\",\"usage\":{USAGE}}}\n\n"))]);
@@ -90,7 +90,7 @@ impl Base64Cache {
     }
 
     /// The body of an answer of `/v1/responses`.
-    pub(crate) fn response(&self, order: &Order) -> Vec<Piece> {
+    pub(crate) fn response(&self, order: &AnswerRequest) -> Vec<BodyPart> {
         vec![
             text(
                 "{\"id\":\"resp_bench\",\"object\":\"response\",\"created_at\":1790000000,\"status\":\"completed\",\
@@ -108,42 +108,42 @@ impl Base64Cache {
     }
 }
 
-fn text(text: impl Into<String>) -> Piece {
-    Piece::Data(Bytes::from(text.into()))
+fn text(text: impl Into<String>) -> BodyPart {
+    BodyPart::Data(Bytes::from(text.into()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::cases::Case;
+    use crate::tool::cases::BenchCase;
 
-    fn body(case: Case) -> Vec<u8> {
+    fn body(case: BenchCase) -> Vec<u8> {
         case.request("k").into_iter().take(2000).collect()
     }
 
-    fn joined(pieces: Vec<Piece>) -> String {
+    fn joined(pieces: Vec<BodyPart>) -> String {
         let data = |piece| match piece {
-            Piece::Data(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-            Piece::Pause(_) => String::new(),
+            BodyPart::Data(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+            BodyPart::Pause(_) => String::new(),
         };
         pieces.into_iter().map(data).collect()
     }
 
     #[test]
     fn each_case_gets_what_it_asks_for() {
-        let order = Order::parse(&body(Case::Stream));
+        let order = AnswerRequest::parse(&body(BenchCase::Stream));
         let gap = Duration::from_millis(20);
-        assert_eq!(order, Order { image: 2_000_000, partials: 3, partial: 1_000_000, gap, is_stream: true });
-        for (case, image) in [(Case::Small, 1000), (Case::Large, 28_000_000), (Case::Upload, 1000)] {
-            let order = Order::parse(&body(case));
+        assert_eq!(order, AnswerRequest { image: 2_000_000, partials: 3, partial: 1_000_000, gap, is_stream: true });
+        for (case, image) in [(BenchCase::Small, 1000), (BenchCase::Large, 28_000_000), (BenchCase::Upload, 1000)] {
+            let order = AnswerRequest::parse(&body(case));
             assert_eq!((order.image, order.partials, order.is_stream), (image, 0, false), "{case:?}");
         }
-        assert_eq!(Order::parse(&body(Case::Response)).image, 2_000_000);
+        assert_eq!(AnswerRequest::parse(&body(BenchCase::Response)).image, 2_000_000);
     }
 
     #[test]
     fn plain_answers_are_json() {
-        let order = Order::parse(b"image=1000");
+        let order = AnswerRequest::parse(b"image=1000");
         for pieces in [Base64Cache::default().image_answer(&order), Base64Cache::default().response(&order)] {
             serde_json::from_str::<serde_json::Value>(&joined(pieces)).unwrap();
         }
@@ -151,7 +151,9 @@ mod tests {
 
     #[test]
     fn a_stream_has_an_event_for_each_image() {
-        let text = joined(Base64Cache::default().image_events(&Order::parse(b"image=400 partials=3 partial=400"), "x"));
+        let text = joined(
+            Base64Cache::default().image_events(&AnswerRequest::parse(b"image=400 partials=3 partial=400"), "x"),
+        );
         let events: Vec<&str> = text.split_terminator("\n\n").collect();
         assert_eq!(events.len(), 4);
         for event in events {

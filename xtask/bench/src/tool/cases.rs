@@ -8,7 +8,7 @@ use super::picture;
 
 /// A kind of request and answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Case {
+pub(crate) enum BenchCase {
     /// A generation with an answer of 1 KB.
     Small,
     /// A generation with an answer of 2 MB, as of an image of 1024x1024 pixels.
@@ -27,8 +27,8 @@ pub(crate) enum Case {
 
 /// One measurement: a case with a number of concurrent clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Cell {
-    pub(crate) case: Case,
+pub(crate) struct BenchCell {
+    pub(crate) case: BenchCase,
     pub(crate) connections: usize,
 }
 
@@ -39,17 +39,17 @@ const EVENT_GAP_MS: u32 = 20;
 /// The boundary of the parts of an upload.
 const BOUNDARY: &str = "xtask-bench-7c1f";
 /// The cells of a complete run.
-const GRID: [(Case, &[usize]); 7] = [
-    (Case::Small, &[1, 16, 64]),
-    (Case::Medium, &[1, 16, 64]),
-    (Case::Large, &[1, 16, 64]),
-    (Case::Stream, &[1, 16]),
-    (Case::Upload, &[1, 16]),
-    (Case::Response, &[16]),
-    (Case::Slow, &[64]),
+const GRID: [(BenchCase, &[usize]); 7] = [
+    (BenchCase::Small, &[1, 16, 64]),
+    (BenchCase::Medium, &[1, 16, 64]),
+    (BenchCase::Large, &[1, 16, 64]),
+    (BenchCase::Stream, &[1, 16]),
+    (BenchCase::Upload, &[1, 16]),
+    (BenchCase::Response, &[16]),
+    (BenchCase::Slow, &[64]),
 ];
 
-impl Case {
+impl BenchCase {
     pub(crate) const ALL: [Self; 7] =
         [Self::Small, Self::Medium, Self::Large, Self::Stream, Self::Upload, Self::Response, Self::Slow];
 
@@ -127,25 +127,25 @@ impl Case {
     }
 }
 
-impl fmt::Display for Cell {
+impl fmt::Display for BenchCell {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} c={}", self.case.name(), self.connections)
     }
 }
 
 /// The cells that a list such as `S,L:64` names: all of a case, or only those with this number of connections.
-pub(crate) fn select(list: Option<&str>) -> Result<Vec<Cell>> {
+pub(crate) fn select(list: Option<&str>) -> Result<Vec<BenchCell>> {
     let all = GRID.into_iter().flat_map(|(case, counts)| counts.iter().map(move |count| (case, *count)));
-    let all: Vec<Cell> = all.map(|(case, connections)| Cell { case, connections }).collect();
+    let all: Vec<BenchCell> = all.map(|(case, connections)| BenchCell { case, connections }).collect();
     let Some(list) = list else { return Ok(all) };
     let mut selected = Vec::new();
     for word in list.split(',') {
         let (name, count) = word.split_once(':').map_or((word, None), |(name, count)| (name, Some(count)));
-        let case = Case::from_name(name)?;
+        let case = BenchCase::from_name(name)?;
         match count {
             None => selected.extend(all.iter().filter(|cell| cell.case == case)),
             Some(count) => match count.parse() {
-                Ok(connections @ 1..=4096) => selected.push(Cell { case, connections }),
+                Ok(connections @ 1..=4096) => selected.push(BenchCell { case, connections }),
                 _ => bail!("`{word}`: expected 1 to 4096 connections after the colon"),
             },
         }
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn the_length_in_the_head_is_that_of_the_body() {
-        for case in Case::ALL {
+        for case in BenchCase::ALL {
             let request = case.request("k");
             let end = request.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
             let head = String::from_utf8(request[..end].to_vec()).unwrap();

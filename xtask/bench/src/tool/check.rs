@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::cases::Case;
+use super::cases::BenchCase;
 use super::http::{BodySink, Connection};
 use super::targets::Target;
 
@@ -23,10 +23,10 @@ pub(crate) struct AnswerContent {
 }
 
 /// The contents of the upstream's own answers.
-pub(crate) type UpstreamAnswers = BTreeMap<Case, AnswerContent>;
+pub(crate) type UpstreamAnswers = BTreeMap<BenchCase, AnswerContent>;
 
 /// Returns the essence of the target's answer to each case.
-pub(crate) async fn read_originals(target: &Target, cases: &[Case]) -> Result<UpstreamAnswers> {
+pub(crate) async fn read_originals(target: &Target, cases: &[BenchCase]) -> Result<UpstreamAnswers> {
     let mut originals = UpstreamAnswers::new();
     for case in cases {
         originals.insert(*case, ask(target, *case).await.with_context(|| format!("direct, case {}", case.name()))?);
@@ -35,7 +35,7 @@ pub(crate) async fn read_originals(target: &Target, cases: &[Case]) -> Result<Up
 }
 
 /// The cases that the target fails, with reasons. A target that accepts a wrong key fails all of them.
-pub(crate) async fn failures(target: &Target, originals: &UpstreamAnswers) -> BTreeMap<Case, String> {
+pub(crate) async fn failures(target: &Target, originals: &UpstreamAnswers) -> BTreeMap<BenchCase, String> {
     let mut failures = BTreeMap::new();
     let wrong_key = refuses_wrong_key(target).await;
     for (case, original) in originals {
@@ -51,17 +51,17 @@ pub(crate) async fn failures(target: &Target, originals: &UpstreamAnswers) -> BT
     failures
 }
 
-async fn ask(target: &Target, case: Case) -> Result<AnswerContent> {
+async fn ask(target: &Target, case: BenchCase) -> Result<AnswerContent> {
     let (status, body) = exchange(target, &case.request(&target.key)).await?;
     ensure!(status == 200, "status {status}: {}", String::from_utf8_lossy(&body[..body.len().min(300)]));
     match case {
-        Case::Stream => AnswerContent::of_stream(&body),
+        BenchCase::Stream => AnswerContent::of_stream(&body),
         _ => AnswerContent::of_answer(&body),
     }
 }
 
 async fn refuses_wrong_key(target: &Target) -> Result<()> {
-    let (status, _) = exchange(target, &Case::Small.request("sk-img-unknown")).await?;
+    let (status, _) = exchange(target, &BenchCase::Small.request("sk-img-unknown")).await?;
     ensure!(status == 401, "a wrong key gets status {status}, not 401");
     Ok(())
 }

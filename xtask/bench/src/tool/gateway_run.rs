@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
-use super::cases::{Case, Cell};
+use super::cases::{BenchCase, BenchCell};
 use super::check;
 use super::measure::Row;
 use super::options::RunOptions;
@@ -27,7 +27,7 @@ pub(crate) async fn run(options: &RunOptions) -> Result<()> {
     for round in 0..options.rounds {
         for cell in &options.cells {
             // Slow readers are there for the peak of the memory, which one round shows.
-            if cell.case != Case::Slow || round == 0 {
+            if cell.case != BenchCase::Slow || round == 0 {
                 eprintln!("round {} of {}: {cell}", round + 1, options.rounds);
                 measure_all(&targets, *cell, round, options.duration, &mut results).await?;
             }
@@ -44,7 +44,7 @@ pub(crate) async fn run(options: &RunOptions) -> Result<()> {
 /// Measures all targets that pass the check of the case. Another target begins in each round.
 async fn measure_all(
     targets: &[Target],
-    cell: Cell,
+    cell: BenchCell,
     round: u32,
     duration: Duration,
     results: &mut Results,
@@ -82,7 +82,7 @@ fn gateway_names(count: usize) -> Vec<String> {
 
 /// Compares the answers of every target with those of the upstream.
 async fn check_targets(targets: &[Target], results: &mut Results) -> Result<()> {
-    let mut cases: Vec<Case> = results.cells.iter().map(|cell| cell.case.checked_as()).collect();
+    let mut cases: Vec<BenchCase> = results.cells.iter().map(|cell| cell.case.checked_as()).collect();
     cases.sort_unstable();
     cases.dedup();
     let (upstream, others) = targets.split_first().context("there is no upstream")?;

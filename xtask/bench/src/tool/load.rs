@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use tokio::task::LocalSet;
 use tokio::time::timeout_at;
 
-use super::cases::{Case, Cell};
+use super::cases::{BenchCase, BenchCell};
 use super::http::{BodySink, Connection, Exchange};
 use super::statistics::percentile;
 
-/// The bytes per second that each client of [`Case::Slow`] reads.
+/// The bytes per second that each client of [`BenchCase::Slow`] reads.
 const SLOW_RATE: usize = 200_000;
 /// The number of failed requests after which a client gives up.
 const MAX_FAILURES: usize = 20;
@@ -58,12 +58,12 @@ struct Samples {
 struct LoadPlan {
     address: SocketAddr,
     request: Vec<u8>,
-    case: Case,
+    case: BenchCase,
     end: Instant,
 }
 
 /// Sends the requests of a cell for some seconds.
-pub(crate) async fn run(address: SocketAddr, key: &str, cell: Cell, duration: Duration) -> Result<LoadReport> {
+pub(crate) async fn run(address: SocketAddr, key: &str, cell: BenchCell, duration: Duration) -> Result<LoadReport> {
     // A request of megabytes takes its time to be made, which is not part of the run.
     let request = cell.case.request(key);
     let begun = Instant::now();
@@ -83,7 +83,7 @@ pub(crate) async fn run(address: SocketAddr, key: &str, cell: Cell, duration: Du
 /// The requests of one client.
 async fn send_requests(plan: &LoadPlan, samples: &RefCell<Samples>) {
     // A slow reader reads until the end of the run and leaves: its answer would take minutes.
-    let is_slow = plan.case == Case::Slow;
+    let is_slow = plan.case == BenchCase::Slow;
     let hard_end = if is_slow { plan.end } else { plan.end + GRACE };
     let rate = is_slow.then_some(SLOW_RATE);
     let (mut connection, mut failures) = (None, 0);
@@ -117,7 +117,7 @@ async fn send(plan: &LoadPlan, rate: Option<usize>, connection: &mut Option<Conn
         None => Connection::open(plan.address, rate).await?,
     };
     let open = connection.insert(open);
-    let mut sink = if plan.case == Case::Stream { BodySink::for_events() } else { BodySink::default() };
+    let mut sink = if plan.case == BenchCase::Stream { BodySink::for_events() } else { BodySink::default() };
     open.exchange(&plan.request, &mut sink).await
 }
 

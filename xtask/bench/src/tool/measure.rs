@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::cases::{Case, Cell};
+use super::cases::{BenchCase, BenchCell};
 use super::load::LoadReport;
 use super::process::output;
 use super::procfs;
@@ -17,7 +17,7 @@ const SLOW_DURATION: Duration = Duration::from_secs(12);
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) target: String,
-    pub(crate) cell: Cell,
+    pub(crate) cell: BenchCell,
     pub(crate) round: u32,
     pub(crate) load: LoadReport,
     /// The CPU time of the target and of its children.
@@ -28,8 +28,8 @@ pub(crate) struct Row {
 
 impl Row {
     /// Puts the target under load. The load comes from a process of its own.
-    pub(crate) async fn measure(target: &Target, cell: Cell, round: u32, duration: Duration) -> Result<Self> {
-        let duration = if cell.case == Case::Slow { SLOW_DURATION } else { duration };
+    pub(crate) async fn measure(target: &Target, cell: BenchCell, round: u32, duration: Duration) -> Result<Self> {
+        let duration = if cell.case == BenchCase::Slow { SLOW_DURATION } else { duration };
         let (address, connections) = (target.address.to_string(), cell.connections.to_string());
         let seconds = duration.as_secs_f64().to_string();
         let mut arguments = vec!["load", "--address", &address, "--key", &target.key, "--case", cell.case.name()];

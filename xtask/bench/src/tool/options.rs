@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::cases::{self, Cell};
+use super::cases::{self, BenchCell};
 
 /// The longest time that one cell can take.
 const MAX_SECONDS: f64 = 60.0;
@@ -21,7 +21,7 @@ pub(crate) struct Options(Vec<(String, String)>);
 pub(crate) struct RunOptions {
     /// One program, or two to compare.
     pub(crate) programs: Vec<PathBuf>,
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) cells: Vec<BenchCell>,
     pub(crate) rounds: u32,
     /// The time of one cell.
     pub(crate) duration: Duration,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::cases::{Case, Cell};
+use super::cases::{BenchCase, BenchCell};
 use super::measure::Row;
 use super::statistics::{median, median_difference, median_ratio};
 use super::targets::{DIRECT, NGINX};
@@ -14,22 +14,22 @@ pub(crate) struct Results {
     pub(crate) targets: Vec<String>,
     /// The names of the gateways among them.
     pub(crate) gateways: Vec<String>,
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) cells: Vec<BenchCell>,
     pub(crate) rows: Vec<Row>,
     /// The reasons for which a target fails the check of a case.
-    pub(crate) failures: BTreeMap<(String, Case), String>,
+    pub(crate) failures: BTreeMap<(String, BenchCase), String>,
 }
 
 /// A value of a measurement.
 type Value = fn(&Row) -> Option<f64>;
 
 /// The cases that a table shows.
-type CaseFilter = fn(Case) -> bool;
+type CaseFilter = fn(BenchCase) -> bool;
 
 const RATIOS: [(&str, Value, CaseFilter); 3] = [
-    ("Throughput", Row::throughput, |case| !matches!(case, Case::Slow)),
-    ("CPU seconds per 1000 requests", Row::cpu_per_1000_requests, |case| matches!(case, Case::Small)),
-    ("CPU seconds per GB moved", Row::cpu_per_gb, |case| !matches!(case, Case::Small | Case::Slow)),
+    ("Throughput", Row::throughput, |case| !matches!(case, BenchCase::Slow)),
+    ("CPU seconds per 1000 requests", Row::cpu_per_1000_requests, |case| matches!(case, BenchCase::Small)),
+    ("CPU seconds per GB moved", Row::cpu_per_gb, |case| !matches!(case, BenchCase::Small | BenchCase::Slow)),
 ];
 const LATENCIES: [(&str, Value); 6] = [
     ("time to the first byte, p50", |row| row.load.first_byte.p50),
@@ -46,7 +46,7 @@ impl Results {
         let mut text = String::new();
         let has_nginx = self.targets.iter().any(|target| target == NGINX);
         for (index, (title, value, belongs)) in RATIOS.into_iter().enumerate() {
-            let cells: Vec<Cell> = self.cells.iter().filter(|cell| belongs(cell.case)).copied().collect();
+            let cells: Vec<BenchCell> = self.cells.iter().filter(|cell| belongs(cell.case)).copied().collect();
             if index == 0 {
                 let ratio = |target: &str, cell| self.ratio(target, DIRECT, cell, value);
                 text += &self.table(&format!("{title}, share of a direct connection"), &cells, &self.targets, ratio);
@@ -60,9 +60,10 @@ impl Results {
             }
         }
         for (title, value) in LATENCIES {
-            let is_shown =
-                |cell: &&Cell| cell.case == Case::Stream || (cell.connections == 1 && cell.case != Case::Slow);
-            let cells: Vec<Cell> = self.cells.iter().filter(is_shown).copied().collect();
+            let is_shown = |cell: &&BenchCell| {
+                cell.case == BenchCase::Stream || (cell.connections == 1 && cell.case != BenchCase::Slow)
+            };
+            let cells: Vec<BenchCell> = self.cells.iter().filter(is_shown).copied().collect();
             let added = |target: &str, cell| self.added(target, cell, value);
             let title = format!("Added by the target, µs: {title}");
             text += &self.table(&title, &cells, &self.without_direct(), added);
@@ -77,7 +78,7 @@ impl Results {
         let [base, other] = &self.gateways[..] else { return String::new() };
         let mut text = String::new();
         for (title, value, belongs) in RATIOS {
-            let cells: Vec<Cell> = self.cells.iter().filter(|cell| belongs(cell.case)).copied().collect();
+            let cells: Vec<BenchCell> = self.cells.iter().filter(|cell| belongs(cell.case)).copied().collect();
             let ratio = |target: &str, cell| self.ratio(target, base, cell, value);
             text += &self.table(&format!("{title}, times {base}"), &cells, std::slice::from_ref(other), ratio);
         }
@@ -89,7 +90,7 @@ impl Results {
         for ((target, case), reason) in &self.failures {
             text += &format!("failed the check, not measured: {target}, {}: {reason}\n", case.name());
         }
-        let mut counts: BTreeMap<(&str, Cell, &str), u64> = BTreeMap::new();
+        let mut counts: BTreeMap<(&str, BenchCell, &str), u64> = BTreeMap::new();
         for row in &self.rows {
             for (failure, count) in &row.load.failures {
                 *counts.entry((&row.target, row.cell, failure)).or_default() += count;
@@ -106,21 +107,21 @@ impl Results {
     }
 
     /// The rows of a target in a cell, by round.
-    fn of(&self, target: &str, cell: Cell) -> impl Iterator<Item = &Row> {
+    fn of(&self, target: &str, cell: BenchCell) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.target == target && row.cell == cell)
     }
 
     /// The values of a target and of a base in each round of a cell.
-    fn pairs(&self, target: &str, base: &str, cell: Cell, value: Value) -> Vec<(Option<f64>, Option<f64>)> {
+    fn pairs(&self, target: &str, base: &str, cell: BenchCell, value: Value) -> Vec<(Option<f64>, Option<f64>)> {
         let of_base = |round| self.of(base, cell).find(|row| row.round == round).and_then(value);
         self.of(target, cell).map(|row| (value(row), of_base(row.round))).collect()
     }
 
-    fn ratio(&self, target: &str, base: &str, cell: Cell, value: Value) -> Option<f64> {
+    fn ratio(&self, target: &str, base: &str, cell: BenchCell, value: Value) -> Option<f64> {
         median_ratio(self.pairs(target, base, cell, value))
     }
 
-    fn added(&self, target: &str, cell: Cell, value: Value) -> Option<f64> {
+    fn added(&self, target: &str, cell: BenchCell, value: Value) -> Option<f64> {
         median_difference(self.pairs(target, DIRECT, cell, value))
     }
 
@@ -128,9 +129,9 @@ impl Results {
     fn table(
         &self,
         title: &str,
-        cells: &[Cell],
+        cells: &[BenchCell],
         targets: &[String],
-        value: impl Fn(&str, Cell) -> Option<f64>,
+        value: impl Fn(&str, BenchCell) -> Option<f64>,
     ) -> String {
         let values: Vec<Vec<Option<f64>>> =
             targets.iter().map(|target| cells.iter().map(|cell| value(target, *cell)).collect()).collect();
@@ -140,7 +141,7 @@ impl Results {
         let heads: String = cells.iter().map(|cell| format!(" {cell} |")).collect();
         let mut text = format!("\n{title}\n\n| target |{heads}\n|---|{}\n", "---|".repeat(cells.len()));
         for (target, values) in targets.iter().zip(values) {
-            let has_failed = |cell: &Cell| self.failures.contains_key(&(target.clone(), cell.case.checked_as()));
+            let has_failed = |cell: &BenchCell| self.failures.contains_key(&(target.clone(), cell.case.checked_as()));
             let shown = cells.iter().zip(values).map(|(cell, value)| match has_failed(cell) {
                 true => " failed |".to_owned(),
                 false => format!(" {} |", format_value(value)),
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
     use crate::tool::load::LoadReport;
 
-    const SMALL: Cell = Cell { case: Case::Small, connections: 64 };
+    const SMALL: BenchCell = BenchCell { case: BenchCase::Small, connections: 64 };
 
     fn row(target: &str, round: u32, requests: u64, cpu_seconds: f64) -> Row {
         let load = LoadReport { requests, seconds: 2.0, bytes: 1_000_000, ..LoadReport::default() };
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn a_failed_check_is_shown_and_not_counted() {
         let mut results = results(vec![row("direct", 0, 10, 1.0)]);
-        results.failures.insert(("imagate".to_owned(), Case::Small), "another image".to_owned());
+        results.failures.insert(("imagate".to_owned(), BenchCase::Small), "another image".to_owned());
         let text = results.to_markdown();
         assert!(text.contains("| imagate | failed |") && text.contains("| nginx | - |"), "{text}");
         assert!(text.ends_with("failed the check, not measured: imagate, S: another image\n"), "{text}");

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::cases::{Case, Cell};
+use super::cases::{BenchCase, BenchCell};
 use super::filler;
 use super::http::{BodySink, Connection};
 use super::measure::Row;
@@ -23,7 +23,7 @@ use super::targets::{GatewayHome, GatewaySettings, Target};
 
 const OPTIONS: [&str; 7] = ["program", "rounds", "seconds", "durability", "keys", "accounts", "records"];
 /// The load of each measurement.
-const CELL: Cell = Cell { case: Case::Small, connections: 16 };
+const CELL: BenchCell = BenchCell { case: BenchCase::Small, connections: 16 };
 /// The number of idle connections, and the settings that allow them.
 const IDLE_CONNECTIONS: usize = 10_000;
 const CONNECTION_SETTINGS: &str = "connections = { max = 12000, max_per_address = 12000 }\n";
@@ -124,7 +124,9 @@ async fn start(
     eprintln!("{}: filled in {:.0} s", population.name, begun.elapsed().as_secs_f64());
     let begun = Instant::now();
     let target = home.start().await?;
-    ask_once(target.address, Case::Small.request(&target.key).into()).await.with_context(|| population.name.clone())?;
+    ask_once(target.address, BenchCase::Small.request(&target.key).into())
+        .await
+        .with_context(|| population.name.clone())?;
     eprintln!("{}: first answer {:.1} s after the start", population.name, begun.elapsed().as_secs_f64());
     Ok(target)
 }
@@ -185,7 +187,7 @@ async fn idle_connections(program: &Path, folder: &Path, upstream: &Target) -> R
 }
 
 async fn open_connections(target: &Target, count: usize) -> Result<Vec<Connection>> {
-    let request: Arc<[u8]> = Case::Small.request(&target.key).into();
+    let request: Arc<[u8]> = BenchCase::Small.request(&target.key).into();
     let (mut openers, mut connections) = (JoinSet::new(), Vec::with_capacity(count));
     for started in 0..count {
         if started >= OPENERS {

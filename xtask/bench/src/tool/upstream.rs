@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::time::Sleep;
 
-use super::answers::{Base64Cache, Order, Piece};
+use super::answers::{AnswerRequest, Base64Cache, BodyPart};
 
 /// The key that the upstream accepts.
 pub(crate) const UPSTREAM_KEY: &str = "upstream-key";
@@ -32,7 +32,7 @@ const MODELS: &str =
 
 /// The body of an answer.
 struct PieceBody {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<BodyPart>,
     pause: Option<Pin<Box<Sleep>>>,
     /// The length, unless it is sent in chunks.
     left: Option<u64>,
@@ -63,27 +63,27 @@ async fn answer(request: Request<Incoming>, pictures: Arc<Base64Cache>) -> Resul
     }
     let authorization = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     if authorization.and_then(|value| value.strip_prefix("Bearer ")) != Some(UPSTREAM_KEY) {
-        return Ok(plain(401, vec![Piece::Data(Bytes::from_static(REFUSAL.as_bytes()))]));
+        return Ok(plain(401, vec![BodyPart::Data(Bytes::from_static(REFUSAL.as_bytes()))]));
     }
-    let order = Order::parse(&start);
+    let order = AnswerRequest::parse(&start);
     Ok(match (&parts.method, parts.uri.path()) {
         (&Method::POST, "/v1/images/generations") if order.is_stream => {
             events(pictures.image_events(&order, "image_generation"))
         }
         (&Method::POST, "/v1/images/generations" | "/v1/images/edits") => plain(200, pictures.image_answer(&order)),
         (&Method::POST, "/v1/responses") => plain(200, pictures.response(&order)),
-        (&Method::GET, "/v1/models") => plain(200, vec![Piece::Data(Bytes::from_static(MODELS.as_bytes()))]),
-        _ => plain(404, vec![Piece::Data(Bytes::from_static(b"{}"))]),
+        (&Method::GET, "/v1/models") => plain(200, vec![BodyPart::Data(Bytes::from_static(MODELS.as_bytes()))]),
+        _ => plain(404, vec![BodyPart::Data(Bytes::from_static(b"{}"))]),
     })
 }
 
-fn plain(status: u16, pieces: Vec<Piece>) -> Response<PieceBody> {
-    let length = |piece: &Piece| if let Piece::Data(data) = piece { data.len() as u64 } else { 0 };
+fn plain(status: u16, pieces: Vec<BodyPart>) -> Response<PieceBody> {
+    let length = |piece: &BodyPart| if let BodyPart::Data(data) = piece { data.len() as u64 } else { 0 };
     let left = Some(pieces.iter().map(length).sum());
     response(status, "application/json", PieceBody { pieces: pieces.into(), pause: None, left })
 }
 
-fn events(pieces: Vec<Piece>) -> Response<PieceBody> {
+fn events(pieces: Vec<BodyPart>) -> Response<PieceBody> {
     response(200, "text/event-stream", PieceBody { pieces: pieces.into(), pause: None, left: None })
 }
 
@@ -110,8 +110,8 @@ impl Body for PieceBody {
             self.pause = None;
             match self.pieces.pop_front() {
                 None => return Poll::Ready(None),
-                Some(Piece::Pause(time)) => self.pause = Some(Box::pin(tokio::time::sleep(time))),
-                Some(Piece::Data(data)) => {
+                Some(BodyPart::Pause(time)) => self.pause = Some(Box::pin(tokio::time::sleep(time))),
+                Some(BodyPart::Data(data)) => {
                     self.left = self.left.map(|left| left - data.len() as u64);
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
