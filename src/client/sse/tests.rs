@@ -1,5 +1,3 @@
-use std::time::Instant;
-
 use super::*;
 
 fn event(name: &str, data: &str) -> SseEvent {
@@ -103,41 +101,4 @@ fn the_limit_applies_to_the_sum_of_all_data_lines() {
     assert_eq!(read_events(std::iter::repeat_n(&*line, 70)), Err(SseEventTooLarge));
     let comment = [b":".to_vec(), vec![b'x'; 1 << 20], b"\n".to_vec()].concat();
     assert_eq!(read_events(std::iter::repeat_n(&*comment, 70)), Ok(Vec::new()));
-}
-
-/// Returns the seconds that the reader needs for one event of this many MiB in chunks of this many KiB: the fastest of
-/// five runs.
-fn fastest_run(mebibytes: usize, kibibytes: usize) -> f64 {
-    let line = Bytes::from([b"data: ".to_vec(), vec![b'x'; mebibytes << 20], b"\n\n".to_vec()].concat());
-    let measure = || {
-        let (mut reader, mut remaining, mut events) = (SseEventReader::default(), line.clone(), 0);
-        let started_at = Instant::now();
-        while !remaining.is_empty() {
-            let mut chunk = remaining.split_to(remaining.len().min(kibibytes << 10));
-            events += usize::from(reader.next(&mut chunk).unwrap().is_some());
-        }
-        assert_eq!(events, 1);
-        started_at.elapsed().as_secs_f64()
-    };
-    (0..5).map(|_| measure()).fold(f64::INFINITY, f64::min)
-}
-
-/// Returns the smallest ratio of three runs, because other work on the machine may slow down only one of the two.
-fn smallest_ratio(numerator: impl Fn() -> f64, denominator: impl Fn() -> f64) -> f64 {
-    (0..3).map(|_| numerator() / denominator()).fold(f64::INFINITY, f64::min)
-}
-
-#[test]
-fn parsing_time_is_linear_in_the_size_of_the_image() {
-    // A reader that searches a line again with each chunk would take nine times as long. For both sizes the allocator
-    // requests memory from the system; smaller allocations are many times cheaper and would distort the ratio.
-    let ratio = smallest_ratio(|| fastest_run(60, 16), || fastest_run(20, 16));
-    assert!(ratio < 6.0, "60 MiB take {ratio:.1} times as long as 20 MiB");
-}
-
-#[test]
-fn small_chunks_take_about_as_long_as_large_chunks() {
-    // A reader that searches a line again with each chunk would take thirty-two times as long.
-    let ratio = smallest_ratio(|| fastest_run(30, 16), || fastest_run(30, 512));
-    assert!(ratio < 4.0, "30 MiB in small chunks take {ratio:.1} times as long as in large chunks");
 }

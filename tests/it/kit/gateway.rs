@@ -157,6 +157,7 @@ impl Gateway {
         if let Some(server) = self.server.take() {
             self.leak_watch.require_metrics_scan();
             self.leak_watch.unwatch_address(server.address());
+            self.leak_watch.unwatch_address(metrics_address(&server));
             let (printed, logged) = server.stop_and_collect_output();
             self.leak_watch.scan(OutputChannel::StartupOutput, printed.as_bytes());
             self.leak_watch.scan(OutputChannel::Log, logged.as_bytes());
