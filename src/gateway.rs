@@ -10,6 +10,9 @@ mod filter;
 mod flow;
 pub(crate) mod front;
 mod group_refresh;
+#[cfg(test)]
+#[path = "../tests/bench/hot_paths.rs"]
+mod hot_paths;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod manage;

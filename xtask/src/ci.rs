@@ -37,7 +37,7 @@ struct Step {
 }
 
 /// Cheap steps come first; later steps reuse the build results of earlier ones.
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step::new("tools", "the programs that the other steps need are installed", external_tools::check_tools),
     Step::new("fmt", "the code is formatted", fmt),
     Step::new("generate", "generated/ and the tables are up to date with the documents", generate),
@@ -45,6 +45,11 @@ const STEPS: [Step; 11] = [
     Step::new("clippy", "clippy reports nothing, with all features", clippy),
     Step::new("unit", "the unit tests", unit).part_of("test"),
     Step::new("test", "all tests, also those with real clients in Python, Node and curl", test).needs("tools"),
+    Step::new(
+        "instructions",
+        "the code in the way of a request has no more instructions than recorded",
+        crate::instructions::check,
+    ),
     Step::new("features", "each feature builds alone", features),
     Step::new("doc", "the documentation builds without a warning", doc),
     Step::new("package", "the package builds from the files that it contains", package),

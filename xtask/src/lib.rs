@@ -11,6 +11,7 @@ pub mod corpus;
 mod docs;
 mod document;
 mod fingerprint;
+pub mod instructions;
 mod manifest;
 pub mod mutations;
 mod open_words;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use xtask::{bench, ci, corpus, mutations, tidy, tree};
+use xtask::{bench, ci, corpus, instructions, mutations, tidy, tree};
 
 const USAGE: &str = "\
 usage: cargo xtask <task>
@@ -25,6 +25,8 @@ usage: cargo xtask <task>
   bench skills       time the checks of ten thousand skills in a release build, compared with `sha256sum`
   bench gateway      put a release build under load, compared with a direct connection, with nginx and with a bare relay
   bench scale        measure how CPU time and memory grow with keys, accounts, records and idle connections
+  bench instructions count the instructions of the code in the way of a request, and compare them with the record
+  bench instructions --record
   screenshots        take a screenshot of every page in every state, below target/screenshots
   screenshots --out DIR
 ";
@@ -51,6 +53,8 @@ fn main() -> ExitCode {
         ["bench", part @ ("gateway" | "scale"), arguments @ ..] => {
             bench::load(&tree::root(), part, arguments).map(|()| Verdict::Passed)
         }
+        ["bench", "instructions"] => instructions::check(&tree::root()).map(|()| Verdict::Passed),
+        ["bench", "instructions", "--record"] => instructions::record(&tree::root()).map(|()| Verdict::Passed),
         ["mutations"] => run_mutations(),
         ["abuse"] => ci::abuse(&tree::root()).map(|()| Verdict::Passed),
         ["tours"] => ci::tours(&tree::root()).map(|()| Verdict::Passed),

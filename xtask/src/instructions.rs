@@ -1,0 +1,268 @@
+//! Counts the instructions of the pure code in the way of a request, with Valgrind, and compares them with the recorded
+//! counts in `tests/bench/instructions.json`.
+//!
+//! The program is that of the unit tests: the crates that work on megabytes are optimised in it, and our own code is not.
+//! A build with optimisation would take longer than all the counting. So a count shows that work was added or saved, and
+//! not what the work costs in a release build.
+//!
+//! Unlike a time, such a count does not depend on the load of the machine. It depends on the compiler, on the system's
+//! libraries and on the vector instructions of the CPU: only where all of them are the same as at the time of the
+//! record does a greater count fail, elsewhere it is only printed.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::ci;
+
+/// The recorded counts.
+const RECORD: &str = "tests/bench/instructions.json";
+/// The module with the measured code, and the function in it inside of which instructions are counted.
+const MODULE: &str = "gateway::hot_paths::";
+const COUNTED_FUNCTION: &str = "*::hot_paths::counted*";
+/// The greatest growth that is not a finding, in percent (our choice): counts of one program differ by less than one
+/// percent from run to run, because hash tables have random seeds.
+const TOLERANCE_PERCENT: u64 = 5;
+
+/// The instructions of each test by name.
+type Counts = BTreeMap<String, u64>;
+
+/// Counts, and the environment in which they were made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct InstructionRecord {
+    environment: String,
+    counts: Counts,
+}
+
+/// The result of a comparison.
+#[derive(Debug, PartialEq, Eq)]
+struct Comparison {
+    /// One line for each test.
+    text: String,
+    findings: Vec<String>,
+}
+
+/// Compares the counts with the record.
+///
+/// # Errors
+///
+/// A count has grown, or a test is missing in the record or in the program.
+pub fn check(root: &Path) -> Result<()> {
+    if !is_valgrind_installed() {
+        println!("valgrind is not installed: omitted. `apt-get install valgrind` installs it");
+        return Ok(());
+    }
+    let text = fs::read_to_string(root.join(RECORD)).context(RECORD)?;
+    let recorded = InstructionRecord::parse(&text).context(RECORD)?;
+    let comparison = recorded.compare(&count(root)?);
+    print!("\n{}", comparison.text);
+    ensure!(
+        comparison.findings.is_empty(),
+        "{}\nif this is right, record it: `cargo xtask bench instructions --record`",
+        comparison.findings.join("\n")
+    );
+    Ok(())
+}
+
+/// Counts, and writes the record.
+///
+/// # Errors
+///
+/// Valgrind is not installed, or a test fails.
+pub fn record(root: &Path) -> Result<()> {
+    ensure!(is_valgrind_installed(), "valgrind is not installed: `apt-get install valgrind`");
+    let record = count(root)?;
+    fs::write(root.join(RECORD), record.to_json()?).context(RECORD)?;
+    print!("{}", record.compare(&record).text);
+    Ok(())
+}
+
+fn is_valgrind_installed() -> bool {
+    Command::new("valgrind").arg("--version").stdin(Stdio::null()).output().is_ok_and(|output| output.status.success())
+}
+
+/// Builds the tests and counts the instructions of each.
+fn count(root: &Path) -> Result<InstructionRecord> {
+    let program = build(root)?;
+    let mut list = Command::new(&program);
+    let list = stdout_of(list.args(["--list", "--ignored", "--format", "terse", MODULE]).current_dir(root))?;
+    let mut counts = Counts::new();
+    for name in test_names(&list) {
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
+        valgrind.arg(format!("--toggle-collect={COUNTED_FUNCTION}")).arg(&program);
+        valgrind.args(["--ignored", "--exact", "--test-threads=1", &format!("{MODULE}{name}")]).current_dir(root);
+        let output = valgrind.stdin(Stdio::null()).output().context("valgrind")?;
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        ensure!(output.status.success(), "{name} fails under valgrind: {}\n{stdout}{stderr}", output.status);
+        let count = collected(&stderr).filter(|count| *count > 0);
+        counts.insert(name.to_owned(), count.with_context(|| format!("{name}: nothing was counted\n{stderr}"))?);
+    }
+    ensure!(!counts.is_empty(), "the program has no test in `{MODULE}`");
+    Ok(InstructionRecord { environment: environment()?, counts })
+}
+
+/// Builds the unit tests, and returns the path of the program.
+fn build(root: &Path) -> Result<PathBuf> {
+    // The same build as that of the other test steps, so that nothing is compiled for this one alone.
+    let mut arguments = vec!["test", "--workspace", "--all-features", "--lib", "--no-run"];
+    arguments.push("--message-format=json-render-diagnostics");
+    println!("$ cargo {}", arguments.join(" "));
+    let messages = stdout_of(&mut ci::command(root, &arguments))?;
+    test_program(&messages).context("cargo names no program with the unit tests")
+}
+
+/// The path of the program in the messages of cargo.
+fn test_program(messages: &str) -> Option<PathBuf> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs = messages.filter(|message| message["target"]["name"] == "imagate");
+    programs.find_map(|message| message["executable"].as_str().map(PathBuf::from))
+}
+
+/// The names in a list of tests, without their module.
+fn test_names(list: &str) -> Vec<&str> {
+    list.lines().filter_map(|line| line.strip_prefix(MODULE)?.strip_suffix(": test")).collect()
+}
+
+/// The number of instructions in the output of callgrind: `==12== Collected : 3456`.
+fn collected(output: &str) -> Option<u64> {
+    output.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok())
+}
+
+/// Everything outside of the sources that changes a count.
+fn environment() -> Result<String> {
+    let compiler = stdout_of(Command::new("rustc").arg("--version"))?;
+    let valgrind = stdout_of(Command::new("valgrind").arg("--version"))?;
+    let library = stdout_of(Command::new("ldd").arg("--version"))?;
+    let library = library.lines().next().unwrap_or_default();
+    Ok(format!("{}; {}; {library}; {}", compiler.trim(), valgrind.trim(), vector_instructions()))
+}
+
+#[cfg(target_arch = "x86_64")]
+fn vector_instructions() -> &'static str {
+    if std::arch::is_x86_feature_detected!("avx2") { "x86_64 with AVX2" } else { "x86_64 without AVX2" }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn vector_instructions() -> &'static str {
+    std::env::consts::ARCH
+}
+
+fn stdout_of(command: &mut Command) -> Result<String> {
+    let line = format!("{command:?}");
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().with_context(|| line.clone())?;
+    ensure!(output.status.success(), "{line} failed");
+    String::from_utf8(output.stdout).context(line)
+}
+
+impl InstructionRecord {
+    fn parse(text: &str) -> Result<Self> {
+        let value: Value = serde_json::from_str(text)?;
+        let environment = value["environment"].as_str().context("`environment` is missing")?.to_owned();
+        let mut counts = Counts::new();
+        for (name, count) in value["counts"].as_object().context("`counts` is missing")? {
+            let Some(count) = count.as_u64().filter(|count| *count > 0) else { bail!("`{name}` has no count") };
+            counts.insert(name.clone(), count);
+        }
+        Ok(Self { environment, counts })
+    }
+
+    fn to_json(&self) -> Result<String> {
+        let value = json!({"environment": self.environment, "counts": self.counts});
+        Ok(serde_json::to_string_pretty(&value)? + "\n")
+    }
+
+    /// Compares the present counts with this record.
+    fn compare(&self, present: &Self) -> Comparison {
+        let is_strict = self.environment == present.environment;
+        let (mut text, mut findings) = (String::new(), Vec::new());
+        if !is_strict {
+            let _ = writeln!(
+                text,
+                "recorded with {}\nhere: {}; growth is not a finding",
+                self.environment, present.environment
+            );
+        }
+        for (name, count) in &present.counts {
+            let Some(recorded) = self.counts.get(name) else {
+                findings.push(format!("{name} is not in {RECORD}"));
+                continue;
+            };
+            let permille = count.saturating_mul(1000) / recorded;
+            let _ = writeln!(text, "{name:32} {count:>14} instructions, {permille:>5} permille of the record");
+            if is_strict && exceeds(*count, *recorded) {
+                findings.push(format!("{name} has {count} instructions, and {recorded} in {RECORD}"));
+            }
+        }
+        let missing = self.counts.keys().filter(|name| !present.counts.contains_key(*name));
+        findings.extend(missing.map(|name| format!("{name} is in {RECORD}, and no such test exists")));
+        Comparison { text, findings }
+    }
+}
+
+fn exceeds(count: u64, recorded: u64) -> bool {
+    u128::from(count) * 100 > u128::from(recorded) * u128::from(100 + TOLERANCE_PERCENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(environment: &str, counts: &[(&str, u64)]) -> InstructionRecord {
+        let counts = counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        InstructionRecord { environment: environment.to_owned(), counts }
+    }
+
+    #[test]
+    fn growth_beyond_the_tolerance_is_a_finding() {
+        let recorded = record("a", &[("json", 1000)]);
+        for (count, findings) in [(1, 0), (1000, 0), (1050, 0), (1051, 1), (u64::MAX, 1)] {
+            assert_eq!(recorded.compare(&record("a", &[("json", count)])).findings.len(), findings, "{count}");
+        }
+    }
+
+    #[test]
+    fn growth_in_another_environment_is_only_printed() {
+        let comparison = record("a", &[("json", 1000)]).compare(&record("b", &[("json", 9000)]));
+        assert_eq!(comparison.findings, [""; 0]);
+        assert!(comparison.text.contains("9000 permille") && comparison.text.contains("recorded with a\nhere: b"));
+    }
+
+    #[test]
+    fn new_and_missing_tests_are_findings_everywhere() {
+        for environment in ["a", "b"] {
+            let comparison =
+                record("a", &[("old", 1), ("same", 1)]).compare(&record(environment, &[("new", 1), ("same", 1)]));
+            assert_eq!(comparison.findings.len(), 2, "{comparison:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_survives_the_file() {
+        let record = record("rustc 1", &[("b", 2), ("a", 1)]);
+        let text = record.to_json().unwrap();
+        assert!(text.ends_with("}\n") && text.find("\"a\"") < text.find("\"b\""), "{text}");
+        assert_eq!(InstructionRecord::parse(&text).unwrap(), record);
+        for wrong in ["", "{}", "{\"environment\":\"a\"}", "{\"environment\":\"a\",\"counts\":{\"x\":0}}"] {
+            assert!(InstructionRecord::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_output_of_the_tools_is_read() {
+        assert_eq!(collected("==7== Events    : Ir\n==7== Collected : 3456\n==7==\n"), Some(3456));
+        assert_eq!(collected("==7== Events    : Ir\n"), None);
+        assert_eq!(
+            test_names("gateway::hot_paths::json: test\nother::a: test\ngateway::hot_paths::b: benchmark\n"),
+            ["json"]
+        );
+        let messages = "{\"target\":{\"name\":\"build-script-build\"},\"executable\":\"b\"}\nnoise\n\
+            {\"target\":{\"name\":\"imagate\"},\"executable\":null}\n{\"target\":{\"name\":\"imagate\"},\"executable\":\"p\"}\n";
+        assert_eq!(test_program(messages), Some(PathBuf::from("p")));
+    }
+}
