@@ -113,6 +113,12 @@ pub(crate) fn probe(head: &[u8]) -> Option<ImageProperties> {
     properties.ok()
 }
 
+/// True if the head of a file, of at least twelve bytes, begins like one of the formats.
+#[cfg(feature = "gateway")]
+pub(crate) fn has_known_format(head: &[u8]) -> bool {
+    sniff(&head).is_ok_and(|format| format.is_some())
+}
+
 /// Returns the format that the first bytes name.
 fn sniff(source: &dyn ByteSource) -> Result<Option<Format>, ImageFileError> {
     let mut magic = [0; 12];

@@ -294,17 +294,12 @@ fn image_usage(response: &Map<String, Value>) -> Option<&Value> {
     response.get("tool_usage")?.get("image_gen")
 }
 
-/// Decodes the beginning of an image's base64, without a last incomplete group of four characters, and reads the
-/// properties of the image from the bytes.
-pub(super) fn properties_from_base64(
-    head: &[u8],
-    probe: fn(&[u8]) -> Option<ImageProperties>,
-) -> Option<ImageProperties> {
+/// Decodes the beginning of an image's base64, without a last incomplete group of four characters.
+pub(super) fn decode_base64_head(head: &[u8]) -> Option<Vec<u8>> {
     use base64::Engine as _;
     let plain = head.split(|byte| *byte == b'=').next().unwrap_or_default();
     let complete = plain.len() / 4 * 4;
-    let bytes = base64::engine::general_purpose::STANDARD_NO_PAD.decode(&plain[..complete]).ok()?;
-    probe(&bytes)
+    base64::engine::general_purpose::STANDARD_NO_PAD.decode(&plain[..complete]).ok()
 }
 
 /// Returns a time in whole Unix seconds, if it is positive and fits into 32 bits, as the types of clients demand. Some

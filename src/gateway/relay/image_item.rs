@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::answer_members;
-use crate::image::{ImageProperties, probe};
+use crate::image::{ImageProperties, has_known_format, probe};
 
 /// The most characters of base64 that are searched for size and format (our choice): a JPEG can have kilobytes of other
 /// segments before its size.
@@ -30,6 +30,7 @@ pub(super) struct ImageItem {
 pub(super) struct ImageProbe {
     pub(super) properties: Option<ImageProperties>,
     base64_head: Vec<u8>,
+    /// True if more bytes cannot state the properties: the image is complete, or its first bytes are of no known format.
     has_ended: bool,
 }
 
@@ -74,27 +75,38 @@ impl ImageItem {
 impl ImageProbe {
     /// Collects the beginning of the image's base64 while it is relayed, and searches it for the properties.
     pub(super) fn add(&mut self, base64: &[u8]) {
-        if self.properties.is_some() || self.base64_head.len() >= HEAD_BASE64_MAX {
+        if self.properties.is_some() || self.has_ended || self.base64_head.len() >= HEAD_BASE64_MAX {
             return;
         }
         let (earlier_length, remaining) = (self.base64_head.len(), HEAD_BASE64_MAX - self.base64_head.len());
         self.base64_head.extend_from_slice(&base64[..base64.len().min(remaining)]);
         // The head is parsed when it reaches its usual length, its beginning first, and when it reaches its maximum.
-        let crossed = |threshold: usize| earlier_length < threshold && self.base64_head.len() >= threshold;
-        if crossed(HEAD_BASE64_USUAL) {
-            self.properties = answer_members::properties_from_base64(&self.base64_head[..HEAD_BASE64_USUAL], probe);
+        let crosses = |threshold: usize| earlier_length < threshold && self.base64_head.len() >= threshold;
+        let (is_usual, is_max) = (crosses(HEAD_BASE64_USUAL), crosses(HEAD_BASE64_MAX));
+        if is_usual {
+            let beginning = answer_members::decode_base64_head(&self.base64_head[..HEAD_BASE64_USUAL]);
+            let Some(beginning) = beginning.filter(|bytes| has_known_format(bytes)) else { return self.end() };
+            self.properties = probe(&beginning);
         }
-        if self.properties.is_none() && (crossed(HEAD_BASE64_USUAL) || crossed(HEAD_BASE64_MAX)) {
-            self.properties = answer_members::properties_from_base64(&self.base64_head, probe);
+        if self.properties.is_none() && (is_usual || is_max) {
+            self.probe_head();
         }
     }
 
     /// Searches all of the collected head for the properties if they are still unknown: the image is complete.
     pub(super) fn finish(&mut self) {
-        self.has_ended = true;
-        if self.properties.is_none() {
-            self.properties = answer_members::properties_from_base64(&self.base64_head, probe);
+        if !self.has_ended && self.properties.is_none() {
+            self.probe_head();
         }
+        self.end();
+    }
+
+    fn probe_head(&mut self) {
+        self.properties = answer_members::decode_base64_head(&self.base64_head).and_then(|head| probe(&head));
+    }
+
+    fn end(&mut self) {
+        self.has_ended = true;
         self.base64_head = Vec::new();
     }
 
