@@ -16,7 +16,7 @@ use crate::gateway::upstream::{ReplyBody, ReplyError};
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// The number of bytes after which the reader yields to other tasks (our choice). Otherwise, a few upstreams that
 /// always have more bytes could occupy all worker threads.
-const YIELD_BYTES: usize = 256 * 1024;
+const YIELD_BYTES: usize = 1024 * 1024;
 /// The least number of bytes for which a frame counts towards `YIELD_BYTES` (our choice): reading a frame has a cost.
 const FRAME_MIN: usize = 4 * 1024;
 
