@@ -10,6 +10,7 @@ mod attempt_context;
 mod attempt_deadlines;
 mod attempt_history;
 mod delivery;
+mod detachable_job;
 mod early_stream;
 mod failure_reason;
 mod fallback_order;

@@ -1,10 +1,12 @@
 //! Answers requests that may have been sent before: with an idempotency key, or as a retry by a client that had left.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
+use super::detachable_job::DetachableJob;
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
 use super::{count_if_refused, early_stream};
@@ -68,8 +70,8 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
 }
 
 /// Answers a plain request without an idempotency key. A retry that the client makes by itself gets the answer to the
-/// earlier request, and so does a retry after `image_in_progress`. Any other request begins a new job in its own task,
-/// so that a later retry gets the answer that was paid for.
+/// earlier request, and so does a retry after `image_in_progress`. Any other request begins a new job, which continues
+/// if the caller leaves, so that a later retry gets the answer that was paid for.
 async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Result<GatewayAnswer, Error> {
     let (replay, registration) = (context.gateway.replay(), context.job_registration().await);
     let earlier_answer = if context.options.may_be_retry() {
@@ -86,12 +88,19 @@ async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Resu
     }
     let (receiver, sender) = replay.register_job(&context.caller, context.task.clone(), registration);
     let gateway = Arc::clone(&context.gateway);
-    let job = async move {
+    let mut job = DetachableJob::new(async move {
         let result = context.run(Some(&sender)).await;
         sender.complete(result).await;
+    });
+    let mut answer = pin!(receiver.answer(deadline));
+    let source = tokio::select! {
+        biased;
+        source = &mut answer => source,
+        () = &mut job => answer.await,
     };
-    drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
-    match receiver.answer(deadline).await? {
+    // The job may still have to store its answer.
+    drop(job);
+    match source? {
         AnswerSource::Direct(answer) => Ok(answer),
         AnswerSource::Stored(reader) => read_stored_answer(&gateway, reader).await,
     }
