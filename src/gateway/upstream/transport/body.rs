@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
@@ -52,8 +52,8 @@ pub(crate) enum BodyPart {
     Spooled(SpooledBytes),
 }
 
-/// A read of a file in progress. It returns the bytes and the buffer for the next read.
-type PendingFileRead = JoinHandle<io::Result<(Bytes, BytesMut)>>;
+/// A read of a file in progress.
+type PendingFileRead = JoinHandle<io::Result<Bytes>>;
 
 /// The parts of a body, and the position up to which they have been read.
 #[derive(Debug)]
@@ -65,8 +65,8 @@ pub(crate) struct BodyPartReader {
     offset: u64,
     /// The number of bytes that are left in all parts.
     remaining: u64,
-    /// The buffer for reads of files. Its memory is used again if the previous frame has been dropped.
-    buffer: BytesMut,
+    /// The last frame that was read from a file. Its memory is used again if all other copies have been dropped.
+    last_frame: Bytes,
     /// The next bytes of a file, read on a thread that may block: a stalled disk must not delay other requests.
     pending_read: Option<PendingFileRead>,
 }
@@ -99,7 +99,7 @@ impl From<Vec<BodyPart>> for RequestBody {
             index: 0,
             offset: 0,
             remaining,
-            buffer: BytesMut::new(),
+            last_frame: Bytes::new(),
             pending_read: None,
         })
     }
@@ -152,13 +152,13 @@ impl BodyPart {
 
     /// Returns the bytes at this offset: the next chunk of [`Self::Base64`], all of [`Self::Bytes`], and at most
     /// `max_bytes` of the other parts.
-    fn read(&self, buffer: &mut BytesMut, offset: u64, max_bytes: usize) -> io::Result<Bytes> {
+    fn read(&self, last_frame: Bytes, offset: u64, max_bytes: usize) -> io::Result<Bytes> {
         match self {
             Self::Bytes(bytes) => Ok(bytes.clone()),
-            Self::File(file) => read_bytes(buffer, &**file, offset, max_bytes),
+            Self::File(file) => read_bytes(last_frame, &**file, offset, max_bytes),
             // Every chunk of base64 except the last is full, so each chunk begins at a multiple of four characters.
             Self::Base64(file) => read_base64(file, offset / 4 * 3),
-            Self::Spooled(bytes) => read_bytes(buffer, bytes, offset, max_bytes),
+            Self::Spooled(bytes) => read_bytes(last_frame, bytes, offset, max_bytes),
         }
     }
 }
@@ -178,14 +178,14 @@ impl BodyPartReader {
             let data = match part {
                 BodyPart::Bytes(bytes) | BodyPart::Spooled(SpooledBytes::Memory(bytes)) => bytes.clone(),
                 BodyPart::File(_) | BodyPart::Base64(_) | BodyPart::Spooled(_) => {
-                    let (offset, buffer) = (self.offset, &mut self.buffer);
+                    let (offset, last_frame) = (self.offset, &mut self.last_frame);
                     let pending_read = self
                         .pending_read
-                        .get_or_insert_with(|| spawn_read(part.clone(), std::mem::take(buffer), offset, max_bytes));
+                        .get_or_insert_with(|| spawn_read(part.clone(), std::mem::take(last_frame), offset, max_bytes));
                     let result = ready!(Pin::new(pending_read).poll(cx));
                     self.pending_read = None;
-                    let (data, buffer) = result.map_err(io::Error::other)??;
-                    self.buffer = buffer;
+                    let data = result.map_err(io::Error::other)??;
+                    self.last_frame = data.clone();
                     data
                 }
             };
@@ -197,20 +197,21 @@ impl BodyPartReader {
     }
 }
 
-fn spawn_read(part: BodyPart, mut buffer: BytesMut, offset: u64, max_bytes: usize) -> PendingFileRead {
-    Handle::current().spawn_blocking(move || Ok((part.read(&mut buffer, offset, max_bytes)?, buffer)))
+fn spawn_read(part: BodyPart, last_frame: Bytes, offset: u64, max_bytes: usize) -> PendingFileRead {
+    Handle::current().spawn_blocking(move || part.read(last_frame, offset, max_bytes))
 }
 
-fn read_bytes(buffer: &mut BytesMut, file: &impl ByteSource, offset: u64, max_bytes: usize) -> io::Result<Bytes> {
-    // The full size is reserved even for the last chunk, so that one allocation is reused.
-    buffer.reserve(READ_SIZE);
+/// Reads the next bytes of a file, into the memory of the last frame if nobody else holds it: that memory need not be
+/// filled with zeros again.
+fn read_bytes(last_frame: Bytes, file: &impl ByteSource, offset: u64, max_bytes: usize) -> io::Result<Bytes> {
+    let mut buffer = last_frame.try_into_mut().unwrap_or_default();
     buffer.resize(max_bytes, 0);
-    let count = file.read_at(offset, buffer)?;
+    let count = file.read_at(offset, &mut buffer)?;
     if count == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     buffer.truncate(count);
-    Ok(buffer.split().freeze())
+    Ok(buffer.freeze())
 }
 
 /// Returns the next chunk of a file as base64. Each chunk but the last is read in full, because the end of a shorter
@@ -235,7 +236,7 @@ impl Clone for BodyPartReader {
             index: self.index,
             offset: self.offset,
             remaining: self.remaining,
-            buffer: BytesMut::new(),
+            last_frame: Bytes::new(),
             pending_read: None,
         }
     }
