@@ -219,9 +219,9 @@ impl Call {
         if let Some(window) = self.window {
             // Before the connection is made, because the handshake announces the window.
             socket.set_recv_buffer_size(window)?;
-            // Segments as in a real network. Those of the loopback interface are larger than the window, and a sender
-            // may wait for seconds until such a segment fits.
-            socket.set_tcp_mss(1460)?;
+            // Small segments, as in a real network. Those of the loopback interface are larger than the window, and a
+            // sender may wait for seconds until one fits.
+            socket.set_tcp_mss(4096)?;
         }
         if let Some(from) = self.from {
             socket.bind(&SocketAddr::new(from, 0).into())?;
