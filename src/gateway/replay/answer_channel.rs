@@ -195,8 +195,8 @@ impl<M: RecordableAnswer> AnswerSender<M> {
         }
     }
 
-    /// Completes the job. If its caller has left or others want the answer too, this method stores all of it, so it
-    /// must be awaited in a task that no caller can drop.
+    /// Completes the job. If its caller has left or others want the answer too, this method stores all of it, so a
+    /// caller that leaves must not cancel it.
     pub(crate) async fn complete(mut self, result: Result<M, Error>) {
         let answer_to_store = self.channel.deliver(result);
         let Some(RetryableJobHandle { orphans, job_id }) = self.channel.job.take() else { return };
