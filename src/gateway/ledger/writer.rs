@@ -37,11 +37,6 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 const BUSY_PERIOD: Duration = Duration::from_millis(20);
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
-/// The number of messages in a commit from which the next commit waits for more of them, and the longest time for which
-/// it waits (our choice). Under load, a commit costs about as much for twice as many records.
-const SHARED_COMMIT_MIN: usize = 16;
-const SHARED_COMMIT_WAIT: Duration = Duration::from_millis(1);
-
 /// The idle time after which the database is checked while writes fail (our choice). It is short, so that the gateway
 /// reports that it is ready soon after the database works again.
 const CHECK_WHILE_FAILING: Duration = Duration::from_secs(1);
@@ -98,8 +93,6 @@ pub(super) struct LedgerWriter {
     throttle: LogThrottle,
     /// The time at which the thread last waited, for a message or for other processes.
     last_pause: Instant,
-    /// The number of messages in the last commit.
-    last_batch_size: usize,
 }
 
 impl LedgerWriter {
@@ -112,17 +105,7 @@ impl LedgerWriter {
     ) -> Self {
         let (runtime, throttle) = (Handle::current(), LogThrottle::default());
         let (failed_outcomes, last_pause) = (Vec::new(), Instant::now());
-        Self {
-            store,
-            runtime,
-            node,
-            message_receiver,
-            failed_outcomes,
-            health,
-            throttle,
-            last_pause,
-            last_batch_size: 0,
-        }
+        Self { store, runtime, node, message_receiver, failed_outcomes, health, throttle, last_pause }
     }
 
     /// Runs until all ledgers and open records are dropped and nothing remains to be written.
@@ -152,31 +135,23 @@ impl LedgerWriter {
             Err(RecvTimeoutError::Disconnected) if batch.is_empty() => return None,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Some(batch),
         }
-        if self.last_batch_size >= SHARED_COMMIT_MIN {
-            self.pause(SHARED_COMMIT_WAIT);
-        }
         batch.extend(self.message_receiver.try_iter().take(MAX_BATCH.saturating_sub(batch.len())));
-        self.last_batch_size = batch.len();
         Some(batch)
     }
 
     /// Returns the next message, and waits for it for at most this time.
-    fn receive(&mut self, wait: Duration) -> Result<LedgerMessage, RecvTimeoutError> {
-        let Ok(message) = self.message_receiver.try_recv() else {
-            let received = self.message_receiver.recv_timeout(wait);
-            self.last_pause = Instant::now();
-            return received;
-        };
-        if self.last_pause.elapsed() >= BUSY_PERIOD {
-            self.pause(BUSY_PAUSE);
-        }
-        Ok(message)
-    }
-
     #[expect(clippy::disallowed_methods, reason = "the thread does nothing else")]
-    fn pause(&mut self, duration: Duration) {
-        std::thread::sleep(duration);
+    fn receive(&mut self, wait: Duration) -> Result<LedgerMessage, RecvTimeoutError> {
+        let received = match self.message_receiver.try_recv() {
+            Ok(message) if self.last_pause.elapsed() < BUSY_PERIOD => return Ok(message),
+            Ok(message) => {
+                std::thread::sleep(BUSY_PAUSE);
+                Ok(message)
+            }
+            Err(_) => self.message_receiver.recv_timeout(wait),
+        };
         self.last_pause = Instant::now();
+        received
     }
 
     fn commit_batch(&mut self, mut batch: Vec<LedgerMessage>) {
