@@ -30,18 +30,18 @@ const COUNTED_FUNCTION: &str = "*::hot_paths::counted*";
 const TOLERANCE_PERCENT: u64 = 5;
 
 /// The instructions of each test by name.
-type Counts = BTreeMap<String, u64>;
+type InstructionCounts = BTreeMap<String, u64>;
 
 /// Counts, and the environment in which they were made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct InstructionRecord {
     environment: String,
-    counts: Counts,
+    counts: InstructionCounts,
 }
 
 /// The result of a comparison.
 #[derive(Debug, PartialEq, Eq)]
-struct Comparison {
+struct InstructionComparison {
     /// One line for each test.
     text: String,
     findings: Vec<String>,
@@ -91,7 +91,7 @@ fn count(root: &Path) -> Result<InstructionRecord> {
     let program = build(root)?;
     let mut list = Command::new(&program);
     let list = stdout_of(list.args(["--list", "--ignored", "--format", "terse", MODULE]).current_dir(root))?;
-    let mut counts = Counts::new();
+    let mut counts = InstructionCounts::new();
     for name in test_names(&list) {
         let mut valgrind = Command::new("valgrind");
         valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
@@ -164,7 +164,7 @@ impl InstructionRecord {
     fn parse(text: &str) -> Result<Self> {
         let value: Value = serde_json::from_str(text)?;
         let environment = value["environment"].as_str().context("`environment` is missing")?.to_owned();
-        let mut counts = Counts::new();
+        let mut counts = InstructionCounts::new();
         for (name, count) in value["counts"].as_object().context("`counts` is missing")? {
             let Some(count) = count.as_u64().filter(|count| *count > 0) else { bail!("`{name}` has no count") };
             counts.insert(name.clone(), count);
@@ -178,7 +178,7 @@ impl InstructionRecord {
     }
 
     /// Compares the present counts with this record.
-    fn compare(&self, present: &Self) -> Comparison {
+    fn compare(&self, present: &Self) -> InstructionComparison {
         let is_strict = self.environment == present.environment;
         let (mut text, mut findings) = (String::new(), Vec::new());
         if !is_strict {
@@ -201,7 +201,7 @@ impl InstructionRecord {
         }
         let missing = self.counts.keys().filter(|name| !present.counts.contains_key(*name));
         findings.extend(missing.map(|name| format!("{name} is in {RECORD}, and no such test exists")));
-        Comparison { text, findings }
+        InstructionComparison { text, findings }
     }
 }
 
