@@ -17,9 +17,8 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) use error::{AuthenticationError, KeyError};
 pub(crate) use pepper::Pepper;
@@ -38,9 +37,6 @@ use refusals::RefusalCounter;
 const LAST_USED_PRECISION: Duration = Duration::from_secs(60);
 /// The time for which uses of keys are collected, so that one commit stores them all (our choice).
 const LAST_USED_BATCH_DELAY: Duration = Duration::from_millis(250);
-
-/// The number of entries in `KeyUses::noted_at` at which old entries are removed (our choice).
-const NOTED_USES_PRUNE_AT: usize = 1000;
 
 /// The time for which the former secret stays valid after a rotation, if the request does not set it (our choice).
 pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 3600);
@@ -116,23 +112,14 @@ pub(crate) struct IssuedKey {
     pub(crate) previous_until: Option<Timestamp>,
 }
 
-/// Recent uses of keys.
-#[derive(Default)]
-struct KeyUses {
-    /// The time at which this process last noted the use of each key. Old entries are removed, so the map holds little
-    /// more than the recently used keys.
-    noted_at: HashMap<KeyId, Instant>,
-    /// The keys whose use has not been written yet. If there are any, a task is going to write them.
-    unwritten: Vec<KeyId>,
-}
-
 /// The keys of an installation.
 pub(crate) struct ApiKeys {
     store: Arc<dyn KeyStore>,
     people: Arc<dyn PeopleStore>,
     pepper: Pepper,
     cache: KeyCache,
-    uses: Arc<Mutex<KeyUses>>,
+    /// The keys whose use has not been written yet. If there are any, a task is going to write them.
+    unwritten_uses: Arc<Mutex<Vec<KeyId>>>,
     refusals: RefusalCounter,
     /// The task that keeps the key cache up to date, if it runs.
     refresh_task: Mutex<Option<refresh::KeyRefreshTask>>,
@@ -147,8 +134,8 @@ impl ApiKeys {
 
     fn with_stores(store: Arc<dyn KeyStore>, people: Arc<dyn PeopleStore>, pepper: Pepper) -> Self {
         let cache = KeyCache::new(Arc::clone(&store));
-        let (uses, refusals, refresh_task) = (Arc::default(), RefusalCounter::default(), Mutex::default());
-        Self { store, people, pepper, cache, uses, refusals, refresh_task }
+        let (unwritten_uses, refusals, refresh_task) = (Arc::default(), RefusalCounter::default(), Mutex::default());
+        Self { store, people, pepper, cache, unwritten_uses, refusals, refresh_task }
     }
 
     /// Checks the value of an `Authorization` header.
@@ -167,7 +154,7 @@ impl ApiKeys {
             self.refusals.count_entry(&entry);
             return Err(AuthenticationError::Invalid);
         }
-        self.note_use(&entry.id);
+        self.note_use(&entry);
         let KeyCacheEntry { id, user, group_name, .. } = &*entry;
         Ok(Caller {
             key: id.clone(),
@@ -355,28 +342,22 @@ impl ApiKeys {
     }
 
     /// Notes the use of a key, at most once per [`LAST_USED_PRECISION`], without delaying the request.
-    fn note_use(&self, key: &KeyId) {
-        let now = Instant::now();
+    fn note_use(&self, entry: &KeyCacheEntry) {
+        if !entry.last_noted_use.replace_if_older(tokio::time::Instant::now(), LAST_USED_PRECISION) {
+            return;
+        }
         {
-            let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
-            if uses.noted_at.len() >= NOTED_USES_PRUNE_AT {
-                uses.noted_at.retain(|_, last| now.duration_since(*last) < LAST_USED_PRECISION);
-            }
-            match uses.noted_at.get_mut(key) {
-                Some(last) if now.duration_since(*last) < LAST_USED_PRECISION => return,
-                Some(last) => *last = now,
-                None => drop(uses.noted_at.insert(key.clone(), now)),
-            }
-            uses.unwritten.push(key.clone());
-            if uses.unwritten.len() > 1 {
+            let mut uses = self.unwritten_uses.lock().unwrap_or_else(PoisonError::into_inner);
+            uses.push(entry.id.clone());
+            if uses.len() > 1 {
                 return;
             }
         }
-        let (store, uses) = (Arc::clone(&self.store), Arc::clone(&self.uses));
+        let (store, uses) = (Arc::clone(&self.store), Arc::clone(&self.unwritten_uses));
         // The task is not awaited: if the process stops before the write, `last_used_at` is only a little too old.
         tokio::runtime::Handle::current().spawn(async move {
             tokio::time::sleep(LAST_USED_BATCH_DELAY).await;
-            let keys = std::mem::take(&mut uses.lock().unwrap_or_else(PoisonError::into_inner).unwritten);
+            let keys = std::mem::take(&mut *uses.lock().unwrap_or_else(PoisonError::into_inner));
             if let Err(error) = store.record_key_use(&keys, Timestamp::now()).await {
                 tracing::debug!(keys = keys.len(), %error, "the last use of keys could not be stored");
             }

@@ -5,7 +5,8 @@
 //! their starts, so the number of queries does not depend on the number of requests with unknown keys.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,6 +15,9 @@ use crate::gateway::store::{KeyCheck, KeyHash, KeyId, KeyStore, PublicId, StoreE
 
 /// The least time between the starts of two refreshes (our choice).
 const REFRESH_PAUSE_MIN: Duration = Duration::from_millis(50);
+
+/// The number of changed keys that are brought into the cache at once (our choice): some 0.1 ms of work.
+pub(super) const CHANGES_PER_LOCK: usize = 256;
 
 /// The data that the check of a key needs.
 pub(super) struct KeyCacheEntry {
@@ -24,7 +28,13 @@ pub(super) struct KeyCacheEntry {
     pub(super) previous_hash: Option<(KeyHash, Timestamp)>,
     pub(super) expires_at: Option<Timestamp>,
     pub(super) refused: bool,
+    pub(super) last_noted_use: LastNotedUse,
 }
+
+/// The time at which this process last noted the use of a key, in milliseconds since the first note of any key, plus 1;
+/// 0 if there was none. It is not behind a lock, because each request of the key reads it.
+#[derive(Default)]
+pub(super) struct LastNotedUse(AtomicU64);
 
 /// All keys that are not deleted, as of the last refresh.
 pub(super) struct KeyCache {
@@ -45,6 +55,21 @@ struct KeyRefreshState {
     /// The number of the last refresh that has ended; `last_error` is its error.
     refreshes_ended: u64,
     last_error: Option<Arc<StoreError>>,
+}
+
+// === impl LastNotedUse ===
+
+impl LastNotedUse {
+    /// Sets the time to `now`, if there is none or the last one is older than this. Returns true for one of the callers
+    /// that do so at once.
+    pub(super) fn replace_if_older(&self, now: Instant, age: Duration) -> bool {
+        static FIRST_NOTE: OnceLock<Instant> = OnceLock::new();
+        let in_millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let now = in_millis(now.saturating_duration_since(*FIRST_NOTE.get_or_init(|| now))).saturating_add(1);
+        let last = self.0.load(Ordering::Relaxed);
+        (last == 0 || now.saturating_sub(last) >= in_millis(age))
+            && self.0.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
 }
 
 // === impl KeyCache ===
@@ -109,24 +134,33 @@ impl KeyCache {
         };
     }
 
-    fn apply_changes(&self, changed: Vec<KeyCheck>) {
-        if changed.is_empty() {
-            return;
-        }
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn apply_changes(&self, changed: Vec<KeyCheck>) {
         // Shared, because there are few groups and many keys.
         let mut groups: HashMap<String, Arc<str>> = HashMap::new();
-        for check in changed {
-            if check.is_deleted {
-                // Without its entry the key is refused like one that never existed, and takes no memory.
-                entries.remove(&check.public_id);
-                continue;
-            }
-            let KeyCheck { id, public_id, user, group_name, hash, previous, expires_at, is_refused: refused, .. } =
-                check;
+        let mut changes = changed.into_iter().map(|check| {
+            let KeyCheck {
+                id, public_id, user, group_name, hash, previous, expires_at, is_refused, is_deleted, ..
+            } = check;
             let group_name = Arc::clone(groups.entry(group_name).or_insert_with_key(|name| Arc::from(name.as_str())));
-            let entry = KeyCacheEntry { id, user, group_name, hash, previous_hash: previous, expires_at, refused };
-            entries.insert(public_id, Arc::new(entry));
+            let (previous_hash, refused, last_noted_use) = (previous, is_refused, LastNotedUse::default());
+            let entry =
+                KeyCacheEntry { id, user, group_name, hash, previous_hash, expires_at, refused, last_noted_use };
+            // Without its entry a deleted key is refused like one that never existed, and takes no memory.
+            (public_id, (!is_deleted).then(|| Arc::new(entry)))
+        });
+        // The lock is given back between the parts, because requests wait for it.
+        loop {
+            let part: Vec<_> = changes.by_ref().take(CHANGES_PER_LOCK).collect();
+            if part.is_empty() {
+                return;
+            }
+            let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+            for (public_id, entry) in part {
+                match entry {
+                    Some(entry) => drop(entries.insert(public_id, entry)),
+                    None => drop(entries.remove(&public_id)),
+                }
+            }
         }
     }
 

@@ -156,6 +156,7 @@ fn entry(keys: &ApiKeys, secret: &BearerSecret) -> KeyCacheEntry {
         previous_hash: None,
         expires_at: None,
         refused: false,
+        last_noted_use: super::key_cache::LastNotedUse::default(),
     }
 }
 

@@ -1,6 +1,10 @@
 //! Tests of the key cache: the queries that a check costs, and when a change takes effect.
 
+use tokio::time::Instant;
+
 use super::*;
+use crate::gateway::keys::key_cache::{CHANGES_PER_LOCK, LastNotedUse};
+use crate::gateway::store::{KeyCheck, KeyHash};
 
 #[tokio::test]
 async fn a_change_by_another_process_takes_effect_with_the_next_refresh() {
@@ -182,4 +186,56 @@ async fn a_deleted_key_is_removed_from_the_cache() {
     fixture.keys.change(&AuditContext::command(), created.id.as_str(), None, KeyChange::Delete).await.unwrap();
     assert_eq!(fixture.keys.cache.len(), 0);
     assert!(fixture.is_invalid(&header(&created)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_use_of_a_key_is_noted_once_for_each_period() {
+    let note = LastNotedUse::default();
+    let replace = || note.replace_if_older(Instant::now(), LAST_USED_PRECISION);
+    assert_eq!([replace(), replace()], [true, false]);
+    tokio::time::advance(LAST_USED_PRECISION - Duration::from_millis(1)).await;
+    assert!(!replace());
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert_eq!([replace(), replace()], [true, false]);
+}
+
+#[tokio::test]
+async fn one_of_the_simultaneous_uses_of_a_key_is_noted() {
+    let (note, start) = (LastNotedUse::default(), std::sync::Barrier::new(8));
+    let now = Instant::now();
+    let noted = std::thread::scope(|scope| {
+        let note_use = || {
+            start.wait();
+            note.replace_if_older(now, LAST_USED_PRECISION)
+        };
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(note_use)).collect();
+        threads.into_iter().map(|thread| usize::from(thread.join().unwrap())).sum::<usize>()
+    });
+    assert_eq!(noted, 1);
+}
+
+#[tokio::test]
+async fn many_changes_at_once_are_all_applied() {
+    let fixture = Fixture::new().await;
+    let check = |public_id: PublicId, is_deleted| KeyCheck {
+        id: KeyId::random().unwrap(),
+        public_id,
+        user: UserId::random().unwrap(),
+        group_name: "default".to_owned(),
+        hash: KeyHash([0; 32]),
+        previous: None,
+        expires_at: None,
+        is_refused: false,
+        is_deleted,
+        revision: 1,
+    };
+    let keys: Vec<_> = (0..2 * CHANGES_PER_LOCK + 1)
+        .map(|_| BearerSecret::generate(BearerSecretKind::Key).unwrap().public_id())
+        .collect();
+    let cache = &fixture.keys.cache;
+    cache.apply_changes(keys.iter().map(|key| check(key.clone(), false)).collect());
+    assert_eq!(cache.len(), keys.len());
+    cache.apply_changes(keys.iter().skip(1).map(|key| check(key.clone(), true)).collect());
+    assert_eq!(cache.len(), 1);
+    assert!(cache.find(&keys[0], |_| true).await.unwrap().is_some());
 }
