@@ -21,12 +21,13 @@ const FIELD_TABLES: [(&str, &str); 3] = [
     ("IMAGE_TOOL_FIELDS", "ImageGenerationTool"),
 ];
 /// The components of the operators' document whose fields become a table: name of the table, component.
-const ADMIN_FIELD_TABLES: [(&str, &str); 10] = [
+const ADMIN_FIELD_TABLES: [(&str, &str); 11] = [
     ("NEW_ACCOUNT_FIELDS", "NewAccount"),
     ("ACCOUNT_CHANGE_FIELDS", "AccountChange"),
     ("GROUP_UPDATE_FIELDS", "GroupUpdate"),
     ("NEW_GROUP_FIELDS", "NewGroup"),
     ("NEW_KEY_FIELDS", "NewKey"),
+    ("NEW_PRICE_FIELDS", "NewPrice"),
     ("KEY_ROTATION_FIELDS", "KeyRotation"),
     ("KEY_UPDATE_FIELDS", "KeyUpdate"),
     ("NEW_TOKEN_FIELDS", "NewToken"),
@@ -329,6 +330,7 @@ fn field_kind(document: &Value, property: &Value) -> Option<String> {
             schema["minimum"].as_i64()?,
             schema["maximum"].as_i64()?
         )),
+        "number" => Some("FieldKind::Number".to_owned()),
         "boolean" => Some("FieldKind::Boolean".to_owned()),
         "array" if is_text(document, &schema["items"]) => Some("FieldKind::Texts".to_owned()),
         "array" => Some("FieldKind::Images".to_owned()),

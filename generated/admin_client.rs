@@ -405,6 +405,54 @@ let response = client.retrieve_me()
     pub fn retrieve_me(&self) -> builder::RetrieveMe<'_> {
         builder::RetrieveMe::new(self)
     }
+    /**List the prices of models
+
+All prices in force, by model and day: those of the settings file, those of the store, and those that are part of the program. For admins.
+
+Sends a `GET` request to `/admin/v1/prices`
+
+```ignore
+let response = client.list_prices()
+    .send()
+    .await;
+```*/
+    pub fn list_prices(&self) -> builder::ListPrices<'_> {
+        builder::ListPrices::new(self)
+    }
+    /**Set the prices of a model from a day on
+
+Replaces the prices of the store for this model and day. Records that are finished keep their cost. A price of the settings file for the same model and day is a 409 with code `price_read_only`. For admins.
+
+Sends a `PUT` request to `/admin/v1/prices`
+
+```ignore
+let response = client.set_price()
+    .body(body)
+    .send()
+    .await;
+```*/
+    pub fn set_price(&self) -> builder::SetPrice<'_> {
+        builder::SetPrice::new(self)
+    }
+    /**Delete a price of the store
+
+An unknown model or day is a 404 with code `price_not_found`. A price of the settings file is a 409 with code `price_read_only`. For admins.
+
+Sends a `DELETE` request to `/admin/v1/prices/{model}/{from}`
+
+Arguments:
+- `model`: The model.
+- `from`: The first day of the price.
+```ignore
+let response = client.delete_price()
+    .model(model)
+    .from(from)
+    .send()
+    .await;
+```*/
+    pub fn delete_price(&self) -> builder::DeletePrice<'_> {
+        builder::DeletePrice::new(self)
+    }
     /**List the records of requests
 
 Newest first. A member sees the records of their own keys, without the accounts that served them.
@@ -2316,6 +2364,253 @@ pub mod builder {
                 .build()?;
             let info = OperationInfo {
                 operation_id: "retrieve_me",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::list_prices`]
+    ///
+    /// [`Client::list_prices`]: super::Client::list_prices
+    #[derive(Debug, Clone)]
+    pub struct ListPrices<'a> {
+        client: &'a super::Client,
+    }
+    impl<'a> ListPrices<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self { client: client }
+        }
+        ///Sends a `GET` request to `/admin/v1/prices`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::PriceList>, Error<types::ErrorResponse>> {
+            let Self { client } = self;
+            let url = format!("{}/admin/v1/prices", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "list_prices",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::set_price`]
+    ///
+    /// [`Client::set_price`]: super::Client::set_price
+    #[derive(Debug, Clone)]
+    pub struct SetPrice<'a> {
+        client: &'a super::Client,
+        body: Result<types::builder::NewPrice, String>,
+    }
+    impl<'a> SetPrice<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                body: Ok(::std::default::Default::default()),
+            }
+        }
+        pub fn body<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::NewPrice>,
+            <V as std::convert::TryInto<types::NewPrice>>::Error: std::fmt::Display,
+        {
+            self.body = value
+                .try_into()
+                .map(From::from)
+                .map_err(|s| format!("conversion to `NewPrice` for body failed: {}", s));
+            self
+        }
+        pub fn body_map<F>(mut self, f: F) -> Self
+        where
+            F: std::ops::FnOnce(types::builder::NewPrice) -> types::builder::NewPrice,
+        {
+            self.body = self.body.map(f);
+            self
+        }
+        ///Sends a `PUT` request to `/admin/v1/prices`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::Price>, Error<types::ErrorResponse>> {
+            let Self { client, body } = self;
+            let body = body
+                .and_then(|v| types::NewPrice::try_from(v).map_err(|e| e.to_string()))
+                .map_err(Error::InvalidRequest)?;
+            let url = format!("{}/admin/v1/prices", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .put(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .json(&body)
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "set_price",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::delete_price`]
+    ///
+    /// [`Client::delete_price`]: super::Client::delete_price
+    #[derive(Debug, Clone)]
+    pub struct DeletePrice<'a> {
+        client: &'a super::Client,
+        model: Result<::std::string::String, String>,
+        from: Result<::std::string::String, String>,
+    }
+    impl<'a> DeletePrice<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                model: Err("model was not initialized".to_string()),
+                from: Err("from was not initialized".to_string()),
+            }
+        }
+        pub fn model<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.model = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for model failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn from<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.from = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for from failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `DELETE` request to `/admin/v1/prices/{model}/{from}`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::DeletedPrice>, Error<types::ErrorResponse>> {
+            let Self { client, model, from } = self;
+            let model = model.map_err(Error::InvalidRequest)?;
+            let from = from.map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/prices/{}/{}", client.baseurl, encode_path(& model
+                .to_string()), encode_path(& from.to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .delete(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "delete_price",
             };
             client.pre(&mut request, &info).await?;
             let result = client.exec(request, &info).await;

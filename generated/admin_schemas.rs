@@ -149,6 +149,26 @@ impl schemars::JsonSchema for types::AuditList {
         super::served::component("AuditList", generator)
     }
 }
+impl schemars::JsonSchema for types::CostBasis {
+    fn schema_name() -> String {
+        "CostBasis".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("CostBasis", generator)
+    }
+}
+impl schemars::JsonSchema for types::CostReason {
+    fn schema_name() -> String {
+        "CostReason".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("CostReason", generator)
+    }
+}
 impl schemars::JsonSchema for types::CreatedKey {
     fn schema_name() -> String {
         "CreatedKey".to_owned()
@@ -207,6 +227,16 @@ impl schemars::JsonSchema for types::DeletedKey {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("DeletedKey", generator)
+    }
+}
+impl schemars::JsonSchema for types::DeletedPrice {
+    fn schema_name() -> String {
+        "DeletedPrice".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("DeletedPrice", generator)
     }
 }
 impl schemars::JsonSchema for types::DeletedToken {
@@ -489,6 +519,16 @@ impl schemars::JsonSchema for types::NewKey {
         super::served::component("NewKey", generator)
     }
 }
+impl schemars::JsonSchema for types::NewPrice {
+    fn schema_name() -> String {
+        "NewPrice".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("NewPrice", generator)
+    }
+}
 impl schemars::JsonSchema for types::NewToken {
     fn schema_name() -> String {
         "NewToken".to_owned()
@@ -537,6 +577,36 @@ impl schemars::JsonSchema for types::OneTimeLink {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("OneTimeLink", generator)
+    }
+}
+impl schemars::JsonSchema for types::Price {
+    fn schema_name() -> String {
+        "Price".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("Price", generator)
+    }
+}
+impl schemars::JsonSchema for types::PriceList {
+    fn schema_name() -> String {
+        "PriceList".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("PriceList", generator)
+    }
+}
+impl schemars::JsonSchema for types::PriceOrigin {
+    fn schema_name() -> String {
+        "PriceOrigin".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("PriceOrigin", generator)
     }
 }
 impl schemars::JsonSchema for types::Record {

@@ -253,6 +253,27 @@ impl schemars::JsonSchema for RotateKeyPath {
         )
     }
 }
+/// The path parameters of `delete_price`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct DeletePricePath {
+    /// The first day of the price.
+    pub from: String,
+    /// The model.
+    pub model: String,
+}
+impl schemars::JsonSchema for DeletePricePath {
+    fn schema_name() -> String {
+        "DeletePricePath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"from\":{\"description\":\"The first day of the price.\",\"type\":\"string\"},\"model\":{\"description\":\"The model.\",\"type\":\"string\"}},\"required\":[\"from\",\"model\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
 /// The query parameters of `list_records`.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -773,6 +794,51 @@ pub trait AdminApi {
     async fn retrieve_me(
         rqctx: dropshot::RequestContext<Self::Context>,
     ) -> Result<front::TypedResponse<types::Me>, front::ApiError<types::ErrorResponse>>;
+    /// List the prices of models.
+    ///
+    /// All prices in force, by model and day: those of the settings file, those of the store, and those that are part of the program. For admins.
+    #[endpoint{method = GET,
+    path = "/admin/v1/prices",
+    operation_id = "list_prices",
+    tags = ["prices"],
+    }]
+    async fn list_prices(
+        rqctx: dropshot::RequestContext<Self::Context>,
+    ) -> Result<
+        front::TypedResponse<types::PriceList>,
+        front::ApiError<types::ErrorResponse>,
+    >;
+    /// Set the prices of a model from a day on.
+    ///
+    /// Replaces the prices of the store for this model and day. Records that are finished keep their cost. A price of the settings file for the same model and day is a 409 with code `price_read_only`. For admins.
+    #[endpoint{method = PUT,
+    path = "/admin/v1/prices",
+    operation_id = "set_price",
+    tags = ["prices"],
+    request_body_max_bytes = 65536,
+    }]
+    async fn set_price(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        body: front::JsonBody<types::NewPrice>,
+    ) -> Result<
+        front::TypedResponse<types::Price>,
+        front::ApiError<types::ErrorResponse>,
+    >;
+    /// Delete a price of the store.
+    ///
+    /// An unknown model or day is a 404 with code `price_not_found`. A price of the settings file is a 409 with code `price_read_only`. For admins.
+    #[endpoint{method = DELETE,
+    path = "/admin/v1/prices/{model}/{from}",
+    operation_id = "delete_price",
+    tags = ["prices"],
+    }]
+    async fn delete_price(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::ExtractorResult<dropshot::Path<DeletePricePath>>,
+    ) -> Result<
+        front::TypedResponse<types::DeletedPrice>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// List the records of requests.
     ///
     /// Newest first. A member sees the records of their own keys, without the accounts that served them.
@@ -1146,6 +1212,37 @@ pub fn register<Served: AdminApi>(
             dropshot::Method::GET,
             "application/json",
             "/admin/v1/me",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "list_prices".to_owned(),
+            Served::list_prices,
+            dropshot::Method::GET,
+            "application/json",
+            "/admin/v1/prices",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+                "set_price".to_owned(),
+                Served::set_price,
+                dropshot::Method::PUT,
+                "application/json",
+                "/admin/v1/prices",
+                dropshot::ApiEndpointVersions::All,
+            )
+            .request_body_max_bytes(65536),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "delete_price".to_owned(),
+            Served::delete_price,
+            dropshot::Method::DELETE,
+            "application/json",
+            "/admin/v1/prices/{model}/{from}",
             dropshot::ApiEndpointVersions::All,
         ),
     )?;

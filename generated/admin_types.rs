@@ -656,6 +656,145 @@ impl AuditList {
         Default::default()
     }
 }
+/// How sure a cost is: `exact` if every token was counted and has a price, `estimated` if the cost rests on an assumption and is rather too high, `unknown` if there is no cost.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum CostBasis {
+    #[serde(rename = "exact")]
+    Exact,
+    #[serde(rename = "estimated")]
+    Estimated,
+    #[serde(rename = "unknown")]
+    Unknown,
+}
+impl ::std::fmt::Display for CostBasis {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Exact => f.write_str("exact"),
+            Self::Estimated => f.write_str("estimated"),
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+impl ::std::str::FromStr for CostBasis {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "exact" => Ok(Self::Exact),
+            "estimated" => Ok(Self::Estimated),
+            "unknown" => Ok(Self::Unknown),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for CostBasis {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for CostBasis {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+/// The reason why a cost is not exact.
+///
+/// | Reason | Meaning |
+/// |---|---|
+/// | `no_price` | The model had no price on that day. |
+/// | `incomplete_price` | The price lacks a kind of tokens that was used. |
+/// | `no_usage` | The upstream counted no tokens. |
+/// | `no_breakdown` | The upstream did not count each kind of tokens by itself. |
+/// | `interrupted` | A call broke off. The cost includes the most that it can be. |
+/// | `assumed_model` | No answer names the image model, so the default model is assumed. |
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum CostReason {
+    #[serde(rename = "no_price")]
+    NoPrice,
+    #[serde(rename = "incomplete_price")]
+    IncompletePrice,
+    #[serde(rename = "no_usage")]
+    NoUsage,
+    #[serde(rename = "no_breakdown")]
+    NoBreakdown,
+    #[serde(rename = "interrupted")]
+    Interrupted,
+    #[serde(rename = "assumed_model")]
+    AssumedModel,
+}
+impl ::std::fmt::Display for CostReason {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::NoPrice => f.write_str("no_price"),
+            Self::IncompletePrice => f.write_str("incomplete_price"),
+            Self::NoUsage => f.write_str("no_usage"),
+            Self::NoBreakdown => f.write_str("no_breakdown"),
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::AssumedModel => f.write_str("assumed_model"),
+        }
+    }
+}
+impl ::std::str::FromStr for CostReason {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "no_price" => Ok(Self::NoPrice),
+            "incomplete_price" => Ok(Self::IncompletePrice),
+            "no_usage" => Ok(Self::NoUsage),
+            "no_breakdown" => Ok(Self::NoBreakdown),
+            "interrupted" => Ok(Self::Interrupted),
+            "assumed_model" => Ok(Self::AssumedModel),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for CostReason {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for CostReason {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
 /// A key with its secret, which is shown only once.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct CreatedKey {
@@ -741,6 +880,23 @@ pub struct DeletedKey {
 }
 impl DeletedKey {
     pub fn builder() -> builder::DeletedKey {
+        Default::default()
+    }
+}
+/// A deleted price.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct DeletedPrice {
+    /// Always `true`.
+    pub deleted: bool,
+    /// The first day of the price.
+    pub from: ::chrono::naive::NaiveDate,
+    /// The model.
+    pub model: ::std::string::String,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl DeletedPrice {
+    pub fn builder() -> builder::DeletedPrice {
         Default::default()
     }
 }
@@ -844,6 +1000,8 @@ impl<'de> ::serde::Deserialize<'de> for DisabledReason {
 /// | `last_admin` | 409 | No other admin could sign in. |
 /// | `account_exists` | 409 | Another account has this name. |
 /// | `account_read_only` | 409 | The account is defined in the settings file, and only a change of the file can do this. |
+/// | `price_not_found` | 404 | The store has no price of this model from this day on. |
+/// | `price_read_only` | 409 | The price is defined in the settings file. |
 /// | `request_too_large` | 413 | The body is over its limit. |
 /// | `unsupported_media_type` | 415 | The body is not `application/json`, or it is compressed in an unknown way. |
 /// | `unknown_url` | 404 | There is nothing at this path. |
@@ -897,6 +1055,10 @@ pub enum ErrorCode {
     AccountExists,
     #[serde(rename = "account_read_only")]
     AccountReadOnly,
+    #[serde(rename = "price_not_found")]
+    PriceNotFound,
+    #[serde(rename = "price_read_only")]
+    PriceReadOnly,
     #[serde(rename = "request_too_large")]
     RequestTooLarge,
     #[serde(rename = "unsupported_media_type")]
@@ -930,6 +1092,8 @@ impl ::std::fmt::Display for ErrorCode {
             Self::LastAdmin => f.write_str("last_admin"),
             Self::AccountExists => f.write_str("account_exists"),
             Self::AccountReadOnly => f.write_str("account_read_only"),
+            Self::PriceNotFound => f.write_str("price_not_found"),
+            Self::PriceReadOnly => f.write_str("price_read_only"),
             Self::RequestTooLarge => f.write_str("request_too_large"),
             Self::UnsupportedMediaType => f.write_str("unsupported_media_type"),
             Self::UnknownUrl => f.write_str("unknown_url"),
@@ -962,6 +1126,8 @@ impl ::std::str::FromStr for ErrorCode {
             "last_admin" => Ok(Self::LastAdmin),
             "account_exists" => Ok(Self::AccountExists),
             "account_read_only" => Ok(Self::AccountReadOnly),
+            "price_not_found" => Ok(Self::PriceNotFound),
+            "price_read_only" => Ok(Self::PriceReadOnly),
             "request_too_large" => Ok(Self::RequestTooLarge),
             "unsupported_media_type" => Ok(Self::UnsupportedMediaType),
             "unknown_url" => Ok(Self::UnknownUrl),
@@ -1942,6 +2108,44 @@ impl NewKey {
         Default::default()
     }
 }
+/// The prices of one model from a day on, in US dollars: at least one, each from 0 to 1000000. An absent price is unknown; it is not zero.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct NewPrice {
+    /// A million image tokens of requests that the upstream had in its cache.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cached_image_input: ::std::option::Option<f64>,
+    /// A million text tokens of requests that the upstream had in its cache.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cached_text_input: ::std::option::Option<f64>,
+    /// The first day, in UTC, on which the prices apply.
+    pub from: ::chrono::naive::NaiveDate,
+    /// A million image tokens of requests.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub image_input: ::std::option::Option<f64>,
+    /// A million image tokens of answers.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub image_output: ::std::option::Option<f64>,
+    /// The model, as in requests.
+    pub model: ::std::string::String,
+    /// One image of an answer, in addition to its tokens.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub per_image: ::std::option::Option<f64>,
+    /// The place where the prices are published, for people: at most 256 bytes.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub source: ::std::option::Option<::std::string::String>,
+    /// A million text tokens of requests.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub text_input: ::std::option::Option<f64>,
+    /// A million text tokens of answers.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub text_output: ::std::option::Option<f64>,
+}
+impl NewPrice {
+    pub fn builder() -> builder::NewPrice {
+        Default::default()
+    }
+}
 /// An admin token to be created.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
@@ -2104,6 +2308,121 @@ impl OneTimeLink {
         Default::default()
     }
 }
+/// The prices of one model from a day on, in US dollars. An absent price is unknown.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct Price {
+    /// A million image tokens of requests that the upstream had in its cache.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cached_image_input: ::std::option::Option<f64>,
+    /// A million text tokens of requests that the upstream had in its cache.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cached_text_input: ::std::option::Option<f64>,
+    /// The first day, in UTC, on which the prices apply.
+    pub from: ::chrono::naive::NaiveDate,
+    /// A million image tokens of requests.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub image_input: ::std::option::Option<f64>,
+    /// A million image tokens of answers.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub image_output: ::std::option::Option<f64>,
+    /// The model, as in requests. The prices also apply to its dated snapshots, unless they have prices of their own.
+    pub model: ::std::string::String,
+    pub origin: PriceOrigin,
+    /// One image of an answer, in addition to its tokens.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub per_image: ::std::option::Option<f64>,
+    /// The place where the prices are published, for people.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub source: ::std::option::Option<::std::string::String>,
+    /// A million text tokens of requests.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub text_input: ::std::option::Option<f64>,
+    /// A million text tokens of answers.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub text_output: ::std::option::Option<f64>,
+    /// A name that changes with every figure. Records state it as `price_version`.
+    pub version: ::std::string::String,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl Price {
+    pub fn builder() -> builder::Price {
+        Default::default()
+    }
+}
+/// Prices.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct PriceList {
+    /// The prices.
+    pub data: ::std::vec::Vec<Price>,
+    pub object: ListObject,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl PriceList {
+    pub fn builder() -> builder::PriceList {
+        Default::default()
+    }
+}
+/// The place where a price is defined: `file` for the settings file, `store` for the store of the gateway, `default` for the program. The prices of the program apply only to a model that has no others.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum PriceOrigin {
+    #[serde(rename = "file")]
+    File,
+    #[serde(rename = "store")]
+    Store,
+    #[serde(rename = "default")]
+    Default,
+}
+impl ::std::fmt::Display for PriceOrigin {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::File => f.write_str("file"),
+            Self::Store => f.write_str("store"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+impl ::std::str::FromStr for PriceOrigin {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "file" => Ok(Self::File),
+            "store" => Ok(Self::Store),
+            "default" => Ok(Self::Default),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for PriceOrigin {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for PriceOrigin {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
 /// One request and its outcome. An absent field is unknown or does not apply.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct Record {
@@ -2112,7 +2431,13 @@ pub struct Record {
     pub account: ::std::option::Option<::std::string::String>,
     /// Every call of an upstream, in order. If the gateway was killed, the last one is of class X; if it is the only one, it may not have been sent.
     pub attempts: ::std::vec::Vec<RecordAttempt>,
-    /// The cost in US dollars, if a price is known.
+    /// How sure the cost is. Absent in records from before there were costs.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cost_basis: ::std::option::Option<CostBasis>,
+    /// The reason why the cost is not exact.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cost_reason: ::std::option::Option<CostReason>,
+    /// The cost in US dollars, if it is known.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cost_usd: ::std::option::Option<f64>,
     /// The time at which it began.
@@ -2175,6 +2500,9 @@ pub struct Record {
     /// The requested format.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub output_format: ::std::option::Option<::std::string::String>,
+    /// The versions of the prices of which the cost was made, separated by spaces. For admins only.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub price_version: ::std::option::Option<::std::string::String>,
     /// The requested quality.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub quality: ::std::option::Option<::std::string::String>,
@@ -2569,6 +2897,9 @@ impl RecordTokens {
 /// Tokens of one model as the upstream counted them.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct RecordUsage {
+    /// The input tokens that the upstream had in its cache, by kind. They are part of the input tokens.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cached_tokens_details: ::std::option::Option<RecordTokens>,
     /// All input tokens.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub input_tokens: ::std::option::Option<u64>,
@@ -2735,6 +3066,12 @@ impl Usage {
 /// Counts of requests.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct UsageCounts {
+    /// Finished requests whose cost is unknown. `cost_usd` does not include them.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cost_unknown: ::std::option::Option<u64>,
+    /// The sum of the known costs, in US dollars.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cost_usd: ::std::option::Option<f64>,
     /// All others: failed, refused, cancelled or interrupted.
     pub failed: u64,
     /// Images in the answers.
@@ -2762,6 +3099,12 @@ impl UsageCounts {
 /// The counts of one day.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct UsageDay {
+    /// Finished requests whose cost is unknown. `cost_usd` does not include them.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cost_unknown: ::std::option::Option<u64>,
+    /// The sum of the known costs, in US dollars.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cost_usd: ::std::option::Option<f64>,
     /// The day in UTC on which the requests began.
     pub day: ::chrono::naive::NaiveDate,
     /// All others: failed, refused, cancelled or interrupted.
@@ -2791,6 +3134,12 @@ impl UsageDay {
 /// The counts of one key in one group.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct UsageKey {
+    /// Finished requests whose cost is unknown. `cost_usd` does not include them.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cost_unknown: ::std::option::Option<u64>,
+    /// The sum of the known costs, in US dollars.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cost_usd: ::std::option::Option<f64>,
     /// All others: failed, refused, cancelled or interrupted.
     pub failed: u64,
     /// The group in which it was served.
@@ -4267,6 +4616,95 @@ pub mod builder {
                 deleted: Ok(value.deleted),
                 id: Ok(value.id),
                 name: Ok(value.name),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct DeletedPrice {
+        deleted: ::std::result::Result<bool, ::std::string::String>,
+        from: ::std::result::Result<::chrono::naive::NaiveDate, ::std::string::String>,
+        model: ::std::result::Result<::std::string::String, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for DeletedPrice {
+        fn default() -> Self {
+            Self {
+                deleted: Err("no value supplied for deleted".to_string()),
+                from: Err("no value supplied for from".to_string()),
+                model: Err("no value supplied for model".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl DeletedPrice {
+        pub fn deleted<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.deleted = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for deleted: {e}")
+                });
+            self
+        }
+        pub fn from<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::naive::NaiveDate>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.from = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for from: {e}"));
+            self
+        }
+        pub fn model<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.model = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for model: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<DeletedPrice> for super::DeletedPrice {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: DeletedPrice,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                deleted: value.deleted?,
+                from: value.from?,
+                model: value.model?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::DeletedPrice> for DeletedPrice {
+        fn from(value: super::DeletedPrice) -> Self {
+            Self {
+                deleted: Ok(value.deleted),
+                from: Ok(value.from),
+                model: Ok(value.model),
                 extra: Ok(value.extra),
             }
         }
@@ -6461,6 +6899,212 @@ pub mod builder {
         }
     }
     #[derive(Clone, Debug)]
+    pub struct NewPrice {
+        cached_image_input: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        cached_text_input: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        from: ::std::result::Result<::chrono::naive::NaiveDate, ::std::string::String>,
+        image_input: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        image_output: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        model: ::std::result::Result<::std::string::String, ::std::string::String>,
+        per_image: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        source: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        text_input: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        text_output: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for NewPrice {
+        fn default() -> Self {
+            Self {
+                cached_image_input: Ok(Default::default()),
+                cached_text_input: Ok(Default::default()),
+                from: Err("no value supplied for from".to_string()),
+                image_input: Ok(Default::default()),
+                image_output: Ok(Default::default()),
+                model: Err("no value supplied for model".to_string()),
+                per_image: Ok(Default::default()),
+                source: Ok(Default::default()),
+                text_input: Ok(Default::default()),
+                text_output: Ok(Default::default()),
+            }
+        }
+    }
+    impl NewPrice {
+        pub fn cached_image_input<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cached_image_input = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for cached_image_input: {e}"
+                    )
+                });
+            self
+        }
+        pub fn cached_text_input<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cached_text_input = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cached_text_input: {e}")
+                });
+            self
+        }
+        pub fn from<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::naive::NaiveDate>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.from = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for from: {e}"));
+            self
+        }
+        pub fn image_input<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.image_input = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for image_input: {e}")
+                });
+            self
+        }
+        pub fn image_output<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.image_output = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for image_output: {e}")
+                });
+            self
+        }
+        pub fn model<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.model = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for model: {e}"));
+            self
+        }
+        pub fn per_image<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.per_image = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for per_image: {e}")
+                });
+            self
+        }
+        pub fn source<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.source = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for source: {e}"));
+            self
+        }
+        pub fn text_input<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.text_input = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for text_input: {e}")
+                });
+            self
+        }
+        pub fn text_output<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.text_output = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for text_output: {e}")
+                });
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<NewPrice> for super::NewPrice {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: NewPrice,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                cached_image_input: value.cached_image_input?,
+                cached_text_input: value.cached_text_input?,
+                from: value.from?,
+                image_input: value.image_input?,
+                image_output: value.image_output?,
+                model: value.model?,
+                per_image: value.per_image?,
+                source: value.source?,
+                text_input: value.text_input?,
+                text_output: value.text_output?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::NewPrice> for NewPrice {
+        fn from(value: super::NewPrice) -> Self {
+            Self {
+                cached_image_input: Ok(value.cached_image_input),
+                cached_text_input: Ok(value.cached_text_input),
+                from: Ok(value.from),
+                image_input: Ok(value.image_input),
+                image_output: Ok(value.image_output),
+                model: Ok(value.model),
+                per_image: Ok(value.per_image),
+                source: Ok(value.source),
+                text_input: Ok(value.text_input),
+                text_output: Ok(value.text_output),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
     pub struct NewToken {
         expires_at: ::std::result::Result<
             ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
@@ -6726,6 +7370,337 @@ pub mod builder {
         }
     }
     #[derive(Clone, Debug)]
+    pub struct Price {
+        cached_image_input: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        cached_text_input: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        from: ::std::result::Result<::chrono::naive::NaiveDate, ::std::string::String>,
+        image_input: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        image_output: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        model: ::std::result::Result<::std::string::String, ::std::string::String>,
+        origin: ::std::result::Result<super::PriceOrigin, ::std::string::String>,
+        per_image: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        source: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        text_input: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        text_output: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        version: ::std::result::Result<::std::string::String, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for Price {
+        fn default() -> Self {
+            Self {
+                cached_image_input: Ok(Default::default()),
+                cached_text_input: Ok(Default::default()),
+                from: Err("no value supplied for from".to_string()),
+                image_input: Ok(Default::default()),
+                image_output: Ok(Default::default()),
+                model: Err("no value supplied for model".to_string()),
+                origin: Err("no value supplied for origin".to_string()),
+                per_image: Ok(Default::default()),
+                source: Ok(Default::default()),
+                text_input: Ok(Default::default()),
+                text_output: Ok(Default::default()),
+                version: Err("no value supplied for version".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl Price {
+        pub fn cached_image_input<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cached_image_input = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for cached_image_input: {e}"
+                    )
+                });
+            self
+        }
+        pub fn cached_text_input<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cached_text_input = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cached_text_input: {e}")
+                });
+            self
+        }
+        pub fn from<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::naive::NaiveDate>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.from = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for from: {e}"));
+            self
+        }
+        pub fn image_input<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.image_input = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for image_input: {e}")
+                });
+            self
+        }
+        pub fn image_output<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.image_output = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for image_output: {e}")
+                });
+            self
+        }
+        pub fn model<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.model = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for model: {e}"));
+            self
+        }
+        pub fn origin<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::PriceOrigin>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.origin = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for origin: {e}"));
+            self
+        }
+        pub fn per_image<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.per_image = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for per_image: {e}")
+                });
+            self
+        }
+        pub fn source<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.source = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for source: {e}"));
+            self
+        }
+        pub fn text_input<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.text_input = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for text_input: {e}")
+                });
+            self
+        }
+        pub fn text_output<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.text_output = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for text_output: {e}")
+                });
+            self
+        }
+        pub fn version<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.version = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for version: {e}")
+                });
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<Price> for super::Price {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: Price,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                cached_image_input: value.cached_image_input?,
+                cached_text_input: value.cached_text_input?,
+                from: value.from?,
+                image_input: value.image_input?,
+                image_output: value.image_output?,
+                model: value.model?,
+                origin: value.origin?,
+                per_image: value.per_image?,
+                source: value.source?,
+                text_input: value.text_input?,
+                text_output: value.text_output?,
+                version: value.version?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::Price> for Price {
+        fn from(value: super::Price) -> Self {
+            Self {
+                cached_image_input: Ok(value.cached_image_input),
+                cached_text_input: Ok(value.cached_text_input),
+                from: Ok(value.from),
+                image_input: Ok(value.image_input),
+                image_output: Ok(value.image_output),
+                model: Ok(value.model),
+                origin: Ok(value.origin),
+                per_image: Ok(value.per_image),
+                source: Ok(value.source),
+                text_input: Ok(value.text_input),
+                text_output: Ok(value.text_output),
+                version: Ok(value.version),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct PriceList {
+        data: ::std::result::Result<
+            ::std::vec::Vec<super::Price>,
+            ::std::string::String,
+        >,
+        object: ::std::result::Result<super::ListObject, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for PriceList {
+        fn default() -> Self {
+            Self {
+                data: Err("no value supplied for data".to_string()),
+                object: Err("no value supplied for object".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl PriceList {
+        pub fn data<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::Price>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.data = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for data: {e}"));
+            self
+        }
+        pub fn object<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::ListObject>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.object = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for object: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<PriceList> for super::PriceList {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: PriceList,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                data: value.data?,
+                object: value.object?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::PriceList> for PriceList {
+        fn from(value: super::PriceList) -> Self {
+            Self {
+                data: Ok(value.data),
+                object: Ok(value.object),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
     pub struct Record {
         account: ::std::result::Result<
             ::std::option::Option<::std::string::String>,
@@ -6733,6 +7708,14 @@ pub mod builder {
         >,
         attempts: ::std::result::Result<
             ::std::vec::Vec<super::RecordAttempt>,
+            ::std::string::String,
+        >,
+        cost_basis: ::std::result::Result<
+            ::std::option::Option<super::CostBasis>,
+            ::std::string::String,
+        >,
+        cost_reason: ::std::result::Result<
+            ::std::option::Option<super::CostReason>,
             ::std::string::String,
         >,
         cost_usd: ::std::result::Result<
@@ -6812,6 +7795,10 @@ pub mod builder {
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
         >,
+        price_version: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         quality: ::std::result::Result<
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
@@ -6842,6 +7829,8 @@ pub mod builder {
             Self {
                 account: Ok(Default::default()),
                 attempts: Err("no value supplied for attempts".to_string()),
+                cost_basis: Ok(Default::default()),
+                cost_reason: Ok(Default::default()),
                 cost_usd: Ok(Default::default()),
                 created_at: Err("no value supplied for created_at".to_string()),
                 delivered: Err("no value supplied for delivered".to_string()),
@@ -6865,6 +7854,7 @@ pub mod builder {
                 n: Ok(Default::default()),
                 operation: Err("no value supplied for operation".to_string()),
                 output_format: Ok(Default::default()),
+                price_version: Ok(Default::default()),
                 quality: Ok(Default::default()),
                 request_id: Err("no value supplied for request_id".to_string()),
                 size: Ok(Default::default()),
@@ -6899,6 +7889,30 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for attempts: {e}")
+                });
+            self
+        }
+        pub fn cost_basis<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::CostBasis>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cost_basis = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cost_basis: {e}")
+                });
+            self
+        }
+        pub fn cost_reason<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::CostReason>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cost_reason = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cost_reason: {e}")
                 });
             self
         }
@@ -7170,6 +8184,18 @@ pub mod builder {
                 });
             self
         }
+        pub fn price_version<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.price_version = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for price_version: {e}")
+                });
+            self
+        }
         pub fn quality<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -7277,6 +8303,8 @@ pub mod builder {
             Ok(Self {
                 account: value.account?,
                 attempts: value.attempts?,
+                cost_basis: value.cost_basis?,
+                cost_reason: value.cost_reason?,
                 cost_usd: value.cost_usd?,
                 created_at: value.created_at?,
                 delivered: value.delivered?,
@@ -7300,6 +8328,7 @@ pub mod builder {
                 n: value.n?,
                 operation: value.operation?,
                 output_format: value.output_format?,
+                price_version: value.price_version?,
                 quality: value.quality?,
                 request_id: value.request_id?,
                 size: value.size?,
@@ -7317,6 +8346,8 @@ pub mod builder {
             Self {
                 account: Ok(value.account),
                 attempts: Ok(value.attempts),
+                cost_basis: Ok(value.cost_basis),
+                cost_reason: Ok(value.cost_reason),
                 cost_usd: Ok(value.cost_usd),
                 created_at: Ok(value.created_at),
                 delivered: Ok(value.delivered),
@@ -7340,6 +8371,7 @@ pub mod builder {
                 n: Ok(value.n),
                 operation: Ok(value.operation),
                 output_format: Ok(value.output_format),
+                price_version: Ok(value.price_version),
                 quality: Ok(value.quality),
                 request_id: Ok(value.request_id),
                 size: Ok(value.size),
@@ -7764,6 +8796,10 @@ pub mod builder {
     }
     #[derive(Clone, Debug)]
     pub struct RecordUsage {
+        cached_tokens_details: ::std::result::Result<
+            ::std::option::Option<super::RecordTokens>,
+            ::std::string::String,
+        >,
         input_tokens: ::std::result::Result<
             ::std::option::Option<u64>,
             ::std::string::String,
@@ -7792,6 +8828,7 @@ pub mod builder {
     impl ::std::default::Default for RecordUsage {
         fn default() -> Self {
             Self {
+                cached_tokens_details: Ok(Default::default()),
                 input_tokens: Ok(Default::default()),
                 input_tokens_details: Ok(Default::default()),
                 output_tokens: Ok(Default::default()),
@@ -7802,6 +8839,20 @@ pub mod builder {
         }
     }
     impl RecordUsage {
+        pub fn cached_tokens_details<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::RecordTokens>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cached_tokens_details = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for cached_tokens_details: {e}"
+                    )
+                });
+            self
+        }
         pub fn input_tokens<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<u64>>,
@@ -7885,6 +8936,7 @@ pub mod builder {
             value: RecordUsage,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                cached_tokens_details: value.cached_tokens_details?,
                 input_tokens: value.input_tokens?,
                 input_tokens_details: value.input_tokens_details?,
                 output_tokens: value.output_tokens?,
@@ -7897,6 +8949,7 @@ pub mod builder {
     impl ::std::convert::From<super::RecordUsage> for RecordUsage {
         fn from(value: super::RecordUsage) -> Self {
             Self {
+                cached_tokens_details: Ok(value.cached_tokens_details),
                 input_tokens: Ok(value.input_tokens),
                 input_tokens_details: Ok(value.input_tokens_details),
                 output_tokens: Ok(value.output_tokens),
@@ -8364,6 +9417,14 @@ pub mod builder {
     }
     #[derive(Clone, Debug)]
     pub struct UsageCounts {
+        cost_unknown: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        cost_usd: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
         failed: ::std::result::Result<u64, ::std::string::String>,
         images: ::std::result::Result<u64, ::std::string::String>,
         input_tokens: ::std::result::Result<u64, ::std::string::String>,
@@ -8380,6 +9441,8 @@ pub mod builder {
     impl ::std::default::Default for UsageCounts {
         fn default() -> Self {
             Self {
+                cost_unknown: Ok(Default::default()),
+                cost_usd: Ok(Default::default()),
                 failed: Err("no value supplied for failed".to_string()),
                 images: Err("no value supplied for images".to_string()),
                 input_tokens: Err("no value supplied for input_tokens".to_string()),
@@ -8393,6 +9456,30 @@ pub mod builder {
         }
     }
     impl UsageCounts {
+        pub fn cost_unknown<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cost_unknown = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cost_unknown: {e}")
+                });
+            self
+        }
+        pub fn cost_usd<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cost_usd = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cost_usd: {e}")
+                });
+            self
+        }
         pub fn failed<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -8504,6 +9591,8 @@ pub mod builder {
             value: UsageCounts,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                cost_unknown: value.cost_unknown?,
+                cost_usd: value.cost_usd?,
                 failed: value.failed?,
                 images: value.images?,
                 input_tokens: value.input_tokens?,
@@ -8519,6 +9608,8 @@ pub mod builder {
     impl ::std::convert::From<super::UsageCounts> for UsageCounts {
         fn from(value: super::UsageCounts) -> Self {
             Self {
+                cost_unknown: Ok(value.cost_unknown),
+                cost_usd: Ok(value.cost_usd),
                 failed: Ok(value.failed),
                 images: Ok(value.images),
                 input_tokens: Ok(value.input_tokens),
@@ -8533,6 +9624,14 @@ pub mod builder {
     }
     #[derive(Clone, Debug)]
     pub struct UsageDay {
+        cost_unknown: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        cost_usd: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
         day: ::std::result::Result<::chrono::naive::NaiveDate, ::std::string::String>,
         failed: ::std::result::Result<u64, ::std::string::String>,
         images: ::std::result::Result<u64, ::std::string::String>,
@@ -8550,6 +9649,8 @@ pub mod builder {
     impl ::std::default::Default for UsageDay {
         fn default() -> Self {
             Self {
+                cost_unknown: Ok(Default::default()),
+                cost_usd: Ok(Default::default()),
                 day: Err("no value supplied for day".to_string()),
                 failed: Err("no value supplied for failed".to_string()),
                 images: Err("no value supplied for images".to_string()),
@@ -8564,6 +9665,30 @@ pub mod builder {
         }
     }
     impl UsageDay {
+        pub fn cost_unknown<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cost_unknown = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cost_unknown: {e}")
+                });
+            self
+        }
+        pub fn cost_usd<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cost_usd = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cost_usd: {e}")
+                });
+            self
+        }
         pub fn day<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::chrono::naive::NaiveDate>,
@@ -8685,6 +9810,8 @@ pub mod builder {
             value: UsageDay,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                cost_unknown: value.cost_unknown?,
+                cost_usd: value.cost_usd?,
                 day: value.day?,
                 failed: value.failed?,
                 images: value.images?,
@@ -8701,6 +9828,8 @@ pub mod builder {
     impl ::std::convert::From<super::UsageDay> for UsageDay {
         fn from(value: super::UsageDay) -> Self {
             Self {
+                cost_unknown: Ok(value.cost_unknown),
+                cost_usd: Ok(value.cost_usd),
                 day: Ok(value.day),
                 failed: Ok(value.failed),
                 images: Ok(value.images),
@@ -8716,6 +9845,14 @@ pub mod builder {
     }
     #[derive(Clone, Debug)]
     pub struct UsageKey {
+        cost_unknown: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        cost_usd: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
         failed: ::std::result::Result<u64, ::std::string::String>,
         group: ::std::result::Result<::std::string::String, ::std::string::String>,
         images: ::std::result::Result<u64, ::std::string::String>,
@@ -8740,6 +9877,8 @@ pub mod builder {
     impl ::std::default::Default for UsageKey {
         fn default() -> Self {
             Self {
+                cost_unknown: Ok(Default::default()),
+                cost_usd: Ok(Default::default()),
                 failed: Err("no value supplied for failed".to_string()),
                 group: Err("no value supplied for group".to_string()),
                 images: Err("no value supplied for images".to_string()),
@@ -8758,6 +9897,30 @@ pub mod builder {
         }
     }
     impl UsageKey {
+        pub fn cost_unknown<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cost_unknown = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cost_unknown: {e}")
+                });
+            self
+        }
+        pub fn cost_usd<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cost_usd = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cost_usd: {e}")
+                });
+            self
+        }
         pub fn failed<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -8921,6 +10084,8 @@ pub mod builder {
             value: UsageKey,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                cost_unknown: value.cost_unknown?,
+                cost_usd: value.cost_usd?,
                 failed: value.failed?,
                 group: value.group?,
                 images: value.images?,
@@ -8941,6 +10106,8 @@ pub mod builder {
     impl ::std::convert::From<super::UsageKey> for UsageKey {
         fn from(value: super::UsageKey) -> Self {
             Self {
+                cost_unknown: Ok(value.cost_unknown),
+                cost_usd: Ok(value.cost_usd),
                 failed: Ok(value.failed),
                 group: Ok(value.group),
                 images: Ok(value.images),

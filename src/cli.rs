@@ -19,6 +19,7 @@ mod key;
 mod master_key;
 mod openapi;
 mod output;
+mod price;
 mod secret;
 mod serve;
 mod skills;
@@ -58,6 +59,8 @@ enum CliCommand {
     Group(group::GroupCommand),
     /// Manage the upstream accounts, whether the gateway is running or not.
     Account(account::AccountCommand),
+    /// Manage the prices of models, from which requests get their cost.
+    Price(price::PriceCommand),
     /// Change the master key, which encrypts all stored secrets.
     MasterKey(master_key::MasterKeyCommand),
     /// Print the records of requests, newest last.
@@ -101,6 +104,7 @@ fn run(command: CliCommand) -> Result<(), CommandFailure> {
         CliCommand::Audit(audit) => audit.run(),
         CliCommand::Group(group) => group.run(),
         CliCommand::Account(account) => account.run(),
+        CliCommand::Price(price) => price.run(),
         CliCommand::MasterKey(master_key) => master_key.run(),
         CliCommand::Usage(usage) => usage.run(),
         CliCommand::Generate(generate) => generate.run(),

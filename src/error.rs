@@ -7,10 +7,12 @@
 
 mod code;
 mod fault;
+mod missing_resource;
 mod rejection;
 
 pub(crate) use code::ApiErrorCode;
 pub(crate) use fault::UpstreamFault;
+pub(crate) use missing_resource::MissingResource;
 pub(crate) use rejection::{Rejection, RejectionReason};
 
 use serde_json::{Map, Value, json};
@@ -57,47 +59,6 @@ pub(crate) enum Error {
     Internal,
 }
 
-/// The resource that was not found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum MissingResource {
-    /// A model id.
-    Model(String),
-    /// A name or id of an upstream account. This variant and those below, up to `Record`, occur only in the console and
-    /// in commands.
-    Account(String),
-    /// A key, by its id or public id.
-    Key(String),
-    /// A user, by id or name.
-    User(String),
-    /// A user whom a parameter names.
-    UserParam {
-        /// The parameter.
-        param: &'static str,
-        /// The id or name in it.
-        user: String,
-    },
-    /// An admin token, by its id or public id.
-    Token(String),
-    /// A group, by its name.
-    Group(String),
-    /// A record, by its request id.
-    Record(String),
-    /// The address does not exist.
-    Url {
-        /// The method, as sent.
-        method: String,
-        /// The path, as sent.
-        path: String,
-    },
-    /// The address exists, but does not support the method.
-    Method {
-        /// The method, as sent.
-        method: String,
-        /// The path, as sent.
-        path: String,
-    },
-}
-
 /// A decision of an admin about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AdminDecision {
@@ -124,6 +85,8 @@ pub(crate) enum ResourceConflict {
     GroupInUse(String),
     /// The group comes from the settings file.
     GroupReadOnly(String),
+    /// The price comes from the settings file.
+    PriceReadOnly(String),
     /// No other admin would be able to sign in.
     LastAdmin,
     /// The member already has this maximum number of keys, or has deleted too many keys within a day.
@@ -293,40 +256,6 @@ impl From<Rejection> for Error {
     }
 }
 
-// === impl MissingResource ===
-
-impl MissingResource {
-    const fn code(&self) -> ApiErrorCode {
-        match self {
-            Self::Model(_) => ApiErrorCode::ModelNotFound,
-            Self::Account(_) => ApiErrorCode::AccountNotFound,
-            Self::Key(_) => ApiErrorCode::KeyNotFound,
-            Self::User(_) | Self::UserParam { .. } => ApiErrorCode::UserNotFound,
-            Self::Token(_) => ApiErrorCode::TokenNotFound,
-            Self::Group(_) => ApiErrorCode::GroupNotFound,
-            Self::Record(_) => ApiErrorCode::RecordNotFound,
-            Self::Url { .. } => ApiErrorCode::UnknownUrl,
-            Self::Method { .. } => ApiErrorCode::MethodNotAllowed,
-        }
-    }
-}
-
-impl std::fmt::Display for MissingResource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Model(id) => write!(f, "The model '{id}' does not exist."),
-            Self::Account(name) => write!(f, "The account '{name}' does not exist."),
-            Self::Key(key) => write!(f, "The key '{key}' does not exist."),
-            Self::User(user) | Self::UserParam { user, .. } => write!(f, "The user '{user}' does not exist."),
-            Self::Token(token) => write!(f, "The admin token '{token}' does not exist."),
-            Self::Group(name) => write!(f, "The group '{name}' does not exist."),
-            Self::Record(id) => write!(f, "The record '{id}' does not exist."),
-            Self::Url { method, path } => write!(f, "Invalid URL ({method} {path})"),
-            Self::Method { method, path } => write!(f, "Not allowed to {method} on {path}"),
-        }
-    }
-}
-
 // === impl AdminDecision ===
 
 impl std::fmt::Display for AdminDecision {
@@ -354,6 +283,7 @@ impl ResourceConflict {
             Self::GroupExists(_) => ApiErrorCode::GroupExists,
             Self::GroupInUse(_) => ApiErrorCode::GroupInUse,
             Self::GroupReadOnly(_) => ApiErrorCode::GroupReadOnly,
+            Self::PriceReadOnly(_) => ApiErrorCode::PriceReadOnly,
             Self::LastAdmin => ApiErrorCode::LastAdmin,
             Self::KeyLimit(_) => ApiErrorCode::KeyLimitReached,
         }
@@ -378,6 +308,9 @@ impl std::fmt::Display for ResourceConflict {
             }
             Self::GroupReadOnly(name) => {
                 write!(f, "The group '{name}' is defined in the settings file: change or remove it there.")
+            }
+            Self::PriceReadOnly(price) => {
+                write!(f, "The price of {price} is defined in the settings file: change or remove it there.")
             }
             Self::LastAdmin => write!(f, "No other admin could sign in: make another user an admin first."),
             Self::KeyLimit(limit) => {

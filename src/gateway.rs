@@ -16,9 +16,11 @@ mod hot_paths;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod manage;
+pub(crate) mod money;
 pub(crate) mod names;
 mod pages;
 pub(crate) mod people;
+pub(crate) mod prices;
 mod registry;
 mod relay;
 mod replay;
@@ -51,15 +53,13 @@ use keys::{ApiKeys, Pepper};
 use ledger::{Ledger, NodeId};
 use pages::Pages;
 use people::{IdentityError, IdentityService};
+use prices::CurrentPrices;
 use registry::{PublishedRegistry, RegistryPublisher};
 use replay::AnswerReplay;
 use retention::RetentionTask;
 use rules::ImageModels;
 use spool::Spool;
-use store::{
-    AccountStore as _, AuditContext, MasterKey, PeopleStore, RecordStore, ReplayStore, SqliteStore, StoreError,
-    Timestamp,
-};
+use store::{MasterKey, PeopleStore, PriceStore as _, RecordStore, ReplayStore, SqliteStore, StoreError};
 use telemetry::{Metrics, MetricsSnapshot};
 use upstream::UpstreamClient;
 
@@ -76,6 +76,7 @@ pub(crate) struct Gateway {
     upstream: Arc<UpstreamClient>,
     replay: Arc<AnswerReplay>,
     ledger: Ledger,
+    prices: Arc<CurrentPrices>,
     retention: Arc<RetentionTask>,
     metrics: Arc<Metrics>,
     registry: Option<Arc<RegistryPublisher>>,
@@ -157,21 +158,20 @@ impl Gateway {
         group_refresh: GroupRefreshHandle,
     ) -> Result<Self, ServeError> {
         let (keys, people) = (open_keys(store), open_people(config, store));
-        for group in &config.groups {
-            store.ensure_group(&AuditContext::system(), &group.name).await?;
-        }
-        for account in &config.accounts {
-            store.sync_account(manage::account_spec(account)).await?;
-        }
-        let configured_names: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
-        store.mark_others_absent(&configured_names, Timestamp::now()).await?;
+        manage::sync_configured_rows(config, store).await?;
         let (records, replays) = (Arc::clone(store) as Arc<dyn RecordStore>, Arc::clone(store) as Arc<dyn ReplayStore>);
         let (node, vault) = (NodeId::only(), store.vault());
         // The client prepares TLS now if the settings need it, so that a problem fails the start and not every call.
         let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, needs_tls(config))?);
         let (config, filters) = merge_stored_groups(config, store.group_policies().await?, &upstream).await?;
-        let console_services =
-            ConsoleServices { store: Arc::clone(store), keys: Arc::clone(&keys), people: Arc::clone(&people) };
+        let prices = Arc::new(CurrentPrices::new(&config.prices, store.list_prices().await?));
+        prices.spawn_refresh_task(Arc::clone(store) as _);
+        let console_services = ConsoleServices {
+            store: Arc::clone(store),
+            keys: Arc::clone(&keys),
+            people: Arc::clone(&people),
+            prices: Arc::clone(&prices),
+        };
         let console = Arc::new(Console::new(&config, console_services, Arc::clone(&upstream), group_refresh)?);
         let endpoint = Arc::clone(&upstream) as Arc<dyn CredentialService>;
         let accounts =
@@ -179,7 +179,8 @@ impl Gateway {
         accounts.spawn_refresh_task();
         let catalog = TextModelCatalog::new(&accounts, &upstream);
         let metrics = Arc::new(Metrics::new());
-        let ledger = Ledger::start(Arc::clone(&records), node.clone(), Arc::clone(&metrics)).await?;
+        let ledger =
+            Ledger::start(Arc::clone(&records), node.clone(), Arc::clone(&metrics), Arc::clone(&prices)).await?;
         let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;
         spool.start_space_checks();
         let free = spool.free_space(config.data_dir.clone());
@@ -201,6 +202,7 @@ impl Gateway {
             replay: Arc::new(replay),
             retention: Arc::new(RetentionTask::start(records, config.retention)),
             ledger,
+            prices,
             metrics,
             registry: config.skills_dir.as_deref().map(|folder| Arc::new(RegistryPublisher::new(folder))),
             spool,
@@ -227,6 +229,7 @@ impl Gateway {
             self.upstream.prepare_tls()?;
         }
         let (config, filters) = merge_stored_groups(config, groups.to_vec(), &self.upstream).await?;
+        self.prices.set_file_prices(&config.prices);
         Ok(Self {
             console: Arc::new(self.console.with_config(&config)?),
             keys: Arc::clone(&self.keys),
@@ -239,6 +242,7 @@ impl Gateway {
             upstream: Arc::clone(&self.upstream),
             replay: Arc::clone(&self.replay),
             ledger: self.ledger.clone(),
+            prices: Arc::clone(&self.prices),
             metrics: Arc::clone(&self.metrics),
             registry: self.registry.clone(),
             spool: self.spool.clone(),
@@ -298,6 +302,11 @@ impl Gateway {
 
     pub(crate) const fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// The prices of models.
+    pub(crate) fn prices(&self) -> &CurrentPrices {
+        &self.prices
     }
 
     pub(crate) fn retention(&self) -> &RetentionTask {

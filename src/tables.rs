@@ -130,6 +130,8 @@ pub enum FieldKind {
         /// The maximum value.
         max: i64,
     },
+    /// A number, with or without decimals.
+    Number,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// True or false.

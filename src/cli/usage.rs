@@ -10,7 +10,8 @@ use clap::{Args, ValueEnum};
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
 use super::output::{cell, print, print_message, table};
-use crate::gateway::store::UsageStore;
+use crate::gateway::money::Usd;
+use crate::gateway::store::{CostBasis, UsageStore};
 use crate::gateway::usage::{self, NamedRecord, RecordFilter, UsageFilter, csv};
 use since::SinceArg;
 
@@ -41,6 +42,9 @@ pub(super) struct UsageCommand {
     /// Only requests on behalf of this end user, as given in `safety_identifier` or `user`.
     #[arg(long, value_name = "ID")]
     end_user: Option<String>,
+    /// Show the cost in US dollars in tables. JSON and comma-separated values always have it.
+    #[arg(long)]
+    cost: bool,
     /// Print one JSON object per line.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -61,7 +65,10 @@ enum UsageGrouping {
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UsageFormat {
-    Table,
+    Table {
+        /// True if there are columns for the cost.
+        cost: bool,
+    },
     Json,
     Csv,
 }
@@ -70,11 +77,11 @@ enum UsageFormat {
 
 impl UsageCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { installation, by, since, key, user, group, end_user, json, csv } = self;
+        let Self { installation, by, since, key, user, group, end_user, cost, json, csv } = self;
         let format = match (json, csv) {
             (true, _) => UsageFormat::Json,
             (_, true) => UsageFormat::Csv,
-            _ => UsageFormat::Table,
+            _ => UsageFormat::Table { cost },
         };
         let since = since.map(SinceArg::moment);
         installation.with_store(async |_, store| {
@@ -85,7 +92,7 @@ impl UsageCommand {
                 let filter = UsageFilter { key, user, group, end_user, since, ..UsageFilter::default() };
                 return Ok(print(&counts::render_counts(&usage, by, &filter, format).await?)?);
             }
-            let limit = (format == UsageFormat::Table).then_some(MAX_TABLE_ROWS);
+            let limit = matches!(format, UsageFormat::Table { .. }).then_some(MAX_TABLE_ROWS);
             let filter = RecordFilter { key, user, group, end_user, since, limit, ..RecordFilter::default() };
             list(&usage.all_records(&filter).await?, format)
         })
@@ -96,9 +103,9 @@ fn list(records: &[NamedRecord], format: UsageFormat) -> Result<(), CommandFailu
     match format {
         UsageFormat::Json => print(&json_lines(records.iter().map(|named| &named.record))?)?,
         UsageFormat::Csv => print(&(csv::record_heading() + &csv::records(records)))?,
-        UsageFormat::Table => print(&record_table(records))?,
+        UsageFormat::Table { cost } => print(&record_table(records, cost))?,
     }
-    if format == UsageFormat::Table && records.len() == MAX_TABLE_ROWS as usize {
+    if matches!(format, UsageFormat::Table { .. }) && records.len() == MAX_TABLE_ROWS as usize {
         print_message(&format!("only the newest {MAX_TABLE_ROWS} records are shown; --json and --csv print all"));
     }
     Ok(())
@@ -113,11 +120,26 @@ fn json_lines<T: serde::Serialize>(rows: impl IntoIterator<Item = T>) -> serde_j
     Ok(text)
 }
 
-fn record_table(records: &[NamedRecord]) -> String {
-    let rows: Vec<[String; 10]> = records.iter().map(table_row).collect();
-    let headings =
+fn record_table(records: &[NamedRecord], cost: bool) -> String {
+    const HEADINGS: [&str; 10] =
         ["CREATED", "STATE", "SIZE", "QUALITY", "FORMAT", "IMAGES", "TOKENS", "SECONDS", "ACCOUNT", "REQUEST"];
-    table(headings, &rows)
+    let rows: Vec<[String; 10]> = records.iter().map(table_row).collect();
+    if !cost {
+        return table(HEADINGS, &rows);
+    }
+    let [created, state, size, quality, format, images, tokens, seconds, account, request] = HEADINGS;
+    let headings = [created, state, size, quality, format, images, tokens, "COST USD", seconds, account, request];
+    let with_cost = rows.into_iter().zip(records).map(|(row, NamedRecord { record, .. })| {
+        let [created, state, size, quality, format, images, tokens, seconds, account, request] = row;
+        let cost = cost_cell(record.cost_usd, record.cost_basis == Some(CostBasis::Estimated));
+        [created, state, size, quality, format, images, tokens, cost, seconds, account, request]
+    });
+    table(headings, &with_cost.collect::<Vec<_>>())
+}
+
+/// Formats a cost; `~` marks an estimate.
+fn cost_cell(cost: Option<Usd>, is_estimated: bool) -> String {
+    cell(cost.map(|cost| if is_estimated { format!("~{cost}") } else { cost.to_string() }))
 }
 
 fn table_row(NamedRecord { record, .. }: &NamedRecord) -> [String; 10] {

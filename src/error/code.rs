@@ -86,6 +86,10 @@ codes! {
     AccountExists = "account_exists", 409, "invalid_request_error";
     /// The account comes from the settings file, so the requested change can only be made in that file.
     AccountReadOnly = "account_read_only", 409, "invalid_request_error";
+    /// The store has no price of this model from this day on.
+    PriceNotFound = "price_not_found", 404, "invalid_request_error";
+    /// The price comes from the settings file, so it can only be changed or removed in that file.
+    PriceReadOnly = "price_read_only", 409, "invalid_request_error";
     /// A fault of the gateway.
     InternalError = "internal_error", 500, "server_error";
     /// The store does not answer.

@@ -19,6 +19,7 @@ mod headers;
 mod host_environment;
 mod model;
 mod pattern;
+mod price;
 mod problem;
 mod proxies;
 mod public_url;
@@ -42,6 +43,7 @@ pub(crate) use difference::ConfigDifference;
 pub(crate) use group::{FilterConfig, GroupConfig, ModerationConfig};
 pub(crate) use host_environment::{HostEnvironment, SystemEnvironment};
 pub(crate) use model::ImageModelSpec;
+pub(crate) use price::{FIGURE_NAMES, ModelPrice, PriceFault, PriceFigures, PriceInput};
 pub(crate) use problem::ConfigProblem;
 pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;
@@ -100,6 +102,8 @@ pub(crate) struct Config {
     pub(crate) text_models: Option<Vec<String>>,
     /// The image models in addition to those of the API document.
     pub(crate) image_models: Vec<ImageModelSpec>,
+    /// The prices of models: at most one entry for each model and day.
+    pub(crate) prices: Vec<ModelPrice>,
     /// The limits on open connections.
     pub(crate) connections: ConnectionLimits,
     /// The time limits for one request.

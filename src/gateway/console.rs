@@ -18,6 +18,7 @@ mod config_admin_token;
 mod error_conversion;
 mod groups;
 mod keys;
+mod prices;
 mod records;
 mod request_fields;
 mod tokens;
@@ -36,6 +37,7 @@ use super::config::Config;
 use super::group_refresh::GroupRefreshHandle;
 use super::keys::{ApiKeys, bearer_token};
 use super::people::{Actor, IdentityService};
+use super::prices::CurrentPrices;
 use super::store::SqliteStore;
 use super::upstream::UpstreamClient;
 use crate::error::Error;
@@ -49,6 +51,7 @@ pub(crate) struct Console {
     store: Arc<SqliteStore>,
     keys: Arc<ApiKeys>,
     people: Arc<IdentityService>,
+    prices: Arc<CurrentPrices>,
     upstream: Arc<UpstreamClient>,
     group_refresh: GroupRefreshHandle,
     /// The admin token of the settings, if there is one.
@@ -63,6 +66,8 @@ pub(crate) struct ConsoleServices {
     pub(crate) keys: Arc<ApiKeys>,
     /// The users and the groups.
     pub(crate) people: Arc<IdentityService>,
+    /// The prices in force.
+    pub(crate) prices: Arc<CurrentPrices>,
 }
 
 // === impl Console ===
@@ -81,8 +86,8 @@ impl Console {
         group_refresh: GroupRefreshHandle,
     ) -> Result<Self, AdminTokenError> {
         let token = config.admin_token.as_ref().map(ConfigAdminToken::new).transpose()?;
-        let ConsoleServices { store, keys, people } = services;
-        Ok(Self { config: Arc::clone(config), store, keys, people, upstream, group_refresh, token })
+        let ConsoleServices { store, keys, people, prices } = services;
+        Ok(Self { config: Arc::clone(config), store, keys, people, prices, upstream, group_refresh, token })
     }
 
     /// Returns the same console with other settings.
@@ -95,6 +100,7 @@ impl Console {
             store: Arc::clone(&self.store),
             keys: Arc::clone(&self.keys),
             people: Arc::clone(&self.people),
+            prices: Arc::clone(&self.prices),
         };
         Self::new(config, services, Arc::clone(&self.upstream), self.group_refresh.clone())
     }

@@ -9,6 +9,7 @@ mod attempt;
 mod attempt_context;
 mod attempt_deadlines;
 mod attempt_history;
+mod cost_estimate;
 mod delivery;
 mod detachable_job;
 mod early_stream;
@@ -28,6 +29,7 @@ mod repeated_request;
 mod request_options;
 mod response_creation;
 mod shared_record;
+mod token_usage;
 
 pub(crate) use gateway_answer::{GatewayAnswer, GatewayAnswerBody};
 pub(crate) use image_edit::edit_image;

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, oneshot, watch};
 
+use crate::gateway::money::Usd;
+use crate::gateway::prices::CurrentPrices;
 pub(crate) use crate::gateway::store::{
     AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, KeyId, NodeId, Record, RequestId, TokenDetails,
     TokenUsage, UserId,
@@ -77,6 +79,8 @@ pub(crate) struct RecordDraft {
     pub(crate) injected_tool: bool,
     /// A keyed hash of the request, by which an automatic retry of the client is recognized.
     pub(crate) fingerprint: Option<[u8; 32]>,
+    /// The most that one call of the job can cost, if it is known.
+    pub(crate) max_cost_usd: Option<Usd>,
 }
 
 /// The token counts of a job. They are separate for each model, because each model has its own price.
@@ -113,6 +117,7 @@ pub(crate) struct Ledger {
     unsettled_records: watch::Sender<usize>,
     metrics: Arc<Metrics>,
     health: Arc<WriteHealth>,
+    prices: Arc<CurrentPrices>,
 }
 
 impl Ledger {
@@ -126,6 +131,7 @@ impl Ledger {
         store: Arc<dyn RecordStore>,
         node: NodeId,
         metrics: Arc<Metrics>,
+        prices: Arc<CurrentPrices>,
     ) -> Result<Self, StoreError> {
         let interrupted = store.interrupt_running(&node).await?;
         if interrupted > 0 {
@@ -139,12 +145,14 @@ impl Ledger {
         let thread = std::thread::Builder::new().name("ledger".to_owned()).spawn(move || writer.run());
         thread.map_err(StoreError::io("starting the thread that writes records"))?;
         let intent_permits = Arc::new(Semaphore::new(MAX_WAITING_INTENTS));
-        Ok(Self { message_sender, intent_permits, unsettled_records: watch::Sender::new(0), metrics, health })
+        Ok(Self { message_sender, intent_permits, unsettled_records: watch::Sender::new(0), metrics, health, prices })
     }
 
     #[cfg(test)]
     pub(crate) async fn start_for_test(store: Arc<impl RecordStore + 'static>) -> Self {
-        Self::start(store, NodeId::only(), Arc::new(Metrics::new())).await.unwrap()
+        Self::start(store, NodeId::only(), Arc::new(Metrics::new()), Arc::new(CurrentPrices::new(&[], Vec::new())))
+            .await
+            .unwrap()
     }
 
     /// Opens a record. After this returns, a kill can no longer lose the record.
@@ -159,6 +167,7 @@ impl Ledger {
             self.message_sender.clone(),
             self.unsettled_records.clone(),
             Arc::clone(&self.metrics),
+            Arc::clone(&self.prices),
         );
         let intent = Box::new(state);
         let (reply, result) = oneshot::channel();
@@ -246,6 +255,10 @@ fn running_record(draft: RecordDraft) -> Record {
         host_model: None,
         host_usage: None,
         maybe_paid_twice: false,
+        cost_basis: None,
+        cost_reason: None,
+        price_version: None,
+        max_cost_usd: draft.max_cost_usd,
     }
 }
 

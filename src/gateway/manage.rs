@@ -23,7 +23,9 @@ pub(crate) use inspection::{ProbeOutcome, explain, probe};
 
 use super::accounts::account_of_row;
 use super::config::{self, Config, ConfigProblem};
-use super::store::{AccountRow, AccountSpec, AccountStore as _, SqliteStore, StoreError};
+use super::store::{
+    AccountRow, AccountSpec, AccountStore as _, AuditContext, PeopleStore as _, SqliteStore, StoreError, Timestamp,
+};
 use super::upstream::{ServiceCallError, TransportError};
 
 /// The value of `source` for an account that is defined in the store and not in the file.
@@ -49,6 +51,22 @@ pub(crate) enum AccountOrigin {
     File,
     /// In the store.
     Store,
+}
+
+/// Writes the groups and accounts of the settings file to the store.
+///
+/// # Errors
+///
+/// Returns an error if the store fails, or if the store has an account of its own with the name of one in the file.
+pub(crate) async fn sync_configured_rows(config: &Config, store: &SqliteStore) -> Result<(), StoreError> {
+    for group in &config.groups {
+        store.ensure_group(&AuditContext::system(), &group.name).await?;
+    }
+    for account in &config.accounts {
+        store.sync_account(account_spec(account)).await?;
+    }
+    let configured_names: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
+    store.mark_others_absent(&configured_names, Timestamp::now()).await.map(drop)
 }
 
 /// The properties of an account that the store needs for its row; they include no credentials.

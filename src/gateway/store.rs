@@ -11,6 +11,7 @@
 
 mod account_rows;
 mod audit;
+mod cost;
 mod data_dir;
 mod data_keys;
 mod error;
@@ -19,6 +20,7 @@ mod key_file;
 mod keys;
 mod master_key;
 mod people;
+mod prices;
 mod record;
 mod replay;
 mod secret_bytes;
@@ -38,6 +40,7 @@ pub(crate) use account_rows::{
     AccountChange, AccountRow, AccountSpec, AccountStore, NewAccount, StoredEjection, TokenRow, TokenStore,
 };
 pub(crate) use audit::{ActorKind, AuditContext, AuditFilter, AuditRow, ListPage};
+pub(crate) use cost::{CostBasis, CostReason};
 pub(crate) use data_dir::{ServeLock, ServingStatus};
 pub(crate) use data_keys::PepperKey;
 pub(crate) use error::StoreError;
@@ -52,6 +55,7 @@ pub(crate) use people::{
     AdminTokenRow, GroupDeletionOutcome, GroupRow, LinkRedemption, LinkRow, NewLink, NewSession, NewUser,
     OneTimeLinkPurpose, PeopleStore, SessionRow, UserChange, UserChangeOutcome, UserFilter, UserRole, UserRow,
 };
+pub(crate) use prices::PriceStore;
 pub(crate) use record::{
     AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, Record, RecordFilter, TokenDetails, TokenUsage,
 };

@@ -19,7 +19,7 @@ pub(super) async fn render_counts(
             match format {
                 UsageFormat::Json => json_lines(&days)?,
                 UsageFormat::Csv => csv::days(&days),
-                UsageFormat::Table => day_table(&days, &usage.totals(filter).await?),
+                UsageFormat::Table { cost } => day_table(&days, &usage.totals(filter).await?, cost),
             }
         }
         UsageGrouping::Key => {
@@ -27,23 +27,45 @@ pub(super) async fn render_counts(
             match format {
                 UsageFormat::Json => json_lines(&keys)?,
                 UsageFormat::Csv => csv::keys(&keys),
-                UsageFormat::Table => key_table(&keys),
+                UsageFormat::Table { cost } => key_table(&keys, cost),
             }
         }
     })
 }
 
-fn day_table(days: &[DayCounts], totals: &UsageCounters) -> String {
-    let row = |day: String, counts: &UsageCounters| {
+fn day_table(days: &[DayCounts], totals: &UsageCounters, cost: bool) -> String {
+    let days = days.iter().map(|day| (day.day.to_string(), &day.counts));
+    let rows: Vec<_> = days.chain([("total".to_owned(), totals)]).collect();
+    if cost {
+        let row = |(day, counts): &(String, &UsageCounters)| {
+            let [requests, failed, refused, images, input, output] = columns(counts);
+            let [cost, unknown] = cost_columns(counts);
+            [day.clone(), requests, failed, refused, images, input, output, cost, unknown]
+        };
+        let headings =
+            ["DAY", "REQUESTS", "FAILED", "REFUSED", "IMAGES", "TOKENS IN", "TOKENS OUT", "COST USD", "COST UNKNOWN"];
+        return table(headings, &rows.iter().map(row).collect::<Vec<_>>());
+    }
+    let row = |(day, counts): &(String, &UsageCounters)| {
         let [requests, failed, refused, images, input, output] = columns(counts);
-        [day, requests, failed, refused, images, input, output]
+        [day.clone(), requests, failed, refused, images, input, output]
     };
-    let mut rows: Vec<_> = days.iter().map(|day| row(day.day.to_string(), &day.counts)).collect();
-    rows.push(row("total".to_owned(), totals));
-    table(["DAY", "REQUESTS", "FAILED", "REFUSED", "IMAGES", "TOKENS IN", "TOKENS OUT"], &rows)
+    let headings = ["DAY", "REQUESTS", "FAILED", "REFUSED", "IMAGES", "TOKENS IN", "TOKENS OUT"];
+    table(headings, &rows.iter().map(row).collect::<Vec<_>>())
 }
 
-fn key_table(keys: &[NamedCounts]) -> String {
+fn key_table(keys: &[NamedCounts], cost: bool) -> String {
+    if cost {
+        let row = |NamedCounts { key_counts, name, .. }: &NamedCounts| {
+            let [requests, failed, refused, images, ..] = columns(&key_counts.counts);
+            let [cost, unknown] = cost_columns(&key_counts.counts);
+            let key = Some(key_counts.key.as_str()).filter(|key| *key != RefusalCount::NO_KEY);
+            let (key, name, group) = (cell(key), cell(name.as_ref()), key_counts.group.clone());
+            [key, name, group, requests, failed, refused, images, cost, unknown]
+        };
+        let headings = ["KEY", "NAME", "GROUP", "REQUESTS", "FAILED", "REFUSED", "IMAGES", "COST USD", "COST UNKNOWN"];
+        return table(headings, &keys.iter().map(row).collect::<Vec<_>>());
+    }
     let row = |NamedCounts { key_counts, name, user_name }: &NamedCounts| {
         let [requests, failed, refused, images, input, output] = columns(&key_counts.counts);
         let (name, user) = (cell(name.as_ref()), cell(user_name.as_ref()));
@@ -54,6 +76,11 @@ fn key_table(keys: &[NamedCounts]) -> String {
     let headings =
         ["KEY", "NAME", "USER", "GROUP", "REQUESTS", "FAILED", "REFUSED", "IMAGES", "TOKENS IN", "TOKENS OUT"];
     table(headings, &rows)
+}
+
+/// Returns the known cost, and the number of requests whose cost is unknown.
+fn cost_columns(counts: &UsageCounters) -> [String; 2] {
+    [counts.cost_usd.to_string(), counts.cost_unknown.to_string()]
 }
 
 fn columns(counts: &UsageCounters) -> [String; 6] {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use super::{
-    AccountConfig, AccountCredentials, Config, ConnectionLimits, FilterConfig, GrantConfig, GroupConfig,
-    ImageModelSpec, ModerationConfig, OauthConfig, RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig,
-    UpstreamProtocol, duration,
+    AccountConfig, AccountCredentials, Config, ConnectionLimits, FIGURE_NAMES, FilterConfig, GrantConfig, GroupConfig,
+    ImageModelSpec, ModelPrice, ModerationConfig, OauthConfig, RetentionPeriods, SettingSource, UploadLimits,
+    UpstreamConfig, UpstreamProtocol, duration,
 };
 
 const REDACTED: &str = "[redacted]";
@@ -20,6 +20,9 @@ impl Config {
         printer.top();
         for (index, model) in self.image_models.iter().enumerate() {
             printer.image_model(&format!("models[{index}]"), model);
+        }
+        for (index, price) in self.prices.iter().enumerate() {
+            printer.price(&format!("prices[{index}]"), price);
         }
         for (index, account) in self.accounts.iter().enumerate() {
             printer.account(&format!("accounts[{index}]"), account);
@@ -110,6 +113,20 @@ impl ConfigPrinter<'_> {
             ("min_free_megabytes", uploads.min_free),
         ] {
             self.line("uploads", name, &(bytes >> 20).to_string());
+        }
+    }
+
+    fn price(&mut self, path: &str, price: &ModelPrice) {
+        self.header("[[prices]]");
+        self.line(path, "model", &quoted(&price.model));
+        self.line(path, "from", &quoted(&price.from.to_string()));
+        for (name, value) in FIGURE_NAMES.into_iter().zip(price.figures.values()) {
+            if let Some(value) = value {
+                self.line(path, name, &value.to_string());
+            }
+        }
+        if let Some(source) = &price.source {
+            self.line(path, "source", &quoted(source));
         }
     }
 

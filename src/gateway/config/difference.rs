@@ -87,6 +87,7 @@ impl Config {
             answer_deadline,
             shutdown_delay,
             text_models,
+            prices,
             deadlines,
             admin_token
         );
@@ -118,6 +119,7 @@ impl Config {
             log_format: _,
             shutdown_delay: _,
             text_models: _,
+            prices: _,
             image_models: _,
             connections: _,
             deadlines: _,

@@ -76,6 +76,9 @@ pub(crate) struct RawConfig {
     pub(super) text_models: Option<Vec<String>>,
     /// Image models in addition to the built-in ones, with the values that requests may use for each.
     pub(super) models: Option<Vec<RawImageModel>>,
+    /// The prices of models, by which records get their cost. Default: the prices that providers publish for the built-in
+    /// models.
+    pub(super) prices: Option<Vec<RawPrice>>,
     /// The maximum number of concurrent connections of callers.
     pub(super) connections: Option<RawConnections>,
     /// The time limits of calls to upstreams.
@@ -193,6 +196,44 @@ pub(super) struct RawImageModel {
     pub(super) max_partial_images: Option<u32>,
     /// If `true`, `output_compression` may be below 100.
     pub(super) compression: Option<bool>,
+}
+
+/// The prices of one model from a day on, in US dollars. The prices of tokens are for a million tokens. A price that is
+/// left out is unknown; it is not zero.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawPrice {
+    /// The model, as in requests. The prices also apply to its dated snapshots, unless they have prices of their own.
+    #[schemars(required)]
+    pub(super) model: Option<String>,
+    /// The first day, in UTC, on which the prices apply, such as `2026-04-21`.
+    #[schemars(required, regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"))]
+    pub(super) from: Option<String>,
+    /// The price of text tokens of requests.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(super) text_input: Option<f64>,
+    /// The price of text tokens of requests that the upstream had in its cache. Default: `text_input`, and the cost counts
+    /// as estimated.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(super) cached_text_input: Option<f64>,
+    /// The price of image tokens of requests.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(super) image_input: Option<f64>,
+    /// The price of image tokens of requests that the upstream had in its cache. Default: `image_input`, and the cost
+    /// counts as estimated.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(super) cached_image_input: Option<f64>,
+    /// The price of image tokens of answers.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(super) image_output: Option<f64>,
+    /// The price of text tokens of answers.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(super) text_output: Option<f64>,
+    /// The price of one image, if the upstream charges for images. It is added to the price of the tokens.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(super) per_image: Option<f64>,
+    /// The place where the prices are published, for people.
+    pub(super) source: Option<String>,
 }
 
 /// One upstream account.

@@ -8,7 +8,9 @@ mod endpoint;
 mod groups;
 mod models;
 mod oauth;
+mod prices;
 mod secrets;
+mod storage;
 mod uploads;
 
 use std::collections::BTreeMap;
@@ -19,10 +21,10 @@ use std::time::Duration;
 use super::config_file::ConfigFile;
 use super::host_environment::{HostEnvironment, default_data_dir};
 use super::problem::{ConfigLocation, ConfigProblem};
-use super::raw::{RawConfig, RawDeadlines, RawDuration, RawReplay, SecretSource};
+use super::raw::{RawConfig, RawDeadlines, RawDuration, SecretSource};
 use super::{
     AccountConfig, CONFIG_VARIABLE, Config, ConfigOverrides, DeadlineConfig, GroupConfig, LONGEST_IMAGE_DEADLINE,
-    ListenAddress, PublicUrl, ReplayConfig, RetentionPeriods, SettingSource, TrustedProxies, duration, proxies,
+    ListenAddress, PublicUrl, ReplayConfig, SettingSource, TrustedProxies, duration, proxies,
 };
 use crate::tables::{ANSWER_DEADLINE_SECONDS, REQUEST_TOTAL_SECONDS, UPSTREAM_CONNECT_SECONDS};
 
@@ -190,6 +192,7 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
         shutdown_delay: resolver.shutdown_delay(),
         image_models: resolver.image_models(text_models.as_deref()),
         text_models,
+        prices: resolver.prices(),
         connections: resolver.connections(),
         deadlines,
         accounts: resolver.accounts(Some(&groups)),
@@ -401,30 +404,6 @@ impl<'a> ConfigResolver<'a> {
 
     fn image_deadline(&mut self, setting: &str, value: Option<&RawDuration>) -> Option<Duration> {
         self.duration_within(setting, value, SHORTEST_DEADLINE..=LONGEST_IMAGE_DEADLINE)
-    }
-
-    fn replay(&mut self) -> ReplayConfig {
-        let empty = RawReplay::default();
-        let raw = self.layers.file.raw.replay.as_ref().unwrap_or(&empty);
-        let mut window = |setting, value| self.duration(setting, value, SHORTEST_WINDOW);
-        ReplayConfig {
-            orphans: raw.orphans.unwrap_or(DEFAULT_REPLAY.orphans),
-            orphan_window: window("replay.orphan_window", raw.orphan_window.as_ref())
-                .unwrap_or(DEFAULT_REPLAY.orphan_window),
-            idempotency_window: window("replay.idempotency_window", raw.idempotency_window.as_ref())
-                .unwrap_or(DEFAULT_REPLAY.idempotency_window),
-            max_bytes: raw.max_megabytes.map_or(DEFAULT_REPLAY.max_bytes, |megabytes| u64::from(megabytes) << 20),
-        }
-    }
-
-    fn retention(&mut self) -> RetentionPeriods {
-        let Some(raw) = &self.layers.file.raw.retention else { return RetentionPeriods::default() };
-        let mut retention_period = |setting, value| self.duration_within(setting, value, RETENTION);
-        RetentionPeriods {
-            records: retention_period("retention.records", raw.records.as_ref()),
-            audit: retention_period("retention.audit", raw.audit.as_ref()),
-            usage: retention_period("retention.usage", raw.usage.as_ref()),
-        }
     }
 
     fn duration(&mut self, setting: &str, value: Option<&RawDuration>, shortest: Duration) -> Option<Duration> {

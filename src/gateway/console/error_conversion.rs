@@ -12,7 +12,7 @@ pub(super) fn from_store_error(error: StoreError) -> Error {
 }
 
 /// Returns the error for a field that cannot be used.
-fn field_rejection(field: &str, reason: &str) -> Error {
+pub(super) fn field_rejection(field: &str, reason: &str) -> Error {
     Rejection::new(field, RejectionReason::InvalidValue, format!("Invalid '{field}': {reason}.")).into()
 }
 

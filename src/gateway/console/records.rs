@@ -9,8 +9,11 @@ use super::error_conversion::from_store_error;
 use super::request_fields::{page_size, to_timestamp};
 use super::{Console, list_object};
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
+use crate::gateway::money::Usd;
 use crate::gateway::people::Actor;
-use crate::gateway::store::{AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, TokenDetails, TokenUsage};
+use crate::gateway::store::{
+    AttemptClass, AttemptEntry, CostBasis, CostReason, DeliveredImageEntry, JobState, TokenDetails, TokenUsage,
+};
 use crate::gateway::usage::{NamedRecord, NamedRecordPage, RecordFilter, UsageError, UsageReader, csv};
 use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
@@ -103,6 +106,7 @@ fn redact_for_actor(mut record: NamedRecord, actor: &Actor) -> NamedRecord {
         // The upstream's message may name the account, and the text model may be a setting of the account.
         record.record.error_detail = None;
         record.record.host_model = None;
+        record.record.price_version = None;
     }
     record
 }
@@ -125,7 +129,7 @@ fn to_wire_record(NamedRecord { record, key_name, user_name }: NamedRecord) -> t
         n: record.n.map(u64::from),
         delivered: record.delivered.into_iter().map(to_wire_image).collect(),
         usage: record.usage.map(to_wire_usage),
-        cost_usd: record.cost_usd,
+        cost_usd: record.cost_usd.map(Usd::dollars),
         latency_ms: record.latency_ms,
         first_byte_ms: record.first_byte_ms,
         attempts: record.attempts.into_iter().map(to_wire_attempt).collect(),
@@ -143,6 +147,9 @@ fn to_wire_record(NamedRecord { record, key_name, user_name }: NamedRecord) -> t
         host_model: record.host_model,
         host_usage: record.host_usage.map(to_wire_usage),
         maybe_paid_twice: Some(record.maybe_paid_twice),
+        cost_basis: record.cost_basis.map(to_wire_basis),
+        cost_reason: record.cost_reason.map(to_wire_reason),
+        price_version: record.price_version,
         extra: Map::new(),
     }
 }
@@ -158,6 +165,7 @@ fn to_wire_usage(tokens: TokenUsage) -> types::RecordUsage {
         output_tokens: tokens.output_tokens,
         output_tokens_details: tokens.output_tokens_details.map(to_wire_token_details),
         total_tokens: tokens.total_tokens,
+        cached_tokens_details: tokens.cached_tokens_details.map(to_wire_token_details),
         extra: Map::new(),
     }
 }
@@ -181,6 +189,25 @@ fn to_wire_attempt(attempt: AttemptEntry) -> types::RecordAttempt {
         latency_ms: attempt.latency_ms,
         upstream_request_id: attempt.upstream_request_id,
         extra: Map::new(),
+    }
+}
+
+const fn to_wire_basis(basis: CostBasis) -> types::CostBasis {
+    match basis {
+        CostBasis::Exact => types::CostBasis::Exact,
+        CostBasis::Estimated => types::CostBasis::Estimated,
+        CostBasis::Unknown => types::CostBasis::Unknown,
+    }
+}
+
+const fn to_wire_reason(reason: CostReason) -> types::CostReason {
+    match reason {
+        CostReason::NoPrice => types::CostReason::NoPrice,
+        CostReason::IncompletePrice => types::CostReason::IncompletePrice,
+        CostReason::NoUsage => types::CostReason::NoUsage,
+        CostReason::NoBreakdown => types::CostReason::NoBreakdown,
+        CostReason::Interrupted => types::CostReason::Interrupted,
+        CostReason::AssumedModel => types::CostReason::AssumedModel,
     }
 }
 

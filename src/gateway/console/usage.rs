@@ -88,8 +88,8 @@ fn period(query: &RetrieveUsageQuery, today: UtcDay) -> Result<(UtcDay, UtcDay),
 }
 
 fn to_wire_day(DayCounts { day, counts }: DayCounts) -> types::UsageDay {
-    let UsageCounters { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } =
-        counts;
+    let UsageCounters { requests, succeeded, failed, refused, images, .. } = counts;
+    let UsageCounters { input_tokens, output_tokens, total_tokens, cost_usd, cost_unknown, .. } = counts;
     types::UsageDay {
         day: NaiveDate::from(day),
         requests,
@@ -100,13 +100,15 @@ fn to_wire_day(DayCounts { day, counts }: DayCounts) -> types::UsageDay {
         input_tokens,
         output_tokens,
         total_tokens,
+        cost_usd: Some(cost_usd.dollars()),
+        cost_unknown: Some(cost_unknown),
         extra: Map::new(),
     }
 }
 
 fn to_wire_key_usage(NamedCounts { name, user_name, key_counts }: NamedCounts) -> types::UsageKey {
-    let UsageCounters { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } =
-        key_counts.counts;
+    let UsageCounters { requests, succeeded, failed, refused, images, .. } = key_counts.counts;
+    let UsageCounters { input_tokens, output_tokens, total_tokens, cost_usd, cost_unknown, .. } = key_counts.counts;
     types::UsageKey {
         key: key_counts.key.to_string(),
         name: name.unwrap_or_default(),
@@ -121,13 +123,15 @@ fn to_wire_key_usage(NamedCounts { name, user_name, key_counts }: NamedCounts) -
         input_tokens,
         output_tokens,
         total_tokens,
+        cost_usd: Some(cost_usd.dollars()),
+        cost_unknown: Some(cost_unknown),
         extra: Map::new(),
     }
 }
 
 fn to_wire_counts(counts: UsageCounters) -> types::UsageCounts {
-    let UsageCounters { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } =
-        counts;
+    let UsageCounters { requests, succeeded, failed, refused, images, .. } = counts;
+    let UsageCounters { input_tokens, output_tokens, total_tokens, cost_usd, cost_unknown, .. } = counts;
     types::UsageCounts {
         requests,
         succeeded,
@@ -137,6 +141,8 @@ fn to_wire_counts(counts: UsageCounters) -> types::UsageCounts {
         input_tokens,
         output_tokens,
         total_tokens,
+        cost_usd: Some(cost_usd.dollars()),
+        cost_unknown: Some(cost_unknown),
         extra: Map::new(),
     }
 }

@@ -19,10 +19,10 @@ use crate::gateway::front::{
 };
 use crate::gateway::people::Actor;
 use crate::wire::admin::server::{
-    AdminApi, DeleteAccountPath, DeleteGroupPath, DeleteKeyPath, DeleteTokenPath, ListAuditQuery, ListKeysQuery,
-    ListRecordsQuery, ListTokensQuery, ListUsersQuery, ResetUserPath, RetrieveAccountPath, RetrieveGroupPath,
-    RetrieveKeyPath, RetrieveRecordPath, RetrieveUsageQuery, RetrieveUserPath, RotateKeyPath, SignOutUserPath,
-    UpdateAccountPath, UpdateGroupPath, UpdateKeyPath, UpdateUserPath,
+    AdminApi, DeleteAccountPath, DeleteGroupPath, DeleteKeyPath, DeletePricePath, DeleteTokenPath, ListAuditQuery,
+    ListKeysQuery, ListRecordsQuery, ListTokensQuery, ListUsersQuery, ResetUserPath, RetrieveAccountPath,
+    RetrieveGroupPath, RetrieveKeyPath, RetrieveRecordPath, RetrieveUsageQuery, RetrieveUserPath, RotateKeyPath,
+    SignOutUserPath, UpdateAccountPath, UpdateGroupPath, UpdateKeyPath, UpdateUserPath,
 };
 use crate::wire::admin::types;
 
@@ -225,6 +225,33 @@ impl AdminApi for AdminEndpoints {
     ) -> Result<TypedResponse<types::DeletedGroup>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.delete_group(&actor, &path.into_value()?.into_inner().name).await
+        })
+        .await
+    }
+
+    async fn list_prices(context: AdminContext) -> Result<TypedResponse<types::PriceList>, AdminApiError> {
+        run_operation(&context, |console, actor| async move { console.list_prices(&actor).await }).await
+    }
+
+    async fn set_price(
+        context: AdminContext,
+        body: JsonBody<types::NewPrice>,
+    ) -> Result<TypedResponse<types::Price>, AdminApiError> {
+        run_operation_with_body(
+            &context,
+            body,
+            |console, actor, body| async move { console.set_price(&actor, &body).await },
+        )
+        .await
+    }
+
+    async fn delete_price(
+        context: AdminContext,
+        path: ExtractorResult<Path<DeletePricePath>>,
+    ) -> Result<TypedResponse<types::DeletedPrice>, AdminApiError> {
+        run_operation(&context, |console, actor| async move {
+            let DeletePricePath { model, from } = path.into_value()?.into_inner();
+            console.delete_price(&actor, &model, &from).await
         })
         .await
     }

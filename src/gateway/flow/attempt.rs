@@ -20,7 +20,7 @@ use super::fan_out::FanOutBranch;
 use super::fan_out_progress::FanOutProgress;
 use super::outcome::{AccountFinding, StopReason};
 use super::shared_record::SharedRecord;
-use super::{fallback_order, fan_out, outcome};
+use super::{fallback_order, fan_out, outcome, token_usage};
 use crate::error::Error;
 use crate::gateway::accounts::{AccountFeedback, Lease, LeaseGrant, LeaseRefusal, RetryTarget};
 use crate::gateway::ledger::{AttemptHandle, OpenRecord};
@@ -112,7 +112,7 @@ pub(super) async fn run(
             tracing::warn!("the upstream refuses the request with the added image tool: sending the request unchanged");
         } else {
             shared_record.with_record(|record| {
-                history.charged_usage.into_iter().for_each(|usage| record.set_usage(outcome::model_usage(usage)));
+                history.charged_usage.into_iter().for_each(|usage| record.set_usage(token_usage::model_usage(usage)));
             });
             return Err(history.into_failure());
         }

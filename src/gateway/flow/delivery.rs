@@ -8,7 +8,10 @@ use tracing::Instrument as _;
 use super::attempt::{JobFailure, JobSuccess};
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
-use super::{RequestOptions, attempt, failure_reason, fallback_order, outcome, prompt_screening, repeated_request};
+use super::{
+    RequestOptions, attempt, cost_estimate, failure_reason, fallback_order, outcome, prompt_screening,
+    repeated_request, token_usage,
+};
 use crate::error::{ApiErrorCode, Error, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::accounts::{AccountFeedback, Lease};
@@ -101,6 +104,9 @@ pub(super) async fn deliver(
         }
     };
     record.mark_first_byte();
+    if success.is_simulated {
+        record.set_simulated();
+    }
     let fallback = success.fallback_job.as_ref().map(fallback_order::size_and_quality);
     fallback.iter().for_each(|size_and_quality| record.set_fallback(size_and_quality.clone()));
     let requested = RequestedImages::new(&context.task, &success);
@@ -206,6 +212,7 @@ pub(super) fn record_draft(context: &JobContext) -> RecordDraft {
         end_user: task.end_user().map(str::to_owned),
         injected_tool: task.is_tool_injected(),
         fingerprint: context.fingerprint(),
+        max_cost_usd: cost_estimate::most(context),
     }
 }
 
@@ -233,7 +240,7 @@ fn close_delivery(
             .into_iter()
             .for_each(|image| record.add_delivered(delivered_image_entry(image, quality.as_ref())));
         if let Some(total_usage) = relay::sum_usage(summary.usage, failed_call_usage) {
-            record.set_usage(outcome::model_usage(total_usage));
+            record.set_usage(token_usage::model_usage(total_usage));
         }
         summary.response_id.into_iter().for_each(|id| record.set_response_id(id));
         let code = ApiErrorCode::UpstreamError.as_str();

@@ -9,8 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::failure_reason;
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault, UsageReset};
 use crate::gateway::accounts::{AccountFeedback, LeaseRefusal};
-use crate::gateway::ledger::{self, JobOutcome, ModelUsage};
-use crate::gateway::relay::{self, TokenCounts};
+use crate::gateway::ledger::{self, JobOutcome};
 use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
@@ -158,30 +157,6 @@ pub(super) const fn attempt_class(class: FailureClass) -> ledger::AttemptClass {
         FailureClass::F => ledger::AttemptClass::F,
         FailureClass::X => ledger::AttemptClass::X,
         FailureClass::R => ledger::AttemptClass::R,
-    }
-}
-
-/// Converts token counts to the form of the record.
-pub(super) fn model_usage(usage: relay::AnswerUsage) -> ModelUsage {
-    ModelUsage { image: usage.image.map(image_token_usage), host: usage.host.map(text_token_usage) }
-}
-
-fn image_token_usage(tokens: TokenCounts) -> ledger::TokenUsage {
-    let details = |image, text| Some(ledger::TokenDetails { image_tokens: Some(image), text_tokens: Some(text) });
-    ledger::TokenUsage {
-        input_tokens_details: details(tokens.input_image, tokens.input_text),
-        output_tokens_details: details(tokens.output_image, tokens.output_text),
-        ..text_token_usage(tokens)
-    }
-}
-
-/// Converts the tokens of a text model, which does not count image tokens separately.
-fn text_token_usage(tokens: TokenCounts) -> ledger::TokenUsage {
-    ledger::TokenUsage {
-        input_tokens: Some(tokens.input),
-        output_tokens: Some(tokens.output),
-        total_tokens: Some(tokens.total),
-        ..ledger::TokenUsage::default()
     }
 }
 

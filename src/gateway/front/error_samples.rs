@@ -109,6 +109,7 @@ fn missing() -> Vec<MissingResource> {
         MissingResource::UserParam { .. } => MissingResource::UserParam { param: "user", user: sample_text() },
         MissingResource::Token(_) => MissingResource::Token(sample_text()),
         MissingResource::Group(_) => MissingResource::Group(sample_text()),
+        MissingResource::Price(_) => MissingResource::Price(sample_text()),
         MissingResource::Record(_) => MissingResource::Record(sample_text()),
         MissingResource::Url { .. } => MissingResource::Url { method: sample_text(), path: sample_text() },
         MissingResource::Method { .. } => MissingResource::Method { method: sample_text(), path: sample_text() },
@@ -123,6 +124,7 @@ fn conflicts() -> Vec<ResourceConflict> {
         ResourceConflict::GroupExists(_) => ResourceConflict::GroupExists(sample_text()),
         ResourceConflict::GroupInUse(_) => ResourceConflict::GroupInUse(sample_text()),
         ResourceConflict::GroupReadOnly(_) => ResourceConflict::GroupReadOnly(sample_text()),
+        ResourceConflict::PriceReadOnly(_) => ResourceConflict::PriceReadOnly(sample_text()),
         ResourceConflict::LastAdmin => ResourceConflict::LastAdmin,
         ResourceConflict::KeyLimit(_) => ResourceConflict::KeyLimit(1),
     ]

@@ -12,6 +12,8 @@ use super::writer::{ClosedRecord, CommitReplySender, LedgerMessage};
 use super::{
     AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, LedgerError, ModelUsage, Record, milliseconds_since,
 };
+use crate::gateway::money::Usd;
+use crate::gateway::prices::{Cost, CurrentPrices};
 use crate::gateway::telemetry::Metrics;
 
 /// The maximum time for which the end of an answer waits until its record is durable (our choice).
@@ -88,6 +90,9 @@ pub(super) struct OpenRecordState {
     drop_outcome: JobOutcome,
     message_sender: mpsc::Sender<LedgerMessage>,
     metrics: Arc<Metrics>,
+    prices: Arc<CurrentPrices>,
+    /// True if the simulator made the answer.
+    is_simulated: bool,
     _unsettled: UnsettledRecordGuard,
 }
 
@@ -97,6 +102,7 @@ impl OpenRecordState {
         message_sender: mpsc::Sender<LedgerMessage>,
         count: watch::Sender<usize>,
         metrics: Arc<Metrics>,
+        prices: Arc<CurrentPrices>,
     ) -> Self {
         // If the caller leaves before the job has started, nothing was sent upstream, so the job counts as cancelled.
         let drop_outcome = JobOutcome::cancelled();
@@ -108,6 +114,8 @@ impl OpenRecordState {
             drop_outcome,
             message_sender,
             metrics,
+            prices,
+            is_simulated: false,
             _unsettled: UnsettledRecordGuard::new(count),
         }
     }
@@ -126,10 +134,23 @@ impl OpenRecordState {
             // The account in the intent was never called.
             self.record.account = None;
         }
+        self.set_cost();
         self.metrics.count_job(&self.record);
         let outbox = self.message_sender.clone();
         // If there is no writer, the runtime is shutting down. The next start of the gateway then closes the record.
         let _ = outbox.send(LedgerMessage::Close(ClosedRecord::new(self, reply)));
+    }
+
+    fn set_cost(&mut self) {
+        let cost = if self.is_simulated {
+            Cost { usd: Some(Usd::ZERO), ..Cost::default() }
+        } else {
+            self.prices.table().cost(&self.record, self.record.max_cost_usd)
+        };
+        self.record.cost_usd = cost.usd;
+        self.record.cost_basis = Some(cost.basis);
+        self.record.cost_reason = cost.reason;
+        self.record.price_version = cost.price_version;
     }
 
     /// Sets the duration of a call that is still running.
@@ -234,6 +255,11 @@ impl OpenRecord {
     /// Notes that a fallback is requested although the original image may have been charged as well.
     pub(crate) fn set_maybe_paid_twice(&mut self) {
         self.edit(|entry| entry.record.maybe_paid_twice = true);
+    }
+
+    /// Notes that the simulator makes the answer, which costs nothing.
+    pub(crate) fn set_simulated(&mut self) {
+        self.edit(|entry| entry.is_simulated = true);
     }
 
     /// Sets the id under which the upstream stores the response.

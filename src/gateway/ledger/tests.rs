@@ -12,6 +12,8 @@ use tokio::task::JoinSet;
 
 use super::open_record::CommitFuture;
 use super::*;
+use crate::gateway::money::Usd;
+use crate::gateway::store::CostBasis;
 use crate::gateway::store::testing::{REFUSED_REQUEST_ID, RecordStoreDouble, child_dir, new_store, spawn_child};
 use crate::gateway::store::{RecordFilter, SqliteStore, UsageStore};
 
@@ -84,6 +86,39 @@ fn draft(id: &str) -> RecordDraft {
         end_user: None,
         injected_tool: false,
         fingerprint: Some([7; 32]),
+        max_cost_usd: Some(Usd::from_nanos(211_000_000)),
+    }
+}
+
+#[tokio::test]
+async fn a_record_gets_the_cost_of_its_tokens() {
+    let fixture = Fixture::new().await;
+    let mut open = fixture.open("r1").await;
+    let call = open.begin_attempt("primary");
+    open.end_attempt(call, None, Some(200));
+    open.add_delivered(DeliveredImageEntry { size: None, output_format: None, quality: None });
+    let usage = TokenUsage { input_tokens: Some(17), output_tokens: Some(196), ..TokenUsage::default() };
+    open.set_usage(ModelUsage { image: Some(usage), host: None });
+    open.close(JobOutcome::succeeded()).await.unwrap();
+    let record = fixture.record().await;
+    // 17 x 5 + 196 x 30 millionths of a dollar
+    assert_eq!((record.cost_usd, record.cost_basis), (Some(Usd::from_nanos(5_965_000)), Some(CostBasis::Exact)));
+    assert!(record.price_version.unwrap().starts_with("gpt-image-2@"));
+}
+
+#[tokio::test]
+async fn a_call_that_broke_off_costs_the_most_and_the_simulator_nothing() {
+    for (is_simulated, nanos, basis) in [(false, 211_000_000, CostBasis::Estimated), (true, 0, CostBasis::Exact)] {
+        let fixture = Fixture::new().await;
+        let mut open = fixture.open("r1").await;
+        open.begin_attempt("primary");
+        if is_simulated {
+            open.set_simulated();
+        }
+        drop(open);
+        fixture.ledger.drain().await;
+        let record = fixture.record().await;
+        assert_eq!((record.cost_usd, record.cost_basis), (Some(Usd::from_nanos(nanos)), Some(basis)));
     }
 }
 

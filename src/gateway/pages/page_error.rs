@@ -138,6 +138,7 @@ pub(super) const fn conflict_text(conflict: &ResourceConflict) -> &'static str {
         ResourceConflict::ReadOnly(_) => "error.account_read_only",
         ResourceConflict::GroupInUse(_) => "error.group_in_use",
         ResourceConflict::GroupReadOnly(_) => "error.group_read_only",
+        ResourceConflict::PriceReadOnly(_) => "error.price_read_only",
         ResourceConflict::LastAdmin => "error.last_admin",
         ResourceConflict::KeyLimit(_) => "error.key_limit",
     }

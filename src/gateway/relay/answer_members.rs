@@ -66,6 +66,14 @@ pub(crate) struct TokenCounts {
     pub(crate) output_text: u64,
     /// All tokens of the model.
     pub(crate) total: u64,
+    /// The text tokens of the request that the upstream had in its cache.
+    pub(crate) cached_text: u64,
+    /// The image tokens of the request that the upstream had in its cache.
+    pub(crate) cached_image: u64,
+    /// True if the upstream did not state the kinds of the tokens of the request.
+    pub(crate) is_breakdown_assumed: bool,
+    /// True if the upstream did not state the kinds of the cached tokens, and both kinds are possible.
+    pub(crate) is_cache_breakdown_assumed: bool,
 }
 
 /// The word for a quality that the model chooses.
@@ -231,17 +239,52 @@ fn parse_token_counts(value: &Value) -> Option<TokenCounts> {
     let (input, output) = (input.unwrap_or(0), output.unwrap_or(0));
     let detail =
         |group: &str, name: &str| object.get(group).and_then(|details| details.get(name)).and_then(parse_count);
-    let input_image = detail("input_tokens_details", "image_tokens").unwrap_or(0);
+    let stated_image = detail("input_tokens_details", "image_tokens");
+    let stated_text = detail("input_tokens_details", "text_tokens");
+    let input_image = stated_image.unwrap_or(0);
+    let input_text = stated_text.unwrap_or(input.saturating_sub(input_image));
+    let cached = cached_token_counts(object.get("input_tokens_details"), input_text);
     let output_text = detail("output_tokens_details", "text_tokens").unwrap_or(0);
     Some(TokenCounts {
         input,
         input_image,
-        input_text: detail("input_tokens_details", "text_tokens").unwrap_or(input.saturating_sub(input_image)),
+        input_text,
         output,
         output_image: detail("output_tokens_details", "image_tokens").unwrap_or(output.saturating_sub(output_text)),
         output_text,
         total: object.get("total_tokens").and_then(parse_count).unwrap_or(input.saturating_add(output)),
+        cached_text: cached.text,
+        cached_image: cached.image,
+        is_breakdown_assumed: stated_image.is_none() && stated_text.is_none() && input > 0,
+        is_cache_breakdown_assumed: cached.is_breakdown_assumed && input_image > 0,
     })
+}
+
+/// The tokens of a request that the upstream had in its cache.
+#[derive(Default)]
+struct CachedTokenCounts {
+    text: u64,
+    image: u64,
+    /// True if only their sum is known, and there are some.
+    is_breakdown_assumed: bool,
+}
+
+/// Reads the cached tokens from the details of the input tokens. If the upstream states only their sum, text tokens come
+/// first, because caching saves the least for them.
+fn cached_token_counts(details: Option<&Value>, input_text: u64) -> CachedTokenCounts {
+    let Some(details) = details else { return CachedTokenCounts::default() };
+    let kinds = details.get("cached_tokens_details");
+    let kind = |name: &str| kinds.and_then(|kinds| kinds.get(name)).and_then(parse_count);
+    match (kind("text_tokens"), kind("image_tokens")) {
+        (None, None) => {
+            let sum = details.get("cached_tokens").and_then(parse_count).unwrap_or(0);
+            let text = sum.min(input_text);
+            CachedTokenCounts { text, image: sum - text, is_breakdown_assumed: sum > 0 }
+        }
+        (text, image) => {
+            CachedTokenCounts { text: text.unwrap_or(0), image: image.unwrap_or(0), is_breakdown_assumed: false }
+        }
+    }
 }
 
 /// Adds the counts of two answers; `None` if neither has any.
@@ -346,6 +389,10 @@ impl TokenCounts {
             output_image: self.output_image.saturating_add(other.output_image),
             output_text: self.output_text.saturating_add(other.output_text),
             total: self.total.saturating_add(other.total),
+            cached_text: self.cached_text.saturating_add(other.cached_text),
+            cached_image: self.cached_image.saturating_add(other.cached_image),
+            is_breakdown_assumed: self.is_breakdown_assumed || other.is_breakdown_assumed,
+            is_cache_breakdown_assumed: self.is_cache_breakdown_assumed || other.is_cache_breakdown_assumed,
         }
     }
 

@@ -108,6 +108,7 @@ fn check_kind(name: &str, kind: FieldKind, value: &mut Value) -> Result<(), Reje
         FieldKind::Text { min, max } => check_text(name, value, min, max),
         FieldKind::Integer { min, max } => check_integer(name, value, min, max),
         FieldKind::Choice(words) => check_choice(name, value, words),
+        FieldKind::Number => value.as_f64().map(drop).ok_or_else(|| wrong_type(name, "a number", type_name(value))),
         FieldKind::Boolean => value.as_bool().map(drop).ok_or_else(|| wrong_type(name, "a boolean", type_name(value))),
         FieldKind::Size => check_size(name, value),
         FieldKind::Texts => check_texts(name, value),

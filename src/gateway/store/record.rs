@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{KeyId, RequestId, Timestamp, UserId};
+use super::{CostBasis, CostReason, KeyId, RequestId, Timestamp, UserId};
+use crate::gateway::money::Usd;
 
 /// All data that is stored about one job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -37,8 +38,8 @@ pub(crate) struct Record {
     pub(crate) delivered: Vec<DeliveredImageEntry>,
     /// The tokens of the model that makes images, as the upstream counted them.
     pub(crate) usage: Option<TokenUsage>,
-    /// The cost, if a price is known.
-    pub(crate) cost_usd: Option<f64>,
+    /// The cost, if it is known.
+    pub(crate) cost_usd: Option<Usd>,
     /// The time from the start of the job to its end.
     pub(crate) latency_ms: Option<u64>,
     /// The time from the start of the job to the first byte for the caller.
@@ -79,6 +80,16 @@ pub(crate) struct Record {
     pub(crate) host_usage: Option<TokenUsage>,
     /// True if a smaller image was requested although the failed call for the larger image may have been charged too.
     pub(crate) maybe_paid_twice: bool,
+    /// How sure the cost is; `None` if the record was written before there were costs.
+    pub(crate) cost_basis: Option<CostBasis>,
+    /// The reason why the cost is not exact.
+    pub(crate) cost_reason: Option<CostReason>,
+    /// The versions of the prices of which the cost was made, separated by spaces.
+    pub(crate) price_version: Option<String>,
+    /// The most that one call of the job can cost, if that was known before it began. If the process is killed, this is
+    /// the cost of the record.
+    #[serde(skip)]
+    pub(crate) max_cost_usd: Option<Usd>,
 }
 
 // === impl Record ===
@@ -179,6 +190,15 @@ pub(crate) struct TokenUsage {
     pub(crate) output_tokens_details: Option<TokenDetails>,
     /// All tokens, input and output.
     pub(crate) total_tokens: Option<u64>,
+    /// The input tokens that the upstream had in its cache, by kind. They are part of the input tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cached_tokens_details: Option<TokenDetails>,
+    /// True if the upstream did not state the kinds of the input tokens. Not stored.
+    #[serde(skip)]
+    pub(crate) is_breakdown_assumed: bool,
+    /// True if the upstream did not state the kinds of the cached tokens, and there can be both kinds. Not stored.
+    #[serde(skip)]
+    pub(crate) is_cache_breakdown_assumed: bool,
 }
 
 /// Tokens by the kind of their content.

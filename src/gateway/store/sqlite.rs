@@ -16,6 +16,7 @@ pub(super) mod migrations;
 mod open;
 mod paging;
 mod people;
+mod prices;
 mod records;
 mod replays;
 mod retention;

@@ -14,7 +14,7 @@ pub(crate) use double::{CallFailure, REFUSED_REQUEST_ID, RecordStoreDouble};
 
 /// All database operations, for the tests that every implementation must pass.
 pub(crate) trait Store:
-    AccountStore + KeyStore + PeopleStore + RecordStore + ReplayStore + TokenStore + UsageStore
+    AccountStore + KeyStore + PeopleStore + PriceStore + RecordStore + ReplayStore + TokenStore + UsageStore
 {
 }
 
@@ -109,6 +109,10 @@ pub(crate) fn running_record(request_id: &str) -> Record {
         host_model: None,
         host_usage: None,
         maybe_paid_twice: false,
+        cost_basis: None,
+        cost_reason: None,
+        price_version: None,
+        max_cost_usd: None,
     }
 }
 
@@ -128,6 +132,7 @@ pub(crate) fn finished_record(request_id: &str) -> Record {
             output_tokens: Some(392),
             output_tokens_details: details(392, 0),
             total_tokens: Some(409),
+            ..TokenUsage::default()
         }),
         latency_ms: Some(8123),
         first_byte_ms: Some(8011),

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod keys;
+mod prices;
 mod replays;
 mod tokens;
 mod usage;
@@ -14,6 +15,7 @@ use tokio::task::JoinSet;
 
 use super::testing::{Store, add_key, finished_record, new_store, running_record};
 use super::*;
+use crate::gateway::money::Usd;
 
 struct Fixture {
     store: Arc<dyn Store>,
@@ -109,9 +111,28 @@ async fn group_id(store: Arc<dyn Store>) -> GroupId {
 async fn a_record_is_read_with_every_field() {
     for Fixture { store, .. } in stores().await {
         let fallback = Some("1536x1024 medium".to_owned());
-        let (cost_usd, error_code) = (Some(0.0125), Some("x".to_owned()));
-        let closed = Record { cost_usd, error_code, fallback, maybe_paid_twice: true, ..finished_record("r1") };
-        let written = write(&*store, &[RowWrite::Open(&running_record("r1")), RowWrite::Close(&closed)]).await;
+        let max_cost_usd = Some(Usd::from_nanos(22_500_001));
+        let details = |image_tokens| TokenDetails { image_tokens, text_tokens: Some(5) };
+        let finished = finished_record("r1");
+        let usage =
+            finished.usage.clone().map(|usage| TokenUsage { cached_tokens_details: Some(details(Some(4))), ..usage });
+        let host_usage =
+            finished.host_usage.clone().map(|usage| TokenUsage { cached_tokens_details: Some(details(None)), ..usage });
+        let closed = Record {
+            cost_usd: Some(Usd::from_nanos(12_500_001)),
+            cost_basis: Some(CostBasis::Estimated),
+            cost_reason: Some(CostReason::NoBreakdown),
+            price_version: Some("gpt-image-2@2026-04-21#1f0c93ab".to_owned()),
+            max_cost_usd,
+            usage,
+            host_usage,
+            error_code: Some("x".to_owned()),
+            fallback,
+            maybe_paid_twice: true,
+            ..finished
+        };
+        let open = Record { max_cost_usd, ..running_record("r1") };
+        let written = write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         assert_eq!(written, [RowWriteOutcome::Done, RowWriteOutcome::Done]);
         assert_eq!(all_records(&*store).await, [closed]);
     }
@@ -199,6 +220,26 @@ async fn an_interrupted_record_names_the_accounts_that_may_have_been_called() {
 }
 
 #[tokio::test]
+async fn an_interrupted_record_has_the_most_that_it_can_cost() {
+    for Fixture { store, .. } in stores().await {
+        let max_cost_usd = Some(Usd::from_nanos(211_000_000));
+        let known = Record { max_cost_usd, ..running_record("r1") };
+        write(&*store, &[&known, &running_record("r2")].map(RowWrite::Open)).await;
+        store.interrupt_running(&NodeId::only()).await.unwrap();
+        let records = all_records(&*store).await;
+        let costs: Vec<_> =
+            records.iter().map(|record| (record.cost_usd, record.cost_basis, record.cost_reason)).collect();
+        let reason = Some(CostReason::Interrupted);
+        assert_eq!(
+            costs,
+            [(max_cost_usd, Some(CostBasis::Estimated), reason), (None, Some(CostBasis::Unknown), reason)]
+        );
+        let totals = store.total_usage(&UsageFilter::default()).await.unwrap();
+        assert_eq!((Some(totals.cost_usd), totals.cost_unknown), (max_cost_usd, 1));
+    }
+}
+
+#[tokio::test]
 async fn records_are_listed_newest_last_and_filtered() {
     for Fixture { store, .. } in stores().await {
         for (id, second, key) in [("b", 2, "key_1"), ("c", 3, "key_2"), ("a", 1, "key_1"), ("d", 3, "key_1")] {
@@ -253,7 +294,8 @@ fn a_record_prints_as_the_documented_line() {
         r#""account":"primary","group":"default","user":"usr_…","key":"key_…","end_user":"u-1","fallback":null,"injected_tool":false,"error_reason":null,"error_detail":null,"#,
         r#""missing":1,"image_model":"gpt-image-2-2026-04-21","host_model":"gpt-5.5","#,
         r#""host_usage":{"input_tokens":30,"input_tokens_details":null,"output_tokens":50,"#,
-        r#""output_tokens_details":null,"total_tokens":80},"maybe_paid_twice":false}"#,
+        r#""output_tokens_details":null,"total_tokens":80},"maybe_paid_twice":false,"#,
+        r#""cost_basis":null,"cost_reason":null,"price_version":null}"#,
     );
     assert_eq!(serde_json::to_string(&record).unwrap(), expected);
 }

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use super::{KeyId, Record, RecordFilter, RequestId, StoreError, UserId, UtcDay};
+use crate::gateway::money::Usd;
 
 /// Numbers of requests, images and tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -27,6 +28,10 @@ pub(crate) struct UsageCounters {
     pub(crate) output_tokens: u64,
     /// All tokens, input and output.
     pub(crate) total_tokens: u64,
+    /// The sum of the known costs.
+    pub(crate) cost_usd: Usd,
+    /// The number of jobs whose cost is unknown; `cost_usd` does not include them.
+    pub(crate) cost_unknown: u64,
 }
 
 /// The counts of one day.

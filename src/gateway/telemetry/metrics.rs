@@ -5,6 +5,7 @@
 //! decide how many accounts there are, and because they must see which account fails. The counts of jobs are taken from their records, so metrics and records
 //! cannot contradict each other.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
 use prometheus_client::encoding::text::encode;
@@ -34,6 +35,8 @@ pub(crate) struct Metrics {
     images: Family<ImageLabels, Counter>,
     attempts: Family<AttemptLabels, Counter>,
     tokens: Family<TokenLabels, Counter>,
+    cost: Family<CostLabels, Counter<f64, AtomicU64>>,
+    unpriced_jobs: Family<OperationLabels, Counter>,
     accounts: AccountGauges,
     connections: ConnectionMetrics,
     waiting: Gauge,
@@ -125,6 +128,18 @@ struct TokenLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CostLabels {
+    operation: String,
+    group: String,
+    basis: StaticLabel,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    operation: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AccountLabels {
     account: String,
 }
@@ -145,6 +160,8 @@ impl Metrics {
             images: Family::default(),
             attempts: Family::default(),
             tokens: Family::default(),
+            cost: Family::default(),
+            unpriced_jobs: Family::default(),
             accounts: AccountGauges::default(),
             connections: ConnectionMetrics::default(),
             waiting: Gauge::default(),
@@ -162,6 +179,8 @@ impl Metrics {
         registry.register("images", "Images sent to callers", metrics.images.clone());
         registry.register("attempts", "Upstream calls by account and class of failure", metrics.attempts.clone());
         registry.register("tokens", "Tokens as the upstream counted them", metrics.tokens.clone());
+        registry.register("cost_usd", "Cost of finished jobs in US dollars, where it is known", metrics.cost.clone());
+        registry.register("unpriced_jobs", "Finished jobs whose cost is unknown", metrics.unpriced_jobs.clone());
         registry.register("waiting_requests", "Requests that wait for a slot", metrics.waiting.clone());
         registry.register("unsettled_records", "Records without a durable outcome", metrics.unsettled.clone());
         registry.register("log_lines_dropped", "Lines of the log that could not be written", dropped_lines());
@@ -206,12 +225,24 @@ impl Metrics {
             let labels = AttemptLabels { account: attempt.account.clone(), class: class_label(attempt.class) };
             self.attempts.get_or_create(&labels).inc();
         }
+        self.count_cost(record);
         let [input, output, _] = record.tokens();
         for (direction, tokens) in [("input", input), ("output", output)] {
             if let Some(tokens) = tokens {
                 let labels = TokenLabels { operation: operation(), direction: StaticLabel(direction) };
                 self.tokens.get_or_create(&labels).inc_by(tokens);
             }
+        }
+    }
+
+    fn count_cost(&self, record: &Record) {
+        let operation = record.operation.clone();
+        match (record.cost_usd, record.cost_basis) {
+            (Some(usd), Some(basis)) => {
+                let labels = CostLabels { operation, group: record.group.clone(), basis: StaticLabel(basis.as_str()) };
+                self.cost.get_or_create(&labels).inc_by(usd.dollars());
+            }
+            _ => drop(self.unpriced_jobs.get_or_create(&OperationLabels { operation }).inc()),
         }
     }
 

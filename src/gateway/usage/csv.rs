@@ -5,10 +5,12 @@
 
 use crate::gateway::names;
 
+use crate::gateway::store::{CostBasis, CostReason};
+
 use super::{DayCounts, NamedCounts, NamedRecord, UsageCounters};
 
 /// The columns of records. They have the names of the JSON fields; the name of a nested field has its object as prefix.
-const RECORD_COLUMNS: [&str; 41] = [
+const RECORD_COLUMNS: [&str; 47] = [
     "request_id",
     "created_at",
     "operation",
@@ -50,10 +52,26 @@ const RECORD_COLUMNS: [&str; 41] = [
     "host_output_tokens",
     "host_total_tokens",
     "maybe_paid_twice",
+    "cost_basis",
+    "cost_reason",
+    "price_version",
+    "input_cached_image_tokens",
+    "input_cached_text_tokens",
+    "host_input_cached_tokens",
 ];
 
-const COUNT_COLUMNS: [&str; 8] =
-    ["requests", "succeeded", "failed", "images", "input_tokens", "output_tokens", "total_tokens", "refused"];
+const COUNT_COLUMNS: [&str; 10] = [
+    "requests",
+    "succeeded",
+    "failed",
+    "images",
+    "input_tokens",
+    "output_tokens",
+    "total_tokens",
+    "refused",
+    "cost_usd",
+    "cost_unknown",
+];
 const KEY_COLUMNS: [&str; 5] = ["key", "name", "user", "user_name", "group"];
 
 /// Returns the line of column names for records.
@@ -94,6 +112,7 @@ fn record_fields(NamedRecord { record, key_name, user_name }: &NamedRecord) -> [
     let host = record.host_usage.clone().unwrap_or_default();
     let input = usage.input_tokens_details.unwrap_or_default();
     let output = usage.output_tokens_details.unwrap_or_default();
+    let cached = usage.cached_tokens_details.unwrap_or_default();
     [
         record.request_id.to_string(),
         record.created_at.to_string(),
@@ -136,13 +155,30 @@ fn record_fields(NamedRecord { record, key_name, user_name }: &NamedRecord) -> [
         optional_number(host.output_tokens),
         optional_number(host.total_tokens),
         record.maybe_paid_twice.to_string(),
+        optional_number(record.cost_basis.map(CostBasis::as_str)),
+        optional_number(record.cost_reason.map(CostReason::as_str)),
+        optional_text(&record.price_version),
+        optional_number(cached.image_tokens),
+        optional_number(cached.text_tokens),
+        optional_number(host.cached_tokens_details.and_then(|details| details.text_tokens)),
     ]
 }
 
 fn count_fields(counts: &UsageCounters) -> [String; COUNT_COLUMNS.len()] {
-    let UsageCounters { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } =
-        counts;
-    [requests, succeeded, failed, images, input_tokens, output_tokens, total_tokens, refused].map(u64::to_string)
+    let UsageCounters { requests, succeeded, failed, refused, images, .. } = counts;
+    let UsageCounters { input_tokens, output_tokens, total_tokens, cost_usd, cost_unknown, .. } = counts;
+    [
+        requests.to_string(),
+        succeeded.to_string(),
+        failed.to_string(),
+        images.to_string(),
+        input_tokens.to_string(),
+        output_tokens.to_string(),
+        total_tokens.to_string(),
+        refused.to_string(),
+        cost_usd.to_string(),
+        cost_unknown.to_string(),
+    ]
 }
 
 fn csv_line(fields: impl IntoIterator<Item = String>) -> String {
@@ -193,7 +229,8 @@ mod tests {
         assert_eq!((record_heading() + &records([])).lines().count(), 1);
         assert_eq!(
             days(&[]),
-            "day,requests,succeeded,failed,images,input_tokens,output_tokens,total_tokens,refused\r\n"
+            "day,requests,succeeded,failed,images,input_tokens,output_tokens,total_tokens,refused,\
+             cost_usd,cost_unknown\r\n"
         );
         assert!(keys(&[]).starts_with("key,name,user,user_name,group,requests,"));
     }

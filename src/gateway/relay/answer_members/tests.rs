@@ -79,12 +79,38 @@ fn words_of_a_later_version_are_passed_on_unchanged() {
 }
 
 #[test]
+fn cached_tokens_are_counted_by_kind() {
+    let counts = |details: Value| {
+        let usage = json!({"input_tokens": 1200, "output_tokens": 1, "input_tokens_details": details});
+        let counts = parse_token_counts(&usage).expect("has counts");
+        (counts.cached_text, counts.cached_image, counts.is_cache_breakdown_assumed)
+    };
+    let kinds = json!({"text_tokens": 200, "image_tokens": 150});
+    let stated =
+        json!({"text_tokens": 200, "image_tokens": 1000, "cached_tokens": 350, "cached_tokens_details": kinds});
+    assert_eq!(counts(stated), (200, 150, false));
+    // Only their sum: it can be of both kinds, or there are no images.
+    assert_eq!(counts(json!({"text_tokens": 200, "image_tokens": 1000, "cached_tokens": 350})), (200, 150, true));
+    assert_eq!(counts(json!({"text_tokens": 1200, "image_tokens": 0, "cached_tokens": 350})), (350, 0, false));
+    // A text model counts no kinds.
+    assert_eq!(counts(json!({"cached_tokens": 350, "cache_write_tokens": 0})), (350, 0, false));
+    assert_eq!(counts(json!({"text_tokens": 200, "image_tokens": 1000, "cached_tokens": 0})), (0, 0, false));
+    assert_eq!(counts(json!(null)), (0, 0, false));
+}
+
+#[test]
 fn usage_is_completed_and_in_whole_numbers() {
     let usage = parse_token_counts(&json!({"input_tokens": 17.0, "output_tokens": 196})).expect("has counts");
-    assert_eq!(
-        usage,
-        TokenCounts { input: 17, input_text: 17, output: 196, output_image: 196, total: 213, ..TokenCounts::default() }
-    );
+    let expected = TokenCounts {
+        input: 17,
+        input_text: 17,
+        output: 196,
+        output_image: 196,
+        total: 213,
+        is_breakdown_assumed: true,
+        ..TokenCounts::default()
+    };
+    assert_eq!(usage, expected);
     assert_eq!(parse_token_counts(&json!("many")), None);
     assert_eq!(parse_token_counts(&json!({"total_tokens": 5})), None);
     let received =

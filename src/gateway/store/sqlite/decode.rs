@@ -5,6 +5,7 @@ use std::str::FromStr;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
+use crate::gateway::money::Usd;
 use crate::gateway::store::Timestamp;
 
 /// Decodes a cell that holds a text, such as an id or a name.
@@ -43,6 +44,11 @@ where
 {
     let number: Option<i64> = row.try_get(column)?;
     number.map(T::try_from).transpose().map_err(|error| sqlx::Error::Decode(error.into()))
+}
+
+/// Decodes an amount that may be unknown, in billionths of a dollar.
+pub(super) fn optional_usd(row: &SqliteRow, column: &str) -> sqlx::Result<Option<Usd>> {
+    Ok(optional_count(row, column)?.map(Usd::from_nanos))
 }
 
 /// Decodes a list that is stored as JSON.

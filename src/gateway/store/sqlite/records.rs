@@ -12,18 +12,21 @@ use rusqlite::{Connection, params};
 use sqlx::SqlitePool;
 
 use super::decode::parsed;
-use crate::gateway::store::{JobState, KeyId, NodeId, Record, Timestamp, UserId};
+use crate::gateway::money::Usd;
+use crate::gateway::store::{CostBasis, CostReason, JobState, KeyId, NodeId, Record, Timestamp, UserId};
 
 const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation, model, stream, state, size, quality, \
-    output_format, n, account, group_name, user_id, key_id, end_user, injected_tool, fingerprint) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running', ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17) ON CONFLICT DO NOTHING";
+    output_format, n, account, group_name, user_id, key_id, end_user, injected_tool, fingerprint, max_cost_nano_usd) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running', ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18) ON CONFLICT DO NOTHING";
 
 const CLOSE: &str = "UPDATE records SET state = ?2, error_code = ?3, delivered = ?4, input_tokens = ?5, \
     input_image_tokens = ?6, input_text_tokens = ?7, output_tokens = ?8, output_image_tokens = ?9, \
-    output_text_tokens = ?10, total_tokens = ?11, cost_usd = ?12, latency_ms = ?13, first_byte_ms = ?14, \
+    output_text_tokens = ?10, total_tokens = ?11, cost_nano_usd = ?12, latency_ms = ?13, first_byte_ms = ?14, \
     attempts = ?15, account = ?16, fallback = ?17, response_id = ?18, error_reason = ?19, \
     error_detail = ?20, image_model = ?21, host_model = ?22, host_input_tokens = ?23, host_output_tokens = ?24, \
-    host_total_tokens = ?25, maybe_paid_twice = ?26 \
+    host_total_tokens = ?25, maybe_paid_twice = ?26, \
+    input_cached_image_tokens = ?27, input_cached_text_tokens = ?28, host_input_cached_tokens = ?29, \
+    cost_basis = ?30, cost_reason = ?31, price_version = ?32 \
     WHERE request_id = ?1 AND state = 'running'";
 
 /// The condition is written exactly like that of the partial index, so that a start reads only the running rows. If no
@@ -32,7 +35,9 @@ const CLOSE: &str = "UPDATE records SET state = ?2, error_code = ?3, delivered =
 pub(super) const INTERRUPT: &str = "UPDATE records SET state = 'interrupted', \
     attempts = CASE WHEN attempts = '[]' AND account IS NOT NULL \
     THEN json_array(json_object('account', account, 'class', 'X', 'status', NULL, 'latency_ms', NULL)) \
-    ELSE attempts END \
+    ELSE attempts END, \
+    cost_nano_usd = max_cost_nano_usd, cost_reason = 'interrupted', \
+    cost_basis = CASE WHEN max_cost_nano_usd IS NULL THEN 'unknown' ELSE 'estimated' END \
     WHERE state = 'running' AND node = $1";
 
 /// The condition on the state is written exactly like that of the partial index.
@@ -63,6 +68,7 @@ pub(super) fn open(connection: &Connection, node: &NodeId, record: &Record) -> r
         record.end_user,
         record.injected_tool,
         record.fingerprint.as_ref().map(<[u8; 32]>::as_slice),
+        to_sql_integer(record.max_cost_usd.map(Usd::nanos)),
     ])
 }
 
@@ -72,6 +78,7 @@ pub(super) fn close(connection: &Connection, record: &Record) -> rusqlite::Resul
     let host = record.host_usage.clone().unwrap_or_default();
     let input = usage.input_tokens_details.unwrap_or_default();
     let output = usage.output_tokens_details.unwrap_or_default();
+    let cached = usage.cached_tokens_details.unwrap_or_default();
     connection.prepare_cached(CLOSE)?.execute(params![
         record.request_id.as_str(),
         record.state.as_str(),
@@ -84,7 +91,7 @@ pub(super) fn close(connection: &Connection, record: &Record) -> rusqlite::Resul
         to_sql_integer(output.image_tokens),
         to_sql_integer(output.text_tokens),
         to_sql_integer(usage.total_tokens),
-        record.cost_usd,
+        to_sql_integer(record.cost_usd.map(Usd::nanos)),
         to_sql_integer(record.latency_ms),
         to_sql_integer(record.first_byte_ms),
         to_json(&record.attempts)?,
@@ -99,6 +106,12 @@ pub(super) fn close(connection: &Connection, record: &Record) -> rusqlite::Resul
         to_sql_integer(host.output_tokens),
         to_sql_integer(host.total_tokens),
         record.maybe_paid_twice,
+        to_sql_integer(cached.image_tokens),
+        to_sql_integer(cached.text_tokens),
+        to_sql_integer(host.cached_tokens_details.and_then(|details| details.text_tokens)),
+        record.cost_basis.map(CostBasis::as_str),
+        record.cost_reason.map(CostReason::as_str),
+        record.price_version,
     ])
 }
 

@@ -12,6 +12,7 @@ use super::decode::{parsed, text};
 use super::error_conversion::during;
 use super::records::{self, NO_LIMIT, push_key_id, push_user_id};
 use super::transaction;
+use crate::gateway::money::Usd;
 use crate::gateway::store::{
     DayCounts, KeyCounts, KeyDisplayNames, KeyId, Record, RecordFilter, RefusalCount, RequestId, StoreError,
     UsageCounters, UsageFilter, UsageStore, UserId,
@@ -24,7 +25,9 @@ macro_rules! sums {
          CAST(total(failed) AS INTEGER) AS failed, CAST(total(refused) AS INTEGER) AS refused, CAST(total(images) AS INTEGER) AS images, \
          CAST(total(input_tokens) AS INTEGER) AS input_tokens, \
          CAST(total(output_tokens) AS INTEGER) AS output_tokens, \
-         CAST(total(total_tokens) AS INTEGER) AS total_tokens"
+         CAST(total(total_tokens) AS INTEGER) AS total_tokens, \
+         CAST(coalesce(sum(cost_nano_usd), 0) AS INTEGER) AS cost_nano_usd, \
+         CAST(total(cost_unknown) AS INTEGER) AS cost_unknown"
     };
 }
 
@@ -159,7 +162,8 @@ fn push_source(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {
          json_array_length(delivered) AS images, \
          coalesce(input_tokens, 0) + coalesce(host_input_tokens, 0) AS input_tokens, \
          coalesce(output_tokens, 0) + coalesce(host_output_tokens, 0) AS output_tokens, \
-         coalesce(total_tokens, 0) + coalesce(host_total_tokens, 0) AS total_tokens \
+         coalesce(total_tokens, 0) + coalesce(host_total_tokens, 0) AS total_tokens, \
+         coalesce(cost_nano_usd, 0) AS cost_nano_usd, cost_nano_usd IS NULL AS cost_unknown \
          FROM records INDEXED BY records_by_end_user WHERE state <> 'running' AND end_user = ",
     );
     query.push_bind(Record::truncate_text(end_user.clone()));
@@ -210,5 +214,7 @@ fn counters_from_row(row: &SqliteRow) -> sqlx::Result<UsageCounters> {
         input_tokens: count("input_tokens")?,
         output_tokens: count("output_tokens")?,
         total_tokens: count("total_tokens")?,
+        cost_usd: Usd::from_nanos(count("cost_nano_usd")?),
+        cost_unknown: count("cost_unknown")?,
     })
 }

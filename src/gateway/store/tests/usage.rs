@@ -42,6 +42,8 @@ fn add_record(sum: &mut UsageCounters, record: &Record) {
     sum.input_tokens += input;
     sum.output_tokens += output;
     sum.total_tokens += total;
+    sum.cost_usd = sum.cost_usd.plus(record.cost_usd.unwrap_or_default());
+    sum.cost_unknown += u64::from(record.cost_usd.is_none());
 }
 
 /// Returns the counts computed from the records.
@@ -77,6 +79,7 @@ fn outcome(random: &mut Random, open: &Record) -> Record {
             .filter(|usage| *usage != TokenUsage::default())
     };
     let (usage, host_usage) = (usage(), usage());
+    let cost_usd = usage.as_ref().and_then(|usage| usage.input_tokens).map(Usd::from_nanos);
     let image = DeliveredImageEntry { size: None, output_format: Some("png".to_owned()), quality: None };
     Record {
         state: random.pick(&[
@@ -89,6 +92,7 @@ fn outcome(random: &mut Random, open: &Record) -> Record {
         delivered: vec![image; usize::try_from(random.below(4)).unwrap()],
         usage,
         host_usage,
+        cost_usd,
         ..open.clone()
     }
 }

@@ -6,7 +6,9 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
 
-use crate::gateway::store::sqlite::decode::{list as json_list, optional_count, optional_hash, parsed, text};
+use crate::gateway::store::sqlite::decode::{
+    list as json_list, optional_count, optional_hash, optional_parsed, optional_usd, parsed, text,
+};
 use crate::gateway::store::{JobState, Record, RecordFilter, RequestId, TokenDetails, TokenUsage, UserId};
 
 /// The limit that means all rows: SQLite takes a negative limit as none.
@@ -134,7 +136,7 @@ fn record_from_row(row: &SqliteRow) -> sqlx::Result<Record> {
         n: optional_count(row, "n")?,
         delivered: json_list(row, "delivered")?,
         usage: usage_from_row(row)?,
-        cost_usd: row.try_get("cost_usd")?,
+        cost_usd: optional_usd(row, "cost_nano_usd")?,
         latency_ms: optional_count(row, "latency_ms")?,
         first_byte_ms: optional_count(row, "first_byte_ms")?,
         attempts: json_list(row, "attempts")?,
@@ -152,6 +154,10 @@ fn record_from_row(row: &SqliteRow) -> sqlx::Result<Record> {
         host_model: row.try_get("host_model")?,
         host_usage: host_usage_from_row(row)?,
         maybe_paid_twice: row.try_get("maybe_paid_twice")?,
+        cost_basis: optional_parsed(row, "cost_basis")?,
+        cost_reason: optional_parsed(row, "cost_reason")?,
+        price_version: row.try_get("price_version")?,
+        max_cost_usd: optional_usd(row, "max_cost_nano_usd")?,
     };
     record.missing = record.count_missing();
     Ok(record)
@@ -164,16 +170,20 @@ fn usage_from_row(row: &SqliteRow) -> sqlx::Result<Option<TokenUsage>> {
         output_tokens: optional_count(row, "output_tokens")?,
         output_tokens_details: token_details_from_row(row, "output_image_tokens", "output_text_tokens")?,
         total_tokens: optional_count(row, "total_tokens")?,
+        cached_tokens_details: token_details_from_row(row, "input_cached_image_tokens", "input_cached_text_tokens")?,
+        ..TokenUsage::default()
     };
     Ok(Some(usage).filter(|usage| *usage != TokenUsage::default()))
 }
 
 /// Reads the tokens of the text model, which have no details: one count for the input and one for the output.
 fn host_usage_from_row(row: &SqliteRow) -> sqlx::Result<Option<TokenUsage>> {
+    let cached = optional_count(row, "host_input_cached_tokens")?;
     let usage = TokenUsage {
         input_tokens: optional_count(row, "host_input_tokens")?,
         output_tokens: optional_count(row, "host_output_tokens")?,
         total_tokens: optional_count(row, "host_total_tokens")?,
+        cached_tokens_details: cached.map(|text| TokenDetails { image_tokens: None, text_tokens: Some(text) }),
         ..TokenUsage::default()
     };
     Ok(Some(usage).filter(|usage| *usage != TokenUsage::default()))

@@ -1,0 +1,207 @@
+//! The command `imagate price list|set|delete`.
+
+use chrono::NaiveDate;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::failure::CommandFailure;
+use super::installation::InstallationArgs;
+use super::output::{cell, print, print_json, print_message, table};
+use crate::gateway::config::{Config, FIGURE_NAMES, ModelPrice, PriceFault, PriceInput};
+use crate::gateway::money::Usd;
+use crate::gateway::prices::{PriceTable, TablePrice};
+use crate::gateway::store::{AuditContext, PriceStore as _, SqliteStore};
+
+/// Arguments of `price`.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(super) struct PriceCommand {
+    #[command(flatten)]
+    installation: InstallationArgs,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    action: PriceAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum PriceAction {
+    /// List the prices of the settings file, of the store, and of the program.
+    List,
+    /// Set the prices of a model from a day on, in US dollars. A running gateway applies them within seconds.
+    Set(SetArgs),
+    /// Delete a price of the store.
+    Delete {
+        /// The model.
+        model: String,
+        /// The first day of the price.
+        #[arg(long, value_name = "DAY")]
+        from: NaiveDate,
+    },
+}
+
+/// Arguments of `price set`. Prices that are left out are unknown, not zero.
+#[derive(Debug, Args)]
+struct SetArgs {
+    /// The model, as in requests. The prices also apply to its dated snapshots.
+    model: String,
+    /// The first day, in UTC, on which the prices apply, such as 2026-04-21.
+    #[arg(long, value_name = "DAY")]
+    from: NaiveDate,
+    /// The price of a million text tokens of requests.
+    #[arg(long, value_name = "USD")]
+    text_input: Option<f64>,
+    /// The price of a million text tokens that the upstream had in its cache.
+    #[arg(long, value_name = "USD")]
+    cached_text_input: Option<f64>,
+    /// The price of a million image tokens of requests.
+    #[arg(long, value_name = "USD")]
+    image_input: Option<f64>,
+    /// The price of a million image tokens that the upstream had in its cache.
+    #[arg(long, value_name = "USD")]
+    cached_image_input: Option<f64>,
+    /// The price of a million image tokens of answers.
+    #[arg(long, value_name = "USD")]
+    image_output: Option<f64>,
+    /// The price of a million text tokens of answers.
+    #[arg(long, value_name = "USD")]
+    text_output: Option<f64>,
+    /// The price of one image, in addition to its tokens.
+    #[arg(long, value_name = "USD")]
+    per_image: Option<f64>,
+    /// The place where the prices are published.
+    #[arg(long, value_name = "TEXT")]
+    source: Option<String>,
+}
+
+/// A price in JSON, with the fields of the admin API.
+#[derive(Serialize)]
+struct PriceJson<'a> {
+    model: &'a str,
+    from: NaiveDate,
+    #[serde(flatten)]
+    figures: Map<String, Value>,
+    source: Option<&'a str>,
+    origin: &'static str,
+    version: &'a str,
+}
+
+// === impl PriceCommand ===
+
+impl PriceCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
+        let Self { installation, json, action } = self;
+        installation.with_store(async |config, store| match action {
+            PriceAction::List => list(&price_table(config, store).await?, json),
+            PriceAction::Set(arguments) => set(config, store, &arguments, json).await,
+            PriceAction::Delete { model, from } => delete(config, store, &model, from, json).await,
+        })
+    }
+}
+
+async fn price_table(config: &Config, store: &SqliteStore) -> Result<PriceTable, CommandFailure> {
+    Ok(PriceTable::new(&config.prices, &store.list_prices().await?))
+}
+
+fn list(prices: &PriceTable, json: bool) -> Result<(), CommandFailure> {
+    if json {
+        return Ok(print_json(&prices.iter().map(to_json).collect::<Vec<_>>())?);
+    }
+    let rows: Vec<_> = prices.iter().map(table_row).collect();
+    let headings = [
+        "MODEL",
+        "FROM",
+        "TEXT IN",
+        "CACHED TEXT IN",
+        "IMAGE IN",
+        "CACHED IMAGE IN",
+        "IMAGE OUT",
+        "TEXT OUT",
+        "PER IMAGE",
+        "ORIGIN",
+    ];
+    Ok(print(&table(headings, &rows))?)
+}
+
+async fn set(config: &Config, store: &SqliteStore, arguments: &SetArgs, json: bool) -> Result<(), CommandFailure> {
+    let SetArgs { text_input, cached_text_input, image_input, cached_image_input, .. } = *arguments;
+    let SetArgs { image_output, text_output, per_image, .. } = *arguments;
+    let input = PriceInput {
+        model: &arguments.model,
+        from: arguments.from,
+        dollars: [text_input, cached_text_input, image_input, cached_image_input, image_output, text_output, per_image],
+        source: arguments.source.as_deref(),
+    };
+    let price = ModelPrice::new(input).map_err(|PriceFault { field, reason }| {
+        CommandFailure::Failed(anyhow::anyhow!("`{}` {}", field.replace('_', "-"), reason.replace('_', "-")))
+    })?;
+    check_not_in_file(config, &price.model, price.from)?;
+    store.set_price(&AuditContext::command(), &price).await?;
+    let prices = price_table(config, store).await?;
+    let set = prices.iter().find(|set| set.price == price);
+    if json {
+        return Ok(print_json(&set.map(to_json))?);
+    }
+    print(&format!("{}\n", cell(set.map(|set| &set.version))))?;
+    print_message("finished requests keep their cost");
+    Ok(())
+}
+
+async fn delete(
+    config: &Config,
+    store: &SqliteStore,
+    model: &str,
+    from: NaiveDate,
+    json: bool,
+) -> Result<(), CommandFailure> {
+    check_not_in_file(config, model, from)?;
+    if !store.delete_price(&AuditContext::command(), model, from).await? {
+        return Err(CommandFailure::Failed(anyhow::anyhow!("the store has no price of {model} from {from} on")));
+    }
+    if json {
+        print_json(&json!({"model": model, "from": from, "deleted": true}))?;
+    } else {
+        print(&format!("{model} from {from} deleted\n"))?;
+    }
+    Ok(())
+}
+
+fn check_not_in_file(config: &Config, model: &str, from: NaiveDate) -> Result<(), CommandFailure> {
+    if config.prices.iter().any(|price| price.model == model && price.from == from) {
+        return Err(CommandFailure::Failed(anyhow::anyhow!(
+            "the price of {model} from {from} on is defined in the settings file: change or remove it there"
+        )));
+    }
+    Ok(())
+}
+
+fn to_json(TablePrice { price, origin, version }: &TablePrice) -> PriceJson<'_> {
+    let figures = FIGURE_NAMES.into_iter().zip(price.figures.values());
+    PriceJson {
+        model: &price.model,
+        from: price.from,
+        figures: figures.map(|(name, value)| (name.to_owned(), json!(value))).collect(),
+        source: price.source.as_deref(),
+        origin: origin.as_str(),
+        version,
+    }
+}
+
+fn table_row(TablePrice { price, origin, .. }: &TablePrice) -> [String; 10] {
+    let [text, cached_text, image, cached_image, image_output, text_output, per_image] =
+        price.figures.values().map(cell::<Usd>);
+    [
+        price.model.clone(),
+        price.from.to_string(),
+        text,
+        cached_text,
+        image,
+        cached_image,
+        image_output,
+        text_output,
+        per_image,
+        origin.as_str().to_owned(),
+    ]
+}

@@ -1,0 +1,45 @@
+//! Resolves the prices of models.
+
+use std::collections::BTreeSet;
+
+use chrono::NaiveDate;
+
+use super::ConfigResolver;
+use crate::gateway::config::raw::RawPrice;
+use crate::gateway::config::{ModelPrice, PriceFault, PriceInput};
+
+impl ConfigResolver<'_> {
+    pub(super) fn prices(&mut self) -> Vec<ModelPrice> {
+        let raw = self.layers.file.raw.prices.as_deref().unwrap_or_default();
+        let mut used_days = BTreeSet::new();
+        let prices = raw.iter().enumerate();
+        prices.filter_map(|(index, price)| self.price(&format!("prices[{index}]"), price, &mut used_days)).collect()
+    }
+
+    fn price(
+        &mut self,
+        path: &str,
+        raw: &RawPrice,
+        used_days: &mut BTreeSet<(String, NaiveDate)>,
+    ) -> Option<ModelPrice> {
+        let Ok(from) = raw.from.as_deref().unwrap_or_default().parse::<NaiveDate>() else {
+            self.report(&format!("{path}.from"), "must be a day, such as `2026-04-21`");
+            return None;
+        };
+        let dollars = [
+            raw.text_input,
+            raw.cached_text_input,
+            raw.image_input,
+            raw.cached_image_input,
+            raw.image_output,
+            raw.text_output,
+            raw.per_image,
+        ];
+        let model = raw.model.as_deref().unwrap_or_default();
+        if !used_days.insert((model.to_owned(), from)) {
+            self.report(&format!("{path}.from"), "is the day of an earlier price of this model");
+        }
+        let price = ModelPrice::new(PriceInput { model, from, dollars, source: raw.source.as_deref() });
+        price.map_err(|PriceFault { field, reason }| self.report(&format!("{path}.{field}"), &reason)).ok()
+    }
+}

@@ -1,0 +1,215 @@
+//! The cost of a finished record.
+
+use chrono::NaiveDate;
+
+use super::table::{PriceTable, TablePrice};
+use crate::gateway::config::{ImageModelSpec, PriceFigures};
+use crate::gateway::money::Usd;
+use crate::gateway::store::{AttemptClass, CostBasis, CostReason, JobState, Record, TokenDetails, TokenUsage, UtcDay};
+
+/// The operations, as records have them.
+const CREATE_IMAGE: &str = "create_image";
+const CREATE_RESPONSE: &str = "create_response";
+
+/// The cost of a record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// The cost; `None` if it is unknown.
+    pub(crate) usd: Option<Usd>,
+    /// How sure the cost is.
+    pub(crate) basis: CostBasis,
+    /// The reason why the cost is not exact.
+    pub(crate) reason: Option<CostReason>,
+    /// The versions of the prices that were used, separated by spaces.
+    pub(crate) price_version: Option<String>,
+}
+
+/// The sum of the parts of a cost so far.
+#[derive(Default)]
+struct CostSum {
+    usd: Usd,
+    basis: CostBasis,
+    reason: Option<CostReason>,
+    versions: Vec<String>,
+}
+
+// === impl PriceTable ===
+
+impl PriceTable {
+    /// Returns the cost of a finished record. `most` is the most that one call of its job can cost, if that is known.
+    ///
+    /// A failed call costs the tokens that the upstream counted for it. A call that broke off (class X or O) counts as
+    /// the most that it can cost, because an image may have been made; the other failures cost nothing else.
+    pub(crate) fn cost(&self, record: &Record, most: Option<Usd>) -> Cost {
+        let mut sum = CostSum::default();
+        let has_answer = record.state == JobState::Succeeded || !record.delivered.is_empty();
+        let day = NaiveDate::from(UtcDay::from(record.created_at));
+        if record.usage.is_some() || !record.delivered.is_empty() {
+            self.add_images(&mut sum, record, day, most);
+        } else if has_answer && record.host_usage.is_none() {
+            sum.add_estimate(most, CostReason::NoUsage);
+        }
+        if let Some(usage) = &record.host_usage {
+            let model = record.host_model.as_deref().or(record.model.as_deref());
+            match model.and_then(|model| self.price(model, day)) {
+                Some(price) => sum.add_text_tokens(price, usage),
+                None => sum.set_unknown(CostReason::NoPrice),
+            }
+        }
+        for _ in record.attempts.iter().filter(|attempt| may_have_cost(attempt.class)) {
+            sum.add_estimate(most, CostReason::Interrupted);
+        }
+        sum.into_cost()
+    }
+
+    fn add_images(&self, sum: &mut CostSum, record: &Record, day: NaiveDate, most: Option<Usd>) {
+        let default_model = ImageModelSpec::default_model().name;
+        // The model of a response is the text model.
+        let requested = record.model.as_deref().filter(|_| record.operation != CREATE_RESPONSE);
+        let model = record.image_model.as_deref().or(requested).unwrap_or_else(|| {
+            sum.set_estimated(CostReason::AssumedModel);
+            &default_model
+        });
+        let Some(price) = self.price(model, day) else { return sum.set_unknown(CostReason::NoPrice) };
+        let images = u64::try_from(record.delivered.len()).unwrap_or(u64::MAX);
+        if let Some(per_image) = price.price.figures.per_image {
+            sum.add(price, per_image.times(images));
+        }
+        match &record.usage {
+            Some(usage) => sum.add_image_tokens(price, usage, record.operation == CREATE_IMAGE),
+            None if price.price.figures.charges_tokens() => sum.add_estimate(most, CostReason::NoUsage),
+            None => {}
+        }
+    }
+}
+
+/// True if a call of this class ended without a count of its tokens, although it may have been charged.
+const fn may_have_cost(class: Option<AttemptClass>) -> bool {
+    matches!(class, Some(AttemptClass::X | AttemptClass::O))
+}
+
+// === impl PriceFigures ===
+
+impl PriceFigures {
+    /// True if any tokens have a price.
+    fn charges_tokens(&self) -> bool {
+        Self { per_image: None, ..*self } != Self::default()
+    }
+}
+
+// === impl CostSum ===
+
+impl CostSum {
+    fn add(&mut self, price: &TablePrice, usd: Usd) {
+        self.usd = self.usd.plus(usd);
+        if !self.versions.contains(&price.version) {
+            self.versions.push(price.version.clone());
+        }
+    }
+
+    fn set_estimated(&mut self, reason: CostReason) {
+        if self.basis < CostBasis::Estimated {
+            (self.basis, self.reason) = (CostBasis::Estimated, Some(reason));
+        }
+    }
+
+    fn set_unknown(&mut self, reason: CostReason) {
+        if self.basis < CostBasis::Unknown {
+            (self.basis, self.reason) = (CostBasis::Unknown, Some(reason));
+        }
+    }
+
+    fn add_estimate(&mut self, most: Option<Usd>, reason: CostReason) {
+        match most {
+            Some(most) => {
+                self.usd = self.usd.plus(most);
+                self.set_estimated(reason);
+            }
+            None => self.set_unknown(reason),
+        }
+    }
+
+    /// Adds the tokens of an image model. `is_text_only` is true if the request cannot have had image tokens.
+    fn add_image_tokens(&mut self, price: &TablePrice, usage: &TokenUsage, is_text_only: bool) {
+        let figures = price.price.figures;
+        let input = usage.input_tokens.unwrap_or_default();
+        let TokenDetails { image_tokens, text_tokens } = usage.input_tokens_details.unwrap_or_default();
+        let (mut image, mut text) = (image_tokens.unwrap_or_default(), text_tokens.unwrap_or_default());
+        // Tokens of an unknown kind count as those of the dearer kind.
+        let unknown =
+            if usage.is_breakdown_assumed && !is_text_only { input } else { input.saturating_sub(image + text) };
+        if unknown > 0 {
+            if usage.is_breakdown_assumed {
+                (image, text) = (0, 0);
+            }
+            if is_text_only || figures.text_input >= figures.image_input {
+                text += unknown;
+            } else {
+                image += unknown;
+            }
+            if !is_text_only {
+                self.set_estimated(CostReason::NoBreakdown);
+            }
+        }
+        let cached = usage.cached_tokens_details.unwrap_or_default();
+        let cached_text = cached.text_tokens.unwrap_or_default().min(text);
+        let cached_image = cached.image_tokens.unwrap_or_default().min(image);
+        if usage.is_cache_breakdown_assumed {
+            self.set_estimated(CostReason::NoBreakdown);
+        }
+        let details = usage.output_tokens_details.unwrap_or_default();
+        let output_text = details.text_tokens.unwrap_or_default();
+        let output_image = usage.output_tokens.unwrap_or_default().saturating_sub(output_text);
+        self.add_kinds(
+            price,
+            [
+                (text - cached_text, figures.text_input, None),
+                (cached_text, figures.cached_text_input, figures.text_input),
+                (image - cached_image, figures.image_input, None),
+                (cached_image, figures.cached_image_input, figures.image_input),
+                (output_image, figures.image_output, None),
+                (output_text, figures.text_output, None),
+            ],
+        );
+    }
+
+    /// Adds the tokens of a text model, all of which have the prices of text.
+    fn add_text_tokens(&mut self, price: &TablePrice, usage: &TokenUsage) {
+        let figures = price.price.figures;
+        let input = usage.input_tokens.unwrap_or_default();
+        let cached = usage.cached_tokens_details.and_then(|details| details.text_tokens).unwrap_or_default().min(input);
+        self.add_kinds(
+            price,
+            [
+                (input - cached, figures.text_input, None),
+                (cached, figures.cached_text_input, figures.text_input),
+                (usage.output_tokens.unwrap_or_default(), figures.text_output, None),
+            ],
+        );
+    }
+
+    /// Adds tokens, each kind with its price and the price that is assumed if that is unknown.
+    fn add_kinds<const N: usize>(&mut self, price: &TablePrice, kinds: [(u64, Option<Usd>, Option<Usd>); N]) {
+        let mut priced = Vec::with_capacity(N);
+        for (tokens, known, assumed) in kinds.into_iter().filter(|(tokens, ..)| *tokens > 0) {
+            match known.or(assumed) {
+                Some(usd) => priced.push((tokens, usd)),
+                None => self.set_unknown(CostReason::IncompletePrice),
+            }
+            if known.is_none() {
+                self.set_estimated(CostReason::IncompletePrice);
+            }
+        }
+        self.add(price, Usd::cost_of_tokens(priced));
+    }
+
+    fn into_cost(self) -> Cost {
+        let Self { usd, basis, reason, versions } = self;
+        Cost {
+            usd: (basis != CostBasis::Unknown).then_some(usd),
+            basis,
+            reason,
+            price_version: (!versions.is_empty()).then(|| versions.join(" ")),
+        }
+    }
+}

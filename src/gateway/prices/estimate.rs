@@ -1,0 +1,122 @@
+//! The most that a request can cost, before it is sent.
+
+use chrono::NaiveDate;
+
+use super::table::PriceTable;
+use crate::gateway::config::PriceFigures;
+use crate::gateway::money::Usd;
+use crate::image::{Size, SizeRequest};
+use crate::tables::MAX_PIXELS;
+
+/// The image tokens of an image in three qualities: the square of this number of tokens for a square image of two
+/// million pixels. Source: the cost calculator of the provider for `gpt-image-2`, in
+/// <https://developers.openai.com/api/docs/guides/image-generation>, as users derived it from its results: 7024 tokens
+/// for 1024x1024 and 5488 for 1536x1024, both with high quality.
+const LOW_EDGE: u64 = 16;
+const MEDIUM_EDGE: u64 = 48;
+const HIGH_EDGE: u64 = 96;
+/// The pixels that count in addition to those of the image, and the divisor of both (the same source).
+const EXTRA_PIXELS: u64 = 2_000_000;
+const PIXEL_DIVISOR: u64 = 4_000_000;
+/// The image tokens of one intermediate image. Source: the provider's guide to image generation.
+const PARTIAL_IMAGE_TOKENS: u64 = 100;
+/// The most image tokens of one image of the request (our choice). The provider publishes no count for `gpt-image-2`; its
+/// predecessor counts at most 6240 tokens for the details of an image, and 839 for its tiles.
+const INPUT_IMAGE_TOKENS: u64 = 8_192;
+/// The most text tokens that a text model reads and writes (our choice): the context windows of the current models.
+const MAX_CONTEXT_TOKENS: u64 = 400_000;
+/// The most tokens that a text model writes if the request sets no limit (our choice): the limit of the current models.
+const MAX_OUTPUT_TOKENS: u64 = 128_000;
+
+/// The work that a request asks for, as far as its cost depends on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WorkEstimate<'a> {
+    /// The model that makes the images, if any are asked for.
+    pub(crate) image_model: Option<&'a str>,
+    /// The size of each image.
+    pub(crate) size: Option<SizeRequest>,
+    /// The quality of each image; `None` if the upstream chooses it.
+    pub(crate) quality: Option<&'a str>,
+    /// The number of images.
+    pub(crate) images: u64,
+    /// The number of intermediate images for each image.
+    pub(crate) partial_images: u64,
+    /// The number of images in the request, with the mask.
+    pub(crate) input_images: u64,
+    /// The bytes of text in the request. A token is at least one byte.
+    pub(crate) text_bytes: u64,
+    /// The text model, if one works on the request.
+    pub(crate) text_model: Option<&'a str>,
+    /// The most tokens that the text model may write, if the request limits them.
+    pub(crate) max_output_tokens: Option<u64>,
+}
+
+impl WorkEstimate<'_> {
+    /// Returns the most image tokens of the answer.
+    fn image_output_tokens(&self) -> u64 {
+        let size = self.size.and_then(SizeRequest::exact);
+        let each = image_tokens(size, self.quality) + self.partial_images * PARTIAL_IMAGE_TOKENS;
+        each.saturating_mul(self.images)
+    }
+}
+
+/// Returns the image tokens of one image: exact for `gpt-image-2`, if both size and quality are stated, and otherwise the
+/// most of all sizes or qualities that are left open. An unknown quality counts as the best one.
+pub(super) fn image_tokens(size: Option<Size>, quality: Option<&str>) -> u64 {
+    let edge = match quality {
+        Some("low") => LOW_EDGE,
+        Some("medium") => MEDIUM_EDGE,
+        _ => HIGH_EDGE,
+    };
+    let (long, short, pixels) = size.map_or((1, 1, u64::from(MAX_PIXELS)), |size| {
+        let (width, height) = (u64::from(size.width()), u64::from(size.height()));
+        (width.max(height), width.min(height), width * height)
+    });
+    // The shorter edge has a share of the tokens, rounded to the nearest number.
+    let short_edge = (2 * edge * short + long) / (2 * long);
+    (edge * short_edge * (EXTRA_PIXELS + pixels)).div_ceil(PIXEL_DIVISOR)
+}
+
+// === impl PriceTable ===
+
+impl PriceTable {
+    /// Returns the most that one call for this work can cost on a day; `None` if a price is unknown.
+    pub(crate) fn most(&self, work: &WorkEstimate<'_>, day: NaiveDate) -> Option<Usd> {
+        let images = match work.image_model {
+            Some(model) => most_for_images(&self.price(model, day)?.price.figures, work)?,
+            None => Usd::ZERO,
+        };
+        let text = match work.text_model {
+            Some(model) => most_for_text(&self.price(model, day)?.price.figures, work)?,
+            None => Usd::ZERO,
+        };
+        Some(images.plus(text))
+    }
+}
+
+fn most_for_images(figures: &PriceFigures, work: &WorkEstimate<'_>) -> Option<Usd> {
+    let per_image = figures.per_image.unwrap_or_default().times(work.images);
+    if (PriceFigures { per_image: None, ..*figures }) == PriceFigures::default() {
+        return Some(per_image);
+    }
+    let input_images = work.input_images.saturating_mul(INPUT_IMAGE_TOKENS);
+    let kinds = [
+        (work.text_bytes, figures.text_input),
+        (input_images, figures.image_input),
+        (work.image_output_tokens(), figures.image_output),
+    ];
+    cost_of_kinds(kinds).map(|tokens| tokens.plus(per_image))
+}
+
+fn most_for_text(figures: &PriceFigures, work: &WorkEstimate<'_>) -> Option<Usd> {
+    let input = work.text_bytes.saturating_add(work.input_images.saturating_mul(INPUT_IMAGE_TOKENS));
+    let output = work.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS);
+    cost_of_kinds([(input.min(MAX_CONTEXT_TOKENS), figures.text_input), (output, figures.text_output)])
+}
+
+/// Returns the cost of these tokens; `None` if a kind that occurs has no price.
+fn cost_of_kinds<const N: usize>(kinds: [(u64, Option<Usd>); N]) -> Option<Usd> {
+    let used = kinds.into_iter().filter(|(tokens, _)| *tokens > 0);
+    let priced: Option<Vec<_>> = used.map(|(tokens, price)| Some((tokens, price?))).collect();
+    priced.map(Usd::cost_of_tokens)
+}

@@ -1,0 +1,355 @@
+//! Tests of costs against invoices that were worked out by hand from the prices and the token counts. The amounts are
+//! written in millionths of a dollar, because a price for a million tokens is that of one token in this unit.
+
+use chrono::NaiveDate;
+
+use super::estimate::image_tokens;
+use super::*;
+use crate::gateway::config::{ModelPrice, PriceFigures};
+use crate::gateway::money::Usd;
+use crate::gateway::store::testing::{finished_record, running_record};
+use crate::gateway::store::{
+    AttemptClass, AttemptEntry, CostBasis, CostReason, DeliveredImageEntry, JobState, Record, TokenDetails, TokenUsage,
+};
+use crate::image::{Size, SizeRequest};
+
+fn usd(dollars: f64) -> Usd {
+    Usd::from_dollars(dollars).unwrap()
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a cost may be unknown")]
+fn micros(micros: u64) -> Option<Usd> {
+    Some(Usd::from_nanos(micros * 1000))
+}
+
+fn day(text: &str) -> NaiveDate {
+    text.parse().unwrap()
+}
+
+fn price(model: &str, from: &str, figures: PriceFigures) -> ModelPrice {
+    ModelPrice { model: model.to_owned(), from: day(from), figures, source: None }
+}
+
+fn text_figures(input: f64, cached: f64, output: f64) -> PriceFigures {
+    PriceFigures {
+        text_input: Some(usd(input)),
+        cached_text_input: Some(usd(cached)),
+        text_output: Some(usd(output)),
+        ..PriceFigures::default()
+    }
+}
+
+/// The defaults for the image model, and prices of a text model.
+fn table() -> PriceTable {
+    PriceTable::new(&[price("gpt-5.5", "2026-01-01", text_figures(2.0, 0.5, 8.0))], &[])
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the form of the fields")]
+fn details(image: u64, text: u64) -> Option<TokenDetails> {
+    Some(TokenDetails { image_tokens: Some(image), text_tokens: Some(text) })
+}
+
+/// The tokens of an image model: input text, input images, output images.
+fn usage(text: u64, image: u64, output: u64) -> TokenUsage {
+    TokenUsage {
+        input_tokens: Some(text + image),
+        input_tokens_details: details(image, text),
+        output_tokens: Some(output),
+        output_tokens_details: details(output, 0),
+        total_tokens: Some(text + image + output),
+        ..TokenUsage::default()
+    }
+}
+
+fn host_usage(input: u64, cached: u64, output: u64) -> TokenUsage {
+    TokenUsage {
+        input_tokens: Some(input),
+        output_tokens: Some(output),
+        total_tokens: Some(input + output),
+        cached_tokens_details: Some(TokenDetails { image_tokens: None, text_tokens: Some(cached) }),
+        ..TokenUsage::default()
+    }
+}
+
+/// A record of a finished image without a text model.
+fn image_record(usage: TokenUsage) -> Record {
+    Record { usage: Some(usage), host_model: None, host_usage: None, ..finished_record("r1") }
+}
+
+fn edit_record(usage: TokenUsage) -> Record {
+    Record { operation: "edit_image".to_owned(), ..image_record(usage) }
+}
+
+fn attempt(class: Option<AttemptClass>) -> AttemptEntry {
+    AttemptEntry { class, ..finished_record("r1").attempts.swap_remove(0) }
+}
+
+/// A record without an answer, after attempts of these classes.
+fn failed_record(state: JobState, classes: &[AttemptClass]) -> Record {
+    let attempts = classes.iter().map(|class| attempt(Some(*class))).collect();
+    Record { state, attempts, ..running_record("r1") }
+}
+
+fn outcome(cost: &Cost) -> (Option<Usd>, CostBasis, Option<CostReason>) {
+    (cost.usd, cost.basis, cost.reason)
+}
+
+fn assert_exact(record: &Record, expected_micros: u64) {
+    assert_eq!(outcome(&table().cost(record, None)), (micros(expected_micros), CostBasis::Exact, None));
+}
+
+fn assert_estimated(record: &Record, most: Option<Usd>, expected_micros: u64, reason: CostReason) {
+    let expected = (micros(expected_micros), CostBasis::Estimated, Some(reason));
+    assert_eq!(outcome(&table().cost(record, most)), expected);
+}
+
+fn assert_unknown(record: &Record, reason: CostReason) {
+    assert_eq!(outcome(&table().cost(record, None)), (None, CostBasis::Unknown, Some(reason)));
+}
+
+#[test]
+fn a_generation_costs_its_text_and_its_image() {
+    // 17 x 5 + 196 x 30
+    assert_exact(&image_record(usage(17, 0, 196)), 85 + 5_880);
+    // Three images, and the 100 tokens of each of their two intermediate images, are in the count of the upstream.
+    assert_exact(&image_record(usage(40, 0, 3 * (7_024 + 200))), 200 + 650_160);
+}
+
+#[test]
+fn an_edit_costs_its_input_images_too() {
+    // 50 x 5 + 1000 x 8 + 7024 x 30
+    assert_exact(&edit_record(usage(50, 1_000, 7_024)), 250 + 8_000 + 210_720);
+}
+
+#[test]
+fn cached_tokens_have_their_own_price_by_kind() {
+    let cached = |text, image| TokenUsage { cached_tokens_details: details(image, text), ..usage(200, 1_000, 100) };
+    // All text and 200 of the image tokens: 200 x 1.25 + 800 x 8 + 200 x 2 + 100 x 30
+    assert_exact(&edit_record(cached(200, 200)), 250 + 6_400 + 400 + 3_000);
+    // Only images: 200 x 5 + 1000 x 2 + 100 x 30
+    assert_exact(&edit_record(cached(0, 1_000)), 1_000 + 2_000 + 3_000);
+    // More than there are tokens of the kind: at most all of them.
+    assert_exact(&edit_record(cached(9_999, 9_999)), 250 + 2_000 + 3_000);
+}
+
+#[test]
+fn a_missing_breakdown_makes_an_estimate_that_is_too_high() {
+    let totals = TokenUsage {
+        input_tokens: Some(1_000),
+        input_tokens_details: details(0, 1_000),
+        output_tokens: Some(1_000),
+        is_breakdown_assumed: true,
+        ..TokenUsage::default()
+    };
+    // All input counts as image tokens, which are dearer: 1000 x 8 + 1000 x 30
+    assert_estimated(&edit_record(totals.clone()), None, 8_000 + 30_000, CostReason::NoBreakdown);
+    // A generation has no input images.
+    assert_exact(&image_record(totals), 5_000 + 30_000);
+    // 300 of 1000 input tokens are explained: 100 x 5 + 200 x 8 + 700 x 8 + 1000 x 30
+    let partial = TokenUsage { input_tokens: Some(1_000), ..usage(100, 200, 1_000) };
+    assert_estimated(&edit_record(partial), None, 500 + 1_600 + 5_600 + 30_000, CostReason::NoBreakdown);
+    let cached = TokenUsage {
+        cached_tokens_details: details(200, 200),
+        is_cache_breakdown_assumed: true,
+        ..usage(200, 1_000, 100)
+    };
+    assert_estimated(&edit_record(cached), None, 250 + 6_400 + 400 + 3_000, CostReason::NoBreakdown);
+}
+
+#[test]
+fn a_response_costs_its_text_model_and_its_images() {
+    let response = Record {
+        operation: "create_response".to_owned(),
+        model: Some("gpt-5.5".to_owned()),
+        usage: Some(usage(20, 0, 1_000)),
+        host_usage: Some(host_usage(500, 100, 60)),
+        ..finished_record("r1")
+    };
+    // Images: 20 x 5 + 1000 x 30. Text: 400 x 2 + 100 x 0.5 + 60 x 8.
+    assert_exact(&response, 100 + 30_000 + 800 + 50 + 480);
+    let versions = table().cost(&response, None).price_version.unwrap();
+    assert!(versions.starts_with("gpt-image-2@2026-04-21#") && versions.contains(" gpt-5.5@2026-01-01#"), "{versions}");
+    // A response without an image has the cost of its text.
+    let text_only = Record { usage: None, delivered: Vec::new(), image_model: None, ..response.clone() };
+    assert_exact(&text_only, 800 + 50 + 480);
+    // Tokens of images that were not delivered: no answer names their model.
+    let no_image = Record { delivered: Vec::new(), image_model: None, ..response.clone() };
+    assert_estimated(&no_image, None, 100 + 30_000 + 1_330, CostReason::AssumedModel);
+    // Without a price of the text model, the whole is unknown.
+    assert_unknown(&Record { host_model: Some("other".to_owned()), ..response }, CostReason::NoPrice);
+}
+
+#[test]
+fn a_failure_costs_the_tokens_that_were_counted_for_it() {
+    use AttemptClass::{F, N, R};
+    for (state, class) in [(JobState::Failed, N), (JobState::Failed, F), (JobState::Refused, R)] {
+        assert_exact(&failed_record(state, &[class]), 0);
+        let counted = Record { usage: Some(usage(17, 0, 50)), ..failed_record(state, &[class]) };
+        assert_exact(&counted, 85 + 1_500);
+    }
+    assert_exact(&failed_record(JobState::Failed, &[]), 0);
+}
+
+#[test]
+fn a_call_that_broke_off_counts_as_the_most_that_it_can_cost() {
+    use AttemptClass::{N, O, X};
+    let most = micros(211_000);
+    for (state, class) in [(JobState::Cancelled, X), (JobState::Interrupted, X), (JobState::Interrupted, O)] {
+        let record = failed_record(state, &[N, class]);
+        assert_estimated(&record, most, 211_000, CostReason::Interrupted);
+        assert_unknown(&record, CostReason::Interrupted);
+    }
+    // A fallback whose larger image may have been charged too.
+    let mut fallback = image_record(usage(17, 0, 196));
+    fallback.attempts = vec![attempt(Some(X)), attempt(None)];
+    assert_estimated(&fallback, most, 5_965 + 211_000, CostReason::Interrupted);
+    // The caller left, and the upstream's answer was read to its end.
+    let read_to_end = Record { state: JobState::Cancelled, ..image_record(usage(17, 0, 196)) };
+    assert_exact(&read_to_end, 5_965);
+}
+
+#[test]
+fn an_answer_without_token_counts_counts_as_the_most_that_it_can_cost() {
+    let uncounted = Record { usage: None, ..image_record(TokenUsage::default()) };
+    assert_estimated(&uncounted, micros(211_000), 211_000, CostReason::NoUsage);
+    assert_unknown(&uncounted, CostReason::NoUsage);
+}
+
+#[test]
+fn an_image_can_have_a_price_of_its_own() {
+    let per_image = |figures| PriceTable::new(&[price("sketch-1", "2026-01-01", figures)], &[]);
+    let image = || DeliveredImageEntry { size: None, output_format: None, quality: None };
+    let two_images = Record {
+        image_model: Some("sketch-1".to_owned()),
+        delivered: vec![image(), image()],
+        usage: None,
+        ..image_record(TokenUsage::default())
+    };
+    let only_images = per_image(PriceFigures { per_image: Some(usd(0.04)), ..PriceFigures::default() });
+    assert_eq!(outcome(&only_images.cost(&two_images, None)), (micros(80_000), CostBasis::Exact, None));
+    let with_text = per_image(PriceFigures { per_image: Some(usd(0.04)), ..text_figures(5.0, 1.0, 0.0) });
+    let counted = Record { usage: Some(usage(10, 0, 0)), ..two_images };
+    assert_eq!(outcome(&with_text.cost(&counted, None)), (micros(80_050), CostBasis::Exact, None));
+}
+
+#[test]
+fn an_unknown_price_is_never_guessed() {
+    let other_model = Record { image_model: Some("other".to_owned()), ..image_record(usage(1, 0, 1)) };
+    assert_unknown(&other_model, CostReason::NoPrice);
+    let before_the_first_price =
+        Record { created_at: "2026-04-20T23:59:59.999Z".parse().unwrap(), ..image_record(usage(1, 0, 1)) };
+    assert_unknown(&before_the_first_price, CostReason::NoPrice);
+    // The image model has no price for text that it writes.
+    let text_output = TokenUsage { output_tokens_details: details(190, 6), ..usage(17, 0, 196) };
+    assert_unknown(&image_record(text_output), CostReason::IncompletePrice);
+    // Without a price for cached tokens, the full price is an upper bound.
+    let figures = PriceFigures { cached_text_input: None, ..text_figures(5.0, 0.0, 0.0) };
+    let table = PriceTable::new(&[price("gpt-image-2", "2026-01-01", figures)], &[]);
+    let cached = TokenUsage { cached_tokens_details: details(0, 4), ..usage(10, 0, 0) };
+    let expected = (micros(50), CostBasis::Estimated, Some(CostReason::IncompletePrice));
+    assert_eq!(outcome(&table.cost(&image_record(cached), None)), expected);
+}
+
+#[test]
+fn the_price_of_a_day_is_the_newest_that_has_begun() {
+    let figures = |dollars| PriceFigures { per_image: Some(usd(dollars)), ..PriceFigures::default() };
+    let file = [price("m", "2026-02-01", figures(2.0)), price("m-2026-05-05", "2026-05-05", figures(9.0))];
+    let store = [price("m", "2026-01-01", figures(1.0)), price("m", "2026-02-01", figures(7.0))];
+    let table = PriceTable::new(&file, &store);
+    let on = |model, text| table.price(model, day(text)).map(|found| found.price.figures.per_image.unwrap().dollars());
+    assert_eq!(on("m", "2025-12-31"), None);
+    assert_eq!(on("m", "2026-01-31"), Some(1.0));
+    assert_eq!(on("m", "2026-02-01"), Some(2.0), "the file has priority over the store");
+    // A snapshot has the price of its model, unless it has its own.
+    assert_eq!(on("m-2026-03-03", "2026-03-03"), Some(2.0));
+    assert_eq!(on("m-2026-05-05", "2026-06-01"), Some(9.0));
+    assert_eq!((on("m-2026-99-99", "2026-06-01"), on("m-large", "2026-06-01")), (None, None));
+}
+
+#[test]
+fn defaults_apply_only_to_models_without_another_price() {
+    let figures = PriceFigures { per_image: Some(usd(1.0)), ..PriceFigures::default() };
+    let defaults = PriceTable::new(&[], &[]);
+    assert!(defaults.iter().all(|price| price.origin == PriceOrigin::Default && price.price.source.is_some()));
+    // A price that was agreed on earlier would otherwise lose against the later default.
+    let table = PriceTable::new(&[], &[price("gpt-image-2", "2026-01-01", figures)]);
+    let found = table.price("gpt-image-2-2026-04-21", day("2026-11-26")).unwrap();
+    assert_eq!((found.origin, found.price.figures), (PriceOrigin::Store, figures));
+}
+
+#[test]
+fn a_version_changes_with_every_figure() {
+    let version = |figures| {
+        let table = PriceTable::new(&[price("m", "2026-01-01", figures)], &[]);
+        table.price("m", day("2026-01-01")).unwrap().version.clone()
+    };
+    let base = text_figures(1.0, 0.5, 2.0);
+    assert_eq!(version(base), version(base));
+    let changed = [
+        PriceFigures { text_input: None, ..base },
+        PriceFigures { cached_text_input: Some(usd(0.6)), ..base },
+        PriceFigures { per_image: Some(Usd::ZERO), ..base },
+    ];
+    assert!(changed.into_iter().all(|figures| version(figures) != version(base)));
+}
+
+#[test]
+fn image_tokens_are_those_of_the_providers_calculator() {
+    let tokens = |width, height, quality| image_tokens(Size::new(width, height).ok(), Some(quality));
+    // Figures that users read from the calculator.
+    assert_eq!((tokens(1024, 1024, "high"), tokens(1536, 1024, "high")), (7_024, 5_488));
+    assert_eq!(tokens(1024, 1536, "high"), tokens(1536, 1024, "high"));
+    // The prices that the provider states for a square image are 0.006, 0.053 and 0.211 dollars.
+    let dollars =
+        |quality| (Usd::cost_of_tokens([(tokens(1024, 1024, quality), usd(30.0))]).dollars() * 1000.0).round();
+    assert_eq!((dollars("low"), dollars("medium"), dollars("high")), (6.0, 53.0, 211.0));
+}
+
+#[test]
+fn open_properties_count_as_the_dearest() {
+    let most = image_tokens(None, None);
+    for (width, height) in [(2880, 2880), (3840, 2160), (1024, 1024), (3840, 1280)] {
+        for quality in ["low", "medium", "high", "auto"] {
+            assert!(image_tokens(Size::new(width, height).ok(), Some(quality)) <= most, "{width}x{height} {quality}");
+        }
+    }
+}
+
+#[test]
+fn the_most_that_work_can_cost_includes_all_of_its_parts() {
+    let table = table();
+    let today = day("2026-11-26");
+    let image = WorkEstimate {
+        image_model: Some("gpt-image-2"),
+        size: Some("1024x1024".parse::<SizeRequest>().unwrap()),
+        quality: Some("high"),
+        images: 2,
+        partial_images: 3,
+        input_images: 1,
+        text_bytes: 100,
+        ..WorkEstimate::default()
+    };
+    // 100 x 5 + 8192 x 8 + 2 x (7024 + 300) x 30
+    assert_eq!(table.most(&image, today), micros(500 + 65_536 + 439_440));
+    let text = WorkEstimate {
+        text_model: Some("gpt-5.5"),
+        max_output_tokens: Some(50),
+        text_bytes: 30,
+        ..WorkEstimate::default()
+    };
+    // 30 x 2 + 50 x 8
+    assert_eq!(table.most(&text, today), micros(60 + 400));
+    let unknown = WorkEstimate { text_model: Some("other"), ..image };
+    assert_eq!(table.most(&unknown, today), None);
+}
+
+#[test]
+fn a_change_of_one_source_keeps_the_prices_of_the_other() {
+    let figures = PriceFigures { per_image: Some(usd(1.0)), ..PriceFigures::default() };
+    let current = CurrentPrices::new(&[price("file", "2026-01-01", figures)], Vec::new());
+    current.set_store_prices(vec![price("store", "2026-01-01", figures)]);
+    let models = || current.table().iter().map(|price| price.price.model.clone()).collect::<Vec<_>>();
+    assert_eq!(models(), ["file", "gpt-image-2", "store"]);
+    current.set_file_prices(&[]);
+    assert_eq!(models(), ["gpt-image-2", "store"]);
+}

@@ -1,0 +1,56 @@
+//! Tests of prices.
+
+use super::*;
+use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFigures};
+
+fn price(model: &str, from: &str, nanos: u64) -> ModelPrice {
+    let mut values = [None; FIGURE_NAMES.len()];
+    for (index, value) in (0..).zip(&mut values) {
+        *value = (index % 2 == 0).then(|| Usd::from_nanos(nanos + index));
+    }
+    let (figures, source) = (PriceFigures::from_values(values), Some("a page".to_owned()));
+    ModelPrice { model: model.to_owned(), from: from.parse().unwrap(), figures, source }
+}
+
+#[tokio::test]
+async fn a_price_is_read_with_every_figure_and_replaced_by_model_and_day() {
+    for Fixture { store, second_store, .. } in stores().await {
+        let audit = AuditContext::command();
+        let [first, second, other] =
+            [price("m", "2026-01-01", 10), price("m", "2026-02-01", 20), price("n", "2026-01-01", 30)];
+        for price in [&other, &second, &first] {
+            store.set_price(&audit, price).await.unwrap();
+        }
+        assert_eq!(second_store.list_prices().await.unwrap(), [first.clone(), second.clone(), other.clone()]);
+        let replaced = ModelPrice { source: None, ..price("m", "2026-02-01", 99) };
+        store.set_price(&audit, &replaced).await.unwrap();
+        assert_eq!(store.list_prices().await.unwrap(), [first.clone(), replaced, other.clone()]);
+        assert!(store.delete_price(&audit, "m", second.from).await.unwrap());
+        assert!(!store.delete_price(&audit, "m", second.from).await.unwrap());
+        assert_eq!(store.list_prices().await.unwrap(), [first, other]);
+        let trail = store.list_audit_page(&AuditFilter { limit: 9, ..AuditFilter::default() }).await.unwrap().items;
+        let actions: Vec<_> = trail.iter().map(|row| row.action.as_str()).collect();
+        assert_eq!(actions, ["price.delete", "price.set", "price.set", "price.set", "price.set"]);
+    }
+}
+
+#[tokio::test]
+async fn the_costs_of_records_are_summed_exactly() {
+    for Fixture { store, .. } in stores().await {
+        let costs = [Some(1), Some(0), None, Some(u64::MAX), Some(7)];
+        for (number, nanos) in (0..).zip(costs) {
+            let (id, end_user) = (format!("r{number}"), (number > 3).then(|| "u-9".to_owned()));
+            let open = Record { end_user: end_user.clone(), ..running_record(&id) };
+            let cost_usd = nanos.map(Usd::from_nanos).filter(|usd| *usd < Usd::MAX);
+            let closed = Record { cost_usd, end_user, ..finished_record(&id) };
+            write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
+        }
+        let total = async |filter: UsageFilter| {
+            let counts = store.total_usage(&filter).await.unwrap();
+            (counts.cost_usd.nanos(), counts.cost_unknown)
+        };
+        assert_eq!(total(UsageFilter::default()).await, (8, 2));
+        let end_user = Some("u-9".to_owned());
+        assert_eq!(total(UsageFilter { end_user, ..UsageFilter::default() }).await, (7, 0));
+    }
+}
