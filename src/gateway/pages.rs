@@ -1,4 +1,5 @@
-//! The web pages of the console: first run, sign-in, keys, usage, records, users, groups, accounts and the audit trail.
+//! The web pages of the console: first run, sign-in, keys, usage, records, users, groups, accounts, prices and
+//! the audit trail.
 //!
 //! This module decides the content and language of each page, and which forms are accepted. The console, which the
 //! admin API calls too, decides which data a user may see and change; in addition, this module refuses the pages of
@@ -32,6 +33,7 @@ mod page_layout;
 mod people;
 mod person;
 mod preferences;
+mod prices;
 mod profile;
 mod records;
 mod routes;
@@ -63,7 +65,7 @@ use routes::{PageRoute, RouteMatch, find_route};
 use site_origin::{PublicAddress, SiteOrigin};
 
 /// The first path segments of all pages except `/`, of the targets of forms, and of the static files.
-pub(crate) const SECTIONS: [&str; 17] = [
+pub(crate) const SECTIONS: [&str; 18] = [
     "accounts",
     "assets",
     "audit",
@@ -72,6 +74,7 @@ pub(crate) const SECTIONS: [&str; 17] = [
     "keys",
     "people",
     "preferences",
+    "prices",
     "profile",
     "records",
     "records.csv",

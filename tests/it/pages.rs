@@ -10,6 +10,7 @@ mod hostile;
 mod keyboard;
 mod limits;
 mod members;
+mod prices;
 mod seed;
 mod sessions;
 mod users;

@@ -17,7 +17,7 @@ pub(super) struct PageForm {
 
 /// For each field: the name in the console's errors, the name in the form, and the key of the text for an invalid
 /// value.
-const CONSOLE_FIELDS: [(&str, &str, &str); 8] = [
+const CONSOLE_FIELDS: [(&str, &str, &str); 18] = [
     ("name", "name", "error.name"),
     ("group", "group", "error.group"),
     ("user", "user", "error.user"),
@@ -26,6 +26,16 @@ const CONSOLE_FIELDS: [(&str, &str, &str); 8] = [
     ("role", "role", "error.role"),
     ("groups", "groups", "error.groups"),
     ("reason", "reason", "error.reason"),
+    ("model", "model", "error.model"),
+    ("from", "from", "error.from"),
+    ("text_input", "text_input", "error.figure"),
+    ("cached_text_input", "cached_text_input", "error.figure"),
+    ("image_input", "image_input", "error.figure"),
+    ("cached_image_input", "cached_image_input", "error.figure"),
+    ("image_output", "image_output", "error.figure"),
+    ("text_output", "text_output", "error.figure"),
+    ("per_image", "per_image", "error.figure"),
+    ("source", "source", "error.source"),
 ];
 
 // === impl PageForm ===

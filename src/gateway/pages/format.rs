@@ -75,6 +75,19 @@ pub(super) fn with_thousands_separators(number: i64) -> String {
     text
 }
 
+/// Formats an amount in US dollars, such as `$1,234.50`, with at least `min` and at most `max` decimals. A positive
+/// amount that would read as zero is shown as less than the smallest amount, such as `<$0.01`.
+pub(super) fn dollars(amount: f64, min: usize, max: usize) -> String {
+    let text = format!("{amount:.max$}");
+    if amount > 0.0 && text.chars().all(|character| matches!(character, '0' | '.')) {
+        return format!("<$0.{}1", "0".repeat(max.saturating_sub(1)));
+    }
+    let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
+    let used = decimals.trim_end_matches('0').len().max(min.min(decimals.len()));
+    let whole = whole.parse().map_or_else(|_| whole.to_owned(), with_thousands_separators);
+    format!("${whole}.{}", &decimals[..used])
+}
+
 /// Formats a time for machines, as `<time datetime>` requires it.
 pub(super) fn machine_time(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%dT%H:%M:%SZ").to_string()
@@ -140,6 +153,24 @@ mod tests {
         for (number, text) in [(0, "0"), (999, "999"), (-1_000, "-1,000"), (1_000, "1,000"), (12_345_678, "12,345,678")]
         {
             assert_eq!(with_thousands_separators(number), text);
+        }
+    }
+
+    #[test]
+    fn amounts_have_as_many_decimals_as_they_need() {
+        for (amount, min, max, text) in [
+            (0.0, 2, 2, "$0.00"),
+            (1.7494, 2, 2, "$1.75"),
+            (1.7494, 2, 6, "$1.7494"),
+            (0.210_72, 2, 6, "$0.21072"),
+            (5.0, 2, 9, "$5.00"),
+            (0.075, 2, 9, "$0.075"),
+            (0.2, 4, 4, "$0.2000"),
+            (1_234_567.891, 2, 2, "$1,234,567.89"),
+            (0.004, 2, 2, "<$0.01"),
+            (0.000_000_4, 2, 6, "<$0.000001"),
+        ] {
+            assert_eq!(dollars(amount, min, max), text, "{amount}");
         }
     }
 

@@ -23,7 +23,7 @@ const FORM_COOKIE_HOURS: i64 = 2;
 const FORM_COOKIE_MAX: usize = 128;
 
 /// The notices about a completed change: the value of `done` in the query, and the key of the text.
-const DONE_NOTICES: [(&str, &str); 15] = [
+const DONE_NOTICES: [(&str, &str); 17] = [
     ("disabled", "done.disabled"),
     ("enabled", "done.enabled"),
     ("deleted", "done.deleted"),
@@ -39,6 +39,8 @@ const DONE_NOTICES: [(&str, &str); 15] = [
     ("user-enabled", "done.user_enabled"),
     ("account-disabled", "done.account_disabled"),
     ("account-enabled", "done.account_enabled"),
+    ("price", "done.price"),
+    ("price-deleted", "done.price_deleted"),
 ];
 
 /// One page request with everything that its handler needs.

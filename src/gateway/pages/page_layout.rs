@@ -57,7 +57,7 @@ pub(super) struct NavItem {
 }
 
 /// The entries of the navigation: path, section, and key of the text. The last entries are for admins.
-const NAV: [(&str, &str, &str); 8] = [
+const NAV: [(&str, &str, &str); 9] = [
     ("/start", "start", "nav.start"),
     ("/keys", "keys", "nav.keys"),
     ("/usage", "usage", "nav.usage"),
@@ -65,6 +65,7 @@ const NAV: [(&str, &str, &str); 8] = [
     ("/people", "people", "nav.people"),
     ("/groups", "groups", "nav.groups"),
     ("/accounts", "accounts", "nav.accounts"),
+    ("/prices", "prices", "nav.prices"),
     ("/audit", "audit", "nav.audit"),
 ];
 /// The number of entries that all users see.

@@ -50,7 +50,6 @@ struct RecordPage {
     page: PageLayout,
     record: types::Record,
     images: String,
-    cost: Option<String>,
     /// The tokens of the image model, with input and output each split into images and text.
     tokens: Option<TokenBreakdown>,
     /// The tokens of the text model, which the page shows without such a split.
@@ -62,6 +61,8 @@ struct TokenBreakdown {
     input: Option<u64>,
     input_image: Option<u64>,
     input_text: Option<u64>,
+    /// The part of the input that the upstream had in its cache.
+    cached: Option<types::RecordTokens>,
     output: Option<u64>,
     output_image: Option<u64>,
     output_text: Option<u64>,
@@ -98,7 +99,6 @@ pub(super) async fn show_record(context: &PageContext<'_>, id: &str) -> Result<P
     let template = RecordPage {
         page: context.layout("records"),
         images: describe_images(&record),
-        cost: record.cost_usd.map(|cost| format!("{cost:.4} USD")),
         tokens: record.usage.as_ref().map(TokenBreakdown::from_usage),
         host_tokens: record.host_usage.as_ref().map(TokenBreakdown::from_usage),
         record,
@@ -157,6 +157,7 @@ impl TokenBreakdown {
             input: usage.input_tokens,
             input_image: input.and_then(|details| details.image_tokens),
             input_text: input.and_then(|details| details.text_tokens),
+            cached: usage.cached_tokens_details.clone(),
             output: usage.output_tokens,
             output_image: output.and_then(|details| details.image_tokens),
             output_text: output.and_then(|details| details.text_tokens),

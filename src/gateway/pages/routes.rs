@@ -7,8 +7,8 @@ use super::http_messages::PageResponse;
 use super::page_context::PageContext;
 use super::page_error::PageError;
 use super::{
-    accounts, audit, first_steps, group, groups, key, keys, people, person, preferences, profile, records, sign_in,
-    usage,
+    accounts, audit, first_steps, group, groups, key, keys, people, person, preferences, prices, profile, records,
+    sign_in, usage,
 };
 
 /// A page, or the target of a form.
@@ -46,6 +46,10 @@ pub(super) enum PageRoute {
     DeleteGroup(String),
     Accounts,
     SetAccountEnabled(String, bool),
+    Prices,
+    SetPrice,
+    /// The model and the first day of the price.
+    DeletePrice(String, String),
     Audit,
     Profile,
     ChangePassword,
@@ -129,6 +133,7 @@ fn get_route(segments: &[&str]) -> Option<PageRoute> {
         ["groups"] => PageRoute::Groups,
         ["groups", group] if !group.is_empty() => PageRoute::Group(group.to_owned()),
         ["accounts"] => PageRoute::Accounts,
+        ["prices"] => PageRoute::Prices,
         ["audit"] => PageRoute::Audit,
         ["profile"] => PageRoute::Profile,
         _ => return None,
@@ -152,6 +157,8 @@ fn post_route(segments: &[&str]) -> Option<PageRoute> {
         ["groups", group, "delete"] => PageRoute::DeleteGroup(group.to_owned()),
         ["accounts", account, "disable"] => PageRoute::SetAccountEnabled(account.to_owned(), false),
         ["accounts", account, "enable"] => PageRoute::SetAccountEnabled(account.to_owned(), true),
+        ["prices"] => PageRoute::SetPrice,
+        ["prices", model, from, "delete"] => PageRoute::DeletePrice(model.to_owned(), from.to_owned()),
         ["profile", "password"] => PageRoute::ChangePassword,
         ["profile", "sign-out"] => PageRoute::SignOutEverywhere,
         ["profile", "tokens"] => PageRoute::CreateToken,
@@ -229,6 +236,9 @@ async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result
         PageRoute::DeleteGroup(name) => groups::delete(context, &name).await,
         PageRoute::Accounts => accounts::show(context).await,
         PageRoute::SetAccountEnabled(name, enabled) => accounts::set_enabled(context, &name, enabled).await,
+        PageRoute::Prices => prices::show(context).await,
+        PageRoute::SetPrice => prices::set(context).await,
+        PageRoute::DeletePrice(model, from) => prices::delete(context, &model, &from).await,
         PageRoute::Audit => audit::show(context).await,
         PageRoute::Profile => profile::show(context).await,
         PageRoute::ChangePassword => profile::change_password(context).await,

@@ -2,6 +2,8 @@
 //! every template has the layout. Functions whose names end with `tone` return CSS classes; the other functions for
 //! words of the API, such as states, roles and reasons, return keys of texts.
 
+use std::borrow::Borrow;
+
 use super::format::{self, CountValue, DateTimeValue, OptionalCountValue};
 use super::language::Language;
 use super::page_context::last_valid_day;
@@ -36,6 +38,33 @@ impl PageLayout {
     /// The number, or a dash if it is absent.
     pub(super) fn number_or_dash(&self, number: impl OptionalCountValue) -> String {
         number.optional_count().map_or_else(absent_value, format::with_thousands_separators)
+    }
+
+    /// The number, if it is known and positive.
+    pub(super) fn positive(&self, number: impl OptionalCountValue) -> Option<i64> {
+        number.optional_count().filter(|number| *number > 0)
+    }
+
+    /// The cost of a record.
+    pub(super) fn exact_cost(&self, usd: &f64) -> String {
+        format::dollars(*usd, 2, 6)
+    }
+
+    /// The cost of a record in a column of costs.
+    pub(super) fn rounded_cost(&self, usd: &f64) -> String {
+        format::dollars(*usd, if *usd > 0.0 { 4 } else { 2 }, 4)
+    }
+
+    /// A sum of known costs; a dash if nothing is known of the cost.
+    pub(super) fn cost_sum(&self, usd: impl Borrow<Option<f64>>, unknown: impl OptionalCountValue) -> String {
+        let has_unknown = self.positive(unknown).is_some();
+        let sum = usd.borrow().filter(|sum| *sum > 0.0 || !has_unknown);
+        sum.map_or_else(absent_value, |sum| format::dollars(sum, 2, 2))
+    }
+
+    /// A price of a model; a dash if it is unknown.
+    pub(super) fn price_or_dash(&self, usd: impl Borrow<Option<f64>>) -> String {
+        usd.borrow().map_or_else(absent_value, |usd| format::dollars(usd, 2, 9))
     }
 
     pub(super) fn latency(&self, milliseconds: impl OptionalCountValue) -> String {
@@ -163,6 +192,37 @@ impl PageLayout {
             types::RecordReason::NoAccounts => "reason.no_accounts",
             types::RecordReason::Unavailable => "reason.unavailable",
             types::RecordReason::Internal => "reason.internal",
+        }
+    }
+
+    pub(super) fn is_estimate(&self, basis: impl Borrow<Option<types::CostBasis>>) -> bool {
+        *basis.borrow() == Some(types::CostBasis::Estimated)
+    }
+
+    pub(super) fn cost_basis(&self, basis: &types::CostBasis) -> &'static str {
+        match basis {
+            types::CostBasis::Exact => "cost.exact",
+            types::CostBasis::Estimated => "cost.estimated",
+            types::CostBasis::Unknown => "cost.unknown",
+        }
+    }
+
+    pub(super) fn cost_reason(&self, reason: &types::CostReason) -> &'static str {
+        match reason {
+            types::CostReason::NoPrice => "cost.no_price",
+            types::CostReason::IncompletePrice => "cost.incomplete_price",
+            types::CostReason::NoUsage => "cost.no_usage",
+            types::CostReason::NoBreakdown => "cost.no_breakdown",
+            types::CostReason::Interrupted => "cost.interrupted",
+            types::CostReason::AssumedModel => "cost.assumed_model",
+        }
+    }
+
+    pub(super) fn price_origin(&self, origin: &types::PriceOrigin) -> &'static str {
+        match origin {
+            types::PriceOrigin::File => "groups.of_file",
+            types::PriceOrigin::Store => "prices.of_store",
+            types::PriceOrigin::Default => "prices.built_in",
         }
     }
 

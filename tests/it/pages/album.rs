@@ -46,7 +46,7 @@ fn visit_new_gateway(browser: &Browser, handler: &mut dyn StateHandler) {
     tab.fill("Password", ADAS_PASSWORD);
     tab.fill("Repeat password", ADAS_PASSWORD);
     tab.follow("button", "Create admin and continue");
-    for page in ["start", "keys", "usage", "records", "people", "groups", "accounts", "audit", "profile"] {
+    for page in ["start", "keys", "usage", "records", "people", "groups", "accounts", "prices", "audit", "profile"] {
         tab.go(&format!("/{page}"));
         handler.handle_state(&format!("{page}-empty"), &tab);
     }
@@ -82,6 +82,7 @@ fn visit_used_gateway(browser: &Browser, handler: &mut dyn StateHandler) {
     visit_lists(&tab, handler, &paths);
     visit_key_forms(&tab, gateway, handler, &paths);
     visit_people_forms(&tab, gateway, handler, &paths);
+    visit_price_form(&tab, handler);
     let ben = browser.tab(gateway, WITH_SCRIPT);
     sign_in_at(&ben, BEN, BENS_PASSWORD);
     for page in ["keys", "usage", "records", "profile"] {
@@ -110,6 +111,7 @@ fn visit_lists(tab: &Tab<'_>, handler: &mut dyn StateHandler, paths: &ItemPaths)
         ("people", "/people"),
         ("groups", "/groups"),
         ("accounts", "/accounts"),
+        ("prices", "/prices"),
         ("audit", "/audit"),
         ("profile", "/profile"),
         ("key", paths.active.as_str()),
@@ -117,6 +119,8 @@ fn visit_lists(tab: &Tab<'_>, handler: &mut dyn StateHandler, paths: &ItemPaths)
         ("key-rotated", paths.rotated.as_str()),
         ("record", paths.succeeded_record.as_str()),
         ("record-failed", paths.failed_record.as_str()),
+        ("record-estimated", paths.estimated_record.as_str()),
+        ("record-unknown", paths.unknown_record.as_str()),
         ("person", paths.person.as_str()),
     ] {
         assert_eq!(tab.go(path).status, 200, "{path}");
@@ -169,6 +173,24 @@ fn visit_people_forms(tab: &Tab<'_>, gateway: &Gateway, handler: &mut dyn StateH
     drop(visitor.get(&paths.person));
 }
 
+/// Visits the states of the form for prices.
+fn visit_price_form(tab: &Tab<'_>, handler: &mut dyn StateHandler) {
+    tab.go("/prices");
+    tab.open_details("Set a price");
+    handler.handle_state("price-new", tab);
+    for (amount, status, name) in [("2000000", 422, "price-refused"), ("1.25", 200, "price-set")] {
+        tab.go("/prices");
+        tab.open_details("Set a price");
+        tab.fill("Model", "text-model-of-somebody-2");
+        tab.fill("From", "2026-03-01");
+        tab.fill("Source", "the contract with somebody, page 3");
+        tab.fill("Text input", amount);
+        tab.fill("Text output", "10");
+        assert_eq!(tab.follow("button", "Save price").status, status, "{name}");
+        handler.handle_state(name, tab);
+    }
+}
+
 fn visit_chinese_pages(tab: &Tab<'_>, handler: &mut dyn StateHandler, paths: &ItemPaths) {
     let mut ada = Visitor::new(tab.gateway());
     sign_in(&mut ada, ADA, ADAS_PASSWORD);
@@ -180,6 +202,7 @@ fn visit_chinese_pages(tab: &Tab<'_>, handler: &mut dyn StateHandler, paths: &It
         ("key", paths.active.as_str()),
         ("usage", "/usage"),
         ("record", paths.succeeded_record.as_str()),
+        ("prices", "/prices"),
     ] {
         assert!(tab.go(path).html.contains("lang=\"zh"), "{path}");
         handler.handle_state(&format!("{name}-zh"), tab);

@@ -29,6 +29,9 @@ fn texts_of_callers_and_users_are_escaped_on_every_page() {
         let call = Call::generation().key(&secret).json(&request(json!({ "user": text, "size": "1024x1024" })));
         call.send(gateway.address()).ok_json();
         paths.push(path);
+        let fields = [("model", text.split(' ').next().unwrap_or_default()), ("source", text)];
+        let fields = [&fields[..], &[("from", "2026-01-01"), ("text_output", "1")]].concat();
+        assert_eq!(ada.submit("/prices", "/prices", &fields).status, 303, "{text}");
     }
     // Names of users have stricter rules. The form and the audit trail show a refused name again.
     for text in HOSTILE_TEXTS {

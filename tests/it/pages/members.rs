@@ -8,7 +8,7 @@ use super::visitor::forms;
 use crate::kit::{Call, Gateway, request};
 
 /// The pages that only administrators have.
-const ADMIN_PAGES: [&str; 4] = ["/people", "/groups", "/audit", "/accounts"];
+const ADMIN_PAGES: [&str; 5] = ["/people", "/groups", "/audit", "/accounts", "/prices"];
 /// The actions of the forms that every user has.
 const OWN_ACTIONS: [&str; 5] = ["/preferences", "/sign-out", "/profile/", "/keys", "/start"];
 

@@ -45,6 +45,9 @@ pub(super) struct ItemPaths {
     pub(super) person: String,
     pub(super) succeeded_record: String,
     pub(super) failed_record: String,
+    /// Records whose cost is not exact.
+    pub(super) estimated_record: String,
+    pub(super) unknown_record: String,
 }
 
 // === impl Seeded ===
@@ -112,9 +115,19 @@ impl Seeded {
             person: person_path,
             succeeded_record: record("succeeded"),
             failed_record: record("failed"),
+            estimated_record: record_with(&mut ada, ",estimated,"),
+            unknown_record: record_with(&mut ada, ",unknown,"),
         };
         (ada, ben, things)
     }
+}
+
+/// The page of the newest record whose line in the CSV file has this text.
+#[track_caller]
+fn record_with(visitor: &mut Visitor<'_>, text: &str) -> String {
+    let csv = visitor.get("/records.csv").text();
+    let line = csv.lines().find(|line| line.contains(text)).expect("a record");
+    format!("/records/{}", line.split(',').next().unwrap_or_default())
 }
 
 fn send_calls(gateway: &Gateway, secret: &str, user: Option<&str>, times: usize) {
@@ -153,6 +166,10 @@ UPDATE month SET
     created_at = strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '-' || day || ' days', '-' || (seq * 11 % 180) || ' minutes'),
     seq = seq - day * 1000;
 ALTER TABLE month DROP COLUMN day;
+UPDATE month SET cost_basis = 'estimated', cost_reason = 'interrupted', input_cached_text_tokens = 16
+    WHERE state = 'succeeded' AND seq % 5 = 0;
+UPDATE month SET cost_nano_usd = NULL, cost_basis = 'unknown', cost_reason = 'no_price', price_version = NULL
+    WHERE state = 'succeeded' AND seq % 9 = 0;
 CREATE TEMP TABLE outcomes AS SELECT seq, state FROM month;
 UPDATE month SET state = 'running';
 INSERT INTO records SELECT * FROM month;

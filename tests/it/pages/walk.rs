@@ -177,6 +177,7 @@ fn assert_no_access(ben: &Tab<'_>, key: &str, secret: &str, request_id: &str) {
         ("/audit".to_owned(), 403),
         ("/accounts".to_owned(), 403),
         ("/groups".to_owned(), 403),
+        ("/prices".to_owned(), 403),
     ] {
         let seen = ben.go(&page);
         assert_eq!(seen.status, status, "{page}");
