@@ -229,9 +229,11 @@ impl Gateway {
             self.upstream.prepare_tls()?;
         }
         let (config, filters) = merge_stored_groups(config, groups.to_vec(), &self.upstream).await?;
+        let console = Arc::new(self.console.with_config(&config)?);
+        // Nothing below can fail: prices of settings that cannot be used do not come into force.
         self.prices.set_file_prices(&config.prices);
         Ok(Self {
-            console: Arc::new(self.console.with_config(&config)?),
+            console,
             keys: Arc::clone(&self.keys),
             people: Arc::clone(&self.people),
             pages: Arc::clone(&self.pages),

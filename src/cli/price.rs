@@ -51,25 +51,25 @@ struct SetArgs {
     #[arg(long, value_name = "DAY")]
     from: NaiveDate,
     /// The price of a million text tokens of requests.
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     text_input: Option<f64>,
     /// The price of a million text tokens that the upstream had in its cache.
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     cached_text_input: Option<f64>,
     /// The price of a million image tokens of requests.
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     image_input: Option<f64>,
     /// The price of a million image tokens that the upstream had in its cache.
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     cached_image_input: Option<f64>,
     /// The price of a million image tokens of answers.
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     image_output: Option<f64>,
     /// The price of a million text tokens of answers.
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     text_output: Option<f64>,
     /// The price of one image, in addition to its tokens.
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     per_image: Option<f64>,
     /// The place where the prices are published.
     #[arg(long, value_name = "TEXT")]
@@ -135,7 +135,7 @@ async fn set(config: &Config, store: &SqliteStore, arguments: &SetArgs, json: bo
         source: arguments.source.as_deref(),
     };
     let price = ModelPrice::new(input).map_err(|PriceFault { field, reason }| {
-        CommandFailure::Failed(anyhow::anyhow!("`{}` {}", field.replace('_', "-"), reason.replace('_', "-")))
+        CommandFailure::Usage(format!("`{}` {}", field.replace('_', "-"), reason.replace('_', "-")))
     })?;
     check_not_in_file(config, &price.model, price.from)?;
     store.set_price(&AuditContext::command(), &price).await?;

@@ -31,6 +31,11 @@ impl Usd {
         if nanos > Self::MAX.0 { Self::MAX } else { Self(nanos) }
     }
 
+    /// Creates an amount from whole dollars and billionths.
+    pub(crate) const fn from_parts(dollars: u64, nanos: u64) -> Self {
+        Self::from_nanos(dollars.saturating_mul(NANOS_PER_USD).saturating_add(nanos))
+    }
+
     /// Creates an amount from dollars, rounded to a billionth. Returns `None` for a number that is negative, not finite
     /// or too large.
     pub(crate) fn from_dollars(dollars: f64) -> Option<Self> {

@@ -29,7 +29,7 @@ const PAGE: &str = "\
 ";
 
 /// The tables that must be on a page, and their pages.
-const TABLES: [(&str, &str); 13] = [
+const TABLES: [(&str, &str); 14] = [
     ("operations", "docs/api.md"),
     ("errors", "docs/errors.md"),
     ("limits", "docs/limits.md"),
@@ -38,6 +38,7 @@ const TABLES: [(&str, &str); 13] = [
     ("settings:accounts", "docs/configuration.md"),
     ("settings:groups", "docs/configuration.md"),
     ("settings:models", "docs/configuration.md"),
+    ("settings:prices", "docs/configuration.md"),
     ("settings:connections", "docs/configuration.md"),
     ("settings:deadlines", "docs/configuration.md"),
     ("settings:replay", "docs/configuration.md"),

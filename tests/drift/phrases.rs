@@ -152,6 +152,8 @@ const SOURCES: &[Phrase] = &[
         &[|_| uploads("memory_per_key"), |_| uploads("disk_per_key")],
     ),
     ("reserved for the database: `…` ({})", &[|_| uploads("min_free")]),
+    ("at least one, each from {} to {}. An absent", &[|_| 0, |_| price_bound("HIGHEST_PRICE: u32")]),
+    ("are published, for people: at most {} bytes", &[|_| price_bound("LONGEST_TEXT: usize")]),
     (
         "Exit codes are {} done, {} failed, {} wrong usage, {} wrong settings",
         &[
@@ -213,6 +215,10 @@ fn link_seconds(name: &str) -> u64 {
 
 fn account_default(name: &str) -> u64 {
     source_number("src/gateway/config/resolve/accounts.rs", &format!("const {name}: u32 = "))
+}
+
+fn price_bound(name: &str) -> u64 {
+    source_number("src/gateway/config/price.rs", &format!("const {name} = "))
 }
 
 fn uploads(name: &str) -> u64 {

@@ -27,13 +27,13 @@ components! {
     admin_reader of admin_types:
     Account AccountChange AccountConcurrency AccountHeaders AccountKind AccountList AccountName AccountPriority
     AccountProtocol AccountSecretHeaders AccountSource AccountState AccountTier ActorKind AuditDetails AuditEntry
-    AuditList AuditSeq CreatedKey CreatedToken CreatedUser DeletedAccount DeletedGroup DeletedKey DeletedToken
-    DisabledReason ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType GraceSeconds Group GroupFilter
-    GroupList GroupModeration GroupName GroupPolicy GroupSource GroupUpdate Key KeyList KeyLock KeyName KeyRotation
-    KeyState KeyUpdate LinkAddress LinkPurpose ListObject Me NewAccount NewGroup NewKey NewSecret NewToken NewUser
-    OauthClientAuth OauthGrant OneTimeLink PageLimit Record RecordAttempt RecordClass RecordImage RecordList
-    RecordReason RecordState RecordTokens RecordUsage Role Secret SecretSource Token TokenList Usage UsageCounts
-    UsageDay UsageKey User UserList UserName UserUpdate
+    AuditList AuditSeq CostBasis CostReason CreatedKey CreatedToken CreatedUser DeletedAccount DeletedGroup
+    DeletedKey DeletedPrice DeletedToken DisabledReason ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType
+    GraceSeconds Group GroupFilter GroupList GroupModeration GroupName GroupPolicy GroupSource GroupUpdate Key KeyList
+    KeyLock KeyName KeyRotation KeyState KeyUpdate LinkAddress LinkPurpose ListObject Me NewAccount NewGroup NewKey
+    NewPrice NewSecret NewToken NewUser OauthClientAuth OauthGrant OneTimeLink PageLimit Price PriceList PriceOrigin
+    Record RecordAttempt RecordClass RecordImage RecordList RecordReason RecordState RecordTokens RecordUsage Role
+    Secret SecretSource Token TokenList Usage UsageCounts UsageDay UsageKey User UserList UserName UserUpdate
 }
 
 components! {

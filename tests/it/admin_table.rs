@@ -16,6 +16,9 @@ const ROLES: [&str; 6] = ["none", "caller", "disabled", "member", "admin", "sett
 /// The owners of the object of a call, relative to the caller. `nobody` stands for a missing object.
 const OWNERS: [&str; 3] = ["own", "other", "nobody"];
 
+/// The first day of the prices that are made.
+const PRICE_DAY: &str = "2026-04-21";
+
 /// A user, with a token for programs and a record.
 struct Person {
     id: String,
@@ -176,13 +179,18 @@ impl Fixture {
                 let new = json!({"name": self.fresh(), "kind": "simulator"});
                 named(self.good(Call::post("/admin/v1/accounts").json(&new)), "/id")
             }
+            "price" => {
+                let new = json!({"model": self.fresh(), "from": PRICE_DAY, "image_output": 30});
+                named(self.good(Call::put("/admin/v1/prices").json(&new)), "/model")
+            }
             kind => panic!("no object of kind {kind} can be made"),
         }
     }
 
     fn ask(&self, operation: &Operation, row: &Value, role: &str, object: &str) -> Answer {
         let filled = |text: &str| text.replace("{user}", object).replace("{fresh}", &self.fresh());
-        let mut path = operation.path.clone();
+        // The first day of a price is the second part of its path.
+        let mut path = operation.path.replace("{from}", PRICE_DAY);
         if let (Some(from), Some(to)) = (path.find('{'), path.find('}')) {
             path.replace_range(from..=to, object);
         }
@@ -193,6 +201,7 @@ impl Fixture {
             "GET" => Call::get(&path),
             "POST" => Call::post(&path),
             "PATCH" => Call::patch(&path),
+            "PUT" => Call::put(&path),
             "DELETE" => Call::delete(&path),
             method => panic!("unknown method {method}"),
         };

@@ -22,6 +22,7 @@ mod canary;
 mod cli;
 mod clients;
 mod connections;
+mod costs;
 mod delivery;
 mod disk;
 mod edits;

@@ -212,9 +212,11 @@ fn a_record_has_the_properties_of_its_request() {
     let record = &gateway.final_records(1)[0];
     let image = json!({"size": "1536x1024", "output_format": "webp", "quality": "low"});
     let delivered = [&image, &image];
+    // 17 text tokens and two images of 196 tokens: (17 x 5 + 2 x 196 x 30) / 1000000
     let expected = json!({
         "operation": "create_image", "model": "gpt-image-2", "stream": false, "state": "succeeded", "error_code": null,
-        "size": "1536x1024", "quality": "low", "output_format": "webp", "n": 2, "delivered": delivered, "cost_usd": null,
+        "size": "1536x1024", "quality": "low", "output_format": "webp", "n": 2, "delivered": delivered,
+        "cost_usd": 0.011_845, "cost_basis": "exact", "cost_reason": null,
         "account": "only", "group": "default", "end_user": "u-1", "key": gateway.key_id(), "missing": null,
         "image_model": "gpt-image-2", "host_model": null, "host_usage": null,
     });

@@ -156,7 +156,7 @@ fn all_counts_agree_with_records_and_upstream_after_a_kill() {
     assert!(csv.contains(",'=1+1,"), "a formula reaches a spreadsheet: {csv}");
     assert_eq!(
         gateway.run_command(&["usage", "--by", "day", "--csv"]).ok_stdout().lines().next(),
-        Some(&*format!("day,{},refused", COUNTS.join(",")))
+        Some(&*format!("day,{},refused,cost_usd,cost_unknown", COUNTS.join(",")))
     );
 }
 

@@ -66,6 +66,7 @@ fn accepts(schema: &Value, property: &Value, name: &str) -> String {
     match target["type"].as_str() {
         Some("boolean") => "`true`, `false`".to_owned(),
         Some("integer") => whole_number(target),
+        Some("number") => format!("a number, {}", whole_number(target)),
         Some("object") => "a table".to_owned(),
         _ if is_list => "a list of texts".to_owned(),
         _ => "text".to_owned(),
@@ -113,6 +114,7 @@ mod tests {
                 ] },
                 "Uploads": { "properties": {
                     "disk": { "type": "integer", "minimum": 1.0, "maximum": 9.0, "description": "Disk." },
+                    "share": { "type": "number", "minimum": 0.0, "maximum": 1.0, "description": "A share." },
                     "key": { "title": "a file, because it is safe", "description": "A key." }
                 } }
             }
@@ -133,7 +135,9 @@ mod tests {
                 "| `uploads` | a table `[uploads]` | The bytes. |",
             ]
         );
-        assert_eq!(rows("uploads"), ["| `disk` | 1 to 9 | Disk. |", "| `key` | a file | A key. |"]);
+        let uploads =
+            ["| `disk` | 1 to 9 | Disk. |", "| `key` | a file | A key. |", "| `share` | a number, 0 to 1 | A share. |"];
+        assert_eq!(rows("uploads"), uploads);
         assert_eq!(
             rows("groups"),
             [

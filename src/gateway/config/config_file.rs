@@ -109,7 +109,12 @@ impl ConfigFileReader<'_> {
     fn check_value(&mut self, value: &mut Spanned<DeValue<'_>>, schema: &SchemaObject, path: &str) -> bool {
         let span = value.span();
         self.file.positions.insert(path.to_owned(), ConfigPosition::from_offset(self.text, span.start));
-        let fault = match (matching_form(value.get_ref(), schema), value.get_mut()) {
+        let form = matching_form(value.get_ref(), schema);
+        if let (Some(_), DeValue::Datetime(date)) = (form, value.get_ref()) {
+            // A day may be written without quotes.
+            *value.get_mut() = DeValue::String(date.to_string().into());
+        }
+        let fault = match (form, value.get_mut()) {
             (None, value) => Some(format!("is {} but must be {}", describe_value(value), describe_expected(schema))),
             (Some(schema), DeValue::Table(table)) => {
                 self.check_table(table, schema, path);
@@ -208,7 +213,11 @@ fn matching_form<'a>(value: &DeValue<'_>, schema: &'a SchemaObject) -> Option<&'
     let forms = forms(schema);
     let several = forms.len() > 1;
     forms.into_iter().find(|form| {
-        let has_type = form.instance_type.as_ref().is_some_and(|types| types.contains(&instance_type(value)));
+        let has_type = form.instance_type.as_ref().is_some_and(|types| {
+            // A whole number is a number too.
+            let is_number = matches!(value, DeValue::Integer(_)) && types.contains(&InstanceType::Number);
+            is_number || types.contains(&instance_type(value))
+        });
         let has_names = || match (value, form.object.as_deref()) {
             (DeValue::Table(table), Some(object)) => {
                 table.len() == object.required.len()

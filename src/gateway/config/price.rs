@@ -51,7 +51,7 @@ pub(crate) const FIGURE_NAMES: [&str; 7] = [
 /// The longest name of a model, in bytes, and the longest source (our choice): both fit into a record.
 const LONGEST_TEXT: usize = 256;
 /// The highest price, in dollars (our choice).
-const HIGHEST_PRICE: f64 = 1_000_000.0;
+const HIGHEST_PRICE: u32 = 1_000_000;
 
 /// Prices as somebody writes them: in settings, in a command, or in a request to the admin API.
 #[derive(Clone, Copy, Debug)]
@@ -92,16 +92,16 @@ impl ModelPrice {
         let mut values = [None; FIGURE_NAMES.len()];
         for ((value, dollars), field) in values.iter_mut().zip(dollars).zip(FIGURE_NAMES) {
             let Some(dollars) = dollars else { continue };
-            *value = Usd::from_dollars(dollars).filter(|_| dollars <= HIGHEST_PRICE);
+            *value = Usd::from_dollars(dollars).filter(|_| dollars <= f64::from(HIGHEST_PRICE));
             if value.is_none() {
-                return fault(field, "must be from 0 to 1000000");
+                return fault(field, &format!("must be from 0 to {HIGHEST_PRICE}"));
             }
         }
         if values == [None; FIGURE_NAMES.len()] {
             return fault("model", "has no price; set at least one, such as `image_output`");
         }
         if source.is_some_and(|source| source.len() > LONGEST_TEXT || source.chars().any(char::is_control)) {
-            return fault("source", "must be one line of at most 256 bytes");
+            return fault("source", &format!("must be one line of at most {LONGEST_TEXT} bytes"));
         }
         let (figures, source) = (PriceFigures::from_values(values), source.map(str::to_owned));
         Ok(Self { model: model.to_owned(), from, figures, source })

@@ -244,6 +244,11 @@ fn each_mistake_has_its_own_message() {
     check("deadlines = { connect = \"1ms\" }", &["1:25: `connect` must be from 100ms to 1d"]);
     check("deadlines = { image = \"2h\" }", &["1:23: `image` must be from 100ms to 1h"]);
     check("deadlines = 3", &["1:13: `deadlines` is a whole number but must be a table"]);
+    let price = |line| format!("[[prices]]\nmodel = \"m\"\nfrom = 2026-01-01\n{line}");
+    check(&price("image_output = \"5\""), &["4:16: `image_output` is a string but must be a number"]);
+    check(&price("image_output = -5"), &["4:16: `image_output` must be from 0 to 1000000"]);
+    let twice = format!("{0}{0}", price("image_output = 5\n"));
+    check(&twice, &["7:8: `from` is the day of an earlier price of this model"]);
     check("listen = \"h:1\"\nmetrics_listen = \"h:1\"", &["2:18: `metrics_listen` is the same as `listen`"]);
     check(
         "data_dir = \"~/data\"",

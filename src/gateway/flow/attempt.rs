@@ -210,7 +210,7 @@ impl<'a> AttemptRound<'a> {
             {
                 return Ok(RoundOutcome::NoAccountLeft);
             }
-            let call = shared_record.begin_attempt(lease.account().name());
+            let call = shared_record.begin_attempt(lease.account());
             shared_record.persist_attempts().await;
             self.call_started = Instant::now();
             let fan_out = self.branch.as_ref().map(|branch| branch.progress);

@@ -104,9 +104,6 @@ pub(super) async fn deliver(
         }
     };
     record.mark_first_byte();
-    if success.is_simulated {
-        record.set_simulated();
-    }
     let fallback = success.fallback_job.as_ref().map(fallback_order::size_and_quality);
     fallback.iter().for_each(|size_and_quality| record.set_fallback(size_and_quality.clone()));
     let requested = RequestedImages::new(&context.task, &success);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::gateway::accounts::{AccountEndpoint, UpstreamAccount};
 use crate::gateway::ledger::{AttemptHandle, OpenRecord};
 
 /// The time for which a job waits until its next attempt is stored (our choice).
@@ -30,13 +31,16 @@ impl<'a> SharedRecord<'a> {
         self.maybe_paid.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that an upstream call begins.
-    pub(super) fn begin_attempt(&self, account: &str) -> AttemptHandle {
+    /// Notes that a call of this account begins.
+    pub(super) fn begin_attempt(&self, account: &UpstreamAccount) -> AttemptHandle {
         self.with_record(|record| {
             if self.maybe_paid.load(Ordering::Relaxed) {
                 record.set_maybe_paid_twice();
             }
-            record.begin_attempt(account)
+            if matches!(account.endpoint(), AccountEndpoint::Simulator) {
+                record.note_simulated_attempt();
+            }
+            record.begin_attempt(account.name())
         })
     }
 

@@ -91,8 +91,8 @@ pub(super) struct OpenRecordState {
     message_sender: mpsc::Sender<LedgerMessage>,
     metrics: Arc<Metrics>,
     prices: Arc<CurrentPrices>,
-    /// True if the simulator made the answer.
-    is_simulated: bool,
+    /// The number of attempts that the simulator carries out.
+    simulated_attempts: usize,
     _unsettled: UnsettledRecordGuard,
 }
 
@@ -115,7 +115,7 @@ impl OpenRecordState {
             message_sender,
             metrics,
             prices,
-            is_simulated: false,
+            simulated_attempts: 0,
             _unsettled: UnsettledRecordGuard::new(count),
         }
     }
@@ -142,7 +142,9 @@ impl OpenRecordState {
     }
 
     fn set_cost(&mut self) {
-        let cost = if self.is_simulated {
+        // If an upstream was called as well, its tokens cannot be told apart from those of the simulator.
+        let is_simulated = self.simulated_attempts > 0 && self.simulated_attempts == self.record.attempts.len();
+        let cost = if is_simulated {
             Cost { usd: Some(Usd::ZERO), ..Cost::default() }
         } else {
             self.prices.table().cost(&self.record, self.record.max_cost_usd)
@@ -257,9 +259,9 @@ impl OpenRecord {
         self.edit(|entry| entry.record.maybe_paid_twice = true);
     }
 
-    /// Notes that the simulator makes the answer, which costs nothing.
-    pub(crate) fn set_simulated(&mut self) {
-        self.edit(|entry| entry.is_simulated = true);
+    /// Notes that the simulator carries out the attempt that begins now. It costs nothing.
+    pub(crate) fn note_simulated_attempt(&mut self) {
+        self.edit(|entry| entry.simulated_attempts += 1);
     }
 
     /// Sets the id under which the upstream stores the response.

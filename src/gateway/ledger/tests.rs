@@ -113,7 +113,7 @@ async fn a_call_that_broke_off_costs_the_most_and_the_simulator_nothing() {
         let mut open = fixture.open("r1").await;
         open.begin_attempt("primary");
         if is_simulated {
-            open.set_simulated();
+            open.note_simulated_attempt();
         }
         drop(open);
         fixture.ledger.drain().await;

@@ -39,15 +39,19 @@ impl PriceTable {
     /// Returns the cost of a finished record. `most` is the most that one call of its job can cost, if that is known.
     ///
     /// A failed call costs the tokens that the upstream counted for it. A call that broke off (class X or O) counts as
-    /// the most that it can cost, because an image may have been made; the other failures cost nothing else.
+    /// the most that it can cost, because an image may have been made; the other failures cost nothing else. The same
+    /// applies to a stream that the caller left, because its tokens come last.
     pub(crate) fn cost(&self, record: &Record, most: Option<Usd>) -> Cost {
         let mut sum = CostSum::default();
-        let has_answer = record.state == JobState::Succeeded || !record.delivered.is_empty();
         let day = NaiveDate::from(UtcDay::from(record.created_at));
+        let is_left = is_left(record);
+        // The estimate of a call that broke off also covers an answer whose tokens were not counted.
+        let has_whole_answer = !is_left && (record.state == JobState::Succeeded || has_answer(record));
+        let uncounted = has_whole_answer.then_some(most);
         if record.usage.is_some() || !record.delivered.is_empty() {
-            self.add_images(&mut sum, record, day, most);
-        } else if has_answer && record.host_usage.is_none() {
-            sum.add_estimate(most, CostReason::NoUsage);
+            self.add_images(&mut sum, record, day, uncounted);
+        } else if record.host_usage.is_none() {
+            uncounted.into_iter().for_each(|most| sum.add_estimate(most, CostReason::NoUsage));
         }
         if let Some(usage) = &record.host_usage {
             let model = record.host_model.as_deref().or(record.model.as_deref());
@@ -56,13 +60,15 @@ impl PriceTable {
                 None => sum.set_unknown(CostReason::NoPrice),
             }
         }
-        for _ in record.attempts.iter().filter(|attempt| may_have_cost(attempt.class)) {
+        let broken = record.attempts.iter().filter(|attempt| may_have_cost(attempt.class)).count();
+        for _ in 0..broken + usize::from(is_left) {
             sum.add_estimate(most, CostReason::Interrupted);
         }
         sum.into_cost()
     }
 
-    fn add_images(&self, sum: &mut CostSum, record: &Record, day: NaiveDate, most: Option<Usd>) {
+    /// Adds the images of a record. `uncounted` is the estimate for a whole answer without token counts.
+    fn add_images(&self, sum: &mut CostSum, record: &Record, day: NaiveDate, uncounted: Option<Option<Usd>>) {
         let default_model = ImageModelSpec::default_model().name;
         // The model of a response is the text model.
         let requested = record.model.as_deref().filter(|_| record.operation != CREATE_RESPONSE);
@@ -72,15 +78,40 @@ impl PriceTable {
         });
         let Some(price) = self.price(model, day) else { return sum.set_unknown(CostReason::NoPrice) };
         let images = u64::try_from(record.delivered.len()).unwrap_or(u64::MAX);
-        if let Some(per_image) = price.price.figures.per_image {
-            sum.add(price, per_image.times(images));
-        }
-        match &record.usage {
-            Some(usage) => sum.add_image_tokens(price, usage, record.operation == CREATE_IMAGE),
-            None if price.price.figures.charges_tokens() => sum.add_estimate(most, CostReason::NoUsage),
-            None => {}
+        let figures = &price.price.figures;
+        let all_images = figures.per_image.map(|per_image| per_image.times(images));
+        // Some upstreams state zero tokens instead of none, but no image is made of zero tokens.
+        let is_counted = |usage: &&TokenUsage| {
+            images == 0 || usage.output_tokens.is_some_and(|tokens| tokens > 0) || !figures.charges_images()
+        };
+        match (record.usage.as_ref().filter(is_counted), uncounted) {
+            (Some(usage), _) => {
+                sum.add(price, all_images.unwrap_or_default());
+                sum.add_image_tokens(price, usage, record.operation == CREATE_IMAGE);
+            }
+            // An estimate contains the price of each image. If it is zero, the cost is certain.
+            (None, Some(most)) if figures.charges_tokens() || (all_images.is_none() && most != Some(Usd::ZERO)) => {
+                sum.add_estimate(most, CostReason::NoUsage);
+            }
+            (None, Some(_)) => sum.add(price, all_images.unwrap_or_default()),
+            (None, None) => {}
         }
     }
+}
+
+/// True if a call was answered.
+fn has_answer(record: &Record) -> bool {
+    record.attempts.iter().any(|attempt| attempt.class.is_none())
+}
+
+/// True if the caller left a stream before its last image, or, for a response, before the count of its tokens. The call
+/// was ended then, and the upstream may charge for more than it has counted.
+fn is_left(record: &Record) -> bool {
+    let is_whole = match record.n {
+        Some(count) => record.delivered.len() >= usize::try_from(count).unwrap_or(usize::MAX),
+        None => record.host_usage.is_some(),
+    };
+    record.state == JobState::Cancelled && record.stream && !is_whole && has_answer(record)
 }
 
 /// True if a call of this class ended without a count of its tokens, although it may have been charged.
@@ -91,9 +122,14 @@ const fn may_have_cost(class: Option<AttemptClass>) -> bool {
 // === impl PriceFigures ===
 
 impl PriceFigures {
-    /// True if any tokens have a price.
+    /// True if any tokens have a price that is not zero.
     fn charges_tokens(&self) -> bool {
-        Self { per_image: None, ..*self } != Self::default()
+        Self { per_image: None, ..*self }.values().into_iter().flatten().any(|price| price > Usd::ZERO)
+    }
+
+    /// True if the tokens of images of answers have a price that is not zero.
+    fn charges_images(&self) -> bool {
+        self.image_output.is_some_and(|price| price > Usd::ZERO)
     }
 }
 
@@ -135,10 +171,13 @@ impl CostSum {
         let input = usage.input_tokens.unwrap_or_default();
         let TokenDetails { image_tokens, text_tokens } = usage.input_tokens_details.unwrap_or_default();
         let (mut image, mut text) = (image_tokens.unwrap_or_default(), text_tokens.unwrap_or_default());
-        // Tokens of an unknown kind count as those of the dearer kind.
-        let unknown =
-            if usage.is_breakdown_assumed && !is_text_only { input } else { input.saturating_sub(image + text) };
+        // Tokens of an unknown kind count as those of the dearer kind, if both kinds have a price.
+        let is_unstated = usage.is_breakdown_assumed && !is_text_only;
+        let unknown = if is_unstated { input } else { input.saturating_sub(image.saturating_add(text)) };
         if unknown > 0 {
+            if !is_text_only && (figures.text_input.is_none() || figures.image_input.is_none()) {
+                self.set_unknown(CostReason::IncompletePrice);
+            }
             if usage.is_breakdown_assumed {
                 (image, text) = (0, 0);
             }

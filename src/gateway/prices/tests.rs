@@ -209,10 +209,64 @@ fn a_call_that_broke_off_counts_as_the_most_that_it_can_cost() {
 }
 
 #[test]
+fn an_answer_that_broke_off_after_an_image_counts_once() {
+    let broken = Record {
+        state: JobState::Interrupted,
+        usage: None,
+        attempts: vec![attempt(Some(AttemptClass::O))],
+        ..image_record(TokenUsage::default())
+    };
+    assert_estimated(&broken, micros(211_000), 211_000, CostReason::Interrupted);
+    // The tokens of the first image were counted before the second one broke off.
+    let counted = Record { usage: Some(usage(17, 0, 196)), ..broken };
+    assert_estimated(&counted, micros(211_000), 5_965 + 211_000, CostReason::Interrupted);
+}
+
+#[test]
+fn a_stream_that_its_caller_left_counts_as_the_most_that_it_can_cost() {
+    let most = micros(211_000);
+    let left = Record {
+        state: JobState::Cancelled,
+        stream: true,
+        n: Some(1),
+        attempts: vec![attempt(None)],
+        ..running_record("r1")
+    };
+    assert_estimated(&left, most, 211_000, CostReason::Interrupted);
+    assert_unknown(&left, CostReason::Interrupted);
+    // One of two images had come, with its tokens.
+    let first = Record { n: Some(2), state: JobState::Cancelled, stream: true, ..image_record(usage(17, 0, 196)) };
+    assert_eq!(first.delivered.len(), 1);
+    assert_estimated(&first, most, 5_965 + 211_000, CostReason::Interrupted);
+    // All images had come.
+    assert_exact(&Record { n: Some(1), ..first }, 5_965);
+    let response = Record { n: None, operation: "create_response".to_owned(), ..left };
+    assert_estimated(&response, most, 211_000, CostReason::Interrupted);
+    let counted =
+        Record { host_model: Some("gpt-5.5".to_owned()), host_usage: Some(host_usage(500, 100, 60)), ..response };
+    assert_exact(&counted, 800 + 50 + 480);
+}
+
+#[test]
 fn an_answer_without_token_counts_counts_as_the_most_that_it_can_cost() {
+    let most = micros(211_000);
     let uncounted = Record { usage: None, ..image_record(TokenUsage::default()) };
-    assert_estimated(&uncounted, micros(211_000), 211_000, CostReason::NoUsage);
+    assert_estimated(&uncounted, most, 211_000, CostReason::NoUsage);
     assert_unknown(&uncounted, CostReason::NoUsage);
+    // No image is made of zero tokens.
+    assert_estimated(&image_record(usage(0, 0, 0)), most, 211_000, CostReason::NoUsage);
+    assert_unknown(&image_record(usage(17, 0, 0)), CostReason::NoUsage);
+    // The caller got an error, because the image is not the requested one.
+    let refused = Record { state: JobState::Failed, delivered: Vec::new(), ..uncounted };
+    assert_estimated(&refused, most, 211_000, CostReason::NoUsage);
+}
+
+#[test]
+fn the_largest_counts_do_not_overflow() {
+    let usage = TokenUsage { input_tokens: Some(u64::MAX), ..usage(0, 0, u64::MAX) };
+    let details = details(u64::MAX, u64::MAX);
+    let usage = TokenUsage { input_tokens_details: details, cached_tokens_details: details, ..usage };
+    assert_eq!(outcome(&table().cost(&edit_record(usage), None)).0, Some(Usd::MAX));
 }
 
 #[test]
@@ -227,6 +281,21 @@ fn an_image_can_have_a_price_of_its_own() {
     };
     let only_images = per_image(PriceFigures { per_image: Some(usd(0.04)), ..PriceFigures::default() });
     assert_eq!(outcome(&only_images.cost(&two_images, None)), (micros(80_000), CostBasis::Exact, None));
+    // Tokens that cost nothing need not be counted.
+    let free = PriceFigures { per_image: Some(usd(0.04)), image_output: Some(Usd::ZERO), ..PriceFigures::default() };
+    assert_eq!(outcome(&per_image(free).cost(&two_images, None)), (micros(80_000), CostBasis::Exact, None));
+    let all_free = PriceFigures { image_output: Some(Usd::ZERO), ..PriceFigures::default() };
+    let free_cost = per_image(all_free).cost(&two_images, Some(Usd::ZERO));
+    assert_eq!(outcome(&free_cost), (Some(Usd::ZERO), CostBasis::Exact, None));
+    assert_eq!(outcome(&per_image(all_free).cost(&two_images, None)).1, CostBasis::Unknown);
+    // An estimate contains the price of each image.
+    let with_tokens = PriceFigures { image_output: Some(usd(30.0)), ..free };
+    let estimate = (micros(500_000), CostBasis::Estimated, Some(CostReason::NoUsage));
+    assert_eq!(outcome(&per_image(with_tokens).cost(&two_images, micros(500_000))), estimate);
+    let broken =
+        Record { state: JobState::Interrupted, attempts: vec![attempt(Some(AttemptClass::O))], ..two_images.clone() };
+    let estimate = (micros(80_000), CostBasis::Estimated, Some(CostReason::Interrupted));
+    assert_eq!(outcome(&only_images.cost(&broken, micros(80_000))), estimate);
     let with_text = per_image(PriceFigures { per_image: Some(usd(0.04)), ..text_figures(5.0, 1.0, 0.0) });
     let counted = Record { usage: Some(usage(10, 0, 0)), ..two_images };
     assert_eq!(outcome(&with_text.cost(&counted, None)), (micros(80_050), CostBasis::Exact, None));
@@ -242,6 +311,12 @@ fn an_unknown_price_is_never_guessed() {
     // The image model has no price for text that it writes.
     let text_output = TokenUsage { output_tokens_details: details(190, 6), ..usage(17, 0, 196) };
     assert_unknown(&image_record(text_output), CostReason::IncompletePrice);
+    // The tokens of an edit may be of a kind that has no price.
+    let only_text = PriceFigures { image_output: Some(usd(30.0)), ..text_figures(5.0, 1.0, 0.0) };
+    let only_text = PriceTable::new(&[price("gpt-image-2", "2026-01-01", only_text)], &[]);
+    let totals = TokenUsage { is_breakdown_assumed: true, ..usage(100, 0, 10) };
+    let expected = (None, CostBasis::Unknown, Some(CostReason::IncompletePrice));
+    assert_eq!(outcome(&only_text.cost(&edit_record(totals), None)), expected);
     // Without a price for cached tokens, the full price is an upper bound.
     let figures = PriceFigures { cached_text_input: None, ..text_figures(5.0, 0.0, 0.0) };
     let table = PriceTable::new(&[price("gpt-image-2", "2026-01-01", figures)], &[]);

@@ -71,6 +71,10 @@ impl Call {
         Self { method: "PATCH", ..Self::get(path) }
     }
 
+    pub(crate) fn put(path: &str) -> Self {
+        Self { method: "PUT", ..Self::get(path) }
+    }
+
     pub(crate) fn delete(path: &str) -> Self {
         Self { method: "DELETE", ..Self::get(path) }
     }

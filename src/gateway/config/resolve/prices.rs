@@ -6,7 +6,7 @@ use chrono::NaiveDate;
 
 use super::ConfigResolver;
 use crate::gateway::config::raw::RawPrice;
-use crate::gateway::config::{ModelPrice, PriceFault, PriceInput};
+use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFault, PriceInput};
 
 impl ConfigResolver<'_> {
     pub(super) fn prices(&mut self) -> Vec<ModelPrice> {
@@ -38,6 +38,10 @@ impl ConfigResolver<'_> {
         let model = raw.model.as_deref().unwrap_or_default();
         if !used_days.insert((model.to_owned(), from)) {
             self.report(&format!("{path}.from"), "is the day of an earlier price of this model");
+        }
+        // A price with another fault does not count as missing.
+        if FIGURE_NAMES.iter().any(|name| self.layers.file.is_flagged(&format!("{path}.{name}"))) {
+            return None;
         }
         let price = ModelPrice::new(PriceInput { model, from, dollars, source: raw.source.as_deref() });
         price.map_err(|PriceFault { field, reason }| self.report(&format!("{path}.{field}"), &reason)).ok()

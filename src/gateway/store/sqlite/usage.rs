@@ -18,7 +18,8 @@ use crate::gateway::store::{
     UsageCounters, UsageFilter, UsageStore, UserId,
 };
 
-// `sum` fails if integers overflow. `total` returns a float, and the cast limits it to the largest integer.
+// `sum` fails if integers overflow. `total` returns a float, and the cast limits it to the largest integer. Costs are
+// added in two parts, because a float would round them.
 macro_rules! sums {
     () => {
         "CAST(total(requests) AS INTEGER) AS requests, CAST(total(succeeded) AS INTEGER) AS succeeded, \
@@ -26,7 +27,8 @@ macro_rules! sums {
          CAST(total(input_tokens) AS INTEGER) AS input_tokens, \
          CAST(total(output_tokens) AS INTEGER) AS output_tokens, \
          CAST(total(total_tokens) AS INTEGER) AS total_tokens, \
-         CAST(coalesce(sum(cost_nano_usd), 0) AS INTEGER) AS cost_nano_usd, \
+         CAST(total(cost_nano_usd / 1000000000) AS INTEGER) AS cost_whole_usd, \
+         coalesce(sum(cost_nano_usd % 1000000000), 0) AS cost_nano_usd, \
          CAST(total(cost_unknown) AS INTEGER) AS cost_unknown"
     };
 }
@@ -214,7 +216,7 @@ fn counters_from_row(row: &SqliteRow) -> sqlx::Result<UsageCounters> {
         input_tokens: count("input_tokens")?,
         output_tokens: count("output_tokens")?,
         total_tokens: count("total_tokens")?,
-        cost_usd: Usd::from_nanos(count("cost_nano_usd")?),
+        cost_usd: Usd::from_parts(count("cost_whole_usd")?, count("cost_nano_usd")?),
         cost_unknown: count("cost_unknown")?,
     })
 }

@@ -334,11 +334,13 @@ async fn counts_are_limited_to_the_largest_integer() {
         for (id, key) in [("r1", "key_1"), ("r2", "key_1"), ("r3", "key_2")] {
             let open = Record { key: key.into(), ..running_record(id) };
             let (usage, host_usage) = (Some(huge.clone()), Some(huge.clone()));
-            let closed = Record { state: JobState::Succeeded, usage, host_usage, ..open.clone() };
+            let cost_usd = Some(Usd::MAX);
+            let closed = Record { state: JobState::Succeeded, usage, host_usage, cost_usd, ..open.clone() };
             let written = write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
             assert_eq!(written, [RowWriteOutcome::Done, RowWriteOutcome::Done]);
         }
         let counts = store.total_usage(&UsageFilter::default()).await.unwrap();
+        assert_eq!(counts.cost_usd, Usd::MAX);
         assert_eq!((counts.requests, counts.total_tokens, counts.input_tokens), (3, i64::MAX as u64, i64::MAX as u64));
     }
 }

@@ -201,6 +201,16 @@ pub(super) fn usage(script: &Script, request: &Value, edit: bool, count: u64) ->
         "float" => full(json!(17.5), json!(196.25), json!(213.75)),
         "text" => full("17".into(), "196".into(), "213".into()),
         "huge" => full(u64::MAX.into(), u64::MAX.into(), u64::MAX.into()),
+        "cached" => {
+            let mut usage = full(input.into(), output.into(), (input + output).into());
+            usage["input_tokens_details"]["cached_tokens_details"] = json!({"image_tokens": 200, "text_tokens": 5});
+            usage
+        }
+        "cached-sum" => {
+            let mut usage = full(input.into(), output.into(), (input + output).into());
+            usage["input_tokens_details"]["cached_tokens"] = json!(205);
+            usage
+        }
         "partial" => json!({"total_tokens": input + output}),
         "list" => json!([1, 2, 3]),
         other => panic!("no such usage in a script: {other}"),

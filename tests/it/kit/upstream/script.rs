@@ -22,7 +22,7 @@
 //! | `omit=a,b` `auto=a,b` `odd=a,b` | these fields are left out, are `auto`, or have an unexpected value |
 //! | `endless=W` | the body never ends: `image` (its base64), `before` (a field before the image) |
 //! | `revised=W` | `none`, or `escapes`: a text that needs every kind of JSON escape |
-//! | `usage=W` | `none`, `null`, `zero`, `negative`, `float`, `text`, `huge`, `partial`, `list` |
+//! | `usage=W` | `none`, `null`, `zero`, `negative`, `float`, `text`, `huge`, `partial`, `list`, `cached` (5 text and 200 image tokens of the request), `cached-sum` (205 of them) |
 //! | `tokens=N` | this many output tokens |
 //! | `shape=W` | `pretty`, `usage-first`, `spaced`, `nested` (strange keys of every JSON kind between the known ones) |
 //! | `delay=MS` | waits before the head |
