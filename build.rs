@@ -34,6 +34,8 @@ const ADMIN_FIELD_TABLES: [(&str, &str); 11] = [
     ("NEW_USER_FIELDS", "NewUser"),
     ("USER_UPDATE_FIELDS", "UserUpdate"),
 ];
+/// The component whose members the configuration checks, because it has the same fields.
+const LIMITS: &str = "RequestLimits";
 /// The members of `x-imagate-size`. Each is a number of pixels or a ratio of edges.
 const SIZE_CONSTANTS: [&str; 6] =
     ["max_edge_px", "grid_px", "max_ratio", "min_pixels", "max_pixels", "large_above_pixels"];
@@ -335,9 +337,16 @@ fn field_kind(document: &Value, property: &Value) -> Option<String> {
         "array" if is_text(document, &schema["items"]) => Some("FieldKind::Texts".to_owned()),
         "array" => Some("FieldKind::Images".to_owned()),
         "object" if is_text(document, &schema["additionalProperties"]) => Some("FieldKind::TextMap".to_owned()),
+        "object" if resolve_name(property) == Some(LIMITS) => Some("FieldKind::Object".to_owned()),
         "object" => Some("FieldKind::Image".to_owned()),
         _ => None,
     }
+}
+
+/// Returns the name of the component that a property refers to, also inside an `allOf`.
+fn resolve_name(property: &Value) -> Option<&str> {
+    let reference = property.get("$ref").or_else(|| property["allOf"][0].get("$ref"))?;
+    reference.as_str()?.rsplit('/').next()
 }
 
 fn is_text(document: &Value, schema: &Value) -> bool {

@@ -699,6 +699,16 @@ impl schemars::JsonSchema for types::RecordUsage {
         super::served::component("RecordUsage", generator)
     }
 }
+impl schemars::JsonSchema for types::RequestLimits {
+    fn schema_name() -> String {
+        "RequestLimits".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("RequestLimits", generator)
+    }
+}
 impl schemars::JsonSchema for types::Role {
     fn schema_name() -> String {
         "Role".to_owned()

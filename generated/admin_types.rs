@@ -1504,6 +1504,8 @@ pub struct GroupPolicy {
     /// Gives the official coding agents an image tool if they bring none. `false` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub inject_image_tool: ::std::option::Option<bool>,
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limits: ::std::option::Option<RequestLimits>,
     /// The text models that callers may use: none if the list is empty, those of the settings file when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_models: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
@@ -1607,6 +1609,9 @@ pub struct Key {
     /// The latest expiry that its owner can set, if an admin has set one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latest_end: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// The limits of the key. Absent if it has none.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limits: ::std::option::Option<RequestLimits>,
     /// With `disabled`: the reason why only an admin can enable or rotate it.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub locked: ::std::option::Option<KeyLock>,
@@ -1866,6 +1871,9 @@ pub struct KeyUpdate {
     /// The expiry. A time in the past ends the key at once.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub expires_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// All limits of the key: those that are left out no longer apply. Only admins can change them.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limits: ::std::option::Option<RequestLimits>,
     /// The new name.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub name: ::std::option::Option<KeyName>,
@@ -2098,6 +2106,9 @@ pub struct NewKey {
     /// The group of the key. `default` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub group: ::std::option::Option<::std::string::String>,
+    /// The limits of the key. Only admins can set them.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limits: ::std::option::Option<RequestLimits>,
     pub name: KeyName,
     /// The owner, by id or name. When absent: the user of the admin token of the request. The token of the settings has no user, so with it the field is required.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -2920,6 +2931,47 @@ pub struct RecordUsage {
 }
 impl RecordUsage {
     pub fn builder() -> builder::RecordUsage {
+        Default::default()
+    }
+}
+/// Limits on requests: the fields of `[groups.limits]` in the settings file, as they are written. An absent field is no limit. An unknown field is refused.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct RequestLimits {
+    /// The share of the budget at which a warning is logged.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub budget_alert: ::std::option::Option<f64>,
+    /// The period of the budget: `day`, `week` or `month`. `month` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub budget_period: ::std::option::Option<::std::string::String>,
+    /// The most that requests may cost in the period, in US dollars.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub budget_usd: ::std::option::Option<f64>,
+    /// The maximum number of requests that run at the same time.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub concurrent_jobs: ::std::option::Option<u64>,
+    /// The maximum number of images on a day, in UTC.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub images_per_day: ::std::option::Option<u64>,
+    /// The maximum number of images that are requested within any minute.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub images_per_minute: ::std::option::Option<u64>,
+    /// The highest quality. Unless it is `high`, a request must then state its quality.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_quality: ::std::option::Option<::std::string::String>,
+    /// The largest size. A request must then state its size.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_size: ::std::option::Option<::std::string::String>,
+    /// The image models that may be used.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub models: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+    /// The maximum number of requests that begin within any minute.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub requests_per_minute: ::std::option::Option<u64>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl RequestLimits {
+    pub fn builder() -> builder::RequestLimits {
         Default::default()
     }
 }
@@ -5455,6 +5507,10 @@ pub mod builder {
             ::std::option::Option<bool>,
             ::std::string::String,
         >,
+        limits: ::std::result::Result<
+            ::std::option::Option<super::RequestLimits>,
+            ::std::string::String,
+        >,
         text_models: ::std::result::Result<
             ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
@@ -5476,6 +5532,7 @@ pub mod builder {
                 filter: Ok(Default::default()),
                 image_deadline: Ok(Default::default()),
                 inject_image_tool: Ok(Default::default()),
+                limits: Ok(Default::default()),
                 text_models: Ok(Default::default()),
                 tools: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
@@ -5541,6 +5598,16 @@ pub mod builder {
                 });
             self
         }
+        pub fn limits<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::RequestLimits>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limits = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for limits: {e}"));
+            self
+        }
         pub fn text_models<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5591,6 +5658,7 @@ pub mod builder {
                 filter: value.filter?,
                 image_deadline: value.image_deadline?,
                 inject_image_tool: value.inject_image_tool?,
+                limits: value.limits?,
                 text_models: value.text_models?,
                 tools: value.tools?,
                 extra: value.extra?,
@@ -5605,6 +5673,7 @@ pub mod builder {
                 filter: Ok(value.filter),
                 image_deadline: Ok(value.image_deadline),
                 inject_image_tool: Ok(value.inject_image_tool),
+                limits: Ok(value.limits),
                 text_models: Ok(value.text_models),
                 tools: Ok(value.tools),
                 extra: Ok(value.extra),
@@ -5672,6 +5741,10 @@ pub mod builder {
             ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
             ::std::string::String,
         >,
+        limits: ::std::result::Result<
+            ::std::option::Option<super::RequestLimits>,
+            ::std::string::String,
+        >,
         locked: ::std::result::Result<
             ::std::option::Option<super::KeyLock>,
             ::std::string::String,
@@ -5705,6 +5778,7 @@ pub mod builder {
                 images: Err("no value supplied for images".to_string()),
                 last_used_at: Ok(Default::default()),
                 latest_end: Ok(Default::default()),
+                limits: Ok(Default::default()),
                 locked: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
                 previous_until: Ok(Default::default()),
@@ -5814,6 +5888,16 @@ pub mod builder {
                 .map_err(|e| {
                     format!("error converting supplied value for latest_end: {e}")
                 });
+            self
+        }
+        pub fn limits<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::RequestLimits>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limits = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for limits: {e}"));
             self
         }
         pub fn locked<T>(mut self, value: T) -> Self
@@ -5933,6 +6017,7 @@ pub mod builder {
                 images: value.images?,
                 last_used_at: value.last_used_at?,
                 latest_end: value.latest_end?,
+                limits: value.limits?,
                 locked: value.locked?,
                 name: value.name?,
                 previous_until: value.previous_until?,
@@ -5956,6 +6041,7 @@ pub mod builder {
                 images: Ok(value.images),
                 last_used_at: Ok(value.last_used_at),
                 latest_end: Ok(value.latest_end),
+                limits: Ok(value.limits),
                 locked: Ok(value.locked),
                 name: Ok(value.name),
                 previous_until: Ok(value.previous_until),
@@ -6128,6 +6214,10 @@ pub mod builder {
             ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
             ::std::string::String,
         >,
+        limits: ::std::result::Result<
+            ::std::option::Option<super::RequestLimits>,
+            ::std::string::String,
+        >,
         name: ::std::result::Result<
             ::std::option::Option<super::KeyName>,
             ::std::string::String,
@@ -6142,6 +6232,7 @@ pub mod builder {
             Self {
                 enabled: Ok(Default::default()),
                 expires_at: Ok(Default::default()),
+                limits: Ok(Default::default()),
                 name: Ok(Default::default()),
                 never_expires: Ok(Default::default()),
             }
@@ -6172,6 +6263,16 @@ pub mod builder {
                 .map_err(|e| {
                     format!("error converting supplied value for expires_at: {e}")
                 });
+            self
+        }
+        pub fn limits<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::RequestLimits>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limits = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for limits: {e}"));
             self
         }
         pub fn name<T>(mut self, value: T) -> Self
@@ -6205,6 +6306,7 @@ pub mod builder {
             Ok(Self {
                 enabled: value.enabled?,
                 expires_at: value.expires_at?,
+                limits: value.limits?,
                 name: value.name?,
                 never_expires: value.never_expires?,
             })
@@ -6215,6 +6317,7 @@ pub mod builder {
             Self {
                 enabled: Ok(value.enabled),
                 expires_at: Ok(value.expires_at),
+                limits: Ok(value.limits),
                 name: Ok(value.name),
                 never_expires: Ok(value.never_expires),
             }
@@ -6813,6 +6916,10 @@ pub mod builder {
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
         >,
+        limits: ::std::result::Result<
+            ::std::option::Option<super::RequestLimits>,
+            ::std::string::String,
+        >,
         name: ::std::result::Result<super::KeyName, ::std::string::String>,
         user: ::std::result::Result<
             ::std::option::Option<::std::string::String>,
@@ -6824,6 +6931,7 @@ pub mod builder {
             Self {
                 expires_at: Ok(Default::default()),
                 group: Ok(Default::default()),
+                limits: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
                 user: Ok(Default::default()),
             }
@@ -6852,6 +6960,16 @@ pub mod builder {
             self.group = value
                 .try_into()
                 .map_err(|e| format!("error converting supplied value for group: {e}"));
+            self
+        }
+        pub fn limits<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::RequestLimits>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limits = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for limits: {e}"));
             self
         }
         pub fn name<T>(mut self, value: T) -> Self
@@ -6883,6 +7001,7 @@ pub mod builder {
             Ok(Self {
                 expires_at: value.expires_at?,
                 group: value.group?,
+                limits: value.limits?,
                 name: value.name?,
                 user: value.user?,
             })
@@ -6893,6 +7012,7 @@ pub mod builder {
             Self {
                 expires_at: Ok(value.expires_at),
                 group: Ok(value.group),
+                limits: Ok(value.limits),
                 name: Ok(value.name),
                 user: Ok(value.user),
             }
@@ -8955,6 +9075,243 @@ pub mod builder {
                 output_tokens: Ok(value.output_tokens),
                 output_tokens_details: Ok(value.output_tokens_details),
                 total_tokens: Ok(value.total_tokens),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct RequestLimits {
+        budget_alert: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        budget_period: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        budget_usd: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        concurrent_jobs: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        images_per_day: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        images_per_minute: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        max_quality: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        max_size: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        models: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
+        requests_per_minute: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for RequestLimits {
+        fn default() -> Self {
+            Self {
+                budget_alert: Ok(Default::default()),
+                budget_period: Ok(Default::default()),
+                budget_usd: Ok(Default::default()),
+                concurrent_jobs: Ok(Default::default()),
+                images_per_day: Ok(Default::default()),
+                images_per_minute: Ok(Default::default()),
+                max_quality: Ok(Default::default()),
+                max_size: Ok(Default::default()),
+                models: Ok(Default::default()),
+                requests_per_minute: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl RequestLimits {
+        pub fn budget_alert<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.budget_alert = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for budget_alert: {e}")
+                });
+            self
+        }
+        pub fn budget_period<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.budget_period = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for budget_period: {e}")
+                });
+            self
+        }
+        pub fn budget_usd<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.budget_usd = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for budget_usd: {e}")
+                });
+            self
+        }
+        pub fn concurrent_jobs<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.concurrent_jobs = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for concurrent_jobs: {e}")
+                });
+            self
+        }
+        pub fn images_per_day<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.images_per_day = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for images_per_day: {e}")
+                });
+            self
+        }
+        pub fn images_per_minute<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.images_per_minute = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for images_per_minute: {e}")
+                });
+            self
+        }
+        pub fn max_quality<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.max_quality = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for max_quality: {e}")
+                });
+            self
+        }
+        pub fn max_size<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.max_size = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for max_size: {e}")
+                });
+            self
+        }
+        pub fn models<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.models = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for models: {e}"));
+            self
+        }
+        pub fn requests_per_minute<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.requests_per_minute = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for requests_per_minute: {e}"
+                    )
+                });
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<RequestLimits> for super::RequestLimits {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: RequestLimits,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                budget_alert: value.budget_alert?,
+                budget_period: value.budget_period?,
+                budget_usd: value.budget_usd?,
+                concurrent_jobs: value.concurrent_jobs?,
+                images_per_day: value.images_per_day?,
+                images_per_minute: value.images_per_minute?,
+                max_quality: value.max_quality?,
+                max_size: value.max_size?,
+                models: value.models?,
+                requests_per_minute: value.requests_per_minute?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::RequestLimits> for RequestLimits {
+        fn from(value: super::RequestLimits) -> Self {
+            Self {
+                budget_alert: Ok(value.budget_alert),
+                budget_period: Ok(value.budget_period),
+                budget_usd: Ok(value.budget_usd),
+                concurrent_jobs: Ok(value.concurrent_jobs),
+                images_per_day: Ok(value.images_per_day),
+                images_per_minute: Ok(value.images_per_minute),
+                max_quality: Ok(value.max_quality),
+                max_size: Ok(value.max_size),
+                models: Ok(value.models),
+                requests_per_minute: Ok(value.requests_per_minute),
                 extra: Ok(value.extra),
             }
         }

@@ -127,7 +127,9 @@ impl ::std::default::Default for Background {
 /// | `usage_limit_reached` | 429 | The usage window of every upstream account that may serve the request is exhausted. |
 /// | `upstream_error` | 502 | The upstream gave no image, the network failed, or the content was refused; `error.reason` says which. |
 /// | `no_available_accounts` | 503 | No upstream account that may serve the request is available: none is configured, or all are disabled or currently unusable. |
-/// | `rate_limit_exceeded` | 429 | The gateway or every upstream account is overloaded at the moment. |
+/// | `rate_limit_exceeded` | 429 | The gateway or every upstream account is overloaded at the moment, or a limit by the minute is reached; `error.limit` names it. |
+/// | `insufficient_quota` | 429 | A limit by the day or a budget of the key or its group is used up; `error.limit` names it. |
+/// | `price_unknown` | 503 | There is a budget, but the model has no price. Nothing was spent. |
 /// | `image_in_progress` | 409 | The answer takes longer than the gateway lets a plain request wait. The job continues. |
 /// | `request_too_large` | 413 | The body, or one image in it, is over its limit; `error.param` names the part. |
 /// | `unsupported_media_type` | 415 | The content type is not one that the operation reads, or the content encoding is unknown. |
@@ -161,6 +163,10 @@ pub enum ErrorCode {
     NoAvailableAccounts,
     #[serde(rename = "rate_limit_exceeded")]
     RateLimitExceeded,
+    #[serde(rename = "insufficient_quota")]
+    InsufficientQuota,
+    #[serde(rename = "price_unknown")]
+    PriceUnknown,
     #[serde(rename = "image_in_progress")]
     ImageInProgress,
     #[serde(rename = "request_too_large")]
@@ -187,6 +193,8 @@ impl ::std::fmt::Display for ErrorCode {
             Self::UpstreamError => f.write_str("upstream_error"),
             Self::NoAvailableAccounts => f.write_str("no_available_accounts"),
             Self::RateLimitExceeded => f.write_str("rate_limit_exceeded"),
+            Self::InsufficientQuota => f.write_str("insufficient_quota"),
+            Self::PriceUnknown => f.write_str("price_unknown"),
             Self::ImageInProgress => f.write_str("image_in_progress"),
             Self::RequestTooLarge => f.write_str("request_too_large"),
             Self::UnsupportedMediaType => f.write_str("unsupported_media_type"),
@@ -210,6 +218,8 @@ impl ::std::str::FromStr for ErrorCode {
             "upstream_error" => Ok(Self::UpstreamError),
             "no_available_accounts" => Ok(Self::NoAvailableAccounts),
             "rate_limit_exceeded" => Ok(Self::RateLimitExceeded),
+            "insufficient_quota" => Ok(Self::InsufficientQuota),
+            "price_unknown" => Ok(Self::PriceUnknown),
             "image_in_progress" => Ok(Self::ImageInProgress),
             "request_too_large" => Ok(Self::RequestTooLarge),
             "unsupported_media_type" => Ok(Self::UnsupportedMediaType),
@@ -246,6 +256,15 @@ pub struct ErrorDetail {
     pub code: ::std::option::Option<
         crate::wire::OpenWord<crate::wire::types::ErrorCode>,
     >,
+    /// With a limit of the gateway: its name in the settings.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limit: ::std::option::Option<::std::string::String>,
+    /// With a limit of the gateway: its owner, `key` or `group`.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limit_scope: ::std::option::Option<::std::string::String>,
+    /// With a limit of the gateway: its value.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limit_value: ::std::option::Option<::std::string::String>,
     /// Says what is wrong and what is allowed instead. For people: the wording may change.
     pub message: ::std::string::String,
     /// The parameter at fault, spelled as in the request: `size`, `images[0].image_url`, `tools[0].quality`. `null` if there is no single one.
@@ -256,7 +275,7 @@ pub struct ErrorDetail {
     pub reason: ::std::option::Option<
         crate::wire::OpenWord<crate::wire::types::ErrorReason>,
     >,
-    /// With `usage_limit_reached`: the time at which the first account is available again, in seconds since 1970-01-01T00:00:00Z, if known.
+    /// With `usage_limit_reached`: the time at which the first account is available again, in seconds since 1970-01-01T00:00:00Z, if known. With a limit of the gateway: the time at which it allows more.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub resets_at: ::std::option::Option<i64>,
     /// With `usage_limit_reached`: the seconds until then, if known. Long waits are given here and not in `retry-after`.
@@ -455,6 +474,8 @@ pub enum ErrorType {
     ServerError,
     #[serde(rename = "rate_limit_error")]
     RateLimitError,
+    #[serde(rename = "insufficient_quota")]
+    InsufficientQuota,
 }
 impl ::std::fmt::Display for ErrorType {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
@@ -465,6 +486,7 @@ impl ::std::fmt::Display for ErrorType {
             Self::UpstreamError => f.write_str("upstream_error"),
             Self::ServerError => f.write_str("server_error"),
             Self::RateLimitError => f.write_str("rate_limit_error"),
+            Self::InsufficientQuota => f.write_str("insufficient_quota"),
         }
     }
 }
@@ -480,6 +502,7 @@ impl ::std::str::FromStr for ErrorType {
             "upstream_error" => Ok(Self::UpstreamError),
             "server_error" => Ok(Self::ServerError),
             "rate_limit_error" => Ok(Self::RateLimitError),
+            "insufficient_quota" => Ok(Self::InsufficientQuota),
             _ => Err("invalid value".into()),
         }
     }
@@ -3809,6 +3832,18 @@ pub mod builder {
             ::std::option::Option<crate::wire::OpenWord<crate::wire::types::ErrorCode>>,
             ::std::string::String,
         >,
+        limit: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        limit_scope: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        limit_value: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         message: ::std::result::Result<::std::string::String, ::std::string::String>,
         param: ::std::result::Result<
             ::std::option::Option<::std::string::String>,
@@ -3841,6 +3876,9 @@ pub mod builder {
         fn default() -> Self {
             Self {
                 code: Err("no value supplied for code".to_string()),
+                limit: Ok(Default::default()),
+                limit_scope: Ok(Default::default()),
+                limit_value: Ok(Default::default()),
                 message: Err("no value supplied for message".to_string()),
                 param: Err("no value supplied for param".to_string()),
                 reason: Ok(Default::default()),
@@ -3864,6 +3902,40 @@ pub mod builder {
             self.code = value
                 .try_into()
                 .map_err(|e| format!("error converting supplied value for code: {e}"));
+            self
+        }
+        pub fn limit<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limit = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for limit: {e}"));
+            self
+        }
+        pub fn limit_scope<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limit_scope = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for limit_scope: {e}")
+                });
+            self
+        }
+        pub fn limit_value<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limit_value = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for limit_value: {e}")
+                });
             self
         }
         pub fn message<T>(mut self, value: T) -> Self
@@ -3958,6 +4030,9 @@ pub mod builder {
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
                 code: value.code?,
+                limit: value.limit?,
+                limit_scope: value.limit_scope?,
+                limit_value: value.limit_value?,
                 message: value.message?,
                 param: value.param?,
                 reason: value.reason?,
@@ -3972,6 +4047,9 @@ pub mod builder {
         fn from(value: super::ErrorDetail) -> Self {
             Self {
                 code: Ok(value.code),
+                limit: Ok(value.limit),
+                limit_scope: Ok(value.limit_scope),
+                limit_value: Ok(value.limit_value),
                 message: Ok(value.message),
                 param: Ok(value.param),
                 reason: Ok(value.reason),

@@ -7,11 +7,13 @@
 
 mod code;
 mod fault;
+mod limit_refusal;
 mod missing_resource;
 mod rejection;
 
 pub(crate) use code::ApiErrorCode;
 pub(crate) use fault::UpstreamFault;
+pub(crate) use limit_refusal::LimitRefusal;
 pub(crate) use missing_resource::MissingResource;
 pub(crate) use rejection::{Rejection, RejectionReason};
 
@@ -45,6 +47,10 @@ pub(crate) enum Error {
         /// The number of whole seconds to wait.
         retry_after: u32,
     },
+    /// A limit of the key or its group is reached.
+    LimitReached(Box<LimitRefusal>),
+    /// There is a budget, and this model has no price, so the cost cannot be limited.
+    PriceUnknown(String),
     /// The job still runs; the same request, sent again, waits for the same result.
     InProgress,
     /// The unfinished requests of one key leave no budget for this one; the text names the exceeded budget.
@@ -123,6 +129,9 @@ impl Error {
             Self::Conflict(conflict) => conflict.code(),
             Self::UsageLimit(_) => ApiErrorCode::UsageLimitReached,
             Self::RateLimited { .. } | Self::BudgetExceeded(_) => ApiErrorCode::RateLimitExceeded,
+            Self::LimitReached(refusal) if refusal.is_quota => ApiErrorCode::InsufficientQuota,
+            Self::LimitReached(_) => ApiErrorCode::RateLimitExceeded,
+            Self::PriceUnknown(_) => ApiErrorCode::PriceUnknown,
             Self::InProgress => ApiErrorCode::ImageInProgress,
             Self::NoAccounts => ApiErrorCode::NoAvailableAccounts,
             Self::Upstream(_) => ApiErrorCode::UpstreamError,
@@ -149,6 +158,7 @@ impl Error {
     pub(crate) fn should_retry(&self) -> bool {
         match self {
             Self::RateLimited { .. } | Self::InProgress | Self::BudgetExceeded(_) | Self::Unavailable => true,
+            Self::LimitReached(refusal) => !refusal.is_quota,
             Self::Upstream(fault) => *fault == UpstreamFault::Unreachable,
             Self::InvalidKey
             | Self::Denied
@@ -160,6 +170,7 @@ impl Error {
             | Self::NotFound(_)
             | Self::Conflict(_)
             | Self::UsageLimit(_)
+            | Self::PriceUnknown(_)
             | Self::NoAccounts
             | Self::Internal => false,
         }
@@ -172,6 +183,7 @@ impl Error {
             Self::RateLimited { retry_after } => Some(u64::from(*retry_after)),
             Self::InProgress | Self::BudgetExceeded(_) => Some(1),
             Self::UsageLimit(reset) => reset.seconds,
+            Self::LimitReached(refusal) => Some(refusal.wait_seconds),
             _ => None,
         };
         seconds.filter(|seconds| *seconds <= RETRY_AFTER_MAX)
@@ -196,6 +208,13 @@ impl Error {
         if let Self::UsageLimit(reset) = self {
             detail.extend(reset.at.map(|at| ("resets_at".to_owned(), at.into())));
             detail.extend(reset.seconds.map(|seconds| ("resets_in_seconds".to_owned(), seconds.into())));
+        }
+        if let Self::LimitReached(refusal) = self {
+            detail.insert("limit".to_owned(), refusal.limit.into());
+            detail.insert("limit_scope".to_owned(), refusal.scope.into());
+            detail.insert("limit_value".to_owned(), refusal.value.as_str().into());
+            detail.extend(refusal.resets_at.map(|at| ("resets_at".to_owned(), at.into())));
+            detail.insert("resets_in_seconds".to_owned(), refusal.wait_seconds.into());
         }
         json!({ "error": detail })
     }
@@ -231,6 +250,10 @@ impl std::fmt::Display for Error {
             Self::UnsupportedMedia(message) | Self::BudgetExceeded(message) => f.write_str(message),
             Self::UnsupportedEncoding => {
                 write!(f, "The header 'Content-Encoding' must name exactly one of these: {CONTENT_ENCODINGS}.")
+            }
+            Self::LimitReached(refusal) => refusal.fmt(f),
+            Self::PriceUnknown(model) => {
+                write!(f, "There is a budget, but the model '{model}' has no price, so its cost cannot be limited.")
             }
             Self::NotFound(missing) => missing.fmt(f),
             Self::Conflict(conflict) => conflict.fmt(f),

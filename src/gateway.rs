@@ -9,12 +9,14 @@ mod endpoints;
 mod filter;
 mod flow;
 pub(crate) mod front;
+mod group_policies;
 mod group_refresh;
 #[cfg(test)]
 #[path = "../tests/bench/hot_paths.rs"]
 mod hot_paths;
 pub(crate) mod keys;
 pub(crate) mod ledger;
+pub(crate) mod limits;
 pub(crate) mod manage;
 pub(crate) mod money;
 pub(crate) mod names;
@@ -44,13 +46,14 @@ use tokio_util::sync::CancellationToken;
 
 use accounts::{Accounts, CredentialService};
 use catalog::TextModelCatalog;
-use config::{Config, DeadlineConfig, DeliveryPolicy, Durability, FallbackPolicy, GroupConfig, TrustedProxies};
+use config::{Config, DeadlineConfig, Durability, GroupConfig, TrustedProxies};
 use console::{Console, ConsoleServices};
 use filter::PromptFilters;
 use front::ConnectionTable;
 use group_refresh::{GroupRefreshHandle, merge_stored_groups, needs_tls};
 use keys::{ApiKeys, Pepper};
 use ledger::{Ledger, NodeId};
+use limits::RequestLimiter;
 use pages::Pages;
 use people::{IdentityError, IdentityService};
 use prices::CurrentPrices;
@@ -76,6 +79,7 @@ pub(crate) struct Gateway {
     upstream: Arc<UpstreamClient>,
     replay: Arc<AnswerReplay>,
     ledger: Ledger,
+    limiter: Arc<RequestLimiter>,
     prices: Arc<CurrentPrices>,
     retention: Arc<RetentionTask>,
     metrics: Arc<Metrics>,
@@ -188,12 +192,11 @@ impl Gateway {
         let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());
         let connections = ConnectionTable::new(config.connections, descriptors, &config.trusted_proxies, counts);
         keys.spawn_refresh_task();
-        let pages = Arc::new(Pages::new(config.public_url.as_ref()).map_err(randomness_error)?);
         Ok(Self {
             console,
             keys,
             people,
-            pages,
+            pages: Arc::new(Pages::new(config.public_url.as_ref()).map_err(randomness_error)?),
             trusted_proxies: config.trusted_proxies.clone(),
             connections,
             filters,
@@ -202,6 +205,7 @@ impl Gateway {
             replay: Arc::new(replay),
             retention: Arc::new(RetentionTask::start(records, config.retention)),
             ledger,
+            limiter: Arc::new(RequestLimiter::new(Arc::clone(store) as _)),
             prices,
             metrics,
             registry: config.skills_dir.as_deref().map(|folder| Arc::new(RegistryPublisher::new(folder))),
@@ -244,6 +248,7 @@ impl Gateway {
             upstream: Arc::clone(&self.upstream),
             replay: Arc::clone(&self.replay),
             ledger: self.ledger.clone(),
+            limiter: Arc::clone(&self.limiter),
             prices: Arc::clone(&self.prices),
             metrics: Arc::clone(&self.metrics),
             registry: self.registry.clone(),
@@ -304,6 +309,11 @@ impl Gateway {
 
     pub(crate) const fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// The limits of groups and keys.
+    pub(crate) const fn limiter(&self) -> &Arc<RequestLimiter> {
+        &self.limiter
     }
 
     /// The prices of models.
@@ -380,34 +390,6 @@ impl Gateway {
     /// The text models.
     pub(crate) fn catalog(&self) -> &TextModelCatalog {
         &self.catalog
-    }
-
-    /// The policy of a group for an image that differs from the request in size or format. A group that the
-    /// configuration does not name has the default.
-    pub(crate) fn delivery_policy(&self, group: &str) -> DeliveryPolicy {
-        self.groups.get(group).map_or(DeliveryPolicy::Report, |group| group.delivery)
-    }
-
-    /// The policy of a group for an image of smaller size or lower quality after a large image has failed. A group that
-    /// the configuration does not name has the default.
-    pub(crate) fn fallback_policy(&self, group: &str) -> FallbackPolicy {
-        self.groups.get(group).map_or(FallbackPolicy::Never, |group| group.fallback)
-    }
-
-    /// True if, for this group, the gateway adds an image tool to the requests of coding agents, unless such a request
-    /// has an image tool or forbids tools.
-    pub(crate) fn injects_image_tool(&self, group: &str) -> bool {
-        self.groups.get(group).is_some_and(|group| group.inject_image_tool)
-    }
-
-    /// The text models that a group may name; `None` if it may name any.
-    pub(crate) fn allowed_text_models(&self, group: &str) -> Option<&[String]> {
-        self.groups.get(group).map_or(self.text_models.as_deref(), |group| group.text_models.as_deref())
-    }
-
-    /// The types of tools that the upstream may run for a group; `None` if it may run any.
-    pub(crate) fn allowed_tools(&self, group: &str) -> Option<&[String]> {
-        self.groups.get(group).and_then(|group| group.tools.as_deref())
     }
 
     /// The time after which a plain request is answered even if its job is still running.

@@ -142,6 +142,8 @@ pub enum FieldKind {
     Images,
     /// One image.
     Image,
+    /// An object whose members are checked elsewhere.
+    Object,
     /// A list of texts.
     Texts,
     /// An object whose values are texts.

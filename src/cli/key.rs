@@ -1,9 +1,11 @@
-//! The command `imagate key create|list|rotate|disable|enable|delete`.
+//! The command `imagate key create|limit|list|rotate|disable|enable|delete`.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
@@ -11,7 +13,7 @@ use super::output::{cell, print, print_json, print_message, table};
 use super::time_span::{parse_duration, parse_end};
 use crate::gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
-use crate::gateway::keys::{ApiKeys, IssuedKey, KeyError, KeyId, KeyRow, NewKey, PublicId, UserId};
+use crate::gateway::keys::{ApiKeys, IssuedKey, KeyError, KeyId, KeyRow, NewKey, PublicId, UserId, check_limits};
 use crate::gateway::store::{AuditContext, KeyChange, KeyLock, Timestamp};
 
 /// The text that is shown as the owner of a key without a user.
@@ -47,6 +49,17 @@ enum KeyAction {
         /// The expiry: a duration from now such as 30d, a date, or a date and time [default: never]
         #[arg(long, value_name = "T", value_parser = parse_end)]
         expires: Option<Timestamp>,
+        /// A limit of the key, such as `images_per_day=50` or `budget_usd=5`; may be repeated.
+        #[arg(long = "limit", value_name = "NAME=VALUE")]
+        limits: Vec<LimitArg>,
+    },
+    /// Replace all limits of a key. Without --limit, it has none.
+    Limit {
+        /// The id of the key, or the visible part of its secret.
+        id: String,
+        /// A limit, such as `images_per_day=50` or `budget_usd=5`; may be repeated.
+        #[arg(long = "limit", value_name = "NAME=VALUE")]
+        limits: Vec<LimitArg>,
     },
     /// List the keys, without their secrets.
     List,
@@ -108,6 +121,8 @@ struct KeyJson<'a> {
     locked: Option<&'static str>,
     latest_end: Option<Timestamp>,
     previous_until: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<Value>,
 }
 
 // === impl KeyCommand ===
@@ -118,14 +133,22 @@ impl KeyCommand {
         installation.with_store(async |config, store| {
             let keys = gateway::open_keys(store);
             match action {
-                KeyAction::Create { name, user, group, expires } => {
+                KeyAction::Create { name, user, group, expires, limits } => {
                     let audit = AuditContext::command();
                     let people = gateway::open_people(config, store);
                     let user = match user {
                         Some(user) => people.find_or_create_user(&audit, &user).await?,
                         None => people.default_owner().await?,
                     };
-                    let new = NewKey { name: &name, user: &user, group: &group, expires_at: expires, max_keys: None };
+                    let limits = limits_as_json(limits);
+                    let new = NewKey {
+                        name: &name,
+                        user: &user,
+                        group: &group,
+                        expires_at: expires,
+                        limits: Some(&limits).filter(|limits| !limits.is_empty()),
+                        max_keys: None,
+                    };
                     let key = keys.create(&audit, new).await?;
                     print_new_key(&key, json)?;
                     warn_if_group_has_no_account(&key, config);
@@ -135,6 +158,10 @@ impl KeyCommand {
                     let key = keys.rotate(&AuditContext::command(), &id, None, grace).await;
                     print_new_key(&key.map_err(|error| key_failure(error, &id))?, json)
                 }
+                KeyAction::Limit { id, limits } => {
+                    let limits = KeyChange::Limit(check_limits(&limits_as_json(limits))?);
+                    change(&keys, &id, limits, "limited", json).await
+                }
                 KeyAction::List => list(&keys, json).await,
                 KeyAction::Disable { id } => change(&keys, &id, KeyChange::Disable, "disabled", json).await,
                 KeyAction::Enable { id } => change(&keys, &id, KeyChange::Enable, "enabled", json).await,
@@ -142,6 +169,28 @@ impl KeyCommand {
             }
         })
     }
+}
+
+/// A limit as written in an argument: its name, and its value as JSON.
+#[derive(Clone, Debug)]
+struct LimitArg(String, Value);
+
+impl FromStr for LimitArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as images_per_day=50")?;
+        let value = match name {
+            "models" => value.split(',').map(Value::from).collect(),
+            // A size or a word is not JSON, so it is a text.
+            _ => serde_json::from_str(value).unwrap_or_else(|_| value.into()),
+        };
+        Ok(Self(name.to_owned(), value))
+    }
+}
+
+fn limits_as_json(limits: Vec<LimitArg>) -> Map<String, Value> {
+    limits.into_iter().map(|LimitArg(name, value)| (name, value)).collect()
 }
 
 fn print_new_key(key: &IssuedKey, json: bool) -> Result<(), CommandFailure> {
@@ -218,6 +267,7 @@ fn to_json(key: &KeyRow) -> KeyJson<'_> {
         locked: key.locked.map(KeyLock::as_str),
         latest_end: key.latest_end,
         previous_until: key.previous_until,
+        limits: key.limits.as_deref().and_then(|limits| serde_json::from_str(limits).ok()),
     }
 }
 

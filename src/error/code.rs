@@ -44,6 +44,10 @@ codes! {
     NoAvailableAccounts = "no_available_accounts", 503, "server_error";
     /// There are too many requests at the moment, or the unfinished requests of the key use up its budget.
     RateLimitExceeded = "rate_limit_exceeded", 429, "rate_limit_error";
+    /// A limit by the day, or a budget, is used up.
+    InsufficientQuota = "insufficient_quota", 429, "insufficient_quota";
+    /// There is a budget, but the model has no price.
+    PriceUnknown = "price_unknown", 503, "server_error";
     /// The answer deadline of a plain request has passed, and its job still runs.
     ImageInProgress = "image_in_progress", 409, "server_error";
     /// The body, or one file in it, is too large.

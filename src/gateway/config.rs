@@ -17,6 +17,7 @@ mod duration;
 mod group;
 mod headers;
 mod host_environment;
+mod limits;
 mod model;
 mod pattern;
 mod price;
@@ -42,18 +43,19 @@ pub(crate) use config_file::allowed_words;
 pub(crate) use difference::ConfigDifference;
 pub(crate) use group::{FilterConfig, GroupConfig, ModerationConfig};
 pub(crate) use host_environment::{HostEnvironment, SystemEnvironment};
+pub(crate) use limits::{Budget, RequestLimits};
 pub(crate) use model::ImageModelSpec;
 pub(crate) use price::{FIGURE_NAMES, ModelPrice, PriceFault, PriceFigures, PriceInput};
 pub(crate) use problem::ConfigProblem;
 pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{
-    BillingTier, ClientAuth, DeliveryPolicy, Durability, FallbackPolicy, LogFormat, ModerationErrorPolicy,
-    UpstreamProtocol,
+    BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Durability, FallbackPolicy, LogFormat,
+    ModerationErrorPolicy, QualityLimit, UpstreamProtocol,
 };
 pub(crate) use schema::schema_json;
 pub(crate) use secret::ConfigSecret;
-pub(crate) use stored_config::{account_from_json, group_from_json};
+pub(crate) use stored_config::{account_from_json, group_from_json, limits_from_json};
 
 /// The group that always exists.
 pub(crate) const DEFAULT_GROUP: &str = "default";

@@ -26,6 +26,7 @@ mod models;
 mod outcome;
 mod prompt_screening;
 mod repeated_request;
+mod request_limits;
 mod request_options;
 mod response_creation;
 mod shared_record;

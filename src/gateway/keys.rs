@@ -20,10 +20,13 @@ mod tests;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub(crate) use error::{AuthenticationError, KeyError};
+pub(crate) use error::{AuthenticationError, KeyError, check_limits};
 pub(crate) use pepper::Pepper;
 pub(crate) use secret::{BearerSecret, BearerSecretKind};
 
+use serde_json::{Map, Value};
+
+use crate::gateway::config::RequestLimits;
 use crate::gateway::store::{
     ActorKind, AuditContext, GroupRow, KeyChange, KeyChangeOutcome, KeyFilter, KeyStore, ListPage, PeopleStore,
     SecretRotation, StoreError, Timestamp, UserRole, UserRow,
@@ -50,6 +53,7 @@ pub(crate) struct Caller {
     public_id: PublicId,
     user: UserId,
     group_name: String,
+    limits: Option<Arc<RequestLimits>>,
 }
 
 impl Caller {
@@ -66,6 +70,11 @@ impl Caller {
     /// Returns the owner of the key.
     pub(crate) fn user(&self) -> &UserId {
         &self.user
+    }
+
+    /// Returns the limits of the key, if it has any.
+    pub(crate) const fn limits(&self) -> Option<&Arc<RequestLimits>> {
+        self.limits.as_ref()
     }
 
     /// Returns the name of the key's group, as in the configuration and in records.
@@ -85,6 +94,8 @@ pub(crate) struct NewKey<'a> {
     pub(crate) group: &'a str,
     /// The time at which the key expires; `None` if it does not expire.
     pub(crate) expires_at: Option<Timestamp>,
+    /// The limits of the key, as JSON with the fields of `[groups.limits]`; `None` if it has none.
+    pub(crate) limits: Option<&'a Map<String, Value>>,
     /// The maximum number of keys of its owner; `None` if there is no limit for the creator of the key.
     pub(crate) max_keys: Option<u32>,
 }
@@ -155,12 +166,13 @@ impl ApiKeys {
             return Err(AuthenticationError::Invalid);
         }
         self.note_use(&entry);
-        let KeyCacheEntry { id, user, group_name, .. } = &*entry;
+        let KeyCacheEntry { id, user, group_name, limits, .. } = &*entry;
         Ok(Caller {
             key: id.clone(),
             public_id: secret.public_id(),
             user: user.clone(),
             group_name: group_name.to_string(),
+            limits: limits.clone(),
         })
     }
 
@@ -211,6 +223,7 @@ impl ApiKeys {
             locked: None,
             latest_end: new_key.expires_at.filter(|_| audit.user.as_ref() != Some(&new_key.user.id)),
             deleted_at: None,
+            limits: new_key.limits.map(check_limits).transpose()?.flatten(),
         };
         if !self.store.insert_key(audit, &key, new_key.max_keys).await? {
             return Err(KeyError::TooMany(new_key.max_keys.unwrap_or_default()));
@@ -224,7 +237,9 @@ impl ApiKeys {
     pub(crate) async fn create_for_test(&self, name: &str, user: &str, group: &str) -> IssuedKey {
         let audit = AuditContext::command();
         let user = self.people.ensure_user(&audit, user).await.unwrap();
-        self.create(&audit, NewKey { name, user: &user, group, expires_at: None, max_keys: None }).await.unwrap()
+        self.create(&audit, NewKey { name, user: &user, group, expires_at: None, limits: None, max_keys: None })
+            .await
+            .unwrap()
     }
 
     async fn find_group(&self, audit: &AuditContext, new_key: &NewKey<'_>) -> Result<GroupRow, KeyError> {
@@ -297,7 +312,7 @@ impl ApiKeys {
                     check_expiry(*end, audit.at)?;
                     change.clone()
                 }
-                KeyChange::Disable | KeyChange::Enable | KeyChange::Delete => change.clone(),
+                KeyChange::Disable | KeyChange::Enable | KeyChange::Delete | KeyChange::Limit(_) => change.clone(),
             });
         }
         let key = change_result(self.store.change_key(audit, handle, owner, &checked).await?)?;

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, oneshot, watch};
 
+use crate::gateway::limits::LimitReservation;
 use crate::gateway::money::Usd;
 use crate::gateway::prices::CurrentPrices;
 pub(crate) use crate::gateway::store::{
@@ -155,11 +156,16 @@ impl Ledger {
             .unwrap()
     }
 
-    /// Opens a record. After this returns, a kill can no longer lose the record.
+    /// Opens a record, which settles this reservation when it is closed. After this returns, a kill can no longer lose
+    /// the record.
     ///
     /// # Errors
     /// Returns an error if the record was not written, or not in time. The job must not call an upstream then.
-    pub(crate) async fn open(&self, draft: RecordDraft) -> Result<OpenRecord, LedgerError> {
+    pub(crate) async fn open(
+        &self,
+        draft: RecordDraft,
+        reservation: LimitReservation,
+    ) -> Result<OpenRecord, LedgerError> {
         // Outcomes need no permit: there is at most one outcome for each intent.
         let permit = Arc::clone(&self.intent_permits).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?;
         let state = OpenRecordState::new(
@@ -168,7 +174,8 @@ impl Ledger {
             self.unsettled_records.clone(),
             Arc::clone(&self.metrics),
             Arc::clone(&self.prices),
-        );
+        )
+        .with_reservation(reservation);
         let intent = Box::new(state);
         let (reply, result) = oneshot::channel();
         // If this future is dropped from here on, the writer skips the intent, or closes the record that it has
@@ -182,6 +189,12 @@ impl Ledger {
             Err(_) => Err(LedgerError::Overloaded),
         };
         opened.map(OpenRecord::mark_started)
+    }
+
+    /// Opens a record of a job without limits.
+    #[cfg(test)]
+    pub(crate) async fn open_for_test(&self, draft: RecordDraft) -> Result<OpenRecord, LedgerError> {
+        self.open(draft, LimitReservation::unlimited()).await
     }
 
     /// Makes a claim, its answer, or its removal durable. If this future is dropped, a claim or an answer is not written,

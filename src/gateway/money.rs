@@ -64,6 +64,11 @@ impl Usd {
         Self::from_nanos(self.0.saturating_add(other.0))
     }
 
+    /// Subtracts an amount. The result is at least zero.
+    pub(crate) const fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
     /// Multiplies an amount.
     pub(crate) const fn times(self, factor: u64) -> Self {
         Self::from_nanos(self.0.saturating_mul(factor))
@@ -131,6 +136,7 @@ mod tests {
     #[test]
     fn sums_stop_at_the_greatest_amount() {
         assert_eq!(Usd::MAX.plus(usd(1.0)), Usd::MAX);
+        assert_eq!(usd(1.0).minus(usd(2.0)), Usd::ZERO);
         assert_eq!(Usd::MAX.times(2), Usd::MAX);
         assert_eq!(Usd::cost_of_tokens([(u64::MAX, Usd::MAX)]), Usd::MAX);
         assert_eq!([usd(0.1), usd(0.2)].into_iter().sum::<Usd>(), usd(0.3));

@@ -19,10 +19,17 @@ const EXPECTED: [(&str, &[&str]); 5] = [
         &[
             "cache-control",
             "x-accel-buffering",
+            "x-imagate-budget-remaining-usd",
             "x-imagate-delivered",
             "x-imagate-delivery",
             "x-imagate-replayed",
             "x-imagate-simulated",
+            "x-ratelimit-limit-images",
+            "x-ratelimit-limit-requests",
+            "x-ratelimit-remaining-images",
+            "x-ratelimit-remaining-requests",
+            "x-ratelimit-reset-images",
+            "x-ratelimit-reset-requests",
             "x-request-id",
         ],
     ),
@@ -30,15 +37,22 @@ const EXPECTED: [(&str, &[&str]); 5] = [
     ("retrieve_model", &["x-request-id"]),
 ];
 
-const IMAGES: [&str; 9] = [
+const IMAGES: [&str; 16] = [
     "cache-control",
     "x-accel-buffering",
+    "x-imagate-budget-remaining-usd",
     "x-imagate-delivered",
     "x-imagate-delivery",
     "x-imagate-fallback",
     "x-imagate-missing",
     "x-imagate-replayed",
     "x-imagate-simulated",
+    "x-ratelimit-limit-images",
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-images",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-images",
+    "x-ratelimit-reset-requests",
     "x-request-id",
 ];
 

@@ -37,6 +37,7 @@ mod idempotency;
 mod key_locks;
 mod kit;
 mod kit_itself;
+mod limits;
 mod logs;
 mod matrix;
 mod metrics_and_health;

@@ -7,8 +7,8 @@ use http::HeaderMap;
 
 use super::{
     AccountConfig, AccountCredentials, Config, ConnectionLimits, FIGURE_NAMES, FilterConfig, GrantConfig, GroupConfig,
-    ImageModelSpec, ModelPrice, ModerationConfig, OauthConfig, RetentionPeriods, SettingSource, UploadLimits,
-    UpstreamConfig, UpstreamProtocol, duration,
+    ImageModelSpec, ModelPrice, ModerationConfig, OauthConfig, QualityLimit, RequestLimits, RetentionPeriods,
+    SettingSource, UploadLimits, UpstreamConfig, UpstreamProtocol, duration,
 };
 
 const REDACTED: &str = "[redacted]";
@@ -196,6 +196,7 @@ impl ConfigPrinter<'_> {
         for (name, list_of) in [("text_models", &group.text_models), ("tools", &group.tools)] {
             list_of.iter().for_each(|words| self.line(path, name, &list(words)));
         }
+        self.limits(&format!("{path}.limits"), &group.limits);
         let FilterConfig { words, patterns, moderation } = &group.filter;
         if words.is_empty() && patterns.is_empty() && moderation.is_none() {
             return;
@@ -206,6 +207,31 @@ impl ConfigPrinter<'_> {
         self.line(&path, "patterns", &list(patterns));
         if let Some(moderation) = moderation {
             self.moderation(&format!("{path}.moderation"), moderation);
+        }
+    }
+
+    fn limits(&mut self, path: &str, limits: &RequestLimits) {
+        if *limits == RequestLimits::default() {
+            return;
+        }
+        self.header("[groups.limits]");
+        let counts = [
+            ("requests_per_minute", limits.requests_per_minute),
+            ("images_per_minute", limits.images_per_minute),
+            ("concurrent_jobs", limits.concurrent_jobs),
+            ("images_per_day", limits.images_per_day),
+        ];
+        for (name, limit) in counts {
+            self.optional_number(path, name, limit.and_then(|limit| usize::try_from(limit).ok()));
+        }
+        self.optional(path, "max_size", limits.max_size.map(|size| size.to_string()).as_deref());
+        self.optional(path, "max_quality", limits.max_quality.map(QualityLimit::as_str));
+        limits.models.iter().for_each(|models| self.line(path, "models", &list(models)));
+        if let Some(budget) = limits.budget {
+            self.line(path, "budget_usd", &budget.usd.to_string());
+            self.line(path, "budget_period", &quoted(budget.period.as_str()));
+            let share = budget.alert.dollars() / budget.usd.dollars();
+            self.line(path, "budget_alert", &if share.is_finite() { share.to_string() } else { "0.8".to_owned() });
         }
     }
 

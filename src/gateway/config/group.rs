@@ -1,12 +1,13 @@
 //! A usable group of keys: the policies of its requests, and the content that it refuses.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
 use serde_json::{Map, Value};
 
 use super::raw::{DeliveryPolicy, FallbackPolicy, ModerationErrorPolicy};
-use super::{Config, ConfigSecret, DeadlineConfig, SettingSource};
+use super::{Config, ConfigSecret, DeadlineConfig, RequestLimits, SettingSource};
 
 /// One group of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(crate) struct GroupConfig {
     pub(crate) tools: Option<Vec<String>>,
     /// The content that is refused.
     pub(crate) filter: FilterConfig,
+    /// The limits of all keys of the group together.
+    pub(crate) limits: Arc<RequestLimits>,
     /// True for the default group if the file does not define it.
     pub(crate) implicit: bool,
     /// The settings as written, without the name.

@@ -9,8 +9,8 @@ mod choice;
 
 pub(super) use choice::{BackgroundOption, CredentialKind, GrantKind, OutputFormatOption};
 pub(crate) use choice::{
-    BillingTier, ClientAuth, DeliveryPolicy, Durability, FallbackPolicy, LogFormat, ModerationErrorPolicy,
-    UpstreamProtocol,
+    BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Durability, FallbackPolicy, LogFormat,
+    ModerationErrorPolicy, QualityLimit, UpstreamProtocol,
 };
 
 use std::collections::BTreeMap;
@@ -317,6 +317,44 @@ pub(super) struct RawGroup {
     pub(super) tools: Option<Vec<String>>,
     /// The content filter for prompts.
     pub(super) filter: Option<RawFilter>,
+    /// The limits of the group: all of its keys together.
+    pub(super) limits: Option<RawLimits>,
+}
+
+/// Limits on the requests of a group or a key. A limit that is left out does not apply. A request must fit into
+/// the limits of its group and of its key.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawLimits {
+    /// The maximum number of requests that begin within any minute.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub(super) requests_per_minute: Option<u32>,
+    /// The maximum number of images that are requested within any minute.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub(super) images_per_minute: Option<u32>,
+    /// The maximum number of requests that run at the same time.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub(super) concurrent_jobs: Option<u32>,
+    /// The maximum number of images on a day, in UTC.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(super) images_per_day: Option<u32>,
+    /// The largest size, such as `2560x1440`. A request must then state its size, because the size that the upstream
+    /// chooses is not known before.
+    pub(super) max_size: Option<String>,
+    /// The highest quality. Unless it is `high`, a request must then state its quality.
+    pub(super) max_quality: Option<QualityLimit>,
+    /// The image models that may be used.
+    #[schemars(length(max = 64))]
+    pub(super) models: Option<Vec<String>>,
+    /// The most that requests may cost in `budget_period`, in US dollars. A request begins only if the most that it can
+    /// cost is left.
+    #[schemars(range(min = 0, max = 9_000_000))]
+    pub(super) budget_usd: Option<f64>,
+    /// The period of the budget, in UTC; a week begins on Monday. Default: `month`.
+    pub(super) budget_period: Option<BudgetPeriod>,
+    /// The share of the budget at which a warning is logged. Default: 0.8.
+    #[schemars(range(min = 0, max = 1))]
+    pub(super) budget_alert: Option<f64>,
 }
 
 /// The content filter for prompts. It runs before anything is charged.

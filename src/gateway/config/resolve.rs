@@ -6,6 +6,7 @@
 mod accounts;
 mod endpoint;
 mod groups;
+mod limits;
 mod models;
 mod oauth;
 mod prices;
@@ -24,7 +25,7 @@ use super::problem::{ConfigLocation, ConfigProblem};
 use super::raw::{RawConfig, RawDeadlines, RawDuration, SecretSource};
 use super::{
     AccountConfig, CONFIG_VARIABLE, Config, ConfigOverrides, DeadlineConfig, GroupConfig, LONGEST_IMAGE_DEADLINE,
-    ListenAddress, PublicUrl, ReplayConfig, SettingSource, TrustedProxies, duration, proxies,
+    ListenAddress, PublicUrl, ReplayConfig, RequestLimits, SettingSource, TrustedProxies, duration, proxies,
 };
 use crate::tables::{ANSWER_DEADLINE_SECONDS, REQUEST_TOTAL_SECONDS, UPSTREAM_CONNECT_SECONDS};
 
@@ -241,6 +242,17 @@ pub(super) fn resolve_group(
     let mut resolver = ConfigResolver { allows_absent_secrets, ..ConfigResolver::new(layers, host) };
     let group = resolver.groups(config.deadlines, config.text_models.as_deref()).swap_remove(0);
     resolver.finish(group)
+}
+
+/// Resolves limits that are in no file: those of the first group, or returns all problems.
+pub(super) fn resolve_limits(
+    layers: &ConfigLayers,
+    host: &dyn HostEnvironment,
+) -> Result<RequestLimits, Vec<ConfigProblem>> {
+    let mut resolver = ConfigResolver::new(layers, host);
+    let deadlines = DeadlineConfig { connect: DEFAULT_CONNECT, image: DEFAULT_IMAGE };
+    let group = resolver.groups(deadlines, None).swap_remove(0);
+    resolver.finish(RequestLimits::clone(&group.limits))
 }
 
 /// The state of the resolution: the layers, and everything noted so far.

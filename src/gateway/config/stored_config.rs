@@ -14,8 +14,8 @@ use super::config_file::ConfigFile;
 use super::host_environment::{HostEnvironment, Platform};
 use super::problem::{ConfigLocation, ConfigProblem};
 use super::raw::SecretSource;
-use super::resolve::{ConfigLayers, resolve_account, resolve_group};
-use super::{AccountConfig, Config, ConfigSecret, DEFAULT_GROUP, GroupConfig, address, pattern};
+use super::resolve::{ConfigLayers, resolve_account, resolve_group, resolve_limits};
+use super::{AccountConfig, Config, ConfigSecret, DEFAULT_GROUP, GroupConfig, RequestLimits, address, pattern};
 
 /// The settings that hold a secret.
 const SECRETS: [&str; 3] = ["api_key", "client_secret", "refresh_token"];
@@ -24,6 +24,7 @@ const HEADER: &str = "headers.";
 /// The prefixes of the path of each setting in the generated table.
 const ACCOUNT_TABLE: &str = "accounts[0].";
 const GROUP_TABLE: &str = "groups[0].";
+const LIMITS_TABLE: &str = "groups[0].limits.";
 
 /// The name of a variable that a group of the store uses must contain this word, which marks the secret as meant for
 /// this purpose. Without this rule, an admin could send any secret of the machine to an address of the admin's choice.
@@ -95,6 +96,20 @@ pub(crate) fn group_from_json(
     let group = resolve_group(&layers, config, (host.unwrap_or(&no_secrets), host.is_none()));
     let group = group.map_err(|problems| relocate_problems(problems, &location, GROUP_TABLE))?;
     Ok(GroupConfig { name: name.to_owned(), ..group })
+}
+
+/// Builds limits from JSON, with the fields of `[groups.limits]`.
+///
+/// # Errors
+///
+/// Returns all problems with the limits. Their settings are named without a prefix.
+pub(crate) fn limits_from_json(limits: &Map<String, Value>) -> Result<RequestLimits, Vec<ConfigProblem>> {
+    let location = ConfigLocation::Named("limits".to_owned());
+    let mut fields = limits.clone();
+    without_nulls(&mut fields);
+    let layers = layers_of_tables(&location, &json!({ "groups": [{ "name": DEFAULT_GROUP, "limits": fields }] }))?;
+    let no_secrets = SecretEnvironment(BTreeMap::new());
+    resolve_limits(&layers, &no_secrets).map_err(|problems| relocate_problems(problems, &location, LIMITS_TABLE))
 }
 
 /// Removes every field that is `null`, which stands for an absent field.

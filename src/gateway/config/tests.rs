@@ -87,6 +87,7 @@ fn empty_settings_start_a_local_simulator() {
             text_models: None,
             tools: None,
             filter: FilterConfig::default(),
+            limits: std::sync::Arc::default(),
             implicit: true,
             policy: serde_json::Map::new(),
             problem: None,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gateway::config::{DeadlineConfig, DeliveryPolicy, FallbackPolicy};
+use std::sync::Arc;
 use std::time::Duration;
 
 fn filters(words: &[&str], patterns: &[&str]) -> Result<PromptFilters, FilterError> {
@@ -23,6 +24,7 @@ fn group(name: &str, filter: FilterConfig) -> GroupConfig {
         text_models: None,
         tools: None,
         filter,
+        limits: Arc::default(),
         implicit: false,
         policy: serde_json::Map::new(),
         problem: None,

@@ -9,8 +9,8 @@ use super::attempt::{JobFailure, JobSuccess};
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
 use super::{
-    RequestOptions, attempt, cost_estimate, failure_reason, fallback_order, outcome, prompt_screening,
-    repeated_request, token_usage,
+    RequestOptions, attempt, cost_estimate, count_if_refused, failure_reason, fallback_order, outcome,
+    prompt_screening, repeated_request, request_limits, token_usage,
 };
 use crate::error::{ApiErrorCode, Error, UpstreamFault};
 use crate::gateway::Gateway;
@@ -82,6 +82,7 @@ pub(super) async fn run_image_job(
     // ignored.
     let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
     let task = SharedTask::from(job.with_turn(turn));
+    count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, &task))?;
     repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await
 }
 
@@ -110,7 +111,8 @@ pub(super) async fn deliver(
     let comparison = requested.compare(success.proven.first_image());
     let is_refused = comparison == DeliveryComparison::Mismatch
         && context.gateway.delivery_policy(context.caller.group_name()) == DeliveryPolicy::Fail;
-    let headers = answer_headers(&success, comparison, fallback);
+    let mut headers = answer_headers(&success, comparison, fallback);
+    headers.extend(record.limit_status().headers().map(|(name, value)| (name.to_owned(), value)));
     let closing_context = ClosingContext {
         gateway: Arc::clone(&context.gateway),
         requested_count: requested.count,

@@ -10,6 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio_util::sync::CancellationToken;
 
 use super::early_stream::EarlyStream;
+use crate::gateway::limits::LimitStatus;
 use crate::gateway::relay::{PacedBody, RelayBody};
 use crate::gateway::replay::{AnswerHead, AnswerReader, RecordableAnswer};
 
@@ -61,6 +62,8 @@ impl GatewayAnswer {
 
     /// Marks the answer as a replay, which was not paid for again.
     pub(super) fn into_replayed(mut self) -> Self {
+        // They state what was left of the limits when the job began.
+        self.head.headers.retain(|name, _| !LimitStatus::is_header(name));
         self.head.headers.insert(REPLAYED_HEADER.to_owned(), "true".to_owned());
         self
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::attempt_context::AttemptContext;
 use super::gateway_answer::GatewayAnswer;
-use super::{RequestOptions, delivery};
+use super::{RequestOptions, delivery, request_limits};
 use crate::error::{Error, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::config::FallbackPolicy;
@@ -94,7 +94,9 @@ impl JobContext {
             tracing::warn!(group, "a request is refused: the settings of its group cannot be used");
             return Err(Error::Unavailable);
         }
-        self.gateway.ledger().open(delivery::record_draft(self)).await.map_err(|error| {
+        let draft = delivery::record_draft(self);
+        let reservation = request_limits::reserve(self, &draft).await?;
+        self.gateway.ledger().open(draft, reservation).await.map_err(|error| {
             tracing::error!(error = &error as &dyn std::error::Error, "an intent could not be recorded");
             Error::Unavailable
         })

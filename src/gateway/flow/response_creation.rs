@@ -7,7 +7,9 @@ use http::HeaderMap;
 
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
-use super::{RequestOptions, count_if_refused, group_permissions, repeated_request, unreadable_body_error};
+use super::{
+    RequestOptions, count_if_refused, group_permissions, repeated_request, request_limits, unreadable_body_error,
+};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::Gateway;
 use crate::gateway::accounts::ResponseAccount;
@@ -39,6 +41,7 @@ pub(crate) async fn create_response(
     // ignored.
     let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
     let task = SharedTask::from(job.with_turn(turn));
+    count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, &task))?;
     repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await
 }
 

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::response::error_response;
 use crate::error::{
-    AdminDecision, Error, MissingResource, Rejection, RejectionReason, ResourceConflict, UpstreamFault, UsageReset,
+    AdminDecision, Error, LimitRefusal, MissingResource, Rejection, RejectionReason, ResourceConflict, UpstreamFault,
+    UsageReset,
 };
 
 /// The samples of an enum: a pattern and a sample for each variant, so that the compiler reports a missing one.
@@ -53,6 +54,8 @@ fn samples() -> Vec<Error> {
         Error::RateLimited { .. } => Error::RateLimited { retry_after: 5 },
         Error::InProgress => Error::InProgress,
         Error::BudgetExceeded(_) => Error::BudgetExceeded(sample_text()),
+        Error::LimitReached(_) => Error::LimitReached(Box::new(limit_refusal(false))),
+        Error::PriceUnknown(_) => Error::PriceUnknown(sample_text()),
         Error::NoAccounts => Error::NoAccounts,
         Error::Upstream(_) => Error::Upstream(UpstreamFault::Timeout),
         Error::Unavailable => Error::Unavailable,
@@ -62,11 +65,17 @@ fn samples() -> Vec<Error> {
     errors.extend(faults().into_iter().map(Error::Upstream));
     errors.extend(missing().into_iter().map(Error::NotFound));
     errors.extend(conflicts().into_iter().map(Error::Conflict));
+    errors.push(Error::LimitReached(Box::new(limit_refusal(true))));
     // 60 seconds is the maximum of `Retry-After`; a longer wait is stated in the body only.
     for seconds in [60, 61] {
         errors.push(Error::UsageLimit(UsageReset { at: None, seconds: Some(seconds) }));
     }
     errors
+}
+
+fn limit_refusal(is_quota: bool) -> LimitRefusal {
+    let (resets_at, wait_seconds) = (Some(1_795_228_664), if is_quota { 3600 } else { 7 });
+    LimitRefusal { scope: "key", limit: "images_per_day", value: sample_text(), resets_at, wait_seconds, is_quota }
 }
 
 fn reasons() -> Vec<RejectionReason> {

@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
+use crate::gateway::config::{RequestLimits, limits_from_json};
 use crate::gateway::store::{KeyCheck, KeyHash, KeyId, KeyStore, PublicId, StoreError, Timestamp, UserId};
 
 /// The least time between the starts of two refreshes (our choice).
@@ -28,6 +30,7 @@ pub(super) struct KeyCacheEntry {
     pub(super) previous_hash: Option<(KeyHash, Timestamp)>,
     pub(super) expires_at: Option<Timestamp>,
     pub(super) refused: bool,
+    pub(super) limits: Option<Arc<RequestLimits>>,
     pub(super) last_noted_use: LastNotedUse,
 }
 
@@ -55,6 +58,15 @@ struct KeyRefreshState {
     /// The number of the last refresh that has ended; `last_error` is its error.
     refreshes_ended: u64,
     last_error: Option<Arc<StoreError>>,
+}
+
+/// Reads the limits of a key. Limits that this version cannot read let no request pass.
+fn parse_limits(text: &str) -> RequestLimits {
+    let limits = serde_json::from_str::<Map<String, Value>>(text).ok();
+    limits.and_then(|limits| limits_from_json(&limits).ok()).unwrap_or_else(|| {
+        tracing::error!("the limits of a key cannot be read; its requests are refused");
+        RequestLimits::closed()
+    })
 }
 
 // === impl LastNotedUse ===
@@ -138,15 +150,21 @@ impl KeyCache {
         // Shared, because there are few groups and many keys.
         let mut groups: HashMap<String, Arc<str>> = HashMap::new();
         let mut changes = changed.into_iter().map(|check| {
-            let KeyCheck {
-                id, public_id, user, group_name, hash, previous, expires_at, is_refused, is_deleted, ..
-            } = check;
-            let group_name = Arc::clone(groups.entry(group_name).or_insert_with_key(|name| Arc::from(name.as_str())));
-            let (previous_hash, refused, last_noted_use) = (previous, is_refused, LastNotedUse::default());
-            let entry =
-                KeyCacheEntry { id, user, group_name, hash, previous_hash, expires_at, refused, last_noted_use };
+            let name = check.group_name;
+            let group_name = Arc::clone(groups.entry(name).or_insert_with_key(|name| Arc::from(name.as_str())));
+            let entry = KeyCacheEntry {
+                id: check.id,
+                user: check.user,
+                group_name,
+                hash: check.hash,
+                previous_hash: check.previous,
+                expires_at: check.expires_at,
+                refused: check.is_refused,
+                limits: check.limits.map(|text| Arc::new(parse_limits(&text))),
+                last_noted_use: LastNotedUse::default(),
+            };
             // Without its entry a deleted key is refused like one that never existed, and takes no memory.
-            (public_id, (!is_deleted).then(|| Arc::new(entry)))
+            (check.public_id, (!check.is_deleted).then(|| Arc::new(entry)))
         });
         // The lock is given back between the parts, because requests wait for it.
         loop {

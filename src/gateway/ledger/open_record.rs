@@ -12,6 +12,7 @@ use super::writer::{ClosedRecord, CommitReplySender, LedgerMessage};
 use super::{
     AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, LedgerError, ModelUsage, Record, milliseconds_since,
 };
+use crate::gateway::limits::{LimitReservation, LimitStatus};
 use crate::gateway::money::Usd;
 use crate::gateway::prices::{Cost, CurrentPrices};
 use crate::gateway::telemetry::Metrics;
@@ -93,6 +94,7 @@ pub(super) struct OpenRecordState {
     prices: Arc<CurrentPrices>,
     /// The number of attempts that the simulator carries out.
     simulated_attempts: usize,
+    reservation: LimitReservation,
     _unsettled: UnsettledRecordGuard,
 }
 
@@ -116,8 +118,14 @@ impl OpenRecordState {
             metrics,
             prices,
             simulated_attempts: 0,
+            reservation: LimitReservation::unlimited(),
             _unsettled: UnsettledRecordGuard::new(count),
         }
+    }
+
+    /// Sets the share of the job in the limits, which is settled when the record is closed.
+    pub(super) fn with_reservation(self, reservation: LimitReservation) -> Self {
+        Self { reservation, ..self }
     }
 
     fn close(mut self: Box<Self>, outcome: JobOutcome, reply: Option<CommitReplySender<()>>) {
@@ -135,6 +143,8 @@ impl OpenRecordState {
             self.record.account = None;
         }
         self.set_cost();
+        let reservation = std::mem::replace(&mut self.reservation, LimitReservation::unlimited());
+        reservation.settle(self.record.cost_usd, self.record.delivered.len() as u64);
         self.metrics.count_job(&self.record);
         let outbox = self.message_sender.clone();
         // If there is no writer, the runtime is shutting down. The next start of the gateway then closes the record.
@@ -262,6 +272,11 @@ impl OpenRecord {
     /// Notes that the simulator carries out the attempt that begins now. It costs nothing.
     pub(crate) fn note_simulated_attempt(&mut self) {
         self.edit(|entry| entry.simulated_attempts += 1);
+    }
+
+    /// What is left of the limits of the job's key and group.
+    pub(crate) fn limit_status(&self) -> LimitStatus {
+        self.0.as_deref().map(|entry| entry.reservation.status().clone()).unwrap_or_default()
     }
 
     /// Sets the id under which the upstream stores the response.

@@ -33,7 +33,7 @@ impl Fixture {
     }
 
     async fn open(&self, id: &str) -> OpenRecord {
-        self.ledger.open(draft(id)).await.unwrap()
+        self.ledger.open_for_test(draft(id)).await.unwrap()
     }
 
     fn commits(&self) -> usize {
@@ -246,7 +246,7 @@ async fn messages_that_arrive_during_a_commit_share_the_next_one() {
     let mut jobs = JoinSet::new();
     let spawn = |jobs: &mut JoinSet<OpenRecord>, id: usize| {
         let ledger = fixture.ledger.clone();
-        jobs.spawn(async move { ledger.open(draft(&format!("r{id}"))).await.unwrap() });
+        jobs.spawn(async move { ledger.open_for_test(draft(&format!("r{id}"))).await.unwrap() });
     };
     spawn(&mut jobs, 0);
     fixture.wait_until(|fixture| fixture.commits() == 1).await;
@@ -272,7 +272,7 @@ async fn messages_that_arrive_during_a_commit_share_the_next_one() {
 async fn an_intent_that_cannot_be_stored_leaves_no_record() {
     let fixture = Fixture::new().await;
     fixture.store.failure.set(Some(|| StoreError::Busy));
-    assert!(matches!(fixture.ledger.open(draft("r1")).await, Err(LedgerError::Store(_))));
+    assert!(matches!(fixture.ledger.open_for_test(draft("r1")).await, Err(LedgerError::Store(_))));
     fixture.store.failure.set(None);
     fixture.ledger.drain().await;
     assert_eq!((fixture.states().await, fixture.commits()), (BTreeMap::new(), 1));
@@ -285,7 +285,7 @@ async fn a_row_that_cannot_be_stored_does_not_block_the_others() {
     let mut jobs = JoinSet::new();
     for (id, unsettled) in [("first", 1), ("good", 2), (REFUSED_REQUEST_ID, 3), ("better", 4)] {
         let ledger = fixture.ledger.clone();
-        jobs.spawn(async move { (id, ledger.open(draft(id)).await.is_ok()) });
+        jobs.spawn(async move { (id, ledger.open_for_test(draft(id)).await.is_ok()) });
         fixture.wait_until(|fixture| fixture.ledger.unsettled_records() == unsettled && fixture.commits() == 1).await;
     }
     fixture.store.write_permits.add_permits(100);
@@ -302,10 +302,10 @@ async fn an_intent_beyond_the_waiting_limit_is_refused_at_once() {
     let mut jobs = JoinSet::new();
     for id in 0..MAX_WAITING_INTENTS {
         let ledger = fixture.ledger.clone();
-        jobs.spawn(async move { ledger.open(draft(&id.to_string())).await });
+        jobs.spawn(async move { ledger.open_for_test(draft(&id.to_string())).await });
     }
     fixture.wait_until(|fixture| fixture.ledger.unsettled_records() == MAX_WAITING_INTENTS).await;
-    assert!(matches!(fixture.ledger.open(draft("late")).await, Err(LedgerError::Overloaded)));
+    assert!(matches!(fixture.ledger.open_for_test(draft("late")).await, Err(LedgerError::Overloaded)));
     jobs.shutdown().await;
     fixture.store.write_permits.add_permits(100);
     fixture.ledger.drain().await;
@@ -316,7 +316,7 @@ async fn an_intent_beyond_the_waiting_limit_is_refused_at_once() {
 async fn a_duplicate_request_id_is_refused_and_changes_no_record() {
     let fixture = Fixture::new().await;
     let first = fixture.open("r1").await;
-    assert!(matches!(fixture.ledger.open(draft("r1")).await, Err(LedgerError::Duplicate)));
+    assert!(matches!(fixture.ledger.open_for_test(draft("r1")).await, Err(LedgerError::Duplicate)));
     first.close(JobOutcome::succeeded()).await.unwrap();
     fixture.ledger.drain().await;
     assert_eq!(fixture.states().await, BTreeMap::from([("r1".to_owned(), JobState::Succeeded)]));
@@ -347,7 +347,7 @@ async fn write_trouble_is_reported_until_a_commit_succeeds() {
     assert_eq!(trouble(3600), None);
 
     fixture.store.failure.set(Some(|| StoreError::Busy));
-    assert!(fixture.ledger.open(draft("r2")).await.is_err());
+    assert!(fixture.ledger.open_for_test(draft("r2")).await.is_err());
     assert_eq!(trouble(0), Some(WriteTrouble::Failing));
     fixture.store.failure.set(None);
     // The writer detects the recovery by itself, without any request.
@@ -356,7 +356,7 @@ async fn write_trouble_is_reported_until_a_commit_succeeds() {
     fixture.store.hold_writes();
     let mut waiting = JoinSet::new();
     let ledger = fixture.ledger.clone();
-    waiting.spawn(async move { ledger.open(draft("r3")).await.is_ok() });
+    waiting.spawn(async move { ledger.open_for_test(draft("r3")).await.is_ok() });
     fixture.wait_until(|_| trouble(3600).is_some()).await;
     assert_eq!((trouble(0), trouble(3600)), (None, Some(WriteTrouble::Slow)));
     fixture.store.write_permits.add_permits(100);
@@ -369,7 +369,7 @@ async fn write_trouble_is_reported_until_a_commit_succeeds() {
 async fn long_texts_are_truncated_at_a_character_boundary() {
     let fixture = Fixture::new().await;
     let end_user = Some("ä".repeat(10_000));
-    let open = fixture.ledger.open(RecordDraft { end_user, ..draft("r1") }).await.unwrap();
+    let open = fixture.ledger.open_for_test(RecordDraft { end_user, ..draft("r1") }).await.unwrap();
     open.close(JobOutcome::succeeded()).await.unwrap();
     let record = fixture.record().await;
     assert_eq!(record.end_user, Some("ä".repeat(Record::MAX_TEXT_BYTES / 2)));
@@ -437,7 +437,7 @@ async fn record_endlessly(ledger: Ledger, task_number: usize) {
     let mut previous: Option<(String, OpenRecord)> = None;
     for number in 0.. {
         let id = format!("{task_number}-{number}");
-        let open = ledger.open(draft(&id)).await.unwrap();
+        let open = ledger.open_for_test(draft(&id)).await.unwrap();
         report("open", &id);
         if let Some((id, open)) = previous.replace((id, open)) {
             open.close(JobOutcome::succeeded()).await.unwrap();

@@ -3,7 +3,7 @@
 
 use askama::Template;
 use http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::form::{PageForm, WHOLE_FORM};
@@ -32,12 +32,14 @@ enum PolicyFieldKind {
     Checkbox,
     /// A list, one item on each line.
     Lines,
+    /// A number. A text that is none is passed on, so that the error names the setting.
+    Number,
     /// The name of an environment variable with a secret.
     SecretVariable,
 }
 
 /// The fields of the form.
-const POLICY_FIELDS: [PolicyField; 14] = [
+const POLICY_FIELDS: [PolicyField; 24] = [
     PolicyField::new("delivery", "group.delivery", "/delivery", PolicyFieldKind::Text),
     PolicyField::new("image_deadline", "group.image_deadline", "/image_deadline", PolicyFieldKind::Text),
     PolicyField::new("fallback", "group.fallback", "/fallback", PolicyFieldKind::Text),
@@ -52,6 +54,16 @@ const POLICY_FIELDS: [PolicyField; 14] = [
     PolicyField::new("model", "group.model", "/filter/moderation/model", PolicyFieldKind::Text),
     PolicyField::new("on_error", "group.on_error", "/filter/moderation/on_error", PolicyFieldKind::Text),
     PolicyField::new("timeout", "group.timeout", "/filter/moderation/timeout", PolicyFieldKind::Text),
+    PolicyField::new("limit_requests", "group.limit_requests", "/limits/requests_per_minute", PolicyFieldKind::Number),
+    PolicyField::new("limit_images", "group.limit_images", "/limits/images_per_minute", PolicyFieldKind::Number),
+    PolicyField::new("limit_jobs", "group.limit_jobs", "/limits/concurrent_jobs", PolicyFieldKind::Number),
+    PolicyField::new("limit_day", "group.limit_day", "/limits/images_per_day", PolicyFieldKind::Number),
+    PolicyField::new("limit_size", "group.limit_size", "/limits/max_size", PolicyFieldKind::Text),
+    PolicyField::new("limit_quality", "group.limit_quality", "/limits/max_quality", PolicyFieldKind::Text),
+    PolicyField::new("limit_models", "group.limit_models", "/limits/models", PolicyFieldKind::Lines),
+    PolicyField::new("limit_budget", "group.limit_budget", "/limits/budget_usd", PolicyFieldKind::Number),
+    PolicyField::new("limit_period", "group.limit_period", "/limits/budget_period", PolicyFieldKind::Text),
+    PolicyField::new("limit_alert", "group.limit_alert", "/limits/budget_alert", PolicyFieldKind::Number),
 ];
 /// The lists that allow nothing if they are empty, each with the checkbox that sets an empty list.
 const EMPTY_LIST_CHECKBOXES: [(&str, &str); 2] = [("text_models", "no_text_models"), ("tools", "no_tools")];
@@ -78,6 +90,8 @@ struct GroupPage {
     deliveries: Vec<String>,
     fallbacks: Vec<String>,
     on_errors: Vec<String>,
+    max_qualities: Vec<String>,
+    budget_periods: Vec<String>,
 }
 
 /// Shows the page of a group.
@@ -110,6 +124,8 @@ fn render_page(
         deliveries: setting_values("delivery"),
         fallbacks: setting_values("fallback"),
         on_errors: setting_values("filter.moderation.on_error"),
+        max_qualities: setting_values("limits.max_quality"),
+        budget_periods: setting_values("limits.budget_period"),
     };
     render(status, &template)
 }
@@ -279,6 +295,13 @@ impl PolicyField {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match self.kind {
             PolicyFieldKind::Text => text(value),
+            PolicyFieldKind::Number => {
+                if value.is_number() {
+                    value.to_string()
+                } else {
+                    text(value)
+                }
+            }
             PolicyFieldKind::Checkbox => if *value == Value::Bool(true) { CHECKED } else { "" }.to_owned(),
             PolicyFieldKind::Lines => value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join("\n"),
             // For a secret from a file, the path of the file is shown.
@@ -296,6 +319,7 @@ impl PolicyField {
         }
         Some(match self.kind {
             PolicyFieldKind::Text => text.into(),
+            PolicyFieldKind::Number => text.parse::<Number>().map_or_else(|_| text.into(), Value::Number),
             PolicyFieldKind::Checkbox => (text == CHECKED).into(),
             PolicyFieldKind::Lines => {
                 let lines = submitted.lines().map(|line| line.trim_end_matches('\r'));
@@ -321,6 +345,11 @@ mod tests {
                     "base_url": "https://judge.example/v1", "allow_http": true, "api_key": {"env": "MODERATION_KEY"},
                     "model": "m", "on_error": "closed", "timeout": "3s",
                 },
+            },
+            "limits": {
+                "requests_per_minute": 60, "images_per_minute": 30, "concurrent_jobs": 8, "images_per_day": 1000,
+                "max_size": "2560x1440", "max_quality": "medium", "models": ["gpt-image-2"], "budget_usd": 12.5,
+                "budget_period": "week", "budget_alert": 0.75,
             },
         });
         for policy in [policy, json!({}), json!({"tools": []}), json!({"filter": {"words": ["a"]}})] {
@@ -371,15 +400,22 @@ lines"]}}"#,
             fields.keys().cloned().collect()
         };
         let mut missing = Vec::new();
-        for (table, prefix) in [("RawGroup", ""), ("RawFilter", "/filter"), ("RawModeration", "/filter/moderation")] {
+        for (table, prefix) in [
+            ("RawGroup", ""),
+            ("RawFilter", "/filter"),
+            ("RawModeration", "/filter/moderation"),
+            ("RawLimits", "/limits"),
+        ] {
             let settings = names(table).into_iter().map(|name| format!("{prefix}/{name}"));
-            let without_field = ["/name", "/filter", "/filter/moderation"];
+            let without_field = ["/name", "/filter", "/filter/moderation", "/limits"];
             missing.extend(settings.filter(|setting| {
                 !without_field.contains(&setting.as_str()) && POLICY_FIELDS.iter().all(|field| field.pointer != setting)
             }));
         }
         assert!(missing.is_empty(), "no field of the form: {missing:?}");
-        for setting in ["delivery", "fallback", "filter.moderation.on_error"] {
+        for setting in
+            ["delivery", "fallback", "filter.moderation.on_error", "limits.max_quality", "limits.budget_period"]
+        {
             assert!(Console::group_setting_values(setting).len() >= 2, "{setting}");
         }
     }

@@ -59,6 +59,8 @@ pub(super) fn is_final(error: &Error) -> bool {
         | Error::RateLimited { .. }
         | Error::InProgress
         | Error::BudgetExceeded(_)
+        | Error::LimitReached(_)
+        | Error::PriceUnknown(_)
         | Error::NoAccounts
         | Error::Unavailable => false,
     }

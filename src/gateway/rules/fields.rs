@@ -115,6 +115,7 @@ fn check_kind(name: &str, kind: FieldKind, value: &mut Value) -> Result<(), Reje
         FieldKind::TextMap => check_text_map(name, value),
         FieldKind::Moment => check_moment(name, value),
         FieldKind::Day => check_day(name, value),
+        FieldKind::Object => value.as_object().map(drop).ok_or_else(|| wrong_type(name, "an object", type_name(value))),
         FieldKind::Images | FieldKind::Image => Ok(()),
     }
 }

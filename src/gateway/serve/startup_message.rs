@@ -83,6 +83,7 @@ async fn create_first_key(
         user: &nobody,
         group: DEFAULT_GROUP,
         expires_at: Some(manage::first_key_expiry()),
+        limits: None,
         max_keys: None,
     };
     let created = keys.create(&AuditContext::system(), new_key).await?;

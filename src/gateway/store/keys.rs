@@ -91,6 +91,8 @@ pub(crate) struct KeyRow {
     pub(crate) latest_end: Option<Timestamp>,
     /// The time at which the key was deleted.
     pub(crate) deleted_at: Option<Timestamp>,
+    /// The limits of the key, as a JSON object; `None` if it has none.
+    pub(crate) limits: Option<String>,
 }
 
 /// The state of a key.
@@ -147,6 +149,8 @@ pub(crate) struct KeyCheck {
     pub(crate) expires_at: Option<Timestamp>,
     /// True if the key is refused now: it or its user is disabled, or it is deleted.
     pub(crate) is_refused: bool,
+    /// The limits of the key, as a JSON object.
+    pub(crate) limits: Option<String>,
     /// True if the key is deleted, so that a cache can remove it.
     pub(crate) is_deleted: bool,
     /// The revision, which grows with every change of the fields above.
@@ -202,6 +206,8 @@ pub(crate) enum KeyChange {
     Rename(String),
     /// The key is valid until this time; with `None`, it never expires.
     Expire(Option<Timestamp>),
+    /// The key gets these limits, as a JSON object that was checked; with `None`, it has none.
+    Limit(Option<String>),
 }
 
 // === impl KeyRow ===

@@ -186,6 +186,7 @@ pub(crate) async fn add_key(store: &dyn Store, name: &str) -> KeyRow {
         locked: None,
         latest_end: Some("2027-01-01T00:00:00.250Z".parse().unwrap()),
         deleted_at: None,
+        limits: None,
     };
     assert!(store.insert_key(&context, &row, None).await.unwrap());
     row

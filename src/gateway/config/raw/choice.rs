@@ -52,6 +52,28 @@ pub(crate) enum BillingTier {
     Free,
 }
 
+/// The highest quality that a limit allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum QualityLimit {
+    Low,
+    Medium,
+    High,
+}
+
+/// The period of a budget, in UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BudgetPeriod {
+    /// A day.
+    Day,
+    /// From Monday to Sunday.
+    Week,
+    /// A month of the calendar.
+    #[default]
+    Month,
+}
+
 /// The treatment of an image whose size or format differs from the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]

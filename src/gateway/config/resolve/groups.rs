@@ -1,6 +1,7 @@
 //! Resolves groups: the policies of their requests, and the content that they refuse.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -10,7 +11,8 @@ use crate::gateway::config::pattern;
 use crate::gateway::config::raw::{RawFilter, RawGroup, RawModeration};
 use crate::gateway::config::stored_config::without_nulls;
 use crate::gateway::config::{
-    DEFAULT_GROUP, DeadlineConfig, DeliveryPolicy, FallbackPolicy, FilterConfig, GroupConfig, ModerationConfig, address,
+    DEFAULT_GROUP, DeadlineConfig, DeliveryPolicy, FallbackPolicy, FilterConfig, GroupConfig, ModerationConfig,
+    RequestLimits, address,
 };
 
 /// The maximum number of tool types that a group can name: one less than `HOSTED_MAX` of the module `rules::response`,
@@ -44,6 +46,7 @@ impl ConfigResolver<'_> {
                 text_models: text_models.map(<[String]>::to_vec),
                 tools: None,
                 filter: FilterConfig::default(),
+                limits: Arc::default(),
                 implicit: true,
                 policy: Map::new(),
                 problem: None,
@@ -76,6 +79,11 @@ impl ConfigResolver<'_> {
                 .filter
                 .as_ref()
                 .map_or_else(FilterConfig::default, |raw| self.filter(&format!("{path}.filter"), raw)),
+            limits: Arc::new(
+                raw.limits
+                    .as_ref()
+                    .map_or_else(RequestLimits::default, |raw| self.limits(&format!("{path}.limits"), raw)),
+            ),
             implicit: false,
             policy: written_policy(raw),
             problem: None,

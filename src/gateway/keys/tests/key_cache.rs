@@ -226,6 +226,7 @@ async fn many_changes_at_once_are_all_applied() {
         previous: None,
         expires_at: None,
         is_refused: false,
+        limits: None,
         is_deleted,
         revision: 1,
     };

@@ -199,7 +199,8 @@ async fn unowned_keys_are_assigned_to_the_first_admin() {
     let keys = ApiKeys::new(&fixture.store, Pepper::new(fixture.store.pepper_key()));
     let nobody = fixture.people.default_owner().await.unwrap();
     assert!(nobody.id.is_nobody());
-    let new_key = NewKey { name: "first key", user: &nobody, group: "default", expires_at: None, max_keys: None };
+    let new_key =
+        NewKey { name: "first key", user: &nobody, group: "default", expires_at: None, limits: None, max_keys: None };
     let created = keys.create(&AuditContext::system(), new_key).await.unwrap();
     assert_eq!((created.user_name, keys.find(created.id.as_str(), None).await.unwrap().user_name), (None, None));
 

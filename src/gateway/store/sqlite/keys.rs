@@ -6,7 +6,7 @@ mod page;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection, SqlitePool};
 
@@ -93,7 +93,7 @@ impl KeyStore for SqliteStore {
 
 async fn insert(pool: &SqlitePool, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> sqlx::Result<bool> {
     let details = json!({"public_id": key.public_id, "user": key.user_name, "group": key.group_name,
-        "expires_at": key.expires_at});
+        "expires_at": key.expires_at, "limits": limits_as_json(key.limits.as_deref())});
     let event = AuditEvent::new("key.create", AUDIT_TARGET_KIND, key.id.as_str(), &key.name).with_details(details);
     transact!(pool, |transaction| {
         if let Some(max_keys) = max_keys
@@ -102,8 +102,8 @@ async fn insert(pool: &SqlitePool, audit: &AuditContext, key: &KeyRow, max_keys:
             return Ok(false);
         }
         sqlx::query(
-            "INSERT INTO keys (id, public_id, name, user_id, group_id, hash, created_at, expires_at, latest_end) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            "INSERT INTO keys (id, public_id, name, user_id, group_id, hash, created_at, expires_at, latest_end, limits) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         )
         .bind(key.id.as_str())
         .bind(key.public_id.as_str())
@@ -114,6 +114,7 @@ async fn insert(pool: &SqlitePool, audit: &AuditContext, key: &KeyRow, max_keys:
         .bind(key.created_at.to_string())
         .bind(key.expires_at.map(|time| time.to_string()))
         .bind(key.latest_end.map(|time| time.to_string()))
+        .bind(&key.limits)
         .execute(&mut *transaction)
         .await?;
         audit_trail::write(&mut transaction, audit, event).await?;
@@ -156,7 +157,7 @@ async fn changed_since(pool: &SqlitePool, revision: i64) -> sqlx::Result<Vec<Key
     let query = sqlx::query(
         "SELECT keys.id, keys.public_id, keys.user_id, groups.name AS group_name, keys.hash, keys.previous_hash, \
          keys.deleted_at IS NOT NULL AS deleted, \
-         keys.previous_until, keys.expires_at, keys.revision, (keys.disabled_at IS NOT NULL \
+         keys.previous_until, keys.expires_at, keys.limits, keys.revision, (keys.disabled_at IS NOT NULL \
          OR keys.deleted_at IS NOT NULL OR users.disabled_at IS NOT NULL) AS refused \
          FROM keys CROSS JOIN users ON users.id = keys.user_id CROSS JOIN groups ON groups.id = keys.group_id \
          WHERE keys.revision > $1 AND ($1 > 0 OR keys.deleted_at IS NULL) ORDER BY keys.revision",
@@ -192,7 +193,13 @@ fn key_from_row(row: &SqliteRow) -> sqlx::Result<KeyRow> {
         locked: optional_parsed(row, "locked")?,
         latest_end: optional_timestamp(row, "latest_end")?,
         deleted_at: optional_timestamp(row, "deleted_at")?,
+        limits: row.try_get("limits")?,
     })
+}
+
+/// Returns the limits for the audit trail.
+fn limits_as_json(limits: Option<&str>) -> Value {
+    limits.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 fn key_check_from_row(row: &SqliteRow) -> sqlx::Result<KeyCheck> {
@@ -207,6 +214,7 @@ fn key_check_from_row(row: &SqliteRow) -> sqlx::Result<KeyCheck> {
         previous: previous.transpose()?,
         expires_at: optional_timestamp(row, "expires_at")?,
         is_refused: row.try_get("refused")?,
+        limits: row.try_get("limits")?,
         is_deleted: row.try_get("deleted")?,
         revision: row.try_get("revision")?,
     })

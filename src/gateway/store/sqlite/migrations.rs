@@ -9,7 +9,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// The description and the statements of each migration, in their order. The number of a migration is its position,
 /// from 1.
-const ALL: [(&str, &str); 15] = [
+const ALL: [(&str, &str); 16] = [
     ("initial", include_str!("../migrations/sqlite/0001_initial.sql")),
     ("accounts and replays", include_str!("../migrations/sqlite/0002_accounts_and_replays.sql")),
     ("injected tool", include_str!("../migrations/sqlite/0003_injected_tool.sql")),
@@ -25,6 +25,7 @@ const ALL: [(&str, &str); 15] = [
     ("fallback paid", include_str!("../migrations/sqlite/0013_fallback_paid.sql")),
     ("fingerprints of unfinished jobs", include_str!("../migrations/sqlite/0014_fingerprints_of_unfinished_jobs.sql")),
     ("costs", include_str!("../migrations/sqlite/0015_costs.sql")),
+    ("limits", include_str!("../migrations/sqlite/0016_limits.sql")),
 ];
 
 pub(in super::super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {

@@ -7,7 +7,7 @@
 use serde_json::json;
 use sqlx::{SqliteConnection, SqlitePool};
 
-use super::{AUDIT_TARGET_KIND, find, get_even_if_deleted, key_from_row, select_keys};
+use super::{AUDIT_TARGET_KIND, find, get_even_if_deleted, key_from_row, limits_as_json, select_keys};
 use crate::gateway::store::sqlite::audit_trail::{self, AuditEvent};
 use crate::gateway::store::sqlite::transaction::transact;
 use crate::gateway::store::{
@@ -44,7 +44,7 @@ fn refusal(key: &KeyRow, change: &KeyChange) -> Option<KeyChangeOutcome> {
             let is_later = end.is_none_or(|end| end > latest);
             is_later.then_some(KeyChangeOutcome::PastLatestEnd(latest))
         }
-        KeyChange::Disable | KeyChange::Delete | KeyChange::Rename(_) => None,
+        KeyChange::Disable | KeyChange::Delete | KeyChange::Rename(_) | KeyChange::Limit(_) => None,
     }
 }
 
@@ -78,6 +78,7 @@ impl KeyChangeStep<'_> {
             KeyChange::Enable => ("UPDATE keys SET disabled_at = $2, locked = NULL WHERE id = $1", None),
             KeyChange::Delete => ("UPDATE keys SET deleted_at = $2 WHERE id = $1", Some(at)),
             KeyChange::Rename(name) => ("UPDATE keys SET name = $2 WHERE id = $1", Some(name.clone())),
+            KeyChange::Limit(limits) => ("UPDATE keys SET limits = $2 WHERE id = $1", limits.clone()),
             KeyChange::Expire(end) if self.is_by_owner => {
                 ("UPDATE keys SET expires_at = $2 WHERE id = $1", optional_text(*end))
             }
@@ -94,6 +95,10 @@ impl KeyChangeStep<'_> {
             KeyChange::Enable => event("key.enable"),
             KeyChange::Delete => event("key.delete"),
             KeyChange::Rename(name) => event("key.rename").with_change(self.key.name.clone(), name.clone()),
+            KeyChange::Limit(limits) => {
+                let [before, after] = [&self.key.limits, limits].map(|limits| limits_as_json(limits.as_deref()));
+                event("key.limit").with_change(before, after)
+            }
             KeyChange::Expire(end) => {
                 event("key.expire").with_change(optional_text(self.key.expires_at), optional_text(*end))
             }
@@ -108,6 +113,7 @@ impl KeyChangeStep<'_> {
             KeyChange::Enable => key.disabled_at.is_none(),
             KeyChange::Delete => key.deleted_at.is_some(),
             KeyChange::Rename(name) => key.name == *name,
+            KeyChange::Limit(limits) => key.limits == *limits,
             KeyChange::Expire(end) => key.expires_at == *end && (self.is_by_owner || key.latest_end == *end),
         }
     }

@@ -1,0 +1,82 @@
+//! Usable limits of a group or a key.
+
+use super::raw::{BudgetPeriod, QualityLimit};
+use crate::gateway::money::Usd;
+use crate::image::Size;
+
+/// The limits on the requests of a group or a key. A limit that is `None` does not apply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RequestLimits {
+    /// The maximum number of jobs that begin within any minute.
+    pub(crate) requests_per_minute: Option<u32>,
+    /// The maximum number of images that are requested within any minute.
+    pub(crate) images_per_minute: Option<u32>,
+    /// The maximum number of jobs that run at the same time.
+    pub(crate) concurrent_jobs: Option<u32>,
+    /// The maximum number of images on a day in UTC.
+    pub(crate) images_per_day: Option<u32>,
+    /// The size with the most pixels.
+    pub(crate) max_size: Option<Size>,
+    /// The highest quality.
+    pub(crate) max_quality: Option<QualityLimit>,
+    /// The image models that may be used.
+    pub(crate) models: Option<Vec<String>>,
+    /// The most that jobs may cost.
+    pub(crate) budget: Option<Budget>,
+}
+
+/// The most that jobs may cost in a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// The amount.
+    pub(crate) usd: Usd,
+    /// The period.
+    pub(crate) period: BudgetPeriod,
+    /// The amount at which a warning is logged.
+    pub(crate) alert: Usd,
+}
+
+// === impl RequestLimits ===
+
+impl RequestLimits {
+    /// Limits that no request can keep. They take the place of limits that cannot be read, because no request may pass
+    /// a limit only because it is not understood.
+    pub(crate) fn closed() -> Self {
+        Self { concurrent_jobs: Some(0), ..Self::default() }
+    }
+}
+
+// === impl QualityLimit ===
+
+impl QualityLimit {
+    /// Returns the word for it in settings and requests.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    /// True if a request of this quality keeps the limit. `auto`, an absent quality and an unknown one count as `high`.
+    pub(crate) fn allows(self, quality: Option<&str>) -> bool {
+        match quality {
+            Some("low") => true,
+            Some("medium") => self >= Self::Medium,
+            _ => self == Self::High,
+        }
+    }
+}
+
+// === impl BudgetPeriod ===
+
+impl BudgetPeriod {
+    /// Returns the word for it in settings.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The policies of groups, as the request flow asks for them. A group that the configuration does not name has the
+//! defaults.
+
+use std::sync::Arc;
+
+use super::Gateway;
+use super::config::{DeliveryPolicy, FallbackPolicy, RequestLimits};
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// The policy of a group for an image that differs from the request in size or format. A group that the
+    /// configuration does not name has the default.
+    pub(crate) fn delivery_policy(&self, group: &str) -> DeliveryPolicy {
+        self.groups.get(group).map_or(DeliveryPolicy::Report, |group| group.delivery)
+    }
+
+    /// The policy of a group for an image of smaller size or lower quality after a large image has failed. A group that
+    /// the configuration does not name has the default.
+    pub(crate) fn fallback_policy(&self, group: &str) -> FallbackPolicy {
+        self.groups.get(group).map_or(FallbackPolicy::Never, |group| group.fallback)
+    }
+
+    /// True if, for this group, the gateway adds an image tool to the requests of coding agents, unless such a request
+    /// has an image tool or forbids tools.
+    pub(crate) fn injects_image_tool(&self, group: &str) -> bool {
+        self.groups.get(group).is_some_and(|group| group.inject_image_tool)
+    }
+
+    /// The text models that a group may name; `None` if it may name any.
+    pub(crate) fn allowed_text_models(&self, group: &str) -> Option<&[String]> {
+        self.groups.get(group).map_or(self.text_models.as_deref(), |group| group.text_models.as_deref())
+    }
+
+    /// The types of tools that the upstream may run for a group; `None` if it may run any.
+    pub(crate) fn allowed_tools(&self, group: &str) -> Option<&[String]> {
+        self.groups.get(group).and_then(|group| group.tools.as_deref())
+    }
+
+    /// The limits of a group, if it has any.
+    pub(crate) fn request_limits(&self, group: &str) -> Option<Arc<RequestLimits>> {
+        self.groups.get(group).map(|group| Arc::clone(&group.limits))
+    }
+}

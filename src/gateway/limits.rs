@@ -1,0 +1,23 @@
+//! Limits on the requests of groups and keys: what may begin now, and what is left.
+//!
+//! This module decides whether a job may begin. It must not know requests or upstreams: it is told the images that a job
+//! asks for and the most that it can cost ([`JobDemand`]), and later what it did cost.
+//!
+//! Images and money are **reserved** before anything is sent, and **settled** when the record of the job is closed, which
+//! happens exactly once on every way ([`LimitReservation`]). A reservation is made under one lock for all subjects of a
+//! job, or not at all, so any number of simultaneous requests stays within each limit. A budget is passed only if a job
+//! costs more than the most that was computed for it.
+//!
+//! The counters are in memory. Those of a day and of a budget begin with what the store has counted since the start of
+//! the period, so a restart forgets nothing. The counters of a minute begin empty.
+
+mod counters;
+mod reservation;
+mod status;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use reservation::{JobDemand, LimitError, LimitReservation, LimitSubject, RequestLimiter, SubjectLimits};
+pub(crate) use status::LimitStatus;

@@ -1,0 +1,196 @@
+//! The counters of one subject, and the periods that they belong to.
+
+use chrono::{Datelike as _, Days, Months, NaiveDate};
+use tokio::time::Instant;
+
+use super::reservation::{JobDemand, LimitError, LimitHit};
+use super::window::MinuteWindow;
+use crate::gateway::config::{Budget, BudgetPeriod, RequestLimits};
+use crate::gateway::money::Usd;
+
+/// The wait after which a job may find a free place among the concurrent ones, in seconds (our choice).
+const PLACE_WAIT_SECONDS: u64 = 2;
+
+/// The counters of a group or a key.
+#[derive(Debug, Default)]
+pub(super) struct SubjectCounters {
+    pub(super) requests: MinuteWindow,
+    pub(super) images: MinuteWindow,
+    pub(super) jobs: u32,
+    pub(super) day: Option<DayCounter>,
+    pub(super) budget: Option<BudgetCounter>,
+}
+
+/// The images of a day: those that were delivered, and those that running jobs asked for.
+#[derive(Debug)]
+pub(super) struct DayCounter {
+    pub(super) day: NaiveDate,
+    pub(super) images: u64,
+}
+
+/// The money of a period: spent by finished jobs, and reserved by running ones.
+#[derive(Debug)]
+pub(super) struct BudgetCounter {
+    pub(super) begin: NaiveDate,
+    pub(super) spent: Usd,
+    pub(super) reserved: Usd,
+}
+
+/// What the store has counted for a subject before its first job of this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StoredUsage {
+    pub(super) images_today: u64,
+    pub(super) spent: Usd,
+}
+
+// === impl SubjectCounters ===
+
+impl SubjectCounters {
+    /// True if the counters of the day and of the budget belong to the current periods.
+    pub(super) fn has_current_periods(&self, limits: &RequestLimits, today: NaiveDate) -> bool {
+        let has_day = limits.images_per_day.is_none() || self.day.as_ref().is_some_and(|counter| counter.day == today);
+        let has_budget = limits.budget.is_none_or(|budget| {
+            let begin = period_begin(budget.period, today);
+            self.budget.as_ref().is_some_and(|counter| counter.begin == begin)
+        });
+        has_day && has_budget
+    }
+
+    /// Begins the counters of the current periods, unless they have begun.
+    pub(super) fn begin_periods(&mut self, limits: &RequestLimits, today: NaiveDate, stored: StoredUsage) {
+        if limits.images_per_day.is_some() && self.day.as_ref().is_none_or(|counter| counter.day != today) {
+            self.day = Some(DayCounter { day: today, images: stored.images_today });
+        }
+        if let Some(budget) = limits.budget {
+            let begin = period_begin(budget.period, today);
+            if self.budget.as_ref().is_none_or(|counter| counter.begin != begin) {
+                self.budget = Some(BudgetCounter { begin, spent: stored.spent, reserved: Usd::ZERO });
+            }
+        }
+    }
+
+    /// Checks that a job keeps all limits.
+    pub(super) fn check(
+        &mut self,
+        limits: &RequestLimits,
+        demand: &JobDemand,
+        now: Instant,
+        today: NaiveDate,
+    ) -> Result<(), LimitError> {
+        check_possible(limits, demand)?;
+        let minutes = [
+            ("requests_per_minute", limits.requests_per_minute, 1, &mut self.requests),
+            ("images_per_minute", limits.images_per_minute, demand.images, &mut self.images),
+        ];
+        for (name, limit, amount, window) in minutes {
+            let Some(limit) = limit else { continue };
+            let wait = window.wait_for(amount, limit, now);
+            if !wait.is_zero() {
+                return Err(LimitHit::for_minute(name, limit, wait).into());
+            }
+        }
+        if let Some(limit) = limits.concurrent_jobs.filter(|limit| self.jobs >= *limit) {
+            return Err(LimitHit::for_place("concurrent_jobs", limit, PLACE_WAIT_SECONDS).into());
+        }
+        self.check_day(limits.images_per_day, demand, today)?;
+        limits.budget.map_or(Ok(()), |budget| self.check_budget(budget, demand, today))
+    }
+
+    fn check_day(&self, limit: Option<u32>, demand: &JobDemand, today: NaiveDate) -> Result<(), LimitError> {
+        let Some(limit) = limit else { return Ok(()) };
+        let used = self.day.as_ref().map_or(0, |counter| counter.images);
+        if used + u64::from(demand.images) > u64::from(limit) {
+            return Err(LimitHit::for_period("images_per_day", limit.to_string(), next_day(today)).into());
+        }
+        Ok(())
+    }
+
+    fn check_budget(&self, budget: Budget, demand: &JobDemand, today: NaiveDate) -> Result<(), LimitError> {
+        let cost = demand.cost.ok_or(LimitError::PriceUnknown)?;
+        let used = self.budget.as_ref().map_or(Usd::ZERO, |counter| counter.spent.plus(counter.reserved));
+        if used.plus(cost) > budget.usd {
+            let end = period_end(budget.period, today);
+            return Err(LimitHit::for_period("budget_usd", budget.usd.to_string(), end).into());
+        }
+        Ok(())
+    }
+
+    /// Counts a job that begins.
+    pub(super) fn reserve(&mut self, limits: &RequestLimits, demand: &JobDemand, now: Instant) {
+        if limits.requests_per_minute.is_some() {
+            self.requests.add(1, now);
+        }
+        if limits.images_per_minute.is_some() {
+            self.images.add(demand.images, now);
+        }
+        self.jobs = self.jobs.saturating_add(1);
+        if let Some(counter) = &mut self.day {
+            counter.images += u64::from(demand.images);
+        }
+        if let Some(counter) = &mut self.budget {
+            counter.reserved = counter.reserved.plus(demand.cost.unwrap_or_default());
+        }
+    }
+}
+
+// === impl SubjectCounters: the end of a job ===
+
+impl SubjectCounters {
+    /// Gives back the place of a job that began on this day, and the images that it did not deliver.
+    pub(super) fn settle_images(&mut self, demand: &JobDemand, images: u64, day: NaiveDate) {
+        self.jobs = self.jobs.saturating_sub(1);
+        if let Some(counter) = self.day.as_mut().filter(|counter| counter.day == day) {
+            counter.images = (counter.images + images).saturating_sub(demand.images.into());
+        }
+    }
+
+    /// Replaces the money that a job has reserved by what it did cost. Returns what is spent if the alert of the budget
+    /// is reached by this job.
+    pub(super) fn settle_money(
+        &mut self,
+        budget: Budget,
+        demand: &JobDemand,
+        cost: Usd,
+        day: NaiveDate,
+    ) -> Option<Usd> {
+        let begin = period_begin(budget.period, day);
+        let counter = self.budget.as_mut().filter(|counter| counter.begin == begin)?;
+        let before = counter.spent;
+        counter.reserved = counter.reserved.minus(demand.cost.unwrap_or_default());
+        counter.spent = before.plus(cost);
+        (before < budget.alert && counter.spent >= budget.alert).then_some(counter.spent)
+    }
+}
+
+/// Refuses a job that asks for more images than a limit ever allows: no wait would help.
+fn check_possible(limits: &RequestLimits, demand: &JobDemand) -> Result<(), LimitError> {
+    let limits = [("images_per_minute", limits.images_per_minute), ("images_per_day", limits.images_per_day)];
+    let exceeded =
+        limits.into_iter().find_map(|(name, limit)| Some((name, limit.filter(|limit| demand.images > *limit)?)));
+    exceeded.map_or(Ok(()), |(name, limit)| Err(LimitError::ImagesAboveLimit { name, limit }))
+}
+
+/// Returns the first day of the period that contains this day.
+pub(super) fn period_begin(period: BudgetPeriod, day: NaiveDate) -> NaiveDate {
+    let first = match period {
+        BudgetPeriod::Day => Some(day),
+        BudgetPeriod::Week => day.checked_sub_days(Days::new(day.weekday().num_days_from_monday().into())),
+        BudgetPeriod::Month => day.with_day(1),
+    };
+    first.unwrap_or(day)
+}
+
+/// Returns the first day after the period that contains this day.
+pub(super) fn period_end(period: BudgetPeriod, day: NaiveDate) -> NaiveDate {
+    let begin = period_begin(period, day);
+    let end = match period {
+        BudgetPeriod::Day => begin.succ_opt(),
+        BudgetPeriod::Week => begin.checked_add_days(Days::new(7)),
+        BudgetPeriod::Month => begin.checked_add_months(Months::new(1)),
+    };
+    end.unwrap_or(day)
+}
+
+fn next_day(day: NaiveDate) -> NaiveDate {
+    day.succ_opt().unwrap_or(day)
+}

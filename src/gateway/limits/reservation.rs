@@ -1,0 +1,297 @@
+//! Reserves a place, images and money for a job, and settles them when it ends.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, NaiveDate, NaiveTime, TimeDelta, Utc};
+use tokio::time::Instant;
+
+use super::counters::{StoredUsage, SubjectCounters, period_begin};
+use super::status::LimitStatus;
+use crate::gateway::config::RequestLimits;
+use crate::gateway::money::Usd;
+use crate::gateway::store::{JobState, KeyId, RecordFilter, StoreError, Timestamp, UsageFilter, UsageStore, UtcDay};
+
+/// The owner of limits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LimitSubject {
+    /// All keys of the group with this name.
+    Group(String),
+    /// One key.
+    Key(KeyId),
+}
+
+/// A subject and its limits.
+#[derive(Clone, Debug)]
+pub(crate) struct SubjectLimits {
+    /// The subject.
+    pub(crate) subject: LimitSubject,
+    /// Its limits.
+    pub(crate) limits: Arc<RequestLimits>,
+}
+
+/// What a job asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct JobDemand {
+    /// The number of images.
+    pub(crate) images: u32,
+    /// The most that it can cost; `None` if a price is unknown.
+    pub(crate) cost: Option<Usd>,
+}
+
+/// The reason why a job may not begin.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LimitError {
+    /// A limit is reached.
+    #[error("the limit {} is reached", .0.name)]
+    Reached(LimitHit),
+    /// The job asks for more images than the limit ever allows.
+    #[error("the request is above the limit {name}")]
+    ImagesAboveLimit {
+        /// The name of the limit in settings.
+        name: &'static str,
+        /// The limit.
+        limit: u32,
+    },
+    /// There is a budget, but a price of the job is unknown.
+    #[error("a price is unknown")]
+    PriceUnknown,
+    /// The store could not be read.
+    #[error("the usage could not be read")]
+    Store(#[from] StoreError),
+}
+
+/// A limit that is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LimitHit {
+    /// The owner of the limit: `group` or `key`.
+    pub(crate) scope: &'static str,
+    /// The name of the limit in settings.
+    pub(crate) name: &'static str,
+    /// The value of the limit.
+    pub(crate) value: String,
+    /// The time at which the limit allows more, if that is known.
+    pub(crate) resets_at: Option<DateTime<Utc>>,
+    /// The whole seconds until then, or until another try is worthwhile.
+    pub(crate) wait_seconds: u64,
+    /// True for a limit by the day or a budget: a short wait does not help.
+    pub(crate) is_quota: bool,
+}
+
+/// The counters of all subjects that have limits.
+pub(crate) struct RequestLimiter {
+    usage: Arc<dyn UsageStore>,
+    subjects: Mutex<HashMap<LimitSubject, SubjectCounters>>,
+}
+
+/// The share of a job in the limits of its subjects. It must be settled with what the job did cost; if it is dropped,
+/// the job has not begun, and everything is given back.
+#[must_use]
+pub(crate) struct LimitReservation {
+    limiter: Option<Arc<RequestLimiter>>,
+    subjects: Vec<SubjectLimits>,
+    demand: JobDemand,
+    /// The day on which the job began: it counts for the periods of that day.
+    day: NaiveDate,
+    status: LimitStatus,
+}
+
+// === impl LimitSubject ===
+
+impl LimitSubject {
+    const fn scope(&self) -> &'static str {
+        match self {
+            Self::Group(_) => "group",
+            Self::Key(_) => "key",
+        }
+    }
+}
+
+// === impl LimitHit ===
+
+impl LimitHit {
+    pub(super) fn for_minute(name: &'static str, limit: u32, wait: Duration) -> Self {
+        let wait_seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let resets_at = TimeDelta::from_std(wait).ok().map(|wait| Utc::now() + wait);
+        Self { scope: "", name, value: limit.to_string(), resets_at, wait_seconds, is_quota: false }
+    }
+
+    pub(super) fn for_place(name: &'static str, limit: u32, wait_seconds: u64) -> Self {
+        Self { scope: "", name, value: limit.to_string(), resets_at: None, wait_seconds, is_quota: false }
+    }
+
+    pub(super) fn for_period(name: &'static str, value: String, end: NaiveDate) -> Self {
+        let resets_at = end.and_time(NaiveTime::MIN).and_utc();
+        let wait = (resets_at - Utc::now()).num_seconds().max(1);
+        let wait_seconds = u64::try_from(wait).unwrap_or(1);
+        Self { scope: "", name, value, resets_at: Some(resets_at), wait_seconds, is_quota: true }
+    }
+}
+
+impl From<LimitHit> for LimitError {
+    fn from(hit: LimitHit) -> Self {
+        Self::Reached(hit)
+    }
+}
+
+// === impl RequestLimiter ===
+
+impl RequestLimiter {
+    /// Creates the limits of an installation whose usage this store has.
+    pub(crate) fn new(usage: Arc<dyn UsageStore>) -> Self {
+        Self { usage, subjects: Mutex::default() }
+    }
+
+    /// Reserves what a job asks for in the limits of all its subjects, or in none.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first limit that the job does not keep, in the order of the subjects.
+    pub(crate) async fn reserve(
+        self: &Arc<Self>,
+        subjects: Vec<SubjectLimits>,
+        demand: JobDemand,
+    ) -> Result<LimitReservation, LimitError> {
+        let subjects: Vec<_> =
+            subjects.into_iter().filter(|subject| *subject.limits != RequestLimits::default()).collect();
+        let day = Utc::now().date_naive();
+        if subjects.is_empty() {
+            return Ok(LimitReservation::unlimited());
+        }
+        for subject in &subjects {
+            self.begin_periods(subject, day).await?;
+        }
+        let now = Instant::now();
+        let mut counters = self.lock();
+        for SubjectLimits { subject, limits } in &subjects {
+            let checked = counters.entry(subject.clone()).or_default().check(limits, &demand, now, day);
+            checked.map_err(|error| error.with_scope(subject.scope()))?;
+        }
+        let mut status = LimitStatus::default();
+        for SubjectLimits { subject, limits } in &subjects {
+            let counters = counters.entry(subject.clone()).or_default();
+            counters.reserve(limits, &demand, now);
+            status.add(limits, counters, now);
+        }
+        drop(counters);
+        Ok(LimitReservation { limiter: Some(Arc::clone(self)), subjects, demand, day, status })
+    }
+
+    /// Begins the counters of the current periods of a subject with what the store has counted.
+    async fn begin_periods(&self, subject: &SubjectLimits, today: NaiveDate) -> Result<(), StoreError> {
+        let SubjectLimits { subject, limits } = subject;
+        if self.lock().entry(subject.clone()).or_default().has_current_periods(limits, today) {
+            return Ok(());
+        }
+        let stored = self.stored_usage(subject, limits, today).await?;
+        self.lock().entry(subject.clone()).or_default().begin_periods(limits, today, stored);
+        Ok(())
+    }
+
+    /// Reads what the store has counted for a subject. The jobs of the subject that still run count as the most that
+    /// they can use: they began before the subject had this limit.
+    async fn stored_usage(
+        &self,
+        subject: &LimitSubject,
+        limits: &RequestLimits,
+        today: NaiveDate,
+    ) -> Result<StoredUsage, StoreError> {
+        let mut stored = StoredUsage::default();
+        let begin = limits.budget.map_or(today, |budget| period_begin(budget.period, today));
+        if limits.images_per_day.is_some() {
+            stored.images_today = self.usage.total_usage(&usage_filter(subject, today)).await?.images;
+        }
+        if limits.budget.is_some() {
+            stored.spent = self.usage.total_usage(&usage_filter(subject, begin)).await?.cost_usd;
+        }
+        let since = Some(Timestamp::from(begin.and_time(NaiveTime::MIN).and_utc()));
+        let mut filter = RecordFilter { state: Some(JobState::Running), since, ..RecordFilter::default() };
+        match subject {
+            LimitSubject::Group(name) => filter.group = Some(name.clone()),
+            LimitSubject::Key(key) => filter.key = Some(key.to_string()),
+        }
+        for record in self.usage.list_records(&filter).await? {
+            if UtcDay::from(record.created_at) == UtcDay::from(today) {
+                stored.images_today += u64::from(record.n.unwrap_or(1));
+            }
+            stored.spent = stored.spent.plus(record.max_cost_usd.unwrap_or_default());
+        }
+        Ok(stored)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<LimitSubject, SubjectCounters>> {
+        self.subjects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces what a job has reserved by what it did cost.
+    fn settle(&self, reservation: &LimitReservation, cost: Usd, images: u64) {
+        let LimitReservation { subjects, demand, day, .. } = reservation;
+        let mut counters = self.lock();
+        for SubjectLimits { subject, limits } in subjects {
+            let Some(counters) = counters.get_mut(subject) else { continue };
+            counters.settle_images(demand, images, *day);
+            let Some(budget) = limits.budget else { continue };
+            if let Some(spent) = counters.settle_money(budget, demand, cost, *day) {
+                tracing::warn!(?subject, %spent, budget = %budget.usd, "most of a budget is spent");
+            }
+        }
+    }
+}
+
+// === impl LimitReservation ===
+
+impl LimitReservation {
+    /// The share of a job without limits.
+    pub(crate) fn unlimited() -> Self {
+        let (limiter, subjects, demand) = (None, Vec::new(), JobDemand::default());
+        Self { limiter, subjects, demand, day: NaiveDate::MIN, status: LimitStatus::default() }
+    }
+
+    /// What is left of the limits after the job has begun.
+    pub(crate) const fn status(&self) -> &LimitStatus {
+        &self.status
+    }
+
+    /// Settles the reservation with the cost of the job, which counts as the most that was reserved if it is not known,
+    /// and with the number of images that it delivered.
+    pub(crate) fn settle(mut self, cost: Option<Usd>, images: u64) {
+        if let Some(limiter) = self.limiter.take() {
+            limiter.settle(&self, cost.or(self.demand.cost).unwrap_or_default(), images);
+        }
+    }
+}
+
+impl Drop for LimitReservation {
+    fn drop(&mut self) {
+        if let Some(limiter) = self.limiter.take() {
+            limiter.settle(self, Usd::ZERO, 0);
+        }
+    }
+}
+
+impl std::fmt::Debug for LimitReservation {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("LimitReservation").field("demand", &self.demand).finish_non_exhaustive()
+    }
+}
+
+// === impl LimitError ===
+
+impl LimitError {
+    fn with_scope(self, scope: &'static str) -> Self {
+        match self {
+            Self::Reached(hit) => Self::Reached(LimitHit { scope, ..hit }),
+            other => other,
+        }
+    }
+}
+
+fn usage_filter(subject: &LimitSubject, since: NaiveDate) -> UsageFilter {
+    let mut filter = UsageFilter { since: Some(UtcDay::from(since)), ..UsageFilter::default() };
+    match subject {
+        LimitSubject::Group(name) => filter.group = Some(name.clone()),
+        LimitSubject::Key(key) => filter.key = Some(key.to_string()),
+    }
+    filter
+}
