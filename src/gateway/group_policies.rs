@@ -38,7 +38,8 @@ impl Gateway {
     }
 
     /// The limits of a group, if it has any.
-    pub(crate) fn request_limits(&self, group: &str) -> Option<Arc<RequestLimits>> {
-        self.groups.get(group).map(|group| Arc::clone(&group.limits))
+    pub(crate) fn request_limits(&self, group: &str) -> Option<&Arc<RequestLimits>> {
+        let limits = self.groups.get(group).map(|group| &group.limits);
+        limits.filter(|limits| ***limits != RequestLimits::default())
     }
 }

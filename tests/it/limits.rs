@@ -205,4 +205,6 @@ fn a_replayed_answer_counts_once() {
     assert_eq!((second.status, second.header("x-imagate-replayed")), (200, Some("true")));
     assert_eq!(second.header("x-ratelimit-remaining-requests"), None);
     refused(&draw(&gateway, json!({})), "insufficient_quota", "images_per_day", "group");
+    // A stream is refused before it begins.
+    refused(&draw(&gateway, json!({"stream": true})), "insufficient_quota", "images_per_day", "group");
 }

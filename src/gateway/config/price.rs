@@ -96,6 +96,10 @@ impl ModelPrice {
             if value.is_none() {
                 return fault(field, &format!("must be from 0 to {HIGHEST_PRICE}"));
             }
+            // A price that is rounded to zero would make its tokens free.
+            if *value == Some(Usd::ZERO) && dollars > 0.0 {
+                return fault(field, "is below a billionth of a dollar and would count as 0");
+            }
         }
         if values == [None; FIGURE_NAMES.len()] {
             return fault("model", "has no price; set at least one, such as `image_output`");

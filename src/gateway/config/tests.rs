@@ -248,6 +248,8 @@ fn each_mistake_has_its_own_message() {
     let price = |line| format!("[[prices]]\nmodel = \"m\"\nfrom = 2026-01-01\n{line}");
     check(&price("image_output = \"5\""), &["4:16: `image_output` is a string but must be a number"]);
     check(&price("image_output = -5"), &["4:16: `image_output` must be from 0 to 1000000"]);
+    let too_small = "4:16: `image_output` is below a billionth of a dollar and would count as 0";
+    check(&price("image_output = 1e-10"), &[too_small]);
     let twice = format!("{0}{0}", price("image_output = 5\n"));
     check(&twice, &["7:8: `from` is the day of an earlier price of this model"]);
     check("listen = \"h:1\"\nmetrics_listen = \"h:1\"", &["2:18: `metrics_listen` is the same as `listen`"]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::job_context::JobContext;
-use crate::error::{Error, LimitRefusal, Rejection, RejectionReason};
+use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::Gateway;
 use crate::gateway::config::RequestLimits;
 use crate::gateway::keys::Caller;
@@ -50,12 +50,13 @@ pub(super) async fn reserve(context: &JobContext, draft: &RecordDraft) -> Result
     context.gateway.limiter().reserve(subjects, demand).await.map_err(|error| to_error(error, context))
 }
 
+/// Returns the key and the group of a caller, if they have limits.
 fn subjects(gateway: &Gateway, caller: &Caller) -> Vec<SubjectLimits> {
     let group = caller.group_name();
+    let key_limits = caller.limits().map(|limits| (LimitSubject::Key(caller.key().clone()), limits));
     let group_limits = gateway.request_limits(group).map(|limits| (LimitSubject::Group(group.to_owned()), limits));
-    let key_limits = caller.limits().map(|limits| (LimitSubject::Key(caller.key().clone()), Arc::clone(limits)));
-    let subjects = [key_limits, group_limits].into_iter().flatten();
-    subjects.map(|(subject, limits)| SubjectLimits { subject, limits }).collect()
+    let limited = key_limits.into_iter().chain(group_limits);
+    limited.map(|(subject, limits)| SubjectLimits { subject, limits: Arc::clone(limits) }).collect()
 }
 
 fn requested_work(task: &SharedTask) -> Option<RequestedWork<'_>> {
@@ -72,18 +73,7 @@ fn requested_work(task: &SharedTask) -> Option<RequestedWork<'_>> {
 
 fn to_error(error: LimitError, context: &JobContext) -> Error {
     match error {
-        LimitError::Reached(hit) => {
-            let (scope, limit, value) = (hit.scope, hit.name, hit.value);
-            let resets_at = hit.resets_at.map(|at| at.timestamp());
-            Error::LimitReached(Box::new(LimitRefusal {
-                scope,
-                limit,
-                value,
-                resets_at,
-                wait_seconds: hit.wait_seconds,
-                is_quota: hit.is_quota,
-            }))
-        }
+        LimitError::Reached(refusal) => Error::LimitReached(Box::new(refusal)),
         LimitError::ImagesAboveLimit { name, limit } => {
             let message = format!("Invalid 'n': the limit '{name}' allows at most {limit} images.");
             Rejection::new("n", RejectionReason::IntegerAboveMax, message).into()

@@ -1,10 +1,13 @@
 //! The counters of one subject, and the periods that they belong to.
 
-use chrono::{Datelike as _, Days, Months, NaiveDate};
+use std::time::Duration;
+
+use chrono::{Datelike as _, Days, Months, NaiveDate, NaiveTime, TimeDelta, Utc};
 use tokio::time::Instant;
 
-use super::reservation::{JobDemand, LimitError, LimitHit};
+use super::reservation::{JobDemand, LimitError};
 use super::window::MinuteWindow;
+use crate::error::LimitRefusal;
 use crate::gateway::config::{Budget, BudgetPeriod, RequestLimits};
 use crate::gateway::money::Usd;
 
@@ -36,7 +39,7 @@ pub(super) struct BudgetCounter {
     pub(super) reserved: Usd,
 }
 
-/// What the store has counted for a subject before its first job of this process.
+/// The usage of a subject that the store has counted before its first job of this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StoredUsage {
     pub(super) images_today: u64,
@@ -86,11 +89,11 @@ impl SubjectCounters {
             let Some(limit) = limit else { continue };
             let wait = window.wait_for(amount, limit, now);
             if !wait.is_zero() {
-                return Err(LimitHit::for_minute(name, limit, wait).into());
+                return Err(minute_refusal(name, limit, wait).into());
             }
         }
         if let Some(limit) = limits.concurrent_jobs.filter(|limit| self.jobs >= *limit) {
-            return Err(LimitHit::for_place("concurrent_jobs", limit, PLACE_WAIT_SECONDS).into());
+            return Err(place_refusal(limit).into());
         }
         self.check_day(limits.images_per_day, demand, today)?;
         limits.budget.map_or(Ok(()), |budget| self.check_budget(budget, demand, today))
@@ -100,7 +103,7 @@ impl SubjectCounters {
         let Some(limit) = limit else { return Ok(()) };
         let used = self.day.as_ref().map_or(0, |counter| counter.images);
         if used + u64::from(demand.images) > u64::from(limit) {
-            return Err(LimitHit::for_period("images_per_day", limit.to_string(), next_day(today)).into());
+            return Err(period_refusal("images_per_day", limit.to_string(), next_day(today)).into());
         }
         Ok(())
     }
@@ -110,7 +113,7 @@ impl SubjectCounters {
         let used = self.budget.as_ref().map_or(Usd::ZERO, |counter| counter.spent.plus(counter.reserved));
         if used.plus(cost) > budget.usd {
             let end = period_end(budget.period, today);
-            return Err(LimitHit::for_period("budget_usd", budget.usd.to_string(), end).into());
+            return Err(period_refusal("budget_usd", budget.usd.to_string(), end).into());
         }
         Ok(())
     }
@@ -124,10 +127,10 @@ impl SubjectCounters {
             self.images.add(demand.images, now);
         }
         self.jobs = self.jobs.saturating_add(1);
-        if let Some(counter) = &mut self.day {
+        if let Some(counter) = self.day.as_mut().filter(|_| limits.images_per_day.is_some()) {
             counter.images += u64::from(demand.images);
         }
-        if let Some(counter) = &mut self.budget {
+        if let Some(counter) = self.budget.as_mut().filter(|_| limits.budget.is_some()) {
             counter.reserved = counter.reserved.plus(demand.cost.unwrap_or_default());
         }
     }
@@ -136,10 +139,11 @@ impl SubjectCounters {
 // === impl SubjectCounters: the end of a job ===
 
 impl SubjectCounters {
-    /// Gives back the place of a job that began on this day, and the images that it did not deliver.
-    pub(super) fn settle_images(&mut self, demand: &JobDemand, images: u64, day: NaiveDate) {
+    /// Gives back the place of a job that began on this day, and the images that it has reserved and did not deliver.
+    pub(super) fn settle_images(&mut self, limits: &RequestLimits, demand: &JobDemand, images: u64, day: NaiveDate) {
         self.jobs = self.jobs.saturating_sub(1);
-        if let Some(counter) = self.day.as_mut().filter(|counter| counter.day == day) {
+        let has_reserved = |counter: &&mut DayCounter| limits.images_per_day.is_some() && counter.day == day;
+        if let Some(counter) = self.day.as_mut().filter(has_reserved) {
             counter.images = (counter.images + images).saturating_sub(demand.images.into());
         }
     }
@@ -168,6 +172,25 @@ fn check_possible(limits: &RequestLimits, demand: &JobDemand) -> Result<(), Limi
     let exceeded =
         limits.into_iter().find_map(|(name, limit)| Some((name, limit.filter(|limit| demand.images > *limit)?)));
     exceeded.map_or(Ok(()), |(name, limit)| Err(LimitError::ImagesAboveLimit { name, limit }))
+}
+
+// The scope of a refusal is set by the caller, which knows the subject.
+
+fn minute_refusal(limit: &'static str, value: u32, wait: Duration) -> LimitRefusal {
+    let wait_seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let resets_at = TimeDelta::from_std(wait).ok().map(|wait| (Utc::now() + wait).timestamp());
+    LimitRefusal { scope: "", limit, value: value.to_string(), resets_at, wait_seconds, is_quota: false }
+}
+
+fn place_refusal(value: u32) -> LimitRefusal {
+    let (limit, value) = ("concurrent_jobs", value.to_string());
+    LimitRefusal { scope: "", limit, value, resets_at: None, wait_seconds: PLACE_WAIT_SECONDS, is_quota: false }
+}
+
+fn period_refusal(limit: &'static str, value: String, end: NaiveDate) -> LimitRefusal {
+    let end = end.and_time(NaiveTime::MIN).and_utc();
+    let wait_seconds = u64::try_from((end - Utc::now()).num_seconds()).unwrap_or(0).max(1);
+    LimitRefusal { scope: "", limit, value, resets_at: Some(end.timestamp()), wait_seconds, is_quota: true }
 }
 
 /// Returns the first day of the period that contains this day.

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use chrono::{DateTime, NaiveDate, NaiveTime, TimeDelta, Utc};
+use chrono::{NaiveDate, NaiveTime, Utc};
 use tokio::time::Instant;
 
 use super::counters::{StoredUsage, SubjectCounters, period_begin};
 use super::status::LimitStatus;
+use crate::error::LimitRefusal;
 use crate::gateway::config::RequestLimits;
 use crate::gateway::money::Usd;
 use crate::gateway::store::{JobState, KeyId, RecordFilter, StoreError, Timestamp, UsageFilter, UsageStore, UtcDay};
@@ -31,7 +31,7 @@ pub(crate) struct SubjectLimits {
     pub(crate) limits: Arc<RequestLimits>,
 }
 
-/// What a job asks for.
+/// The images and the money that a job asks for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct JobDemand {
     /// The number of images.
@@ -44,8 +44,8 @@ pub(crate) struct JobDemand {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LimitError {
     /// A limit is reached.
-    #[error("the limit {} is reached", .0.name)]
-    Reached(LimitHit),
+    #[error("the limit {} is reached", .0.limit)]
+    Reached(LimitRefusal),
     /// The job asks for more images than the limit ever allows.
     #[error("the request is above the limit {name}")]
     ImagesAboveLimit {
@@ -60,23 +60,6 @@ pub(crate) enum LimitError {
     /// The store could not be read.
     #[error("the usage could not be read")]
     Store(#[from] StoreError),
-}
-
-/// A limit that is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LimitHit {
-    /// The owner of the limit: `group` or `key`.
-    pub(crate) scope: &'static str,
-    /// The name of the limit in settings.
-    pub(crate) name: &'static str,
-    /// The value of the limit.
-    pub(crate) value: String,
-    /// The time at which the limit allows more, if that is known.
-    pub(crate) resets_at: Option<DateTime<Utc>>,
-    /// The whole seconds until then, or until another try is worthwhile.
-    pub(crate) wait_seconds: u64,
-    /// True for a limit by the day or a budget: a short wait does not help.
-    pub(crate) is_quota: bool,
 }
 
 /// The counters of all subjects that have limits.
@@ -108,30 +91,9 @@ impl LimitSubject {
     }
 }
 
-// === impl LimitHit ===
-
-impl LimitHit {
-    pub(super) fn for_minute(name: &'static str, limit: u32, wait: Duration) -> Self {
-        let wait_seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        let resets_at = TimeDelta::from_std(wait).ok().map(|wait| Utc::now() + wait);
-        Self { scope: "", name, value: limit.to_string(), resets_at, wait_seconds, is_quota: false }
-    }
-
-    pub(super) fn for_place(name: &'static str, limit: u32, wait_seconds: u64) -> Self {
-        Self { scope: "", name, value: limit.to_string(), resets_at: None, wait_seconds, is_quota: false }
-    }
-
-    pub(super) fn for_period(name: &'static str, value: String, end: NaiveDate) -> Self {
-        let resets_at = end.and_time(NaiveTime::MIN).and_utc();
-        let wait = (resets_at - Utc::now()).num_seconds().max(1);
-        let wait_seconds = u64::try_from(wait).unwrap_or(1);
-        Self { scope: "", name, value, resets_at: Some(resets_at), wait_seconds, is_quota: true }
-    }
-}
-
-impl From<LimitHit> for LimitError {
-    fn from(hit: LimitHit) -> Self {
-        Self::Reached(hit)
+impl From<LimitRefusal> for LimitError {
+    fn from(refusal: LimitRefusal) -> Self {
+        Self::Reached(refusal)
     }
 }
 
@@ -153,8 +115,6 @@ impl RequestLimiter {
         subjects: Vec<SubjectLimits>,
         demand: JobDemand,
     ) -> Result<LimitReservation, LimitError> {
-        let subjects: Vec<_> =
-            subjects.into_iter().filter(|subject| *subject.limits != RequestLimits::default()).collect();
         let day = Utc::now().date_naive();
         if subjects.is_empty() {
             return Ok(LimitReservation::unlimited());
@@ -190,7 +150,8 @@ impl RequestLimiter {
     }
 
     /// Reads what the store has counted for a subject. The jobs of the subject that still run count as the most that
-    /// they can use: they began before the subject had this limit.
+    /// they can use: they began before the subject had this limit. They are read first, so that a job that ends meanwhile
+    /// is counted twice rather than not at all.
     async fn stored_usage(
         &self,
         subject: &LimitSubject,
@@ -199,12 +160,6 @@ impl RequestLimiter {
     ) -> Result<StoredUsage, StoreError> {
         let mut stored = StoredUsage::default();
         let begin = limits.budget.map_or(today, |budget| period_begin(budget.period, today));
-        if limits.images_per_day.is_some() {
-            stored.images_today = self.usage.total_usage(&usage_filter(subject, today)).await?.images;
-        }
-        if limits.budget.is_some() {
-            stored.spent = self.usage.total_usage(&usage_filter(subject, begin)).await?.cost_usd;
-        }
         let since = Some(Timestamp::from(begin.and_time(NaiveTime::MIN).and_utc()));
         let mut filter = RecordFilter { state: Some(JobState::Running), since, ..RecordFilter::default() };
         match subject {
@@ -216,6 +171,13 @@ impl RequestLimiter {
                 stored.images_today += u64::from(record.n.unwrap_or(1));
             }
             stored.spent = stored.spent.plus(record.max_cost_usd.unwrap_or_default());
+        }
+        if limits.images_per_day.is_some() {
+            stored.images_today += self.usage.total_usage(&usage_filter(subject, today)).await?.images;
+        }
+        if limits.budget.is_some() {
+            let spent = self.usage.total_usage(&usage_filter(subject, begin)).await?.cost_usd;
+            stored.spent = stored.spent.plus(spent);
         }
         Ok(stored)
     }
@@ -230,7 +192,7 @@ impl RequestLimiter {
         let mut counters = self.lock();
         for SubjectLimits { subject, limits } in subjects {
             let Some(counters) = counters.get_mut(subject) else { continue };
-            counters.settle_images(demand, images, *day);
+            counters.settle_images(limits, demand, images, *day);
             let Some(budget) = limits.budget else { continue };
             if let Some(spent) = counters.settle_money(budget, demand, cost, *day) {
                 tracing::warn!(?subject, %spent, budget = %budget.usd, "most of a budget is spent");
@@ -248,7 +210,7 @@ impl LimitReservation {
         Self { limiter, subjects, demand, day: NaiveDate::MIN, status: LimitStatus::default() }
     }
 
-    /// What is left of the limits after the job has begun.
+    /// Returns the rest of the limits after the job has begun.
     pub(crate) const fn status(&self) -> &LimitStatus {
         &self.status
     }
@@ -281,7 +243,7 @@ impl std::fmt::Debug for LimitReservation {
 impl LimitError {
     fn with_scope(self, scope: &'static str) -> Self {
         match self {
-            Self::Reached(hit) => Self::Reached(LimitHit { scope, ..hit }),
+            Self::Reached(refusal) => Self::Reached(LimitRefusal { scope, ..refusal }),
             other => other,
         }
     }

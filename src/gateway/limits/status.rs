@@ -1,4 +1,4 @@
-//! What is left of the limits, for the headers of an answer.
+//! The rest of the limits, for the headers of an answer.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::gateway::money::Usd;
 /// The header that states what is left of a budget.
 const BUDGET_HEADER: &str = "x-imagate-budget-remaining-usd";
 
-/// What is left of the tightest limits after a job has begun.
+/// The rest of the tightest limits after a job has begun.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LimitStatus {
     /// The requests of the current minute.
@@ -22,7 +22,7 @@ pub(crate) struct LimitStatus {
     pub(crate) budget_left: Option<Usd>,
 }
 
-/// What is left of a limit by the minute.
+/// The rest of a limit by the minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WindowStatus {
     /// The limit.

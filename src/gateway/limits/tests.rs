@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use tokio::time::advance;
 
 use super::counters::{period_begin, period_end};
-use super::reservation::LimitHit;
 use super::*;
+use crate::error::LimitRefusal;
 use crate::gateway::config::{Budget, BudgetPeriod, RequestLimits};
 use crate::gateway::money::Usd;
 use crate::gateway::store::testing::{finished_record, new_store, running_record};
@@ -31,7 +31,7 @@ impl Fixture {
         self.limiter.reserve(vec![key_limits(limits)], demand).await
     }
 
-    async fn hit(&self, limits: &RequestLimits, demand: JobDemand) -> LimitHit {
+    async fn hit(&self, limits: &RequestLimits, demand: JobDemand) -> LimitRefusal {
         match self.reserve(limits, demand).await {
             Err(LimitError::Reached(hit)) => hit,
             other => panic!("{other:?}"),
@@ -95,8 +95,8 @@ async fn a_budget_is_never_passed_by_simultaneous_jobs() {
         fixture.reserve(&limits, one_image(0.04)).await.unwrap().settle(Some(usd(0.04)), 1);
     }
     let hit = fixture.hit(&limits, one_image(0.04)).await;
-    assert_eq!((hit.name, hit.value.as_str(), hit.scope, hit.is_quota), ("budget_usd", "1.00", "key", true));
-    assert!(hit.resets_at.unwrap() > Utc::now());
+    assert_eq!((hit.limit, hit.value.as_str(), hit.scope, hit.is_quota), ("budget_usd", "1.00", "key", true));
+    assert!(hit.resets_at.unwrap() > Utc::now().timestamp());
     fixture.reserve(&limits, one_image(0.02)).await.unwrap().settle(Some(usd(0.02)), 1);
 }
 
@@ -109,9 +109,9 @@ async fn what_was_used_before_a_restart_counts() {
     let running = Record { latency_ms: None, max_cost_usd: Some(usd(0.5)), n: Some(1), ..finished_now("r2") };
     fixture.write(&running).await;
     let hit = fixture.hit(&limits, one_image(0.26)).await;
-    assert_eq!(hit.name, "budget_usd");
+    assert_eq!(hit.limit, "budget_usd");
     let hit = fixture.hit(&limits, JobDemand { images: 2, cost: Some(Usd::ZERO) }).await;
-    assert_eq!((hit.name, hit.value.as_str()), ("images_per_day", "3"), "one was delivered, and one was asked for");
+    assert_eq!((hit.limit, hit.value.as_str()), ("images_per_day", "3"), "one was delivered, and one was asked for");
     // Records of another key or of another month do not count.
     let other = SubjectLimits { subject: LimitSubject::Key("key_2".into()), limits: Arc::new(limits.clone()) };
     assert!(fixture.limiter.reserve(vec![other], one_image(1.0)).await.is_ok());
@@ -136,10 +136,10 @@ async fn a_minute_is_counted_from_every_moment() {
     drop(fixture.reserve(&limits, images(4)).await.unwrap());
     advance(Duration::from_secs(40)).await;
     let hit = fixture.hit(&limits, images(2)).await;
-    assert_eq!((hit.name, hit.wait_seconds, hit.is_quota), ("images_per_minute", 20, false));
+    assert_eq!((hit.limit, hit.wait_seconds, hit.is_quota), ("images_per_minute", 20, false));
     drop(fixture.reserve(&limits, images(1)).await.unwrap());
     let hit = fixture.hit(&limits, images(0)).await;
-    assert_eq!((hit.name, hit.wait_seconds), ("requests_per_minute", 20));
+    assert_eq!((hit.limit, hit.wait_seconds), ("requests_per_minute", 20));
     advance(Duration::from_secs(20)).await;
     drop(fixture.reserve(&limits, images(4)).await.unwrap());
     assert_eq!(fixture.hit(&limits, images(1)).await.wait_seconds, 40);
@@ -154,7 +154,7 @@ async fn a_place_is_free_when_its_job_ends() {
     let first = fixture.reserve(&limits, JobDemand::default()).await.unwrap();
     let second = fixture.reserve(&limits, JobDemand::default()).await.unwrap();
     let hit = fixture.hit(&limits, JobDemand::default()).await;
-    assert_eq!((hit.name, hit.resets_at), ("concurrent_jobs", None));
+    assert_eq!((hit.limit, hit.resets_at), ("concurrent_jobs", None));
     first.settle(None, 0);
     let third = fixture.reserve(&limits, JobDemand::default()).await.unwrap();
     drop(second);
@@ -186,9 +186,22 @@ async fn a_job_is_counted_by_all_of_its_subjects_or_by_none() {
 }
 
 #[tokio::test]
+async fn a_job_gives_back_only_the_images_that_it_has_reserved() {
+    let fixture = Fixture::new().await;
+    let before = RequestLimits { concurrent_jobs: Some(9), ..RequestLimits::default() };
+    let images = |images| JobDemand { images, cost: None };
+    let unlimited_job = fixture.reserve(&before, images(5)).await.unwrap();
+    // The limit by the day is set while the job runs.
+    let limits = RequestLimits { images_per_day: Some(6), ..before };
+    fixture.reserve(&limits, images(4)).await.unwrap().settle(None, 4);
+    unlimited_job.settle(None, 0);
+    assert_eq!(fixture.hit(&limits, images(3)).await.limit, "images_per_day");
+}
+
+#[tokio::test]
 async fn closed_limits_let_nothing_pass() {
     let fixture = Fixture::new().await;
-    assert_eq!(fixture.hit(&RequestLimits::closed(), JobDemand::default()).await.name, "concurrent_jobs");
+    assert_eq!(fixture.hit(&RequestLimits::closed(), JobDemand::default()).await.limit, "concurrent_jobs");
 }
 
 #[tokio::test]
