@@ -11,6 +11,7 @@ mod flow;
 pub(crate) mod front;
 mod group_policies;
 mod group_refresh;
+mod heartbeat;
 #[cfg(test)]
 #[path = "../tests/bench/hot_paths.rs"]
 mod hot_paths;
@@ -51,8 +52,9 @@ use console::{Console, ConsoleServices};
 use filter::PromptFilters;
 use front::ConnectionTable;
 use group_refresh::{GroupRefreshHandle, merge_stored_groups, needs_tls};
+use heartbeat::HeartbeatTask;
 use keys::{ApiKeys, Pepper};
-use ledger::{Ledger, NodeId};
+use ledger::Ledger;
 use limits::RequestLimiter;
 use pages::Pages;
 use people::{IdentityError, IdentityService};
@@ -62,7 +64,9 @@ use replay::AnswerReplay;
 use retention::RetentionTask;
 use rules::ImageModels;
 use spool::Spool;
-use store::{MasterKey, PeopleStore, PriceStore as _, RecordStore, ReplayStore, SqliteStore, StoreError};
+use store::{
+    DatabaseUrl, MasterKey, PeopleStore, PostgresStore, RecordStore, ReplayStore, SqliteStore, Store, StoreError,
+};
 use telemetry::{Metrics, MetricsSnapshot};
 use upstream::UpstreamClient;
 
@@ -82,6 +86,7 @@ pub(crate) struct Gateway {
     limiter: Arc<RequestLimiter>,
     prices: Arc<CurrentPrices>,
     retention: Arc<RetentionTask>,
+    heartbeat: Arc<HeartbeatTask>,
     metrics: Arc<Metrics>,
     registry: Option<Arc<RegistryPublisher>>,
     spool: Spool,
@@ -118,22 +123,25 @@ pub(crate) enum UnreadyReason {
 /// # Errors
 ///
 /// Returns an error if the data directory or the master key cannot be used.
-pub(crate) async fn open_store(config: &Config) -> Result<Arc<SqliteStore>, StoreError> {
+pub(crate) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StoreError> {
     let master_key = config.master_key.as_ref().map(|secret| MasterKey::from_text(secret.expose())).transpose()?;
+    let syncs_commits = config.durability == Durability::Power;
+    if let Some(url) = &config.database_url {
+        let url = DatabaseUrl::parse(url.expose())?;
+        let store = PostgresStore::open(&config.data_dir, &url, master_key).await?;
+        return Ok(if syncs_commits { Arc::new(store) } else { Arc::new(store.without_commit_sync()) });
+    }
     let store = SqliteStore::open(&config.data_dir, master_key).await?;
-    Ok(Arc::new(match config.durability {
-        Durability::Power => store,
-        Durability::Process => store.without_commit_sync(),
-    }))
+    Ok(if syncs_commits { Arc::new(store) } else { Arc::new(store.without_commit_sync()) })
 }
 
 /// Returns the API keys of a store.
-pub(crate) fn open_keys(store: &Arc<SqliteStore>) -> Arc<ApiKeys> {
+pub(crate) fn open_keys(store: &Arc<dyn Store>) -> Arc<ApiKeys> {
     Arc::new(ApiKeys::new(store, Pepper::new(store.pepper_key())))
 }
 
 /// Returns the users of a store.
-pub(crate) fn open_people(config: &Config, store: &Arc<SqliteStore>) -> Arc<IdentityService> {
+pub(crate) fn open_people(config: &Config, store: &Arc<dyn Store>) -> Arc<IdentityService> {
     let people = Arc::clone(store) as Arc<dyn PeopleStore>;
     Arc::new(IdentityService::new(people, Pepper::new(store.pepper_key()), config.file_groups()))
 }
@@ -158,13 +166,13 @@ impl Gateway {
     /// Builds all modules. The store must be locked for serving.
     async fn build(
         config: &Config,
-        store: &Arc<SqliteStore>,
+        store: &Arc<dyn Store>,
         group_refresh: GroupRefreshHandle,
     ) -> Result<Self, ServeError> {
         let (keys, people) = (open_keys(store), open_people(config, store));
-        manage::sync_configured_rows(config, store).await?;
+        manage::sync_configured_rows(config, &**store).await?;
         let (records, replays) = (Arc::clone(store) as Arc<dyn RecordStore>, Arc::clone(store) as Arc<dyn ReplayStore>);
-        let (node, vault) = (NodeId::only(), store.vault());
+        let (node, vault) = (store.node_id().clone(), store.vault());
         // The client prepares TLS now if the settings need it, so that a problem fails the start and not every call.
         let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, needs_tls(config))?);
         let (config, filters) = merge_stored_groups(config, store.group_policies().await?, &upstream).await?;
@@ -177,12 +185,11 @@ impl Gateway {
             prices: Arc::clone(&prices),
         };
         let console = Arc::new(Console::new(&config, console_services, Arc::clone(&upstream), group_refresh)?);
-        let endpoint = Arc::clone(&upstream) as Arc<dyn CredentialService>;
-        let accounts =
-            Accounts::open(&config.accounts, Arc::clone(store), vault.clone(), endpoint, node.clone()).await?;
+        let (tokens, endpoint) = (Arc::clone(store) as _, Arc::clone(&upstream) as Arc<dyn CredentialService>);
+        let accounts = Accounts::open(&config.accounts, tokens, vault.clone(), endpoint, node.clone()).await?;
         accounts.spawn_refresh_task();
         let catalog = TextModelCatalog::new(&accounts, &upstream);
-        let metrics = Arc::new(Metrics::new());
+        let (metrics, heartbeat) = (Arc::new(Metrics::new()), HeartbeatTask::start(Arc::clone(store) as _).await?);
         let ledger =
             Ledger::start(Arc::clone(&records), node.clone(), Arc::clone(&metrics), Arc::clone(&prices)).await?;
         let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;
@@ -204,6 +211,7 @@ impl Gateway {
             accounts,
             replay: Arc::new(replay),
             retention: Arc::new(RetentionTask::start(records, config.retention)),
+            heartbeat: Arc::new(heartbeat),
             ledger,
             limiter: Arc::new(RequestLimiter::new(Arc::clone(store) as _)),
             prices,
@@ -257,6 +265,7 @@ impl Gateway {
             catalog: Arc::clone(&self.catalog),
             text_models: config.text_models.clone(),
             retention: Arc::clone(&self.retention),
+            heartbeat: Arc::clone(&self.heartbeat),
             deadlines: config.deadlines,
             answer_deadline: config.answer_deadline,
             groups: groups_by_name(&config),
@@ -323,6 +332,10 @@ impl Gateway {
 
     pub(crate) fn retention(&self) -> &RetentionTask {
         &self.retention
+    }
+
+    pub(crate) fn heartbeat(&self) -> &HeartbeatTask {
+        &self.heartbeat
     }
 
     /// The skills that are published now; `None` if there is no skills folder, or nothing of it has been published.

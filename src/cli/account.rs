@@ -96,21 +96,23 @@ impl AccountCommand {
             AccountAction::Explain(explain) => PreparedAccountAction::Explain(explain),
         };
         installation.with_store(async |config, store| match action {
-            PreparedAccountAction::List => list(&manage::list(config, store).await?, json),
+            PreparedAccountAction::List => list(&manage::list(config, &**store).await?, json),
             PreparedAccountAction::Add(pending_account) => add::add(pending_account, config, store, json).await,
-            PreparedAccountAction::Change(id, change, outcome) => {
-                print_change(manage::change(config, store, &AuditContext::command(), &id, change).await, outcome, json)
-            }
+            PreparedAccountAction::Change(id, change, outcome) => print_change(
+                manage::change(config, &**store, &AuditContext::command(), &id, change).await,
+                outcome,
+                json,
+            ),
             PreparedAccountAction::Test(id) => test::test(&id, config, store, json).await,
             PreparedAccountAction::Explain(explain) => explain.run(config, store, json).await,
             PreparedAccountAction::Rotate(id, secrets) => {
-                match manage::rotate(config, store, &AuditContext::command(), &id, secrets).await {
+                match manage::rotate(config, &**store, &AuditContext::command(), &id, secrets).await {
                     Err(ManageError::InvalidSettings(problems)) => Err(add::invalid_settings_failure(&problems)),
                     rotated => print_change(rotated, "rotated", json),
                 }
             }
             PreparedAccountAction::Delete(id) => {
-                print_change(manage::delete(config, store, &AuditContext::command(), &id).await, "deleted", json)
+                print_change(manage::delete(config, &**store, &AuditContext::command(), &id).await, "deleted", json)
             }
         })
     }

@@ -9,7 +9,7 @@ use clap::Args;
 use super::failure::CommandFailure;
 use crate::gateway;
 use crate::gateway::config::{self, Config, ConfigOverrides, ConfigProblem, SystemEnvironment};
-use crate::gateway::store::SqliteStore;
+use crate::gateway::store::Store;
 
 /// Arguments that say which installation is meant.
 #[derive(Clone, Debug, Args)]
@@ -44,7 +44,7 @@ impl InstallationArgs {
     /// Opens the store and runs a command on it. The secrets of upstream accounts need not be available.
     pub(super) fn with_store<T>(
         self,
-        command: impl AsyncFnOnce(&Config, &Arc<SqliteStore>) -> Result<T, CommandFailure>,
+        command: impl AsyncFnOnce(&Config, &Arc<dyn Store>) -> Result<T, CommandFailure>,
     ) -> Result<T, CommandFailure> {
         let config = self.load_for_command()?;
         block_on(async {

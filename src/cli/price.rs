@@ -11,7 +11,7 @@ use super::output::{cell, print, print_json, print_message, table};
 use crate::gateway::config::{Config, FIGURE_NAMES, ModelPrice, PriceFault, PriceInput};
 use crate::gateway::money::Usd;
 use crate::gateway::prices::{PriceTable, TablePrice};
-use crate::gateway::store::{AuditContext, PriceStore as _, SqliteStore};
+use crate::gateway::store::{AuditContext, Store};
 
 /// Arguments of `price`.
 #[derive(Debug, Args)]
@@ -94,14 +94,14 @@ impl PriceCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, json, action } = self;
         installation.with_store(async |config, store| match action {
-            PriceAction::List => list(&price_table(config, store).await?, json),
-            PriceAction::Set(arguments) => set(config, store, &arguments, json).await,
-            PriceAction::Delete { model, from } => delete(config, store, &model, from, json).await,
+            PriceAction::List => list(&price_table(config, &**store).await?, json),
+            PriceAction::Set(arguments) => set(config, &**store, &arguments, json).await,
+            PriceAction::Delete { model, from } => delete(config, &**store, &model, from, json).await,
         })
     }
 }
 
-async fn price_table(config: &Config, store: &SqliteStore) -> Result<PriceTable, CommandFailure> {
+async fn price_table(config: &Config, store: &dyn Store) -> Result<PriceTable, CommandFailure> {
     Ok(PriceTable::new(&config.prices, &store.list_prices().await?))
 }
 
@@ -125,7 +125,7 @@ fn list(prices: &PriceTable, json: bool) -> Result<(), CommandFailure> {
     Ok(print(&table(headings, &rows))?)
 }
 
-async fn set(config: &Config, store: &SqliteStore, arguments: &SetArgs, json: bool) -> Result<(), CommandFailure> {
+async fn set(config: &Config, store: &dyn Store, arguments: &SetArgs, json: bool) -> Result<(), CommandFailure> {
     let SetArgs { text_input, cached_text_input, image_input, cached_image_input, .. } = *arguments;
     let SetArgs { image_output, text_output, per_image, .. } = *arguments;
     let input = PriceInput {
@@ -151,7 +151,7 @@ async fn set(config: &Config, store: &SqliteStore, arguments: &SetArgs, json: bo
 
 async fn delete(
     config: &Config,
-    store: &SqliteStore,
+    store: &dyn Store,
     model: &str,
     from: NaiveDate,
     json: bool,

@@ -121,7 +121,7 @@ impl Accounts {
     /// Returns an error if the store fails.
     pub(crate) async fn open(
         configured: &[config::AccountConfig],
-        store: Arc<impl AccountStore + TokenStore + 'static>,
+        store: Arc<dyn TokenStore>,
         vault: Vault,
         endpoint: Arc<dyn CredentialService>,
         node: NodeId,

@@ -122,6 +122,8 @@ pub(crate) struct Config {
     pub(crate) retention: RetentionPeriods,
     /// The bytes that requests may hold while they arrive and run.
     pub(crate) uploads: UploadLimits,
+    /// The address of the PostgreSQL database; `None` for the SQLite database in `data_dir`.
+    pub(crate) database_url: Option<ConfigSecret>,
     /// The master key of the installation, if it is not the one in `data_dir`: 32 bytes as text.
     pub(crate) master_key: Option<ConfigSecret>,
     /// The token that authenticates operators, if there is one: at least 32 visible characters.

@@ -38,7 +38,7 @@ use super::group_refresh::GroupRefreshHandle;
 use super::keys::{ApiKeys, bearer_token};
 use super::people::{Actor, IdentityService};
 use super::prices::CurrentPrices;
-use super::store::SqliteStore;
+use super::store::Store;
 use super::upstream::UpstreamClient;
 use crate::error::Error;
 use crate::wire::admin::types;
@@ -48,7 +48,7 @@ use error_conversion::{ErrorSubject, from_identity_error};
 /// The operations of the admin API.
 pub(crate) struct Console {
     config: Arc<Config>,
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     keys: Arc<ApiKeys>,
     people: Arc<IdentityService>,
     prices: Arc<CurrentPrices>,
@@ -61,7 +61,7 @@ pub(crate) struct Console {
 /// The parts of the gateway that the console changes.
 pub(crate) struct ConsoleServices {
     /// The store of the installation.
-    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) store: Arc<dyn Store>,
     /// The API keys of callers.
     pub(crate) keys: Arc<ApiKeys>,
     /// The users and the groups.

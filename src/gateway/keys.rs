@@ -29,7 +29,7 @@ use serde_json::{Map, Value};
 use crate::gateway::config::RequestLimits;
 use crate::gateway::store::{
     ActorKind, AuditContext, GroupRow, KeyChange, KeyChangeOutcome, KeyFilter, KeyStore, ListPage, PeopleStore,
-    SecretRotation, StoreError, Timestamp, UserRole, UserRow,
+    SecretRotation, Store, StoreError, Timestamp, UserRole, UserRow,
 };
 pub(crate) use crate::gateway::store::{KeyId, KeyRow, KeyState, PublicId, UserId};
 use error::{check_expiry, check_name};
@@ -139,7 +139,7 @@ pub(crate) struct ApiKeys {
 impl ApiKeys {
     /// Creates the access to the keys of a store, whose hashes use this pepper. The key cache is filled when it is
     /// first needed.
-    pub(crate) fn new(store: &Arc<impl KeyStore + PeopleStore + 'static>, pepper: Pepper) -> Self {
+    pub(crate) fn new(store: &Arc<dyn Store>, pepper: Pepper) -> Self {
         Self::with_stores(Arc::clone(store) as _, Arc::clone(store) as _, pepper)
     }
 

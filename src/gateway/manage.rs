@@ -23,9 +23,7 @@ pub(crate) use inspection::{ProbeOutcome, explain, probe};
 
 use super::accounts::account_of_row;
 use super::config::{self, Config, ConfigProblem};
-use super::store::{
-    AccountRow, AccountSpec, AccountStore as _, AuditContext, PeopleStore as _, SqliteStore, StoreError, Timestamp,
-};
+use super::store::{AccountRow, AccountSpec, AuditContext, Store, StoreError, Timestamp};
 use super::upstream::{ServiceCallError, TransportError};
 
 /// The value of `source` for an account that is defined in the store and not in the file.
@@ -58,7 +56,7 @@ pub(crate) enum AccountOrigin {
 /// # Errors
 ///
 /// Returns an error if the store fails, or if the store has an account of its own with the name of one in the file.
-pub(crate) async fn sync_configured_rows(config: &Config, store: &SqliteStore) -> Result<(), StoreError> {
+pub(crate) async fn sync_configured_rows(config: &Config, store: &dyn Store) -> Result<(), StoreError> {
     for group in &config.groups {
         store.ensure_group(&AuditContext::system(), &group.name).await?;
     }
@@ -117,7 +115,7 @@ pub(crate) enum ManageError {
 /// # Errors
 ///
 /// Returns an error if the store fails.
-pub(crate) async fn list(config: &Config, store: &SqliteStore) -> Result<Vec<ManagedAccount>, StoreError> {
+pub(crate) async fn list(config: &Config, store: &dyn Store) -> Result<Vec<ManagedAccount>, StoreError> {
     let mut rows = store.list_accounts().await?;
     let store_rows: Vec<AccountRow> = rows.extract_if(.., |row| row.source == STORE_SOURCE).collect();
     // The implicit simulator is present only if there is no other account.
@@ -143,7 +141,7 @@ pub(crate) async fn list(config: &Config, store: &SqliteStore) -> Result<Vec<Man
 /// # Errors
 ///
 /// Returns an error if the store cannot be read.
-pub(crate) async fn store_account_names(store: &SqliteStore) -> Result<Vec<String>, StoreError> {
+pub(crate) async fn store_account_names(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     let rows = store.list_accounts().await?;
     Ok(rows.into_iter().filter(|row| row.source == STORE_SOURCE).map(|row| row.name).collect())
 }
@@ -153,7 +151,7 @@ pub(crate) async fn store_account_names(store: &SqliteStore) -> Result<Vec<Strin
 /// # Errors
 ///
 /// Returns an error if the store cannot be read.
-pub(crate) async fn has_billable_store_account(store: &SqliteStore) -> Result<bool, StoreError> {
+pub(crate) async fn has_billable_store_account(store: &dyn Store) -> Result<bool, StoreError> {
     let simulator = config::UpstreamConfig::Simulator.kind();
     Ok(store.list_accounts().await?.iter().any(|row| row.source == STORE_SOURCE && row.kind != simulator))
 }
@@ -164,7 +162,7 @@ pub(crate) async fn has_billable_store_account(store: &SqliteStore) -> Result<bo
 /// # Errors
 ///
 /// Returns an error if the store fails.
-pub(crate) async fn remove_implicit_simulator(config: &mut Config, store: &SqliteStore) -> Result<(), StoreError> {
+pub(crate) async fn remove_implicit_simulator(config: &mut Config, store: &dyn Store) -> Result<(), StoreError> {
     if store.list_accounts().await?.iter().any(|row| row.source == STORE_SOURCE) {
         config.accounts.retain(|account| !account.implicit);
     }
@@ -176,7 +174,7 @@ pub(crate) async fn remove_implicit_simulator(config: &mut Config, store: &Sqlit
 /// # Errors
 ///
 /// Returns an error if there is no such account, or if the store fails.
-pub(crate) async fn find(config: &Config, store: &SqliteStore, handle: &str) -> Result<ManagedAccount, ManageError> {
+pub(crate) async fn find(config: &Config, store: &dyn Store, handle: &str) -> Result<ManagedAccount, ManageError> {
     let matches_handle = |account: &ManagedAccount| {
         account.name == handle || account.row.as_ref().is_some_and(|row| row.id.as_str() == handle)
     };

@@ -93,9 +93,9 @@ pub(crate) async fn serve(
 ) -> Result<(), ServeError> {
     let store = open_store(&config).await?;
     let lock = store.lock_for_serving()?;
-    manage::remove_implicit_simulator(&mut config, &store).await?;
-    if config.accounts.iter().any(manage::is_billable) || manage::has_billable_store_account(&store).await? {
-        manage::disable_first_key(&config, &store, &AuditContext::system()).await?;
+    manage::remove_implicit_simulator(&mut config, &*store).await?;
+    if config.accounts.iter().any(manage::is_billable) || manage::has_billable_store_account(&*store).await? {
+        manage::disable_first_key(&config, &*store, &AuditContext::system()).await?;
     }
     let (group_refresh, mut changes) = group_refresh_channel();
     let current = CurrentGateway::new(Gateway::build(&config, &store, group_refresh).await?);
@@ -145,6 +145,7 @@ pub(crate) async fn serve(
         }
         gateway.keys().stop().await;
         gateway.retention().stop();
+        gateway.heartbeat().stop();
         store.close().await;
     };
     shutdown::run_final_work(STORE_CLOSE_TIMEOUT, final_work, signals.stop_requested()).await;

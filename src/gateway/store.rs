@@ -16,15 +16,19 @@ mod data_dir;
 mod data_keys;
 mod error;
 mod ids;
+mod installation;
 mod key_file;
 mod keys;
 mod master_key;
 mod people;
+mod postgres;
 mod prices;
 mod record;
 mod replay;
+mod replay_columns;
 mod secret_bytes;
 mod secret_hashes;
+mod sql_connection;
 mod sqlite;
 mod timestamp;
 mod usage;
@@ -47,6 +51,7 @@ pub(crate) use error::StoreError;
 pub(crate) use ids::{
     AccountId, GroupId, KeyId, NodeId, PublicId, RequestId, SessionId, TokenId, UserId, random_base62,
 };
+pub(crate) use installation::{InstallationStore, NODE_TIMEOUT};
 pub(crate) use keys::{
     KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash, KeyLock, KeyRow, KeyState, KeyStore, SecretRotation,
 };
@@ -55,6 +60,7 @@ pub(crate) use people::{
     AdminTokenRow, GroupDeletionOutcome, GroupRow, LinkRedemption, LinkRow, NewLink, NewSession, NewUser,
     OneTimeLinkPurpose, PeopleStore, SessionRow, UserChange, UserChangeOutcome, UserFilter, UserRole, UserRow,
 };
+pub(crate) use postgres::{DatabaseUrl, PostgresStore};
 pub(crate) use prices::PriceStore;
 pub(crate) use record::{
     AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, Record, RecordFilter, TokenDetails, TokenUsage,
@@ -69,6 +75,35 @@ pub(crate) use vault::Vault;
 
 use async_trait::async_trait;
 use ids::random_bytes;
+
+/// An open database with everything that the gateway keeps in it.
+pub(crate) trait Store:
+    AccountStore
+    + InstallationStore
+    + KeyStore
+    + PeopleStore
+    + PriceStore
+    + RecordStore
+    + ReplayStore
+    + TokenStore
+    + UsageStore
+    + std::fmt::Debug
+{
+}
+
+impl<T> Store for T where
+    T: AccountStore
+        + InstallationStore
+        + KeyStore
+        + PeopleStore
+        + PriceStore
+        + RecordStore
+        + ReplayStore
+        + TokenStore
+        + UsageStore
+        + std::fmt::Debug
+{
+}
 
 /// The writes of records and of the rows that share their transactions, and the removal of old rows.
 #[async_trait]

@@ -20,6 +20,7 @@ use crate::gateway::accounts::{
 use crate::gateway::config::{AccountConfig, BillingTier, UpstreamConfig};
 use crate::gateway::keys::{ApiKeys, Pepper};
 use crate::gateway::rules::check_generation;
+use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::{finished_record, new_store, running_record};
 use crate::gateway::store::{AccountSpec, AccountStore as _, NodeId, Record, RecordStore as _, RowWrite};
 use crate::stream::json::{CaptureLimits, JsonPosition, JsonReader, JsonSyntaxError, JsonVisitor, ValueInterest};
@@ -153,7 +154,7 @@ fn rules_of_a_generation() {
 fn check_of_a_known_key() {
     let runtime = runtime();
     let (_dir, store) = runtime.block_on(new_store());
-    let keys = ApiKeys::new(&store, Pepper::new(store.pepper_key()));
+    let keys = ApiKeys::new(&(Arc::clone(&store) as _), Pepper::new(store.pepper_key()));
     let key = runtime.block_on(keys.create_for_test("laptop", "ada", "default"));
     let header = format!("Bearer {}", key.secret.expose());
     let check = || runtime.block_on(keys.authenticate(Some(header.as_bytes())));
@@ -195,7 +196,7 @@ fn choose_account(count: usize) {
     };
     let configured: Vec<AccountConfig> = (0..count).map(account).collect();
     let (_dir, store) = runtime.block_on(new_store());
-    let keys = ApiKeys::new(&store, Pepper::new(store.pepper_key()));
+    let keys = ApiKeys::new(&(Arc::clone(&store) as _), Pepper::new(store.pepper_key()));
     let caller = runtime.block_on(async {
         for account in &configured {
             let spec = AccountSpec { name: &account.name, kind: "simulator", protocol: "images", tier: "paid" };
@@ -206,7 +207,7 @@ fn choose_account(count: usize) {
     });
     let opening = Accounts::open(
         &configured,
-        Arc::clone(&store),
+        Arc::clone(&store) as _,
         store.vault().clone(),
         Arc::new(NoCredentialService),
         NodeId::only(),

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use crate::postgres::PostgresServer;
 use crate::{tidy, tree};
 use test_run::PassedAlone;
 
@@ -227,7 +228,10 @@ fn unit(root: &Path) -> Result<()> {
 }
 
 fn test(root: &Path) -> Result<()> {
-    run_tests(root, &TESTS, external_tools::prepare_clients(root)?)
+    let mut variables = external_tools::prepare_clients(root)?;
+    let server = PostgresServer::start()?;
+    variables.push(server.variable());
+    run_tests(root, &TESTS, variables)
 }
 
 fn run_tests(root: &Path, arguments: &[&str], mut variables: Vec<(OsString, OsString)>) -> Result<()> {

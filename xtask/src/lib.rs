@@ -16,6 +16,7 @@ mod manifest;
 pub mod mutations;
 mod open_words;
 mod pages;
+pub mod postgres;
 mod print;
 mod schemas;
 mod sdk;

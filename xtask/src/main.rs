@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use xtask::{bench, ci, corpus, instructions, mutations, tidy, tree};
+use xtask::{bench, ci, corpus, instructions, mutations, postgres, tidy, tree};
 
 const USAGE: &str = "\
 usage: cargo xtask <task>
@@ -16,6 +16,7 @@ usage: cargo xtask <task>
   test               all checks before a merge; continues after a failure; exit 4 if a check fails
   test --only STEP   one step of it (may be repeated)
   test --list        the steps
+  postgres COMMAND   run a command, such as `cargo test`, with a PostgreSQL server for the tests
   mutations          change documents and skills, and list the tests that detect each change; exit 4 if none does
   tours              the tests of further real clients, which `test` omits
   abuse              print a table of the effect of hostile callers on other callers
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         }
         ["bench", "instructions"] => instructions::check(&tree::root()).map(|()| Verdict::Passed),
         ["bench", "instructions", "--record"] => instructions::record(&tree::root()).map(|()| Verdict::Passed),
+        ["postgres", command @ ..] => postgres::run_with_server(&tree::root(), command).map(|()| Verdict::Passed),
         ["mutations"] => run_mutations(),
         ["abuse"] => ci::abuse(&tree::root()).map(|()| Verdict::Passed),
         ["tours"] => ci::tours(&tree::root()).map(|()| Verdict::Passed),

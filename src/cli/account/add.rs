@@ -12,7 +12,7 @@ use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, print_json, print_message};
 use crate::gateway::config::{Config, ConfigProblem};
 use crate::gateway::manage::{self, AccountDraft, ManageError, ManagedAccount};
-use crate::gateway::store::{AuditContext, SqliteStore};
+use crate::gateway::store::{AuditContext, Store};
 
 /// Arguments of `account add`: the settings of `[[accounts]]`.
 #[derive(Debug, Args)]
@@ -125,12 +125,12 @@ impl AccountAddCommand {
 pub(super) async fn add(
     pending: PendingAccount,
     config: &Config,
-    store: &Arc<SqliteStore>,
+    store: &Arc<dyn Store>,
     json: bool,
 ) -> Result<(), CommandFailure> {
     let PendingAccount { name, settings, secrets } = pending;
     let added =
-        match manage::add(config, store, &AuditContext::command(), AccountDraft { name, settings, secrets }).await {
+        match manage::add(config, &**store, &AuditContext::command(), AccountDraft { name, settings, secrets }).await {
             Err(ManageError::InvalidSettings(problems)) => return Err(invalid_settings_failure(&problems)),
             added => added?,
         };

@@ -9,7 +9,7 @@ use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, print_json, print_message, table};
 use crate::gateway::config::{Config, DEFAULT_GROUP};
 use crate::gateway::manage::{self, AccountAvailability, AccountExplanation};
-use crate::gateway::store::SqliteStore;
+use crate::gateway::store::Store;
 use crate::image::Size;
 
 /// Arguments of `account explain`.
@@ -29,7 +29,7 @@ pub(super) struct AccountExplainCommand {
 // === impl AccountExplainCommand ===
 
 impl AccountExplainCommand {
-    pub(super) async fn run(self, config: &Config, store: &Arc<SqliteStore>, json: bool) -> Result<(), CommandFailure> {
+    pub(super) async fn run(self, config: &Config, store: &Arc<dyn Store>, json: bool) -> Result<(), CommandFailure> {
         let is_large = self.size.is_some_and(Size::is_large);
         let explanations = manage::explain(config, store, &self.group, is_large, self.session.as_deref()).await?;
         if json {

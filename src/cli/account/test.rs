@@ -10,16 +10,11 @@ use crate::cli::installation::settings_failure;
 use crate::cli::output::{print, print_json};
 use crate::gateway::config::Config;
 use crate::gateway::manage::{self, ManageError, ProbeOutcome};
-use crate::gateway::store::SqliteStore;
+use crate::gateway::store::Store;
 
 /// Probes the account and prints the result. Fails if the account cannot be used now, if its upstream gives no answer,
 /// or if the status of the answer is not 2xx.
-pub(super) async fn test(
-    id: &str,
-    config: &Config,
-    store: &Arc<SqliteStore>,
-    json: bool,
-) -> Result<(), CommandFailure> {
+pub(super) async fn test(id: &str, config: &Config, store: &Arc<dyn Store>, json: bool) -> Result<(), CommandFailure> {
     let probed = match manage::probe(config, store, id).await {
         Err(ManageError::Unavailable(name, Some(state))) => {
             let advice = format!("`imagate account enable {name}` ends this state");

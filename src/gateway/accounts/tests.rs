@@ -19,6 +19,7 @@ use super::*;
 use crate::gateway::config::{
     AccountCredentials, BillingTier, ClientAuth, ConfigSecret, GrantConfig, OauthConfig, UpstreamProtocol,
 };
+use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::new_store;
 use crate::gateway::store::{AccountChange, AccountRow, AccountSpec, AuditContext, NewAccount, SqliteStore, Timestamp};
 
@@ -159,7 +160,7 @@ async fn start(
         store.sync_account(AccountSpec { name: &account.name, kind, protocol, tier: "paid" }).await.unwrap();
     }
     let endpoint = Arc::clone(endpoint) as Arc<dyn CredentialService>;
-    Accounts::open(accounts, Arc::clone(store), store.vault().clone(), endpoint, NodeId::from(node)).await.unwrap()
+    Accounts::open(accounts, Arc::clone(store) as _, store.vault().clone(), endpoint, NodeId::from(node)).await.unwrap()
 }
 
 fn requirements() -> AccountRequirements {

@@ -66,6 +66,9 @@ impl ConfigPrinter<'_> {
         if let Some(models) = &config.text_models {
             self.line("", "text_models", &list(models));
         }
+        if self.config.database_url.is_some() {
+            self.line("", "database_url", &quoted(REDACTED));
+        }
         if self.config.master_key.is_some() {
             self.line("", "master_key", &quoted(REDACTED));
         }

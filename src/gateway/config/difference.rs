@@ -71,6 +71,7 @@ impl Config {
             replay,
             retention,
             uploads,
+            database_url,
             master_key
         );
         if new.deadlines.connect != in_force.deadlines.connect {
@@ -128,6 +129,7 @@ impl Config {
             replay: _,
             retention: _,
             uploads: _,
+            database_url: _,
             master_key: _,
             admin_token: _,
             absent_secrets: _,

@@ -44,8 +44,9 @@ pub(crate) struct RawConfig {
     /// A folder with `skills.json` and its packages, which the gateway publishes. A relative path starts at the folder
     /// of this file. Default: none.
     pub(super) skills_dir: Option<PathBuf>,
-    /// The database, if it is not the SQLite database in `data_dir`. This version supports no other database. The
-    /// address may contain a password, so it is given as a secret.
+    /// The PostgreSQL database that several gateways share, as `postgres://user:password@host:5432/database`, version 14
+    /// or newer. The address may contain a password, so it is given as a secret. Default: the SQLite database in
+    /// `data_dir`, which only one gateway can use.
     pub(super) database_url: Option<SecretSource>,
     /// The failures that the records and idempotency keys of requests survive. `process` makes small requests faster,
     /// because a commit does not wait for the disk. Keys, users, accounts and settings are always stored with `power`.

@@ -174,7 +174,7 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
     let deadlines = resolver.deadlines();
     let text_models = resolver.text_models();
     let groups = resolver.groups(deadlines, text_models.as_deref());
-    resolver.check_database_url();
+    let database_url = resolver.database_url();
     let mut config = Config {
         listen: listen.unwrap_or_else(|| ListenAddress::new("127.0.0.1".to_owned(), DEFAULT_PORT)),
         metrics_listen: resolver.listen_address("metrics_listen", METRICS_LISTEN, |raw| raw.metrics_listen.as_ref()),
@@ -201,6 +201,7 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
         replay: resolver.replay(),
         retention: resolver.retention(),
         uploads: resolver.uploads(),
+        database_url,
         master_key: resolver.master_key(),
         admin_token: resolver.admin_token(),
         absent_secrets: Vec::new(),
@@ -373,21 +374,22 @@ impl<'a> ConfigResolver<'a> {
         }
     }
 
-    /// Checks the address of the database. Only SQLite in `data_dir` is supported.
-    fn check_database_url(&mut self) {
+    /// Returns the address of the PostgreSQL database; `None` for the SQLite database in `data_dir`. The store parses it.
+    fn database_url(&mut self) -> Option<super::ConfigSecret> {
         const SETTING: &str = "database_url";
-        let source = self.winning_value(SETTING, DATABASE_URL, |raw| raw.database_url.as_ref());
-        let Some(url) = source.and_then(|source| self.resolve_secret(SETTING, source)) else { return };
+        let source = self.winning_value(SETTING, DATABASE_URL, |raw| raw.database_url.as_ref())?;
+        let url = self.resolve_secret(SETTING, source)?;
         let (scheme, path) = url.expose().split_once(':').unwrap_or((url.expose(), ""));
         let fault = match (scheme, path) {
-            ("sqlite", "" | "//") => return,
+            ("sqlite", "" | "//") => return None,
             ("sqlite", _) => "cannot move the SQLite database out of `data_dir`; set `data_dir` instead",
-            ("postgres" | "postgresql", _) => {
-                "names PostgreSQL, which this version does not support; without this setting, the data is kept in SQLite in `data_dir`"
+            ("postgres" | "postgresql", path) if path.starts_with("//") => return Some(url),
+            _ => {
+                "must be an address such as postgres://user:password@host:5432/database; without this setting, the data is kept in SQLite in `data_dir`"
             }
-            _ => "names an unknown database; without this setting, the data is kept in SQLite in `data_dir`",
         };
         self.report(SETTING, fault);
+        None
     }
 
     fn drain_timeout(&mut self, groups: &[GroupConfig], deadlines: DeadlineConfig) -> Duration {

@@ -185,13 +185,13 @@ fn retention_is_at_least_a_day_and_unlimited_by_default() {
 fn problems_outside_the_file_name_their_source() {
     let host = FakeEnvironment::default()
         .variable("IMAGATE_LISTEN", "8080")
-        .variable("IMAGATE_DATABASE_URL", "postgres://u:p@h/d");
+        .variable("IMAGATE_DATABASE_URL", "mysql://u:p@h/d");
     let problems = load(ConfigOverrides { listen: None, ..ConfigOverrides::default() }, &host).unwrap_err();
     let printed: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(
         printed,
         [
-            "IMAGATE_DATABASE_URL: `database_url` names PostgreSQL, which this version does not support; without this setting, the data is kept in SQLite in `data_dir`",
+            "IMAGATE_DATABASE_URL: `database_url` must be an address such as postgres://user:password@host:5432/database; without this setting, the data is kept in SQLite in `data_dir`",
             "IMAGATE_LISTEN: `listen` must be `host:port`, such as \"127.0.0.1:8080\"",
             "data_dir: `data_dir` must be set, because the environment does not name a home folder",
         ]
@@ -344,17 +344,24 @@ fn an_unreadable_secret_is_reported_by_its_setting_only() {
 }
 
 #[test]
-fn only_the_database_in_the_data_folder_is_supported() {
+fn the_database_is_sqlite_in_the_data_folder_or_postgresql() {
     let load = |url: &str| load(ConfigOverrides::default(), &test_host().variable("IMAGATE_DATABASE_URL", url));
-    assert!(load("sqlite:").is_ok());
+    assert!(load("sqlite:").unwrap().database_url.is_none());
+    for url in ["postgres://u:p@h:5432/d", "postgresql:///d?host=/run/postgresql"] {
+        let config = load(url).unwrap();
+        assert_eq!(config.database_url.as_ref().map(ConfigSecret::expose), Some(url));
+        assert!(config.to_annotated_toml().contains("database_url = \"[redacted]\""));
+    }
     let cases = [
         ("sqlite:///var/lib/images.db", "set `data_dir` instead"),
-        ("postgresql://h/d", "PostgreSQL"),
-        ("mysql://h/d", "unknown database"),
+        ("postgres:h/d", "must be an address"),
+        ("mysql://u:secret@h/d", "must be an address"),
+        ("h/d", "must be an address"),
     ];
     for (url, expected) in cases {
         let problem = load(url).unwrap_err().remove(0).to_string();
         assert!(problem.starts_with("IMAGATE_DATABASE_URL: ") && problem.contains(expected), "{problem}");
+        assert!(!problem.contains("secret"), "{problem}");
     }
 }
 

@@ -41,7 +41,7 @@ impl Console {
     /// 403 for members.
     pub(crate) async fn list_accounts(&self, actor: &Actor) -> Result<types::AccountList, Error> {
         require_admin(actor)?;
-        let accounts = manage::list(&self.config, &self.store).await.map_err(from_store_error)?;
+        let accounts = manage::list(&self.config, &*self.store).await.map_err(from_store_error)?;
         let data: Result<Vec<_>, _> = accounts.iter().map(to_wire_account).collect();
         Ok(types::AccountList { object: list_object(), data: data?, extra: Map::new() })
     }
@@ -53,7 +53,7 @@ impl Console {
     /// 404 if there is no such account.
     pub(crate) async fn retrieve_account(&self, actor: &Actor, handle: &str) -> Result<types::Account, Error> {
         require_admin(actor)?;
-        to_wire_account(&manage::find(&self.config, &self.store, handle).await.map_err(from_manage_error)?)
+        to_wire_account(&manage::find(&self.config, &*self.store, handle).await.map_err(from_manage_error)?)
     }
 
     /// Adds an account to the store.
@@ -66,7 +66,7 @@ impl Console {
         let NewAccountRequest { name, settings, secrets } = NewAccountRequest::parse(body)?;
         let secret_settings: Vec<String> = secrets.keys().cloned().collect();
         let added =
-            manage::add(&self.config, &self.store, &actor.audit_context(), AccountDraft { name, settings, secrets })
+            manage::add(&self.config, &*self.store, &actor.audit_context(), AccountDraft { name, settings, secrets })
                 .await;
         let added = added.map_err(|error| match error {
             ManageError::InvalidSettings(problems) => account_rejection(&problems, &secret_settings).into(),
@@ -93,7 +93,7 @@ impl Console {
             change @ AccountChange::Enable => (change, "an account was enabled through the console"),
             change => (change, "an account was disabled through the console"),
         };
-        let account = manage::change(&self.config, &self.store, &actor.audit_context(), handle, change)
+        let account = manage::change(&self.config, &*self.store, &actor.audit_context(), handle, change)
             .await
             .map_err(from_manage_error)?;
         log_change(&account, event);
@@ -107,7 +107,7 @@ impl Console {
     /// 404 if there is no such account, 409 if it is an account of the settings file.
     pub(crate) async fn delete_account(&self, actor: &Actor, handle: &str) -> Result<types::DeletedAccount, Error> {
         require_admin(actor)?;
-        let deleted = manage::delete(&self.config, &self.store, &actor.audit_context(), handle)
+        let deleted = manage::delete(&self.config, &*self.store, &actor.audit_context(), handle)
             .await
             .map_err(from_manage_error)?;
         log_change(&deleted, "an account was deleted through the console");

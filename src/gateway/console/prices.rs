@@ -11,7 +11,6 @@ use crate::gateway::config::{ModelPrice, PriceFault, PriceFigures, PriceInput};
 use crate::gateway::money::Usd;
 use crate::gateway::people::Actor;
 use crate::gateway::prices::{PriceOrigin, PriceTable, TablePrice};
-use crate::gateway::store::PriceStore as _;
 use crate::tables::NEW_PRICE_FIELDS;
 use crate::wire::admin::types;
 

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::gateway::names::MAX_NAME_CHARS;
+use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::{legacy_installation, new_store};
 use crate::gateway::store::{PepperKey, SqliteStore, UserChange, UserChangeOutcome};
 use double::KeyStoreDouble;
@@ -256,7 +257,7 @@ async fn members_create_keys_only_in_their_groups() {
 async fn a_copied_key_row_is_not_accepted_in_another_installation() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    let other_installation = ApiKeys::new(&fixture.sqlite, Pepper::new(&PepperKey::for_test(1)));
+    let other_installation = ApiKeys::new(&(Arc::clone(&fixture.sqlite) as _), Pepper::new(&PepperKey::for_test(1)));
     let header = header(&created);
     assert!(matches!(
         other_installation.authenticate(Some(header.as_bytes())).await,
@@ -365,7 +366,7 @@ async fn a_key_of_an_older_installation_is_admitted_after_an_update_and_a_rotati
     let dir = legacy_installation([7; 32], &hash).await;
     for _ in 0..2 {
         let store = Arc::new(SqliteStore::open(dir.path(), None).await.unwrap());
-        let keys = ApiKeys::new(&store, Pepper::new(store.pepper_key()));
+        let keys = ApiKeys::new(&(Arc::clone(&store) as _), Pepper::new(store.pepper_key()));
         let header = b"Bearer sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz0123452OVSXj";
         assert_eq!(keys.authenticate(Some(header)).await.unwrap().key().as_str(), "key_1");
         store.rotate_master_key(None).await.unwrap();

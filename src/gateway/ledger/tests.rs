@@ -14,6 +14,7 @@ use super::open_record::CommitFuture;
 use super::*;
 use crate::gateway::money::Usd;
 use crate::gateway::store::CostBasis;
+use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::{REFUSED_REQUEST_ID, RecordStoreDouble, child_dir, new_store, spawn_child};
 use crate::gateway::store::{RecordFilter, SqliteStore, UsageStore};
 

@@ -7,9 +7,7 @@ use serde_json::{Map, Value};
 use super::{AccountOrigin, ManageError, ManagedAccount, disable_first_key, find, is_billable};
 use crate::gateway::accounts::{credentials_context, secrets_of_row};
 use crate::gateway::config::{self, Config};
-use crate::gateway::store::{
-    AccountChange, AccountStore as _, AuditContext, NewAccount, SqliteStore, StoreError, Vault,
-};
+use crate::gateway::store::{AccountChange, AuditContext, NewAccount, Store, StoreError, Vault};
 
 /// The properties of an account that is to be added.
 pub(crate) struct AccountDraft {
@@ -37,7 +35,7 @@ pub(crate) struct AddedAccount {
 /// the store fails.
 pub(crate) async fn add(
     config: &Config,
-    store: &SqliteStore,
+    store: &dyn Store,
     audit: &AuditContext,
     draft: AccountDraft,
 ) -> Result<AddedAccount, ManageError> {
@@ -75,7 +73,7 @@ pub(crate) async fn add(
 /// Returns an error if there is no such account, or if the store fails.
 pub(crate) async fn change(
     config: &Config,
-    store: &SqliteStore,
+    store: &dyn Store,
     audit: &AuditContext,
     handle: &str,
     change: AccountChange,
@@ -100,7 +98,7 @@ pub(crate) async fn change(
 /// Returns an error if there is no such account, if it is an account of the file, or if the store fails.
 pub(crate) async fn delete(
     config: &Config,
-    store: &SqliteStore,
+    store: &dyn Store,
     audit: &AuditContext,
     handle: &str,
 ) -> Result<ManagedAccount, ManageError> {
@@ -123,7 +121,7 @@ pub(crate) async fn delete(
 /// secrets, or if the store fails. The account is unchanged then.
 pub(crate) async fn rotate(
     config: &Config,
-    store: &SqliteStore,
+    store: &dyn Store,
     audit: &AuditContext,
     handle: &str,
     secrets: BTreeMap<String, String>,

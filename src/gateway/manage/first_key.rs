@@ -8,9 +8,7 @@ use std::time::Duration;
 use chrono::Utc;
 
 use crate::gateway::config::{AccountConfig, Config, UpstreamConfig};
-use crate::gateway::store::{
-    AuditContext, KeyChange, KeyId, KeyState, KeyStore as _, SqliteStore, StoreError, Timestamp,
-};
+use crate::gateway::store::{AuditContext, KeyChange, KeyId, KeyState, Store, StoreError, Timestamp};
 
 /// The time for which the key is valid (our choice).
 pub(crate) const FIRST_KEY_LIFETIME: Duration = Duration::from_secs(24 * 3600);
@@ -55,7 +53,7 @@ pub(crate) fn first_key_expiry() -> Timestamp {
 /// Returns an error if the store fails or the file with the id cannot be read; the account must not be used then.
 pub(crate) async fn disable_first_key(
     config: &Config,
-    store: &SqliteStore,
+    store: &dyn Store,
     audit: &AuditContext,
 ) -> Result<bool, StoreError> {
     let marker = first_key_file(config);

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{AccountOrigin, ManageError, ManagedAccount, find, list};
 use crate::gateway::accounts::{AccountExplanation, Accounts, CredentialService};
 use crate::gateway::config::{self, Config};
-use crate::gateway::store::{AccountStore as _, NodeId, SqliteStore, StoreError, random_base62};
+use crate::gateway::store::{NodeId, Store, StoreError, random_base62};
 use crate::gateway::upstream::{TransportError, UpstreamClient};
 
 /// The result of a probe.
@@ -30,7 +30,7 @@ pub(crate) struct ProbeOutcome {
 /// Returns an error if the store fails.
 pub(crate) async fn explain(
     config: &Config,
-    store: &Arc<SqliteStore>,
+    store: &Arc<dyn Store>,
     group: &str,
     large: bool,
     session: Option<&str>,
@@ -45,12 +45,8 @@ pub(crate) async fn explain(
 /// # Errors
 ///
 /// Returns an error if there is no such account, if no call can be sent for it now, or if the upstream gives no answer.
-pub(crate) async fn probe(
-    config: &Config,
-    store: &Arc<SqliteStore>,
-    handle: &str,
-) -> Result<ProbeOutcome, ManageError> {
-    let ManagedAccount { name, account, row, .. } = find(config, store, handle).await?;
+pub(crate) async fn probe(config: &Config, store: &Arc<dyn Store>, handle: &str) -> Result<ProbeOutcome, ManageError> {
+    let ManagedAccount { name, account, row, .. } = find(config, &**store, handle).await?;
     let account = account.map_err(|problem| ManageError::Unusable(name.clone(), problem))?;
     // A command may have been started without the secrets that the settings refer to.
     let missing_secrets = config.absent_secrets_of(&name);
@@ -93,16 +89,17 @@ fn upstream_client(config: &Config) -> Result<Arc<UpstreamClient>, TransportErro
 /// soon.
 async fn open_accounts(
     config: &Config,
-    store: &Arc<SqliteStore>,
+    store: &Arc<dyn Store>,
     upstream: &Arc<UpstreamClient>,
 ) -> Result<Arc<Accounts>, StoreError> {
     let endpoint = Arc::clone(upstream) as Arc<dyn CredentialService>;
-    let file_accounts = list(config, store).await?.into_iter().filter(|account| account.origin == AccountOrigin::File);
+    let file_accounts =
+        list(config, &**store).await?.into_iter().filter(|account| account.origin == AccountOrigin::File);
     let file_accounts: Vec<config::AccountConfig> = file_accounts.filter_map(|account| account.account.ok()).collect();
     // The node id differs from the server's: if both fetch a token at the same time, one of them must wait.
     let suffix = random_base62::<12>()?;
     let node = NodeId::from(format!("command-{}", String::from_utf8_lossy(&suffix)));
-    Accounts::open(&file_accounts, Arc::clone(store), store.vault().clone(), endpoint, node).await
+    Accounts::open(&file_accounts, Arc::clone(store) as _, store.vault().clone(), endpoint, node).await
 }
 
 // === impl ProbeOutcome ===

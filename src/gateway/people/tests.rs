@@ -12,6 +12,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::*;
+use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::new_store;
 use crate::gateway::store::{AuditContext, SqliteStore, UserChange, UserFilter, UserRole, UserRow};
 

@@ -25,6 +25,7 @@ use crate::error::UpstreamFault;
 use crate::gateway::keys::{ApiKeys, Pepper};
 use crate::gateway::rules::{self, Job};
 use crate::gateway::spool::{EditForm, ImageUpload, Spool};
+use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::SqliteStore;
 use crate::gateway::store::testing::{RecordStoreDouble, new_store};
 
@@ -50,7 +51,7 @@ struct ReplayFixture {
 impl ReplayFixture {
     async fn new() -> Self {
         let (dir, store) = new_store().await;
-        let keys = ApiKeys::new(&store, Pepper::new(store.pepper_key()));
+        let keys = ApiKeys::new(&(Arc::clone(&store) as _), Pepper::new(store.pepper_key()));
         let mut callers = Vec::new();
         for name in ["ada", "bob"] {
             let secret = keys.create_for_test(name, name, "default").await.secret;

@@ -14,7 +14,7 @@ use crate::gateway::CurrentGateway;
 use crate::gateway::config::{Config, ConfigDifference, ConfigProblem};
 use crate::gateway::group_refresh::GroupRefreshRequest;
 use crate::gateway::manage;
-use crate::gateway::store::{AccountStore as _, AuditContext, PeopleStore as _, SqliteStore, StoreError, Timestamp};
+use crate::gateway::store::{AuditContext, Store, StoreError, Timestamp};
 
 /// Reads the configuration from the same sources as the start.
 pub(crate) type ConfigReader = Arc<dyn Fn() -> Result<Config, Vec<ConfigProblem>> + Send + Sync>;
@@ -26,7 +26,7 @@ const GROUP_REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
 /// The sources of a reload, and the configuration in force.
 pub(super) struct ConfigReloader {
     pub(super) reader: ConfigReader,
-    pub(super) store: Arc<SqliteStore>,
+    pub(super) store: Arc<dyn Store>,
     pub(super) current: CurrentGateway,
     /// The configuration in force, without the groups of the store.
     pub(super) config: Config,
@@ -49,7 +49,7 @@ enum ReloadError {
 impl ConfigReloader {
     pub(super) const fn new(
         reader: ConfigReader,
-        store: Arc<SqliteStore>,
+        store: Arc<dyn Store>,
         current: CurrentGateway,
         config: Config,
     ) -> Self {
@@ -125,9 +125,9 @@ impl ConfigReloader {
         if !self.config.accounts.iter().any(|account| account.implicit) {
             config.accounts.retain(|account| !account.implicit);
         }
-        manage::remove_implicit_simulator(&mut config, &self.store).await?;
+        manage::remove_implicit_simulator(&mut config, &*self.store).await?;
         let difference = config.reconcile_with(&self.config);
-        let stored_names = manage::store_account_names(&self.store).await?;
+        let stored_names = manage::store_account_names(&*self.store).await?;
         let taken =
             config.accounts.iter().map(|account| account.name.clone()).filter(|name| stored_names.contains(name));
         let taken: Vec<String> = taken.collect();
@@ -138,7 +138,7 @@ impl ConfigReloader {
         let groups = self.store.group_policies().await?;
         let next = current.with_config(&config, &groups).await?;
         if config.accounts.iter().any(manage::is_billable) {
-            manage::disable_first_key(&config, &self.store, &AuditContext::system()).await?;
+            manage::disable_first_key(&config, &*self.store, &AuditContext::system()).await?;
         }
         for group in &config.groups {
             self.store.ensure_group(&AuditContext::system(), &group.name).await?;

@@ -12,7 +12,7 @@ use crate::gateway::config::{Config, DEFAULT_GROUP};
 use crate::gateway::keys::{ApiKeys, NewKey};
 use crate::gateway::manage;
 use crate::gateway::people::IssuedLink;
-use crate::gateway::store::{AuditContext, KeyStore as _, SqliteStore, UserRow};
+use crate::gateway::store::{AuditContext, Store, UserRow};
 
 /// The parts of the text that depend on the store: a first key and a setup link, if they were made.
 pub(super) struct StartupMessage {
@@ -25,7 +25,7 @@ pub(super) struct StartupMessage {
 impl StartupMessage {
     pub(super) async fn prepare(
         config: &Config,
-        store: &Arc<SqliteStore>,
+        store: &Arc<dyn Store>,
         gateway: &Gateway,
     ) -> Result<Self, ServeError> {
         let first_key = create_first_key(config, store, gateway.keys()).await?;
@@ -65,7 +65,7 @@ impl StartupMessage {
 /// No key is created if accounts are configured: its requests would cost money, and printed text may end up in a log.
 async fn create_first_key(
     config: &Config,
-    store: &Arc<SqliteStore>,
+    store: &Arc<dyn Store>,
     keys: &ApiKeys,
 ) -> Result<Option<String>, ServeError> {
     let implicit = config.accounts.iter().any(|account| account.implicit);

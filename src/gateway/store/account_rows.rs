@@ -50,7 +50,7 @@ pub(crate) trait AccountStore: Send + Sync {
 
 /// The database operations on the tokens of accounts, and on the claims to fetch them.
 #[async_trait]
-pub(crate) trait TokenStore: Send + Sync {
+pub(crate) trait TokenStore: AccountStore {
     /// Returns the token of an account, if one is stored.
     async fn load_token(&self, account: &str) -> Result<Option<TokenRow>, StoreError>;
 

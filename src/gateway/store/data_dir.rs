@@ -7,7 +7,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::StoreError;
+use super::{NodeId, StoreError};
 
 /// The longest time that a second process waits while a first one creates or migrates the database.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,6 +31,9 @@ pub(crate) struct ServingStatus {
     /// The result of the last reload: the changes, or the reason why nothing has changed.
     pub(crate) last_reload: Result<String, String>,
 }
+
+/// The file with the id of a node that shares its database with other nodes.
+const NODE_FILE: &str = "node.id";
 
 const SERVE_LOCK_FILE: &str = "serve.lock";
 
@@ -101,6 +104,16 @@ impl ServingStatus {
     }
 }
 
+/// Runs work that waits for the disk on a thread of its own.
+pub(super) async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(source) => Err(StoreError::Unavailable { doing: "opening the data directory", source: source.into() }),
+    }
+}
+
 impl DataDir {
     /// Creates the directory if it is missing. The permissions of an existing directory are not changed.
     pub(super) fn create_or_open(path: &Path) -> Result<Self, StoreError> {
@@ -118,6 +131,31 @@ impl DataDir {
 
     pub(super) fn master_key_path(&self) -> PathBuf {
         self.0.join("master.key")
+    }
+
+    /// Returns the id of this node, and makes one if the directory is new. Must be called under the lock for opening.
+    ///
+    /// The id must not be copied to another node: the records of two nodes with one id are confused at a start.
+    pub(super) fn load_or_create_node_id(&self) -> Result<NodeId, StoreError> {
+        let path = self.0.join(NODE_FILE);
+        let read = || -> std::io::Result<String> {
+            let (mut file, mut text) = (open_private(&path)?, String::new());
+            file.read_to_string(&mut text)?;
+            Ok(text)
+        };
+        let text = read().map_err(StoreError::io("reading the id of the node"))?;
+        if !text.trim().is_empty() {
+            return Ok(NodeId::from(text.trim()));
+        }
+        let node = NodeId::random()?;
+        let write = || {
+            let mut file = open_private(&path)?;
+            file.write_all(node.as_str().as_bytes())?;
+            file.sync_all()?;
+            self.sync()
+        };
+        write().map_err(StoreError::io("writing the id of the node"))?;
+        Ok(node)
     }
 
     /// Marks that a database was created here. A failure is only logged: without the marker, a loss of the database may

@@ -29,6 +29,12 @@ pub(crate) enum StoreError {
         /// The reason, and the remedy.
         detail: &'static str,
     },
+    /// The address of the database cannot be parsed. The message never repeats it, because it may contain a password.
+    #[error("`database_url` {detail}")]
+    DatabaseUrl {
+        /// The reason.
+        detail: &'static str,
+    },
     /// A newer version of imagate has written this database.
     #[error(
         "the database has schema version {found}, but this version of imagate supports at most {known}: use a newer version"

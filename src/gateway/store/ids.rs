@@ -108,7 +108,7 @@ identifier!(
 identifier!(
     /// The id of a serving node, which its next process has again. As long as a process of the node lives, only that
     /// process may close the records of the node.
-    NodeId
+    NodeId, "node_"
 );
 
 impl UserId {

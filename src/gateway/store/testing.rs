@@ -12,19 +12,34 @@ use super::sqlite::migrations::MIGRATIONS;
 use super::*;
 pub(crate) use double::{CallFailure, REFUSED_REQUEST_ID, RecordStoreDouble};
 
-/// All database operations, for the tests that every implementation must pass.
-pub(crate) trait Store:
-    AccountStore + KeyStore + PeopleStore + PriceStore + RecordStore + ReplayStore + TokenStore + UsageStore
-{
-}
-
-impl Store for SqliteStore {}
-
 /// Makes an empty store in a new directory.
 pub(crate) async fn new_store() -> (TempDir, Arc<SqliteStore>) {
     let dir = TempDir::new().unwrap();
     let store = SqliteStore::open(dir.path(), None).await.unwrap();
     (dir, Arc::new(store))
+}
+
+/// Makes an empty database in the PostgreSQL server of the test run, and opens it with a new directory. Returns `None` if
+/// the run has no such server: `cargo xtask postgres` and `cargo xtask test` start one.
+pub(crate) async fn new_postgres_store() -> Option<(TempDir, DatabaseUrl, Arc<PostgresStore>)> {
+    let url = new_postgres_database().await?;
+    let dir = TempDir::new().unwrap();
+    let store = PostgresStore::open(dir.path(), &url, None).await.unwrap();
+    Some((dir, url, Arc::new(store)))
+}
+
+/// Makes an empty database in the PostgreSQL server of the test run, and returns its address.
+#[expect(clippy::disallowed_methods, reason = "the runner of the tests passes the address in a variable")]
+pub(crate) async fn new_postgres_database() -> Option<DatabaseUrl> {
+    use sqlx::Connection as _;
+
+    let server = std::env::var("IMAGATE_TEST_POSTGRES").ok()?;
+    let mut connection = sqlx::PgConnection::connect(&server).await.unwrap();
+    let name = format!("test_{}", String::from_utf8_lossy(&random_base62::<16>().unwrap()).to_lowercase());
+    sqlx::query(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let (address, _) = server.rsplit_once('/').unwrap();
+    Some(DatabaseUrl::parse(&format!("{address}/{name}")).unwrap())
 }
 
 /// Makes a directory with a database to which only the first `count` migrations were applied, and opens the database.

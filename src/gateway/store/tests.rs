@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::testing::{Store, add_key, finished_record, new_store, running_record};
+use super::testing::{add_key, finished_record, new_postgres_store, new_store, running_record};
 use super::*;
 use crate::gateway::money::Usd;
 
@@ -27,7 +27,12 @@ struct Fixture {
 async fn stores() -> Vec<Fixture> {
     let (dir, store) = new_store().await;
     let second_store = Arc::new(SqliteStore::open(dir.path(), None).await.unwrap());
-    vec![Fixture { store, second_store, _dir: dir }]
+    let mut fixtures = vec![Fixture { store, second_store, _dir: dir }];
+    if let Some((dir, url, store)) = new_postgres_store().await {
+        let second_store = Arc::new(PostgresStore::open(dir.path(), &url, None).await.unwrap());
+        fixtures.push(Fixture { store, second_store, _dir: dir });
+    }
+    fixtures
 }
 
 fn at(text: &str) -> Timestamp {

@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use super::leak_watch::LeakWatch;
 use super::process::Server;
 use super::{
-    Account, Answer, Call, Events, FakeTokens, FakeUpstream, Form, OutputChannel, Program, config, eventually,
+    Account, Answer, Call, Events, FakeTokens, FakeUpstream, Form, OutputChannel, PostgresDatabase, Program, config,
+    eventually,
 };
 
 /// A gateway with its directory; it can be killed and started again on the same data.
@@ -40,8 +41,11 @@ impl Gateway {
     }
 
     #[track_caller]
-    fn create(top: &str, accounts: &[Account], environment: Vec<(String, String)>) -> Self {
+    fn create(top: &str, accounts: &[Account], mut environment: Vec<(String, String)>) -> Self {
         let home = TempDir::new().expect("a directory");
+        if let Some(database) = PostgresDatabase::create_for_run() {
+            environment.push(("IMAGATE_DATABASE_URL".to_owned(), database.url().to_owned()));
+        }
         let data = home.path().join("data");
         let file = config::file(&data.display().to_string(), top, accounts);
         std::fs::write(home.path().join("imagate.toml"), file).expect("a configuration");

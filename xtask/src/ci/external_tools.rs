@@ -22,7 +22,7 @@ const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
 
 const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
 
-const TOOLS: [Tool; 5] = [
+const TOOLS: [Tool; 6] = [
     Tool {
         name: "a C compiler (for SQLite, WebP and TLS)",
         probes: if cfg!(windows) { &[&["cl"]] } else { &[&["cc", "--version"]] },
@@ -57,6 +57,13 @@ const TOOLS: [Tool; 5] = [
         debian: "chromium",
         fedora: "chromium",
         mac: "brew install chromium",
+    },
+    Tool {
+        name: "PostgreSQL 14 or newer, the server (for the shared store)",
+        probes: &[&["postgres", "--version"], &["sh", "-c", "ls /usr/lib/postgresql/*/bin/postgres"]],
+        debian: "postgresql",
+        fedora: "postgresql-server",
+        mac: "brew install postgresql@17",
     },
 ];
 
@@ -229,7 +236,10 @@ mod tests {
     #[test]
     fn all_missing_tools_are_named_at_once() {
         let advice = installation_advice(|_| false).unwrap();
-        assert!(advice.contains("apt-get install gcc libc6-dev python3-venv nodejs npm curl chromium\n"), "{advice}");
+        assert!(
+            advice.contains("apt-get install gcc libc6-dev python3-venv nodejs npm curl chromium postgresql\n"),
+            "{advice}"
+        );
     }
 
     #[test]

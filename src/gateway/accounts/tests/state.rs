@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::double::AccountStoreDouble;
 use super::*;
+use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::StoreError;
 
 const HOUR: Option<Duration> = Some(Duration::from_secs(3600));
@@ -139,7 +140,7 @@ async fn a_cooldown_is_stored_once_the_store_works_again() {
     start(&store, "one", &[with_key("a")], &FakeCredentialService::rotating()).await;
     let (vault, endpoint) = (store.vault().clone(), FakeCredentialService::rotating());
     let accounts =
-        Accounts::open(&[with_key("a")], Arc::clone(&double), vault, endpoint, NodeId::only()).await.unwrap();
+        Accounts::open(&[with_key("a")], Arc::clone(&double) as _, vault, endpoint, NodeId::only()).await.unwrap();
     let held = lease(&accounts).await.unwrap();
     double.failure.set(Some(|| StoreError::Busy));
     assert_eq!(

@@ -2,6 +2,7 @@ use tokio::task::{JoinSet, yield_now};
 
 use super::double::AccountStoreDouble;
 use super::*;
+use crate::gateway::store::InstallationStore as _;
 
 const CONCURRENT_REQUESTS: usize = 50;
 const REFUSED: AccountFeedback = AccountFeedback::Unauthorized { status: 401 };

@@ -4,6 +4,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::gateway::keys::key_cache::{CHANGES_PER_LOCK, LastNotedUse};
+use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::{KeyCheck, KeyHash};
 
 #[tokio::test]
@@ -55,7 +56,8 @@ async fn a_key_that_another_process_has_just_created_is_accepted() {
     );
     let other_process = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
     let pepper = Pepper::new(other_process.pepper_key());
-    let created = ApiKeys::new(&other_process, pepper).create_for_test("new", "ada", "default").await;
+    let created =
+        ApiKeys::new(&(Arc::clone(&other_process) as _), pepper).create_for_test("new", "ada", "default").await;
     assert!(fixture.authenticate(&header(&created)).await.is_ok());
 }
 
@@ -65,7 +67,7 @@ async fn a_key_that_another_process_has_just_rotated_is_accepted() {
     let created = fixture.create().await;
     assert!(fixture.authenticate(&header(&created)).await.is_ok());
     let other_process = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
-    let keys = ApiKeys::new(&other_process, Pepper::new(other_process.pepper_key()));
+    let keys = ApiKeys::new(&(Arc::clone(&other_process) as _), Pepper::new(other_process.pepper_key()));
     let rotated = keys.rotate(&AuditContext::command(), created.id.as_str(), None, Duration::ZERO).await.unwrap();
     assert!(fixture.authenticate(&header(&rotated)).await.is_ok());
     assert!(fixture.is_invalid(&header(&created)).await);
@@ -143,7 +145,7 @@ async fn malformed_keys_cost_no_query() {
 async fn a_request_dropped_during_its_refresh_does_not_block_others() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    let keys = ApiKeys::new(&fixture.sqlite, Pepper::new(fixture.sqlite.pepper_key()));
+    let keys = ApiKeys::new(&(Arc::clone(&fixture.sqlite) as _), Pepper::new(fixture.sqlite.pepper_key()));
     let header = header(&created);
     let mut dropped = Box::pin(keys.authenticate(Some(header.as_bytes())));
     assert!(poll_once(dropped.as_mut()).await.is_none());

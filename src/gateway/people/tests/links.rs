@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gateway::keys::{ApiKeys, NewKey};
+use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::OneTimeLinkPurpose;
 
 #[tokio::test]
@@ -196,7 +197,7 @@ async fn a_disabled_user_has_no_links() {
 #[tokio::test]
 async fn unowned_keys_are_assigned_to_the_first_admin() {
     let fixture = Fixture::new().await;
-    let keys = ApiKeys::new(&fixture.store, Pepper::new(fixture.store.pepper_key()));
+    let keys = ApiKeys::new(&(Arc::clone(&fixture.store) as _), Pepper::new(fixture.store.pepper_key()));
     let nobody = fixture.people.default_owner().await.unwrap();
     assert!(nobody.id.is_nobody());
     let new_key =

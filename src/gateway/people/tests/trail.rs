@@ -3,6 +3,7 @@
 use super::*;
 use crate::gateway::keys::{ApiKeys, NewKey};
 use crate::gateway::store::ActorKind;
+use crate::gateway::store::InstallationStore as _;
 
 #[tokio::test]
 async fn a_row_has_actor_address_action_and_target() {
@@ -78,7 +79,7 @@ async fn no_file_or_debug_output_holds_a_credential() {
     let ada = fixture.people.find_user("ada").await.unwrap();
     let (_, invitation) = fixture.people.invite(&audit, "bob", UserRole::Member, &[]).await.unwrap();
     let (token, secret) = fixture.people.create_token(&audit, &ada, "ci", None).await.unwrap();
-    let keys = ApiKeys::new(&fixture.store, Pepper::new(fixture.store.pepper_key()));
+    let keys = ApiKeys::new(&(Arc::clone(&fixture.store) as _), Pepper::new(fixture.store.pepper_key()));
     let new_key = NewKey { name: "k", user: &ada, group: "default", expires_at: None, limits: None, max_keys: None };
     let key = keys.create(&audit, new_key).await.unwrap();
     let rotated = keys.rotate(&audit, key.id.as_str(), None, Duration::from_secs(60)).await.unwrap();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gateway::keys::{ApiKeys, BearerSecret, BearerSecretKind, KeyError};
+use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::{ActorKind, KeyChange, KeyLock};
 
 fn names(users: &[UserRow]) -> Vec<&str> {
@@ -101,7 +102,7 @@ async fn a_member_can_find_only_themselves() {
 async fn a_group_without_keys_can_be_deleted_and_created_again() {
     let (fixture, _) = Fixture::set_up().await;
     let audit = AuditContext::command();
-    let keys = ApiKeys::new(&fixture.store, Pepper::new(fixture.store.pepper_key()));
+    let keys = ApiKeys::new(&(Arc::clone(&fixture.store) as _), Pepper::new(fixture.store.pepper_key()));
     let created = fixture.people.create_group(&audit, "studio", None).await.unwrap();
     assert!(!created.is_in_file && created.row.key_count == 0);
     assert!(matches!(fixture.people.create_group(&audit, "studio", None).await, Err(IdentityError::NameTaken)));
@@ -182,7 +183,7 @@ async fn an_invalid_token_is_refused() {
 #[tokio::test]
 async fn keys_are_disabled_when_their_user_leaves_their_group() {
     let (fixture, _) = Fixture::set_up().await;
-    let keys = ApiKeys::new(&fixture.store, Pepper::new(fixture.store.pepper_key()));
+    let keys = ApiKeys::new(&(Arc::clone(&fixture.store) as _), Pepper::new(fixture.store.pepper_key()));
     let key_in_group = keys.create_for_test("inside", "ben", "default").await;
     let key_in_other_group = keys.create_for_test("outside", "ben", "studio").await;
     let key_of_other_user = keys.create_for_test("others", "eve", "default").await;

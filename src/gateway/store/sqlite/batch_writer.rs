@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::error_conversion::during_batch;
 use super::open::{BUSY_TIMEOUT, PRAGMAS};
-use super::{records, replays};
+use super::{record_writes, replay_writes};
 use crate::gateway::store::{NodeId, RowWrite, RowWriteOutcome, StoreError};
 
 /// The further settings of this connection.
@@ -157,10 +157,10 @@ fn write_all(
 
 fn write_one(connection: &Connection, node: &NodeId, write: RowWrite<'_>) -> rusqlite::Result<RowWriteOutcome> {
     let changed = match write {
-        RowWrite::Open(record) => records::open(connection, node, record)?,
-        RowWrite::RecordAttempts(record) => records::update_attempts(connection, record)?,
-        RowWrite::Close(record) => records::close(connection, record)?,
-        RowWrite::Replay(write) => return replays::write(connection, write),
+        RowWrite::Open(record) => record_writes::open(connection, node, record)?,
+        RowWrite::RecordAttempts(record) => record_writes::update_attempts(connection, record)?,
+        RowWrite::Close(record) => record_writes::close(connection, record)?,
+        RowWrite::Replay(write) => return replay_writes::write(connection, write),
     };
     Ok(RowWriteOutcome::of_changed_rows(changed))
 }

@@ -14,11 +14,11 @@ use sqlx::{ConnectOptions, SqlitePool};
 
 use super::SqliteStore;
 use super::batch_writer::BatchWriter;
-use super::data_key_unlock::load_or_create_data_keys;
 use super::error_conversion::{during, during_migration};
 use super::migrations::{MIGRATIONS, newest_version};
-use crate::gateway::store::data_dir::{DataDir, open_private};
-use crate::gateway::store::{MasterKey, StoreError};
+use super::sql::data_key_unlock::load_or_create_data_keys;
+use crate::gateway::store::data_dir::{DataDir, open_private, run_blocking};
+use crate::gateway::store::{MasterKey, NodeId, StoreError};
 
 /// "imgt", as the first migration writes it.
 const APPLICATION_ID: i64 = 1_768_777_588;
@@ -83,7 +83,7 @@ async fn open_locked(
     .await?;
     let readers = pool(READER_CONNECTIONS).connect_lazy_with(options.pragma("query_only", "ON"));
     let batch_writer = Arc::new(BatchWriter::new(data_dir.database_path()));
-    Ok(SqliteStore { writer, batch_writer, readers, data_dir, configured_key, vault, pepper })
+    Ok(SqliteStore { writer, batch_writer, readers, data_dir, configured_key, vault, pepper, node: NodeId::only() })
 }
 
 /// Returns an error if the directory was in use but has lost its database. It must not become a new installation: every
@@ -139,15 +139,6 @@ fn pool(size: u32) -> SqlitePoolOptions {
         .test_before_acquire(false)
         .idle_timeout(None)
         .max_lifetime(None)
-}
-
-pub(super) async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(source) => Err(StoreError::Unavailable { doing: "opening the data directory", source: source.into() }),
-    }
 }
 
 #[cfg(test)]

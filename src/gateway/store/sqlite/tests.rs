@@ -14,7 +14,10 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::gateway::store::testing::{child_dir, finished_record, new_store, running_record, spawn_child};
-use crate::gateway::store::{PeopleStore as _, Record, RecordFilter, UsageStore as _};
+use crate::gateway::store::{
+    AccountStore as _, AuditContext, InstallationStore as _, PeopleStore as _, Record, RecordFilter, TokenStore as _,
+    UsageStore as _,
+};
 
 const DATABASE: &str = "imagate.db";
 const MASTER_KEY: &str = "master.key";

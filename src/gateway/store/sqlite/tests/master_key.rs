@@ -132,10 +132,10 @@ async fn an_interrupted_rotation_leaves_a_readable_installation() {
 
     // The process died after it wrapped the data keys with the next key, before it replaced `master.key`.
     key_file.write_next_key(&next).unwrap();
-    let wrapped = data_keys::load(&store.writer).await.unwrap().unwrap();
+    let wrapped = sql::data_keys::load(&store.writer).await.unwrap().unwrap();
     let keys = key_file.unlock(&wrapped).unwrap();
     key_file.write_next_key(&next).unwrap();
-    data_keys::rewrap(&store.writer, &keys, &next).await.unwrap();
+    sql::data_keys::rewrap(&store.writer, &keys, &next).await.unwrap();
     assert_readable(&open(&dir).await, &pepper).await;
     assert!(key_file_bytes(&dir) == [9; 32] && !next_key_path.exists());
 }

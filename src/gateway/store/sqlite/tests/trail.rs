@@ -5,7 +5,7 @@
 //! until each new method that makes a change has a step here.
 
 use super::*;
-use crate::gateway::store::sqlite::people::{UNKNOWN_USER_REFUSALS_PER_DAY, USER_REFUSALS_PER_DAY};
+use crate::gateway::store::sqlite::sql::people::sessions::{UNKNOWN_USER_REFUSALS_PER_DAY, USER_REFUSALS_PER_DAY};
 use crate::gateway::store::testing::add_key;
 use crate::gateway::store::{
     AccountChange, AdminTokenRow, AuditContext, AuditFilter, KeyChange, KeyHash, KeyRow, KeyStore as _, LinkRedemption,

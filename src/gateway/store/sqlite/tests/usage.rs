@@ -3,10 +3,11 @@
 
 use super::*;
 use crate::gateway::store::sqlite::migrations::MIGRATIONS;
-use crate::gateway::store::sqlite::people::REFUSAL_LIMIT_REACHED;
-use crate::gateway::store::sqlite::{records, retention, usage};
+use crate::gateway::store::sqlite::sql::keys::page;
+use crate::gateway::store::sqlite::sql::people::sessions::REFUSAL_LIMIT_REACHED;
+use crate::gateway::store::sqlite::sql::{records, retention, usage};
 use crate::gateway::store::testing::database_at_migration;
-use crate::gateway::store::{JobState, UsageCounters, UsageFilter};
+use crate::gateway::store::{JobState, KeyFilter, UsageCounters, UsageFilter};
 
 /// Returns the number of migrations before the one that introduces the usage counts.
 fn before_counting() -> usize {
@@ -139,17 +140,20 @@ async fn a_page_of_records_is_found_by_an_index_and_not_sorted() {
         let period =
             RecordFilter { since: time("2026-01-01T00:00:00Z"), until: time("2027-01-01T00:00:00Z"), ..filter };
         for before in [None, Some(("2026-11-21T03:00:00.123Z".to_owned(), 7))] {
-            let plan = plan(&store, records::select_query(&period, before)).await;
+            let plan = plan(&store, records::record_queries::select_query(&period, before)).await;
             let search = format!("SEARCH records USING INDEX {index} (");
             assert!(plan.contains(&search) && plan.contains("created_at<?)"), "{period:?}: {plan}");
             assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{period:?}: {plan}");
         }
     }
     // `SCAN` is correct here: the query follows the index from the newest record on, and stops at a limit.
-    assert_eq!(plan(&store, records::select_query(&any(), None)).await, "SCAN records USING INDEX records_by_time\n");
+    assert_eq!(
+        plan(&store, records::record_queries::select_query(&any(), None)).await,
+        "SCAN records USING INDEX records_by_time\n"
+    );
     // This index has only the records of running jobs, which are few.
     assert!(
-        plan(&store, records::select_query(&state(JobState::Running), None))
+        plan(&store, records::record_queries::select_query(&state(JobState::Running), None))
             .await
             .contains("USING INDEX records_running")
     );
@@ -191,4 +195,21 @@ async fn usage_queries_use_an_index() {
     }
     let plan_of_keys = plan(&store, usage::total_by_key_query("[]".to_owned())).await;
     assert!(plan_of_keys.contains("SEARCH usage_days USING PRIMARY KEY (key_id=?)"), "{plan_of_keys}");
+}
+
+#[tokio::test]
+async fn a_page_of_keys_is_found_by_an_index_and_never_sorted() {
+    let (_dir, store) = new_store().await;
+    let now = Timestamp::now();
+    let before = Some("key_1".into());
+    let all = KeyFilter { before: before.clone(), limit: 50, ..KeyFilter::default() };
+    let owned = KeyFilter { owner: Some("usr_1".into()), before, limit: 50, ..KeyFilter::default() };
+    let grouped = KeyFilter { group: Some("default".to_owned()), limit: 50, ..KeyFilter::default() };
+    for (filter, index) in [(all, "INTEGER PRIMARY KEY (rowid<?)"), (owned, "keys_of_user"), (grouped, "keys_of_group")]
+    {
+        let rows = plan(&store, page::rows_query(&filter, now)).await;
+        assert!(rows.contains(index) && !rows.contains("TEMP B-TREE"), "{rows}");
+        let count = plan(&store, page::count_query(&filter, now)).await;
+        assert!(count.contains("COVERING INDEX"), "{count}");
+    }
 }

@@ -1,0 +1,108 @@
+//! The store that several nodes share: a PostgreSQL database.
+//!
+//! One connection writes the records and claims, in batches; a pool makes all other changes and reads. Each node keeps a
+//! data directory of its own, with its id, the lock for serving, stored answers, and the master key if the settings do
+//! not give it.
+
+mod batch_writer;
+mod connection;
+mod dialect;
+mod error_conversion;
+mod migrations;
+mod nodes;
+mod open;
+mod record_rows;
+mod replay_writes;
+#[expect(clippy::duplicate_mod, reason = "the statements are compiled once for each database")]
+#[path = "sql/mod.rs"]
+mod sql;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use sqlx::PgPool;
+
+use super::data_dir::DataDir;
+use super::{
+    MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, StoreError, Timestamp, Vault,
+};
+use batch_writer::BatchWriter;
+pub(crate) use connection::DatabaseUrl;
+use error_conversion::during;
+
+/// An open database, and the data directory of this node.
+#[derive(Debug)]
+pub(crate) struct PostgresStore {
+    /// The connections for changes: the same pool as `readers`, under the name that the shared statements use.
+    writer: PgPool,
+    readers: PgPool,
+    batch_writer: BatchWriter,
+    data_dir: DataDir,
+    /// The master key of the configuration; `None` if the key is in master.key.
+    configured_key: Option<MasterKey>,
+    vault: Vault,
+    pepper: PepperKey,
+    node: NodeId,
+}
+
+impl PostgresStore {
+    /// Opens the database, and the data directory of this node. Creates the tables of a new database, and migrates an
+    /// older one. Nodes that open it at the same time take turns.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the server cannot be reached, and [`StoreError::Damaged`] if the master
+    /// key is missing or is not the one of this database.
+    pub(crate) async fn open(
+        data_dir: &Path,
+        url: &DatabaseUrl,
+        master_key: Option<MasterKey>,
+    ) -> Result<Self, StoreError> {
+        open::open(data_dir, url, master_key).await
+    }
+
+    /// Writes records and claims without waiting for the disk of the server: they survive the end of this process, but
+    /// perhaps not a failure of the server. All other changes still wait.
+    pub(crate) fn without_commit_sync(self) -> Self {
+        Self { batch_writer: self.batch_writer.without_commit_sync(), ..self }
+    }
+
+    async fn write_heartbeat(&self) -> Result<(), StoreError> {
+        nodes::write_heartbeat(&self.writer, &self.node).await.map_err(during("writing the heartbeat of the node"))
+    }
+
+    async fn interrupt_dead_nodes(&self) -> Result<u64, StoreError> {
+        nodes::interrupt_dead_nodes(&self.writer).await.map_err(during("closing records of dead nodes"))
+    }
+
+    async fn close_connections(&self) {
+        self.batch_writer.close().await;
+        self.readers.close().await;
+    }
+}
+
+#[async_trait]
+impl RecordStore for PostgresStore {
+    async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {
+        self.batch_writer.write(node, writes).await
+    }
+
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        self.batch_writer.check_writable(&self.node).await
+    }
+
+    async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError> {
+        sql::records::interrupt_running(&self.writer, node).await.map_err(during("closing records of an earlier run"))
+    }
+
+    async fn remove_expired_rows(
+        &self,
+        class: RetentionClass,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        sql::retention::remove_expired(&self.writer, class, before, limit).await.map_err(during("removing old rows"))
+    }
+}

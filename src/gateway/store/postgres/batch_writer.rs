@@ -1,0 +1,286 @@
+//! Writes records and claims on a connection of their own, all waiting writes in one transaction.
+//!
+//! If the connection is lost while the server commits, nobody knows whether the batch is in the database. The writer
+//! removes what the batch may have opened, under a lock that waits for a commit that is still running, and then writes
+//! the batch once more. If that fails too, the callers get an error, and the removal is made up for before the next
+//! write. So an intent or a claim that was reported as failed is never left in the database, unless the process ends
+//! first; then the next start closes it as interrupted. Outcomes need no removal: the row of a request is closed once,
+//! whoever repeats it.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use sqlx::{Connection as _, PgConnection};
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::connection::DatabaseUrl;
+use super::error_conversion::{during, is_connection_lost, may_succeed_again};
+use super::record_rows::{self, RecordStatement};
+use super::replay_writes;
+use crate::gateway::store::{NodeId, Record, ReplayWrite, RowWrite, RowWriteOutcome, StoreError};
+
+/// The longest time for one try of a batch, with the connection if there is none (our choice). It is shorter than the
+/// time that a job waits for its intent, so that a second try fits.
+const TRY_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The connection for records and claims. It is opened at the first write, because most commands write no record.
+#[derive(Debug)]
+pub(super) struct BatchWriter {
+    url: DatabaseUrl,
+    /// True if each commit waits for the disk of the server.
+    syncs_commits: bool,
+    state: Mutex<WriterState>,
+}
+
+#[derive(Debug, Default)]
+struct WriterState {
+    connection: Option<PgConnection>,
+    /// The requests whose intents and claims may be in the database although their write was reported as failed.
+    uncertain_requests: Vec<String>,
+    is_closed: bool,
+}
+
+// === impl BatchWriter ===
+
+impl BatchWriter {
+    pub(super) fn new(url: DatabaseUrl) -> Self {
+        Self { url, syncs_commits: true, state: Mutex::default() }
+    }
+
+    /// Makes commits that survive the end of the process, but perhaps not a failure of the server.
+    pub(super) fn without_commit_sync(self) -> Self {
+        Self { syncs_commits: false, ..self }
+    }
+
+    /// Commits the writes in one transaction. Returns one outcome for each write, in the same order.
+    pub(super) async fn write(
+        &self,
+        node: &NodeId,
+        writes: &[RowWrite<'_>],
+    ) -> Result<Vec<RowWriteOutcome>, StoreError> {
+        const DOING: &str = "writing records and claims";
+        let mut state = self.lock(DOING).await?;
+        let mut result = self.try_write(&mut state, node, writes, false).await;
+        if result.as_ref().is_err_and(may_succeed_again) {
+            result = self.try_write(&mut state, node, writes, true).await;
+        }
+        result.map_err(during(DOING))
+    }
+
+    /// Makes a commit like that of a record.
+    pub(super) async fn check_writable(&self, node: &NodeId) -> Result<(), StoreError> {
+        const DOING: &str = "checking whether the database takes writes";
+        let mut state = self.lock(DOING).await?;
+        let mut result = self.try_check(&mut state, node).await;
+        if result.as_ref().is_err_and(may_succeed_again) {
+            result = self.try_check(&mut state, node).await;
+        }
+        result.map_err(during(DOING))
+    }
+
+    /// Closes the connection for good. Waits for a write that is running.
+    pub(super) async fn close(&self) {
+        let mut state = self.state.lock().await;
+        state.is_closed = true;
+        if let Some(connection) = state.connection.take() {
+            // The server ends the session even if the message does not arrive.
+            let _ = connection.close().await;
+        }
+    }
+
+    /// Does what happens if the connection is lost while the server commits this batch.
+    #[cfg(test)]
+    pub(super) async fn assume_lost(&self, writes: &[RowWrite<'_>]) {
+        let mut state = self.state.lock().await;
+        state.connection = None;
+        state.uncertain_requests.extend(writes.iter().filter_map(opened_request));
+    }
+
+    async fn lock(&self, doing: &'static str) -> Result<MutexGuard<'_, WriterState>, StoreError> {
+        let state = self.state.lock().await;
+        if state.is_closed {
+            return Err(StoreError::Unavailable { doing, source: "the store is closed".into() });
+        }
+        Ok(state)
+    }
+
+    async fn try_write(
+        &self,
+        state: &mut WriterState,
+        node: &NodeId,
+        writes: &[RowWrite<'_>],
+        is_second_try: bool,
+    ) -> sqlx::Result<Vec<RowWriteOutcome>> {
+        let result = within_try_timeout(async {
+            let mut connection = self.take_connection(state, node).await?;
+            let result = write_all(&mut connection, node, writes, is_second_try).await;
+            if result.as_ref().err().is_none_or(is_row_fault) {
+                state.connection = Some(connection);
+            }
+            result
+        })
+        .await;
+        if result.as_ref().is_err_and(is_connection_lost) {
+            state.uncertain_requests.extend(writes.iter().filter_map(opened_request));
+        }
+        result
+    }
+
+    async fn try_check(&self, state: &mut WriterState, node: &NodeId) -> sqlx::Result<()> {
+        within_try_timeout(async {
+            let mut connection = self.take_connection(state, node).await?;
+            sqlx::query("UPDATE write_check SET times = (times + 1) % 1000000").execute(&mut connection).await?;
+            state.connection = Some(connection);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Returns the connection, or a new one. The connection is not put back after a failure, or if the time is over.
+    async fn take_connection(&self, state: &mut WriterState, node: &NodeId) -> sqlx::Result<PgConnection> {
+        let mut connection = match state.connection.take() {
+            Some(connection) => connection,
+            None => self.url.connect_for_writes(self.syncs_commits).await?,
+        };
+        if !state.uncertain_requests.is_empty() {
+            remove_uncertain_rows(&mut connection, node, &state.uncertain_requests).await?;
+            state.uncertain_requests.clear();
+        }
+        Ok(connection)
+    }
+}
+
+async fn within_try_timeout<T>(work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    let elapsed = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+    tokio::time::timeout(TRY_TIMEOUT, work).await.map_err(elapsed)?
+}
+
+/// True if the error is caused by a value of a row, so that the connection is in order.
+fn is_row_fault(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| {
+        // Values that do not fit, and broken constraints.
+        code.starts_with("22") || code.starts_with("23")
+    })
+}
+
+/// Returns the request whose row the write adds; `None` if it adds none.
+fn opened_request(write: &RowWrite<'_>) -> Option<String> {
+    match write {
+        RowWrite::Open(record) => Some(record.request_id.to_string()),
+        RowWrite::Replay(ReplayWrite::Claim(claim)) => Some(claim.request_id.to_string()),
+        RowWrite::RecordAttempts(_)
+        | RowWrite::Close(_)
+        | RowWrite::Replay(ReplayWrite::Finish { .. } | ReplayWrite::Remove { .. }) => None,
+    }
+}
+
+/// Waits until no other session writes for this node. The lock ends with the transaction.
+async fn lock_writes(connection: &mut PgConnection, node: &NodeId) -> sqlx::Result<()> {
+    let query = sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))").bind(node.as_str());
+    query.execute(connection).await?;
+    Ok(())
+}
+
+async fn remove_uncertain_rows(connection: &mut PgConnection, node: &NodeId, requests: &[String]) -> sqlx::Result<()> {
+    let mut transaction = connection.begin().await?;
+    lock_writes(&mut transaction, node).await?;
+    for statement in [
+        "DELETE FROM records WHERE request_id = ANY ($1) AND state = 'running' AND node = $2",
+        "DELETE FROM replays WHERE request_id = ANY ($1) AND status IS NULL AND node = $2",
+    ] {
+        sqlx::query(statement).bind(requests).bind(node.as_str()).execute(&mut *transaction).await?;
+    }
+    transaction.commit().await
+}
+
+/// Makes the writes in one transaction. `is_second_try` tells that an earlier try may have made them.
+async fn write_all(
+    connection: &mut PgConnection,
+    node: &NodeId,
+    writes: &[RowWrite<'_>],
+    is_second_try: bool,
+) -> sqlx::Result<Vec<RowWriteOutcome>> {
+    let mut transaction = connection.begin().await?;
+    lock_writes(&mut transaction, node).await?;
+    let mut outcomes = vec![RowWriteOutcome::NoEffect; writes.len()];
+    let mut records = RecordPositions::of(writes);
+    for statement in record_rows::ALL_KINDS {
+        let positions = records.take_single_writes(statement);
+        write_records(&mut transaction, node, writes, (statement, &positions), &mut outcomes).await?;
+    }
+    // Several writes of one request must be made in their order.
+    for (position, write) in writes.iter().enumerate() {
+        match (write, RecordStatement::of_write(write)) {
+            (RowWrite::Replay(write), _) => {
+                outcomes[position] = replay_writes::write(&mut transaction, write, is_second_try).await?;
+            }
+            (_, Some((statement, record))) if records.is_left(record) => {
+                write_records(&mut transaction, node, writes, (statement, &[position]), &mut outcomes).await?;
+            }
+            _ => {}
+        }
+    }
+    transaction.commit().await?;
+    Ok(outcomes)
+}
+
+/// Makes the writes at these positions, which are of one kind, and of different requests.
+async fn write_records(
+    connection: &mut PgConnection,
+    node: &NodeId,
+    writes: &[RowWrite<'_>],
+    (statement, positions): (RecordStatement, &[usize]),
+    outcomes: &mut [RowWriteOutcome],
+) -> sqlx::Result<()> {
+    if positions.is_empty() {
+        return Ok(());
+    }
+    let record_at =
+        |position: usize| writes.get(position).and_then(RecordStatement::of_write).map(|(_, record)| record);
+    let records = positions.iter().filter_map(|position| record_at(*position));
+    let query = sqlx::query_scalar(statement.sql()).bind(record_rows::to_json_list(statement, node, records)?);
+    let written: HashSet<String> = query.fetch_all(connection).await?.into_iter().collect();
+    for position in positions {
+        let is_written = record_at(*position).is_some_and(|record| written.contains(record.request_id.as_str()));
+        if let Some(outcome) = outcomes.get_mut(*position).filter(|_| is_written) {
+            *outcome = RowWriteOutcome::Done;
+        }
+    }
+    Ok(())
+}
+
+/// The positions in a batch of the writes of each request.
+struct RecordPositions<'a>(HashMap<&'a str, Vec<(RecordStatement, usize)>>);
+
+// === impl RecordPositions ===
+
+impl<'a> RecordPositions<'a> {
+    fn of(writes: &[RowWrite<'a>]) -> Self {
+        let mut positions = HashMap::<_, Vec<_>>::new();
+        for (position, write) in writes.iter().enumerate() {
+            if let Some((statement, record)) = RecordStatement::of_write(write) {
+                positions.entry(record.request_id.as_str()).or_default().push((statement, position));
+            }
+        }
+        Self(positions)
+    }
+
+    /// Removes the only writes of their requests that are of this kind, and returns their positions in the order of the
+    /// batch.
+    fn take_single_writes(&mut self, statement: RecordStatement) -> Vec<usize> {
+        let mut taken = Vec::new();
+        self.0.retain(|_, writes| match writes.as_slice() {
+            [(kind, position)] if *kind == statement => {
+                taken.push(*position);
+                false
+            }
+            _ => true,
+        });
+        taken.sort_unstable();
+        taken
+    }
+
+    fn is_left(&self, record: &Record) -> bool {
+        self.0.contains_key(record.request_id.as_str())
+    }
+}

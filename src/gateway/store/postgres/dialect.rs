@@ -1,0 +1,78 @@
+//! The types of the driver of PostgreSQL, and the expressions that PostgreSQL writes in its own way.
+
+use sqlx::{Postgres, QueryBuilder};
+
+use crate::gateway::store::sql_connection::SqlConnection;
+
+pub(super) use super::PostgresStore as SqlStore;
+pub(super) type Db = Postgres;
+pub(super) type DbArguments = sqlx::postgres::PgArguments;
+pub(super) type DbConnection = sqlx::PgConnection;
+pub(super) type DbPool = sqlx::PgPool;
+pub(super) type DbRow = sqlx::postgres::PgRow;
+
+/// The name of the database in messages.
+pub(super) const DATABASE_NAME: &str = "the PostgreSQL database";
+
+/// The operator that compares a text with a pattern, regardless of upper and lower case.
+pub(super) const LIKE: &str = "ILIKE";
+
+/// The text before and after the list in a subquery of the texts in a JSON list.
+pub(super) const JSON_TEXTS: (&str, &str) = ("(SELECT json_array_elements_text(CAST(", " AS JSON)))");
+
+impl SqlConnection for DbConnection {
+    /// The lock makes the changes of all nodes take turns. Its number is "imgc" (our choice). The isolation level must be
+    /// this one, so that the statements see the changes of the transaction before.
+    const BEGIN_CHANGE: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(1768777571)";
+}
+
+/// Does nothing: the planner of PostgreSQL chooses the index.
+pub(super) const fn push_index(_query: &mut QueryBuilder<Db>, _index: &'static str) {}
+
+/// The same for a statement whose text is fixed.
+macro_rules! indexed_by {
+    ($index:literal) => {
+        ""
+    };
+}
+pub(super) use indexed_by;
+
+/// A join. The planner chooses the order of the tables.
+macro_rules! ordered_join {
+    () => {
+        "JOIN"
+    };
+}
+pub(super) use ordered_join;
+
+/// A sum that ends at the largest integer. The sum of integers is a number without a limit.
+macro_rules! sum {
+    ($expression:literal) => {
+        concat!("CAST(least(coalesce(sum(", $expression, "), 0), 9223372036854775807) AS BIGINT)")
+    };
+}
+pub(super) use sum;
+
+/// The number of elements of a JSON list.
+macro_rules! json_length {
+    ($list:literal) => {
+        concat!("json_array_length(CAST(", $list, " AS JSON))")
+    };
+}
+pub(super) use json_length;
+
+/// An aggregate that makes a JSON list of texts.
+macro_rules! json_list {
+    ($expression:literal) => {
+        concat!("coalesce(CAST(json_agg(", $expression, ") AS TEXT), '[]')")
+    };
+}
+pub(super) use json_list;
+
+/// The list of attempts of an interrupted job that names an account but no attempt.
+macro_rules! unknown_attempt_json {
+    () => {
+        "CAST(json_build_array(json_build_object('account', account, 'class', 'X', 'status', NULL, 'latency_ms', NULL)) AS TEXT)"
+    };
+}
+pub(super) use unknown_attempt_json;

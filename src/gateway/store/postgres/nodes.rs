@@ -1,0 +1,39 @@
+//! The nodes that share the database. All times are those of the server, so the clocks of the nodes do not matter.
+
+use sqlx::PgPool;
+
+use super::sql::records;
+use crate::gateway::store::{NODE_TIMEOUT, NodeId};
+
+/// The time after which the row of a node without running records is removed, in seconds (our choice).
+const ROW_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
+
+/// Writes the time of this moment into the row of the node.
+pub(super) async fn write_heartbeat(pool: &PgPool, node: &NodeId) -> sqlx::Result<()> {
+    let query = sqlx::query(
+        "INSERT INTO nodes (id, version, started_at, seen_at) VALUES ($1, $2, now(), now()) \
+         ON CONFLICT (id) DO UPDATE SET version = excluded.version, seen_at = excluded.seen_at",
+    );
+    query.bind(node.as_str()).bind(env!("CARGO_PKG_VERSION")).execute(pool).await?;
+    Ok(())
+}
+
+/// Closes the running records of nodes without a recent heartbeat, and returns their number. Each statement is a
+/// transaction, and a record changes its state only once, so several nodes may do this at the same time.
+pub(super) async fn interrupt_dead_nodes(pool: &PgPool) -> sqlx::Result<u64> {
+    let query = sqlx::query_scalar(
+        "SELECT id FROM nodes WHERE seen_at < now() - make_interval(secs => $1) \
+         AND EXISTS (SELECT 1 FROM records WHERE records.state = 'running' AND records.node = nodes.id)",
+    );
+    let dead: Vec<String> = query.bind(NODE_TIMEOUT.as_secs_f64()).fetch_all(pool).await?;
+    let mut closed = 0;
+    for node in dead {
+        closed += records::interrupt_running(pool, &NodeId::from(node)).await?;
+    }
+    let remove = sqlx::query(
+        "DELETE FROM nodes WHERE seen_at < now() - make_interval(secs => $1) \
+         AND NOT EXISTS (SELECT 1 FROM records WHERE records.state = 'running' AND records.node = nodes.id)",
+    );
+    remove.bind(ROW_KEPT_SECONDS).execute(pool).await?;
+    Ok(closed)
+}

@@ -1,0 +1,42 @@
+//! The properties of the installation, as both databases keep them.
+
+use async_trait::async_trait;
+
+use super::dialect::SqlStore;
+use super::master_key_rotation;
+use crate::gateway::store::{InstallationStore, MasterKey, NodeId, PepperKey, ServeLock, StoreError, Vault};
+
+#[async_trait]
+impl InstallationStore for SqlStore {
+    fn vault(&self) -> &Vault {
+        &self.vault
+    }
+
+    fn pepper_key(&self) -> &PepperKey {
+        &self.pepper
+    }
+
+    fn node_id(&self) -> &NodeId {
+        &self.node
+    }
+
+    async fn record_heartbeat(&self) -> Result<(), StoreError> {
+        self.write_heartbeat().await
+    }
+
+    async fn close_records_of_dead_nodes(&self) -> Result<u64, StoreError> {
+        self.interrupt_dead_nodes().await
+    }
+
+    fn lock_for_serving(&self) -> Result<ServeLock, StoreError> {
+        self.data_dir.lock_for_serving()
+    }
+
+    async fn rotate_master_key(&self, next: Option<MasterKey>) -> Result<(), StoreError> {
+        master_key_rotation::rotate(self, next).await
+    }
+
+    async fn close(&self) {
+        self.close_connections().await;
+    }
+}

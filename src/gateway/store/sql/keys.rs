@@ -1,0 +1,224 @@
+//! The statements for keys. Every value is a bound parameter, never part of the text of a statement.
+
+mod change;
+pub(in super::super) mod page;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use sqlx::{QueryBuilder, Row};
+
+use super::audit_trail::{self, AuditEvent};
+use super::decode::{hash, optional_parsed, optional_timestamp, parsed, text};
+use super::dialect::{DbConnection, DbPool, DbRow, SqlStore, ordered_join};
+use super::error_conversion::during;
+use super::paging::push_json_texts;
+use super::transaction::transact;
+use super::usage;
+use crate::gateway::store::{
+    AuditContext, KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash, KeyId, KeyRow, KeyStore, ListPage,
+    RefusalCount, SecretRotation, StoreError, Timestamp, UserId,
+};
+
+pub(super) use change::{assign_unowned_keys, lock_keys_in_group};
+
+const AUDIT_TARGET_KIND: &str = "key";
+/// Of the keys deleted within this time, one in [`DELETED_SHARE`] counts against the limit of the user (our choice).
+const DELETED_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
+const DELETED_SHARE: i64 = 10;
+
+macro_rules! select_keys {
+    ($clauses:literal) => {
+        concat!(
+            "SELECT keys.*, nullif(users.name, '') AS user_name, users.disabled_at AS user_disabled_at, groups.name AS group_name ",
+            "FROM keys JOIN users ON users.id = keys.user_id JOIN groups ON groups.id = keys.group_id ",
+            $clauses
+        )
+    };
+}
+use select_keys;
+
+#[async_trait]
+impl KeyStore for SqlStore {
+    async fn insert_key(&self, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> Result<bool, StoreError> {
+        insert(&self.writer, audit, key, max_keys).await.map_err(during("storing a key"))
+    }
+
+    async fn find_key(&self, handle: &str, owner: Option<&UserId>) -> Result<Option<KeyRow>, StoreError> {
+        let lookup = async { find(&mut *self.readers.acquire().await?, handle, owner).await };
+        lookup.await.map_err(during("looking up a key"))
+    }
+
+    async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError> {
+        list(&self.readers).await.map_err(during("listing keys"))
+    }
+
+    async fn list_keys_page(&self, filter: &KeyFilter, now: Timestamp) -> Result<ListPage<KeyRow>, StoreError> {
+        page::page(&self.readers, filter, now).await.map_err(during("listing keys"))
+    }
+
+    async fn change_key(
+        &self,
+        audit: &AuditContext,
+        handle: &str,
+        owner: Option<&UserId>,
+        changes: &[KeyChange],
+    ) -> Result<KeyChangeOutcome, StoreError> {
+        change::change(&self.writer, audit, handle, owner, changes).await.map_err(during("changing a key"))
+    }
+
+    async fn rotate_key(
+        &self,
+        audit: &AuditContext,
+        key: &KeyId,
+        owner: Option<&UserId>,
+        rotation: SecretRotation,
+    ) -> Result<KeyChangeOutcome, StoreError> {
+        change::rotate(&self.writer, audit, key, owner, rotation).await.map_err(during("rotating a key"))
+    }
+
+    async fn keys_changed_since(&self, revision: i64) -> Result<Vec<KeyCheck>, StoreError> {
+        changed_since(&self.readers, revision).await.map_err(during("looking for changed keys"))
+    }
+
+    async fn record_key_use(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError> {
+        record_use(&self.writer, keys, at).await.map_err(during("storing the use of keys"))
+    }
+
+    async fn add_refusals(&self, refusals: &[RefusalCount]) -> Result<(), StoreError> {
+        usage::add_refusals(&self.writer, refusals).await.map_err(during("counting refused requests"))
+    }
+}
+
+async fn insert(pool: &DbPool, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> sqlx::Result<bool> {
+    let details = json!({"public_id": key.public_id, "user": key.user_name, "group": key.group_name,
+        "expires_at": key.expires_at, "limits": limits_as_json(key.limits.as_deref())});
+    let event = AuditEvent::new("key.create", AUDIT_TARGET_KIND, key.id.as_str(), &key.name).with_details(details);
+    transact!(pool, |transaction| {
+        if let Some(max_keys) = max_keys
+            && count_against_limit(&mut transaction, &key.user, key.created_at).await? >= i64::from(max_keys)
+        {
+            return Ok(false);
+        }
+        sqlx::query(
+            "INSERT INTO keys (id, public_id, name, user_id, group_id, hash, created_at, expires_at, latest_end, limits) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        )
+        .bind(key.id.as_str())
+        .bind(key.public_id.as_str())
+        .bind(&key.name)
+        .bind(key.user.as_str())
+        .bind(key.group.as_str())
+        .bind(key.hash.0.as_slice())
+        .bind(key.created_at.to_string())
+        .bind(key.expires_at.map(|time| time.to_string()))
+        .bind(key.latest_end.map(|time| time.to_string()))
+        .bind(&key.limits)
+        .execute(&mut *transaction)
+        .await?;
+        audit_trail::write(&mut transaction, audit, event).await?;
+        true
+    })
+}
+
+/// Returns the number of keys of a user that count against the limit: the existing keys, or a tenth of those deleted
+/// within a day if that is more. Rows of deleted keys stay, because records name them, so without this rule a member
+/// could grow the table without limit by creating and deleting keys.
+async fn count_against_limit(connection: &mut DbConnection, user: &UserId, now: Timestamp) -> sqlx::Result<i64> {
+    let counts = sqlx::query_as(
+        "SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(*) FILTER (WHERE deleted_at > $2) / $3 \
+         FROM keys WHERE user_id = $1",
+    );
+    let counts = counts.bind(user.as_str()).bind((now - DELETED_WITHIN).to_string()).bind(DELETED_SHARE);
+    let (existing, deleted): (i64, i64) = counts.fetch_one(connection).await?;
+    Ok(existing.max(deleted))
+}
+
+async fn find(connection: &mut DbConnection, handle: &str, owner: Option<&UserId>) -> sqlx::Result<Option<KeyRow>> {
+    let query = sqlx::query(select_keys!(
+        "WHERE (keys.id = $1 OR keys.public_id = $1) AND keys.deleted_at IS NULL AND coalesce($2, keys.user_id) = keys.user_id"
+    ));
+    let query = query.bind(handle).bind(owner.map(|owner| owner.as_str()));
+    query.fetch_optional(connection).await?.map(|row| key_from_row(&row)).transpose()
+}
+
+/// Returns the key, even if it is deleted.
+async fn get_even_if_deleted(connection: &mut DbConnection, id: &KeyId) -> sqlx::Result<KeyRow> {
+    key_from_row(&sqlx::query(select_keys!("WHERE keys.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
+}
+
+async fn list(pool: &DbPool) -> sqlx::Result<Vec<KeyRow>> {
+    let query = sqlx::query(select_keys!("WHERE keys.deleted_at IS NULL ORDER BY keys.created_at, keys.rowid"));
+    query.fetch_all(pool).await?.iter().map(key_from_row).collect()
+}
+
+async fn changed_since(pool: &DbPool, revision: i64) -> sqlx::Result<Vec<KeyCheck>> {
+    let query = sqlx::query(concat!(
+        "SELECT keys.id, keys.public_id, keys.user_id, groups.name AS group_name, keys.hash, keys.previous_hash, \
+         keys.deleted_at IS NOT NULL AS deleted, \
+         keys.previous_until, keys.expires_at, keys.limits, keys.revision, (keys.disabled_at IS NOT NULL \
+         OR keys.deleted_at IS NOT NULL OR users.disabled_at IS NOT NULL) AS refused \
+         FROM keys ",
+        ordered_join!(),
+        " users ON users.id = keys.user_id ",
+        ordered_join!(),
+        " groups ON groups.id = keys.group_id \
+         WHERE keys.revision > $1 AND ($1 > 0 OR keys.deleted_at IS NULL) ORDER BY keys.revision",
+    ));
+    query.bind(revision).fetch_all(pool).await?.iter().map(key_check_from_row).collect()
+}
+
+async fn record_use(pool: &DbPool, keys: &[KeyId], at: Timestamp) -> sqlx::Result<()> {
+    let mut query = QueryBuilder::new("UPDATE keys SET last_used_at = ");
+    query.push_bind(at.to_string()).push(" WHERE id IN ");
+    push_json_texts(&mut query, json!(keys).to_string());
+    query.build().execute(pool).await?;
+    Ok(())
+}
+
+fn key_from_row(row: &DbRow) -> sqlx::Result<KeyRow> {
+    Ok(KeyRow {
+        id: text(row, "id")?,
+        public_id: text(row, "public_id")?,
+        name: text(row, "name")?,
+        user: text(row, "user_id")?,
+        user_name: row.try_get("user_name")?,
+        user_disabled_at: optional_timestamp(row, "user_disabled_at")?,
+        group: text(row, "group_id")?,
+        group_name: text(row, "group_name")?,
+        hash: KeyHash(hash(row, "hash")?),
+        previous_until: optional_timestamp(row, "previous_until")?,
+        created_at: parsed(row, "created_at")?,
+        expires_at: optional_timestamp(row, "expires_at")?,
+        last_used_at: optional_timestamp(row, "last_used_at")?,
+        disabled_at: optional_timestamp(row, "disabled_at")?,
+        locked: optional_parsed(row, "locked")?,
+        latest_end: optional_timestamp(row, "latest_end")?,
+        deleted_at: optional_timestamp(row, "deleted_at")?,
+        limits: row.try_get("limits")?,
+    })
+}
+
+/// Returns the limits for the audit trail.
+fn limits_as_json(limits: Option<&str>) -> Value {
+    limits.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+fn key_check_from_row(row: &DbRow) -> sqlx::Result<KeyCheck> {
+    let previous = optional_timestamp(row, "previous_until")?;
+    let previous = previous.map(|until| Ok::<_, sqlx::Error>((KeyHash(hash(row, "previous_hash")?), until)));
+    Ok(KeyCheck {
+        id: text(row, "id")?,
+        public_id: text(row, "public_id")?,
+        user: text(row, "user_id")?,
+        group_name: text(row, "group_name")?,
+        hash: KeyHash(hash(row, "hash")?),
+        previous: previous.transpose()?,
+        expires_at: optional_timestamp(row, "expires_at")?,
+        is_refused: row.try_get("refused")?,
+        limits: row.try_get("limits")?,
+        is_deleted: row.try_get("deleted")?,
+        revision: row.try_get("revision")?,
+    })
+}

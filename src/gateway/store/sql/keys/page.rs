@@ -1,0 +1,67 @@
+//! One page of a very long list of keys, newest first.
+//!
+//! Indexes find the keys by owner, by group, and by position in the list. A search for a part of a name reads all rows
+//! that these conditions leave.
+
+use sqlx::QueryBuilder;
+
+use super::super::dialect::{Db, DbPool, LIKE};
+use super::super::paging::{fetch_count, like_pattern, split_page};
+use super::{key_from_row, select_keys};
+use crate::gateway::store::{KeyFilter, KeyRow, KeyState, ListPage, Timestamp};
+
+pub(super) async fn page(pool: &DbPool, filter: &KeyFilter, now: Timestamp) -> sqlx::Result<ListPage<KeyRow>> {
+    let fetched = rows_query(filter, now).build().fetch_all(pool).await?;
+    let (items, has_more) = split_page(fetched, filter.limit, key_from_row)?;
+    Ok(ListPage { items, total: fetch_count(count_query(filter, now), pool).await?, has_more })
+}
+
+pub(in super::super::super) fn rows_query(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Db> {
+    let mut rows = QueryBuilder::new(select_keys!("WHERE keys.deleted_at IS NULL"));
+    push_conditions(&mut rows, filter, now);
+    if let Some(before) = &filter.before {
+        rows.push(" AND keys.rowid < (SELECT rowid FROM keys WHERE id = ").push_bind(before.to_string()).push(")");
+    }
+    rows.push(" ORDER BY keys.rowid DESC LIMIT ").push_bind(i64::from(filter.limit) + 1);
+    rows
+}
+
+pub(in super::super::super) fn count_query(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Db> {
+    // The table of users is joined only if the filter refers to it.
+    let mut count = QueryBuilder::new(if filter.search.is_some() || filter.state.is_some() {
+        "SELECT count(*) FROM keys JOIN users ON users.id = keys.user_id WHERE keys.deleted_at IS NULL"
+    } else {
+        "SELECT count(*) FROM keys WHERE keys.deleted_at IS NULL"
+    });
+    push_conditions(&mut count, filter, now);
+    count
+}
+
+fn push_conditions(query: &mut QueryBuilder<Db>, filter: &KeyFilter, now: Timestamp) {
+    if let Some(owner) = &filter.owner {
+        query.push(" AND keys.user_id = ").push_bind(owner.to_string());
+    }
+    if let Some(group) = &filter.group {
+        query.push(" AND keys.group_id = (SELECT id FROM groups WHERE name = ").push_bind(group.clone()).push(")");
+    }
+    if let Some(search) = &filter.search {
+        let pattern = like_pattern(search);
+        let columns = [" AND (keys.name ", " OR keys.public_id ", " OR users.name "];
+        for column in columns {
+            query.push(column).push(LIKE).push(" ").push_bind(pattern.clone()).push(r" ESCAPE '\'");
+        }
+        query.push(")");
+    }
+    let Some(state) = filter.state else { return };
+    match state {
+        KeyState::Disabled => query.push(" AND keys.disabled_at IS NOT NULL"),
+        KeyState::UserDisabled => query.push(" AND keys.disabled_at IS NULL AND users.disabled_at IS NOT NULL"),
+        KeyState::Expired => query
+            .push(" AND keys.disabled_at IS NULL AND users.disabled_at IS NULL AND keys.expires_at <= ")
+            .push_bind(now.to_string()),
+        KeyState::Active => query
+            .push(" AND keys.disabled_at IS NULL AND users.disabled_at IS NULL AND (keys.expires_at IS NULL OR keys.expires_at > ")
+            .push_bind(now.to_string())
+            .push(")"),
+    };
+}

@@ -1,0 +1,203 @@
+//! The store of people. The statements are in the files of this folder, one file for each kind of row.
+
+mod groups;
+mod links;
+pub(in super::super) mod sessions;
+mod tokens;
+mod users;
+
+use async_trait::async_trait;
+
+use super::audit_trail;
+use super::dialect::SqlStore;
+use super::error_conversion::during;
+use crate::gateway::store::{
+    AdminTokenRow, AuditContext, AuditFilter, AuditRow, GroupDeletionOutcome, GroupId, GroupRow, LinkRedemption,
+    LinkRow, ListPage, NewLink, NewSession, NewUser, PasswordHash, PeopleStore, PublicId, SecretHash, SessionId,
+    SessionRow, StoreError, Timestamp, TokenId, UserChange, UserChangeOutcome, UserFilter, UserId, UserRow,
+};
+
+#[async_trait]
+impl PeopleStore for SqlStore {
+    async fn ensure_user(&self, audit: &AuditContext, name: &str) -> Result<UserRow, StoreError> {
+        users::ensure(self, audit, UserId::random()?, name).await.map_err(during("storing a user"))
+    }
+
+    async fn ensure_group(&self, audit: &AuditContext, name: &str) -> Result<GroupRow, StoreError> {
+        groups::ensure(self, audit, GroupId::random()?, name).await.map_err(during("storing a group"))
+    }
+
+    async fn find_user(&self, handle: &str) -> Result<Option<UserRow>, StoreError> {
+        let lookup = async { users::find(&mut *self.readers.acquire().await?, handle).await };
+        lookup.await.map_err(during("looking up a user"))
+    }
+
+    async fn password_hash(&self, user: &UserId) -> Result<Option<PasswordHash>, StoreError> {
+        users::password_hash(&self.readers, user).await.map_err(during("looking up a password"))
+    }
+
+    async fn list_users_page(&self, filter: &UserFilter) -> Result<ListPage<UserRow>, StoreError> {
+        users::page(&self.readers, filter).await.map_err(during("listing users"))
+    }
+
+    async fn invite_user(
+        &self,
+        audit: &AuditContext,
+        user: &NewUser,
+        link: &NewLink,
+    ) -> Result<UserChangeOutcome, StoreError> {
+        users::invite(&self.writer, audit, &UserId::random()?, user, link).await.map_err(during("inviting a user"))
+    }
+
+    async fn change_user(
+        &self,
+        audit: &AuditContext,
+        handle: &str,
+        changes: &[UserChange],
+    ) -> Result<UserChangeOutcome, StoreError> {
+        users::change(&self.writer, audit, handle, changes).await.map_err(during("changing a user"))
+    }
+
+    async fn set_password(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        password: &PasswordHash,
+        kept_session: &SessionId,
+    ) -> Result<(), StoreError> {
+        users::set_password(&self.writer, audit, user, password, kept_session)
+            .await
+            .map_err(during("storing a password"))
+    }
+
+    async fn is_set_up(&self) -> Result<bool, StoreError> {
+        links::is_set_up(&self.readers).await.map_err(during("looking for an admin"))
+    }
+
+    async fn make_setup_link(&self, audit: &AuditContext, link: &NewLink) -> Result<bool, StoreError> {
+        links::create_setup_link(&self.writer, audit, link).await.map_err(during("storing a link"))
+    }
+
+    async fn make_reset_link(&self, audit: &AuditContext, user: &UserId, link: &NewLink) -> Result<bool, StoreError> {
+        links::create_reset_link(&self.writer, audit, user, link).await.map_err(during("storing a link"))
+    }
+
+    async fn find_link(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<LinkRow>, StoreError> {
+        let lookup = async { links::find(&mut *self.readers.acquire().await?, hash, now).await };
+        lookup.await.map_err(during("looking up a link"))
+    }
+
+    async fn redeem_link(
+        &self,
+        audit: &AuditContext,
+        redemption: &LinkRedemption,
+    ) -> Result<Option<UserRow>, StoreError> {
+        links::redeem(&self.writer, audit, &UserId::random()?, redemption).await.map_err(during("using a link"))
+    }
+
+    async fn open_session(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        password: &PasswordHash,
+        session: &NewSession,
+    ) -> Result<bool, StoreError> {
+        sessions::sign_in(&self.writer, audit, user, password, session).await.map_err(during("opening a session"))
+    }
+
+    async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError> {
+        sessions::record_refused_sign_in(&self.writer, audit, user).await.map_err(during("storing a refused sign-in"))
+    }
+
+    async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError> {
+        sessions::find(&self.readers, hash).await.map_err(during("looking up a session"))
+    }
+
+    async fn record_session_use(&self, session: &SessionId, at: Timestamp) -> Result<(), StoreError> {
+        sessions::record_use(&self.writer, session, at).await.map_err(during("storing the use of a session"))
+    }
+
+    async fn list_sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, StoreError> {
+        sessions::list(&self.readers, user).await.map_err(during("listing sessions"))
+    }
+
+    async fn end_session(&self, audit: &AuditContext, session: &SessionId) -> Result<(), StoreError> {
+        sessions::end(&self.writer, audit, session).await.map_err(during("ending a session"))
+    }
+
+    async fn end_sessions(&self, audit: &AuditContext, user: &UserId) -> Result<u64, StoreError> {
+        sessions::end_all(&self.writer, audit, user).await.map_err(during("ending sessions"))
+    }
+
+    async fn has_signed_in_from(&self, user: &UserId, address: &str) -> Result<bool, StoreError> {
+        sessions::has_signed_in_from(&self.readers, user, address).await.map_err(during("looking up an address"))
+    }
+
+    async fn insert_admin_token(
+        &self,
+        audit: &AuditContext,
+        token: &AdminTokenRow,
+        hash: &SecretHash,
+    ) -> Result<(), StoreError> {
+        tokens::insert(&self.writer, audit, token, hash).await.map_err(during("storing an admin token"))
+    }
+
+    async fn find_admin_token(
+        &self,
+        public_id: &PublicId,
+    ) -> Result<Option<(AdminTokenRow, SecretHash, UserRow)>, StoreError> {
+        tokens::find(&self.readers, public_id).await.map_err(during("looking up an admin token"))
+    }
+
+    async fn record_admin_token_use(&self, token: &TokenId, at: Timestamp) -> Result<(), StoreError> {
+        tokens::record_use(&self.writer, token, at).await.map_err(during("storing the use of an admin token"))
+    }
+
+    async fn list_admin_tokens(&self, owner: Option<&UserId>) -> Result<Vec<AdminTokenRow>, StoreError> {
+        tokens::list(&self.readers, owner).await.map_err(during("listing admin tokens"))
+    }
+
+    async fn delete_admin_token(
+        &self,
+        audit: &AuditContext,
+        handle: &str,
+        owner: Option<&UserId>,
+    ) -> Result<Option<AdminTokenRow>, StoreError> {
+        tokens::delete(&self.writer, audit, handle, owner).await.map_err(during("deleting an admin token"))
+    }
+
+    async fn create_group(
+        &self,
+        audit: &AuditContext,
+        name: &str,
+        policy: Option<&str>,
+    ) -> Result<Option<GroupRow>, StoreError> {
+        let group = groups::create(self, audit, GroupId::random()?, name, policy).await;
+        group.map_err(during("storing a group"))
+    }
+
+    async fn change_group(
+        &self,
+        audit: &AuditContext,
+        handle: &str,
+        policy: &str,
+    ) -> Result<Option<GroupRow>, StoreError> {
+        groups::change(&self.writer, audit, handle, policy).await.map_err(during("changing a group"))
+    }
+
+    async fn group_policies(&self) -> Result<Vec<(String, String)>, StoreError> {
+        groups::policies(&self.readers).await.map_err(during("reading the settings of groups"))
+    }
+
+    async fn list_groups(&self) -> Result<Vec<GroupRow>, StoreError> {
+        groups::list(&self.readers).await.map_err(during("listing groups"))
+    }
+
+    async fn delete_group(&self, audit: &AuditContext, handle: &str) -> Result<GroupDeletionOutcome, StoreError> {
+        groups::delete(&self.writer, audit, handle).await.map_err(during("deleting a group"))
+    }
+
+    async fn list_audit_page(&self, filter: &AuditFilter) -> Result<ListPage<AuditRow>, StoreError> {
+        audit_trail::page(&self.readers, filter).await.map_err(during("reading the audit trail"))
+    }
+}

@@ -1,0 +1,143 @@
+//! The statements for groups. A row is never removed, because keys and records name it.
+
+use serde_json::{Value, json};
+use sqlx::Row;
+
+use super::super::audit_trail::{self, AuditEvent};
+use super::super::decode::{optional_count, parsed, text};
+use super::super::dialect::{DbConnection, DbPool, DbRow, SqlStore};
+use super::super::transaction::transact;
+use crate::gateway::store::{AuditContext, GroupDeletionOutcome, GroupId, GroupRow};
+
+const AUDIT_TARGET_KIND: &str = "group";
+
+macro_rules! select_groups {
+    ($clauses:literal) => {
+        concat!(
+            "SELECT groups.*, (SELECT count(*) FROM keys WHERE keys.group_id = groups.id AND keys.deleted_at IS NULL) ",
+            "AS key_count FROM groups WHERE groups.deleted_at IS NULL ",
+            $clauses
+        )
+    };
+}
+
+pub(super) async fn ensure(
+    store: &SqlStore,
+    audit: &AuditContext,
+    new_id: GroupId,
+    name: &str,
+) -> sqlx::Result<GroupRow> {
+    // In nearly all cases the group exists, and a read does not wait for a writer.
+    if let Some(group) = find_by_name(&mut *store.readers.acquire().await?, name).await? {
+        return Ok(group);
+    }
+    match create(store, audit, new_id, name, None).await? {
+        Some(group) => Ok(group),
+        // Another process has created the group at the same time.
+        None => find_by_name(&mut *store.readers.acquire().await?, name).await?.ok_or(sqlx::Error::RowNotFound),
+    }
+}
+
+pub(super) async fn create(
+    store: &SqlStore,
+    audit: &AuditContext,
+    new_id: GroupId,
+    name: &str,
+    policy: Option<&str>,
+) -> sqlx::Result<Option<GroupRow>> {
+    transact!(store.writer, |transaction| {
+        let insert = sqlx::query(
+            "INSERT INTO groups (id, name, created_at, policy) VALUES ($1, $2, $3, $4) ON CONFLICT (name) \
+             DO UPDATE SET deleted_at = NULL, policy = excluded.policy WHERE groups.deleted_at IS NOT NULL",
+        );
+        let insert = insert.bind(new_id.as_str()).bind(name).bind(audit.at.to_string()).bind(policy);
+        if insert.execute(&mut *transaction).await?.rows_affected() == 0 {
+            return Ok(None);
+        }
+        let group = find_by_name(&mut transaction, name).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let details = policy.map_or_else(|| json!({}), |policy| json!({ "policy": policy_as_json(Some(policy)) }));
+        audit_trail::write(&mut transaction, audit, audit_event("group.create", &group).with_details(details)).await?;
+        Some(group)
+    })
+}
+
+pub(super) async fn change(
+    pool: &DbPool,
+    audit: &AuditContext,
+    handle: &str,
+    policy: &str,
+) -> sqlx::Result<Option<GroupRow>> {
+    transact!(pool, |transaction| {
+        let query = sqlx::query(select_groups!("AND (groups.id = $1 OR groups.name = $1)")).bind(handle);
+        let Some(row) = query.fetch_optional(&mut *transaction).await? else { return Ok(None) };
+        let group = group_from_row(&row)?;
+        let update = sqlx::query("UPDATE groups SET policy = $2 WHERE id = $1").bind(group.id.as_str()).bind(policy);
+        update.execute(&mut *transaction).await?;
+        let event = audit_event("group.change", &group)
+            .with_change(policy_as_json(group.policy.as_deref()), policy_as_json(Some(policy)));
+        audit_trail::write(&mut transaction, audit, event).await?;
+        Some(GroupRow { policy: Some(policy.to_owned()), ..group })
+    })
+}
+
+pub(super) async fn policies(pool: &DbPool) -> sqlx::Result<Vec<(String, String)>> {
+    let query = "SELECT name, coalesce(policy, '{}') FROM groups WHERE deleted_at IS NULL ORDER BY name";
+    sqlx::query_as(query).fetch_all(pool).await
+}
+
+/// Returns the id of the group of that name.
+pub(super) async fn find_id(connection: &mut DbConnection, name: &str) -> sqlx::Result<Option<String>> {
+    let query = sqlx::query_scalar("SELECT id FROM groups WHERE name = $1 AND deleted_at IS NULL");
+    query.bind(name).fetch_optional(connection).await
+}
+
+pub(super) async fn list(pool: &DbPool) -> sqlx::Result<Vec<GroupRow>> {
+    sqlx::query(select_groups!("ORDER BY groups.name")).fetch_all(pool).await?.iter().map(group_from_row).collect()
+}
+
+pub(super) async fn delete(pool: &DbPool, audit: &AuditContext, handle: &str) -> sqlx::Result<GroupDeletionOutcome> {
+    transact!(pool, |transaction| {
+        let query = sqlx::query(select_groups!("AND (groups.id = $1 OR groups.name = $1)")).bind(handle);
+        let Some(row) = query.fetch_optional(&mut *transaction).await? else {
+            return Ok(GroupDeletionOutcome::Unknown);
+        };
+        let group = group_from_row(&row)?;
+        if group.key_count > 0 {
+            return Ok(GroupDeletionOutcome::InUse(group));
+        }
+        // The second statement tests `$2` only because both statements are bound to two values.
+        for statement in [
+            "UPDATE groups SET deleted_at = $2, policy = NULL WHERE id = $1",
+            "DELETE FROM user_groups WHERE group_id = $1 AND $2 IS NOT NULL",
+        ] {
+            let statement = sqlx::query(statement).bind(group.id.as_str()).bind(audit.at.to_string());
+            statement.execute(&mut *transaction).await?;
+        }
+        audit_trail::write(&mut transaction, audit, audit_event("group.delete", &group)).await?;
+        GroupDeletionOutcome::Done(group)
+    })
+}
+
+async fn find_by_name(connection: &mut DbConnection, name: &str) -> sqlx::Result<Option<GroupRow>> {
+    let row = sqlx::query(select_groups!("AND groups.name = $1")).bind(name).fetch_optional(connection).await?;
+    row.map(|row| group_from_row(&row)).transpose()
+}
+
+/// Returns the settings as the audit trail shows them.
+fn policy_as_json(policy: Option<&str>) -> Value {
+    policy.map_or(Value::Null, |policy| serde_json::from_str(policy).unwrap_or_else(|_| policy.into()))
+}
+
+fn audit_event<'a>(action: &'static str, group: &'a GroupRow) -> AuditEvent<'a> {
+    AuditEvent::new(action, AUDIT_TARGET_KIND, group.id.as_str(), &group.name)
+}
+
+fn group_from_row(row: &DbRow) -> sqlx::Result<GroupRow> {
+    Ok(GroupRow {
+        id: text(row, "id")?,
+        name: text(row, "name")?,
+        policy: row.try_get("policy")?,
+        created_at: parsed(row, "created_at")?,
+        key_count: optional_count(row, "key_count")?.unwrap_or(0),
+    })
+}

@@ -1,0 +1,192 @@
+//! The statements for sessions, and for the addresses from which a user has signed in before.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::super::audit_trail::{self, AuditEvent};
+use super::super::decode::{parsed, text};
+use super::super::dialect::{DbConnection, DbPool, DbRow, indexed_by};
+use super::super::transaction::transact;
+use super::users;
+use crate::gateway::store::{
+    AuditContext, NewSession, PasswordHash, SecretHash, SessionId, SessionRow, Timestamp, UserId, UserRow,
+};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// The most refused sign-ins of 24 hours that leave rows in the audit trail (our choice), because anybody can cause them
+/// without a key or a password. Unknown names share one limit, so that they cannot hide attempts on a user.
+pub(in super::super::super) const UNKNOWN_USER_REFUSALS_PER_DAY: i64 = 500;
+pub(in super::super::super) const USER_REFUSALS_PER_DAY: i64 = 50;
+
+/// A query that returns true if more than `$2` sign-ins of the user `$1` were refused after the time `$3`.
+pub(in super::super::super) const REFUSAL_LIMIT_REACHED: &str = concat!(
+    "SELECT EXISTS (SELECT 1 FROM (SELECT at FROM audit",
+    indexed_by!("audit_refusals"),
+    " \
+    WHERE action = 'session.refuse' AND target_id IS NOT DISTINCT FROM $1 ORDER BY seq DESC LIMIT 1 OFFSET $2) AS refused WHERE at > $3)"
+);
+
+/// The most addresses of one user that are remembered (our choice).
+const KNOWN_ADDRESSES_MAX: i64 = 64;
+
+pub(super) async fn sign_in(
+    pool: &DbPool,
+    audit: &AuditContext,
+    user: &UserId,
+    password: &PasswordHash,
+    session: &NewSession,
+) -> sqlx::Result<bool> {
+    transact!(pool, |transaction| {
+        let query = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM users WHERE id = $1 AND password = $2 AND disabled_at IS NULL)",
+        );
+        // The password may have been changed while it was checked, which takes some time.
+        let is_unchanged: bool = query.bind(user.as_str()).bind(&password.0).fetch_one(&mut *transaction).await?;
+        if !is_unchanged {
+            return Ok(false);
+        }
+        let user = users::get_even_if_deleted(&mut transaction, user).await?;
+        open(&mut transaction, audit, &user, session).await?;
+        true
+    })
+}
+
+pub(super) async fn open(
+    connection: &mut DbConnection,
+    audit: &AuditContext,
+    user: &UserRow,
+    session: &NewSession,
+) -> sqlx::Result<()> {
+    let at = audit.at.to_string();
+    sqlx::query("DELETE FROM sessions WHERE last_seen_at < $1 OR created_at < $2")
+        .bind(session.idle_since.to_string())
+        .bind(session.opened_since.to_string())
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query(
+        "INSERT INTO sessions (id, hash, user_id, created_at, last_seen_at, address, agent) \
+         VALUES ($1, $2, $3, $4, $4, $5, $6)",
+    )
+    .bind(session.id.as_str())
+    .bind(session.hash.0.as_slice())
+    .bind(user.id.as_str())
+    .bind(&at)
+    .bind(&session.address)
+    .bind(&session.agent)
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query("UPDATE users SET last_sign_in_at = $2 WHERE id = $1")
+        .bind(user.id.as_str())
+        .bind(&at)
+        .execute(&mut *connection)
+        .await?;
+    remember_address(connection, &user.id, &session.address, &at).await?;
+    let event = AuditEvent::for_user("session.open", user).with_details(json!({"session": session.id}));
+    audit_trail::write(connection, audit, event).await
+}
+
+async fn remember_address(connection: &mut DbConnection, user: &UserId, address: &str, at: &str) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO known_addresses (user_id, address, last_at) VALUES ($1, $2, $3) \
+         ON CONFLICT (user_id, address) DO UPDATE SET last_at = excluded.last_at",
+    )
+    .bind(user.as_str())
+    .bind(address)
+    .bind(at)
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query(
+        "DELETE FROM known_addresses WHERE user_id = $1 AND address NOT IN \
+         (SELECT address FROM known_addresses WHERE user_id = $1 ORDER BY last_at DESC LIMIT $2)",
+    )
+    .bind(user.as_str())
+    .bind(KNOWN_ADDRESSES_MAX)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+pub(super) async fn record_refused_sign_in(
+    pool: &DbPool,
+    audit: &AuditContext,
+    user: Option<&UserRow>,
+) -> sqlx::Result<()> {
+    const ACTION: &str = "session.refuse";
+    let event =
+        user.map_or_else(|| AuditEvent::without_target(ACTION, "user"), |user| AuditEvent::for_user(ACTION, user));
+    let (target, max_refusals) =
+        user.map_or((None, UNKNOWN_USER_REFUSALS_PER_DAY), |user| (Some(user.id.as_str()), USER_REFUSALS_PER_DAY));
+    transact!(pool, |transaction| {
+        let query = sqlx::query_scalar(REFUSAL_LIMIT_REACHED)
+            .bind(target)
+            .bind(max_refusals - 1)
+            .bind((audit.at - DAY).to_string());
+        let is_limit_reached: bool = query.fetch_one(&mut *transaction).await?;
+        if !is_limit_reached {
+            audit_trail::write(&mut transaction, audit, event).await?;
+        }
+    })
+}
+
+pub(super) async fn find(pool: &DbPool, hash: &SecretHash) -> sqlx::Result<Option<(SessionRow, UserRow)>> {
+    let mut connection = pool.acquire().await?;
+    let query = sqlx::query("SELECT * FROM sessions WHERE hash = $1").bind(hash.0.as_slice());
+    let Some(row) = query.fetch_optional(&mut *connection).await? else { return Ok(None) };
+    let session = session_from_row(&row)?;
+    let user = users::get_even_if_deleted(&mut connection, &session.user).await?;
+    Ok(Some((session, user)))
+}
+
+pub(super) async fn record_use(pool: &DbPool, id: &SessionId, at: Timestamp) -> sqlx::Result<()> {
+    sqlx::query("UPDATE sessions SET last_seen_at = $2 WHERE id = $1 AND last_seen_at < $2")
+        .bind(id.as_str())
+        .bind(at.to_string())
+        .execute(pool)
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn list(pool: &DbPool, user: &UserId) -> sqlx::Result<Vec<SessionRow>> {
+    let query = sqlx::query("SELECT * FROM sessions WHERE user_id = $1 ORDER BY created_at DESC, rowid DESC");
+    query.bind(user.as_str()).fetch_all(pool).await?.iter().map(session_from_row).collect()
+}
+
+pub(super) async fn end(pool: &DbPool, audit: &AuditContext, id: &SessionId) -> sqlx::Result<()> {
+    transact!(pool, |transaction| {
+        let query = sqlx::query_scalar("DELETE FROM sessions WHERE id = $1 RETURNING user_id").bind(id.as_str());
+        let user: Option<String> = query.fetch_optional(&mut *transaction).await?;
+        let Some(user) = user else { return Ok(()) };
+        let user = users::get_even_if_deleted(&mut transaction, &UserId::from(user)).await?;
+        let event = AuditEvent::for_user("session.close", &user).with_details(json!({"session": id}));
+        audit_trail::write(&mut transaction, audit, event).await?;
+    })
+}
+
+pub(super) async fn end_all(pool: &DbPool, audit: &AuditContext, user: &UserId) -> sqlx::Result<u64> {
+    transact!(pool, |transaction| {
+        let query = sqlx::query("DELETE FROM sessions WHERE user_id = $1").bind(user.as_str());
+        let ended = query.execute(&mut *transaction).await?.rows_affected();
+        let user = users::get_even_if_deleted(&mut transaction, user).await?;
+        let event = AuditEvent::for_user("session.close_all", &user).with_details(json!({"sessions": ended}));
+        audit_trail::write(&mut transaction, audit, event).await?;
+        ended
+    })
+}
+
+pub(super) async fn has_signed_in_from(pool: &DbPool, user: &UserId, address: &str) -> sqlx::Result<bool> {
+    let query = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM known_addresses WHERE user_id = $1 AND address = $2)");
+    query.bind(user.as_str()).bind(address).fetch_one(pool).await
+}
+
+fn session_from_row(row: &DbRow) -> sqlx::Result<SessionRow> {
+    Ok(SessionRow {
+        id: text(row, "id")?,
+        user: text(row, "user_id")?,
+        created_at: parsed(row, "created_at")?,
+        last_seen_at: parsed(row, "last_seen_at")?,
+        address: text(row, "address")?,
+        agent: text(row, "agent")?,
+    })
+}

@@ -1,0 +1,112 @@
+//! The statements for admin tokens.
+
+use serde_json::json;
+
+use super::super::audit_trail::{self, AuditEvent};
+use super::super::decode::{hash, optional_timestamp, parsed, text};
+use super::super::dialect::{DbPool, DbRow};
+use super::super::transaction::transact;
+use super::users;
+use crate::gateway::store::{AdminTokenRow, AuditContext, PublicId, SecretHash, Timestamp, TokenId, UserId, UserRow};
+
+const AUDIT_TARGET_KIND: &str = "token";
+
+macro_rules! select_tokens {
+    ($clauses:literal) => {
+        concat!(
+            "SELECT admin_tokens.*, users.name AS user_name FROM admin_tokens ",
+            "JOIN users ON users.id = admin_tokens.user_id ",
+            $clauses
+        )
+    };
+}
+
+pub(super) async fn insert(
+    pool: &DbPool,
+    audit: &AuditContext,
+    token: &AdminTokenRow,
+    hash: &SecretHash,
+) -> sqlx::Result<()> {
+    let details = json!({"public_id": token.public_id, "user": token.user_name, "expires_at": token.expires_at});
+    let event =
+        AuditEvent::new("token.create", AUDIT_TARGET_KIND, token.id.as_str(), &token.name).with_details(details);
+    transact!(pool, |transaction| {
+        sqlx::query(
+            "INSERT INTO admin_tokens (id, public_id, name, user_id, hash, created_at, expires_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        )
+        .bind(token.id.as_str())
+        .bind(token.public_id.as_str())
+        .bind(&token.name)
+        .bind(token.user.as_str())
+        .bind(hash.0.as_slice())
+        .bind(token.created_at.to_string())
+        .bind(token.expires_at.map(|time| time.to_string()))
+        .execute(&mut *transaction)
+        .await?;
+        audit_trail::write(&mut transaction, audit, event).await?;
+    })
+}
+
+pub(super) async fn find(
+    pool: &DbPool,
+    public_id: &PublicId,
+) -> sqlx::Result<Option<(AdminTokenRow, SecretHash, UserRow)>> {
+    let mut connection = pool.acquire().await?;
+    let query = sqlx::query(select_tokens!("WHERE admin_tokens.public_id = $1")).bind(public_id.as_str());
+    let Some(row) = query.fetch_optional(&mut *connection).await? else { return Ok(None) };
+    let token = token_from_row(&row)?;
+    let user = users::get_even_if_deleted(&mut connection, &token.user).await?;
+    Ok(Some((token, SecretHash(hash(&row, "hash")?), user)))
+}
+
+pub(super) async fn record_use(pool: &DbPool, id: &TokenId, at: Timestamp) -> sqlx::Result<()> {
+    sqlx::query("UPDATE admin_tokens SET last_used_at = $2 WHERE id = $1")
+        .bind(id.as_str())
+        .bind(at.to_string())
+        .execute(pool)
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn list(pool: &DbPool, owner: Option<&UserId>) -> sqlx::Result<Vec<AdminTokenRow>> {
+    let query = sqlx::query(select_tokens!(
+        "WHERE coalesce($1, admin_tokens.user_id) = admin_tokens.user_id ORDER BY admin_tokens.rowid DESC"
+    ));
+    query.bind(owner.map(|owner| owner.as_str())).fetch_all(pool).await?.iter().map(token_from_row).collect()
+}
+
+pub(super) async fn delete(
+    pool: &DbPool,
+    audit: &AuditContext,
+    handle: &str,
+    owner: Option<&UserId>,
+) -> sqlx::Result<Option<AdminTokenRow>> {
+    transact!(pool, |transaction| {
+        let query = sqlx::query(select_tokens!(
+            "WHERE (admin_tokens.id = $1 OR admin_tokens.public_id = $1) \
+             AND coalesce($2, admin_tokens.user_id) = admin_tokens.user_id"
+        ));
+        let query = query.bind(handle).bind(owner.map(|owner| owner.as_str()));
+        let Some(row) = query.fetch_optional(&mut *transaction).await? else { return Ok(None) };
+        let token = token_from_row(&row)?;
+        let delete = sqlx::query("DELETE FROM admin_tokens WHERE id = $1").bind(token.id.as_str());
+        delete.execute(&mut *transaction).await?;
+        let event = AuditEvent::new("token.delete", AUDIT_TARGET_KIND, token.id.as_str(), &token.name);
+        audit_trail::write(&mut transaction, audit, event.with_details(json!({"user": token.user_name}))).await?;
+        Some(token)
+    })
+}
+
+fn token_from_row(row: &DbRow) -> sqlx::Result<AdminTokenRow> {
+    Ok(AdminTokenRow {
+        id: text(row, "id")?,
+        public_id: text(row, "public_id")?,
+        name: text(row, "name")?,
+        user: text(row, "user_id")?,
+        user_name: text(row, "user_name")?,
+        created_at: parsed(row, "created_at")?,
+        expires_at: optional_timestamp(row, "expires_at")?,
+        last_used_at: optional_timestamp(row, "last_used_at")?,
+    })
+}

@@ -1,0 +1,289 @@
+//! The statements for users.
+
+use serde_json::json;
+use sqlx::{QueryBuilder, Row};
+
+use super::super::audit_trail::{self, AuditEvent};
+use super::super::decode::{list, optional_timestamp, parsed, text};
+use super::super::dialect::{Db, DbConnection, DbPool, DbRow, LIKE, SqlStore, json_list};
+use super::super::keys;
+use super::super::paging::{fetch_count, like_pattern, split_page};
+use super::super::transaction::transact;
+use super::{groups, links};
+use crate::gateway::store::{
+    AuditContext, ListPage, NewLink, NewUser, OneTimeLinkPurpose, PasswordHash, SessionId, UserChange,
+    UserChangeOutcome, UserFilter, UserId, UserRole, UserRow,
+};
+
+/// The group of a new user if no group is given.
+pub(super) const DEFAULT_GROUP: &str = "default";
+
+macro_rules! select_users {
+    ($clauses:literal) => {
+        concat!(
+            "SELECT users.id, users.name, users.role, users.created_at, users.disabled_at, users.last_sign_in_at, ",
+            "users.password IS NOT NULL AS has_password, (SELECT ",
+            json_list!("name"),
+            " FROM (SELECT groups.name FROM user_groups JOIN groups ON groups.id = user_groups.group_id ",
+            "WHERE user_groups.user_id = users.id AND groups.deleted_at IS NULL ORDER BY groups.name) AS names) ",
+            "AS group_names ",
+            "FROM users WHERE users.id <> 'usr_nobody' ",
+            $clauses
+        )
+    };
+}
+
+pub(super) async fn ensure(
+    store: &SqlStore,
+    audit: &AuditContext,
+    new_id: UserId,
+    name: &str,
+) -> sqlx::Result<UserRow> {
+    // In nearly all cases the user exists, and a read does not wait for a writer.
+    if let Some(user) = find_by_name(&mut *store.readers.acquire().await?, name).await? {
+        return Ok(user);
+    }
+    transact!(store.writer, |transaction| {
+        if let Some(user) = find_by_name(&mut transaction, name).await? {
+            return Ok(user);
+        }
+        let user = NewUser { name: name.to_owned(), role: UserRole::Member, groups: vec![DEFAULT_GROUP.to_owned()] };
+        insert(&mut transaction, audit, &new_id, &user).await?;
+        set_groups(&mut transaction, &new_id, &user.groups).await?;
+        let user = get_even_if_deleted(&mut transaction, &new_id).await?;
+        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.create", &user)).await?;
+        user
+    })
+}
+
+/// Returns the user with that id or, if no user has that id, with that name.
+pub(super) async fn find(connection: &mut DbConnection, handle: &str) -> sqlx::Result<Option<UserRow>> {
+    let query =
+        sqlx::query(select_users!("AND (users.id = $1 OR users.name = $1) ORDER BY users.id = $1 DESC LIMIT 1"));
+    query.bind(handle).fetch_optional(connection).await?.map(|row| user_from_row(&row)).transpose()
+}
+
+pub(super) async fn find_by_name(connection: &mut DbConnection, name: &str) -> sqlx::Result<Option<UserRow>> {
+    let query = sqlx::query(select_users!("AND users.name = $1")).bind(name);
+    query.fetch_optional(connection).await?.map(|row| user_from_row(&row)).transpose()
+}
+
+/// Returns a user that is known to exist.
+pub(super) async fn get_even_if_deleted(connection: &mut DbConnection, id: &UserId) -> sqlx::Result<UserRow> {
+    user_from_row(&sqlx::query(select_users!("AND users.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
+}
+
+pub(super) async fn password_hash(pool: &DbPool, id: &UserId) -> sqlx::Result<Option<PasswordHash>> {
+    let query = sqlx::query_scalar("SELECT password FROM users WHERE id = $1").bind(id.as_str());
+    let hash: Option<Option<String>> = query.fetch_optional(pool).await?;
+    Ok(hash.flatten().map(PasswordHash))
+}
+
+pub(super) async fn page(pool: &DbPool, filter: &UserFilter) -> sqlx::Result<ListPage<UserRow>> {
+    let mut count = QueryBuilder::new("SELECT count(*) FROM users WHERE users.id <> 'usr_nobody'");
+    push_conditions(&mut count, filter);
+    let mut rows = QueryBuilder::new(select_users!(""));
+    push_conditions(&mut rows, filter);
+    if let Some(before) = &filter.before {
+        rows.push(" AND users.rowid < (SELECT rowid FROM users WHERE id = ").push_bind(before.to_string()).push(")");
+    }
+    rows.push(" ORDER BY users.rowid DESC LIMIT ").push_bind(i64::from(filter.limit) + 1);
+    let fetched = rows.build().fetch_all(pool).await?;
+    let (items, has_more) = split_page(fetched, filter.limit, user_from_row)?;
+    Ok(ListPage { items, total: fetch_count(count, pool).await?, has_more })
+}
+
+fn push_conditions(query: &mut QueryBuilder<Db>, filter: &UserFilter) {
+    if let Some(search) = &filter.search {
+        query.push(" AND users.name ").push(LIKE).push(" ").push_bind(like_pattern(search)).push(r" ESCAPE '\'");
+    }
+    if let Some(role) = filter.role {
+        query.push(" AND users.role = ").push_bind(role.as_str());
+    }
+}
+
+pub(super) async fn invite(
+    pool: &DbPool,
+    audit: &AuditContext,
+    new_id: &UserId,
+    new_user: &NewUser,
+    link: &NewLink,
+) -> sqlx::Result<UserChangeOutcome> {
+    transact!(pool, |transaction| {
+        insert(&mut transaction, audit, new_id, new_user).await?;
+        if let Some(missing) = set_groups(&mut transaction, new_id, &new_user.groups).await? {
+            return Ok(UserChangeOutcome::UnknownGroup(missing));
+        }
+        links::insert(&mut transaction, audit, OneTimeLinkPurpose::Invitation, Some(new_id), link).await?;
+        let user = get_even_if_deleted(&mut transaction, new_id).await?;
+        let details = json!({"role": user.role.as_str(), "groups": user.groups, "expires_at": link.expires_at});
+        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.invite", &user).with_details(details))
+            .await?;
+        UserChangeOutcome::Done(user, Vec::new())
+    })
+}
+
+pub(super) async fn insert(
+    connection: &mut DbConnection,
+    audit: &AuditContext,
+    id: &UserId,
+    new_user: &NewUser,
+) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO users (id, name, role, created_at) VALUES ($1, $2, $3, $4)")
+        .bind(id.as_str())
+        .bind(&new_user.name)
+        .bind(new_user.role.as_str())
+        .bind(audit.at.to_string())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Sets the groups of a user. Returns the first name that is not a group; the caller must then undo the other changes.
+pub(super) async fn set_groups(
+    connection: &mut DbConnection,
+    user: &UserId,
+    names: &[String],
+) -> sqlx::Result<Option<String>> {
+    sqlx::query("DELETE FROM user_groups WHERE user_id = $1").bind(user.as_str()).execute(&mut *connection).await?;
+    for name in names {
+        let Some(group) = groups::find_id(&mut *connection, name).await? else { return Ok(Some(name.clone())) };
+        let insert = sqlx::query("INSERT INTO user_groups (user_id, group_id) VALUES ($1, $2) ON CONFLICT DO NOTHING");
+        insert.bind(user.as_str()).bind(group).execute(&mut *connection).await?;
+    }
+    Ok(None)
+}
+
+pub(super) async fn change(
+    pool: &DbPool,
+    audit: &AuditContext,
+    handle: &str,
+    changes: &[UserChange],
+) -> sqlx::Result<UserChangeOutcome> {
+    transact!(pool, |transaction| {
+        let Some(mut user) = find(&mut transaction, handle).await? else { return Ok(UserChangeOutcome::Unknown) };
+        let mut locked = Vec::new();
+        for change in changes {
+            if let Some(refused) = change_one(&mut transaction, audit, &user, change).await? {
+                return Ok(refused);
+            }
+            let after = get_even_if_deleted(&mut transaction, &user.id).await?;
+            let before = std::mem::replace(&mut user, after);
+            for left_group in before.groups.iter().filter(|group| !user.groups.contains(group)) {
+                locked.extend(keys::lock_keys_in_group(&mut transaction, audit, &user.id, left_group).await?);
+            }
+        }
+        UserChangeOutcome::Done(user, locked)
+    })
+}
+
+/// Makes one change. Returns the reason if the change is refused.
+async fn change_one(
+    connection: &mut DbConnection,
+    audit: &AuditContext,
+    user: &UserRow,
+    change: &UserChange,
+) -> sqlx::Result<Option<UserChangeOutcome>> {
+    let removes_admin = matches!(change, UserChange::Role(UserRole::Member) | UserChange::Disable);
+    if removes_admin && is_last_admin(connection, user).await? {
+        return Ok(Some(UserChangeOutcome::LastAdmin));
+    }
+    let event = |action| AuditEvent::for_user(action, user);
+    let event = match change {
+        // A change without effect is skipped.
+        UserChange::Role(role) if *role == user.role => return Ok(None),
+        UserChange::Groups(names) if is_same_set(names, &user.groups) => return Ok(None),
+        UserChange::Disable if user.disabled_at.is_some() => return Ok(None),
+        UserChange::Enable if user.disabled_at.is_none() => return Ok(None),
+        UserChange::Role(role) => {
+            run_statement(connection, "UPDATE users SET role = $2 WHERE id = $1", &user.id, Some(role.as_str()))
+                .await?;
+            if *role == UserRole::Admin && user.has_password {
+                links::complete_setup(connection, audit, user).await?;
+            }
+            event("user.role").with_change(user.role.as_str(), role.as_str())
+        }
+        UserChange::Groups(names) => {
+            if let Some(missing) = set_groups(connection, &user.id, names).await? {
+                return Ok(Some(UserChangeOutcome::UnknownGroup(missing)));
+            }
+            event("user.groups").with_change(user.groups.clone(), names.clone())
+        }
+        UserChange::Disable => {
+            let at = audit.at.to_string();
+            run_statement(connection, "UPDATE users SET disabled_at = $2 WHERE id = $1", &user.id, Some(&at)).await?;
+            run_statement(connection, "DELETE FROM sessions WHERE user_id = $1 AND $2 IS NULL", &user.id, None).await?;
+            run_statement(connection, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", &user.id, None).await?;
+            event("user.disable")
+        }
+        UserChange::Enable => {
+            run_statement(connection, "UPDATE users SET disabled_at = $2 WHERE id = $1", &user.id, None).await?;
+            event("user.enable")
+        }
+    };
+    audit_trail::write(connection, audit, event).await?;
+    Ok(None)
+}
+
+fn is_same_set(first: &[String], second: &[String]) -> bool {
+    first.iter().all(|name| second.contains(name)) && second.iter().all(|name| first.contains(name))
+}
+
+/// Runs a statement with two parameters. A statement that needs only the user tests `$2` for NULL.
+async fn run_statement(
+    connection: &mut DbConnection,
+    statement: &'static str,
+    user: &UserId,
+    value: Option<&str>,
+) -> sqlx::Result<()> {
+    sqlx::query(statement).bind(user.as_str()).bind(value).execute(connection).await?;
+    Ok(())
+}
+
+/// True if this user is the only admin who can sign in.
+async fn is_last_admin(connection: &mut DbConnection, user: &UserRow) -> sqlx::Result<bool> {
+    if user.role != UserRole::Admin || !user.has_password || user.disabled_at.is_some() {
+        return Ok(false);
+    }
+    let query = sqlx::query_scalar(
+        "SELECT NOT EXISTS (SELECT 1 FROM users WHERE role = 'admin' AND password IS NOT NULL AND disabled_at IS NULL \
+         AND id <> $1)",
+    );
+    query.bind(user.id.as_str()).fetch_one(connection).await
+}
+
+pub(super) async fn set_password(
+    pool: &DbPool,
+    audit: &AuditContext,
+    user: &UserId,
+    password: &PasswordHash,
+    kept_session: &SessionId,
+) -> sqlx::Result<()> {
+    transact!(pool, |transaction| {
+        run_statement(&mut transaction, "UPDATE users SET password = $2 WHERE id = $1", user, Some(&password.0))
+            .await?;
+        run_statement(
+            &mut transaction,
+            "DELETE FROM sessions WHERE user_id = $1 AND id <> $2",
+            user,
+            Some(kept_session.as_str()),
+        )
+        .await?;
+        run_statement(&mut transaction, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", user, None).await?;
+        let user = get_even_if_deleted(&mut transaction, user).await?;
+        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.password", &user)).await?;
+    })
+}
+
+fn user_from_row(row: &DbRow) -> sqlx::Result<UserRow> {
+    Ok(UserRow {
+        id: text(row, "id")?,
+        name: text(row, "name")?,
+        role: parsed(row, "role")?,
+        groups: list(row, "group_names")?,
+        has_password: row.try_get("has_password")?,
+        created_at: parsed(row, "created_at")?,
+        disabled_at: optional_timestamp(row, "disabled_at")?,
+        last_sign_in_at: optional_timestamp(row, "last_sign_in_at")?,
+    })
+}

@@ -1,0 +1,63 @@
+//! The statements for records, except the writes of intents and outcomes, which each database makes in its own way.
+//! The module [`record_queries`] reads records.
+
+pub(in super::super) mod record_queries;
+
+pub(super) use record_queries::{NO_LIMIT, find, list, push_key_id, push_user_id};
+
+use super::decode::parsed;
+use super::dialect::{DbPool, unknown_attempt_json};
+use crate::gateway::store::{JobState, KeyId, NodeId, Timestamp, UserId};
+
+/// The condition is written exactly like that of the partial index, so that a start reads only the running rows. If no
+/// attempt was recorded, the row gets one for the account that the intent names, because it is unknown whether that
+/// account was called.
+pub(in super::super) const INTERRUPT: &str = concat!(
+    "UPDATE records SET state = 'interrupted', \
+    attempts = CASE WHEN attempts = '[]' AND account IS NOT NULL \
+    THEN ",
+    unknown_attempt_json!(),
+    " \
+    ELSE attempts END, \
+    cost_nano_usd = max_cost_nano_usd, cost_reason = 'interrupted', \
+    cost_basis = CASE WHEN max_cost_nano_usd IS NULL THEN 'unknown' ELSE 'estimated' END \
+    WHERE state = 'running' AND node = $1"
+);
+
+/// The condition on the state is written exactly like that of the partial index.
+pub(in super::super) const STATES_BY_FINGERPRINT: &str = "SELECT state FROM records \
+    WHERE fingerprint = $1 AND created_at >= $2 AND state <> 'succeeded' \
+    ORDER BY created_at DESC, seq DESC LIMIT $3";
+
+pub(in super::super) async fn interrupt_running(pool: &DbPool, node: &NodeId) -> sqlx::Result<u64> {
+    Ok(sqlx::query(INTERRUPT).bind(node.as_str()).execute(pool).await?.rows_affected())
+}
+
+/// Returns the states of the jobs with one fingerprint that have not succeeded, newest first.
+pub(super) async fn states_by_fingerprint(
+    pool: &DbPool,
+    fingerprint: &[u8; 32],
+    since: Timestamp,
+    limit: u32,
+) -> sqlx::Result<Vec<JobState>> {
+    let query = sqlx::query(STATES_BY_FINGERPRINT);
+    let rows =
+        query.bind(fingerprint.as_slice()).bind(since.to_string()).bind(i64::from(limit)).fetch_all(pool).await?;
+    rows.iter().map(|row| parsed(row, "state")).collect()
+}
+
+/// Returns the account that made this response for this user, or for this key if there is no user. If an upstream uses
+/// an id twice, the newest record counts.
+pub(super) async fn account_of_response(
+    pool: &DbPool,
+    response_id: &str,
+    user: &UserId,
+    key: &KeyId,
+) -> sqlx::Result<Option<String>> {
+    let query = sqlx::query_scalar(
+        "SELECT account FROM records WHERE response_id = $1 AND user_id = $2 AND ($3 IS NULL OR key_id = $3) \
+         AND account IS NOT NULL ORDER BY seq DESC LIMIT 1",
+    );
+    let key = user.is_nobody().then_some(key.as_str());
+    query.bind(response_id).bind(user.as_str()).bind(key).fetch_optional(pool).await
+}

@@ -1,0 +1,65 @@
+//! The statements for answers that may be replayed. Each change is one statement, so that no other process can
+//! interfere.
+
+use async_trait::async_trait;
+use sqlx::QueryBuilder;
+
+use super::dialect::{Db, DbPool, SqlStore};
+use super::error_conversion::during;
+use super::records;
+use crate::gateway::store::replay_columns::ReplayColumns;
+use crate::gateway::store::{JobState, ReplayStore, StoreError, StoredReplay, Timestamp};
+
+pub(in super::super) const FIND: &str = "SELECT * FROM replays WHERE scope = $1";
+
+#[async_trait]
+impl ReplayStore for SqlStore {
+    async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError> {
+        find(&self.readers, scope).await.map_err(during("looking up an answer"))
+    }
+
+    async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError> {
+        list(&self.readers).await.map_err(during("listing answers"))
+    }
+
+    async fn remove_expired_replays(&self, now: Timestamp, except: &[[u8; 32]], limit: u32) -> Result<u32, StoreError> {
+        remove_expired(&self.writer, now, except, limit).await.map_err(during("removing expired answers"))
+    }
+
+    async fn states_by_fingerprint(
+        &self,
+        fingerprint: &[u8; 32],
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<JobState>, StoreError> {
+        records::states_by_fingerprint(&self.readers, fingerprint, since, limit)
+            .await
+            .map_err(during("looking up a retried request"))
+    }
+}
+
+async fn find(pool: &DbPool, scope: &[u8; 32]) -> sqlx::Result<Option<StoredReplay>> {
+    let query = sqlx::query_as::<_, ReplayColumns>(FIND).bind(scope.as_slice());
+    query.fetch_optional(pool).await?.map(ReplayColumns::decode_for_pool).transpose()
+}
+
+async fn list(pool: &DbPool) -> sqlx::Result<Vec<StoredReplay>> {
+    let query = sqlx::query_as::<_, ReplayColumns>("SELECT * FROM replays ORDER BY created_at, request_id");
+    query.fetch_all(pool).await?.into_iter().map(ReplayColumns::decode_for_pool).collect()
+}
+
+async fn remove_expired(pool: &DbPool, now: Timestamp, except: &[[u8; 32]], limit: u32) -> sqlx::Result<u32> {
+    let mut query: QueryBuilder<Db> =
+        QueryBuilder::new("DELETE FROM replays WHERE scope IN (SELECT scope FROM replays WHERE expires_at <= ");
+    query.push_bind(now.to_string());
+    if !except.is_empty() {
+        let mut scopes = query.push(" AND scope NOT IN (").separated(", ");
+        for scope in except {
+            scopes.push_bind(scope.as_slice());
+        }
+        query.push(")");
+    }
+    query.push(" LIMIT ").push_bind(i64::from(limit)).push(")");
+    let removed = query.build().execute(pool).await?.rows_affected();
+    Ok(u32::try_from(removed).unwrap_or(limit))
+}

@@ -1,0 +1,232 @@
+//! Reads the counts by day and key, and adds refused requests to them. A trigger of the database counts each job when
+//! its record is closed.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use sqlx::{QueryBuilder, Row};
+
+use super::decode::{parsed, text};
+use super::dialect::{Db, DbPool, DbRow, SqlStore, indexed_by, json_length, sum};
+use super::error_conversion::during;
+use super::paging::push_json_texts;
+use super::records::{self, NO_LIMIT, push_key_id, push_user_id};
+use super::transaction;
+use crate::gateway::money::Usd;
+use crate::gateway::store::{
+    DayCounts, KeyCounts, KeyDisplayNames, KeyId, Record, RecordFilter, RefusalCount, RequestId, StoreError,
+    UsageCounters, UsageFilter, UsageStore, UserId,
+};
+
+// Costs are added in two parts: a sum may be larger than the largest integer, and a float would round it.
+macro_rules! sums {
+    () => {
+        concat!(
+            sums!("requests", "succeeded", "failed", "refused", "images", "input_tokens", "output_tokens", "total_tokens"),
+            sum!("cost_nano_usd / 1000000000"),
+            " AS cost_whole_usd, ",
+            "CAST(coalesce(sum(cost_nano_usd % 1000000000), 0) AS BIGINT) AS cost_nano_usd, ",
+            sum!("cost_unknown"),
+            " AS cost_unknown"
+        )
+    };
+    ($($column:literal),*) => {
+        concat!($(sum!($column), " AS ", $column, ", "),*)
+    };
+}
+
+#[async_trait]
+impl UsageStore for SqlStore {
+    async fn usage_by_day(&self, filter: &UsageFilter) -> Result<Vec<DayCounts>, StoreError> {
+        self.fetch_rows(by_day_query(filter), |row| {
+            Ok(DayCounts { day: parsed(row, "day")?, counts: counters_from_row(row)? })
+        })
+        .await
+    }
+
+    async fn usage_by_key(&self, filter: &UsageFilter, limit: Option<u32>) -> Result<Vec<KeyCounts>, StoreError> {
+        let from_row = |row: &DbRow| {
+            let (key, user, group) = (text(row, "key_id")?, text(row, "user_id")?, text(row, "group_name")?);
+            Ok(KeyCounts { key, user, group, counts: counters_from_row(row)? })
+        };
+        self.fetch_rows(by_key_query(filter, limit), from_row).await
+    }
+
+    async fn total_usage(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError> {
+        Ok(self.fetch_rows(total_query(filter), counters_from_row).await?.pop().unwrap_or_default())
+    }
+
+    async fn total_usage_by_key(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError> {
+        let rows = self
+            .fetch_rows(total_by_key_query(json_list(keys)?), |row| Ok((text(row, "key_id")?, counters_from_row(row)?)))
+            .await?;
+        Ok(rows.into_iter().collect())
+    }
+
+    async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError> {
+        let from_row = |row: &DbRow| {
+            let (name, user_name) = (row.try_get("name")?, row.try_get("user_name")?);
+            Ok((text(row, "id")?, KeyDisplayNames { name, user_name }))
+        };
+        Ok(self.fetch_rows(names_query(json_list(keys)?), from_row).await?.into_iter().collect())
+    }
+
+    async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError> {
+        let newest_first = records::list(&self.readers, filter).await.map_err(during("listing records"))?;
+        Ok(newest_first.into_iter().rev().collect())
+    }
+
+    async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError> {
+        records::find(&self.readers, request_id, owner).await.map_err(during("looking up a record"))
+    }
+}
+
+// === impl SqlStore ===
+
+impl SqlStore {
+    async fn fetch_rows<T>(
+        &self,
+        mut query: QueryBuilder<Db>,
+        from_row: impl Fn(&DbRow) -> sqlx::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let rows = query.build().fetch_all(&self.readers).await;
+        rows.and_then(|rows| rows.iter().map(from_row).collect()).map_err(during("reading the usage counts"))
+    }
+}
+
+pub(super) async fn add_refusals(pool: &DbPool, refusals: &[RefusalCount]) -> sqlx::Result<()> {
+    // In the order in which every transaction locks these rows.
+    let mut ordered: Vec<_> = refusals.iter().collect();
+    let position =
+        |refusal: &RefusalCount| (refusal.key.clone(), refusal.day, refusal.user.clone(), refusal.group.clone());
+    ordered.sort_by_cached_key(|refusal| position(refusal));
+    let statements = ordered.into_iter().map(|refusal| {
+        let statement = sqlx::query(
+            "INSERT INTO usage_days (key_id, day, user_id, group_name, requests, succeeded, failed, images, \
+             input_tokens, output_tokens, total_tokens, refused) VALUES ($1, $2, $3, $4, 0, 0, 0, 0, 0, 0, 0, $5) \
+             ON CONFLICT (key_id, day, user_id, group_name) DO UPDATE SET refused = usage_days.refused + excluded.refused",
+        );
+        let statement = statement.bind(refusal.key.as_str()).bind(refusal.day.to_string());
+        statement.bind(refusal.user.as_str()).bind(&refusal.group).bind(i64::from(refusal.count))
+    });
+    transaction::run_all(pool, statements.collect()).await
+}
+
+pub(in super::super) fn by_day_query(filter: &UsageFilter) -> QueryBuilder<Db> {
+    let mut query = QueryBuilder::new(concat!("SELECT day, ", sums!(), " FROM "));
+    push_source(&mut query, filter);
+    push_conditions(&mut query, filter);
+    query.push(" GROUP BY day ORDER BY day");
+    query
+}
+
+pub(in super::super) fn by_key_query(filter: &UsageFilter, limit: Option<u32>) -> QueryBuilder<Db> {
+    let mut query = QueryBuilder::new(concat!("SELECT key_id, user_id, group_name, ", sums!(), " FROM "));
+    push_source(&mut query, filter);
+    push_conditions(&mut query, filter);
+    query.push(" GROUP BY key_id, user_id, group_name ORDER BY requests DESC, key_id, group_name LIMIT ");
+    query.push_bind(limit.map_or(NO_LIMIT, i64::from));
+    query
+}
+
+pub(in super::super) fn total_query(filter: &UsageFilter) -> QueryBuilder<Db> {
+    let mut query = QueryBuilder::new(concat!("SELECT ", sums!(), " FROM "));
+    push_source(&mut query, filter);
+    push_conditions(&mut query, filter);
+    query
+}
+
+/// Returns the keys as one bound value, so that the statement is the same for any number of keys.
+fn json_list(keys: &[KeyId]) -> Result<String, StoreError> {
+    serde_json::to_string(keys).map_err(|error| StoreError::Refused(error.into()))
+}
+
+pub(in super::super) fn total_by_key_query(keys: String) -> QueryBuilder<Db> {
+    let mut query = QueryBuilder::new(concat!("SELECT key_id, ", sums!(), " FROM usage_days WHERE key_id IN "));
+    push_json_texts(&mut query, keys);
+    query.push(" GROUP BY key_id");
+    query
+}
+
+fn names_query(keys: String) -> QueryBuilder<Db> {
+    let mut query = QueryBuilder::new(
+        "SELECT keys.id AS id, keys.name AS name, nullif(users.name, '') AS user_name FROM keys \
+         JOIN users ON users.id = keys.user_id WHERE keys.id IN ",
+    );
+    push_json_texts(&mut query, keys);
+    query
+}
+
+/// Adds the table of counts by day. For one end user, adds a subquery that counts the records as the trigger
+/// `records_are_counted` does.
+fn push_source(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
+    let Some(end_user) = &filter.end_user else {
+        query.push("usage_days");
+        return;
+    };
+    query.push(
+        concat!("(SELECT key_id, substr(created_at, 1, 10) AS day, user_id, group_name, 1 AS requests, \
+         CAST(state = 'succeeded' AS INTEGER) AS succeeded, CAST(state <> 'succeeded' AS INTEGER) AS failed, 0 AS refused, \
+         ",
+        json_length!("delivered"),
+        " AS images, \
+         coalesce(input_tokens, 0) + coalesce(host_input_tokens, 0) AS input_tokens, \
+         coalesce(output_tokens, 0) + coalesce(host_output_tokens, 0) AS output_tokens, \
+         coalesce(total_tokens, 0) + coalesce(host_total_tokens, 0) AS total_tokens, \
+         coalesce(cost_nano_usd, 0) AS cost_nano_usd, CAST(cost_nano_usd IS NULL AS INTEGER) AS cost_unknown \
+         FROM records",
+        indexed_by!("records_by_end_user"),
+        " WHERE state <> 'running' AND end_user = "),
+    );
+    query.push_bind(Record::truncate_text(end_user.clone()));
+    if let Some(since) = filter.since {
+        query.push(" AND created_at >= ").push_bind(since.to_string());
+    }
+    if let Some(until) = filter.until {
+        // In the text of a time, a `T` follows the day, so this is later than every time of that day.
+        query.push(" AND created_at < ").push_bind(format!("{until}U"));
+    }
+    query.push(") AS usage_days");
+}
+
+fn push_conditions(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
+    // The conditions below all begin with `AND`.
+    query.push(" WHERE TRUE");
+    if let Some(owner) = &filter.owner {
+        query.push(" AND user_id = ").push_bind(owner.to_string());
+    }
+    if let Some(key) = &filter.key {
+        push_key_id(query.push(" AND key_id = "), key);
+    }
+    if let Some(user) = &filter.user {
+        push_user_id(query.push(" AND user_id = "), user);
+    }
+    if let Some(group) = &filter.group {
+        query.push(" AND group_name = ").push_bind(group.clone());
+    }
+    if let Some(since) = filter.since {
+        query.push(" AND day >= ").push_bind(since.to_string());
+    }
+    if let Some(until) = filter.until {
+        query.push(" AND day <= ").push_bind(until.to_string());
+    }
+}
+
+fn counters_from_row(row: &DbRow) -> sqlx::Result<UsageCounters> {
+    let count = |column: &str| {
+        let count: i64 = row.try_get(column)?;
+        u64::try_from(count).map_err(|error| sqlx::Error::Decode(error.into()))
+    };
+    Ok(UsageCounters {
+        requests: count("requests")?,
+        succeeded: count("succeeded")?,
+        failed: count("failed")?,
+        refused: count("refused")?,
+        images: count("images")?,
+        input_tokens: count("input_tokens")?,
+        output_tokens: count("output_tokens")?,
+        total_tokens: count("total_tokens")?,
+        cost_usd: Usd::from_parts(count("cost_whole_usd")?, count("cost_nano_usd")?),
+        cost_unknown: count("cost_unknown")?,
+    })
+}

@@ -1,0 +1,80 @@
+//! The types of the driver of SQLite, and the expressions that SQLite writes in its own way.
+
+use sqlx::{QueryBuilder, Sqlite};
+
+use crate::gateway::store::sql_connection::SqlConnection;
+
+pub(super) use super::SqliteStore as SqlStore;
+pub(super) type Db = Sqlite;
+pub(super) type DbArguments = sqlx::sqlite::SqliteArguments;
+pub(super) type DbConnection = sqlx::SqliteConnection;
+pub(super) type DbPool = sqlx::SqlitePool;
+pub(super) type DbRow = sqlx::sqlite::SqliteRow;
+
+/// The name of the database in messages.
+pub(super) const DATABASE_NAME: &str = "imagate.db";
+
+/// The operator that compares a text with a pattern, regardless of upper and lower case.
+pub(super) const LIKE: &str = "LIKE";
+
+/// The text before and after the list in a subquery of the texts in a JSON list.
+pub(super) const JSON_TEXTS: (&str, &str) = ("(SELECT value FROM json_each(", "))");
+
+impl SqlConnection for DbConnection {
+    /// This takes the write lock first: a transaction that begins with a read cannot wait for the lock later.
+    const BEGIN_CHANGE: &'static str = "BEGIN IMMEDIATE";
+}
+
+/// Names the index that a query must use, so that a missing index causes an error rather than a slow query.
+pub(super) fn push_index(query: &mut QueryBuilder<Db>, index: &'static str) {
+    query.push(" INDEXED BY ").push(index);
+}
+
+/// The same for a statement whose text is fixed.
+macro_rules! indexed_by {
+    ($index:literal) => {
+        concat!(" INDEXED BY ", $index)
+    };
+}
+pub(super) use indexed_by;
+
+/// A join that reads the tables in the order of the statement.
+macro_rules! ordered_join {
+    () => {
+        "CROSS JOIN"
+    };
+}
+pub(super) use ordered_join;
+
+/// A sum that ends at the largest integer. `sum` fails if integers overflow; `total` returns a float, and the cast
+/// limits it.
+macro_rules! sum {
+    ($expression:literal) => {
+        concat!("CAST(total(", $expression, ") AS INTEGER)")
+    };
+}
+pub(super) use sum;
+
+/// The number of elements of a JSON list.
+macro_rules! json_length {
+    ($list:literal) => {
+        concat!("json_array_length(", $list, ")")
+    };
+}
+pub(super) use json_length;
+
+/// An aggregate that makes a JSON list of texts.
+macro_rules! json_list {
+    ($expression:literal) => {
+        concat!("json_group_array(", $expression, ")")
+    };
+}
+pub(super) use json_list;
+
+/// The list of attempts of an interrupted job that names an account but no attempt.
+macro_rules! unknown_attempt_json {
+    () => {
+        "json_array(json_object('account', account, 'class', 'X', 'status', NULL, 'latency_ms', NULL))"
+    };
+}
+pub(super) use unknown_attempt_json;

@@ -1,0 +1,46 @@
+//! Databases of their own in the PostgreSQL server of the test run, which `cargo xtask postgres` and `cargo xtask test`
+//! start.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+
+use super::env_setting;
+
+/// A new, empty database. It ends with the server of the test run.
+pub(crate) struct PostgresDatabase {
+    url: String,
+}
+
+impl PostgresDatabase {
+    /// Creates a database; `None` if the run has no server.
+    pub(crate) fn create() -> Option<Self> {
+        static CREATED: AtomicU32 = AtomicU32::new(0);
+        let server = env_setting("IMAGATE_TEST_POSTGRES")?.into_string().expect("an address");
+        let number = CREATED.fetch_add(1, Ordering::Relaxed);
+        let name = format!("it_{}_{number}", std::process::id());
+        execute(&server, format!("CREATE DATABASE {name}"));
+        let (address, _) = server.rsplit_once('/').expect("the address ends with a database");
+        Some(Self { url: format!("{address}/{name}") })
+    }
+
+    /// Creates a database for a gateway whose test did not choose its store, if the run tests the gateway on PostgreSQL.
+    pub(super) fn create_for_run() -> Option<Self> {
+        (env_setting("IT_STORE")? == "postgres").then(|| Self::create().expect("IT_STORE=postgres needs a server"))
+    }
+
+    /// The address, as `database_url` takes it.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+#[track_caller]
+fn execute(url: &str, statements: String) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut connection = PgConnection::connect(url).await.expect("the server answers");
+        sqlx::raw_sql(AssertSqlSafe(statements)).execute(&mut connection).await.expect("the statements succeed");
+        connection.close().await.expect("the connection closes");
+    });
+}
