@@ -29,6 +29,9 @@ const COUNTED_FUNCTION: &str = "*::hot_paths::counted*";
 /// percent from run to run, because hash tables have random seeds.
 const TOLERANCE_PERCENT: u64 = 5;
 
+/// The number of times that a test with a greater count is counted again (our choice).
+const RECOUNTS: usize = 2;
+
 /// The instructions of each test by name.
 type InstructionCounts = BTreeMap<String, u64>;
 
@@ -59,7 +62,10 @@ pub fn check(root: &Path) -> Result<()> {
     }
     let text = fs::read_to_string(root.join(RECORD)).context(RECORD)?;
     let recorded = InstructionRecord::parse(&text).context(RECORD)?;
-    let comparison = recorded.compare(&count(root)?);
+    let program = build(root)?;
+    let mut present = count_in(root, &program)?;
+    recount_grown(&mut present.counts, &recorded.counts, |name| count_one(root, &program, name))?;
+    let comparison = recorded.compare(&present);
     print!("\n{}", comparison.text);
     ensure!(
         comparison.findings.is_empty(),
@@ -88,23 +94,50 @@ fn is_valgrind_installed() -> bool {
 
 /// Builds the tests and counts the instructions of each.
 fn count(root: &Path) -> Result<InstructionRecord> {
-    let program = build(root)?;
-    let mut list = Command::new(&program);
+    count_in(root, &build(root)?)
+}
+
+fn count_in(root: &Path, program: &Path) -> Result<InstructionRecord> {
+    let mut list = Command::new(program);
     let list = stdout_of(list.args(["--list", "--ignored", "--format", "terse", MODULE]).current_dir(root))?;
     let mut counts = InstructionCounts::new();
     for name in test_names(&list) {
-        let mut valgrind = Command::new("valgrind");
-        valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
-        valgrind.arg(format!("--toggle-collect={COUNTED_FUNCTION}")).arg(&program);
-        valgrind.args(["--ignored", "--exact", "--test-threads=1", &format!("{MODULE}{name}")]).current_dir(root);
-        let output = valgrind.stdin(Stdio::null()).output().context("valgrind")?;
-        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        ensure!(output.status.success(), "{name} fails under valgrind: {}\n{stdout}{stderr}", output.status);
-        let count = collected(&stderr).filter(|count| *count > 0);
-        counts.insert(name.to_owned(), count.with_context(|| format!("{name}: nothing was counted\n{stderr}"))?);
+        counts.insert(name.to_owned(), count_one(root, program, name)?);
     }
     ensure!(!counts.is_empty(), "the program has no test in `{MODULE}`");
     Ok(InstructionRecord { environment: environment()?, counts })
+}
+
+/// Returns the number of instructions of one test.
+fn count_one(root: &Path, program: &Path, name: &str) -> Result<u64> {
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
+    valgrind.arg(format!("--toggle-collect={COUNTED_FUNCTION}")).arg(program);
+    valgrind.args(["--ignored", "--exact", "--test-threads=1", &format!("{MODULE}{name}")]).current_dir(root);
+    let output = valgrind.stdin(Stdio::null()).output().context("valgrind")?;
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "{name} fails under valgrind: {}\n{stdout}{stderr}", output.status);
+    let count = collected(&stderr).filter(|count| *count > 0);
+    count.with_context(|| format!("{name}: nothing was counted\n{stderr}"))
+}
+
+/// Counts again the tests whose counts have grown, and keeps the smallest count of each. A rare state of the program,
+/// such as a page of the database that is split during the counted write, then causes no finding.
+fn recount_grown(
+    counts: &mut InstructionCounts,
+    recorded: &InstructionCounts,
+    count_again: impl Fn(&str) -> Result<u64>,
+) -> Result<()> {
+    for (name, count) in counts {
+        let Some(recorded) = recorded.get(name) else { continue };
+        for _ in 0..RECOUNTS {
+            if !exceeds(*count, *recorded) {
+                break;
+            }
+            *count = (*count).min(count_again(name)?);
+        }
+    }
+    Ok(())
 }
 
 /// Builds the unit tests, and returns the path of the program.
@@ -216,6 +249,18 @@ mod tests {
     fn record(environment: &str, counts: &[(&str, u64)]) -> InstructionRecord {
         let counts = counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
         InstructionRecord { environment: environment.to_owned(), counts }
+    }
+
+    #[test]
+    fn a_grown_count_must_be_grown_each_time() {
+        let of = |count| InstructionCounts::from([("rows".to_owned(), count)]);
+        for (again, expected) in [(1000, 1000), (1180, 1180), (1200, 1190)] {
+            let mut counts = of(1190);
+            recount_grown(&mut counts, &of(1000), |_| Ok(again)).unwrap();
+            assert_eq!(counts, of(expected));
+        }
+        let mut counts = of(1010);
+        recount_grown(&mut counts, &of(1000), |_| bail!("within the tolerance")).unwrap();
     }
 
     #[test]
