@@ -2181,6 +2181,9 @@ pub struct NewUser {
     /// The groups in which the user may have keys. `default` alone when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub groups: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+    /// The limits of all keys of the user together.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limits: ::std::option::Option<RequestLimits>,
     pub name: UserName,
     /// The role of the user. `member` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -3246,6 +3249,9 @@ pub struct User {
     pub last_sign_in_at: ::std::option::Option<
         ::chrono::DateTime<::chrono::offset::Utc>,
     >,
+    /// The limits of all keys of the user together. Absent if there are none.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limits: ::std::option::Option<RequestLimits>,
     /// The name to sign in with. Unique.
     pub name: ::std::string::String,
     pub role: Role,
@@ -3350,6 +3356,9 @@ pub struct UserUpdate {
     /// The new groups in which the user may have keys, which replace the former ones.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub groups: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+    /// All limits of the user, which count all keys of the user together: those that are left out no longer apply.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limits: ::std::option::Option<RequestLimits>,
     /// The new role.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub role: ::std::option::Option<Role>,
@@ -7308,6 +7317,10 @@ pub mod builder {
             ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
         >,
+        limits: ::std::result::Result<
+            ::std::option::Option<super::RequestLimits>,
+            ::std::string::String,
+        >,
         name: ::std::result::Result<super::UserName, ::std::string::String>,
         role: ::std::result::Result<
             ::std::option::Option<super::Role>,
@@ -7318,6 +7331,7 @@ pub mod builder {
         fn default() -> Self {
             Self {
                 groups: Ok(Default::default()),
+                limits: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
                 role: Ok(Default::default()),
             }
@@ -7334,6 +7348,16 @@ pub mod builder {
             self.groups = value
                 .try_into()
                 .map_err(|e| format!("error converting supplied value for groups: {e}"));
+            self
+        }
+        pub fn limits<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::RequestLimits>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limits = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for limits: {e}"));
             self
         }
         pub fn name<T>(mut self, value: T) -> Self
@@ -7364,6 +7388,7 @@ pub mod builder {
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
                 groups: value.groups?,
+                limits: value.limits?,
                 name: value.name?,
                 role: value.role?,
             })
@@ -7373,6 +7398,7 @@ pub mod builder {
         fn from(value: super::NewUser) -> Self {
             Self {
                 groups: Ok(value.groups),
+                limits: Ok(value.limits),
                 name: Ok(value.name),
                 role: Ok(value.role),
             }
@@ -10502,6 +10528,10 @@ pub mod builder {
             ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
             ::std::string::String,
         >,
+        limits: ::std::result::Result<
+            ::std::option::Option<super::RequestLimits>,
+            ::std::string::String,
+        >,
         name: ::std::result::Result<::std::string::String, ::std::string::String>,
         role: ::std::result::Result<super::Role, ::std::string::String>,
         stopped_keys: ::std::result::Result<
@@ -10522,6 +10552,7 @@ pub mod builder {
                 has_password: Err("no value supplied for has_password".to_string()),
                 id: Err("no value supplied for id".to_string()),
                 last_sign_in_at: Ok(Default::default()),
+                limits: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
                 role: Err("no value supplied for role".to_string()),
                 stopped_keys: Ok(Default::default()),
@@ -10602,6 +10633,16 @@ pub mod builder {
                 });
             self
         }
+        pub fn limits<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::RequestLimits>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limits = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for limits: {e}"));
+            self
+        }
         pub fn name<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -10659,6 +10700,7 @@ pub mod builder {
                 has_password: value.has_password?,
                 id: value.id?,
                 last_sign_in_at: value.last_sign_in_at?,
+                limits: value.limits?,
                 name: value.name?,
                 role: value.role?,
                 stopped_keys: value.stopped_keys?,
@@ -10675,6 +10717,7 @@ pub mod builder {
                 has_password: Ok(value.has_password),
                 id: Ok(value.id),
                 last_sign_in_at: Ok(value.last_sign_in_at),
+                limits: Ok(value.limits),
                 name: Ok(value.name),
                 role: Ok(value.role),
                 stopped_keys: Ok(value.stopped_keys),
@@ -10795,6 +10838,10 @@ pub mod builder {
             ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
         >,
+        limits: ::std::result::Result<
+            ::std::option::Option<super::RequestLimits>,
+            ::std::string::String,
+        >,
         role: ::std::result::Result<
             ::std::option::Option<super::Role>,
             ::std::string::String,
@@ -10805,6 +10852,7 @@ pub mod builder {
             Self {
                 enabled: Ok(Default::default()),
                 groups: Ok(Default::default()),
+                limits: Ok(Default::default()),
                 role: Ok(Default::default()),
             }
         }
@@ -10834,6 +10882,16 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for groups: {e}"));
             self
         }
+        pub fn limits<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::RequestLimits>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limits = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for limits: {e}"));
+            self
+        }
         pub fn role<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::Role>>,
@@ -10853,6 +10911,7 @@ pub mod builder {
             Ok(Self {
                 enabled: value.enabled?,
                 groups: value.groups?,
+                limits: value.limits?,
                 role: value.role?,
             })
         }
@@ -10862,6 +10921,7 @@ pub mod builder {
             Self {
                 enabled: Ok(value.enabled),
                 groups: Ok(value.groups),
+                limits: Ok(value.limits),
                 role: Ok(value.role),
             }
         }

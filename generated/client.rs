@@ -90,6 +90,23 @@ impl ClientInfo<crate::client::Session> for Client {
 }
 impl ClientHooks<crate::client::Session> for &Client {}
 impl Client {
+    /**Say what images would cost at most
+
+An extension of this service. The body is that of `create_image`, and is checked in the same way: the errors are the same. Nothing is made, sent to an upstream, paid for, reserved or recorded, and the request counts in no limit. `stream` changes nothing: the answer is one JSON object.
+
+The answer says the most that the request can cost by the prices in force, and whether a limit would refuse the request now. Limits are used by other requests as well, so this may have changed a moment later. The prompt filter of the group is not applied. An edit cannot be estimated.
+
+Sends a `POST` request to `/v1/images/estimate`
+
+```ignore
+let response = client.estimate_image()
+    .body(body)
+    .send()
+    .await;
+```*/
+    pub fn estimate_image(&self) -> builder::EstimateImage<'_> {
+        builder::EstimateImage::new(self)
+    }
     /**Make images from a prompt
 
 Answers with the images as base64 text, or, with `stream`, with server-sent events: partial images first, the final image last.
@@ -175,6 +192,104 @@ pub mod builder {
         encode_path, ByteStream, ClientInfo, ClientHooks, Error, OperationInfo,
         RequestBuilderExt, ResponseValue,
     };
+    /// Builder for [`Client::estimate_image`]
+    ///
+    /// [`Client::estimate_image`]: super::Client::estimate_image
+    #[derive(Debug, Clone)]
+    pub struct EstimateImage<'a> {
+        client: &'a super::Client,
+        body: Result<types::builder::ImageGenerationRequest, String>,
+    }
+    impl<'a> EstimateImage<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                body: Ok(::std::default::Default::default()),
+            }
+        }
+        pub fn body<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::ImageGenerationRequest>,
+            <V as std::convert::TryInto<
+                types::ImageGenerationRequest,
+            >>::Error: std::fmt::Display,
+        {
+            self.body = value
+                .try_into()
+                .map(From::from)
+                .map_err(|s| {
+                    format!(
+                        "conversion to `ImageGenerationRequest` for body failed: {}", s
+                    )
+                });
+            self
+        }
+        pub fn body_map<F>(mut self, f: F) -> Self
+        where
+            F: std::ops::FnOnce(
+                types::builder::ImageGenerationRequest,
+            ) -> types::builder::ImageGenerationRequest,
+        {
+            self.body = self.body.map(f);
+            self
+        }
+        ///Sends a `POST` request to `/v1/images/estimate`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::CostEstimate>, Error<types::ErrorResponse>> {
+            let Self { client, body } = self;
+            let body = body
+                .and_then(|v| {
+                    types::ImageGenerationRequest::try_from(v).map_err(|e| e.to_string())
+                })
+                .map_err(Error::InvalidRequest)?;
+            let url = format!("{}/v1/images/estimate", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .post(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .json(&body)
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "estimate_image",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
     /// Builder for [`Client::create_image`]
     ///
     /// [`Client::create_image`]: super::Client::create_image

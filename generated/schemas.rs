@@ -19,6 +19,16 @@ impl schemars::JsonSchema for types::Background {
         super::served::component("Background", generator)
     }
 }
+impl schemars::JsonSchema for types::CostEstimate {
+    fn schema_name() -> String {
+        "CostEstimate".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("CostEstimate", generator)
+    }
+}
 impl schemars::JsonSchema for types::ErrorCode {
     fn schema_name() -> String {
         "ErrorCode".to_owned()

@@ -41,6 +41,24 @@ pub trait GatewayApi {
         front::TypedResponse<types::ImagesResponse>,
         front::ApiError<types::ErrorResponse>,
     >;
+    /// Say what images would cost at most.
+    ///
+    /// An extension of this service. The body is that of `create_image`, and is checked in the same way: the errors are the same. Nothing is made, sent to an upstream, paid for, reserved or recorded, and the request counts in no limit. `stream` changes nothing: the answer is one JSON object.
+    ///
+    /// The answer says the most that the request can cost by the prices in force, and whether a limit would refuse the request now. Limits are used by other requests as well, so this may have changed a moment later. The prompt filter of the group is not applied. An edit cannot be estimated.
+    #[endpoint{method = POST,
+    path = "/v1/images/estimate",
+    operation_id = "estimate_image",
+    tags = ["images"],
+    request_body_max_bytes = 1048576,
+    }]
+    async fn estimate_image(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        body: front::JsonBody<types::ImageGenerationRequest>,
+    ) -> Result<
+        front::TypedResponse<types::CostEstimate>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Make images from a prompt.
     ///
     /// Answers with the images as base64 text, or, with `stream`, with server-sent events: partial images first, the final image last.
@@ -131,6 +149,17 @@ pub fn register<Served: GatewayApi>(
                 dropshot::ApiEndpointVersions::All,
             )
             .request_body_max_bytes(892338176),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+                "estimate_image".to_owned(),
+                Served::estimate_image,
+                dropshot::Method::POST,
+                "application/json",
+                "/v1/images/estimate",
+                dropshot::ApiEndpointVersions::All,
+            )
+            .request_body_max_bytes(1048576),
     )?;
     api.register(
         dropshot::ApiEndpoint::new(

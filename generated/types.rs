@@ -118,6 +118,44 @@ impl ::std::default::Default for Background {
         Background::Auto
     }
 }
+/// The most that a request can cost. There may be fields that are not listed here.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct CostEstimate {
+    /// `estimated`, or `unknown` if `max_cost_usd` is `null`.
+    pub cost_basis: ::std::string::String,
+    /// The number of images that the request asks for.
+    pub images: u64,
+    /// The most that the request can cost, in US dollars; `null` if a price is unknown.
+    #[serde(deserialize_with = "::std::option::Option::deserialize")]
+    pub max_cost_usd: ::std::option::Option<f64>,
+    /// The image model of the request.
+    pub model: ::std::string::String,
+    /// Always `image.cost_estimate`.
+    pub object: ::std::string::String,
+    /// The versions of the prices that were used, separated by spaces; `null` if the cost is unknown.
+    #[serde(deserialize_with = "::std::option::Option::deserialize")]
+    pub price_version: ::std::option::Option<::std::string::String>,
+    /// The quality of each image: `auto` if the request leaves it open. The estimate then assumes the dearest quality.
+    pub quality: ::std::string::String,
+    /// The reason why the cost is unknown: `no_price` if a model has no price, `incomplete_price` if the price lacks a kind of tokens. Absent otherwise.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub reason: ::std::option::Option<::std::string::String>,
+    /// The error that the request would get now because of a limit or a budget; `null` if no limit would refuse it.
+    #[serde(deserialize_with = "::std::option::Option::deserialize")]
+    pub refusal: ::std::option::Option<ErrorDetail>,
+    /// The size of each image: `auto` if the request leaves it open. The estimate then assumes the dearest size.
+    pub size: ::std::string::String,
+    /// The model whose price is missing or incomplete: the image model, or the text model of an upstream account that makes images with its image tool. Absent otherwise.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub unpriced_model: ::std::option::Option<::std::string::String>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl CostEstimate {
+    pub fn builder() -> builder::CostEstimate {
+        Default::default()
+    }
+}
 /// The stable word for the kind of error.
 ///
 /// | Code | Status | Meaning |
@@ -128,7 +166,7 @@ impl ::std::default::Default for Background {
 /// | `upstream_error` | 502 | The upstream gave no image, the network failed, or the content was refused; `error.reason` says which. |
 /// | `no_available_accounts` | 503 | No upstream account that may serve the request is available: none is configured, or all are disabled or currently unusable. |
 /// | `rate_limit_exceeded` | 429 | The gateway or every upstream account is overloaded at the moment, or a limit by the minute is reached; `error.limit` names it. |
-/// | `insufficient_quota` | 429 | A limit by the day or a budget of the key or its group is used up; `error.limit` names it. |
+/// | `insufficient_quota` | 429 | A limit by the day or a budget of the key, its user or its group is used up; `error.limit` names it. |
 /// | `price_unknown` | 503 | There is a budget, but the model has no price. Nothing was spent. |
 /// | `image_in_progress` | 409 | The answer takes longer than the gateway lets a plain request wait. The job continues. |
 /// | `request_too_large` | 413 | The body, or one image in it, is over its limit; `error.param` names the part. |
@@ -259,7 +297,7 @@ pub struct ErrorDetail {
     /// With a limit of the gateway: its name in the settings.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub limit: ::std::option::Option<::std::string::String>,
-    /// With a limit of the gateway: its owner, `key` or `group`.
+    /// With a limit of the gateway: its owner, `key`, `user` or `group`. The limits of a user count all keys of the user together.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub limit_scope: ::std::option::Option<::std::string::String>,
     /// With a limit of the gateway: its value.
@@ -3826,6 +3864,232 @@ impl ::std::convert::TryFrom<::std::string::String> for StreamErrorEventType {
 }
 /// Types for composing complex structures.
 pub mod builder {
+    #[derive(Clone, Debug)]
+    pub struct CostEstimate {
+        cost_basis: ::std::result::Result<::std::string::String, ::std::string::String>,
+        images: ::std::result::Result<u64, ::std::string::String>,
+        max_cost_usd: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        model: ::std::result::Result<::std::string::String, ::std::string::String>,
+        object: ::std::result::Result<::std::string::String, ::std::string::String>,
+        price_version: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        quality: ::std::result::Result<::std::string::String, ::std::string::String>,
+        reason: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        refusal: ::std::result::Result<
+            ::std::option::Option<super::ErrorDetail>,
+            ::std::string::String,
+        >,
+        size: ::std::result::Result<::std::string::String, ::std::string::String>,
+        unpriced_model: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for CostEstimate {
+        fn default() -> Self {
+            Self {
+                cost_basis: Err("no value supplied for cost_basis".to_string()),
+                images: Err("no value supplied for images".to_string()),
+                max_cost_usd: Err("no value supplied for max_cost_usd".to_string()),
+                model: Err("no value supplied for model".to_string()),
+                object: Err("no value supplied for object".to_string()),
+                price_version: Err("no value supplied for price_version".to_string()),
+                quality: Err("no value supplied for quality".to_string()),
+                reason: Ok(Default::default()),
+                refusal: Err("no value supplied for refusal".to_string()),
+                size: Err("no value supplied for size".to_string()),
+                unpriced_model: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl CostEstimate {
+        pub fn cost_basis<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cost_basis = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cost_basis: {e}")
+                });
+            self
+        }
+        pub fn images<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.images = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for images: {e}"));
+            self
+        }
+        pub fn max_cost_usd<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.max_cost_usd = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for max_cost_usd: {e}")
+                });
+            self
+        }
+        pub fn model<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.model = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for model: {e}"));
+            self
+        }
+        pub fn object<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.object = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for object: {e}"));
+            self
+        }
+        pub fn price_version<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.price_version = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for price_version: {e}")
+                });
+            self
+        }
+        pub fn quality<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.quality = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for quality: {e}")
+                });
+            self
+        }
+        pub fn reason<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.reason = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for reason: {e}"));
+            self
+        }
+        pub fn refusal<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::ErrorDetail>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.refusal = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for refusal: {e}")
+                });
+            self
+        }
+        pub fn size<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.size = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for size: {e}"));
+            self
+        }
+        pub fn unpriced_model<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.unpriced_model = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for unpriced_model: {e}")
+                });
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<CostEstimate> for super::CostEstimate {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: CostEstimate,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                cost_basis: value.cost_basis?,
+                images: value.images?,
+                max_cost_usd: value.max_cost_usd?,
+                model: value.model?,
+                object: value.object?,
+                price_version: value.price_version?,
+                quality: value.quality?,
+                reason: value.reason?,
+                refusal: value.refusal?,
+                size: value.size?,
+                unpriced_model: value.unpriced_model?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::CostEstimate> for CostEstimate {
+        fn from(value: super::CostEstimate) -> Self {
+            Self {
+                cost_basis: Ok(value.cost_basis),
+                images: Ok(value.images),
+                max_cost_usd: Ok(value.max_cost_usd),
+                model: Ok(value.model),
+                object: Ok(value.object),
+                price_version: Ok(value.price_version),
+                quality: Ok(value.quality),
+                reason: Ok(value.reason),
+                refusal: Ok(value.refusal),
+                size: Ok(value.size),
+                unpriced_model: Ok(value.unpriced_model),
+                extra: Ok(value.extra),
+            }
+        }
+    }
     #[derive(Clone, Debug)]
     pub struct ErrorDetail {
         code: ::std::result::Result<

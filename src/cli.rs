@@ -16,6 +16,7 @@ mod group;
 mod image_command;
 mod installation;
 mod key;
+mod limit_arg;
 mod master_key;
 mod openapi;
 mod output;

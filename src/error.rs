@@ -47,7 +47,7 @@ pub(crate) enum Error {
         /// The number of whole seconds to wait.
         retry_after: u32,
     },
-    /// A limit of the key or its group is reached.
+    /// A limit of the key, its user or its group is reached.
     LimitReached(Box<LimitRefusal>),
     /// There is a budget, and this model has no price, so the cost cannot be limited.
     PriceUnknown(String),

@@ -320,7 +320,7 @@ impl Gateway {
         &self.ledger
     }
 
-    /// The limits of groups and keys.
+    /// The limits of groups, users and keys.
     pub(crate) const fn limiter(&self) -> &Arc<RequestLimiter> {
         &self.limiter
     }

@@ -10,12 +10,18 @@ use super::image_command::{ClientImageRequest, ImageArgs};
 pub(super) struct GenerateCommand {
     #[command(flatten)]
     image_args: ImageArgs,
+    /// Print what the images would cost at most, and make none.
+    #[arg(long)]
+    estimate: bool,
 }
 
 // === impl GenerateCommand ===
 
 impl GenerateCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
+        if self.estimate {
+            return self.image_args.print_estimate();
+        }
         self.image_args.run(ClientImageRequest::Generate)
     }
 }

@@ -1,5 +1,6 @@
 //! The common part of `generate` and `edit`: the properties of the images, the wait for them, and the output files.
 
+mod estimate;
 mod output_image;
 mod progress;
 mod report;

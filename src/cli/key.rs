@@ -1,19 +1,19 @@
 //! The command `imagate key create|limit|list|rotate|disable|enable|delete`.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
+use super::limit_arg::{LimitArg, stored_limits};
 use super::output::{cell, print, print_json, print_message, table};
 use super::time_span::{parse_duration, parse_end};
 use crate::gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
-use crate::gateway::keys::{ApiKeys, IssuedKey, KeyError, KeyId, KeyRow, NewKey, PublicId, UserId, check_limits};
+use crate::gateway::keys::{ApiKeys, IssuedKey, KeyError, KeyId, KeyRow, NewKey, PublicId, UserId};
 use crate::gateway::store::{AuditContext, KeyChange, KeyLock, Timestamp};
 
 /// The text that is shown as the owner of a key without a user.
@@ -134,21 +134,14 @@ impl KeyCommand {
             let keys = gateway::open_keys(store);
             match action {
                 KeyAction::Create { name, user, group, expires, limits } => {
-                    let audit = AuditContext::command();
+                    let (audit, limits) = (AuditContext::command(), stored_limits(limits)?);
                     let people = gateway::open_people(config, store);
                     let user = match user {
                         Some(user) => people.find_or_create_user(&audit, &user).await?,
                         None => people.default_owner().await?,
                     };
-                    let limits = limits_as_json(limits);
-                    let new = NewKey {
-                        name: &name,
-                        user: &user,
-                        group: &group,
-                        expires_at: expires,
-                        limits: Some(&limits).filter(|limits| !limits.is_empty()),
-                        max_keys: None,
-                    };
+                    let new =
+                        NewKey { name: &name, user: &user, group: &group, expires_at: expires, limits, max_keys: None };
                     let key = keys.create(&audit, new).await?;
                     print_new_key(&key, json)?;
                     warn_if_group_has_no_account(&key, config);
@@ -159,7 +152,7 @@ impl KeyCommand {
                     print_new_key(&key.map_err(|error| key_failure(error, &id))?, json)
                 }
                 KeyAction::Limit { id, limits } => {
-                    let limits = KeyChange::Limit(check_limits(&limits_as_json(limits))?);
+                    let limits = KeyChange::Limit(stored_limits(limits)?);
                     change(&keys, &id, limits, "limited", json).await
                 }
                 KeyAction::List => list(&keys, json).await,
@@ -169,28 +162,6 @@ impl KeyCommand {
             }
         })
     }
-}
-
-/// A limit as written in an argument: its name, and its value as JSON.
-#[derive(Clone, Debug)]
-struct LimitArg(String, Value);
-
-impl FromStr for LimitArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as images_per_day=50")?;
-        let value = match name {
-            "models" => value.split(',').map(Value::from).collect(),
-            // A size or a word is not JSON, so it is a text.
-            _ => serde_json::from_str(value).unwrap_or_else(|_| value.into()),
-        };
-        Ok(Self(name.to_owned(), value))
-    }
-}
-
-fn limits_as_json(limits: Vec<LimitArg>) -> Map<String, Value> {
-    limits.into_iter().map(|LimitArg(name, value)| (name, value)).collect()
 }
 
 fn print_new_key(key: &IssuedKey, json: bool) -> Result<(), CommandFailure> {

@@ -1,16 +1,18 @@
-//! The command `imagate user list|invite|reset|disable|enable|groups|role`.
+//! The command `imagate user list|invite|reset|limit|disable|enable|groups|role`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
+use super::limit_arg::{LimitArg, stored_limits};
 use super::output::{cell, print, print_json, print_message, table};
 use crate::gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
 use crate::gateway::names;
 use crate::gateway::people::{IdentityError, IdentityService, IssuedLink};
-use crate::gateway::store::{AuditContext, Timestamp, UserChange, UserFilter, UserId, UserRole, UserRow};
+use crate::gateway::store::{AuditContext, NewUser, Timestamp, UserChange, UserFilter, UserId, UserRole, UserRow};
 
 /// The number of users that are read at once.
 const PAGE_SIZE: u32 = 1000;
@@ -42,6 +44,17 @@ enum UserAction {
         /// A group in which the user may create keys; may be given several times.
         #[arg(long, value_name = "GROUP", default_value = DEFAULT_GROUP)]
         group: Vec<String>,
+        /// A limit of all keys of the user together, such as `images_per_day=50` or `budget_usd=5`; may be repeated.
+        #[arg(long = "limit", value_name = "NAME=VALUE")]
+        limits: Vec<LimitArg>,
+    },
+    /// Replace all limits of a user. Without --limit, the user has none.
+    Limit {
+        /// The name or id of the user.
+        name: String,
+        /// A limit of all keys of the user together, such as `images_per_day=50` or `budget_usd=5`; may be repeated.
+        #[arg(long = "limit", value_name = "NAME=VALUE")]
+        limits: Vec<LimitArg>,
     },
     /// Print a one-time link for choosing another password. It is valid for one day.
     Reset {
@@ -92,6 +105,8 @@ struct UserJson<'a> {
     created_at: Timestamp,
     disabled_at: Option<Timestamp>,
     last_sign_in_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<Value>,
 }
 
 /// A one-time link in JSON.
@@ -120,14 +135,16 @@ impl UserAction {
         let audit = AuditContext::command();
         let (name, change, outcome) = match self {
             Self::List => return list(people, json).await,
-            Self::Invite { name, admin, group } => {
+            Self::Invite { name, admin, group: groups, limits } => {
                 let role = if admin { UserRole::Admin } else { UserRole::Member };
-                return print_link(people.invite(&audit, &name, role, &group).await, &name, config, json);
+                let new_user = NewUser { name: name.clone(), role, groups, limits: stored_limits(limits)? };
+                return print_link(people.invite(&audit, new_user).await, &name, config, json);
             }
             Self::Reset { name } => {
                 return print_link(people.create_reset_link(&audit, &name).await, &name, config, json);
             }
             Self::Groups { name, group } => return change_groups(people, &audit, &name, group, json).await,
+            Self::Limit { name, limits } => (name, UserChange::Limit(stored_limits(limits)?), "limited"),
             Self::Disable { name } => (name, UserChange::Disable, "disabled"),
             Self::Enable { name } => (name, UserChange::Enable, "enabled"),
             Self::Role { name, role: RoleArg::Admin } => (name, UserChange::Role(UserRole::Admin), "is an admin"),
@@ -245,6 +262,7 @@ fn to_json(user: &UserRow) -> UserJson<'_> {
         created_at: user.created_at,
         disabled_at: user.disabled_at,
         last_sign_in_at: user.last_sign_in_at,
+        limits: user.limits.as_deref().and_then(|limits| serde_json::from_str(limits).ok()),
     }
 }
 

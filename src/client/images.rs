@@ -1,5 +1,7 @@
 //! The calls that make images.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use progenitor_client::{Error as WireError, ResponseValue};
 use reqwest::header::HeaderMap;
@@ -10,7 +12,10 @@ use super::form::EditForm;
 use super::request::AnswerMode;
 use super::session::{HttpResponseHead, Session, TimeLimit};
 use super::{Client, EditRequest, Error, GenerateRequest, ImageStream, Images, lenient};
-use crate::wire::types::{ErrorResponse, ImagesResponse};
+use crate::wire::types::{CostEstimate, ErrorResponse, ImagesResponse};
+
+/// The time limit of an estimate (our choice). The service answers without a call to anybody.
+const ESTIMATE_LIMIT: TimeLimit = TimeLimit::Total(Duration::from_secs(30));
 
 pub(super) const JSON: &str = "application/json";
 /// The `accept` header of a stream. JSON is accepted too, because a service that cannot stream may still answer.
@@ -47,6 +52,25 @@ impl<'a> ImageCalls<'a> {
         let call = ApiCall { client: &client, operation: ApiOperation::CREATE_IMAGE, accept: JSON };
         let response = call.send(|request| Ok(request.json(&body))).await?;
         images_from_result(ResponseValue::from_response(response).await, &client.inner)
+    }
+
+    /// Asks what [`ImageCalls::generate`] would cost at most for this request, and whether a limit would refuse it now.
+    ///
+    /// Nothing is made, paid for or reserved. Of the services with this API, only the gateway has this call.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the request breaks a rule, or if the service cannot be reached, refuses the key, or does not
+    /// have this call. A limit that is reached and a price that is unknown are part of the answer.
+    pub async fn estimate(&self, request: impl Into<GenerateRequest>) -> Result<CostEstimate, Error> {
+        let options = request.into().into_options();
+        let (mode, headers) = (options.answer_mode(), options.headers()?);
+        let body = options.into_wire(mode)?;
+        let client = self.client.call_with(ESTIMATE_LIMIT, headers);
+        let call = ApiCall { client: &client, operation: ApiOperation::ESTIMATE_IMAGE, accept: JSON };
+        let response = call.send(|request| Ok(request.json(&body))).await?;
+        let answer: Result<_, WireError<ErrorResponse>> = ResponseValue::from_response(response).await;
+        answer.map(ResponseValue::into_inner).map_err(|error| Error::from_call(error, &client.inner))
     }
 
     /// Makes an image from a prompt, and returns its events while it is made.

@@ -56,6 +56,20 @@ fn an_image_has_the_metadata_of_its_answer() {
 }
 
 #[test]
+fn an_estimate_is_asked_for_with_the_body_of_the_request() {
+    let refusal = failure("insufficient_quota", &json!({"limit": "images_per_day", "limit_scope": "user"}));
+    let body = json!({"object": "image.cost_estimate", "model": "gpt-image-2", "images": 1, "size": "auto",
+        "quality": "auto", "max_cost_usd": 0.25, "cost_basis": "estimated", "price_version": "v", "later": 1,
+        "refusal": refusal["error"]});
+    let server = Server::start([answer(200, &body)]);
+    let estimate = run(client(&server).images().estimate("a fox")).unwrap();
+    assert_eq!((estimate.max_cost_usd, estimate.extra["later"].as_u64()), (Some(0.25), Some(1)));
+    assert_eq!(estimate.refusal.unwrap().limit_scope.as_deref(), Some("user"));
+    let request = server.requests().remove(0);
+    assert_eq!((&*request.line, &request.body["prompt"]), ("POST /v1/images/estimate HTTP/1.1", &json!("a fox")));
+}
+
+#[test]
 fn an_image_is_written_to_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start([answer(200, &image())]);

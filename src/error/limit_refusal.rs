@@ -1,9 +1,9 @@
-//! A limit of a key or a group that is reached.
+//! A limit of a key, a user or a group that is reached.
 
 /// The refusal of a request because of a limit that an operator or an admin has set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LimitRefusal {
-    /// The owner of the limit: `group` or `key`.
+    /// The owner of the limit: `group`, `user` or `key`.
     pub(crate) scope: &'static str,
     /// The name of the limit in settings.
     pub(crate) limit: &'static str,

@@ -179,6 +179,12 @@ impl Accounts {
         self.pool.likely_account(&requirements(task.into(), caller, &[]))
     }
 
+    /// Returns the text models that may run the image tool for this job for images, each once: those of the accounts that
+    /// serve it with the Responses API.
+    pub(crate) fn tool_host_models<'a>(&self, task: impl Into<TaskRef<'a>>, caller: &Caller) -> Vec<String> {
+        self.pool.tool_host_models(&requirements(task.into(), caller, &[]))
+    }
+
     /// Returns the account that made the response with this id for the caller's user, or for the caller's key if it has
     /// no user.
     ///

@@ -55,7 +55,7 @@ pub(crate) use raw::{
 };
 pub(crate) use schema::schema_json;
 pub(crate) use secret::ConfigSecret;
-pub(crate) use stored_config::{account_from_json, group_from_json, limits_from_json};
+pub(crate) use stored_config::{account_from_json, check_limits, group_from_json, limits_from_json};
 
 /// The group that always exists.
 pub(crate) const DEFAULT_GROUP: &str = "default";

@@ -96,6 +96,21 @@ impl GatewayApi for GatewayEndpoints {
         .await)
     }
 
+    async fn estimate_image(
+        context: ApiContext,
+        body: JsonBody<types::ImageGenerationRequest>,
+    ) -> Result<TypedResponse<types::CostEstimate>, ApiError> {
+        let unread = body.unread();
+        Ok(run_handler(&context, unread, async {
+            let gateway = context.context().get();
+            let caller = admit(&gateway, &context).await?;
+            let options = request_options(&context)?;
+            let body = read_unless_stopped(&gateway, body.read(&caller, gateway.spool())).await?;
+            HandlerResponse::json(&flow::estimate_image(&gateway, &caller, &options, &body).await?)
+        })
+        .await)
+    }
+
     async fn create_response(
         context: ApiContext,
         body: JsonBody<types::ResponseRequest>,

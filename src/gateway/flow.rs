@@ -20,6 +20,7 @@ mod fan_out_progress;
 mod gateway_answer;
 mod group_permissions;
 mod image_edit;
+mod image_estimate;
 mod image_generation;
 mod job_context;
 mod models;
@@ -34,6 +35,7 @@ mod token_usage;
 
 pub(crate) use gateway_answer::{GatewayAnswer, GatewayAnswerBody};
 pub(crate) use image_edit::edit_image;
+pub(crate) use image_estimate::estimate_image;
 pub(crate) use image_generation::create_image;
 pub(crate) use models::{list_models, retrieve_model};
 pub(crate) use request_options::RequestOptions;

@@ -20,11 +20,9 @@ mod tests;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub(crate) use error::{AuthenticationError, KeyError, check_limits};
+pub(crate) use error::{AuthenticationError, KeyError};
 pub(crate) use pepper::Pepper;
 pub(crate) use secret::{BearerSecret, BearerSecretKind};
-
-use serde_json::{Map, Value};
 
 use crate::gateway::config::RequestLimits;
 use crate::gateway::store::{
@@ -54,6 +52,7 @@ pub(crate) struct Caller {
     user: UserId,
     group_name: String,
     limits: Option<Arc<RequestLimits>>,
+    user_limits: Option<Arc<RequestLimits>>,
 }
 
 impl Caller {
@@ -77,6 +76,11 @@ impl Caller {
         self.limits.as_ref()
     }
 
+    /// Returns the limits of the owner of the key, if there are any. They count all keys of the owner together.
+    pub(crate) const fn user_limits(&self) -> Option<&Arc<RequestLimits>> {
+        self.user_limits.as_ref()
+    }
+
     /// Returns the name of the key's group, as in the configuration and in records.
     pub(crate) fn group_name(&self) -> &str {
         &self.group_name
@@ -94,8 +98,8 @@ pub(crate) struct NewKey<'a> {
     pub(crate) group: &'a str,
     /// The time at which the key expires; `None` if it does not expire.
     pub(crate) expires_at: Option<Timestamp>,
-    /// The limits of the key, as JSON with the fields of `[groups.limits]`; `None` if it has none.
-    pub(crate) limits: Option<&'a Map<String, Value>>,
+    /// The limits of the key, as a JSON object that was checked; `None` if it has none.
+    pub(crate) limits: Option<String>,
     /// The maximum number of keys of its owner; `None` if there is no limit for the creator of the key.
     pub(crate) max_keys: Option<u32>,
 }
@@ -166,13 +170,14 @@ impl ApiKeys {
             return Err(AuthenticationError::Invalid);
         }
         self.note_use(&entry);
-        let KeyCacheEntry { id, user, group_name, limits, .. } = &*entry;
+        let KeyCacheEntry { id, user, group_name, limits, user_limits, .. } = &*entry;
         Ok(Caller {
             key: id.clone(),
             public_id: secret.public_id(),
             user: user.clone(),
             group_name: group_name.to_string(),
             limits: limits.clone(),
+            user_limits: user_limits.clone(),
         })
     }
 
@@ -223,7 +228,7 @@ impl ApiKeys {
             locked: None,
             latest_end: new_key.expires_at.filter(|_| audit.user.as_ref() != Some(&new_key.user.id)),
             deleted_at: None,
-            limits: new_key.limits.map(check_limits).transpose()?.flatten(),
+            limits: new_key.limits,
         };
         if !self.store.insert_key(audit, &key, new_key.max_keys).await? {
             return Err(KeyError::TooMany(new_key.max_keys.unwrap_or_default()));

@@ -1,4 +1,4 @@
-//! Limits on the requests of groups and keys: what may begin now, and what is left.
+//! Limits on the requests of groups, users and keys: what may begin now, and what is left.
 //!
 //! This module decides whether a job may begin. It must not know requests or upstreams: it is told the images that a job
 //! asks for and the most that it can cost ([`JobDemand`]), and later what it did cost.

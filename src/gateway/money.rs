@@ -74,6 +74,12 @@ impl Usd {
         Self::from_nanos(self.0.saturating_mul(factor))
     }
 
+    /// Returns the share that `part` of `all` has, rounded up to a billionth. At most the whole amount.
+    pub(crate) fn share(self, part: u64, all: u64) -> Self {
+        let product = u128::from(self.0) * u128::from(part.min(all));
+        u64::try_from(product.div_ceil(u128::from(all.max(1)))).map_or(self, Self)
+    }
+
     /// Returns the cost of tokens whose prices are given for a million of each kind. It is rounded once, and a half of a
     /// billionth is rounded up.
     pub(crate) fn cost_of_tokens(kinds: impl IntoIterator<Item = (u64, Self)>) -> Self {
@@ -112,6 +118,13 @@ mod tests {
 
     fn usd(dollars: f64) -> Usd {
         Usd::from_dollars(dollars).unwrap()
+    }
+
+    #[test]
+    fn a_share_is_rounded_up() {
+        let shares = [(1, 3), (2, 3), (3, 3), (5, 3), (0, 3), (1, 0)].map(|(part, all)| Usd(10).share(part, all).0);
+        assert_eq!(shares, [4, 7, 10, 10, 0, 0]);
+        assert_eq!(Usd::MAX.share(u64::MAX, u64::MAX), Usd::MAX);
     }
 
     #[test]

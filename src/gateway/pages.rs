@@ -37,6 +37,7 @@ mod prices;
 mod profile;
 mod records;
 mod routes;
+mod setting_fields;
 mod sign_in;
 mod site_origin;
 mod template_helpers;

@@ -17,5 +17,5 @@ mod tests;
 
 pub(crate) use cost::Cost;
 pub(crate) use current::CurrentPrices;
-pub(crate) use estimate::WorkEstimate;
+pub(crate) use estimate::{UnknownPrice, WorkEstimate};
 pub(crate) use table::{PriceOrigin, PriceTable, TablePrice};

@@ -11,8 +11,9 @@ use crate::limits::source_files;
 use crate::{assert_mentions, assert_no_difference, document};
 
 /// The headers of an answer with status 200, by operation.
-const EXPECTED: [(&str, &[&str]); 5] = [
+const EXPECTED: [(&str, &[&str]); 6] = [
     ("create_image", &IMAGES),
+    ("estimate_image", &["x-request-id"]),
     ("edit_image", &IMAGES),
     (
         "create_response",

@@ -152,6 +152,10 @@ const SOURCES: &[Phrase] = &[
         &[|_| uploads("memory_per_key"), |_| uploads("disk_per_key")],
     ),
     ("reserved for the database: `…` ({})", &[|_| uploads("min_free")]),
+    (
+        "the price of {} tokens of `…` for each input image",
+        &[|_| source_number("src/gateway/prices/estimate.rs", "const INPUT_IMAGE_TOKENS: u64 = ")],
+    ),
     ("at least one, each from {} to {}. An absent", &[|_| 0, |_| price_bound("HIGHEST_PRICE: u32")]),
     ("are published, for people: at most {} bytes", &[|_| price_bound("LONGEST_TEXT: usize")]),
     (

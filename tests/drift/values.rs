@@ -38,7 +38,7 @@ components! {
 
 components! {
     reader of types:
-    AgentModel Background ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType Image ImageAction ImageCount
+    AgentModel Background CostEstimate ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType Image ImageAction ImageCount
     ImageEditCompletedEvent ImageEditEvent ImageEditForm ImageEditPartialImageEvent ImageEditRequest
     ImageGenerationCall ImageGenerationCallStatus ImageGenerationCompletedEvent ImageGenerationEvent
     ImageGenerationPartialImageEvent ImageGenerationRequest ImageGenerationTool ImageInputTokensDetails ImageModel

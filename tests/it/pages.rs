@@ -11,6 +11,7 @@ mod keyboard;
 mod limits;
 mod members;
 mod prices;
+mod request_limits;
 mod seed;
 mod sessions;
 mod users;

@@ -201,6 +201,11 @@ impl ImageOptions {
         self.time_limit.unwrap_or(Duration::from_secs(seconds))
     }
 
+    /// Returns the kind of answer that such a request asks for.
+    pub(in crate::client) const fn answer_mode(&self) -> AnswerMode {
+        if self.partial_images.is_some() { AnswerMode::Events } else { AnswerMode::Whole }
+    }
+
     /// Returns the options that are sent as headers.
     pub(in crate::client) fn headers(&self) -> Result<HeaderMap, Error> {
         self.header_options.headers()

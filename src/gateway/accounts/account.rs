@@ -225,6 +225,14 @@ impl AccountEndpoint {
         }
     }
 
+    /// The text model that runs the image tool, if images are made with one.
+    pub(super) fn host_model(&self) -> Option<&str> {
+        match self {
+            Self::Simulator | Self::Images(_) => None,
+            Self::Responses(endpoint) => Some(endpoint.model()),
+        }
+    }
+
     /// True if one call makes one image, however many are requested.
     pub(crate) const fn makes_single_image(&self) -> bool {
         matches!(self, Self::Responses(_))

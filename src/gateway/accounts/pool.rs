@@ -171,6 +171,17 @@ impl AccountPool {
         pick(&candidates, seed).map(|index| inner.members[index].account.name().to_owned())
     }
 
+    /// Returns the text models of the accounts that may serve such a request by translation, each once.
+    pub(super) fn tool_host_models(&self, requirements: &AccountRequirements) -> Vec<String> {
+        let inner = self.lock();
+        let serving = inner.members.iter().filter(|member| member.may_serve(requirements));
+        let mut models: Vec<String> =
+            serving.filter_map(|member| member.account.endpoint().host_model()).map(str::to_owned).collect();
+        models.sort_unstable();
+        models.dedup();
+        models
+    }
+
     /// Refuses all waiting requests, and grants no further slots.
     pub(super) fn stop(&self) {
         let mut inner = self.lock();

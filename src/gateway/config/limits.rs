@@ -1,10 +1,10 @@
-//! Usable limits of a group or a key.
+//! Usable limits of a group, a user or a key.
 
 use super::raw::{BudgetPeriod, QualityLimit};
 use crate::gateway::money::Usd;
 use crate::image::Size;
 
-/// The limits on the requests of a group or a key. A limit that is `None` does not apply.
+/// The limits on the requests of a group, a user or a key. A limit that is `None` does not apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestLimits {
     /// The maximum number of jobs that begin within any minute.

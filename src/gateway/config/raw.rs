@@ -322,8 +322,8 @@ pub(super) struct RawGroup {
     pub(super) limits: Option<RawLimits>,
 }
 
-/// Limits on the requests of a group or a key. A limit that is left out does not apply. A request must fit into
-/// the limits of its group and of its key.
+/// Limits on the requests of a group, a user or a key. A limit that is left out does not apply. A request must fit into
+/// the limits of its group, of its user and of its key.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawLimits {

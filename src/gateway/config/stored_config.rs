@@ -112,6 +112,18 @@ pub(crate) fn limits_from_json(limits: &Map<String, Value>) -> Result<RequestLim
     resolve_limits(&layers, &no_secrets).map_err(|problems| relocate_problems(problems, &location, LIMITS_TABLE))
 }
 
+/// Checks limits, and returns them as text in the form in which they are stored; `None` if no limit is set.
+///
+/// # Errors
+///
+/// Returns the problems of [`limits_from_json`].
+pub(crate) fn check_limits(limits: &Map<String, Value>) -> Result<Option<String>, Vec<ConfigProblem>> {
+    limits_from_json(limits)?;
+    let mut set_limits = limits.clone();
+    without_nulls(&mut set_limits);
+    Ok((!set_limits.is_empty()).then(|| Value::Object(set_limits).to_string()))
+}
+
 /// Removes every field that is `null`, which stands for an absent field.
 pub(super) fn without_nulls(fields: &mut Map<String, Value>) {
     fields.retain(|_, value| !value.is_null());

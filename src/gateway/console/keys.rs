@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use super::error_conversion::{from_key_error, from_store_error};
-use super::request_fields::{page_size, read_body, read_change_body, to_timestamp};
-use super::{Console, list_object, require_admin};
+use super::request_fields::{page_size, read_body, read_body_with_limits, read_change_body, to_timestamp};
+use super::{Console, list_object};
 use crate::error::{Error, Rejection, RejectionReason};
-use crate::gateway::keys::{DEFAULT_GRACE, IssuedKey, KeyRow, KeyState, NewKey, check_limits};
+use crate::gateway::keys::{DEFAULT_GRACE, IssuedKey, KeyRow, KeyState, NewKey};
 use crate::gateway::people::Actor;
 use crate::gateway::store::{KeyChange, KeyFilter, KeyId, KeyLock, Timestamp, UsageCounters, UserRow};
 use crate::tables::{KEY_ROTATION_FIELDS, KEY_UPDATE_FIELDS, NEW_KEY_FIELDS};
@@ -53,15 +53,14 @@ impl Console {
     /// 400 for the first field that cannot be used, 404 for a user that does not exist, 409 for a member who already
     /// has the maximum number of keys.
     pub(crate) async fn create_key(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedKey, Error> {
-        let new: types::NewKey = read_body(NEW_KEY_FIELDS, body)?;
-        let limits = limits_for(actor, new.limits.as_ref())?;
+        let (new, limits): (types::NewKey, _) = read_body_with_limits(actor, NEW_KEY_FIELDS, body)?;
         let user = self.user_for(actor, new.user.as_deref()).await?;
         let request = NewKey {
             name: &new.name,
             user: &user,
             group: new.group.as_deref().unwrap_or(DEFAULT_GROUP),
             expires_at: to_timestamp(new.expires_at),
-            limits: limits.as_ref(),
+            limits: limits.flatten(),
             max_keys: (!actor.is_admin()).then_some(self.config.max_keys_per_member),
         };
         let created = self.keys.create(&actor.audit_context(), request).await.map_err(from_key_error(""))?;
@@ -85,12 +84,9 @@ impl Console {
     /// The errors of [`Console::retrieve_key`], 400 for a field that cannot be used, and 403 if a member would undo an
     /// admin's decision.
     pub(crate) async fn update_key(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::Key, Error> {
-        let update: types::KeyUpdate = read_change_body(KEY_UPDATE_FIELDS, body)?;
-        let limits = limits_for(actor, update.limits.as_ref())?;
+        let (update, limits): (types::KeyUpdate, _) = read_change_body(actor, KEY_UPDATE_FIELDS, body)?;
         let mut changes = parse_changes(update)?;
-        if let Some(limits) = limits {
-            changes.push(KeyChange::Limit(check_limits(&limits).map_err(from_key_error(handle))?));
-        }
+        changes.extend(limits.map(KeyChange::Limit));
         let changed = self.keys.change_all(&actor.audit_context(), handle, actor.restricted_to(), &changes).await;
         self.key_with_usage(changed.map_err(from_key_error(handle))?).await
     }
@@ -156,16 +152,6 @@ impl Console {
         let now = Timestamp::now();
         let counts = |row: &KeyRow| usage.get(&row.id).copied().unwrap_or_default();
         Ok(rows.into_iter().map(|row| to_wire_key(counts(&row), row, now)).collect())
-    }
-}
-
-/// Returns the limits of a request. Only admins can set them: a member could loosen those of an admin.
-fn limits_for(actor: &Actor, limits: Option<&types::RequestLimits>) -> Result<Option<Map<String, Value>>, Error> {
-    let Some(limits) = limits else { return Ok(None) };
-    require_admin(actor)?;
-    match serde_json::to_value(limits) {
-        Ok(Value::Object(limits)) => Ok(Some(limits)),
-        _ => Err(Error::Internal),
     }
 }
 

@@ -3,11 +3,11 @@
 use serde_json::Map;
 
 use super::error_conversion::{ErrorSubject, from_identity_error};
-use super::request_fields::{page_size, read_body, read_change_body};
+use super::request_fields::{page_size, read_body_with_limits, read_change_body};
 use super::{Console, list_object, require_admin};
 use crate::error::{Error, MissingResource};
 use crate::gateway::people::{Actor, IdentityError, IssuedLink};
-use crate::gateway::store::{OneTimeLinkPurpose, UserChange, UserFilter, UserId, UserRole, UserRow};
+use crate::gateway::store::{NewUser, OneTimeLinkPurpose, UserChange, UserFilter, UserId, UserRole, UserRow};
 use crate::tables::{NEW_USER_FIELDS, USER_UPDATE_FIELDS};
 use crate::wire::Secret;
 use crate::wire::admin::server::ListUsersQuery;
@@ -51,10 +51,14 @@ impl Console {
     /// 403 for members, 400 for the first field that cannot be used, 409 if the name is taken.
     pub(crate) async fn create_user(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedUser, Error> {
         require_admin(actor)?;
-        let new: types::NewUser = read_body(NEW_USER_FIELDS, body)?;
-        let role = new.role.map_or(UserRole::Member, from_wire_role);
-        let groups = new.groups.unwrap_or_else(|| vec![DEFAULT_GROUP.to_owned()]);
-        let invited = self.people.invite(&actor.audit_context(), &new.name, role, &groups).await;
+        let (new, limits): (types::NewUser, _) = read_body_with_limits(actor, NEW_USER_FIELDS, body)?;
+        let new_user = NewUser {
+            name: new.name.to_string(),
+            role: new.role.map_or(UserRole::Member, from_wire_role),
+            groups: new.groups.unwrap_or_else(|| vec![DEFAULT_GROUP.to_owned()]),
+            limits: limits.flatten(),
+        };
+        let invited = self.people.invite(&actor.audit_context(), new_user).await;
         let (user, link) = invited.map_err(from_identity_error(ErrorSubject::User, &new.name))?;
         Ok(types::CreatedUser { user: to_wire_user(user), link: self.to_wire_link(&link), extra: Map::new() })
     }
@@ -81,11 +85,12 @@ impl Console {
     /// left.
     pub(crate) async fn update_user(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::User, Error> {
         require_admin(actor)?;
-        let update: types::UserUpdate = read_change_body(USER_UPDATE_FIELDS, body)?;
+        let (update, limits): (types::UserUpdate, _) = read_change_body(actor, USER_UPDATE_FIELDS, body)?;
         let mut changes = Vec::new();
         changes.extend(update.role.map(|role| UserChange::Role(from_wire_role(role))));
         changes.extend(update.groups.map(UserChange::Groups));
         changes.extend(update.enabled.map(|enabled| if enabled { UserChange::Enable } else { UserChange::Disable }));
+        changes.extend(limits.map(UserChange::Limit));
         let changed =
             self.people.apply_user_changes_and_list_stopped_keys(&actor.audit_context(), handle, &changes).await;
         let (user, stopped_rows) = changed.map_err(from_identity_error(ErrorSubject::User, handle))?;
@@ -191,6 +196,7 @@ fn to_wire_user(row: UserRow) -> types::User {
         created_at: row.created_at.into(),
         disabled_at: row.disabled_at.map(Into::into),
         last_sign_in_at: row.last_sign_in_at.map(Into::into),
+        limits: row.limits.and_then(|limits| serde_json::from_str(&limits).ok()),
         stopped_keys: Vec::new(),
         extra: Map::new(),
     }

@@ -1,22 +1,79 @@
 //! The most that a job can cost, worked out before anything is sent.
 
+use std::iter::successors;
+
 use chrono::Utc;
 
-use super::job_context::JobContext;
-use crate::gateway::config::ImageModelSpec;
+use super::fallback_order;
+use crate::gateway::Gateway;
+use crate::gateway::config::{FallbackPolicy, ImageModelSpec};
+use crate::gateway::keys::Caller;
 use crate::gateway::money::Usd;
-use crate::gateway::prices::WorkEstimate;
-use crate::gateway::rules::{Job, ResponseJob, SharedTask};
+use crate::gateway::prices::{PriceTable, UnknownPrice, WorkEstimate};
+use crate::gateway::rules::{Job, ResponseJob, SharedTask, TaskRef};
 use crate::image::ByteSource as _;
 
-/// Returns the most that one call for the job can cost now; `None` if a price is unknown.
-pub(super) fn most(context: &JobContext) -> Option<Usd> {
-    let default_model = ImageModelSpec::default_model().name;
-    let work = match &context.task {
-        SharedTask::Images(job) => image_work(job),
-        SharedTask::Response(job) => response_work(job, &default_model),
+/// The most that a job can cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CostBound {
+    /// The most that one try at all of its images can cost.
+    pub(super) call: Usd,
+    /// The most that the job can cost: with `fallback = "always"`, each smaller image may be paid for as well.
+    pub(super) job: Usd,
+}
+
+/// Returns the most that a job can cost now, whichever account carries it out.
+///
+/// # Errors
+///
+/// Returns the first price that is unknown.
+pub(super) fn most(
+    gateway: &Gateway,
+    caller: &Caller,
+    task: &SharedTask,
+    fallback: FallbackPolicy,
+) -> Result<CostBound, UnknownPrice> {
+    let table = gateway.prices().table();
+    let job = match task {
+        SharedTask::Images(job) => job,
+        SharedTask::Response(job) => {
+            let default_model = ImageModelSpec::default_model().name;
+            let most = table.most(&response_work(job, &default_model), Utc::now().date_naive())?;
+            return Ok(CostBound { call: most, job: most });
+        }
     };
-    context.gateway.prices().table().most(&work, Utc::now().date_naive())
+    let hosts = gateway.accounts().tool_host_models(TaskRef::from(task), caller);
+    let call = most_for_images(&table, job, &hosts)?;
+    let mut sum = call;
+    if fallback == FallbackPolicy::Always {
+        for smaller in successors(fallback_order::next_fallback(job), fallback_order::next_fallback) {
+            sum = sum.plus(most_for_images(&table, &smaller, &hosts)?);
+        }
+    }
+    Ok(CostBound { call, job: sum })
+}
+
+/// Returns the versions of all prices that the estimate of a job for images uses, separated by spaces.
+pub(super) fn price_version(gateway: &Gateway, caller: &Caller, job: &Job) -> String {
+    let (table, day) = (gateway.prices().table(), Utc::now().date_naive());
+    let hosts = gateway.accounts().tool_host_models(TaskRef::Images(job), caller);
+    let models = std::iter::once(job.model()).chain(hosts.iter().map(String::as_str));
+    let versions = models.filter_map(|model| Some(table.price(model, day)?.version.as_str()));
+    versions.collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the most that a try at all images of a job can cost: at an account with image endpoints, or with the dearest
+/// of the text models that run the image tool for other accounts.
+fn most_for_images(table: &PriceTable, job: &Job, hosts: &[String]) -> Result<Usd, UnknownPrice> {
+    let (day, direct) = (Utc::now().date_naive(), image_work(job));
+    let mut most = table.most(&direct, day)?;
+    for host in hosts {
+        // Such an account makes one image for each call.
+        let hosted =
+            WorkEstimate { text_model: Some(host), is_tool_host: true, calls: job.count().into(), ..direct.clone() };
+        most = most.max(table.most(&hosted, day)?);
+    }
+    Ok(most)
 }
 
 fn image_work(job: &Job) -> WorkEstimate<'_> {
@@ -44,6 +101,7 @@ fn response_work<'a>(job: &'a ResponseJob, default_model: &'a str) -> WorkEstima
         partial_images: tool.map_or(0, |tool| tool.partial_images.into()),
         text_bytes: job.body().len(),
         text_model: Some(job.model()),
+        max_output_tokens: job.max_output_tokens(),
         ..WorkEstimate::default()
     }
 }

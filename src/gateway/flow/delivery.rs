@@ -9,8 +9,8 @@ use super::attempt::{JobFailure, JobSuccess};
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
 use super::{
-    RequestOptions, attempt, cost_estimate, count_if_refused, failure_reason, fallback_order, outcome,
-    prompt_screening, repeated_request, request_limits, token_usage,
+    RequestOptions, attempt, count_if_refused, failure_reason, fallback_order, outcome, prompt_screening,
+    repeated_request, request_limits, token_usage,
 };
 use crate::error::{ApiErrorCode, Error, UpstreamFault};
 use crate::gateway::Gateway;
@@ -18,6 +18,7 @@ use crate::gateway::accounts::{AccountFeedback, Lease};
 use crate::gateway::config::DeliveryPolicy;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{self, JobOutcome, OpenRecord, RecordDraft};
+use crate::gateway::money::Usd;
 use crate::gateway::relay::{
     self, AnswerSummary, AnswerUsage, ClosingFuture, DeliveredImage, RelayBody, RelayError, RelayOutcome,
 };
@@ -183,8 +184,9 @@ fn answer_headers(
     headers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// Returns the draft of a job's record, which is stored as the intent.
-pub(super) fn record_draft(context: &JobContext) -> RecordDraft {
+/// Returns the draft of a job's record, which is stored as the intent, with the most that one try at its images can
+/// cost.
+pub(super) fn record_draft(context: &JobContext, max_cost_usd: Option<Usd>) -> RecordDraft {
     let (caller, task) = (&context.caller, &context.task);
     let (image, tool) = match task {
         SharedTask::Images(job) => (Some(job), None),
@@ -211,7 +213,7 @@ pub(super) fn record_draft(context: &JobContext) -> RecordDraft {
         end_user: task.end_user().map(str::to_owned),
         injected_tool: task.is_tool_injected(),
         fingerprint: context.fingerprint(),
-        max_cost_usd: cost_estimate::most(context),
+        max_cost_usd,
     }
 }
 

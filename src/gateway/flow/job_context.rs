@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::attempt_context::AttemptContext;
 use super::gateway_answer::GatewayAnswer;
-use super::{RequestOptions, delivery, request_limits};
+use super::{RequestOptions, cost_estimate, delivery, request_limits};
 use crate::error::{Error, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::config::FallbackPolicy;
@@ -64,9 +64,7 @@ impl JobContext {
     /// Returns the fallback policy: that of the request, or else that of the group. A response has no fallback.
     fn fallback_policy(&self) -> FallbackPolicy {
         match self.task {
-            SharedTask::Images(_) => {
-                self.options.fallback.unwrap_or_else(|| self.gateway.fallback_policy(self.caller.group_name()))
-            }
+            SharedTask::Images(_) => self.options.fallback_policy(&self.gateway, &self.caller),
             SharedTask::Response(_) => FallbackPolicy::Never,
         }
     }
@@ -94,8 +92,9 @@ impl JobContext {
             tracing::warn!(group, "a request is refused: the settings of its group cannot be used");
             return Err(Error::Unavailable);
         }
-        let draft = delivery::record_draft(self);
-        let reservation = request_limits::reserve(self, &draft).await?;
+        let cost = cost_estimate::most(&self.gateway, &self.caller, &self.task, self.fallback_policy());
+        let reservation = request_limits::reserve(self, &cost).await?;
+        let draft = delivery::record_draft(self, cost.ok().map(|bound| bound.call));
         self.gateway.ledger().open(draft, reservation).await.map_err(|error| {
             tracing::error!(error = &error as &dyn std::error::Error, "an intent could not be recorded");
             Error::Unavailable

@@ -3,7 +3,9 @@
 use http::HeaderMap;
 
 use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::Gateway;
 use crate::gateway::config::FallbackPolicy;
+use crate::gateway::keys::Caller;
 use crate::tables::IDEMPOTENCY_KEY_MAX_CHARACTERS;
 
 const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
@@ -54,6 +56,11 @@ impl RequestOptions {
             agent_turn: read_agent_turn(headers),
             fallback: read_fallback(headers)?,
         })
+    }
+
+    /// Returns the fallback policy for images: that of the request, or else that of the group.
+    pub(super) fn fallback_policy(&self, gateway: &Gateway, caller: &Caller) -> FallbackPolicy {
+        self.fallback.unwrap_or_else(|| gateway.fallback_policy(caller.group_name()))
     }
 
     /// True if the client states for each request whether it is a retry, or is an agent that is known to repeat

@@ -16,6 +16,7 @@ fn image_token_usage(tokens: TokenCounts) -> ledger::TokenUsage {
         cached_tokens_details: details(tokens.cached_image, tokens.cached_text).filter(|_| has_cached_tokens(tokens)),
         is_breakdown_assumed: tokens.is_breakdown_assumed,
         is_cache_breakdown_assumed: tokens.is_cache_breakdown_assumed,
+        uncounted_calls: tokens.uncounted_calls,
         ..text_token_usage(tokens)
     }
 }

@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
-use crate::gateway::config::limits_from_json;
 use crate::gateway::names;
 use crate::gateway::store::{KeyLock, StoreError, Timestamp};
 
@@ -25,7 +22,7 @@ pub(crate) enum KeyError {
     /// A value cannot be used.
     #[error("{why}")]
     InvalidField {
-        /// `name`, `user`, `group`, `expires_at`, `limits` or `grace_seconds`.
+        /// `name`, `user`, `group`, `expires_at` or `grace_seconds`.
         field: &'static str,
         /// The message for the sender of the request.
         why: String,
@@ -67,21 +64,6 @@ const fn lock_message(lock: KeyLock) -> &'static str {
 /// Returns a name in the form in which it is stored, or an error if the name is invalid.
 pub(super) fn check_name(field: &'static str, noun: &str, name: &str) -> Result<String, KeyError> {
     names::parse_name(name).ok_or_else(|| KeyError::InvalidField { field, why: names::invalid_name_message(noun) })
-}
-
-/// Checks limits, and returns them as text, without fields that are `null`; `None` if none is left.
-///
-/// # Errors
-///
-/// [`KeyError::InvalidField`] with all problems.
-pub(crate) fn check_limits(limits: &Map<String, Value>) -> Result<Option<String>, KeyError> {
-    limits_from_json(limits).map_err(|problems| {
-        let why = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        KeyError::InvalidField { field: "limits", why }
-    })?;
-    let mut given = limits.clone();
-    given.retain(|_, value| !value.is_null());
-    Ok((!given.is_empty()).then(|| Value::Object(given).to_string()))
 }
 
 /// Returns an error if an expiry is in the past, or too far in the future to be stored.

@@ -31,6 +31,8 @@ pub(super) struct KeyCacheEntry {
     pub(super) expires_at: Option<Timestamp>,
     pub(super) refused: bool,
     pub(super) limits: Option<Arc<RequestLimits>>,
+    /// The limits of the user.
+    pub(super) user_limits: Option<Arc<RequestLimits>>,
     pub(super) last_noted_use: LastNotedUse,
 }
 
@@ -60,11 +62,11 @@ struct KeyRefreshState {
     last_error: Option<Arc<StoreError>>,
 }
 
-/// Reads the limits of a key. Limits that this version cannot read let no request pass.
+/// Reads the limits of a key or a user. Limits that this version cannot read let no request pass.
 fn parse_limits(text: &str) -> RequestLimits {
     let limits = serde_json::from_str::<Map<String, Value>>(text).ok();
     limits.and_then(|limits| limits_from_json(&limits).ok()).unwrap_or_else(|| {
-        tracing::error!("the limits of a key cannot be read; its requests are refused");
+        tracing::error!("the limits of a key or a user cannot be read; the requests are refused");
         RequestLimits::closed()
     })
 }
@@ -149,6 +151,8 @@ impl KeyCache {
     pub(super) fn apply_changes(&self, changed: Vec<KeyCheck>) {
         // Shared, because there are few groups and many keys.
         let mut groups: HashMap<String, Arc<str>> = HashMap::new();
+        // All keys of a user have the same limits of the user.
+        let mut user_limits: HashMap<String, Arc<RequestLimits>> = HashMap::new();
         let mut changes = changed.into_iter().map(|check| {
             let name = check.group_name;
             let group_name = Arc::clone(groups.entry(name).or_insert_with_key(|name| Arc::from(name.as_str())));
@@ -161,6 +165,9 @@ impl KeyCache {
                 expires_at: check.expires_at,
                 refused: check.is_refused,
                 limits: check.limits.map(|text| Arc::new(parse_limits(&text))),
+                user_limits: check.user_limits.map(|text| {
+                    Arc::clone(user_limits.entry(text).or_insert_with_key(|text| Arc::new(parse_limits(text))))
+                }),
                 last_noted_use: LastNotedUse::default(),
             };
             // Without its entry a deleted key is refused like one that never existed, and takes no memory.

@@ -158,6 +158,7 @@ fn entry(keys: &ApiKeys, secret: &BearerSecret) -> KeyCacheEntry {
         expires_at: None,
         refused: false,
         limits: None,
+        user_limits: None,
         last_noted_use: super::key_cache::LastNotedUse::default(),
     }
 }

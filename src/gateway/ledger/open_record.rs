@@ -274,7 +274,7 @@ impl OpenRecord {
         self.edit(|entry| entry.simulated_attempts += 1);
     }
 
-    /// Returns the rest of the limits of the job's key and group.
+    /// Returns the rest of the limits of the job's key, user and group.
     pub(crate) fn limit_status(&self) -> LimitStatus {
         self.0.as_deref().map(|entry| entry.reservation.status().clone()).unwrap_or_default()
     }

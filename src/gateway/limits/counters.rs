@@ -14,7 +14,7 @@ use crate::gateway::money::Usd;
 /// The wait after which a job may find a free place among the concurrent ones, in seconds (our choice).
 const PLACE_WAIT_SECONDS: u64 = 2;
 
-/// The counters of a group or a key.
+/// The counters of a group, a user or a key.
 #[derive(Debug, Default)]
 pub(super) struct SubjectCounters {
     pub(super) requests: MinuteWindow,
@@ -39,11 +39,13 @@ pub(super) struct BudgetCounter {
     pub(super) reserved: Usd,
 }
 
-/// The usage of a subject that the store has counted before its first job of this process.
+/// The usage of a subject that the store has counted before the subject had these limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StoredUsage {
     pub(super) images_today: u64,
     pub(super) spent: Usd,
+    /// The most that the jobs can cost that still run.
+    pub(super) reserved: Usd,
 }
 
 // === impl SubjectCounters ===
@@ -67,7 +69,8 @@ impl SubjectCounters {
         if let Some(budget) = limits.budget {
             let begin = period_begin(budget.period, today);
             if self.budget.as_ref().is_none_or(|counter| counter.begin != begin) {
-                self.budget = Some(BudgetCounter { begin, spent: stored.spent, reserved: Usd::ZERO });
+                let StoredUsage { spent, reserved, .. } = stored;
+                self.budget = Some(BudgetCounter { begin, spent, reserved });
             }
         }
     }
@@ -99,6 +102,15 @@ impl SubjectCounters {
         limits.budget.map_or(Ok(()), |budget| self.check_budget(budget, demand, today))
     }
 
+    /// Removes what is past. Returns true if nothing is left: no job runs, nothing has begun within the last minute, and
+    /// the counters of the day and of the budget belong to past periods.
+    pub(super) fn prune(&mut self, now: Instant, today: NaiveDate) -> bool {
+        let is_idle = [&mut self.requests, &mut self.images].map(|window| window.prune(now)) == [true, true];
+        self.day.take_if(|counter| counter.day < today);
+        self.budget.take_if(|counter| counter.begin < period_begin(BudgetPeriod::Month, today).min(week_ago(today)));
+        is_idle && self.jobs == 0 && self.day.is_none() && self.budget.is_none()
+    }
+
     fn check_day(&self, limit: Option<u32>, demand: &JobDemand, today: NaiveDate) -> Result<(), LimitError> {
         let Some(limit) = limit else { return Ok(()) };
         let used = self.day.as_ref().map_or(0, |counter| counter.images);
@@ -127,12 +139,20 @@ impl SubjectCounters {
             self.images.add(demand.images, now);
         }
         self.jobs = self.jobs.saturating_add(1);
-        if let Some(counter) = self.day.as_mut().filter(|_| limits.images_per_day.is_some()) {
+        // A counter that misses a job is removed.
+        self.day.take_if(|_| limits.images_per_day.is_none());
+        self.budget.take_if(|_| limits.budget.is_none());
+        if let Some(counter) = &mut self.day {
             counter.images += u64::from(demand.images);
         }
-        if let Some(counter) = self.budget.as_mut().filter(|_| limits.budget.is_some()) {
+        if let Some(counter) = &mut self.budget {
             counter.reserved = counter.reserved.plus(demand.cost.unwrap_or_default());
         }
+    }
+
+    /// Removes the counters of the day and of the budget, because they miss a job that begins without limits.
+    pub(super) fn forget_periods(&mut self) {
+        (self.day, self.budget) = (None, None);
     }
 }
 
@@ -212,6 +232,10 @@ pub(super) fn period_end(period: BudgetPeriod, day: NaiveDate) -> NaiveDate {
         BudgetPeriod::Month => begin.checked_add_months(Months::new(1)),
     };
     end.unwrap_or(day)
+}
+
+fn week_ago(day: NaiveDate) -> NaiveDate {
+    day.checked_sub_days(Days::new(7)).unwrap_or(day)
 }
 
 fn next_day(day: NaiveDate) -> NaiveDate {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use chrono::{NaiveDate, NaiveTime, Utc};
 use tokio::time::Instant;
@@ -11,13 +12,20 @@ use super::status::LimitStatus;
 use crate::error::LimitRefusal;
 use crate::gateway::config::RequestLimits;
 use crate::gateway::money::Usd;
-use crate::gateway::store::{JobState, KeyId, RecordFilter, StoreError, Timestamp, UsageFilter, UsageStore, UtcDay};
+use crate::gateway::store::{
+    JobState, KeyId, RecordFilter, StoreError, Timestamp, UsageFilter, UsageStore, UserId, UtcDay,
+};
+
+/// The time between two removals of idle counters (our choice).
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The owner of limits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LimitSubject {
     /// All keys of the group with this name.
     Group(String),
+    /// All keys of this user.
+    User(UserId),
     /// One key.
     Key(KeyId),
 }
@@ -65,7 +73,15 @@ pub(crate) enum LimitError {
 /// The counters of all subjects that have limits.
 pub(crate) struct RequestLimiter {
     usage: Arc<dyn UsageStore>,
-    subjects: Mutex<HashMap<LimitSubject, SubjectCounters>>,
+    counters: Mutex<LimitCounters>,
+}
+
+/// The counters of all subjects that have had limits since the start of the process.
+#[derive(Default)]
+struct LimitCounters {
+    subjects: HashMap<LimitSubject, SubjectCounters>,
+    /// The time of the last removal of idle counters.
+    swept_at: Option<Instant>,
 }
 
 /// The share of a job in the limits of its subjects. It must be settled with what the job did cost; if it is dropped,
@@ -86,6 +102,7 @@ impl LimitSubject {
     const fn scope(&self) -> &'static str {
         match self {
             Self::Group(_) => "group",
+            Self::User(_) => "user",
             Self::Key(_) => "key",
         }
     }
@@ -102,7 +119,7 @@ impl From<LimitRefusal> for LimitError {
 impl RequestLimiter {
     /// Creates the limits of an installation whose usage this store has.
     pub(crate) fn new(usage: Arc<dyn UsageStore>) -> Self {
-        Self { usage, subjects: Mutex::default() }
+        Self { usage, counters: Mutex::default() }
     }
 
     /// Reserves what a job asks for in the limits of all its subjects, or in none.
@@ -115,22 +132,17 @@ impl RequestLimiter {
         subjects: Vec<SubjectLimits>,
         demand: JobDemand,
     ) -> Result<LimitReservation, LimitError> {
-        let day = Utc::now().date_naive();
         if subjects.is_empty() {
             return Ok(LimitReservation::unlimited());
         }
-        for subject in &subjects {
-            self.begin_periods(subject, day).await?;
-        }
+        let day = Utc::now().date_naive();
+        self.begin_all_periods(&subjects, day).await?;
         let now = Instant::now();
         let mut counters = self.lock();
-        for SubjectLimits { subject, limits } in &subjects {
-            let checked = counters.entry(subject.clone()).or_default().check(limits, &demand, now, day);
-            checked.map_err(|error| error.with_scope(subject.scope()))?;
-        }
+        counters.check(&subjects, &demand, now, day)?;
         let mut status = LimitStatus::default();
         for SubjectLimits { subject, limits } in &subjects {
-            let counters = counters.entry(subject.clone()).or_default();
+            let counters = counters.of(subject);
             counters.reserve(limits, &demand, now);
             status.add(limits, counters, now);
         }
@@ -138,14 +150,44 @@ impl RequestLimiter {
         Ok(LimitReservation { limiter: Some(Arc::clone(self)), subjects, demand, day, status })
     }
 
+    /// Checks that a job would keep the limits of all its subjects now. Nothing is reserved.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Self::reserve`].
+    pub(crate) async fn check(&self, subjects: &[SubjectLimits], demand: &JobDemand) -> Result<(), LimitError> {
+        let day = Utc::now().date_naive();
+        self.begin_all_periods(subjects, day).await?;
+        self.lock().check(subjects, demand, Instant::now(), day)
+    }
+
+    /// Notes that a job of these subjects begins without limits, so that limits that are set later begin with what the
+    /// store has counted.
+    pub(crate) fn note_unlimited(&self, subjects: impl FnOnce() -> Vec<LimitSubject>) {
+        let mut counters = self.lock();
+        if counters.subjects.is_empty() {
+            return;
+        }
+        for subject in subjects() {
+            counters.subjects.get_mut(&subject).into_iter().for_each(SubjectCounters::forget_periods);
+        }
+    }
+
+    async fn begin_all_periods(&self, subjects: &[SubjectLimits], today: NaiveDate) -> Result<(), StoreError> {
+        for subject in subjects {
+            self.begin_periods(subject, today).await?;
+        }
+        Ok(())
+    }
+
     /// Begins the counters of the current periods of a subject with what the store has counted.
     async fn begin_periods(&self, subject: &SubjectLimits, today: NaiveDate) -> Result<(), StoreError> {
         let SubjectLimits { subject, limits } = subject;
-        if self.lock().entry(subject.clone()).or_default().has_current_periods(limits, today) {
+        if self.lock().of(subject).has_current_periods(limits, today) {
             return Ok(());
         }
         let stored = self.stored_usage(subject, limits, today).await?;
-        self.lock().entry(subject.clone()).or_default().begin_periods(limits, today, stored);
+        self.lock().of(subject).begin_periods(limits, today, stored);
         Ok(())
     }
 
@@ -164,26 +206,33 @@ impl RequestLimiter {
         let mut filter = RecordFilter { state: Some(JobState::Running), since, ..RecordFilter::default() };
         match subject {
             LimitSubject::Group(name) => filter.group = Some(name.clone()),
+            LimitSubject::User(user) => filter.owner = Some(user.clone()),
             LimitSubject::Key(key) => filter.key = Some(key.to_string()),
         }
         for record in self.usage.list_records(&filter).await? {
             if UtcDay::from(record.created_at) == UtcDay::from(today) {
                 stored.images_today += u64::from(record.n.unwrap_or(1));
             }
-            stored.spent = stored.spent.plus(record.max_cost_usd.unwrap_or_default());
+            stored.reserved = stored.reserved.plus(record.max_cost_usd.unwrap_or_default());
         }
         if limits.images_per_day.is_some() {
             stored.images_today += self.usage.total_usage(&usage_filter(subject, today)).await?.images;
         }
         if limits.budget.is_some() {
             let spent = self.usage.total_usage(&usage_filter(subject, begin)).await?.cost_usd;
-            stored.spent = stored.spent.plus(spent);
+            stored.spent = spent;
         }
         Ok(stored)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<LimitSubject, SubjectCounters>> {
-        self.subjects.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the number of subjects that have counters.
+    #[cfg(test)]
+    pub(super) fn subject_count(&self) -> usize {
+        self.lock().subjects.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LimitCounters> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Replaces what a job has reserved by what it did cost.
@@ -191,13 +240,47 @@ impl RequestLimiter {
         let LimitReservation { subjects, demand, day, .. } = reservation;
         let mut counters = self.lock();
         for SubjectLimits { subject, limits } in subjects {
-            let Some(counters) = counters.get_mut(subject) else { continue };
+            let Some(counters) = counters.subjects.get_mut(subject) else { continue };
             counters.settle_images(limits, demand, images, *day);
             let Some(budget) = limits.budget else { continue };
             if let Some(spent) = counters.settle_money(budget, demand, cost, *day) {
                 tracing::warn!(?subject, %spent, budget = %budget.usd, "most of a budget is spent");
             }
         }
+    }
+}
+
+// === impl LimitCounters ===
+
+impl LimitCounters {
+    fn of(&mut self, subject: &LimitSubject) -> &mut SubjectCounters {
+        self.subjects.entry(subject.clone()).or_default()
+    }
+
+    /// Checks that a job keeps the limits of all its subjects.
+    fn check(
+        &mut self,
+        subjects: &[SubjectLimits],
+        demand: &JobDemand,
+        now: Instant,
+        today: NaiveDate,
+    ) -> Result<(), LimitError> {
+        self.sweep(now, today);
+        for SubjectLimits { subject, limits } in subjects {
+            let checked = self.of(subject).check(limits, demand, now, today);
+            checked.map_err(|error| error.with_scope(subject.scope()))?;
+        }
+        Ok(())
+    }
+
+    /// Removes what is past from the counters of all subjects, once in a minute, so that a subject without requests
+    /// takes no memory.
+    fn sweep(&mut self, now: Instant, today: NaiveDate) {
+        if self.swept_at.is_some_and(|swept_at| now.duration_since(swept_at) < SWEEP_INTERVAL) {
+            return;
+        }
+        self.swept_at = Some(now);
+        self.subjects.retain(|_, counters| !counters.prune(now, today));
     }
 }
 
@@ -253,6 +336,7 @@ fn usage_filter(subject: &LimitSubject, since: NaiveDate) -> UsageFilter {
     let mut filter = UsageFilter { since: Some(UtcDay::from(since)), ..UsageFilter::default() };
     match subject {
         LimitSubject::Group(name) => filter.group = Some(name.clone()),
+        LimitSubject::User(user) => filter.owner = Some(user.clone()),
         LimitSubject::Key(key) => filter.key = Some(key.to_string()),
     }
     filter

@@ -186,6 +186,62 @@ async fn a_job_is_counted_by_all_of_its_subjects_or_by_none() {
 }
 
 #[tokio::test]
+async fn the_keys_of_a_user_share_the_limits_of_the_user() {
+    let fixture = Fixture::new().await;
+    let limits = RequestLimits { images_per_day: Some(3), ..budget(1.0, BudgetPeriod::Day) };
+    let record = finished_now("r1");
+    fixture.write(&record).await;
+    let user = SubjectLimits { subject: LimitSubject::User(record.user.clone()), limits: Arc::new(limits.clone()) };
+    let of_key = |key: &str| SubjectLimits { subject: LimitSubject::Key(key.into()), limits: Arc::new(limits.clone()) };
+    let reserve = async |key: &str| fixture.limiter.reserve(vec![of_key(key), user.clone()], one_image(0.25)).await;
+    // One image was delivered before, with another key.
+    reserve("key_8").await.unwrap().settle(Some(usd(0.25)), 1);
+    reserve("key_9").await.unwrap().settle(Some(usd(0.25)), 1);
+    let refused = reserve("key_9").await;
+    let hit = |hit: &LimitRefusal| (hit.scope, hit.limit) == ("user", "images_per_day");
+    assert!(matches!(&refused, Err(LimitError::Reached(refusal)) if hit(refusal)), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_check_says_what_would_be_refused_and_reserves_nothing() {
+    let fixture = Fixture::new().await;
+    let limits = RequestLimits { concurrent_jobs: Some(1), requests_per_minute: Some(1), ..RequestLimits::default() };
+    let subjects = [key_limits(&limits)];
+    for _ in 0..3 {
+        fixture.limiter.check(&subjects, &one_image(0.1)).await.unwrap();
+    }
+    let running = fixture.reserve(&limits, one_image(0.1)).await.unwrap();
+    let refused = fixture.limiter.check(&subjects, &one_image(0.1)).await;
+    assert!(matches!(&refused, Err(LimitError::Reached(hit)) if hit.limit == "requests_per_minute"), "{refused:?}");
+    drop(running);
+}
+
+#[tokio::test]
+async fn the_counters_of_idle_subjects_are_removed() {
+    let fixture = Fixture::new().await;
+    let of_key = |key: &str, limits: &RequestLimits| SubjectLimits {
+        subject: LimitSubject::Key(key.into()),
+        limits: Arc::new(limits.clone()),
+    };
+    let minute = RequestLimits { requests_per_minute: Some(9), ..RequestLimits::default() };
+    let day = RequestLimits { images_per_day: Some(9), ..RequestLimits::default() };
+    let reserve = async |key: &str, limits: &RequestLimits| {
+        fixture.limiter.reserve(vec![of_key(key, limits)], one_image(0.1)).await.unwrap()
+    };
+    let running = reserve("running", &minute).await;
+    reserve("of the day", &day).await.settle(None, 1);
+    tokio::time::pause();
+    for key in 0..100 {
+        reserve(&format!("key_{key}"), &minute).await.settle(None, 1);
+    }
+    assert_eq!(fixture.limiter.subject_count(), 102);
+    advance(Duration::from_secs(60)).await;
+    drop(reserve("another", &minute).await);
+    assert_eq!(fixture.limiter.subject_count(), 3, "a job runs, a day has a count, and one has just begun");
+    drop(running);
+}
+
+#[tokio::test]
 async fn a_job_gives_back_only_the_images_that_it_has_reserved() {
     let fixture = Fixture::new().await;
     let before = RequestLimits { concurrent_jobs: Some(9), ..RequestLimits::default() };
@@ -196,6 +252,29 @@ async fn a_job_gives_back_only_the_images_that_it_has_reserved() {
     fixture.reserve(&limits, images(4)).await.unwrap().settle(None, 4);
     unlimited_job.settle(None, 0);
     assert_eq!(fixture.hit(&limits, images(3)).await.limit, "images_per_day");
+}
+
+#[tokio::test]
+async fn a_job_without_limits_counts_when_limits_are_set_again() {
+    let fixture = Fixture::new().await;
+    let limits = RequestLimits { images_per_day: Some(2), ..budget(0.6, BudgetPeriod::Day) };
+    fixture.reserve(&limits, one_image(0.1)).await.unwrap().settle(Some(usd(0.1)), 1);
+    let running = fixture.reserve(&limits, one_image(0.2)).await.unwrap();
+    // The limits are removed, and a job of the key delivers an image for 0.25.
+    fixture.limiter.note_unlimited(|| vec![LimitSubject::Key("key_1".into()), LimitSubject::Group("other".to_owned())]);
+    fixture.write(&finished_now("r1")).await;
+    let stored_running = Record { latency_ms: None, max_cost_usd: Some(usd(0.2)), n: Some(1), ..finished_now("r2") };
+    fixture.write(&stored_running).await;
+    assert_eq!(fixture.hit(&limits, one_image(0.1)).await.limit, "images_per_day");
+    let only_budget = budget(0.6, BudgetPeriod::Day);
+    // 0.25 is spent, and 0.2 is reserved by the job that still runs.
+    assert_eq!(fixture.hit(&only_budget, one_image(0.16)).await.limit, "budget_usd");
+    running.settle(Some(usd(0.1)), 1);
+    drop(fixture.reserve(&only_budget, one_image(0.25)).await.unwrap());
+    assert_eq!(fixture.hit(&only_budget, one_image(0.26)).await.limit, "budget_usd");
+    // A limit that was replaced by another one misses what began meanwhile, too.
+    fixture.write(&finished_now("r3")).await;
+    assert_eq!(fixture.hit(&limits, one_image(0.0)).await.limit, "images_per_day");
 }
 
 #[tokio::test]

@@ -40,6 +40,15 @@ impl MinuteWindow {
         WINDOW
     }
 
+    /// Removes what is past. Returns true if nothing is left; the window then takes no memory.
+    pub(super) fn prune(&mut self, now: Instant) -> bool {
+        let is_empty = self.sum(now) == 0;
+        if is_empty {
+            *self = Self::default();
+        }
+        is_empty
+    }
+
     pub(super) fn add(&mut self, amount: u32, now: Instant) {
         if amount > 0 {
             self.amounts.push_back((now, amount));

@@ -3,7 +3,7 @@
 
 use askama::Template;
 use http::StatusCode;
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::form::{PageForm, WHOLE_FORM};
@@ -11,59 +11,30 @@ use super::http_messages::{PageRequest, PageResponse};
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
+use super::setting_fields::{
+    CHECKED, LIMIT_FIELDS, LimitWords, SettingField, SettingFieldKind, field_for_setting, labelled_settings,
+    settings_from_form, with_settings, with_submitted,
+};
 use crate::error::Error;
 use crate::gateway::console::Console;
 use crate::wire::admin::types;
 
-/// A field of the form, and the JSON pointer of the setting that it shows.
-struct PolicyField {
-    name: &'static str,
-    label: &'static str,
-    pointer: &'static str,
-    kind: PolicyFieldKind,
-}
-
-/// The kind of a form field.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum PolicyFieldKind {
-    /// A text, or one of several words.
-    Text,
-    /// A checkbox.
-    Checkbox,
-    /// A list, one item on each line.
-    Lines,
-    /// A number. A text that is none is passed on, so that the error names the setting.
-    Number,
-    /// The name of an environment variable with a secret.
-    SecretVariable,
-}
-
-/// The fields of the form.
-const POLICY_FIELDS: [PolicyField; 24] = [
-    PolicyField::new("delivery", "group.delivery", "/delivery", PolicyFieldKind::Text),
-    PolicyField::new("image_deadline", "group.image_deadline", "/image_deadline", PolicyFieldKind::Text),
-    PolicyField::new("fallback", "group.fallback", "/fallback", PolicyFieldKind::Text),
-    PolicyField::new("inject_image_tool", "group.inject", "/inject_image_tool", PolicyFieldKind::Checkbox),
-    PolicyField::new("text_models", "group.text_models", "/text_models", PolicyFieldKind::Lines),
-    PolicyField::new("tools", "group.tools", "/tools", PolicyFieldKind::Lines),
-    PolicyField::new("words", "group.words", "/filter/words", PolicyFieldKind::Lines),
-    PolicyField::new("patterns", "group.patterns", "/filter/patterns", PolicyFieldKind::Lines),
-    PolicyField::new("base_url", "group.base_url", "/filter/moderation/base_url", PolicyFieldKind::Text),
-    PolicyField::new("allow_http", "group.allow_http", "/filter/moderation/allow_http", PolicyFieldKind::Checkbox),
-    PolicyField::new("api_key", "group.api_key", "/filter/moderation/api_key", PolicyFieldKind::SecretVariable),
-    PolicyField::new("model", "group.model", "/filter/moderation/model", PolicyFieldKind::Text),
-    PolicyField::new("on_error", "group.on_error", "/filter/moderation/on_error", PolicyFieldKind::Text),
-    PolicyField::new("timeout", "group.timeout", "/filter/moderation/timeout", PolicyFieldKind::Text),
-    PolicyField::new("limit_requests", "group.limit_requests", "/limits/requests_per_minute", PolicyFieldKind::Number),
-    PolicyField::new("limit_images", "group.limit_images", "/limits/images_per_minute", PolicyFieldKind::Number),
-    PolicyField::new("limit_jobs", "group.limit_jobs", "/limits/concurrent_jobs", PolicyFieldKind::Number),
-    PolicyField::new("limit_day", "group.limit_day", "/limits/images_per_day", PolicyFieldKind::Number),
-    PolicyField::new("limit_size", "group.limit_size", "/limits/max_size", PolicyFieldKind::Text),
-    PolicyField::new("limit_quality", "group.limit_quality", "/limits/max_quality", PolicyFieldKind::Text),
-    PolicyField::new("limit_models", "group.limit_models", "/limits/models", PolicyFieldKind::Lines),
-    PolicyField::new("limit_budget", "group.limit_budget", "/limits/budget_usd", PolicyFieldKind::Number),
-    PolicyField::new("limit_period", "group.limit_period", "/limits/budget_period", PolicyFieldKind::Text),
-    PolicyField::new("limit_alert", "group.limit_alert", "/limits/budget_alert", PolicyFieldKind::Number),
+/// The fields of the form, without those of limits.
+const POLICY_FIELDS: [SettingField; 14] = [
+    SettingField::new("delivery", "group.delivery", "/delivery", SettingFieldKind::Text),
+    SettingField::new("image_deadline", "group.image_deadline", "/image_deadline", SettingFieldKind::Text),
+    SettingField::new("fallback", "group.fallback", "/fallback", SettingFieldKind::Text),
+    SettingField::new("inject_image_tool", "group.inject", "/inject_image_tool", SettingFieldKind::Checkbox),
+    SettingField::new("text_models", "group.text_models", "/text_models", SettingFieldKind::Lines),
+    SettingField::new("tools", "group.tools", "/tools", SettingFieldKind::Lines),
+    SettingField::new("words", "group.words", "/filter/words", SettingFieldKind::Lines),
+    SettingField::new("patterns", "group.patterns", "/filter/patterns", SettingFieldKind::Lines),
+    SettingField::new("base_url", "group.base_url", "/filter/moderation/base_url", SettingFieldKind::Text),
+    SettingField::new("allow_http", "group.allow_http", "/filter/moderation/allow_http", SettingFieldKind::Checkbox),
+    SettingField::new("api_key", "group.api_key", "/filter/moderation/api_key", SettingFieldKind::SecretVariable),
+    SettingField::new("model", "group.model", "/filter/moderation/model", SettingFieldKind::Text),
+    SettingField::new("on_error", "group.on_error", "/filter/moderation/on_error", SettingFieldKind::Text),
+    SettingField::new("timeout", "group.timeout", "/filter/moderation/timeout", SettingFieldKind::Text),
 ];
 /// The lists that allow nothing if they are empty, each with the checkbox that sets an empty list.
 const EMPTY_LIST_CHECKBOXES: [(&str, &str); 2] = [("text_models", "no_text_models"), ("tools", "no_tools")];
@@ -71,8 +42,6 @@ const EMPTY_LIST_CHECKBOXES: [(&str, &str); 2] = [("text_models", "no_text_model
 const DIGEST_FIELD: &str = "shown";
 /// The checkbox that allows the loss of settings that the form does not show.
 const REPLACE_FIELD: &str = "replace";
-/// The value of a checked checkbox.
-const CHECKED: &str = "yes";
 
 #[derive(Template)]
 #[template(path = "group.html", config = "src/gateway/pages/askama.toml")]
@@ -90,8 +59,12 @@ struct GroupPage {
     deliveries: Vec<String>,
     fallbacks: Vec<String>,
     on_errors: Vec<String>,
-    max_qualities: Vec<String>,
-    budget_periods: Vec<String>,
+    limit_words: LimitWords,
+}
+
+/// All fields of the form.
+fn policy_fields() -> impl Iterator<Item = &'static SettingField> {
+    POLICY_FIELDS.iter().chain(&LIMIT_FIELDS)
 }
 
 /// Shows the page of a group.
@@ -116,7 +89,7 @@ fn render_page(
     let template = GroupPage {
         page: context.layout("groups"),
         of_file: group.source == types::GroupSource::File,
-        facts: labelled_settings(&policy_as_json(&group)),
+        facts: labelled_settings(policy_fields(), &policy_as_json(&group)),
         path: format!("/groups/{}", super::http_messages::encode_path_segment(&group.name)),
         group,
         stored,
@@ -124,8 +97,7 @@ fn render_page(
         deliveries: setting_values("delivery"),
         fallbacks: setting_values("fallback"),
         on_errors: setting_values("filter.moderation.on_error"),
-        max_qualities: setting_values("limits.max_quality"),
-        budget_periods: setting_values("limits.budget_period"),
+        limit_words: LimitWords::new(),
     };
     render(status, &template)
 }
@@ -217,10 +189,7 @@ fn policy_as_json(group: &types::Group) -> Value {
 
 /// The form, filled in from the policy.
 fn form_from_policy(policy: &Value) -> PageForm {
-    let mut form = PageForm::default();
-    for field in &POLICY_FIELDS {
-        form = form.with_value(field.name, field.form_value(policy));
-    }
+    let mut form = with_settings(PageForm::default(), policy_fields(), policy);
     for (list, checkbox) in EMPTY_LIST_CHECKBOXES {
         let is_empty = policy.get(list).and_then(Value::as_array).is_some_and(Vec::is_empty);
         form = form.with_value(checkbox, if is_empty { CHECKED } else { "" });
@@ -230,29 +199,16 @@ fn form_from_policy(policy: &Value) -> PageForm {
 
 /// The form with the submitted values.
 fn submitted_form(request: &PageRequest) -> PageForm {
-    let form = POLICY_FIELDS
-        .iter()
-        .fold(PageForm::default(), |form, field| form.with_value(field.name, request.form_field(field.name)));
+    let form = with_submitted(PageForm::default(), policy_fields(), request);
     let form = form.with_value(REPLACE_FIELD, request.form_field(REPLACE_FIELD));
     EMPTY_LIST_CHECKBOXES
         .iter()
         .fold(form, |form, (_, checkbox)| form.with_value(checkbox, request.form_field(checkbox)))
 }
 
-/// The values of the settings that are set, with the keys of their labels.
-fn labelled_settings(policy: &Value) -> Vec<(&'static str, String)> {
-    let set_fields = POLICY_FIELDS.iter().filter(|field| policy.pointer(field.pointer).is_some());
-    set_fields.map(|field| (field.label, field.form_value(policy))).collect()
-}
-
 /// The policy that the values of a form describe. An empty field leaves its setting unset.
 fn policy_from_form<'a>(submitted_value: &dyn Fn(&str) -> &'a str) -> Map<String, Value> {
-    let mut policy = Map::new();
-    for field in &POLICY_FIELDS {
-        if let Some(value) = field.parse_value(submitted_value(field.name)) {
-            insert_at_path(&mut policy, field.pointer, value);
-        }
-    }
+    let mut policy = settings_from_form(policy_fields(), submitted_value);
     for (list, checkbox) in EMPTY_LIST_CHECKBOXES {
         if submitted_value(checkbox).trim() == CHECKED && !policy.contains_key(list) {
             policy.insert(list.to_owned(), json!([]));
@@ -261,73 +217,9 @@ fn policy_from_form<'a>(submitted_value: &dyn Fn(&str) -> &'a str) -> Map<String
     policy
 }
 
-/// Inserts a value at a JSON pointer, and creates the objects around it if necessary.
-fn insert_at_path(table: &mut Map<String, Value>, path: &str, value: Value) {
-    let setting = path.trim_start_matches('/');
-    let Some((name, remaining)) = setting.split_once('/') else {
-        table.insert(setting.to_owned(), value);
-        return;
-    };
-    let inner = table.entry(name).or_insert_with(|| json!({}));
-    if let Some(inner) = inner.as_object_mut() {
-        insert_at_path(inner, remaining, value);
-    }
-}
-
 /// The form field for a console parameter such as `policy.filter.words[3]`; [`WHOLE_FORM`] if it has no field.
 fn form_field_for(param: &str) -> &'static str {
-    let setting = param.strip_prefix("policy").unwrap_or_default().replace('.', "/");
-    let setting = setting.split('[').next().unwrap_or_default();
-    let found = POLICY_FIELDS.iter().find(|field| field.pointer == setting);
-    found.map_or(WHOLE_FORM, |field| field.name)
-}
-
-// === impl PolicyField ===
-
-impl PolicyField {
-    const fn new(name: &'static str, label: &'static str, pointer: &'static str, kind: PolicyFieldKind) -> Self {
-        Self { name, label, pointer, kind }
-    }
-
-    /// The setting as the text of the form field.
-    fn form_value(&self, policy: &Value) -> String {
-        let Some(value) = policy.pointer(self.pointer) else { return String::new() };
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        match self.kind {
-            PolicyFieldKind::Text => text(value),
-            PolicyFieldKind::Number => {
-                if value.is_number() {
-                    value.to_string()
-                } else {
-                    text(value)
-                }
-            }
-            PolicyFieldKind::Checkbox => if *value == Value::Bool(true) { CHECKED } else { "" }.to_owned(),
-            PolicyFieldKind::Lines => value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join("\n"),
-            // For a secret from a file, the path of the file is shown.
-            PolicyFieldKind::SecretVariable => {
-                ["env", "file"].into_iter().find_map(|from| value.get(from)).map(text).unwrap_or_default()
-            }
-        }
-    }
-
-    /// The setting that a submitted text stands for; `None` if the text is empty.
-    fn parse_value(&self, submitted: &str) -> Option<Value> {
-        let text = submitted.trim();
-        if text.is_empty() {
-            return None;
-        }
-        Some(match self.kind {
-            PolicyFieldKind::Text => text.into(),
-            PolicyFieldKind::Number => text.parse::<Number>().map_or_else(|_| text.into(), Value::Number),
-            PolicyFieldKind::Checkbox => (text == CHECKED).into(),
-            PolicyFieldKind::Lines => {
-                let lines = submitted.lines().map(|line| line.trim_end_matches('\r'));
-                lines.filter(|line| !line.trim().is_empty()).collect()
-            }
-            PolicyFieldKind::SecretVariable => json!({ "env": text }),
-        })
-    }
+    field_for_setting(policy_fields(), param.strip_prefix("policy.").unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -354,8 +246,7 @@ mod tests {
         });
         for policy in [policy, json!({}), json!({"tools": []}), json!({"filter": {"words": ["a"]}})] {
             let form = form_from_policy(&policy);
-            let names = POLICY_FIELDS
-                .iter()
+            let names = policy_fields()
                 .map(|field| field.name)
                 .chain(EMPTY_LIST_CHECKBOXES.iter().map(|(_, checkbox)| *checkbox));
             let mut body = url::form_urlencoded::Serializer::new(String::new());
@@ -409,7 +300,7 @@ lines"]}}"#,
             let settings = names(table).into_iter().map(|name| format!("{prefix}/{name}"));
             let without_field = ["/name", "/filter", "/filter/moderation", "/limits"];
             missing.extend(settings.filter(|setting| {
-                !without_field.contains(&setting.as_str()) && POLICY_FIELDS.iter().all(|field| field.pointer != setting)
+                !without_field.contains(&setting.as_str()) && policy_fields().all(|field| field.pointer != setting)
             }));
         }
         assert!(missing.is_empty(), "no field of the form: {missing:?}");

@@ -12,6 +12,10 @@ use super::page_context::{PageContext, end_of_day, last_valid_day};
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::routes::KeyFormAction;
+use super::setting_fields::{
+    LIMIT_FIELDS, LimitWords, labelled_settings, limits_as_settings, submitted_limits, with_refused_limits,
+    with_settings,
+};
 use crate::wire::admin::types;
 
 /// An option of the rotation form: the time for which the former secret stays valid.
@@ -42,6 +46,9 @@ struct KeyPage {
     is_active: bool,
     /// True if the viewer can neither enable nor rotate the key.
     is_locked: bool,
+    /// The limits with the keys of their labels, which are shown to a viewer who cannot change them.
+    limits: Vec<(&'static str, String)>,
+    limit_words: LimitWords,
 }
 
 #[derive(Template)]
@@ -74,13 +81,19 @@ fn render_page(
         examples: examples(context.site, None),
         is_active: key.state == types::KeyState::Active,
         is_locked: key.locked.is_some() && !context.is_admin(),
+        limits: labelled_settings(&LIMIT_FIELDS, &limits_as_settings(key.limits.as_ref())),
+        limit_words: LimitWords::new(),
         key,
     };
     Ok(render(status, &template))
 }
 
-/// Returns the form of the properties with the values of the key. A form without them would remove the expiry.
+/// Returns the forms with the values of the key. A form without them would remove the expiry and the limits.
 fn stored_values(key: &types::Key) -> PageForm {
+    with_settings(stored_properties(key), &LIMIT_FIELDS, &limits_as_settings(key.limits.as_ref()))
+}
+
+fn stored_properties(key: &types::Key) -> PageForm {
     let day = key.expires_at.map(last_valid_day).unwrap_or_default();
     PageForm::default().with_value("name", key.name.clone()).with_value("expires_on", day)
 }
@@ -103,6 +116,7 @@ pub(super) async fn perform(
         KeyFormAction::Disable => set_enabled(context, id, false).await,
         KeyFormAction::Enable => set_enabled(context, id, true).await,
         KeyFormAction::Change => submit_change(context, id).await,
+        KeyFormAction::Limit => submit_limits(context, id).await,
         KeyFormAction::Rotate => rotate(context, id).await,
         KeyFormAction::Delete => {
             context.console().delete_key(context.actor()?, id).await?;
@@ -120,6 +134,7 @@ async fn set_enabled(context: &PageContext<'_>, id: &str, enabled: bool) -> Resu
 async fn submit_change(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let current = context.console().retrieve_key(context.actor()?, id).await?;
     let form = PageForm::from_request(context.request, &["name", "expires_on"]);
+    let form = with_settings(form, &LIMIT_FIELDS, &limits_as_settings(current.limits.as_ref()));
     let day = form.value("expires_on");
     let mut body = json!({ "name": form.value("name") });
     // If the day was not changed, it is not sent to the console, so that the exact time of the expiry is kept.
@@ -137,6 +152,19 @@ async fn submit_change(context: &PageContext<'_>, id: &str) -> Result<PageRespon
         Ok(key) => Ok(PageResponse::redirect(&format!("/keys/{}?done=saved", key.id))),
         Err(error) => {
             let form = form.with_console_error(context.texts, error)?;
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form))
+        }
+    }
+}
+
+/// Sets all limits of a key. For admins.
+async fn submit_limits(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+    let current = context.console().retrieve_key(context.actor()?, id).await?;
+    let change = submitted_limits(context.request);
+    match context.console().update_key(context.actor()?, id, change.as_bytes()).await {
+        Ok(key) => Ok(PageResponse::redirect(&format!("/keys/{}?done=saved", key.id))),
+        Err(error) => {
+            let form = with_refused_limits(stored_properties(&current), context.request, context.texts, error)?;
             render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form))
         }
     }

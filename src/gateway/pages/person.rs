@@ -12,6 +12,9 @@ use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::people::{chosen_groups, render_link};
 use super::routes::PersonFormAction;
+use super::setting_fields::{
+    LIMIT_FIELDS, LimitWords, limits_as_settings, submitted_limits, with_refused_limits, with_settings,
+};
 use crate::wire::admin::server::ListKeysQuery;
 use crate::wire::admin::types;
 
@@ -26,6 +29,7 @@ struct PersonPage {
     path: String,
     form: PageForm,
     nonce: String,
+    limit_words: LimitWords,
 }
 
 /// Shows the page of a user.
@@ -50,14 +54,19 @@ async fn render_page(
         stopped: keys_of_left_groups(context, &user).await?,
         form: form.unwrap_or_else(|| stored_values(&user)),
         nonce: context.issue_form_nonce()?,
+        limit_words: LimitWords::new(),
         groups,
         user,
     };
     Ok(render(status, &template))
 }
 
-/// Returns the form of the permissions with the values of the user. A form without them would remove the groups.
+/// Returns the forms with the values of the user. A form without them would remove the groups and the limits.
 fn stored_values(user: &types::User) -> PageForm {
+    with_settings(stored_permissions(user), &LIMIT_FIELDS, &limits_as_settings(user.limits.as_ref()))
+}
+
+fn stored_permissions(user: &types::User) -> PageForm {
     let form = PageForm::default().with_value("role", user.role.to_string());
     user.groups.iter().fold(form, |form, group| form.with_value("groups", group.clone()))
 }
@@ -96,15 +105,23 @@ pub(super) async fn perform(
             console.sign_out_user(actor, id).await?;
             return redirect_done("ended");
         }
-        PersonFormAction::Change | PersonFormAction::Disable | PersonFormAction::Enable => {}
+        PersonFormAction::Change | PersonFormAction::Limit | PersonFormAction::Disable | PersonFormAction::Enable => {}
     }
     let (body, notice) = match action {
-        PersonFormAction::Disable => (json!({ "enabled": false }), "user-disabled"),
-        PersonFormAction::Enable => (json!({ "enabled": true }), "user-enabled"),
-        _ => (json!({ "role": context.request.form_field("role"), "groups": chosen_groups(context) }), "saved"),
+        PersonFormAction::Disable => (json!({ "enabled": false }).to_string(), "user-disabled"),
+        PersonFormAction::Enable => (json!({ "enabled": true }).to_string(), "user-enabled"),
+        PersonFormAction::Limit => (submitted_limits(context.request), "saved"),
+        _ => {
+            let permissions = json!({ "role": context.request.form_field("role"), "groups": chosen_groups(context) });
+            (permissions.to_string(), "saved")
+        }
     };
-    match console.update_user(actor, id, body.to_string().as_bytes()).await {
+    match console.update_user(actor, id, body.as_bytes()).await {
         Ok(_) => redirect_done(notice),
+        Err(error) if action == PersonFormAction::Limit => {
+            let form = with_refused_limits(stored_permissions(&user), context.request, context.texts, error)?;
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, user, Some(form)).await
+        }
         Err(error) => {
             let form = stored_values(&user).with_console_error(context.texts, error)?;
             render_page(context, StatusCode::UNPROCESSABLE_ENTITY, user, Some(form)).await

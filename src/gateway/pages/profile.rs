@@ -11,8 +11,10 @@ use super::keys::{FormRefusal, SecretPage, consume_form_nonce};
 use super::page_context::{PageContext, end_of_day};
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
+use super::setting_fields::{LIMIT_FIELDS, labelled_settings};
 use super::sign_in::with_identity_error;
 use crate::gateway::people::IdentityError;
+use crate::gateway::store::UserRow;
 use crate::wire::admin::server::ListTokensQuery;
 use crate::wire::admin::types;
 
@@ -28,6 +30,8 @@ struct ProfilePage {
     /// The values and errors of the password form and the token form.
     form: PageForm,
     nonce: String,
+    /// The limits of the user, with the keys of their labels.
+    limits: Vec<(&'static str, String)>,
 }
 
 /// A session as the page shows it.
@@ -66,9 +70,16 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
             .collect(),
         tokens: context.console().list_tokens(&session.actor, &tokens).await?.data,
         nonce: context.issue_form_nonce()?,
+        limits: stored_limits(user),
         form,
     };
     Ok(render(status, &template))
+}
+
+/// Returns the limits of a user, with the keys of their labels.
+fn stored_limits(user: &UserRow) -> Vec<(&'static str, String)> {
+    let limits = user.limits.as_deref().and_then(|limits| serde_json::from_str::<Value>(limits).ok());
+    labelled_settings(&LIMIT_FIELDS, &json!({ "limits": limits }))
 }
 
 /// Changes the password, which ends all other sessions.

@@ -64,6 +64,7 @@ pub(super) enum KeyFormAction {
     Disable,
     Enable,
     Change,
+    Limit,
     Rotate,
     Delete,
 }
@@ -72,6 +73,7 @@ pub(super) enum KeyFormAction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PersonFormAction {
     Change,
+    Limit,
     Disable,
     Enable,
     Reset,
@@ -172,6 +174,7 @@ fn parse_key_action(word: &str) -> Option<KeyFormAction> {
         "disable" => KeyFormAction::Disable,
         "enable" => KeyFormAction::Enable,
         "change" => KeyFormAction::Change,
+        "limit" => KeyFormAction::Limit,
         "rotate" => KeyFormAction::Rotate,
         "delete" => KeyFormAction::Delete,
         _ => return None,
@@ -181,6 +184,7 @@ fn parse_key_action(word: &str) -> Option<KeyFormAction> {
 fn parse_person_action(word: &str) -> Option<PersonFormAction> {
     Some(match word {
         "change" => PersonFormAction::Change,
+        "limit" => PersonFormAction::Limit,
         "disable" => PersonFormAction::Disable,
         "enable" => PersonFormAction::Enable,
         "reset" => PersonFormAction::Reset,

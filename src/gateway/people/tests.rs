@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::new_store;
-use crate::gateway::store::{AuditContext, SqliteStore, UserChange, UserFilter, UserRole, UserRow};
+use crate::gateway::store::{AuditContext, NewUser, SqliteStore, UserChange, UserFilter, UserRole, UserRow};
 
 const PASSWORD: &str = "correct horse battery";
 
@@ -31,6 +31,11 @@ fn people_of(store: &Arc<SqliteStore>) -> IdentityService {
         Pepper::new(store.pepper_key()),
         vec!["default".to_owned()],
     )
+}
+
+fn new_user(name: &str, role: UserRole, groups: &[&str]) -> NewUser {
+    let groups = groups.iter().map(|&group| group.to_owned()).collect();
+    NewUser { name: name.to_owned(), role, groups, limits: None }
 }
 
 fn origin_at(address: &str) -> SignInOrigin {
@@ -59,7 +64,7 @@ impl Fixture {
 
     /// Invites a user and accepts the invitation.
     async fn join(&self, name: &str, role: UserRole) -> IssuedSession {
-        let (_, link) = self.people.invite(&AuditContext::command(), name, role, &[]).await.unwrap();
+        let (_, link) = self.people.invite(&AuditContext::command(), new_user(name, role, &[])).await.unwrap();
         self.people.accept_link(link.token.expose(), PASSWORD, &home_origin()).await.unwrap()
     }
 

@@ -26,13 +26,10 @@ impl IdentityService {
     pub(crate) async fn invite(
         &self,
         audit: &AuditContext,
-        name: &str,
-        role: UserRole,
-        groups: &[String],
+        new_user: NewUser,
     ) -> Result<(UserRow, IssuedLink), IdentityError> {
-        let name = check_name(name)?;
+        let new_user = NewUser { name: check_name(&new_user.name)?, ..new_user };
         let (link, issued_link) = self.new_link(OneTimeLinkPurpose::Invitation, INVITATION_LIFETIME)?;
-        let new_user = NewUser { name, role, groups: groups.to_vec() };
         let outcome = self.store.invite_user(audit, &new_user, &link).await.map_err(|error| match error {
             StoreError::Conflict => IdentityError::NameTaken,
             error => error.into(),

@@ -85,9 +85,15 @@ impl PriceTable {
             images == 0 || usage.output_tokens.is_some_and(|tokens| tokens > 0) || !figures.charges_images()
         };
         match (record.usage.as_ref().filter(is_counted), uncounted) {
-            (Some(usage), _) => {
+            (Some(usage), uncounted) => {
                 sum.add(price, all_images.unwrap_or_default());
                 sum.add_image_tokens(price, usage, record.operation == CREATE_IMAGE);
+                // Each call made one of the images, and the estimate is for all of them. An answer that broke off has an
+                // estimate for all of its calls.
+                if let Some(most) = uncounted.filter(|_| usage.uncounted_calls > 0 && figures.charges_tokens()) {
+                    let (part, all) = (usage.uncounted_calls.into(), record.n.unwrap_or(1).into());
+                    sum.add_estimate(most.map(|most| most.share(part, all)), CostReason::NoUsage);
+                }
             }
             // An estimate contains the price of each image. If it is zero, the cost is certain.
             (None, Some(most)) if figures.charges_tokens() || (all_images.is_none() && most != Some(Usd::ZERO)) => {

@@ -5,6 +5,7 @@ use chrono::NaiveDate;
 use super::table::PriceTable;
 use crate::gateway::config::PriceFigures;
 use crate::gateway::money::Usd;
+use crate::gateway::store::CostReason;
 use crate::image::{Size, SizeRequest};
 use crate::tables::MAX_PIXELS;
 
@@ -23,10 +24,16 @@ const PARTIAL_IMAGE_TOKENS: u64 = 100;
 /// The most image tokens of one image of the request (our choice). The provider publishes no count for `gpt-image-2`; its
 /// predecessor counts at most 6240 tokens for the details of an image, and 839 for its tiles.
 const INPUT_IMAGE_TOKENS: u64 = 8_192;
+/// The text tokens that the image model may count in addition to those of the prompt, for each call (our choice). In the
+/// provider's examples there are about ten.
+const EXTRA_TEXT_TOKENS: u64 = 16;
 /// The most text tokens that a text model reads and writes (our choice): the context windows of the current models.
 const MAX_CONTEXT_TOKENS: u64 = 400_000;
 /// The most tokens that a text model writes if the request sets no limit (our choice): the limit of the current models.
 const MAX_OUTPUT_TOKENS: u64 = 128_000;
+/// The most tokens that a text model reads and the most that it writes in addition to the prompt, if it only passes the
+/// prompt on to the image tool (our choice): the description of the tool, the instructions, and its considerations.
+const TOOL_CALL_TOKENS: u64 = 8_192;
 
 /// The work that a request asks for, as far as its cost depends on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,8 +52,12 @@ pub(crate) struct WorkEstimate<'a> {
     pub(crate) input_images: u64,
     /// The bytes of text in the request. A token is at least one byte.
     pub(crate) text_bytes: u64,
+    /// The number of calls, each of which sends the whole input; 0 stands for one call.
+    pub(crate) calls: u64,
     /// The text model, if one works on the request.
     pub(crate) text_model: Option<&'a str>,
+    /// True if the text model only passes the prompt on to the image tool.
+    pub(crate) is_tool_host: bool,
     /// The most tokens that the text model may write, if the request limits them.
     pub(crate) max_output_tokens: Option<u64>,
 }
@@ -77,20 +88,35 @@ pub(super) fn image_tokens(size: Option<Size>, quality: Option<&str>) -> u64 {
     (edge * short_edge * (EXTRA_PIXELS + pixels)).div_ceil(PIXEL_DIVISOR)
 }
 
+/// A price that the estimate of a request needs, and that is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnknownPrice {
+    /// The model.
+    pub(crate) model: String,
+    /// The reason: the model has no price, or its price lacks a kind of tokens.
+    pub(crate) reason: CostReason,
+}
+
 // === impl PriceTable ===
 
 impl PriceTable {
-    /// Returns the most that one call for this work can cost on a day; `None` if a price is unknown.
-    pub(crate) fn most(&self, work: &WorkEstimate<'_>, day: NaiveDate) -> Option<Usd> {
-        let images = match work.image_model {
-            Some(model) => most_for_images(&self.price(model, day)?.price.figures, work)?,
-            None => Usd::ZERO,
-        };
-        let text = match work.text_model {
-            Some(model) => most_for_text(&self.price(model, day)?.price.figures, work)?,
-            None => Usd::ZERO,
-        };
-        Some(images.plus(text))
+    /// Returns the most that this work can cost on a day.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first price that is unknown.
+    pub(crate) fn most(&self, work: &WorkEstimate<'_>, day: NaiveDate) -> Result<Usd, UnknownPrice> {
+        type Most = fn(&PriceFigures, &WorkEstimate<'_>) -> Option<Usd>;
+        let parts: [(_, Most); 2] = [(work.image_model, most_for_images), (work.text_model, most_for_text)];
+        let mut sum = Usd::ZERO;
+        for (model, most) in parts {
+            let Some(model) = model else { continue };
+            let unknown = |reason| UnknownPrice { model: model.to_owned(), reason };
+            let price = self.price(model, day).ok_or_else(|| unknown(CostReason::NoPrice))?;
+            let part = most(&price.price.figures, work).ok_or_else(|| unknown(CostReason::IncompletePrice))?;
+            sum = sum.plus(part);
+        }
+        Ok(sum)
     }
 }
 
@@ -99,10 +125,11 @@ fn most_for_images(figures: &PriceFigures, work: &WorkEstimate<'_>) -> Option<Us
     if (PriceFigures { per_image: None, ..*figures }) == PriceFigures::default() {
         return Some(per_image);
     }
+    let calls = work.calls.max(1);
     let input_images = work.input_images.saturating_mul(INPUT_IMAGE_TOKENS);
     let kinds = [
-        (work.text_bytes, figures.text_input),
-        (input_images, figures.image_input),
+        (work.text_bytes.saturating_add(EXTRA_TEXT_TOKENS).saturating_mul(calls), figures.text_input),
+        (input_images.saturating_mul(calls), figures.image_input),
         (work.image_output_tokens(), figures.image_output),
     ];
     cost_of_kinds(kinds).map(|tokens| tokens.plus(per_image))
@@ -110,6 +137,12 @@ fn most_for_images(figures: &PriceFigures, work: &WorkEstimate<'_>) -> Option<Us
 
 fn most_for_text(figures: &PriceFigures, work: &WorkEstimate<'_>) -> Option<Usd> {
     let input = work.text_bytes.saturating_add(work.input_images.saturating_mul(INPUT_IMAGE_TOKENS));
+    if work.is_tool_host {
+        let calls = work.calls.max(1);
+        let in_all =
+            |tokens: u64| tokens.saturating_add(TOOL_CALL_TOKENS).min(MAX_CONTEXT_TOKENS).saturating_mul(calls);
+        return cost_of_kinds([(in_all(input), figures.text_input), (in_all(work.text_bytes), figures.text_output)]);
+    }
     let output = work.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS);
     cost_of_kinds([(input.min(MAX_CONTEXT_TOKENS), figures.text_input), (output, figures.text_output)])
 }

@@ -74,6 +74,8 @@ pub(crate) struct TokenCounts {
     pub(crate) is_breakdown_assumed: bool,
     /// True if the upstream did not state the kinds of the cached tokens, and both kinds are possible.
     pub(crate) is_cache_breakdown_assumed: bool,
+    /// The number of calls that gave an image and whose tokens are missing here, because the upstream did not count them.
+    pub(crate) uncounted_calls: u32,
 }
 
 /// The word for a quality that the model chooses.
@@ -257,6 +259,7 @@ fn parse_token_counts(value: &Value) -> Option<TokenCounts> {
         cached_image: cached.image,
         is_breakdown_assumed: stated_image.is_none() && stated_text.is_none() && input > 0,
         is_cache_breakdown_assumed: cached.is_breakdown_assumed && input_image > 0,
+        uncounted_calls: 0,
     })
 }
 
@@ -393,6 +396,7 @@ impl TokenCounts {
             cached_image: self.cached_image.saturating_add(other.cached_image),
             is_breakdown_assumed: self.is_breakdown_assumed || other.is_breakdown_assumed,
             is_cache_breakdown_assumed: self.is_cache_breakdown_assumed || other.is_cache_breakdown_assumed,
+            uncounted_calls: self.uncounted_calls.saturating_add(other.uncounted_calls),
         }
     }
 

@@ -96,7 +96,10 @@ pub(crate) fn combine_images(
     requested: RequestedAnswer,
     undelivered_usage: Option<AnswerUsage>,
 ) -> ProvenAnswer {
-    let usage = images.iter().map(|image| image.summary.usage).fold(undelivered_usage, sum_usage);
+    let mut usage = images.iter().map(|image| image.summary.usage).fold(undelivered_usage, sum_usage);
+    if let Some(tokens) = usage.as_mut().and_then(|usage| usage.image.as_mut()) {
+        tokens.uncounted_calls = uncounted_calls(&images);
+    }
     let first_name =
         |get_name: fn(&AnswerSummary) -> Option<String>| images.iter().find_map(|image| get_name(&image.summary));
     let summary = AnswerSummary {
@@ -109,6 +112,16 @@ pub(crate) fn combine_images(
     let answer =
         CombinedAnswer { requested, images, summary, image_index: 0, is_separated: false, offset: 0, reading: None };
     ProvenAnswer { source: Box::new(answer) }
+}
+
+/// Returns the number of images whose tokens, or those of whose text model, the upstream did not count although it
+/// counted those of others. The sum is too low then.
+fn uncounted_calls(images: &[SpooledImage]) -> u32 {
+    let usages = || images.iter().map(|image| image.summary.usage.unwrap_or_default());
+    let has_host = usages().any(|usage| usage.host.is_some());
+    let is_uncounted =
+        |usage: &AnswerUsage| usage.image.is_none_or(|tokens| tokens.output == 0) || (has_host && usage.host.is_none());
+    u32::try_from(usages().filter(is_uncounted).count()).unwrap_or(u32::MAX)
 }
 
 // === impl SpooledImage ===

@@ -45,6 +45,7 @@ const MEMBERS: &[&str] = &[
     "prompt",
     "user",
     "safety_identifier",
+    "max_output_tokens",
 ];
 /// The optional members whose types are checked. `null` counts as absent.
 const OPTIONAL_MEMBERS: [(&str, JsonType); 8] = [
@@ -93,6 +94,8 @@ pub(super) fn check_response(
         has_stored_prompt: known.get("prompt").is_some_and(|prompt| prompt.json_type() != JsonType::Null),
         is_tool_injected: false,
         previous_response_id,
+        // The upstream checks it: a value that is no count is no limit here.
+        max_output_tokens: known.get("max_output_tokens").and_then(BodyMember::parse),
         only_account: None,
         turn: None,
         body_pieces: vec![body.clone()],

@@ -151,6 +151,8 @@ pub(crate) struct KeyCheck {
     pub(crate) is_refused: bool,
     /// The limits of the key, as a JSON object.
     pub(crate) limits: Option<String>,
+    /// The limits of the user, as a JSON object.
+    pub(crate) user_limits: Option<String>,
     /// True if the key is deleted, so that a cache can remove it.
     pub(crate) is_deleted: bool,
     /// The revision, which grows with every change of the fields above.

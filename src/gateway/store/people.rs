@@ -185,6 +185,8 @@ pub(crate) struct UserRow {
     pub(crate) disabled_at: Option<Timestamp>,
     /// The time of the last sign-in.
     pub(crate) last_sign_in_at: Option<Timestamp>,
+    /// The limits of all keys of the user together, as a JSON object; `None` if the user has none.
+    pub(crate) limits: Option<String>,
 }
 
 /// The role of a user.
@@ -220,6 +222,8 @@ pub(crate) struct NewUser {
     pub(crate) role: UserRole,
     /// The names of the groups in which the user may make keys. Each must exist.
     pub(crate) groups: Vec<String>,
+    /// The limits of the user, as a JSON object that was checked.
+    pub(crate) limits: Option<String>,
 }
 
 /// A change of an existing user.
@@ -234,6 +238,8 @@ pub(crate) enum UserChange {
     Disable,
     /// The user can sign in again, and the keys are no longer refused for this reason.
     Enable,
+    /// The user gets these limits, as a JSON object that was checked; with `None`, the user has none.
+    Limit(Option<String>),
 }
 
 /// The result of a change of a user.
@@ -384,6 +390,7 @@ impl UserRow {
             created_at: Timestamp::now(),
             disabled_at: None,
             last_sign_in_at: None,
+            limits: None,
         }
     }
 

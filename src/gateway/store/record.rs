@@ -199,6 +199,9 @@ pub(crate) struct TokenUsage {
     /// True if the upstream did not state the kinds of the cached tokens, and there can be both kinds. Not stored.
     #[serde(skip)]
     pub(crate) is_cache_breakdown_assumed: bool,
+    /// The number of calls that gave an image and whose tokens are missing here. Not stored.
+    #[serde(skip)]
+    pub(crate) uncounted_calls: u32,
 }
 
 /// Tokens by the kind of their content.

@@ -1,10 +1,10 @@
 //! Costs that are estimated: a call that broke off costs the most that it can. An image of 1024x1024 with high quality
-//! has 7024 tokens, and each intermediate image 100. A byte of the prompt counts as one token.
+//! has 7024 tokens, and each intermediate image 100. A byte of the prompt counts as one token, and 16 more may be counted.
 
 use serde_json::{Value, json};
 
 use super::{assert_estimated, assert_unknown, open, record_of};
-use crate::kit::{Call, FakeUpstream, Gateway, request};
+use crate::kit::{Account, Call, FakeUpstream, Gateway, request};
 
 /// A large image with this script for the upstream.
 fn fields(user: &str, script: &str) -> Value {
@@ -33,10 +33,10 @@ fn a_stream_that_its_caller_leaves_costs_the_most() {
     upstream.wait_until("the caller has left", |attempts| attempts[0].peer_left);
     let records = gateway.final_records(1);
     assert_eq!(records[0]["state"], "cancelled");
-    // 26 x 5 + (7024 + 100) x 30
-    assert_estimated(&records[0], 0.213_85, "interrupted");
-    assert!(gateway.run_command(&["usage", "--cost"]).ok_stdout().contains(" ~0.21385 "));
-    assert_eq!(cost_of_total(&gateway), (json!(0.213_85), json!(0)));
+    // (26 + 16) x 5 + (7024 + 100) x 30
+    assert_estimated(&records[0], 0.213_93, "interrupted");
+    assert!(gateway.run_command(&["usage", "--cost"]).ok_stdout().contains(" ~0.21393 "));
+    assert_eq!(cost_of_total(&gateway), (json!(0.213_93), json!(0)));
 }
 
 #[test]
@@ -49,12 +49,12 @@ fn an_answer_that_breaks_off_costs_the_most_once() {
     assert!(!plain.is_ok_and(|answer| answer.complete), "the answer breaks off");
     gateway.generate(fields("hung up", "hang-up")).error_object(502);
     let records = gateway.final_records(3);
-    // 23 x 5 + (7024 + 100) x 30
-    assert_estimated(record_of(&records, "stream"), 0.213_835, "interrupted");
-    // 29 x 5 + 7024 x 30
-    assert_estimated(record_of(&records, "plain"), 0.210_865, "interrupted");
-    // 18 x 5 + 7024 x 30
-    assert_estimated(record_of(&records, "hung up"), 0.210_81, "interrupted");
+    // (23 + 16) x 5 + (7024 + 100) x 30
+    assert_estimated(record_of(&records, "stream"), 0.213_915, "interrupted");
+    // (29 + 16) x 5 + 7024 x 30
+    assert_estimated(record_of(&records, "plain"), 0.210_945, "interrupted");
+    // (18 + 16) x 5 + 7024 x 30
+    assert_estimated(record_of(&records, "hung up"), 0.210_89, "interrupted");
 }
 
 #[test]
@@ -65,12 +65,27 @@ fn an_answer_without_token_counts_costs_the_most() {
         gateway.generate(fields(usage, &format!("usage={usage}"))).ok_json();
     }
     let records = gateway.final_records(2);
-    // 21 x 5 + 7024 x 30
+    // (21 + 16) x 5 + 7024 x 30
     for user in ["none", "zero"] {
         let record = record_of(&records, user);
         assert_eq!(record["state"], "succeeded", "{record}");
-        assert_estimated(record, 0.210_825, "no_usage");
+        assert_estimated(record, 0.210_905, "no_usage");
     }
+}
+
+#[test]
+fn a_call_without_token_counts_among_others_makes_the_cost_an_estimate() {
+    let upstream = FakeUpstream::start();
+    let prices = "[[prices]]\nmodel = \"gpt-5.5\"\nfrom = \"2026-01-01\"\ntext_input = 0\ntext_output = 0\n";
+    let account = Account::for_upstream("only", &upstream).with_responses_protocol();
+    let gateway = Gateway::with(prices, &[account]);
+    upstream.script_sequence("sk-upstream-only", &["", "usage=none", ""]);
+    let fields = json!({"prompt": "a cube", "user": "some", "n": 3, "size": "1024x1024", "quality": "high"});
+    gateway.generate(fields).ok_json();
+    let record = &gateway.final_records(1)[0];
+    assert_eq!(record["usage"]["output_tokens"], 2 * 196, "{record}");
+    // Two calls with 13 x 5 + 196 x 30, and a third of the most: (6 + 16) x 5 + 7024 x 30
+    assert_estimated(record, 0.222_72, "no_usage");
 }
 
 #[test]
@@ -97,9 +112,9 @@ fn a_request_whose_process_is_killed_costs_the_most() {
     gateway.start();
     let records = gateway.final_records(1);
     assert_eq!(records[0]["state"], "interrupted");
-    // 21 x 5 + 7024 x 30
-    assert_estimated(&records[0], 0.210_825, "interrupted");
-    assert_eq!(cost_of_total(&gateway), (json!(0.210_825), json!(0)));
+    // (21 + 16) x 5 + 7024 x 30
+    assert_estimated(&records[0], 0.210_905, "interrupted");
+    assert_eq!(cost_of_total(&gateway), (json!(0.210_905), json!(0)));
 }
 
 #[test]

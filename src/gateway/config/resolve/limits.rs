@@ -1,4 +1,4 @@
-//! Resolves the limits of a group or a key.
+//! Resolves the limits of a group, a user or a key.
 
 use super::ConfigResolver;
 use crate::gateway::config::raw::RawLimits;

@@ -32,6 +32,30 @@ async fn a_change_by_another_process_takes_effect_with_the_next_refresh() {
 }
 
 #[tokio::test]
+async fn the_limits_of_a_user_reach_all_keys_of_the_user_and_no_other() {
+    let fixture = Fixture::new().await;
+    let keys = [fixture.create().await, fixture.create().await];
+    let other = fixture.keys.create_for_test("other", "bob", "default").await;
+    let limit = async |limits: Option<&str>| {
+        let change = [UserChange::Limit(limits.map(str::to_owned))];
+        fixture.sqlite.change_user(&AuditContext::command(), "ada", &change).await.unwrap();
+        assert!(fixture.keys.refresh_once(true).await);
+    };
+    let user_limits = async |key| fixture.authenticate(&header(key)).await.unwrap().user_limits().cloned();
+    assert_eq!(user_limits(&keys[0]).await, None);
+    limit(Some(r#"{"images_per_day":5}"#)).await;
+    let limits = [user_limits(&keys[0]).await.unwrap(), user_limits(&keys[1]).await.unwrap()];
+    assert_eq!(limits[0].images_per_day, Some(5));
+    assert!(Arc::ptr_eq(&limits[0], &limits[1]), "the keys of a user share one object");
+    assert_eq!(user_limits(&other).await, None);
+    // Limits that cannot be read let no request pass.
+    limit(Some(r#"{"images_per_hour":5}"#)).await;
+    assert_eq!(*user_limits(&keys[1]).await.unwrap(), RequestLimits::closed());
+    limit(None).await;
+    assert_eq!(user_limits(&keys[1]).await, None);
+}
+
+#[tokio::test]
 async fn the_refresh_task_runs_until_its_keys_are_dropped() {
     let Fixture { keys, store, .. } = Fixture::new().await;
     let keys = Arc::new(keys);
@@ -229,6 +253,7 @@ async fn many_changes_at_once_are_all_applied() {
         expires_at: None,
         is_refused: false,
         limits: None,
+        user_limits: None,
         is_deleted,
         revision: 1,
     };

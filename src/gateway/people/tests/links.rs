@@ -55,7 +55,8 @@ async fn a_setup_link_used_twice_at_once_creates_one_admin() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_invitation_used_twice_at_once_is_accepted_once() {
     let (fixture, _) = Fixture::set_up().await;
-    let (_, link) = fixture.people.invite(&AuditContext::command(), "bob", UserRole::Member, &[]).await.unwrap();
+    let (_, link) =
+        fixture.people.invite(&AuditContext::command(), new_user("bob", UserRole::Member, &[])).await.unwrap();
     let other_process = people_of(&Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap()));
     let token = link.token.expose();
     let origin = home_origin();
@@ -73,7 +74,8 @@ async fn a_link_is_valid_until_it_expires() {
     let (fixture, _) = Fixture::set_up().await;
     let not_set_up = Fixture::new().await;
     let setup = not_set_up.people.create_setup_link().await.unwrap().unwrap();
-    let (_, invitation) = fixture.people.invite(&AuditContext::command(), "bob", UserRole::Member, &[]).await.unwrap();
+    let (_, invitation) =
+        fixture.people.invite(&AuditContext::command(), new_user("bob", UserRole::Member, &[])).await.unwrap();
     let (_, reset) = fixture.people.create_reset_link(&AuditContext::command(), "ada").await.unwrap();
     for (fixture, link, minutes) in
         [(&not_set_up, setup, 30), (&fixture, reset, 24 * 60), (&fixture, invitation, 72 * 60)]
@@ -102,7 +104,8 @@ async fn a_link_is_valid_until_it_expires() {
 async fn a_link_works_only_for_its_purpose() {
     let fixture = Fixture::new().await;
     let setup = fixture.people.create_setup_link().await.unwrap().unwrap();
-    let (_, invitation) = fixture.people.invite(&AuditContext::command(), "bob", UserRole::Member, &[]).await.unwrap();
+    let (_, invitation) =
+        fixture.people.invite(&AuditContext::command(), new_user("bob", UserRole::Member, &[])).await.unwrap();
     let hashes_before = fixture.hash_count();
     let [setup, invitation] = [&setup, &invitation].map(|link| link.token.expose());
     for result in [
@@ -187,7 +190,8 @@ async fn a_new_reset_link_invalidates_the_former_one_and_its_use_ends_all_sessio
 #[tokio::test]
 async fn a_disabled_user_has_no_links() {
     let (fixture, _) = Fixture::set_up().await;
-    let (bob, link) = fixture.people.invite(&AuditContext::command(), "bob", UserRole::Member, &[]).await.unwrap();
+    let (bob, link) =
+        fixture.people.invite(&AuditContext::command(), new_user("bob", UserRole::Member, &[])).await.unwrap();
     fixture.people.change_user(&AuditContext::command(), "bob", UserChange::Disable).await.unwrap();
     assert!(matches!(fixture.people.link_details(link.token.expose()).await, Err(IdentityError::InvalidLink)));
     let result = fixture.people.create_reset_link(&AuditContext::command(), bob.id.as_str()).await;

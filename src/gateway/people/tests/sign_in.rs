@@ -38,7 +38,7 @@ async fn each_sign_in_opens_a_session_with_a_new_cookie() {
 #[tokio::test]
 async fn all_wrong_credentials_give_the_same_error() {
     let (fixture, _) = Fixture::set_up().await;
-    fixture.people.invite(&AuditContext::command(), "invited", UserRole::Member, &[]).await.unwrap();
+    fixture.people.invite(&AuditContext::command(), new_user("invited", UserRole::Member, &[])).await.unwrap();
     fixture.join("gone", UserRole::Member).await;
     fixture.people.change_user(&AuditContext::command(), "gone", UserChange::Disable).await.unwrap();
     let user = fixture.people.find_user("ada").await.unwrap();
@@ -59,7 +59,7 @@ async fn all_wrong_credentials_give_the_same_error() {
 #[tokio::test]
 async fn an_unknown_name_costs_one_hash_like_a_known_one() {
     let (fixture, _) = Fixture::set_up().await;
-    fixture.people.invite(&AuditContext::command(), "invited", UserRole::Member, &[]).await.unwrap();
+    fixture.people.invite(&AuditContext::command(), new_user("invited", UserRole::Member, &[])).await.unwrap();
     for (name, password) in [("ada", WRONG), ("nobody", WRONG), ("invited", WRONG), ("ada", "")] {
         let hashes_before = fixture.hash_count();
         assert!(fixture.sign_in(name, password, "192.0.2.9").await.is_err());

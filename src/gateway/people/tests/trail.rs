@@ -9,7 +9,7 @@ use crate::gateway::store::InstallationStore as _;
 async fn a_row_has_actor_address_action_and_target() {
     let (fixture, issued) = Fixture::set_up().await;
     let actor = issued.session.actor.with_address("192.0.2.7".parse().unwrap());
-    fixture.people.invite(&actor.audit_context(), "bob", UserRole::Member, &[]).await.unwrap();
+    fixture.people.invite(&actor.audit_context(), new_user("bob", UserRole::Member, &[])).await.unwrap();
     let row = fixture.trail().await.pop().unwrap();
     let bob = fixture.people.find_user("bob").await.unwrap();
     assert_eq!(
@@ -26,7 +26,7 @@ async fn a_row_has_actor_address_action_and_target() {
 async fn the_audit_trail_can_be_filtered_by_actor_action_and_target() {
     let (fixture, issued) = Fixture::set_up().await;
     let actor = issued.session.actor;
-    fixture.people.invite(&actor.audit_context(), "bob", UserRole::Member, &[]).await.unwrap();
+    fixture.people.invite(&actor.audit_context(), new_user("bob", UserRole::Member, &[])).await.unwrap();
     fixture.people.change_user(&AuditContext::command(), "bob", UserChange::Disable).await.unwrap();
     let find = async |filter: AuditFilter| {
         let page = fixture.people.audit_page(&AuditFilter { limit: 10, ..filter }).await.unwrap();
@@ -77,7 +77,7 @@ async fn no_file_or_debug_output_holds_a_credential() {
     let (fixture, first) = Fixture::set_up().await;
     let audit = AuditContext::command();
     let ada = fixture.people.find_user("ada").await.unwrap();
-    let (_, invitation) = fixture.people.invite(&audit, "bob", UserRole::Member, &[]).await.unwrap();
+    let (_, invitation) = fixture.people.invite(&audit, new_user("bob", UserRole::Member, &[])).await.unwrap();
     let (token, secret) = fixture.people.create_token(&audit, &ada, "ci", None).await.unwrap();
     let keys = ApiKeys::new(&(Arc::clone(&fixture.store) as _), Pepper::new(fixture.store.pepper_key()));
     let new_key = NewKey { name: "k", user: &ada, group: "default", expires_at: None, limits: None, max_keys: None };

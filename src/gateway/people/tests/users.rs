@@ -14,7 +14,7 @@ async fn the_last_admin_who_can_sign_in_stays_an_admin() {
     let (fixture, _) = Fixture::set_up().await;
     let change = async |name: &str, change| fixture.people.change_user(&AuditContext::command(), name, change).await;
     // Neither an invited admin who has not joined nor a disabled admin counts as one who can sign in.
-    fixture.people.invite(&AuditContext::command(), "invited", UserRole::Admin, &[]).await.unwrap();
+    fixture.people.invite(&AuditContext::command(), new_user("invited", UserRole::Admin, &[])).await.unwrap();
     fixture.join("gone", UserRole::Admin).await;
     change("gone", UserChange::Disable).await.unwrap();
     fixture.join("bob", UserRole::Member).await;
@@ -69,8 +69,7 @@ async fn users_are_listed_in_pages_newest_first() {
 async fn a_user_name_is_unique_and_a_group_must_exist() {
     let (fixture, _) = Fixture::set_up().await;
     let invite = async |name: &str, groups: &[&str]| {
-        let groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
-        fixture.people.invite(&AuditContext::command(), name, UserRole::Member, &groups).await
+        fixture.people.invite(&AuditContext::command(), new_user(name, UserRole::Member, groups)).await
     };
     assert!(matches!(invite("ada", &[]).await, Err(IdentityError::NameTaken)));
     assert!(matches!(invite("bob", &["nowhere"]).await, Err(IdentityError::InvalidField { field: "groups", .. })));

@@ -32,6 +32,8 @@ pub(crate) struct ResponseJob {
     pub(super) is_tool_injected: bool,
     /// The id of the response that this job continues.
     pub(super) previous_response_id: Option<String>,
+    /// The most tokens that the text model may write, if the request limits them.
+    pub(super) max_output_tokens: Option<u64>,
     /// The name of the account that must serve the job, because it made the response that this job continues.
     pub(super) only_account: Option<String>,
     pub(super) turn: Option<String>,
@@ -135,6 +137,11 @@ impl ResponseJob {
     /// Returns the caller's identifier of its end user, if the request has one.
     pub(crate) fn end_user(&self) -> Option<&str> {
         self.end_user.as_deref()
+    }
+
+    /// Returns the most tokens that the text model may write, if the request limits them.
+    pub(crate) const fn max_output_tokens(&self) -> Option<u64> {
+        self.max_output_tokens
     }
 
     /// Returns the time at which the request arrived.

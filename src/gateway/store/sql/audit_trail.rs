@@ -43,6 +43,11 @@ impl<'a> AuditEvent<'a> {
     }
 }
 
+/// Returns stored limits as the details of an event.
+pub(super) fn limits_as_json(limits: Option<&str>) -> Value {
+    limits.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
 pub(super) async fn write(
     connection: &mut DbConnection,
     audit: &AuditContext,

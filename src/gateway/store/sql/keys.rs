@@ -6,10 +6,10 @@ pub(in super::super) mod page;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::{Value, json};
+use serde_json::json;
 use sqlx::{QueryBuilder, Row};
 
-use super::audit_trail::{self, AuditEvent};
+use super::audit_trail::{self, AuditEvent, limits_as_json};
 use super::decode::{hash, optional_parsed, optional_timestamp, parsed, text};
 use super::dialect::{DbConnection, DbPool, DbRow, SqlStore, ordered_join};
 use super::error_conversion::during;
@@ -157,7 +157,7 @@ async fn changed_since(pool: &DbPool, revision: i64) -> sqlx::Result<Vec<KeyChec
     let query = sqlx::query(concat!(
         "SELECT keys.id, keys.public_id, keys.user_id, groups.name AS group_name, keys.hash, keys.previous_hash, \
          keys.deleted_at IS NOT NULL AS deleted, \
-         keys.previous_until, keys.expires_at, keys.limits, keys.revision, (keys.disabled_at IS NOT NULL \
+         keys.previous_until, keys.expires_at, keys.limits, users.limits AS user_limits, keys.revision, (keys.disabled_at IS NOT NULL \
          OR keys.deleted_at IS NOT NULL OR users.disabled_at IS NOT NULL) AS refused \
          FROM keys ",
         ordered_join!(),
@@ -200,11 +200,6 @@ fn key_from_row(row: &DbRow) -> sqlx::Result<KeyRow> {
     })
 }
 
-/// Returns the limits for the audit trail.
-fn limits_as_json(limits: Option<&str>) -> Value {
-    limits.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
-}
-
 fn key_check_from_row(row: &DbRow) -> sqlx::Result<KeyCheck> {
     let previous = optional_timestamp(row, "previous_until")?;
     let previous = previous.map(|until| Ok::<_, sqlx::Error>((KeyHash(hash(row, "previous_hash")?), until)));
@@ -218,6 +213,7 @@ fn key_check_from_row(row: &DbRow) -> sqlx::Result<KeyCheck> {
         expires_at: optional_timestamp(row, "expires_at")?,
         is_refused: row.try_get("refused")?,
         limits: row.try_get("limits")?,
+        user_limits: row.try_get("user_limits")?,
         is_deleted: row.try_get("deleted")?,
         revision: row.try_get("revision")?,
     })

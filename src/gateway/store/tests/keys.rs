@@ -119,7 +119,8 @@ async fn only_changes_that_affect_a_check_are_reported_once() {
         }
         store.rotate_key(&context, &one.id, None, rotation(8, None)).await.unwrap().done().unwrap();
         assert_eq!(changed_ids().await, std::slice::from_ref(&one.id));
-        for change_made in [UserChange::Disable, UserChange::Enable] {
+        let limits = UserChange::Limit(Some("{}".to_owned()));
+        for change_made in [UserChange::Disable, UserChange::Enable, limits, UserChange::Limit(None)] {
             store.change_user(&context, one.user.as_str(), &[change_made]).await.unwrap();
             assert_eq!(changed_ids().await.len(), 2);
         }

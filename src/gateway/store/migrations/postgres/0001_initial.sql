@@ -1,4 +1,4 @@
--- Everything that the SQLite schema has after its migration 16, in the same tables and columns, so that the same
+-- Everything that the SQLite schema has after its migration 17, in the same tables and columns, so that the same
 -- statements run on both. Times are RFC 3339 texts in UTC with milliseconds; every text is compared byte by byte, so that
 -- the order of times and names does not depend on the locale of the database. `rowid` is the order of insertion.
 
@@ -10,7 +10,8 @@ CREATE TABLE users (
     created_at       TEXT COLLATE "C" NOT NULL,
     password         TEXT,
     disabled_at      TEXT COLLATE "C",
-    last_sign_in_at  TEXT COLLATE "C"
+    last_sign_in_at  TEXT COLLATE "C",
+    limits           TEXT
 );
 
 -- The owner of keys that belong to no person yet.
@@ -88,7 +89,7 @@ BEGIN
     UPDATE keys SET revision = next WHERE user_id = NEW.id AND deleted_at IS NULL;
     RETURN NULL;
 END $$;
-CREATE TRIGGER users_changed AFTER UPDATE OF disabled_at ON users
+CREATE TRIGGER users_changed AFTER UPDATE OF disabled_at, limits ON users
     FOR EACH ROW EXECUTE FUNCTION revise_keys_of_user();
 
 CREATE TABLE accounts (

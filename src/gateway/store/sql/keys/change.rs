@@ -6,10 +6,10 @@
 
 use serde_json::json;
 
-use super::super::audit_trail::{self, AuditEvent};
+use super::super::audit_trail::{self, AuditEvent, limits_as_json};
 use super::super::dialect::{DbConnection, DbPool};
 use super::super::transaction::transact;
-use super::{AUDIT_TARGET_KIND, find, get_even_if_deleted, key_from_row, limits_as_json, select_keys};
+use super::{AUDIT_TARGET_KIND, find, get_even_if_deleted, key_from_row, select_keys};
 use crate::gateway::store::{
     AuditContext, KeyChange, KeyChangeOutcome, KeyId, KeyLock, KeyRow, SecretRotation, Timestamp, UserId, UserRow,
 };

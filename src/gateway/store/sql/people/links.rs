@@ -167,8 +167,12 @@ async fn create_first_admin(
     name: &str,
 ) -> sqlx::Result<UserRow> {
     let Some(user) = users::find_by_name(connection, name).await? else {
-        let new_user =
-            NewUser { name: name.to_owned(), role: UserRole::Admin, groups: vec![users::DEFAULT_GROUP.to_owned()] };
+        let new_user = NewUser {
+            name: name.to_owned(),
+            role: UserRole::Admin,
+            groups: vec![users::DEFAULT_GROUP.to_owned()],
+            limits: None,
+        };
         users::insert(connection, audit, new_id, &new_user).await?;
         users::set_groups(connection, new_id, &new_user.groups).await?;
         return users::get_even_if_deleted(connection, new_id).await;

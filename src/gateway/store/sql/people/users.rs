@@ -3,7 +3,7 @@
 use serde_json::json;
 use sqlx::{QueryBuilder, Row};
 
-use super::super::audit_trail::{self, AuditEvent};
+use super::super::audit_trail::{self, AuditEvent, limits_as_json};
 use super::super::decode::{list, optional_timestamp, parsed, text};
 use super::super::dialect::{Db, DbConnection, DbPool, DbRow, LIKE, SqlStore, json_list};
 use super::super::keys;
@@ -22,6 +22,7 @@ macro_rules! select_users {
     ($clauses:literal) => {
         concat!(
             "SELECT users.id, users.name, users.role, users.created_at, users.disabled_at, users.last_sign_in_at, ",
+            "users.limits, ",
             "users.password IS NOT NULL AS has_password, (SELECT ",
             json_list!("name"),
             " FROM (SELECT groups.name FROM user_groups JOIN groups ON groups.id = user_groups.group_id ",
@@ -47,7 +48,12 @@ pub(super) async fn ensure(
         if let Some(user) = find_by_name(&mut transaction, name).await? {
             return Ok(user);
         }
-        let user = NewUser { name: name.to_owned(), role: UserRole::Member, groups: vec![DEFAULT_GROUP.to_owned()] };
+        let user = NewUser {
+            name: name.to_owned(),
+            role: UserRole::Member,
+            groups: vec![DEFAULT_GROUP.to_owned()],
+            limits: None,
+        };
         insert(&mut transaction, audit, &new_id, &user).await?;
         set_groups(&mut transaction, &new_id, &user.groups).await?;
         let user = get_even_if_deleted(&mut transaction, &new_id).await?;
@@ -116,7 +122,8 @@ pub(super) async fn invite(
         }
         links::insert(&mut transaction, audit, OneTimeLinkPurpose::Invitation, Some(new_id), link).await?;
         let user = get_even_if_deleted(&mut transaction, new_id).await?;
-        let details = json!({"role": user.role.as_str(), "groups": user.groups, "expires_at": link.expires_at});
+        let details = json!({"role": user.role.as_str(), "groups": user.groups, "expires_at": link.expires_at,
+            "limits": limits_as_json(user.limits.as_deref())});
         audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.invite", &user).with_details(details))
             .await?;
         UserChangeOutcome::Done(user, Vec::new())
@@ -129,11 +136,12 @@ pub(super) async fn insert(
     id: &UserId,
     new_user: &NewUser,
 ) -> sqlx::Result<()> {
-    sqlx::query("INSERT INTO users (id, name, role, created_at) VALUES ($1, $2, $3, $4)")
+    sqlx::query("INSERT INTO users (id, name, role, created_at, limits) VALUES ($1, $2, $3, $4, $5)")
         .bind(id.as_str())
         .bind(&new_user.name)
         .bind(new_user.role.as_str())
         .bind(audit.at.to_string())
+        .bind(&new_user.limits)
         .execute(connection)
         .await?;
     Ok(())
@@ -195,6 +203,7 @@ async fn change_one(
         UserChange::Groups(names) if is_same_set(names, &user.groups) => return Ok(None),
         UserChange::Disable if user.disabled_at.is_some() => return Ok(None),
         UserChange::Enable if user.disabled_at.is_none() => return Ok(None),
+        UserChange::Limit(limits) if *limits == user.limits => return Ok(None),
         UserChange::Role(role) => {
             run_statement(connection, "UPDATE users SET role = $2 WHERE id = $1", &user.id, Some(role.as_str()))
                 .await?;
@@ -219,6 +228,12 @@ async fn change_one(
         UserChange::Enable => {
             run_statement(connection, "UPDATE users SET disabled_at = $2 WHERE id = $1", &user.id, None).await?;
             event("user.enable")
+        }
+        UserChange::Limit(limits) => {
+            let statement = "UPDATE users SET limits = $2 WHERE id = $1";
+            run_statement(connection, statement, &user.id, limits.as_deref()).await?;
+            let [before, after] = [&user.limits, limits].map(|limits| limits_as_json(limits.as_deref()));
+            event("user.limit").with_change(before, after)
         }
     };
     audit_trail::write(connection, audit, event).await?;
@@ -285,5 +300,6 @@ fn user_from_row(row: &DbRow) -> sqlx::Result<UserRow> {
         created_at: parsed(row, "created_at")?,
         disabled_at: optional_timestamp(row, "disabled_at")?,
         last_sign_in_at: optional_timestamp(row, "last_sign_in_at")?,
+        limits: row.try_get("limits")?,
     })
 }

@@ -131,7 +131,8 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
     let ada = ada.unwrap();
     step!(trail, "ensure_user", ["user.create"], store.ensure_user(context, "program"));
     step!(trail, "ensure_group", ["group.create"], store.ensure_group(context, "studio"));
-    let bob = NewUser { name: "bob".to_owned(), role: UserRole::Member, groups: vec!["default".to_owned()] };
+    let bob =
+        NewUser { name: "bob".to_owned(), role: UserRole::Member, groups: vec!["default".to_owned()], limits: None };
     step!(trail, "invite_user", ["user.invite"], store.invite_user(context, &bob, &link(2)));
     step!(trail, "redeem_link", ["user.join", "session.open"], store.redeem_link(context, &redeemed(2, None)));
     step!(trail, "make_reset_link", ["user.reset"], store.make_reset_link(context, &ada.id, &link(3)));
@@ -154,6 +155,8 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
     step!(trail, "change_user", ["user.groups"], store.change_user(context, "bob", &studio));
     step!(trail, "change_user", ["user.disable"], store.change_user(context, "bob", &[UserChange::Disable]));
     step!(trail, "change_user", ["user.enable"], store.change_user(context, "bob", &[UserChange::Enable]));
+    let limits = [UserChange::Limit(Some(r#"{"images_per_day":1}"#.to_owned()))];
+    step!(trail, "change_user", ["user.limit"], store.change_user(context, "bob", &limits));
     step!(trail, "change_group", ["group.change"], store.change_group(context, "studio", r#"{"delivery":"fail"}"#));
     step!(trail, "delete_group", ["group.delete"], store.delete_group(context, "studio"));
     step!(trail, "create_group", ["group.create"], store.create_group(context, "atelier", Some("{}")));

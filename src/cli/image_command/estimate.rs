@@ -1,0 +1,40 @@
+//! The option `--estimate`: what the images of a request would cost at most.
+
+use super::{ImageArgs, image_count_text, read_prompt, with_advice};
+use crate::cli::failure::CommandFailure;
+use crate::cli::installation::block_on;
+use crate::cli::output::{print, print_json, print_message};
+use crate::wire::types::CostEstimate;
+
+// === impl ImageArgs ===
+
+impl ImageArgs {
+    /// Prints what the images would cost at most, in US dollars, and makes none.
+    pub(in crate::cli) fn print_estimate(mut self) -> Result<(), CommandFailure> {
+        if self.prompt == "-" {
+            self.prompt = read_prompt()?;
+        }
+        let (client, request) = (self.client()?, self.request(self.output_format(None)?));
+        let estimate = block_on(async { client.images().estimate(request).await.map_err(with_advice) })?;
+        if self.json {
+            return Ok(print_json(&estimate)?);
+        }
+        // The amount is alone on its line, so that a script can read the line unchanged.
+        let amount = estimate.max_cost_usd.map_or_else(|| "unknown".to_owned(), |usd| usd.to_string());
+        print(&format!("{amount}\n"))?;
+        print_message(&explanation(&estimate));
+        if let Some(refusal) = &estimate.refusal {
+            print_message(&format!("note: the request would be refused now: {}", refusal.message));
+        }
+        Ok(())
+    }
+}
+
+fn explanation(estimate: &CostEstimate) -> String {
+    let images = image_count_text(usize::try_from(estimate.images).unwrap_or(usize::MAX));
+    match (estimate.max_cost_usd, &estimate.unpriced_model) {
+        (Some(_), _) => format!("US dollars at most for {images}; no image was made"),
+        (None, Some(model)) => format!("the cost of {images} is not known: the price of the model {model} is missing"),
+        (None, None) => format!("the cost of {images} is not known"),
+    }
+}

@@ -1,0 +1,70 @@
+//! The argument `--limit NAME=VALUE` of keys and users.
+
+use std::str::FromStr;
+
+use serde_json::{Map, Value};
+
+use super::failure::CommandFailure;
+use crate::gateway::config::check_limits;
+
+/// A limit as written in an argument: its name, and its value as JSON.
+#[derive(Clone, Debug)]
+pub(super) struct LimitArg(String, Value);
+
+impl FromStr for LimitArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as images_per_day=50")?;
+        let value = match name {
+            "models" => value.split(',').map(Value::from).collect(),
+            // A size or a word is not JSON, so it is a text.
+            _ => serde_json::from_str(value).unwrap_or_else(|_| value.into()),
+        };
+        Ok(Self(name.to_owned(), value))
+    }
+}
+
+/// Returns the limits in the form in which they are stored; `None` if there are none.
+///
+/// # Errors
+///
+/// Fails with all limits that cannot be used, or are given twice.
+pub(super) fn stored_limits(limits: Vec<LimitArg>) -> Result<Option<String>, CommandFailure> {
+    let mut by_name = Map::new();
+    for LimitArg(name, value) in limits {
+        if by_name.insert(name.clone(), value).is_some() {
+            return Err(CommandFailure::Usage(format!("the limit {name} is given twice")));
+        }
+    }
+    check_limits(&by_name).map_err(|problems| {
+        let problems = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        CommandFailure::Failed(anyhow::anyhow!(problems))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(args: &[&str]) -> Result<Option<String>, CommandFailure> {
+        stored_limits(args.iter().map(|arg| arg.parse().unwrap()).collect())
+    }
+
+    #[test]
+    fn limits_are_numbers_words_sizes_and_lists() {
+        let stored = stored(&["images_per_day=5", "max_size=2048x2048", "max_quality=low", "models=a,b"]);
+        let expected = r#"{"images_per_day":5,"max_size":"2048x2048","max_quality":"low","models":["a","b"]}"#;
+        let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        assert_eq!(parse(&stored.unwrap().unwrap()), parse(expected));
+        assert!("images_per_day".parse::<LimitArg>().is_err());
+    }
+
+    #[test]
+    fn a_limit_that_is_unknown_impossible_or_given_twice_is_refused() {
+        for args in [&["image_per_day=5"][..], &["images_per_day=0"], &["images_per_day=1", "images_per_day=2"]] {
+            assert!(stored(args).is_err(), "{args:?}");
+        }
+        assert_eq!(stored(&[]).unwrap(), None);
+    }
+}

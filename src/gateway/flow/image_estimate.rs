@@ -1,0 +1,70 @@
+//! Handles an estimate: checks a request for images as if it were to be carried out, and says what it would cost at
+//! most. Nothing is reserved, recorded or sent.
+
+use chrono::Utc;
+use serde_json::Map;
+
+use super::{RequestOptions, cost_estimate, request_limits};
+use crate::error::Error;
+use crate::gateway::Gateway;
+use crate::gateway::keys::Caller;
+use crate::gateway::rules::SharedTask;
+use crate::gateway::store::CostBasis;
+use crate::wire::types;
+
+/// The word for the kind of the answer.
+const OBJECT: &str = "image.cost_estimate";
+/// The word for a property that a request leaves open.
+const AUTO: &str = "auto";
+
+/// Handles `POST /v1/images/estimate`.
+///
+/// # Errors
+///
+/// Returns the errors that the request itself would get before anything is sent, except those of a limit that is reached
+/// and of a price that is unknown: the answer states them.
+pub(crate) async fn estimate_image(
+    gateway: &Gateway,
+    caller: &Caller,
+    options: &RequestOptions,
+    body: &[u8],
+) -> Result<types::CostEstimate, Error> {
+    let job = gateway.image_models().check_generation(body, Utc::now())?;
+    let (model, images, size) = (job.model().to_owned(), job.count(), job.size().to_string());
+    let quality = job.quality().unwrap_or(AUTO).to_owned();
+    let price_version = cost_estimate::price_version(gateway, caller, &job);
+    let task = SharedTask::from(job);
+    request_limits::check(gateway, caller, &task)?;
+    if gateway.is_group_unusable(caller.group_name()) {
+        return Err(Error::Unavailable);
+    }
+    let cost = cost_estimate::most(gateway, caller, &task, options.fallback_policy(gateway, caller));
+    let refusal = request_limits::current_refusal(gateway, caller, &task, &cost).await?;
+    let (bound, unknown) = (cost.as_ref().ok(), cost.as_ref().err());
+    let basis = if bound.is_some() { CostBasis::Estimated } else { CostBasis::Unknown };
+    Ok(types::CostEstimate {
+        object: OBJECT.to_owned(),
+        model,
+        images: images.into(),
+        size,
+        quality,
+        max_cost_usd: bound.map(|bound| bound.job.dollars()),
+        cost_basis: basis.as_str().to_owned(),
+        reason: unknown.map(|unknown| unknown.reason.as_str().to_owned()),
+        unpriced_model: unknown.map(|unknown| unknown.model.clone()),
+        price_version: bound.map(|_| price_version),
+        refusal: refusal.map(error_detail).transpose()?,
+        extra: Map::new(),
+    })
+}
+
+/// Returns an error in the form in which an answer of the API states it.
+fn error_detail(error: Error) -> Result<types::ErrorDetail, Error> {
+    serde_json::from_value(error.body()["error"].take()).map_err(|error| {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "an error does not have the form of the API document"
+        );
+        Error::Internal
+    })
+}
