@@ -8,11 +8,13 @@
 //! job, or not at all, so any number of simultaneous requests stays within each limit. A budget is passed only if a job
 //! costs more than the most that was computed for it.
 //!
-//! The counters are in memory. Those of a day and of a budget begin with what the store has counted since the start of
+//! If several nodes share a database, the reservations are in it, and a record that is closed ends its reservation in the
+//! same transaction. Otherwise the counters are in memory. Those of a day and of a budget begin with what the store has counted since the start of
 //! the period, so a restart forgets nothing. The counters of a minute begin empty.
 
 mod counters;
 mod reservation;
+mod shared;
 mod status;
 mod window;
 

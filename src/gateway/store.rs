@@ -26,6 +26,7 @@ mod prices;
 mod record;
 mod replay;
 mod replay_columns;
+mod reservations;
 mod secret_bytes;
 mod secret_hashes;
 mod sql_connection;
@@ -66,6 +67,9 @@ pub(crate) use record::{
     AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, Record, RecordFilter, TokenDetails, TokenUsage,
 };
 pub(crate) use replay::{ReplayClaim, ReplayState, ReplayStore, ReplayWrite, StoredAnswerRow, StoredReplay};
+pub(crate) use reservations::{
+    NewReservation, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage,
+};
 pub(crate) use secret_hashes::{PasswordHash, SecretHash};
 pub(crate) use sqlite::SqliteStore;
 pub(crate) use timestamp::Timestamp;

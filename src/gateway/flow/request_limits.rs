@@ -48,7 +48,8 @@ pub(super) async fn reserve(
     let (gateway, caller) = (&context.gateway, &context.caller);
     gateway.limiter().note_unlimited(|| unlimited_subjects(gateway, caller));
     let (subjects, demand) = (subjects(gateway, caller), demand(&context.task, cost));
-    gateway.limiter().reserve(subjects, demand).await.map_err(|error| to_error(error, cost))
+    let request_id = context.options.request_id.as_str().into();
+    gateway.limiter().reserve(&request_id, subjects, demand).await.map_err(|error| to_error(error, cost))
 }
 
 /// Returns the error that a job would get now because a limit is reached, or because there is a budget and a price is

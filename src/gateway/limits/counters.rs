@@ -10,6 +10,7 @@ use super::window::MinuteWindow;
 use crate::error::LimitRefusal;
 use crate::gateway::config::{Budget, BudgetPeriod, RequestLimits};
 use crate::gateway::money::Usd;
+use crate::gateway::store::SubjectUsage;
 
 /// The wait after which a job may find a free place among the concurrent ones, in seconds (our choice).
 const PLACE_WAIT_SECONDS: u64 = 2;
@@ -51,6 +52,18 @@ pub(super) struct StoredUsage {
 // === impl SubjectCounters ===
 
 impl SubjectCounters {
+    /// Counts the last minute and the running jobs of a subject whose usage the store has.
+    pub(super) fn of_usage(usage: &SubjectUsage, now: Instant) -> Self {
+        let mut counters = Self { jobs: usage.jobs, ..Self::default() };
+        for (age, images) in &usage.last_minute {
+            // A clock that began less than that ago cannot tell it; then the request counts for longer.
+            let at = now.checked_sub(*age).unwrap_or(now);
+            counters.requests.add(1, at);
+            counters.images.add(*images, at);
+        }
+        counters
+    }
+
     /// True if the counters of the day and of the budget belong to the current periods.
     pub(super) fn has_current_periods(&self, limits: &RequestLimits, today: NaiveDate) -> bool {
         let has_day = limits.images_per_day.is_none() || self.day.as_ref().is_some_and(|counter| counter.day == today);

@@ -5,15 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{NaiveDate, NaiveTime, Utc};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::counters::{StoredUsage, SubjectCounters, period_begin};
+use super::shared;
 use super::status::LimitStatus;
 use crate::error::LimitRefusal;
 use crate::gateway::config::RequestLimits;
 use crate::gateway::money::Usd;
 use crate::gateway::store::{
-    JobState, KeyId, RecordFilter, StoreError, Timestamp, UsageFilter, UsageStore, UserId, UtcDay,
+    JobState, KeyId, RecordFilter, RequestId, StoreError, Timestamp, UsageFilter, UsageStore, UserId, UtcDay,
 };
 
 /// The time between two removals of idle counters (our choice).
@@ -89,6 +91,8 @@ struct LimitCounters {
 #[must_use]
 pub(crate) struct LimitReservation {
     limiter: Option<Arc<RequestLimiter>>,
+    /// The request, if the reservation is in the database that several nodes share.
+    shared_request: Option<RequestId>,
     subjects: Vec<SubjectLimits>,
     demand: JobDemand,
     /// The day on which the job began: it counts for the periods of that day.
@@ -99,7 +103,7 @@ pub(crate) struct LimitReservation {
 // === impl LimitSubject ===
 
 impl LimitSubject {
-    const fn scope(&self) -> &'static str {
+    pub(super) const fn scope(&self) -> &'static str {
         match self {
             Self::Group(_) => "group",
             Self::User(_) => "user",
@@ -129,6 +133,7 @@ impl RequestLimiter {
     /// Returns the first limit that the job does not keep, in the order of the subjects.
     pub(crate) async fn reserve(
         self: &Arc<Self>,
+        request_id: &RequestId,
         subjects: Vec<SubjectLimits>,
         demand: JobDemand,
     ) -> Result<LimitReservation, LimitError> {
@@ -136,6 +141,11 @@ impl RequestLimiter {
             return Ok(LimitReservation::unlimited());
         }
         let day = Utc::now().date_naive();
+        if let Some(reservations) = self.usage.shared_reservations() {
+            let status = shared::reserve(reservations, request_id, &subjects, &demand, false).await?;
+            let (limiter, shared_request) = (Some(Arc::clone(self)), Some(request_id.clone()));
+            return Ok(LimitReservation { limiter, shared_request, subjects, demand, day, status });
+        }
         self.begin_all_periods(&subjects, day).await?;
         let now = Instant::now();
         let mut counters = self.lock();
@@ -147,7 +157,8 @@ impl RequestLimiter {
             status.add(limits, counters, now);
         }
         drop(counters);
-        Ok(LimitReservation { limiter: Some(Arc::clone(self)), subjects, demand, day, status })
+        let limiter = Some(Arc::clone(self));
+        Ok(LimitReservation { limiter, shared_request: None, subjects, demand, day, status })
     }
 
     /// Checks that a job would keep the limits of all its subjects now. Nothing is reserved.
@@ -156,6 +167,10 @@ impl RequestLimiter {
     ///
     /// Returns the errors of [`Self::reserve`].
     pub(crate) async fn check(&self, subjects: &[SubjectLimits], demand: &JobDemand) -> Result<(), LimitError> {
+        if let Some(reservations) = self.usage.shared_reservations() {
+            let nothing = RequestId::from("");
+            return shared::reserve(reservations, &nothing, subjects, demand, true).await.map(drop);
+        }
         let day = Utc::now().date_naive();
         self.begin_all_periods(subjects, day).await?;
         self.lock().check(subjects, demand, Instant::now(), day)
@@ -235,6 +250,18 @@ impl RequestLimiter {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Removes the reservation of a job that did not begin.
+    fn release(self: Arc<Self>, request_id: RequestId) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let Some(reservations) = self.usage.shared_reservations() else { return };
+            if let Err(error) = reservations.release_reservation(&request_id).await {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, %request_id, "a reservation is kept until the next start of this node");
+            }
+        });
+    }
+
     /// Replaces what a job has reserved by what it did cost.
     fn settle(&self, reservation: &LimitReservation, cost: Usd, images: u64) {
         let LimitReservation { subjects, demand, day, .. } = reservation;
@@ -290,7 +317,7 @@ impl LimitReservation {
     /// The share of a job without limits.
     pub(crate) fn unlimited() -> Self {
         let (limiter, subjects, demand) = (None, Vec::new(), JobDemand::default());
-        Self { limiter, subjects, demand, day: NaiveDate::MIN, status: LimitStatus::default() }
+        Self { limiter, shared_request: None, subjects, demand, day: NaiveDate::MIN, status: LimitStatus::default() }
     }
 
     /// Returns the rest of the limits after the job has begun.
@@ -299,9 +326,11 @@ impl LimitReservation {
     }
 
     /// Settles the reservation with the cost of the job, which counts as the most that was reserved if it is not known,
-    /// and with the number of images that it delivered.
+    /// and with the number of images that it delivered. A reservation in the database ends with the record of the job.
     pub(crate) fn settle(mut self, cost: Option<Usd>, images: u64) {
-        if let Some(limiter) = self.limiter.take() {
+        if let Some(limiter) = self.limiter.take()
+            && self.shared_request.is_none()
+        {
             limiter.settle(&self, cost.or(self.demand.cost).unwrap_or_default(), images);
         }
     }
@@ -309,8 +338,10 @@ impl LimitReservation {
 
 impl Drop for LimitReservation {
     fn drop(&mut self) {
-        if let Some(limiter) = self.limiter.take() {
-            limiter.settle(self, Usd::ZERO, 0);
+        match (self.limiter.take(), self.shared_request.take()) {
+            (Some(limiter), Some(request_id)) => limiter.release(request_id),
+            (Some(limiter), None) => limiter.settle(self, Usd::ZERO, 0),
+            (None, _) => {}
         }
     }
 }
@@ -324,7 +355,7 @@ impl std::fmt::Debug for LimitReservation {
 // === impl LimitError ===
 
 impl LimitError {
-    fn with_scope(self, scope: &'static str) -> Self {
+    pub(super) fn with_scope(self, scope: &'static str) -> Self {
         match self {
             Self::Reached(refusal) => Self::Reached(LimitRefusal { scope, ..refusal }),
             other => other,

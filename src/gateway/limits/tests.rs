@@ -12,8 +12,11 @@ use super::*;
 use crate::error::LimitRefusal;
 use crate::gateway::config::{Budget, BudgetPeriod, RequestLimits};
 use crate::gateway::money::Usd;
-use crate::gateway::store::testing::{finished_record, new_store, running_record};
-use crate::gateway::store::{NodeId, Record, RecordStore as _, RowWrite, SqliteStore};
+use crate::gateway::store::testing::{finished_record, new_postgres_store, new_store, running_record};
+use crate::gateway::store::{
+    InstallationStore as _, NodeId, PostgresStore, Record, RecordStore as _, RowWrite, SqliteStore, Timestamp,
+    UsageFilter, UsageStore as _,
+};
 
 struct Fixture {
     limiter: Arc<RequestLimiter>,
@@ -28,7 +31,7 @@ impl Fixture {
     }
 
     async fn reserve(&self, limits: &RequestLimits, demand: JobDemand) -> Result<LimitReservation, LimitError> {
-        self.limiter.reserve(vec![key_limits(limits)], demand).await
+        self.limiter.reserve(&"req_1".into(), vec![key_limits(limits)], demand).await
     }
 
     async fn hit(&self, limits: &RequestLimits, demand: JobDemand) -> LimitRefusal {
@@ -69,6 +72,101 @@ fn finished_now(id: &str) -> Record {
     Record { created_at: Utc::now().into(), cost_usd: Some(usd(0.25)), ..finished_record(id) }
 }
 
+/// The same limits on PostgreSQL, for two nodes at once.
+struct SharedFixture {
+    nodes: [Arc<PostgresStore>; 2],
+    limiters: [Arc<RequestLimiter>; 2],
+    _dir: TempDir,
+}
+
+impl SharedFixture {
+    /// `None` if the run of the tests has no server.
+    async fn new() -> Option<Self> {
+        let (dir, url, first) = new_postgres_store().await?;
+        let second = Arc::new(PostgresStore::open(dir.path(), &url, None).await.unwrap());
+        let limiters = [&first, &second].map(|store| Arc::new(RequestLimiter::new(Arc::clone(store) as _)));
+        Some(Self { nodes: [first, second], limiters, _dir: dir })
+    }
+
+    /// Runs a job from its reservation to its record, and returns false if it was refused.
+    async fn run(&self, number: usize, limits: &RequestLimits, cost: f64) -> bool {
+        let (node, limiter) = (&self.nodes[number % 2], &self.limiters[number % 2]);
+        let id = format!("req_{number}");
+        let subjects = vec![key_limits(limits)];
+        let Ok(reservation) = limiter.reserve(&id.as_str().into(), subjects, one_image(0.04)).await else {
+            return false;
+        };
+        let today = Timestamp::now();
+        let open = Record { max_cost_usd: Some(usd(0.04)), created_at: today, ..running_record(&id) };
+        let close = Record { cost_usd: Some(usd(cost)), created_at: today, ..finished_record(&id) };
+        node.write_rows(&NodeId::only(), &[RowWrite::Open(&open)]).await.unwrap();
+        tokio::task::yield_now().await;
+        node.write_rows(&NodeId::only(), &[RowWrite::Close(&close)]).await.unwrap();
+        reservation.settle(Some(usd(cost)), 1);
+        true
+    }
+}
+
+#[tokio::test]
+async fn two_nodes_together_stay_within_a_budget() {
+    let Some(fixture) = SharedFixture::new().await else { return };
+    let (fixture, limits) = (Arc::new(fixture), budget(1.0, BudgetPeriod::Day));
+    let mut jobs = tokio::task::JoinSet::new();
+    for number in 0..200 {
+        let (fixture, limits) = (Arc::clone(&fixture), limits.clone());
+        jobs.spawn(async move { fixture.run(number, &limits, 0.04).await });
+    }
+    let begun = jobs.join_all().await.into_iter().filter(|begun| *begun).count();
+    assert_eq!(begun, 25);
+    let spent = fixture.nodes[0].total_usage(&UsageFilter::default()).await.unwrap().cost_usd;
+    assert_eq!(spent, usd(1.0));
+}
+
+#[tokio::test]
+async fn a_job_that_does_not_begin_gives_its_money_back_to_all_nodes() {
+    let Some(fixture) = SharedFixture::new().await else { return };
+    let limits = budget(0.05, BudgetPeriod::Day);
+    let reserve = async |node: usize, id: &str| {
+        fixture.limiters[node].reserve(&id.into(), vec![key_limits(&limits)], one_image(0.04)).await
+    };
+    let first = reserve(0, "req_a").await.unwrap();
+    assert!(reserve(1, "req_b").await.is_err());
+    drop(first);
+    // The release is a task of its own.
+    let mut second = reserve(1, "req_c").await;
+    while second.is_err() {
+        tokio::task::yield_now().await;
+        second = reserve(1, "req_c").await;
+    }
+    // The rest of the budget is what the running job has not reserved.
+    assert_eq!(second.unwrap().status().budget_left, Some(usd(0.01)));
+}
+
+#[tokio::test]
+async fn the_requests_and_places_of_a_minute_count_on_all_nodes() {
+    let Some(fixture) = SharedFixture::new().await else { return };
+    let limits = RequestLimits { requests_per_minute: Some(3), concurrent_jobs: Some(2), ..RequestLimits::default() };
+    for number in 0..3 {
+        assert!(fixture.run(number, &limits, 0.0).await, "{number}");
+    }
+    let refused = fixture.limiters[1].reserve(&"req_9".into(), vec![key_limits(&limits)], one_image(0.0)).await;
+    assert!(matches!(refused, Err(LimitError::Reached(refusal)) if refusal.limit == "requests_per_minute"));
+
+    let places = RequestLimits { concurrent_jobs: Some(2), ..RequestLimits::default() };
+    let of_group =
+        || vec![SubjectLimits { subject: LimitSubject::Group("g".to_owned()), limits: Arc::new(places.clone()) }];
+    let mut held = Vec::new();
+    for (node, id) in [(0, "req_x"), (1, "req_y")] {
+        held.push(fixture.limiters[node].reserve(&id.into(), of_group(), one_image(0.0)).await.unwrap());
+    }
+    let refused = fixture.limiters[0].reserve(&"req_z".into(), of_group(), one_image(0.0)).await;
+    assert!(matches!(refused, Err(LimitError::Reached(refusal)) if refusal.limit == "concurrent_jobs"));
+    // A node that starts again gives back what the process before it has reserved without a record.
+    fixture.nodes[0].interrupt_running(fixture.nodes[0].node_id()).await.unwrap();
+    assert!(fixture.limiters[1].reserve(&"req_z".into(), of_group(), one_image(0.0)).await.is_ok());
+    held.into_iter().for_each(|reservation| reservation.settle(None, 0));
+}
+
 #[tokio::test]
 async fn a_budget_is_never_passed_by_simultaneous_jobs() {
     let fixture = Fixture::new().await;
@@ -76,7 +174,7 @@ async fn a_budget_is_never_passed_by_simultaneous_jobs() {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..200 {
         let (limiter, limits) = (Arc::clone(&fixture.limiter), key_limits(&limits));
-        tasks.spawn(async move { limiter.reserve(vec![limits], one_image(0.04)).await });
+        tasks.spawn(async move { limiter.reserve(&"req_1".into(), vec![limits], one_image(0.04)).await });
     }
     let results = tasks.join_all().await;
     let reserved: Vec<_> = results.into_iter().filter_map(Result::ok).collect();
@@ -114,7 +212,7 @@ async fn what_was_used_before_a_restart_counts() {
     assert_eq!((hit.limit, hit.value.as_str()), ("images_per_day", "3"), "one was delivered, and one was asked for");
     // Records of another key or of another month do not count.
     let other = SubjectLimits { subject: LimitSubject::Key("key_2".into()), limits: Arc::new(limits.clone()) };
-    assert!(fixture.limiter.reserve(vec![other], one_image(1.0)).await.is_ok());
+    assert!(fixture.limiter.reserve(&"req_1".into(), vec![other], one_image(1.0)).await.is_ok());
 }
 
 #[tokio::test]
@@ -172,15 +270,15 @@ async fn a_job_is_counted_by_all_of_its_subjects_or_by_none() {
     };
     let images = |images| JobDemand { images, cost: None };
     for _ in 0..20 {
-        let refused = fixture.limiter.reserve(vec![key_limits(&limits), group(4)], images(5)).await;
+        let refused = fixture.limiter.reserve(&"req_1".into(), vec![key_limits(&limits), group(4)], images(5)).await;
         assert!(matches!(refused, Err(LimitError::ImagesAboveLimit { .. })), "{refused:?}");
     }
-    let both = fixture.limiter.reserve(vec![key_limits(&limits), group(4)], images(3)).await.unwrap();
-    let refused = fixture.limiter.reserve(vec![key_limits(&limits), group(4)], images(2)).await;
+    let both = fixture.limiter.reserve(&"req_1".into(), vec![key_limits(&limits), group(4)], images(3)).await.unwrap();
+    let refused = fixture.limiter.reserve(&"req_1".into(), vec![key_limits(&limits), group(4)], images(2)).await;
     assert!(matches!(&refused, Err(LimitError::Reached(hit)) if hit.scope == "group"), "{refused:?}");
     // Of three images two were delivered.
     both.settle(None, 2);
-    assert!(fixture.limiter.reserve(vec![key_limits(&limits), group(4)], images(2)).await.is_ok());
+    assert!(fixture.limiter.reserve(&"req_1".into(), vec![key_limits(&limits), group(4)], images(2)).await.is_ok());
     fixture.reserve(&limits, images(8)).await.unwrap().settle(None, 8);
     assert_eq!(fixture.hit(&limits, images(1)).await.scope, "key");
 }
@@ -193,7 +291,9 @@ async fn the_keys_of_a_user_share_the_limits_of_the_user() {
     fixture.write(&record).await;
     let user = SubjectLimits { subject: LimitSubject::User(record.user.clone()), limits: Arc::new(limits.clone()) };
     let of_key = |key: &str| SubjectLimits { subject: LimitSubject::Key(key.into()), limits: Arc::new(limits.clone()) };
-    let reserve = async |key: &str| fixture.limiter.reserve(vec![of_key(key), user.clone()], one_image(0.25)).await;
+    let reserve = async |key: &str| {
+        fixture.limiter.reserve(&"req_1".into(), vec![of_key(key), user.clone()], one_image(0.25)).await
+    };
     // One image was delivered before, with another key.
     reserve("key_8").await.unwrap().settle(Some(usd(0.25)), 1);
     reserve("key_9").await.unwrap().settle(Some(usd(0.25)), 1);
@@ -226,7 +326,7 @@ async fn the_counters_of_idle_subjects_are_removed() {
     let minute = RequestLimits { requests_per_minute: Some(9), ..RequestLimits::default() };
     let day = RequestLimits { images_per_day: Some(9), ..RequestLimits::default() };
     let reserve = async |key: &str, limits: &RequestLimits| {
-        fixture.limiter.reserve(vec![of_key(key, limits)], one_image(0.1)).await.unwrap()
+        fixture.limiter.reserve(&"req_1".into(), vec![of_key(key, limits)], one_image(0.1)).await.unwrap()
     };
     let running = reserve("running", &minute).await;
     reserve("of the day", &day).await.settle(None, 1);
@@ -288,7 +388,8 @@ async fn an_answer_states_the_tightest_limits() {
     let fixture = Fixture::new().await;
     let limits = |requests| RequestLimits { requests_per_minute: Some(requests), ..budget(1.0, BudgetPeriod::Day) };
     let group = SubjectLimits { subject: LimitSubject::Group("default".to_owned()), limits: Arc::new(limits(10)) };
-    let reservation = fixture.limiter.reserve(vec![key_limits(&limits(3)), group], one_image(0.3)).await.unwrap();
+    let reservation =
+        fixture.limiter.reserve(&"req_1".into(), vec![key_limits(&limits(3)), group], one_image(0.3)).await.unwrap();
     let headers: Vec<_> = reservation.status().headers().collect();
     let expected = [
         ("x-ratelimit-limit-requests", "3"),

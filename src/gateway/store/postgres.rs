@@ -13,6 +13,7 @@ mod nodes;
 mod open;
 mod record_rows;
 mod replay_writes;
+mod reservations;
 #[expect(clippy::duplicate_mod, reason = "the statements are compiled once for each database")]
 #[path = "sql/mod.rs"]
 mod sql;
@@ -27,7 +28,8 @@ use sqlx::PgPool;
 
 use super::data_dir::DataDir;
 use super::{
-    MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, StoreError, Timestamp, Vault,
+    MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, SharedReservations,
+    StoreError, Timestamp, Vault,
 };
 use batch_writer::BatchWriter;
 pub(crate) use connection::DatabaseUrl;
@@ -69,6 +71,10 @@ impl PostgresStore {
         Self { batch_writer: self.batch_writer.without_commit_sync(), ..self }
     }
 
+    fn reservations(&self) -> Option<&dyn SharedReservations> {
+        Some(self)
+    }
+
     async fn write_heartbeat(&self) -> Result<(), StoreError> {
         nodes::write_heartbeat(&self.writer, &self.node).await.map_err(during("writing the heartbeat of the node"))
     }
@@ -94,7 +100,7 @@ impl RecordStore for PostgresStore {
     }
 
     async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError> {
-        sql::records::interrupt_running(&self.writer, node).await.map_err(during("closing records of an earlier run"))
+        nodes::interrupt_running(&self.writer, node).await.map_err(during("closing records of an earlier run"))
     }
 
     async fn remove_expired_rows(

@@ -25,7 +25,8 @@ use sqlx::{Sqlite, SqlitePool};
 
 use super::data_dir::DataDir;
 use super::{
-    MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, StoreError, Timestamp, Vault,
+    MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, SharedReservations,
+    StoreError, Timestamp, Vault,
 };
 use batch_writer::BatchWriter;
 use error_conversion::during;
@@ -60,6 +61,12 @@ impl SqliteStore {
     pub(crate) fn without_commit_sync(self) -> Self {
         let batch_writer = BatchWriter::new(self.data_dir.database_path()).without_commit_sync();
         Self { batch_writer: Arc::new(batch_writer), ..self }
+    }
+
+    /// Returns `None`: no other node can share the limits.
+    #[expect(clippy::unused_self, reason = "the same signature for each database")]
+    const fn reservations(&self) -> Option<&dyn SharedReservations> {
+        None
     }
 
     /// Does nothing: no other node can share the file.

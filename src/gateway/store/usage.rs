@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use serde::Serialize;
 
-use super::{KeyId, Record, RecordFilter, RequestId, StoreError, UserId, UtcDay};
+use super::{KeyId, Record, RecordFilter, RequestId, SharedReservations, StoreError, UserId, UtcDay};
 use crate::gateway::money::Usd;
 
 /// Numbers of requests, images and tokens.
@@ -127,6 +127,11 @@ pub(crate) trait UsageStore: Send + Sync {
 
     /// Returns the newest records that pass the filter, ordered from oldest to newest.
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError>;
+
+    /// Returns the reservations in limits, if several nodes share them; otherwise counters in memory are enough.
+    fn shared_reservations(&self) -> Option<&dyn SharedReservations> {
+        None
+    }
 
     /// Returns one record, in any state. With an owner, returns it only if it belongs to that user.
     async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError>;

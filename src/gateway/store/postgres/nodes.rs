@@ -2,6 +2,7 @@
 
 use sqlx::PgPool;
 
+use super::reservations;
 use super::sql::records;
 use crate::gateway::store::{NODE_TIMEOUT, NodeId};
 
@@ -18,6 +19,13 @@ pub(super) async fn write_heartbeat(pool: &PgPool, node: &NodeId) -> sqlx::Resul
     Ok(())
 }
 
+/// Closes the running records of a node, and removes what its jobs without a record have reserved.
+pub(super) async fn interrupt_running(pool: &PgPool, node: &NodeId) -> sqlx::Result<u64> {
+    let closed = records::interrupt_running(pool, node).await?;
+    reservations::remove_without_record(pool, node).await?;
+    Ok(closed)
+}
+
 /// Closes the running records of nodes without a recent heartbeat, and returns their number. Each statement is a
 /// transaction, and a record changes its state only once, so several nodes may do this at the same time.
 pub(super) async fn interrupt_dead_nodes(pool: &PgPool) -> sqlx::Result<u64> {
@@ -28,7 +36,7 @@ pub(super) async fn interrupt_dead_nodes(pool: &PgPool) -> sqlx::Result<u64> {
     let dead: Vec<String> = query.bind(NODE_TIMEOUT.as_secs_f64()).fetch_all(pool).await?;
     let mut closed = 0;
     for node in dead {
-        closed += records::interrupt_running(pool, &NodeId::from(node)).await?;
+        closed += interrupt_running(pool, &NodeId::from(node)).await?;
     }
     let remove = sqlx::query(
         "DELETE FROM nodes WHERE seen_at < now() - make_interval(secs => $1) \

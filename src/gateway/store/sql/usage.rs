@@ -14,8 +14,8 @@ use super::records::{self, NO_LIMIT, push_key_id, push_user_id};
 use super::transaction;
 use crate::gateway::money::Usd;
 use crate::gateway::store::{
-    DayCounts, KeyCounts, KeyDisplayNames, KeyId, Record, RecordFilter, RefusalCount, RequestId, StoreError,
-    UsageCounters, UsageFilter, UsageStore, UserId,
+    DayCounts, KeyCounts, KeyDisplayNames, KeyId, Record, RecordFilter, RefusalCount, RequestId, SharedReservations,
+    StoreError, UsageCounters, UsageFilter, UsageStore, UserId,
 };
 
 // Costs are added in two parts: a sum may be larger than the largest integer, and a float would round it.
@@ -74,6 +74,10 @@ impl UsageStore for SqlStore {
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError> {
         let newest_first = records::list(&self.readers, filter).await.map_err(during("listing records"))?;
         Ok(newest_first.into_iter().rev().collect())
+    }
+
+    fn shared_reservations(&self) -> Option<&dyn SharedReservations> {
+        self.reservations()
     }
 
     async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError> {

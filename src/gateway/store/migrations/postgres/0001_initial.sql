@@ -200,6 +200,22 @@ CREATE TABLE usage_days (
 CREATE INDEX usage_days_by_day ON usage_days (day);
 CREATE INDEX usage_days_by_user ON usage_days (user_id, day);
 
+-- The parts of running jobs in limits, and those of the last minutes. A part ends in the transaction that closes the
+-- record of its request, which also counts the cost: so money is always either reserved or counted.
+CREATE TABLE limit_reservations (
+    request_id TEXT COLLATE "C" NOT NULL,
+    subject    TEXT COLLATE "C" NOT NULL,
+    node       TEXT COLLATE "C" NOT NULL,
+    day        TEXT COLLATE "C" NOT NULL,
+    images     BIGINT NOT NULL,
+    nano_usd   BIGINT NOT NULL,
+    begun_at   TIMESTAMPTZ NOT NULL,
+    is_open    BOOLEAN NOT NULL,
+    PRIMARY KEY (request_id, subject)
+);
+
+CREATE INDEX limit_reservations_by_subject ON limit_reservations (subject, begun_at);
+
 -- Limits a sum to the largest integer. An error instead would refuse the outcome with it.
 CREATE FUNCTION capped(total NUMERIC) RETURNS BIGINT LANGUAGE sql IMMUTABLE AS
     $$ SELECT least(total, 9223372036854775807)::BIGINT $$;
@@ -230,6 +246,9 @@ BEGIN
         total_tokens = capped(days.total_tokens::NUMERIC + excluded.total_tokens),
         cost_nano_usd = capped(days.cost_nano_usd::NUMERIC + excluded.cost_nano_usd),
         cost_unknown = days.cost_unknown + excluded.cost_unknown;
+    UPDATE limit_reservations SET is_open = FALSE FROM closed JOIN running ON running.seq = closed.seq
+    WHERE running.state = 'running' AND closed.state <> 'running'
+        AND limit_reservations.request_id = closed.request_id;
     RETURN NULL;
 END $$;
 CREATE TRIGGER records_are_counted AFTER UPDATE ON records REFERENCING OLD TABLE AS running NEW TABLE AS closed

@@ -1,0 +1,71 @@
+//! Limits that several nodes share: the counters are in the database, and are read for each job of a subject with
+//! limits.
+//!
+//! The decision is the same as with counters in memory. The usage of all nodes is read into counters, while no other node
+//! can reserve for the same subjects; so the limits hold exactly, however many nodes there are.
+
+use chrono::{NaiveDate, Utc};
+use tokio::time::Instant;
+
+use super::counters::{StoredUsage, SubjectCounters, period_begin};
+use super::reservation::{JobDemand, LimitError, LimitSubject, SubjectLimits};
+use super::status::LimitStatus;
+use crate::gateway::store::{
+    NewReservation, RequestId, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage, UtcDay,
+};
+
+/// Reserves what a job asks for in the limits of all its subjects, or in none. With `is_check`, nothing is reserved.
+pub(super) async fn reserve(
+    reservations: &dyn SharedReservations,
+    request_id: &RequestId,
+    subjects: &[SubjectLimits],
+    demand: &JobDemand,
+    is_check: bool,
+) -> Result<LimitStatus, LimitError> {
+    let today = Utc::now().date_naive();
+    let new = NewReservation {
+        request_id,
+        subjects: subjects.iter().map(|subject| reservation_subject(subject, today)).collect(),
+        today: UtcDay::from(today),
+        images: demand.images,
+        cost: demand.cost.unwrap_or_default(),
+    };
+    let mut decision = Ok(LimitStatus::default());
+    let mut decide = |usages: Vec<SubjectUsage>| {
+        decision = check_and_count(subjects, usages, demand, today);
+        decision.is_ok() && !is_check
+    };
+    reservations.reserve(&new, &mut decide).await?;
+    decision
+}
+
+fn check_and_count(
+    subjects: &[SubjectLimits],
+    usages: Vec<SubjectUsage>,
+    demand: &JobDemand,
+    today: NaiveDate,
+) -> Result<LimitStatus, LimitError> {
+    let now = Instant::now();
+    let mut counted: Vec<_> = usages.iter().map(|usage| SubjectCounters::of_usage(usage, now)).collect();
+    for (SubjectLimits { subject, limits }, (counters, usage)) in subjects.iter().zip(counted.iter_mut().zip(&usages)) {
+        let stored = StoredUsage { images_today: usage.images_today, spent: usage.spent, reserved: usage.reserved };
+        counters.begin_periods(limits, today, stored);
+        counters.check(limits, demand, now, today).map_err(|error| error.with_scope(subject.scope()))?;
+    }
+    let mut status = LimitStatus::default();
+    for (SubjectLimits { limits, .. }, counters) in subjects.iter().zip(&mut counted) {
+        counters.reserve(limits, demand, now);
+        status.add(limits, counters, now);
+    }
+    Ok(status)
+}
+
+fn reservation_subject(subject: &SubjectLimits, today: NaiveDate) -> ReservationSubject {
+    let (kind, id) = match &subject.subject {
+        LimitSubject::Key(key) => (ReservationSubjectKind::Key, key.to_string()),
+        LimitSubject::User(user) => (ReservationSubjectKind::User, user.to_string()),
+        LimitSubject::Group(name) => (ReservationSubjectKind::Group, name.clone()),
+    };
+    let begin = subject.limits.budget.map_or(today, |budget| period_begin(budget.period, today));
+    ReservationSubject { kind, id, budget_since: UtcDay::from(begin) }
+}
