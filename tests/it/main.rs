@@ -44,6 +44,7 @@ mod metrics_and_health;
 mod models;
 mod money;
 mod mutated;
+mod nodes;
 mod oauth;
 mod pages;
 mod people_cli;

@@ -43,7 +43,8 @@ impl Gateway {
     #[track_caller]
     fn create(top: &str, accounts: &[Account], mut environment: Vec<(String, String)>) -> Self {
         let home = TempDir::new().expect("a directory");
-        if let Some(database) = PostgresDatabase::create_for_run() {
+        let has_database = environment.iter().any(|(name, _)| name == "IMAGATE_DATABASE_URL");
+        if !has_database && let Some(database) = PostgresDatabase::create_for_run() {
             environment.push(("IMAGATE_DATABASE_URL".to_owned(), database.url().to_owned()));
         }
         let data = home.path().join("data");

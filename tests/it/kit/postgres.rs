@@ -9,6 +9,8 @@ use super::env_setting;
 
 /// A new, empty database. It ends with the server of the test run.
 pub(crate) struct PostgresDatabase {
+    server: String,
+    name: String,
     url: String,
 }
 
@@ -21,12 +23,28 @@ impl PostgresDatabase {
         let name = format!("it_{}_{number}", std::process::id());
         execute(&server, format!("CREATE DATABASE {name}"));
         let (address, _) = server.rsplit_once('/').expect("the address ends with a database");
-        Some(Self { url: format!("{address}/{name}") })
+        let url = format!("{address}/{name}");
+        Some(Self { server, name, url })
     }
 
     /// Creates a database for a gateway whose test did not choose its store, if the run tests the gateway on PostgreSQL.
     pub(super) fn create_for_run() -> Option<Self> {
         (env_setting("IT_STORE")? == "postgres").then(|| Self::create().expect("IT_STORE=postgres needs a server"))
+    }
+
+    /// Ends every connection, and refuses new ones: for a gateway, the server is away.
+    #[track_caller]
+    pub(crate) fn refuse_connections(&self) {
+        let name = &self.name;
+        execute(&self.server, format!("ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false"));
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname =";
+        execute(&self.server, format!("{end} '{name}'"));
+    }
+
+    /// Accepts connections again.
+    #[track_caller]
+    pub(crate) fn accept_connections(&self) {
+        execute(&self.server, format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS true", self.name));
     }
 
     /// The address, as `database_url` takes it.

@@ -1,0 +1,150 @@
+//! Two gateways that share one PostgreSQL database: what one of them knows holds on the other, and nothing is paid twice
+//! or above a budget.
+//!
+//! The tests pass without a check if the run has no server; `cargo xtask test` starts one.
+
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, PostgresDatabase, eventually, request};
+
+const TOKEN: &str = "admin-token-canary-0123456789abcdef";
+const MASTER_KEY: &str = "5e1f0c7a9b3d2468ace013579bdf02468ace013579bdf02468ace013579bdf02";
+
+/// Two gateways with the same settings and one database.
+struct Nodes {
+    first: Gateway,
+    second: Gateway,
+    database: PostgresDatabase,
+}
+
+impl Nodes {
+    fn open(upstream: &FakeUpstream, settings: &str) -> Option<Self> {
+        let database = PostgresDatabase::create()?;
+        let settings = format!("admin_token = {{ env = \"IT_ADMIN\" }}\n{settings}");
+        let node = || {
+            let secrets =
+                [("IMAGATE_DATABASE_URL", database.url()), ("IMAGATE_MASTER_KEY", MASTER_KEY), ("IT_ADMIN", TOKEN)];
+            Gateway::with_secrets(&settings, &[Account::for_upstream("only", upstream).with_slots(100)], &secrets)
+        };
+        Some(Self { first: node(), second: node(), database })
+    }
+}
+
+fn draw_with(gateway: &Gateway, secret: &str, with: Value) -> Answer {
+    Call::generation().json(&request(with)).key(secret).send(gateway.address())
+}
+
+fn list_models(gateway: &Gateway, secret: &str) -> Answer {
+    Call::get("/v1/models").key(secret).send(gateway.address())
+}
+
+/// A generation that can cost at most 0.00599 dollars.
+fn small() -> Value {
+    json!({"prompt": "a cube", "quality": "low", "size": "1024x1024"})
+}
+
+#[test]
+fn a_key_of_one_node_is_valid_on_the_other_until_it_is_revoked() {
+    let upstream = FakeUpstream::start();
+    let Some(nodes) = Nodes::open(&upstream, "") else { return };
+    let key = nodes.first.make_key("shared");
+    let (id, secret) = (key["id"].as_str().expect("an id"), key["secret"].as_str().expect("a secret"));
+    assert_eq!(draw_with(&nodes.second, secret, json!({})).status, 200);
+    assert_eq!(nodes.first.final_records(1)[0]["key"], id, "the records are shared, too");
+    let revoked = Call::delete(&format!("/admin/v1/keys/{id}")).key(TOKEN).send(nodes.first.address());
+    assert!(revoked.status < 300, "{revoked:?}");
+    eventually("the other node refuses the key", || (list_models(&nodes.second, secret).status == 401).then_some(()));
+}
+
+#[test]
+fn two_nodes_stay_within_one_budget() {
+    let upstream = FakeUpstream::start();
+    let settings = "[[groups]]\nname = \"default\"\n[groups.limits]\nbudget_usd = 0.03\nbudget_period = \"day\"";
+    let Some(nodes) = Nodes::open(&upstream, settings) else { return };
+    let statuses: Vec<u16> = thread::scope(|scope| {
+        let of_node = |number: usize| if number.is_multiple_of(2) { &nodes.first } else { &nodes.second };
+        let threads: Vec<_> = (0..40)
+            .map(|number| scope.spawn(move || draw_with(of_node(number), of_node(number).secret(), small()).status))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("an answer")).collect()
+    });
+    let count = |status: u16| statuses.iter().filter(|found| **found == status).count();
+    assert_eq!((count(200), count(429)), (5, 35), "five times 0.00599 fit into 0.03");
+    assert_eq!(upstream.attempt_count(), 5);
+    let spent: f64 =
+        nodes.second.final_records(5).iter().map(|record| record["cost_usd"].as_f64().expect("a cost")).sum();
+    assert!(spent <= 0.03, "{spent}");
+}
+
+#[test]
+fn the_money_of_a_killed_node_stays_reserved_and_is_counted_when_it_starts_again() {
+    let upstream = FakeUpstream::start();
+    let settings = "[[groups]]\nname = \"default\"\n[groups.limits]\nbudget_usd = 0.007\nbudget_period = \"day\"";
+    let Some(mut nodes) = Nodes::open(&upstream, settings) else { return };
+    let (address, secret) = (nodes.first.address(), nodes.first.secret().to_owned());
+    let gated = json!({"prompt": "a cube [[gate=open]]", "quality": "low", "size": "1024x1024"});
+    let caller = thread::spawn(move || Call::generation().json(&request(gated)).key(&secret).try_send(address).is_ok());
+    upstream.wait_until("the job has begun", |attempts| attempts.len() == 1);
+    nodes.first.kill();
+    assert!(!caller.join().expect("the thread"), "its caller gets no answer");
+    let refused = |nodes: &Nodes| {
+        let error = draw_with(&nodes.second, nodes.second.secret(), small()).error_object(429);
+        assert_eq!(error["limit"], "budget_usd");
+    };
+    refused(&nodes);
+    nodes.first.start();
+    let records = nodes.second.final_records(1);
+    assert_eq!((&records[0]["state"], &records[0]["cost_basis"]), (&json!("interrupted"), &json!("estimated")));
+    refused(&nodes);
+    assert_eq!(upstream.attempt_count(), 1);
+}
+
+#[test]
+fn an_idempotency_key_is_paid_for_once_on_both_nodes() {
+    let upstream = FakeUpstream::start();
+    let Some(nodes) = Nodes::open(&upstream, "") else { return };
+    let secret = nodes.first.secret().to_owned();
+    let call = Call::generation()
+        .json(&request(json!({"prompt": "a cube [[gate=open]]"})))
+        .key(&secret)
+        .header("idempotency-key", "order-4711");
+    let (first, second) = thread::scope(|scope| {
+        let send = |address| {
+            let call = call.clone();
+            scope.spawn(move || call.send(address))
+        };
+        let first = send(nodes.first.address());
+        upstream.wait_until("the job has begun", |attempts| attempts.len() == 1);
+        let second = send(nodes.second.address());
+        upstream.open_gate("open");
+        (first.join().expect("an answer"), second.join().expect("an answer"))
+    });
+    assert_eq!(first.status, 200);
+    // The bytes of the answer are on the first node, so the second one knows only that the job was paid for.
+    assert_eq!(second.error_object(502)["reason"], "outcome_unknown");
+    assert_eq!(second.header("x-should-retry"), Some("false"));
+    assert_eq!(call.send(nodes.first.address()).body, first.body);
+    assert_eq!(upstream.attempt_count(), 1);
+}
+
+#[test]
+fn without_its_database_a_node_refuses_paid_work_and_forgets_no_key() {
+    let upstream = FakeUpstream::start();
+    let Some(nodes) = Nodes::open(&upstream, "") else { return };
+    let secret = nodes.first.secret().to_owned();
+    assert_eq!(draw_with(&nodes.first, &secret, json!({})).status, 200);
+    nodes.database.refuse_connections();
+    let refused = draw_with(&nodes.first, &secret, json!({}));
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert_eq!(list_models(&nodes.first, &secret).status, 200, "what needs no record is served");
+    let unknown = "sk-img-000000000000-00000000000000000000000000000000000000000000";
+    assert_ne!(list_models(&nodes.first, unknown).status, 200);
+    assert_eq!(upstream.attempt_count(), 1, "nothing was sent");
+    nodes.database.accept_connections();
+    eventually("paid work begins again", || (draw_with(&nodes.first, &secret, json!({})).status == 200).then_some(()));
+    let records = nodes.second.final_records(2);
+    assert!(records.iter().all(|record| record["state"] == "succeeded"), "{records:?}");
+    assert_eq!(records.len(), upstream.attempt_count());
+}
