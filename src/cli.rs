@@ -7,6 +7,7 @@
 
 mod account;
 mod audit;
+mod backup;
 mod completions;
 mod config;
 mod edit;
@@ -21,6 +22,7 @@ mod master_key;
 mod openapi;
 mod output;
 mod price;
+mod restore;
 mod secret;
 mod serve;
 mod skills;
@@ -62,6 +64,10 @@ enum CliCommand {
     Account(account::AccountCommand),
     /// Manage the prices of models, from which requests get their cost.
     Price(price::PriceCommand),
+    /// Write everything that the installation needs to one file, whether the gateway is running or not.
+    Backup(backup::BackupCommand),
+    /// Restore a backup into a new data folder.
+    Restore(restore::RestoreCommand),
     /// Change the master key, which encrypts all stored secrets.
     MasterKey(master_key::MasterKeyCommand),
     /// Print the records of requests, newest last.
@@ -106,6 +112,8 @@ fn run(command: CliCommand) -> Result<(), CommandFailure> {
         CliCommand::Group(group) => group.run(),
         CliCommand::Account(account) => account.run(),
         CliCommand::Price(price) => price.run(),
+        CliCommand::Backup(backup) => backup.run(),
+        CliCommand::Restore(restore) => restore.run(),
         CliCommand::MasterKey(master_key) => master_key.run(),
         CliCommand::Usage(usage) => usage.run(),
         CliCommand::Generate(generate) => generate.run(),

@@ -1,6 +1,7 @@
 //! The server: owns the modules of the gateway, and starts and stops them.
 
 mod accounts;
+pub(crate) mod backup;
 mod catalog;
 pub(crate) mod config;
 mod console;

@@ -17,6 +17,7 @@ mod data_keys;
 mod error;
 mod ids;
 mod installation;
+mod installation_store;
 mod key_file;
 mod keys;
 mod master_key;
@@ -52,7 +53,11 @@ pub(crate) use error::StoreError;
 pub(crate) use ids::{
     AccountId, GroupId, KeyId, NodeId, PublicId, RequestId, SessionId, TokenId, UserId, random_base62,
 };
-pub(crate) use installation::{InstallationStore, NODE_TIMEOUT};
+pub(crate) use installation::{
+    EmptyDataDir, EmptyDataDirError, INSTALLATION_FILES, InstallationFacts, MasterKeySource, check_undamaged,
+    copy_installation, create_private, find_master_key,
+};
+pub(crate) use installation_store::{InstallationStore, NODE_TIMEOUT};
 pub(crate) use keys::{
     KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash, KeyLock, KeyRow, KeyState, KeyStore, SecretRotation,
 };
@@ -71,7 +76,7 @@ pub(crate) use reservations::{
     NewReservation, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage,
 };
 pub(crate) use secret_hashes::{PasswordHash, SecretHash};
-pub(crate) use sqlite::SqliteStore;
+pub(crate) use sqlite::{DatabaseFile, SqliteStore, UsedModel, newest_schema_version};
 pub(crate) use timestamp::Timestamp;
 pub(crate) use usage::{DayCounts, KeyCounts, KeyDisplayNames, RefusalCount, UsageCounters, UsageFilter, UsageStore};
 pub(crate) use utc_day::UtcDay;

@@ -18,6 +18,7 @@ mod admin_table;
 mod admission;
 mod agents;
 mod attempts;
+mod backup;
 mod canary;
 mod cli;
 mod clients;

@@ -35,11 +35,14 @@ pub(crate) struct ServingStatus {
 /// The file with the id of a node that shares its database with other nodes.
 const NODE_FILE: &str = "node.id";
 
+const OPEN_LOCK_FILE: &str = "open.lock";
 const SERVE_LOCK_FILE: &str = "serve.lock";
+/// The lock files. They hold no data, so a directory with nothing else counts as empty.
+pub(super) const LOCK_FILES: [&str; 2] = [OPEN_LOCK_FILE, SERVE_LOCK_FILE];
 
 /// A file beside every database that was created, so that a loss of the database is noticed even if there is no
 /// `master.key`.
-const MARKER_FILE: &str = "imagate.db.marker";
+pub(super) const MARKER_FILE: &str = "imagate.db.marker";
 const MARKER_TEXT: &str =
     "imagate.db belongs here. If it is missing, remove this file only to start with an empty database.\n";
 
@@ -73,6 +76,15 @@ impl ServeLock {
 // === impl ServingStatus ===
 
 impl ServingStatus {
+    /// True if a process serves from this directory, or is just starting or ending.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the lock file cannot be read.
+    pub(crate) fn is_served(data_dir: &Path) -> std::io::Result<bool> {
+        Ok(locked_file(data_dir)?.is_some())
+    }
+
     /// Returns the status of the process that serves from this directory; `None` if there is no such process, or it is
     /// just starting and has published nothing yet.
     ///
@@ -80,17 +92,7 @@ impl ServingStatus {
     ///
     /// Returns an error if the lock file cannot be read.
     pub(crate) fn find(data_dir: &Path) -> std::io::Result<Option<Self>> {
-        let mut file = match File::open(data_dir.join(SERVE_LOCK_FILE)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        match file.try_lock_shared() {
-            // The lock is free, so its text is from a process that has ended.
-            Ok(()) => return Ok(None),
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
+        let Some(mut file) = locked_file(data_dir)? else { return Ok(None) };
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         Ok(Self::parse(&text))
@@ -114,7 +116,27 @@ pub(super) async fn run_blocking<T: Send + 'static>(
     }
 }
 
+/// Returns the lock file for serving if a process holds its lock. Without one, the text of the file is from a process
+/// that has ended.
+fn locked_file(data_dir: &Path) -> std::io::Result<Option<File>> {
+    let file = match File::open(data_dir.join(SERVE_LOCK_FILE)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => Ok(Some(file)),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
 impl DataDir {
+    /// Returns a directory without looking whether it exists.
+    pub(super) fn at(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
     /// Creates the directory if it is missing. The permissions of an existing directory are not changed.
     pub(super) fn create_or_open(path: &Path) -> Result<Self, StoreError> {
         let mut builder = DirBuilder::new();
@@ -127,6 +149,17 @@ impl DataDir {
 
     pub(super) fn database_path(&self) -> PathBuf {
         self.0.join("imagate.db")
+    }
+
+    /// The path of the write-ahead log of a database file.
+    pub(super) fn log_of_database(database: &Path) -> PathBuf {
+        let mut log = database.as_os_str().to_owned();
+        log.push("-wal");
+        log.into()
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
     }
 
     pub(super) fn master_key_path(&self) -> PathBuf {
@@ -193,7 +226,7 @@ impl DataDir {
         reason = "runs on a blocking thread; the kernel's lock has no timeout of its own"
     )]
     pub(super) fn lock_for_opening(&self) -> Result<File, StoreError> {
-        let file = self.lock_file("open.lock")?;
+        let file = self.lock_file(OPEN_LOCK_FILE)?;
         let begun = Instant::now();
         loop {
             match file.try_lock() {

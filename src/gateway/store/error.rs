@@ -71,7 +71,8 @@ impl StoreError {
         matches!(self, Self::Conflict | Self::Refused(_))
     }
 
-    pub(super) fn damaged(detail: impl Into<String>) -> Self {
+    /// Returns the error for damaged or missing files.
+    pub(crate) fn damaged(detail: impl Into<String>) -> Self {
         Self::Damaged { detail: detail.into() }
     }
 

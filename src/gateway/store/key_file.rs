@@ -13,12 +13,27 @@ use super::data_keys::{DataKeys, WrappedDataKeys};
 use super::secret_bytes::KEY_LENGTH;
 use super::{MasterKey, StoreError};
 
-/// The key file of a data directory. The directory's lock for opening must be held as long as this value exists.
+/// The key file of a data directory. The directory's lock for opening must be held as long as this value exists, except
+/// for the methods that change nothing.
 pub(super) struct KeyFile<'a>(pub(super) &'a DataDir);
 
+/// The key that unwraps the data keys of the database.
+pub(super) struct FittingKey {
+    pub(super) master_key: MasterKey,
+    pub(super) data_keys: DataKeys,
+    /// True if it is that of `master.key`, and false if it is that of `master.key.new`.
+    pub(super) is_current: bool,
+}
+
 impl KeyFile<'_> {
-    /// Reads the key. Returns `None` if there is no file.
+    /// Reads the key. Returns `None` if there is no file. Removes the permissions of other users.
     pub(super) fn read(&self) -> Result<Option<MasterKey>, StoreError> {
+        self.restrict_permissions()?;
+        self.find_current()
+    }
+
+    /// Reads the key like [`KeyFile::read`], but changes nothing.
+    pub(super) fn find_current(&self) -> Result<Option<MasterKey>, StoreError> {
         let Some(bytes) = read_key_bytes(&self.0.master_key_path())? else { return Ok(None) };
         bytes.map(|bytes| Some(MasterKey::from_bytes(bytes))).ok_or_else(|| {
             StoreError::damaged("master.key does not have exactly 32 bytes: restore it from the backup of the database")
@@ -36,28 +51,37 @@ impl KeyFile<'_> {
     /// Returns the data keys, unwrapped with `master.key` or else with `master.key.new`. Completes or reverts a change
     /// of the master key that was interrupted.
     pub(super) fn unlock(&self, wrapped: &WrappedDataKeys) -> Result<DataKeys, StoreError> {
-        let current = self.read()?;
-        if let Some(key) = &current
-            && let Some(keys) = DataKeys::unwrap(key, wrapped)?
-        {
+        self.restrict_permissions()?;
+        let FittingKey { data_keys, is_current, .. } = self.find_fitting(wrapped)?;
+        if is_current {
             // A next key, if there is one, is from a change that was interrupted before it reached the database.
             self.remove_next_key()?;
-            return Ok(keys);
+        } else {
+            self.promote_next_key()?;
+        }
+        Ok(data_keys)
+    }
+
+    /// Returns the key that unwraps the data keys: that of `master.key`, or else that of `master.key.new`. Changes
+    /// nothing.
+    pub(super) fn find_fitting(&self, wrapped: &WrappedDataKeys) -> Result<FittingKey, StoreError> {
+        let current = self.find_current()?;
+        let is_missing = current.is_none();
+        if let Some(master_key) = current
+            && let Some(data_keys) = DataKeys::unwrap(&master_key, wrapped)?
+        {
+            return Ok(FittingKey { master_key, data_keys, is_current: true });
         }
         let next = read_key_bytes(&self.next_path())?.flatten().map(MasterKey::from_bytes);
-        if let Some(key) = next
-            && let Some(keys) = DataKeys::unwrap(&key, wrapped)?
+        if let Some(master_key) = next
+            && let Some(data_keys) = DataKeys::unwrap(&master_key, wrapped)?
         {
-            self.promote_next_key()?;
-            return Ok(keys);
+            return Ok(FittingKey { master_key, data_keys, is_current: false });
         }
-        Err(StoreError::damaged(match current {
-            None => {
-                "master.key is missing, and nothing in imagate.db can be decrypted or checked without it: restore it from a backup"
-            }
-            Some(_) => {
-                "master.key is not the key that imagate.db was encrypted with: restore the master.key that belongs to this database, or both from one backup"
-            }
+        Err(StoreError::damaged(if is_missing {
+            "master.key is missing, and nothing in imagate.db can be decrypted or checked without it: restore it from a backup"
+        } else {
+            "master.key is not the key that imagate.db was encrypted with: restore the master.key that belongs to this database, or both from one backup"
         }))
     }
 
@@ -89,6 +113,17 @@ impl KeyFile<'_> {
         }
     }
 
+    /// Closes the key files to other users, because such permissions are never intended.
+    fn restrict_permissions(&self) -> Result<(), StoreError> {
+        for path in [self.0.master_key_path(), self.next_path()] {
+            if path.exists() {
+                // Opening the file this way removes the permissions of other users.
+                open_private(&path).map_err(StoreError::io("opening the master key"))?;
+            }
+        }
+        Ok(())
+    }
+
     fn next_path(&self) -> PathBuf {
         self.0.master_key_path().with_extension("key.new")
     }
@@ -102,8 +137,6 @@ fn read_key_bytes(path: &Path) -> Result<Option<Option<[u8; KEY_LENGTH]>>, Store
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::io("reading the master key")(error)),
     };
-    // Opening the file this way removes the permissions of other users.
-    open_private(path).map_err(StoreError::io("opening the master key"))?;
     let key = <[u8; KEY_LENGTH]>::try_from(bytes.as_slice()).ok();
     bytes.fill(0);
     Ok(Some(key))

@@ -4,6 +4,7 @@
 //! a few connections read. Every commit waits for the disk: a record that was reported durable survives a power failure.
 
 mod batch_writer;
+mod database_file;
 mod dialect;
 mod error_conversion;
 pub(super) mod migrations;
@@ -29,6 +30,7 @@ use super::{
     StoreError, Timestamp, Vault,
 };
 use batch_writer::BatchWriter;
+pub(crate) use database_file::{DatabaseFile, UsedModel, newest_schema_version};
 use error_conversion::during;
 
 /// An open data directory.

@@ -21,7 +21,7 @@ use crate::gateway::store::data_dir::{DataDir, open_private, run_blocking};
 use crate::gateway::store::{MasterKey, NodeId, StoreError};
 
 /// "imgt", as the first migration writes it.
-const APPLICATION_ID: i64 = 1_768_777_588;
+pub(super) const APPLICATION_ID: i64 = 1_768_777_588;
 
 /// The time that a write waits for another process (our choice). It is longer than any command of imagate takes.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -88,7 +88,7 @@ async fn open_locked(
 
 /// Returns an error if the directory was in use but has lost its database. It must not become a new installation: every
 /// key would be invalid, and the first visitor could use the first-run page.
-fn check_not_lost(data_dir: &DataDir) -> Result<(), StoreError> {
+pub(super) fn check_not_lost(data_dir: &DataDir) -> Result<(), StoreError> {
     let size = match std::fs::metadata(data_dir.database_path()) {
         Ok(metadata) => metadata.len(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
@@ -132,7 +132,7 @@ fn connect_options(data_dir: &DataDir) -> SqliteConnectOptions {
 
 /// Returns the options of a pool. A connection is a thread with a local file, so it needs no test before use and no
 /// renewal.
-fn pool(size: u32) -> SqlitePoolOptions {
+pub(super) fn pool(size: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(size)
         .acquire_timeout(ACQUIRE_TIMEOUT)

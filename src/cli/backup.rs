@@ -1,0 +1,86 @@
+//! The command `imagate backup`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use super::failure::CommandFailure;
+use super::installation::InstallationArgs;
+use super::output::{print, print_json, print_message};
+use crate::gateway::backup::{self, BackupError, BackupManifest, BackupOptions, BackupReport, MasterKeyInclusion};
+use crate::gateway::config::Config;
+use crate::gateway::store::MasterKey;
+
+/// Arguments of `backup`.
+#[derive(Debug, Args)]
+pub(super) struct BackupCommand {
+    #[command(flatten)]
+    installation: InstallationArgs,
+    /// The file to write. Only its owner can read it.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    force: bool,
+    /// Leave out the master key, so that it can be kept apart from the backup. Both are needed for a restore.
+    #[arg(long)]
+    without_master_key: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+// === impl BackupCommand ===
+
+impl BackupCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
+        let Self { installation, output, force, without_master_key, json } = self;
+        let config = installation.load_for_command()?;
+        let options = BackupOptions { overwrite: force, with_master_key: !without_master_key };
+        let report = backup::create(&config.data_dir, configured_key(&config)?.as_ref(), &output, options);
+        let BackupReport { manifest, bytes } = report.map_err(|error| match error {
+            BackupError::FileExists(_) => CommandFailure::Advised(error.into(), "`--force` replaces it".to_owned()),
+            BackupError::NoInstallation(_) => CommandFailure::Advised(error.into(), DATA_DIR_ADVICE.to_owned()),
+            error => error.into(),
+        })?;
+        if json {
+            return Ok(print_json(&json!({
+                "file": output, "bytes": bytes, "created_at": manifest.created_at, "version": manifest.version,
+                "schema_version": manifest.schema_version, "master_key": manifest.master_key,
+                "counts": manifest.counts,
+            }))?);
+        }
+        print(&format!("{}: {bytes} bytes, {}\n", output.display(), contents(&manifest)))?;
+        print_message(key_message(manifest.master_key));
+        Ok(())
+    }
+}
+
+const DATA_DIR_ADVICE: &str = "`--data-dir` or `--config` selects the installation";
+
+/// Returns the master key of the settings, if they name one.
+pub(super) fn configured_key(config: &Config) -> Result<Option<MasterKey>, CommandFailure> {
+    Ok(config.master_key.as_ref().map(|secret| MasterKey::from_text(secret.expose())).transpose()?)
+}
+
+/// Describes the contents of a backup.
+pub(super) fn contents(manifest: &BackupManifest) -> String {
+    let [records, keys, accounts] = ["records", "keys", "accounts"].map(|table| manifest.count(table));
+    format!("records {records}, keys {keys}, accounts {accounts}, schema version {}", manifest.schema_version)
+}
+
+const fn key_message(master_key: MasterKeyInclusion) -> &'static str {
+    match master_key {
+        MasterKeyInclusion::Included => {
+            "the file holds the master key, which decrypts every secret in it: keep it like a password, or use --without-master-key"
+        }
+        MasterKeyInclusion::LeftOut => {
+            "the master key is not in the file: keep a copy of master.key apart from it, because a restore needs both"
+        }
+        MasterKeyInclusion::Settings => {
+            "the master key is in the settings and not in the file: keep a copy of it, because a restore needs both"
+        }
+        MasterKeyInclusion::Absent => "the installation has no master key yet",
+    }
+}

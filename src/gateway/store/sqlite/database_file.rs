@@ -1,0 +1,222 @@
+//! A database file as backups and checks see it: it is opened without a migration, and reading it changes nothing.
+//!
+//! SQLite makes the files of its write-ahead log for every reader. They are removed at the end if they were not there
+//! before, and kept as they are otherwise: a log that a killed process left is merged only by the next program that
+//! opens the store.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Params};
+
+use super::error_conversion::during_batch;
+use super::migrations::newest_version;
+use super::open::{APPLICATION_ID, BUSY_TIMEOUT, check_not_lost};
+use crate::gateway::store::data_dir::DataDir;
+use crate::gateway::store::data_keys::{PEPPER, VAULT, WrappedDataKeys};
+use crate::gateway::store::{StoreError, Timestamp};
+
+/// The tables whose rows are counted. A table that the schema of the file does not have yet is left out.
+const COUNTED_TABLES: [&str; 7] = ["accounts", "audit", "groups", "keys", "prices", "records", "users"];
+/// The most findings of the integrity check that are returned (our choice).
+const MAX_FINDINGS: usize = 10;
+const READING: &str = "reading the database";
+
+/// An open database file.
+#[derive(Debug)]
+pub(crate) struct DatabaseFile {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// A model that jobs were made with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct UsedModel {
+    /// The operation of the jobs.
+    pub(crate) operation: String,
+    /// The name of the model, as requests gave it.
+    pub(crate) model: String,
+}
+
+/// The newest version of the schema that this program knows.
+pub(crate) fn newest_schema_version() -> i64 {
+    newest_version()
+}
+
+// === impl DatabaseFile ===
+
+impl DatabaseFile {
+    /// Opens the database of a data directory. Returns `None` if the directory is missing, or was never used.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the database is lost, cannot be read, is not one of imagate, or is newer than this program.
+    pub(crate) fn open(data_dir: &Path) -> Result<Option<Self>, StoreError> {
+        let data_dir = DataDir::at(data_dir);
+        check_not_lost(&data_dir)?;
+        let path = data_dir.database_path();
+        let is_used = std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0);
+        if !is_used {
+            return Ok(None);
+        }
+        let connection = connect(&path).map_err(during_batch("opening the database"))?;
+        let file = Self { connection, path };
+        file.check_owner()?;
+        Ok(Some(file))
+    }
+
+    /// Refuses the file of another program, and one that is newer than this program.
+    fn check_owner(&self) -> Result<(), StoreError> {
+        let application: i64 = self.query("SELECT application_id FROM pragma_application_id", [])?;
+        if application != APPLICATION_ID {
+            let detail = format!("imagate.db has the application id {application}");
+            return Err(StoreError::ForeignDatabase { detail });
+        }
+        let (found, known) = (self.schema_version()?, newest_version());
+        if found > known { Err(StoreError::NewerSchema { found, known }) } else { Ok(()) }
+    }
+
+    /// The version of the schema.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read.
+    pub(crate) fn schema_version(&self) -> Result<i64, StoreError> {
+        self.query("SELECT coalesce(max(version), 0) FROM _sqlx_migrations WHERE success", [])
+    }
+
+    /// Reads the whole file, and returns the damage that SQLite finds; nothing if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read.
+    pub(crate) fn find_damage(&self) -> Result<Vec<String>, StoreError> {
+        let read = || {
+            let mut check = self.connection.prepare(&format!("PRAGMA quick_check({MAX_FINDINGS})"))?;
+            check.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()
+        };
+        let findings = read().map_err(during_batch("checking the database"))?;
+        Ok(if findings == ["ok"] { Vec::new() } else { findings })
+    }
+
+    /// Writes a copy of one moment to a file that is missing or empty. Other processes go on reading and writing.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the database cannot be read or the copy cannot be written.
+    pub(crate) fn copy_to(&self, copy: &Path) -> Result<(), StoreError> {
+        const DOING: &str = "copying the database";
+        let target = copy.to_str().ok_or_else(|| StoreError::Unavailable {
+            doing: DOING,
+            source: format!("{} is not valid text", copy.display()).into(),
+        })?;
+        self.connection.execute("VACUUM INTO ?1", [target]).map(drop).map_err(during_batch(DOING))
+    }
+
+    /// The number of rows of each table that people know of.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read.
+    pub(crate) fn row_counts(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        let mut counts = BTreeMap::new();
+        for table in COUNTED_TABLES {
+            if self.has_table(table)? {
+                let count: i64 = self.query(&format!("SELECT count(*) FROM {table}"), [])?;
+                counts.insert(table.to_owned(), count.cast_unsigned());
+            }
+        }
+        Ok(counts)
+    }
+
+    /// The id and the name of each key that is neither disabled nor deleted, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read.
+    pub(crate) fn enabled_keys(&self) -> Result<Vec<(String, String)>, StoreError> {
+        const KEYS: &str = "SELECT id, name FROM keys WHERE disabled_at IS NULL AND deleted_at IS NULL \
+            AND (expires_at IS NULL OR expires_at > ?1) ORDER BY created_at, rowid";
+        let now = Timestamp::now().to_string();
+        self.rows(KEYS, [now], |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// The models of the jobs since that time.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read.
+    pub(crate) fn models_since(&self, since: Timestamp) -> Result<Vec<UsedModel>, StoreError> {
+        const MODELS: &str = "SELECT DISTINCT operation, model FROM records \
+            WHERE created_at >= ?1 AND model IS NOT NULL ORDER BY operation, model";
+        let read = |row: &rusqlite::Row<'_>| Ok(UsedModel { operation: row.get(0)?, model: row.get(1)? });
+        self.rows(MODELS, [since.to_string()], read)
+    }
+
+    /// The time of the newest record or row of the audit trail; `None` if there is none yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read.
+    pub(crate) fn newest_row_at(&self) -> Result<Option<Timestamp>, StoreError> {
+        let mut newest: Option<String> = self.query("SELECT max(created_at) FROM records", [])?;
+        if self.has_table("audit")? {
+            newest = newest.max(self.query("SELECT max(at) FROM audit", [])?);
+        }
+        newest.map(|text| text.parse()).transpose().map_err(|_| StoreError::damaged("imagate.db has an invalid time"))
+    }
+
+    /// The wrapped data keys; `None` if there are none yet.
+    pub(in crate::gateway::store) fn wrapped_data_keys(&self) -> Result<Option<WrappedDataKeys>, StoreError> {
+        if !self.has_table("data_keys")? {
+            return Ok(None);
+        }
+        let find = |purpose: &str| {
+            let row = self.connection.query_row("SELECT wrapped FROM data_keys WHERE purpose = ?1", [purpose], |row| {
+                row.get::<_, Vec<u8>>(0)
+            });
+            row.optional().map_err(during_batch("reading the data keys"))
+        };
+        match (find(VAULT)?, find(PEPPER)?) {
+            (None, None) => Ok(None),
+            (Some(vault), Some(pepper)) => Ok(Some(WrappedDataKeys { vault, pepper })),
+            _ => Err(StoreError::damaged("imagate.db has lost one of its data keys: restore it from a backup")),
+        }
+    }
+
+    /// The path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn has_table(&self, name: &str) -> Result<bool, StoreError> {
+        self.query("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)", [name])
+    }
+
+    fn query<T: rusqlite::types::FromSql>(&self, sql: &str, params: impl Params) -> Result<T, StoreError> {
+        self.connection.query_row(sql, params, |row| row.get(0)).map_err(during_batch(READING))
+    }
+
+    fn rows<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: fn(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let rows = || self.connection.prepare(sql)?.query_map(params, read)?.collect::<rusqlite::Result<Vec<T>>>();
+        rows().map_err(during_batch(READING))
+    }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let log = DataDir::log_of_database(path);
+    let has_log = std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > 0);
+    // A connection that could not write would leave the files of the log behind. It writes nothing all the same.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.pragma_update(None, "trusted_schema", "OFF")?;
+    Ok(connection)
+}
