@@ -6,6 +6,7 @@ mod catalog;
 pub(crate) mod config;
 mod console;
 mod current_gateway;
+pub(crate) mod doctor;
 mod endpoints;
 mod filter;
 mod flow;

@@ -37,6 +37,7 @@ impl BackupCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, output, force, without_master_key, json } = self;
         let config = installation.load_for_command()?;
+        check_embedded(&config)?;
         let options = BackupOptions { overwrite: force, with_master_key: !without_master_key };
         let report = backup::create(&config.data_dir, configured_key(&config)?.as_ref(), &output, options);
         let BackupReport { manifest, bytes } = report.map_err(|error| match error {
@@ -58,6 +59,15 @@ impl BackupCommand {
 }
 
 const DATA_DIR_ADVICE: &str = "`--data-dir` or `--config` selects the installation";
+
+/// Refuses an installation whose data is not in its data folder.
+pub(super) fn check_embedded(config: &Config) -> Result<(), CommandFailure> {
+    if config.database_url.is_none() {
+        return Ok(());
+    }
+    let message = "the settings name a PostgreSQL database: save it with `pg_dump`, restore it with `pg_restore`, and keep a copy of the master key";
+    Err(CommandFailure::Usage(message.to_owned()))
+}
 
 /// Returns the master key of the settings, if they name one.
 pub(super) fn configured_key(config: &Config) -> Result<Option<MasterKey>, CommandFailure> {

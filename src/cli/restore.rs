@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use super::backup::{configured_key, contents};
+use super::backup::{check_embedded, configured_key, contents};
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
 use super::output::{print, print_json, print_message};
@@ -30,6 +30,7 @@ impl RestoreCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, file, json } = self;
         let config = installation.load_for_command()?;
+        check_embedded(&config)?;
         let restored = backup::restore(&file, &config.data_dir, configured_key(&config)?.as_ref());
         let RestoreReport { manifest, valid_keys } = restored.map_err(with_advice)?;
         if json {

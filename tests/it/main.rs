@@ -26,6 +26,7 @@ mod connections;
 mod costs;
 mod delivery;
 mod disk;
+mod doctor;
 mod edits;
 mod failure_classes;
 mod fallback;

@@ -85,7 +85,7 @@ impl FreeSpace {
 
     /// Returns the number of bytes that may still be written; `None` if the system does not report it.
     #[cfg(unix)]
-    fn available(&self) -> Option<u64> {
+    pub(crate) fn available(&self) -> Option<u64> {
         blocking_io::note_disk_access();
         let statistics = rustix::fs::statvfs(&self.folder).ok()?;
         Some(statistics.f_bavail.saturating_mul(statistics.f_frsize))
@@ -93,7 +93,7 @@ impl FreeSpace {
 
     /// Returns `None`: the free space is unknown on this platform.
     #[cfg(not(unix))]
-    fn available(&self) -> Option<u64> {
+    pub(crate) fn available(&self) -> Option<u64> {
         let _ = &self.folder;
         None
     }

@@ -71,6 +71,7 @@ impl PostgresStore {
         Self { batch_writer: self.batch_writer.without_commit_sync(), ..self }
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "the same signature for each database")]
     fn reservations(&self) -> Option<&dyn SharedReservations> {
         Some(self)
     }

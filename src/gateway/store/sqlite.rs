@@ -9,6 +9,7 @@ mod dialect;
 mod error_conversion;
 pub(super) mod migrations;
 mod open;
+mod read_only;
 mod record_writes;
 mod replay_writes;
 #[path = "sql/mod.rs"]
@@ -56,6 +57,21 @@ impl SqliteStore {
     /// replaced with a new file.
     pub(crate) async fn open(data_dir: &Path, master_key: Option<MasterKey>) -> Result<Self, StoreError> {
         open::open(data_dir, master_key).await
+    }
+
+    /// Opens a data directory for reading only. Nothing in it is changed, not even by a migration, and every write fails.
+    ///
+    /// The database must have the newest schema, and `file` must be its database, which stays open as long as the
+    /// store.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Damaged`] if the master key does not fit.
+    pub(crate) async fn open_read_only(
+        data_dir: &Path,
+        master_key: Option<MasterKey>,
+        _file: &DatabaseFile,
+    ) -> Result<Self, StoreError> {
+        read_only::open(data_dir, master_key).await
     }
 
     /// Writes records and claims without waiting for the disk: they survive the end of the process, but perhaps not a

@@ -6,6 +6,8 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool};
 
+use super::error_conversion::during;
+use super::migrations::newest_version;
 use crate::gateway::store::StoreError;
 
 /// The number of connections for changes and reads of a node (our choice). Requests rarely need one: keys and accounts
@@ -19,6 +21,17 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// locks (our choice).
 const SESSION_LIMITS: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
     SET idle_in_transaction_session_timeout = '15s'";
+
+/// A description of a server.
+#[derive(Debug)]
+pub(crate) struct ServerFacts {
+    /// The version of the server, as it states it.
+    pub(crate) version: String,
+    /// The version of the schema; 0 if there are no tables yet.
+    pub(crate) schema_version: i64,
+    /// The newest version of the schema that this program knows.
+    pub(crate) newest_schema_version: i64,
+}
 
 /// The address of a PostgreSQL database, with its password. `Debug` shows the address without the password.
 #[derive(Clone)]
@@ -41,9 +54,39 @@ impl DatabaseUrl {
         Ok(Self(options.application_name("imagate").disable_statement_logging()))
     }
 
+    /// Asks the server for its version and for the version of the schema. Nothing is changed.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the server does not answer.
+    pub(crate) async fn check_server(&self) -> Result<ServerFacts, StoreError> {
+        let facts = async {
+            let mut connection = self.connect_for_migration().await?;
+            let version = sqlx::query_scalar("SHOW server_version").fetch_one(&mut connection).await?;
+            let exists: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL")
+                .fetch_one(&mut connection)
+                .await?;
+            let schema_version = match exists {
+                true => {
+                    let newest = sqlx::query_scalar("SELECT coalesce(max(version), 0) FROM _sqlx_migrations");
+                    newest.fetch_one(&mut connection).await?
+                }
+                false => 0,
+            };
+            connection.close().await?;
+            Ok(ServerFacts { version, schema_version, newest_schema_version: newest_version() })
+        };
+        facts.await.map_err(during("connecting to the database"))
+    }
+
     /// Connects without limits on the time of a statement, for migrations.
     pub(super) async fn connect_for_migration(&self) -> sqlx::Result<PgConnection> {
-        within_connect_timeout(PgConnection::connect_with(&self.0)).await
+        within_connect_timeout(async {
+            let mut connection = PgConnection::connect_with(&self.0).await?;
+            // The driver creates its table of migrations at each start, and the server notes each time that it exists.
+            connection.execute("SET client_min_messages = warning").await?;
+            Ok(connection)
+        })
+        .await
     }
 
     /// Connects for the writes of records. Each commit waits for the disk of the server if `syncs_commits` is true.

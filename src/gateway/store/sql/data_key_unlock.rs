@@ -69,7 +69,7 @@ async fn create_data_keys(
 }
 
 /// Returns the data keys, unwrapped with the key of the configuration.
-pub(super) fn unlock_with_configured_key(
+pub(in super::super) fn unlock_with_configured_key(
     configured_key: &MasterKey,
     wrapped: &WrappedDataKeys,
 ) -> Result<DataKeys, StoreError> {

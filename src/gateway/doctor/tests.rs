@@ -1,0 +1,81 @@
+//! The checks that decide from values alone; the others are tested with the program.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+
+use super::clock;
+use super::ports::{self, Listener};
+use super::prices::{self, Budgets};
+use super::{CheckResult, Verdict};
+use crate::gateway::prices::PriceTable;
+use crate::gateway::store::{Timestamp, UsedModel};
+
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+#[test]
+fn a_clock_behind_the_newest_record_is_a_problem() {
+    let now = time("2026-11-26T08:00:00.000Z");
+    let verdict = |record: &str| clock::compare(now, &[("the newest record", Some(time(record)))]).verdict;
+    assert_eq!(verdict("2026-11-26T08:00:59.000Z"), Verdict::Ok);
+    assert_eq!(verdict("2026-11-26T08:01:01.000Z"), Verdict::Problem);
+    assert_eq!(clock::compare(now, &[("the newest record", None)]).verdict, Verdict::Ok);
+    let both = [("the newest record", None), ("the program file", Some(time("2026-12-01T00:00:00.000Z")))];
+    let result = clock::compare(now, &both);
+    assert!(result.verdict == Verdict::Problem && result.message.contains("the program file"), "{result:?}");
+}
+
+fn compare_prices(used: &[(&str, &str)], budgets: &Budgets) -> CheckResult {
+    let used = used
+        .iter()
+        .map(|(operation, model)| UsedModel { operation: (*operation).to_owned(), model: (*model).to_owned() });
+    prices::compare(&PriceTable::new(&[], &[]), &used.collect::<Vec<_>>(), budgets)
+}
+
+#[test]
+fn a_model_without_a_price_is_a_problem_only_within_a_budget() {
+    let budget = || Budgets { owners: vec!["group default".to_owned()], ..Budgets::default() };
+    let priced = ("create_image", "gpt-image-2");
+    assert_eq!(compare_prices(&[priced], &budget()).verdict, Verdict::Ok);
+    for unpriced in [("create_image", "unknown-image"), ("create_response", "unknown-text")] {
+        assert_eq!(compare_prices(&[priced, unpriced], &Budgets::default()).verdict, Verdict::Warning);
+        let result = compare_prices(&[priced, unpriced], &budget());
+        assert_eq!(result.verdict, Verdict::Problem);
+        assert!(result.message.contains(unpriced.1) && result.message.contains("group default"), "{result:?}");
+    }
+    // A price for images is none for the text of a response.
+    assert_eq!(compare_prices(&[("create_response", "gpt-image-2")], &budget()).verdict, Verdict::Problem);
+    let limited = Budgets { models: ["unknown-image".to_owned()].into(), ..budget() };
+    assert_eq!(compare_prices(&[priced], &limited).verdict, Verdict::Problem);
+}
+
+/// Answers every connection with this text, and returns what [`ports::ask`] makes of it.
+fn ask_server(answer: &'static str) -> Option<Listener> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    ports::ask(address)
+}
+
+#[test]
+fn only_a_gateway_is_taken_for_one() {
+    let gateway = "HTTP/1.1 200 OK\r\nx-request-id: req_1\r\nconnection: close\r\n\r\nok\n";
+    assert_eq!(ask_server(gateway), Some(Listener::Gateway("ok".to_owned())));
+    for other in [
+        "",
+        "SSH-2.0-x\r\n",
+        "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nok\n",
+        "HTTP/1.1 200 OK\r\nx-request-id: 1\r\n\r\n<html>",
+    ] {
+        assert_eq!(ask_server(other), Some(Listener::Other), "{other}");
+    }
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert_eq!(ports::ask(free), None);
+}
