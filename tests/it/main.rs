@@ -48,6 +48,7 @@ mod money;
 mod mutated;
 mod nodes;
 mod oauth;
+mod operating;
 mod pages;
 mod people_cli;
 mod readme;
