@@ -9,6 +9,8 @@
 mod admin;
 #[path = "drift/answers.rs"]
 mod answers;
+#[path = "drift/deployment.rs"]
+mod deployment;
 #[path = "drift/difference.rs"]
 mod difference;
 #[path = "drift/errors.rs"]
