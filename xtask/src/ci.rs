@@ -5,6 +5,7 @@
 //! missing, the step `tools` says how to install it.
 
 mod dependencies;
+mod deployment;
 mod external_tools;
 mod test_run;
 pub mod wasm;
@@ -38,11 +39,13 @@ struct Step {
 }
 
 /// Cheap steps come first; later steps reuse the build results of earlier ones.
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step::new("tools", "the programs that the other steps need are installed", external_tools::check_tools),
     Step::new("fmt", "the code is formatted", fmt),
     Step::new("generate", "generated/ and the tables are up to date with the documents", generate),
     Step::new("tidy", "ARCHITECTURE.md and docs/specification.md are correct, sizes within bounds", tidy_up),
+    Step::new("deploy", "the files of docs/deploy are valid for the programs that read them", deployment::check)
+        .needs("tools"),
     Step::new("clippy", "clippy reports nothing, with all features", clippy),
     Step::new("unit", "the unit tests", unit).part_of("test"),
     Step::new("test", "all tests, also those with real clients in Python, Node and curl", test).needs("tools"),

@@ -20,7 +20,7 @@ struct Tool {
 
 const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
 
-const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
+pub(super) const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
 
 const TOOLS: [Tool; 6] = [
     Tool {
@@ -69,11 +69,12 @@ const TOOLS: [Tool; 6] = [
 
 /// A virtual environment of Python: its packages, the modules that prove that they work, and the environment variable
 /// with the path of its interpreter.
-struct Package {
-    folder: &'static str,
-    requirements: &'static str,
-    module: &'static str,
-    variable: &'static str,
+pub(super) struct Package {
+    pub(super) folder: &'static str,
+    pub(super) requirements: &'static str,
+    pub(super) module: &'static str,
+    /// Empty if no test reads it.
+    pub(super) variable: &'static str,
 }
 
 const PACKAGES: [Package; 7] = [
@@ -147,7 +148,7 @@ fn installation_advice(is_installed: impl Fn(&[&str]) -> bool) -> Option<String>
     ))
 }
 
-fn succeeds(probe: &[&str]) -> bool {
+pub(super) fn succeeds(probe: &[&str]) -> bool {
     let Some((program, arguments)) = probe.split_first() else { return false };
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -172,7 +173,7 @@ pub(super) fn prepare_clients(root: &Path) -> Result<Vec<(OsString, OsString)>> 
     Ok(variables)
 }
 
-fn prepare_python(folder: &Path, package: &Package) -> Result<PathBuf> {
+pub(super) fn prepare_python(folder: &Path, package: &Package) -> Result<PathBuf> {
     let python =
         if cfg!(windows) { folder.join("Scripts").join("python.exe") } else { folder.join("bin").join("python") };
     // An update of the system's Python can break the environment, so the modules are imported as a test.
