@@ -31,6 +31,8 @@ static DECLARED: LazyLock<Regex> = LazyLock::new(|| pattern(r#""(IMAGATE_[A-Z_]+
 /// A line of an example that is a comment: `# name = …` or `# [[table]]`.
 static COMMENTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^# ([a-z_]+ = |\[\[)"));
 static SETTING: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^([a-z_]+) = "));
+/// The route of a one-time link.
+static LINK: LazyLock<Regex> = LazyLock::new(|| pattern(r#"\["([a-z]+)", link\]"#));
 static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"([0-9]+) ?(h|min|m|s)"));
 static DIGITS: LazyLock<Regex> = LazyLock::new(|| pattern(r"[0-9]+"));
 
@@ -214,6 +216,20 @@ fn disagreements(files: &Files) -> Vec<String> {
     lines
 }
 
+/// One line for each one-time link whose path a proxy would write to its log.
+fn logged_links(files: &Files) -> Vec<String> {
+    let routes = fs::read_to_string(root().join("src/gateway/pages/routes.rs")).expect("the source");
+    let names: BTreeSet<&str> = LINK.captures_iter(&routes).map(|found| found.extract::<1>().1[0]).collect();
+    assert!(!names.is_empty(), "no one-time link is found in the source");
+    let silent = [
+        (HAPROXY, value(files, HAPROXY, "", "set-log-level silent if { path_beg ")),
+        (NGINX, value(files, NGINX, "$is_logged {", "~^")),
+    ];
+    let absent = silent.iter().flat_map(|(path, text)| names.iter().map(move |name| (path, text, name)));
+    let absent = absent.filter(|(_, text, name)| !text.contains(*name));
+    absent.map(|(path, _, name)| format!("{path}: the links of /{name}/ are in the log")).collect()
+}
+
 /// One line for each credential that the settings name and the unit does not load.
 fn absent_credentials(files: &Files) -> Vec<String> {
     let path = "/run/credentials/imagate.service/";
@@ -232,6 +248,13 @@ fn every_variable_and_setting_of_the_deployment_files_exists() {
 #[test]
 fn every_deployment_waits_until_the_gateway_has_stopped() {
     assert_no_difference(&short_stops(&read()));
+}
+
+#[test]
+fn no_proxy_writes_one_time_links_to_its_log() {
+    assert_no_difference(&logged_links(&read()));
+    assert_mentions(&logged_links(&changed(HAPROXY, " /invitation/", "")), "the links of /invitation/ are in the log");
+    assert_mentions(&logged_links(&changed(NGINX, "setup|", "")), "nginx.conf: the links of /setup/");
 }
 
 #[test]

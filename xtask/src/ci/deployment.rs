@@ -97,7 +97,7 @@ fn check_haproxy(folders: &Folders) -> Result<()> {
     run_command(Command::new(haproxy).args(["-c", "-dW", "-f"]).arg(folders.files.join("compose").join("haproxy.cfg")))
 }
 
-/// Checks a copy: `nginx -t` opens the certificate and the sockets of its configuration.
+/// Checks a copy: `nginx -t` opens the certificate, the log and the sockets of its configuration.
 fn check_nginx(folders: &Folders) -> Result<()> {
     let Some(nginx) = system_program("nginx", "nginx", "-v")? else { return Ok(()) };
     let Some(openssl) = system_program("openssl", "openssl", "version")? else { return Ok(()) };
@@ -110,7 +110,12 @@ fn check_nginx(folders: &Folders) -> Result<()> {
             .stderr(Stdio::null()),
     )?;
     let sockets = [4, 6].map(|version| format!("listen unix:{folder}/nginx{version}.sock ssl;"));
-    let changes = [("/etc/nginx/tls", folder), ("listen 443 ssl;", &sockets[0]), ("listen [::]:443 ssl;", &sockets[1])];
+    let changes = [
+        ("/etc/nginx/tls", folder),
+        ("/var/log/nginx", folder),
+        ("listen 443 ssl;", &sockets[0]),
+        ("listen [::]:443 ssl;", &sockets[1]),
+    ];
     folders.copy_with("nginx.conf", "site.conf", &changes)?;
     let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let temporary: String = kinds.map(|kind| format!("{kind}_temp_path {kind};\n")).concat();
