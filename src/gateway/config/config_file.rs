@@ -122,8 +122,9 @@ impl ConfigFileReader<'_> {
             }
             (Some(schema), DeValue::Array(array)) => return self.check_array(array, schema, path),
             (Some(_), DeValue::String(text)) => word_fault(text, schema),
-            (Some(schema), DeValue::Integer(number)) => range_fault(number, schema),
-            (Some(_), DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_)) => None,
+            (Some(schema), DeValue::Integer(number)) => range_fault(integer_value(number), schema),
+            (Some(schema), DeValue::Float(number)) => range_fault(number.as_str().parse().ok(), schema),
+            (Some(_), DeValue::Boolean(_) | DeValue::Datetime(_)) => None,
         };
         let Some(fault) = fault else { return true };
         self.file.flagged.insert(path.to_owned());
@@ -249,13 +250,16 @@ fn word_fault(text: &str, schema: &SchemaObject) -> Option<String> {
     Some(format!("must be {}, not \"{text}\"{}", one_of(&allowed), did_you_mean(text, allowed.iter().copied())))
 }
 
-fn range_fault(number: &DeInteger<'_>, schema: &SchemaObject) -> Option<String> {
+/// Returns the value of an integer; `None` if it is too large. The bounds are small, and near them it is exact.
+fn integer_value(number: &DeInteger<'_>) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "a number beyond 2^53 is far out of range either way")]
+    i64::from_str_radix(number.as_str(), number.radix()).ok().map(|number| number as f64)
+}
+
+fn range_fault(number: Option<f64>, schema: &SchemaObject) -> Option<String> {
     let bounds = schema.number.as_deref()?;
     let (minimum, maximum) = (bounds.minimum?, bounds.maximum?);
-    let number = i64::from_str_radix(number.as_str(), number.radix()).ok();
-    // The bounds are small, and near them the conversion is exact.
-    #[expect(clippy::cast_precision_loss, reason = "a number beyond 2^53 is far out of range either way")]
-    let fits = number.is_some_and(|number| (minimum..=maximum).contains(&(number as f64)));
+    let fits = number.is_some_and(|number| (minimum..=maximum).contains(&number));
     (!fits).then(|| format!("must be from {minimum} to {maximum}"))
 }
 

@@ -266,7 +266,6 @@ fn a_call_without_token_counts_among_others_counts_as_its_share_of_the_most() {
     // Of three images, each made by its own call, two were counted.
     let two_calls = TokenUsage { uncounted_calls: 1, ..usage(20, 0, 392) };
     let record = Record { n: Some(3), ..image_record(two_calls) };
-    // 20 x 5 + 392 x 30, and a third of the most
     assert_estimated(&record, micros(30_000), 100 + 11_760 + 10_000, CostReason::NoUsage);
     assert_unknown(&record, CostReason::NoUsage);
     assert_exact(&Record { usage: Some(usage(20, 0, 392)), ..record.clone() }, 100 + 11_760);
@@ -428,13 +427,12 @@ fn the_most_that_work_can_cost_includes_all_of_its_parts() {
     };
     // 30 x 2 + 50 x 8
     assert_eq!(table.most(&text, today).ok(), micros(60 + 400));
-    // Two calls of a text model, each with the whole input: the images of the answer count once.
-    // 2 x ((100 + 16) x 5 + 8192 x 8) + 439 440, and for the text model 2 x (100 + 8192 + 8192) x 2 + 2 x (100 + 8192) x 8
+    // Two calls, each with the whole input: 2 x ((100 + 16) x 5 + 8192 x 8) + 439 440, and for the text model 2 x (100 + 8192 + 8192) x 2 + 2 x (100 + 8192) x 8
     let hosted = WorkEstimate { text_model: Some("gpt-5.5"), is_tool_host: true, calls: 2, ..image.clone() };
     assert_eq!(table.most(&hosted, today).ok(), micros(132_232 + 439_440 + 65_936 + 132_672));
     let unknown = |model: &str, reason| UnknownPrice { model: model.to_owned(), reason };
-    let no_price = table.most(&WorkEstimate { text_model: Some("other"), ..image.clone() }, today);
-    assert_eq!(no_price, Err(unknown("other", CostReason::NoPrice)));
+    let other = WorkEstimate { text_model: Some("other"), ..image.clone() };
+    assert_eq!(table.most(&other, today), Err(unknown("other", CostReason::NoPrice)));
     let figures = PriceFigures { text_input: Some(usd(5.0)), ..PriceFigures::default() };
     let incomplete = PriceTable::new(&[price("gpt-image-2", "2026-01-01", figures)], &[]).most(&image, today);
     assert_eq!(incomplete, Err(unknown("gpt-image-2", CostReason::IncompletePrice)));

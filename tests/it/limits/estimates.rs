@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{TOKEN, ask, draw, open, refused};
-use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, eventually, request};
+use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, Program, eventually, request};
 
 const ESTIMATE: &str = "/v1/images/estimate";
 /// The prices of a text model, in a settings file.
@@ -107,7 +107,7 @@ fn the_estimate_contains_the_text_model_of_an_account_and_smaller_images() {
 #[test]
 fn an_estimate_reserves_nothing_and_counts_in_no_limit() {
     let upstream = FakeUpstream::start();
-    let gateway = open(&upstream, "requests_per_minute = 1\nimages_per_day = 1\nconcurrent_jobs = 1\nbudget_usd = 0.3");
+    let gateway = open(&upstream, "requests_per_minute = 1\nimages_per_day = 1\nconcurrent_jobs = 1\nbudget_usd = 1");
     for _ in 0..20 {
         assert_eq!(estimate(&gateway, &json!({})).ok_json()["refusal"], Value::Null);
     }
@@ -235,7 +235,7 @@ fn the_command_prints_the_estimate_and_makes_no_image() {
     let (base_url, key) = (gateway.base_url(), gateway.secret());
     let run = |words: &[&str]| {
         let common = ["generate", "a cube", "--estimate", "--base-url", &base_url, "--api-key", key];
-        gateway.run_command(&[&common[..], words].concat())
+        Program::new(gateway.home()).args([&common[..], words].concat()).run()
     };
     let small = ["--size", "1024x1024", "--quality", "low"];
     let printed = run(&small);

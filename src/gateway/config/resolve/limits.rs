@@ -16,10 +16,12 @@ impl ConfigResolver<'_> {
             size.map_err(|error| self.report(&format!("{path}.max_size"), &format!("is not a possible size: {error}")))
                 .ok()
         });
+        // An amount that cannot be used is absent here, and was reported.
+        let has_budget = raw.budget_usd.is_some() || self.layers.file.is_flagged(&format!("{path}.budget_usd"));
         for (name, is_set) in
             [("budget_period", raw.budget_period.is_some()), ("budget_alert", raw.budget_alert.is_some())]
         {
-            if is_set && raw.budget_usd.is_none() {
+            if is_set && !has_budget {
                 self.report(&format!("{path}.{name}"), "has no effect without `budget_usd`");
             }
         }

@@ -188,3 +188,18 @@ fn the_allowed_words_are_those_of_the_schema() {
     assert_eq!(allowed_words("accounts.kind"), ["api_key", "oauth", "simulator"]);
     assert!(allowed_words("groups.name").is_empty() && allowed_words("groups.nothing").is_empty());
 }
+
+#[test]
+fn limits_out_of_range_are_problems_and_never_no_limit() {
+    for value in [json!(-1), json!(-0.5), json!(1e12), json!(9_000_001)] {
+        let limits = policy(json!({"budget_usd": value, "budget_period": "day"}));
+        let problems = limits_from_json(&limits).unwrap_err();
+        let found: Vec<_> = problems.iter().map(|problem| (problem.setting(), problem.message())).collect();
+        assert_eq!(found, [(Some("budget_usd"), "`budget_usd` must be from 0 to 9000000")], "{value}");
+    }
+    let problems = limits_from_json(&policy(json!({"budget_usd": 1, "budget_alert": 1.5}))).unwrap_err();
+    assert_eq!(problems[0].message(), "`budget_alert` must be from 0 to 1");
+    let check = |value| check_limits(&policy(value)).unwrap();
+    assert_eq!(check(json!({"images_per_day": 5, "max_size": null})).as_deref(), Some(r#"{"images_per_day":5}"#));
+    assert_eq!((check(json!({})), check(json!({"models": null}))), (None, None));
+}
