@@ -16,7 +16,7 @@ use crate::{admin_document, assert_mentions, assert_no_difference, document, fol
 
 const FOLDER: &str = "docs/deploy";
 const COMPOSE: &str = "compose/compose.yaml";
-const COMPOSE_SETTINGS: &str = "compose/imagate.toml";
+const COMPOSE_SETTINGS: &str = "compose/settings/imagate.toml";
 const HAPROXY: &str = "compose/haproxy.cfg";
 const NGINX: &str = "nginx.conf";
 const UNIT: &str = "systemd/imagate.service";
@@ -272,7 +272,7 @@ fn a_wrong_variable_or_setting_is_reported() {
     let files = changed("Dockerfile", "IMAGATE_LISTEN", "IMAGATE_ADDRESS");
     assert_mentions(&unknown_variables(&files), "Dockerfile: the program does not read IMAGATE_ADDRESS");
     let files = changed(COMPOSE_SETTINGS, "shutdown_delay", "stop_delay");
-    assert_mentions(&invalid_settings(&files), "compose/imagate.toml: Additional properties");
+    assert_mentions(&invalid_settings(&files), "compose/settings/imagate.toml: Additional properties");
     let files = changed(COMPOSE_SETTINGS, "# base_url", "# base_uri");
     assert_mentions(&invalid_settings(&files), "base_uri");
     let files = changed("chart/ci/postgres.yaml", "text_models", "text_model");
