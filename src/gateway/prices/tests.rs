@@ -269,7 +269,6 @@ fn a_call_without_token_counts_among_others_counts_as_its_share_of_the_most() {
     assert_estimated(&record, micros(30_000), 100 + 11_760 + 10_000, CostReason::NoUsage);
     assert_unknown(&record, CostReason::NoUsage);
     assert_exact(&Record { usage: Some(usage(20, 0, 392)), ..record.clone() }, 100 + 11_760);
-    // The estimate of an answer that broke off contains it.
     let broken = Record { state: JobState::Interrupted, attempts: vec![attempt(Some(AttemptClass::O))], ..record };
     assert_estimated(&broken, micros(30_000), 100 + 11_760 + 30_000, CostReason::Interrupted);
 }
@@ -427,7 +426,8 @@ fn the_most_that_work_can_cost_includes_all_of_its_parts() {
     };
     // 30 x 2 + 50 x 8
     assert_eq!(table.most(&text, today).ok(), micros(60 + 400));
-    // Two calls, each with the whole input: 2 x ((100 + 16) x 5 + 8192 x 8) + 439 440, and for the text model 2 x (100 + 8192 + 8192) x 2 + 2 x (100 + 8192) x 8
+    // Two calls, each with the whole input: 2 x ((100 + 16) x 5 + 8192 x 8) + 439 440,
+    // and for the text model 2 x (100 + 8192 + 8192) x 2 + 2 x (100 + 8192) x 8
     let hosted = WorkEstimate { text_model: Some("gpt-5.5"), is_tool_host: true, calls: 2, ..image.clone() };
     assert_eq!(table.most(&hosted, today).ok(), micros(132_232 + 439_440 + 65_936 + 132_672));
     let unknown = |model: &str, reason| UnknownPrice { model: model.to_owned(), reason };
