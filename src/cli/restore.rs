@@ -43,7 +43,7 @@ impl RestoreCommand {
         }
         print(&format!("{}: {}\n", config.data_dir.display(), contents(&manifest)))?;
         print_message(&format!(
-            "this is the state of {}: {} API keys are valid, also if they were disabled, rotated or deleted later; `imagate key list` shows them",
+            "this is the state of {}, with {} valid API keys, among them those that were disabled, rotated or deleted later: `imagate key list` shows them",
             manifest.created_at,
             valid_keys.len()
         ));

@@ -130,7 +130,7 @@ fn a_restored_installation_serves_the_former_keys_and_closes_open_records() {
     let folder = gateway.home().join("restored");
     let output = restore(&gateway, &file, &folder);
     assert!(output.ok_stdout().contains("records 2, keys 1, accounts 1"), "{output:#?}");
-    assert!(output.stderr.contains("1 API keys are valid"), "{output:#?}");
+    assert!(output.stderr.contains("with 1 valid API keys"), "{output:#?}");
     let server = serve_from(&gateway, &folder);
     assert_eq!((generate_at(&server, gateway.secret()), generate_at(&server, &later)), (200, 401));
     drop(server);

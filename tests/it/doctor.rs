@@ -272,11 +272,11 @@ fn a_group_without_an_account_is_a_problem_and_a_disabled_account_a_warning() {
     lines(&["key", "create", "--name", "b", "--group", "team"]).ok_stdout();
     let output = lines(&["doctor"]);
     assert_eq!(output.code, FAILED, "{output:#?}");
-    assert!(output.stdout.contains("no enabled account serves the group team, which has 1 valid keys"), "{output:#?}");
+    assert!(output.stdout.contains("no enabled account serves the group team (valid keys: 1)"), "{output:#?}");
     lines(&["account", "disable", "only"]).ok_stdout();
     let output = lines(&["doctor"]);
     assert!(output.stdout.contains("warning  accounts       only is disabled since"), "{output:#?}");
-    assert!(output.stdout.contains("the group default, which has 1 valid keys"), "{output:#?}");
+    assert!(output.stdout.contains("the group default (valid keys: 1)"), "{output:#?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use tar::{Archive, Builder, Entries, Entry, EntryType, Header};
 
@@ -58,6 +59,8 @@ fn append(builder: &mut Builder<impl Write>, name: &str, bytes: u64, contents: &
     header.set_entry_type(EntryType::Regular);
     header.set_mode(0o600);
     header.set_size(bytes);
+    // The time is for those who list the file. A restore does not read it.
+    header.set_mtime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs()));
     builder.append_data(&mut header, name, contents)
 }
 

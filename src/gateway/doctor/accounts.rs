@@ -109,7 +109,7 @@ fn check_groups(accounts: &[ManagedAccount], groups: &GroupUse, now: Timestamp) 
     };
     let unserved = groups.valid_keys.iter().filter(|(group, _)| !accounts.iter().any(|account| serves(account, group)));
     let problem = |(group, keys): (&String, &usize)| {
-        let message = format!("no enabled account serves the group {group}, which has {keys} valid keys");
+        let message = format!("no enabled account serves the group {group} (valid keys: {keys})");
         let advice = "enable an account of the group, or add one: `imagate account explain` shows the reasons";
         CheckResult::problem(CHECK, message, Some(advice))
     };

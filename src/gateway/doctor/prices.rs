@@ -48,7 +48,7 @@ pub(super) fn compare(table: &PriceTable, used: &[UsedModel], budgets: &Budgets)
     let unpriced: BTreeSet<&str> = all.iter().filter(|used| !has_price(used)).map(|used| used.model.as_str()).collect();
     let Some(first) = unpriced.first() else {
         let (models, budgets) = (all.len(), budgets.owners.len());
-        return CheckResult::ok(CHECK, format!("each of the {models} models in use has a price; budgets: {budgets}"));
+        return CheckResult::ok(CHECK, format!("all models in use have a price: models {models}, budgets {budgets}"));
     };
     let names = unpriced.iter().copied().collect::<Vec<_>>().join(", ");
     let advice = format!("`imagate price set {first}` sets a price");
