@@ -1,6 +1,6 @@
 //! Reserves a place, images and money for a job, and settles them when it ends.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::counters::{StoredUsage, SubjectCounters, period_begin};
-use super::shared;
+use super::shared::{self, BudgetAlert};
 use super::status::LimitStatus;
 use crate::error::LimitRefusal;
 use crate::gateway::config::RequestLimits;
@@ -76,6 +76,8 @@ pub(crate) enum LimitError {
 pub(crate) struct RequestLimiter {
     usage: Arc<dyn UsageStore>,
     counters: Mutex<LimitCounters>,
+    /// The periods of shared budgets of which most was spent when this node last looked.
+    alerts: Mutex<HashSet<(LimitSubject, NaiveDate)>>,
 }
 
 /// The counters of all subjects that have had limits since the start of the process.
@@ -123,7 +125,7 @@ impl From<LimitRefusal> for LimitError {
 impl RequestLimiter {
     /// Creates the limits of an installation whose usage this store has.
     pub(crate) fn new(usage: Arc<dyn UsageStore>) -> Self {
-        Self { usage, counters: Mutex::default() }
+        Self { usage, counters: Mutex::default(), alerts: Mutex::default() }
     }
 
     /// Reserves what a job asks for in the limits of all its subjects, or in none.
@@ -142,7 +144,8 @@ impl RequestLimiter {
         }
         let day = Utc::now().date_naive();
         if let Some(reservations) = self.usage.shared_reservations() {
-            let status = shared::reserve(reservations, request_id, &subjects, &demand, false).await?;
+            let (status, alerts) = shared::reserve(reservations, request_id, &subjects, &demand, false).await?;
+            self.log_new_alerts(alerts);
             let (limiter, shared_request) = (Some(Arc::clone(self)), Some(request_id.clone()));
             return Ok(LimitReservation { limiter, shared_request, subjects, demand, day, status });
         }
@@ -248,6 +251,18 @@ impl RequestLimiter {
 
     fn lock(&self) -> MutexGuard<'_, LimitCounters> {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Logs each shared budget of which most is spent, once for each period.
+    fn log_new_alerts(&self, alerts: Vec<BudgetAlert>) {
+        let mut known = self.alerts.lock().unwrap_or_else(PoisonError::into_inner);
+        for BudgetAlert { subject, begin, spent, budget } in alerts {
+            // The period before needs no place any more.
+            known.retain(|(other, day)| *other != subject || *day == begin);
+            if known.insert((subject.clone(), begin)) {
+                tracing::warn!(?subject, %spent, %budget, "most of a budget is spent");
+            }
+        }
     }
 
     /// Removes the reservation of a job that did not begin.

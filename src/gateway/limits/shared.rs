@@ -10,9 +10,19 @@ use tokio::time::Instant;
 use super::counters::{StoredUsage, SubjectCounters, period_begin};
 use super::reservation::{JobDemand, LimitError, LimitSubject, SubjectLimits};
 use super::status::LimitStatus;
+use crate::gateway::money::Usd;
 use crate::gateway::store::{
     NewReservation, RequestId, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage, UtcDay,
 };
+
+/// A budget of which most is spent.
+pub(super) struct BudgetAlert {
+    pub(super) subject: LimitSubject,
+    /// The first day of the period.
+    pub(super) begin: NaiveDate,
+    pub(super) spent: Usd,
+    pub(super) budget: Usd,
+}
 
 /// Reserves what a job asks for in the limits of all its subjects, or in none. With `is_check`, nothing is reserved.
 pub(super) async fn reserve(
@@ -21,7 +31,7 @@ pub(super) async fn reserve(
     subjects: &[SubjectLimits],
     demand: &JobDemand,
     is_check: bool,
-) -> Result<LimitStatus, LimitError> {
+) -> Result<(LimitStatus, Vec<BudgetAlert>), LimitError> {
     let today = Utc::now().date_naive();
     let new = NewReservation {
         request_id,
@@ -30,7 +40,7 @@ pub(super) async fn reserve(
         images: demand.images,
         cost: demand.cost.unwrap_or_default(),
     };
-    let mut decision = Ok(LimitStatus::default());
+    let mut decision = Ok(Default::default());
     let mut decide = |usages: Vec<SubjectUsage>| {
         decision = check_and_count(subjects, usages, demand, today);
         decision.is_ok() && !is_check
@@ -44,7 +54,7 @@ fn check_and_count(
     usages: Vec<SubjectUsage>,
     demand: &JobDemand,
     today: NaiveDate,
-) -> Result<LimitStatus, LimitError> {
+) -> Result<(LimitStatus, Vec<BudgetAlert>), LimitError> {
     let now = Instant::now();
     let mut counted: Vec<_> = usages.iter().map(|usage| SubjectCounters::of_usage(usage, now)).collect();
     for (SubjectLimits { subject, limits }, (counters, usage)) in subjects.iter().zip(counted.iter_mut().zip(&usages)) {
@@ -52,12 +62,19 @@ fn check_and_count(
         counters.begin_periods(limits, today, stored);
         counters.check(limits, demand, now, today).map_err(|error| error.with_scope(subject.scope()))?;
     }
-    let mut status = LimitStatus::default();
-    for (SubjectLimits { limits, .. }, counters) in subjects.iter().zip(&mut counted) {
+    let (mut status, mut alerts) = (LimitStatus::default(), Vec::new());
+    for (SubjectLimits { subject, limits }, counters) in subjects.iter().zip(&mut counted) {
+        let reached = limits.budget.zip(counters.budget.as_ref()).filter(|(budget, spent)| spent.spent >= budget.alert);
+        alerts.extend(reached.map(|(budget, counter)| BudgetAlert {
+            subject: subject.clone(),
+            begin: counter.begin,
+            spent: counter.spent,
+            budget: budget.usd,
+        }));
         counters.reserve(limits, demand, now);
         status.add(limits, counters, now);
     }
-    Ok(status)
+    Ok((status, alerts))
 }
 
 fn reservation_subject(subject: &SubjectLimits, today: NaiveDate) -> ReservationSubject {
