@@ -96,7 +96,7 @@ impl PostgresServer {
                 bail!("postgres ended with {status}");
             }
             let mut probe = Command::new(programs.join("pg_isready"));
-            probe.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
+            probe.args(["-q", "-U", "postgres", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
             if probe.status().is_ok_and(|status| status.success()) {
                 return Ok(());
             }
@@ -156,7 +156,12 @@ fn find_programs() -> Result<PathBuf> {
         fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
     let mut newest = None;
     for folder in std::env::split_paths(&path).chain(debian) {
-        if let Some(version) = version_of(folder.join("postgres").as_os_str())
+        // A link in the path leads to the folder with the other programs.
+        let Ok(program) = fs::canonicalize(folder.join("postgres")) else { continue };
+        let Some(folder) = program.parent().filter(|folder| folder.join("initdb").exists()).map(Path::to_owned) else {
+            continue;
+        };
+        if let Some(version) = version_of(program.as_os_str())
             && newest.as_ref().is_none_or(|(known, _)| version > *known)
         {
             newest = Some((version, folder));
