@@ -20,6 +20,7 @@ mod installation;
 mod key;
 mod limit_arg;
 mod master_key;
+mod migrate;
 mod openapi;
 mod output;
 mod price;
@@ -73,6 +74,8 @@ enum CliCommand {
     ///
     /// The exit code is 0 if there is no problem, and 1 otherwise. Warnings do not count.
     Doctor(doctor::DoctorCommand),
+    /// Move the installation to another database.
+    Migrate(migrate::MigrateCommand),
     /// Change the master key, which encrypts all stored secrets.
     MasterKey(master_key::MasterKeyCommand),
     /// Print the records of requests, newest last.
@@ -120,6 +123,7 @@ fn run(command: CliCommand) -> Result<(), CommandFailure> {
         CliCommand::Backup(backup) => backup.run(),
         CliCommand::Restore(restore) => restore.run(),
         CliCommand::Doctor(doctor) => doctor.run(),
+        CliCommand::Migrate(migrate) => migrate.run(),
         CliCommand::MasterKey(master_key) => master_key.run(),
         CliCommand::Usage(usage) => usage.run(),
         CliCommand::Generate(generate) => generate.run(),

@@ -66,7 +66,7 @@ pub(crate) use people::{
     AdminTokenRow, GroupDeletionOutcome, GroupRow, LinkRedemption, LinkRow, NewLink, NewSession, NewUser,
     OneTimeLinkPurpose, PeopleStore, SessionRow, UserChange, UserChangeOutcome, UserFilter, UserRole, UserRow,
 };
-pub(crate) use postgres::{DatabaseUrl, PostgresStore};
+pub(crate) use postgres::{DatabaseUrl, ImportReport, PostgresStore, import_from_sqlite};
 pub(crate) use prices::PriceStore;
 pub(crate) use record::{
     AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, Record, RecordFilter, TokenDetails, TokenUsage,

@@ -148,3 +148,41 @@ fn without_its_database_a_node_refuses_paid_work_and_forgets_no_key() {
     assert!(records.iter().all(|record| record["state"] == "succeeded"), "{records:?}");
     assert_eq!(records.len(), upstream.attempt_count());
 }
+
+#[test]
+fn an_installation_moves_from_sqlite_with_its_keys_records_and_secrets() {
+    let Some(database) = PostgresDatabase::create() else { return };
+    let upstream = FakeUpstream::start();
+    let settings = "admin_token = { env = \"IT_ADMIN\" }\n";
+    let account = [Account::for_upstream("only", &upstream)];
+    let mut gateway =
+        Gateway::with_secrets(settings, &account, &[("IT_ADMIN", TOKEN), ("IMAGATE_DATABASE_URL", "sqlite:")]);
+    let stored = ["account", "add", "--name", "second", "--base-url"];
+    let file = gateway.home().join("second.key");
+    std::fs::write(&file, "sk-second").expect("a file");
+    let path = file.display().to_string();
+    gateway.run_command(&[&stored[..], &[&upstream.base_url(), "--api-key-file", &path]].concat()).ok_stdout();
+    for prompt in ["a cube", "a cone", "a cube [[status=400 body=parameter]]"] {
+        draw_with(&gateway, gateway.secret(), json!({"prompt": prompt}));
+    }
+    let before = gateway.final_records(3);
+    gateway.set_variable("IMAGATE_DATABASE_URL", database.url());
+    let running = gateway.run_command(&["migrate", "sqlite-to-postgres"]);
+    assert!(running.code == Some(1) && running.stderr.contains("stop the gateway first"), "{running:?}");
+    gateway.kill();
+    let moved = gateway.run_command(&["migrate", "sqlite-to-postgres", "--json"]).json();
+    assert_eq!((&moved["rows"]["records"], &moved["rows"]["keys"]), (&json!(3), &json!(1)), "{moved}");
+    assert_eq!(gateway.run_command(&["migrate", "sqlite-to-postgres", "--json"]).json(), moved, "it can be repeated");
+    gateway.start();
+    assert_eq!(gateway.final_records(3), before);
+    assert_eq!(draw_with(&gateway, gateway.secret(), json!({})).status, 200, "the key is still valid");
+    assert_eq!(gateway.final_records(4).len(), 4);
+    gateway.run_command(&["account", "test", "second"]).ok_stdout();
+
+    let other = Gateway::with_secrets(settings, &account, &[("IT_ADMIN", TOKEN), ("IMAGATE_DATABASE_URL", "sqlite:")]);
+    let mut other = other;
+    other.kill();
+    other.set_variable("IMAGATE_DATABASE_URL", database.url());
+    let refused = other.run_command(&["migrate", "sqlite-to-postgres"]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("another installation"), "{refused:?}");
+}

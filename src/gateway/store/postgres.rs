@@ -8,6 +8,7 @@ mod batch_writer;
 mod connection;
 mod dialect;
 mod error_conversion;
+mod import;
 mod migrations;
 mod nodes;
 mod open;
@@ -34,6 +35,7 @@ use super::{
 use batch_writer::BatchWriter;
 pub(crate) use connection::DatabaseUrl;
 use error_conversion::during;
+pub(crate) use import::{ImportReport, import as import_from_sqlite};
 
 /// An open database, and the data directory of this node.
 #[derive(Debug)]

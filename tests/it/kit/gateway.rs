@@ -88,6 +88,12 @@ impl Gateway {
         self
     }
 
+    /// Sets the variable in the environment of later starts and commands.
+    pub(crate) fn set_variable(&mut self, variable: &str, value: &str) {
+        self.unset_variable(variable);
+        self.environment.push((variable.to_owned(), value.to_owned()));
+    }
+
     /// Removes the variable from the environment of later starts.
     pub(crate) fn unset_variable(&mut self, variable: &str) {
         self.environment.retain(|(name, _)| name != variable);

@@ -54,13 +54,13 @@ pub(super) async fn open(
 }
 
 /// Waits until no other node creates or migrates the tables. The number is "imgo" (our choice).
-async fn lock_for_opening(connection: &mut PgConnection) -> sqlx::Result<()> {
+pub(super) async fn lock_for_opening(connection: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_lock(1768777583)").execute(connection).await?;
     Ok(())
 }
 
 /// Returns an error if the schema has tables of another program.
-async fn check_own_database(connection: &mut PgConnection) -> Result<(), StoreError> {
+pub(super) async fn check_own_database(connection: &mut PgConnection) -> Result<(), StoreError> {
     let query = sqlx::query_as(
         "SELECT count(*), coalesce(bool_or(table_name = 'data_keys'), FALSE) FROM information_schema.tables \
          WHERE table_schema = current_schema() AND table_name <> '_sqlx_migrations'",

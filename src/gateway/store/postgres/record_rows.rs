@@ -185,7 +185,7 @@ fn to_json<T: serde::Serialize>(list: &[T]) -> sqlx::Result<String> {
 
 /// Replaces the characters U+0000 in a JSON text with U+FFFD: a text of PostgreSQL cannot contain them, and a record
 /// must not be refused because of a character that a caller has sent.
-fn replace_null_characters(json: String) -> String {
+pub(super) fn replace_null_characters(json: String) -> String {
     const NULL: &str = "u0000";
     if !json.contains("\\u0000") {
         return json;

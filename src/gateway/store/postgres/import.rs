@@ -1,0 +1,236 @@
+//! Moves an installation with SQLite into PostgreSQL.
+//!
+//! The rows are copied in one transaction, with the values and the order that they have. It can be run again: rows that are
+//! already there stay as they are, and the counts and sums are compared each time. The source is not changed, except that
+//! an older one is migrated first.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags};
+use serde_json::{Map, Value};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+
+use super::connection::DatabaseUrl;
+use super::error_conversion::{during, during_migration};
+use super::migrations::{MIGRATIONS, newest_version};
+use super::open::{check_own_database, lock_for_opening};
+use super::record_rows::replace_null_characters;
+use super::sql::records;
+use crate::gateway::store::{InstallationStore as _, MasterKey, NodeId, SqliteStore, StoreError};
+
+/// The tables, in an order in which each row comes after the rows that it refers to. The rows of `write_check`,
+/// `key_revision` and `audit_removal` belong to a database and not to an installation.
+const TABLES: [&str; 17] = [
+    "data_keys",
+    "users",
+    "groups",
+    "user_groups",
+    "keys",
+    "accounts",
+    "tokens",
+    "links",
+    "milestones",
+    "sessions",
+    "known_addresses",
+    "admin_tokens",
+    "prices",
+    "usage_days",
+    "audit",
+    "records",
+    "replays",
+];
+
+/// The tables whose rows have a number by their order, and the name of that number.
+const NUMBERED: [(&str, &str); 6] = [
+    ("users", "rowid"),
+    ("keys", "rowid"),
+    ("sessions", "rowid"),
+    ("admin_tokens", "rowid"),
+    ("audit", "seq"),
+    ("records", "seq"),
+];
+
+/// The sums that are compared, besides the number of rows of each table.
+const SUMS: [(&str, &str); 3] = [
+    ("requests", "SELECT coalesce(sum(requests), 0) FROM usage_days"),
+    ("tokens", "SELECT coalesce(sum(total_tokens), 0) FROM usage_days"),
+    ("cost_nano_usd", "SELECT coalesce(sum(cost_nano_usd), 0) FROM usage_days"),
+];
+
+/// The number of rows of one statement (our choice): a few hundred kilobytes.
+const BATCH_ROWS: usize = 500;
+
+const READING: &str = "reading the SQLite database";
+const WRITING: &str = "writing to the PostgreSQL database";
+
+/// The result of an import: the number of rows of each table, and the sums.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ImportReport {
+    /// The number of rows of each table.
+    pub(crate) rows: BTreeMap<&'static str, i64>,
+    /// The sums over all days of usage.
+    pub(crate) sums: BTreeMap<&'static str, i64>,
+}
+
+/// Copies the installation in `data_dir` to a database that is empty, or that an earlier import of the same installation
+/// has filled.
+///
+/// # Errors
+/// Returns [`StoreError::InUse`] if a gateway serves from the directory, [`StoreError::Conflict`] if the database has
+/// another installation, and [`StoreError::Damaged`] if the counts or sums differ afterwards. Then nothing was written.
+pub(crate) async fn import(
+    data_dir: &Path,
+    master_key: Option<MasterKey>,
+    url: &DatabaseUrl,
+) -> Result<ImportReport, StoreError> {
+    let source_store = SqliteStore::open(data_dir, master_key).await?;
+    // No record is written meanwhile.
+    let lock = source_store.lock_for_serving()?;
+    source_store.close().await;
+    let source = Connection::open_with_flags(data_dir.join("imagate.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
+    let source = source.map_err(read_error)?;
+    let mut target = url.connect_for_migration().await.map_err(during("connecting to the database"))?;
+    lock_for_opening(&mut target).await.map_err(during("waiting for other nodes that open the database"))?;
+    check_own_database(&mut target).await?;
+    MIGRATIONS.run_direct(None, &mut target, false).await.map_err(during_migration(newest_version()))?;
+    let report = copy_all(&source, &mut target).await?;
+    target.close().await.map_err(during(WRITING))?;
+    drop(lock);
+    Ok(report)
+}
+
+async fn copy_all(source: &Connection, target: &mut PgConnection) -> Result<ImportReport, StoreError> {
+    let mut transaction = target.begin().await.map_err(during(WRITING))?;
+    prepare_target(source, &mut transaction).await?;
+    for table in TABLES {
+        copy_table(source, &mut transaction, table).await?;
+    }
+    finish_target(&mut transaction).await.map_err(during(WRITING))?;
+    let report = compare(source, &mut transaction).await?;
+    // What was running belongs to no node any more. It is closed after the comparison, because this adds to the usage.
+    sqlx::query(records::INTERRUPT)
+        .bind(NodeId::only().as_str())
+        .execute(&mut *transaction)
+        .await
+        .map_err(during(WRITING))?;
+    transaction.commit().await.map_err(during(WRITING))?;
+    Ok(report)
+}
+
+/// Refuses a target with another installation, and removes the rows that a migration has made in an empty one.
+async fn prepare_target(source: &Connection, target: &mut PgConnection) -> Result<(), StoreError> {
+    let of_source: Option<Vec<u8>> = {
+        let mut query = source.prepare("SELECT wrapped FROM data_keys WHERE purpose = 'pepper'").map_err(read_error)?;
+        let mut rows = query.query([]).map_err(read_error)?;
+        rows.next().map_err(read_error)?.map(|row| row.get(0)).transpose().map_err(read_error)?
+    };
+    let query = sqlx::query_scalar("SELECT wrapped FROM data_keys WHERE purpose = 'pepper'");
+    let of_target: Option<Vec<u8>> = query.fetch_optional(&mut *target).await.map_err(during(WRITING))?;
+    if of_source.is_none() {
+        return Err(StoreError::damaged("imagate.db has no data keys: there is nothing to move"));
+    }
+    match of_target {
+        Some(of_target) if Some(&of_target) != of_source.as_ref() => Err(StoreError::Conflict),
+        Some(_) => Ok(()),
+        None => {
+            for statement in ["DELETE FROM groups", "DELETE FROM users"] {
+                sqlx::query(statement).execute(&mut *target).await.map_err(during(WRITING))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn copy_table(source: &Connection, target: &mut PgConnection, table: &'static str) -> Result<(), StoreError> {
+    let columns = columns_of(target, table).await.map_err(during(WRITING))?;
+    let list = columns.join(", ");
+    let quoted: Vec<_> = columns.iter().map(|column| format!("\"{column}\"")).collect();
+    let order = if columns.iter().any(|column| column == "seq") { "seq" } else { "1" };
+    let mut query = source.prepare(&format!("SELECT {list} FROM {table} ORDER BY {order}")).map_err(read_error)?;
+    let insert = format!(
+        "INSERT INTO {table} ({0}) OVERRIDING SYSTEM VALUE SELECT {0} \
+         FROM json_populate_recordset(NULL::{table}, CAST($1 AS JSON)) ON CONFLICT DO NOTHING",
+        quoted.join(", ")
+    );
+    let mut rows = query.query([]).map_err(read_error)?;
+    let mut batch = Vec::new();
+    loop {
+        let row = rows.next().map_err(read_error)?;
+        let is_last = row.is_none();
+        if let Some(row) = row {
+            batch.push(to_json(row, &columns).map_err(read_error)?);
+        }
+        if batch.len() == BATCH_ROWS || (is_last && !batch.is_empty()) {
+            let json = replace_null_characters(Value::Array(std::mem::take(&mut batch)).to_string());
+            let query = sqlx::query(AssertSqlSafe(insert.clone())).bind(json);
+            query.execute(&mut *target).await.map_err(during(WRITING))?;
+        }
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+/// Returns the columns of a table of the target. The source has all of them.
+async fn columns_of(target: &mut PgConnection, table: &str) -> sqlx::Result<Vec<String>> {
+    let query = sqlx::query_scalar(
+        "SELECT CAST(column_name AS TEXT) FROM information_schema.columns \
+         WHERE table_schema = current_schema() AND table_name = $1 ORDER BY ordinal_position",
+    );
+    query.bind(table).fetch_all(target).await
+}
+
+fn to_json(row: &rusqlite::Row<'_>, columns: &[String]) -> rusqlite::Result<Value> {
+    let mut object = Map::new();
+    for (position, column) in columns.iter().enumerate() {
+        let value = match row.get_ref(position)? {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(number) => number.into(),
+            ValueRef::Real(number) => number.into(),
+            ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
+            // The text form of bytes in PostgreSQL.
+            ValueRef::Blob(bytes) => {
+                let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("\\x{digits}").into()
+            }
+        };
+        object.insert(column.clone(), value);
+    }
+    Ok(Value::Object(object))
+}
+
+/// Continues the numbers of rows and of revisions after those that were copied.
+async fn finish_target(target: &mut PgConnection) -> sqlx::Result<()> {
+    for (table, column) in NUMBERED {
+        let statement = format!(
+            "SELECT setval(pg_get_serial_sequence('{table}', '{column}'), (SELECT coalesce(max({column}), 0) + 1 \
+             FROM {table}), FALSE)"
+        );
+        sqlx::query(AssertSqlSafe(statement)).execute(&mut *target).await?;
+    }
+    Ok(())
+}
+
+/// Compares the number of rows of each table, and the sums.
+async fn compare(source: &Connection, target: &mut PgConnection) -> Result<ImportReport, StoreError> {
+    let mut report = ImportReport::default();
+    let counts = TABLES.map(|table| (table, format!("SELECT count(*) FROM {table}"), false));
+    let sums = SUMS.map(|(name, statement)| (name, statement.to_owned(), true));
+    for (name, statement, is_sum) in counts.into_iter().chain(sums) {
+        let before: i64 = source.query_row(&statement, [], |row| row.get(0)).map_err(read_error)?;
+        let after = sqlx::query_scalar(AssertSqlSafe(format!("SELECT CAST(({statement}) AS BIGINT)")));
+        let after: i64 = after.fetch_one(&mut *target).await.map_err(during(WRITING))?;
+        // The database may have been used since an earlier import.
+        if after < before {
+            return Err(StoreError::damaged(format!("{name}: {before} in SQLite and {after} in PostgreSQL")));
+        }
+        if is_sum { &mut report.sums } else { &mut report.rows }.insert(name, before);
+    }
+    Ok(report)
+}
+
+fn read_error(error: rusqlite::Error) -> StoreError {
+    StoreError::Unavailable { doing: READING, source: error.into() }
+}
