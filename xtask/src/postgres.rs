@@ -73,7 +73,7 @@ impl PostgresServer {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let mut postgres = command_as(account, &programs.join("postgres"), &folder);
         postgres.arg("-D").arg(&cluster).args(["-h", "127.0.0.1", "-p", &port.to_string(), "-k"]).arg(&folder);
-        for setting in ["fsync=off", "full_page_writes=off", "max_connections=500", "log_min_messages=fatal"] {
+        for setting in ["fsync=off", "full_page_writes=off", "max_connections=500", "log_min_messages=panic"] {
             postgres.args(["-c", setting]);
         }
         let process = postgres.spawn().context("starting postgres")?;
