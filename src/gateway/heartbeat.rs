@@ -34,7 +34,7 @@ impl HeartbeatTask {
     pub(crate) async fn start(store: Arc<dyn InstallationStore>) -> Result<Self, StoreError> {
         store.record_heartbeat().await?;
         let task = Handle::current().spawn(async move {
-            let mut supervision = Supervision::new(Instant::now());
+            let mut supervision = HeartbeatHistory::new(Instant::now());
             let mut ticks = interval(HEARTBEAT_INTERVAL);
             loop {
                 ticks.tick().await;
@@ -65,12 +65,12 @@ fn log_failure(error: &StoreError) {
 /// dead to the first one that is back. So a node judges others only after it has itself written heartbeats without a gap
 /// for the time after which a node counts as dead.
 #[derive(Debug)]
-struct Supervision {
+struct HeartbeatHistory {
     last_heartbeat: Instant,
     unbroken_since: Instant,
 }
 
-impl Supervision {
+impl HeartbeatHistory {
     fn new(now: Instant) -> Self {
         Self { last_heartbeat: now, unbroken_since: now }
     }
@@ -104,9 +104,10 @@ mod tests {
     #[test]
     fn a_node_judges_others_only_after_unbroken_heartbeats() {
         let start = Instant::now();
-        let mut supervision = Supervision::new(start);
-        let judges_at =
-            |supervision: &mut Supervision, seconds: u64| supervision.may_judge(start + Duration::from_secs(seconds));
+        let mut supervision = HeartbeatHistory::new(start);
+        let judges_at = |supervision: &mut HeartbeatHistory, seconds: u64| {
+            supervision.may_judge(start + Duration::from_secs(seconds))
+        };
         for seconds in (5..60).step_by(5) {
             assert!(!judges_at(&mut supervision, seconds), "{seconds}");
         }

@@ -17,13 +17,13 @@ const SECRET: &str = "sk-canary-of-the-doctor";
 const ADMIN_TOKEN: &str = "admin-canary-0123456789-0123456789-abcdef";
 
 /// A stopped installation that has served once.
-struct Patient {
+struct TestInstallation {
     home: TempDir,
 }
 
-// === impl Patient ===
+// === impl TestInstallation ===
 
-impl Patient {
+impl TestInstallation {
     /// An installation with these top-level settings and one account at an upstream.
     #[track_caller]
     fn new(settings: &str) -> Self {
@@ -136,7 +136,7 @@ fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 
 #[test]
 fn a_healthy_installation_has_no_problem_stopped_or_served() {
-    let patient = Patient::new("metrics_listen = \"127.0.0.1:0\"\n");
+    let patient = TestInstallation::new("metrics_listen = \"127.0.0.1:0\"\n");
     let output = patient.examine(&[]);
     assert_eq!(output.code, OK, "{output:#?}");
     let checks =
@@ -171,7 +171,7 @@ fn a_new_machine_gets_a_warning_and_no_folder() {
 
 #[test]
 fn every_problem_of_the_settings_is_reported_and_the_rest_is_left() {
-    let patient = Patient::new("");
+    let patient = TestInstallation::new("");
     let file = patient.home.path().join("imagate.toml");
     edit(&file, |bytes| bytes.extend(b"concurency = 3\ntier = \"gold\"\n"));
     let output = patient.examine(&[]);
@@ -181,7 +181,7 @@ fn every_problem_of_the_settings_is_reported_and_the_rest_is_left() {
 
 #[test]
 fn an_absent_secret_is_a_problem_of_the_settings_and_of_its_account() {
-    let patient = Patient::new("");
+    let patient = TestInstallation::new("");
     let program = Program::new(patient.home.path()).args(["doctor", "--config", "imagate.toml"]);
     let output = patient.examine_with(program.env("IT_ADMIN", ADMIN_TOKEN));
     assert_eq!(output.code, FAILED, "{output:#?}");
@@ -192,7 +192,7 @@ fn an_absent_secret_is_a_problem_of_the_settings_and_of_its_account() {
 
 #[test]
 fn a_lost_truncated_or_damaged_database_is_a_problem_of_the_store() {
-    let patient = Patient::new("");
+    let patient = TestInstallation::new("");
     let file = patient.data().join("imagate.db");
     let whole = std::fs::read(&file).expect("a file");
     edit(&file, |bytes| {
@@ -213,7 +213,7 @@ fn a_lost_truncated_or_damaged_database_is_a_problem_of_the_store() {
 
 #[test]
 fn a_missing_or_foreign_master_key_is_a_problem() {
-    let patient = Patient::new("");
+    let patient = TestInstallation::new("");
     let file = patient.data().join("master.key");
     std::fs::write(&file, [7; 32]).expect("a file");
     assert!(patient.problem("master key").contains("master.key is not the key"));
@@ -225,7 +225,7 @@ fn a_missing_or_foreign_master_key_is_a_problem() {
 
 #[test]
 fn open_permissions_and_a_full_disk_are_problems() {
-    let patient = Patient::new("");
+    let patient = TestInstallation::new("");
     let key = patient.data().join("master.key");
     let set_mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
     set_mode(&key, 0o644).expect("permissions");
@@ -244,7 +244,7 @@ fn open_permissions_and_a_full_disk_are_problems() {
 
 #[test]
 fn an_address_in_use_is_a_problem_and_another_gateway_a_warning() {
-    let patient = Patient::new("");
+    let patient = TestInstallation::new("");
     let file = patient.home.path().join("imagate.toml");
     let settings = std::fs::read_to_string(&file).expect("a file");
     let listen = |address: &str| {

@@ -13,13 +13,13 @@ const TOKEN: &str = "admin-token-canary-0123456789abcdef";
 const MASTER_KEY: &str = "5e1f0c7a9b3d2468ace013579bdf02468ace013579bdf02468ace013579bdf02";
 
 /// Two gateways with the same settings and one database.
-struct Nodes {
+struct NodePair {
     first: Gateway,
     second: Gateway,
     database: PostgresDatabase,
 }
 
-impl Nodes {
+impl NodePair {
     fn open(upstream: &FakeUpstream, settings: &str) -> Option<Self> {
         let database = PostgresDatabase::create()?;
         let settings = format!("admin_token = {{ env = \"IT_ADMIN\" }}\n{settings}");
@@ -48,7 +48,7 @@ fn small() -> Value {
 #[test]
 fn a_key_of_one_node_is_valid_on_the_other_until_it_is_revoked() {
     let upstream = FakeUpstream::start();
-    let Some(nodes) = Nodes::open(&upstream, "") else { return };
+    let Some(nodes) = NodePair::open(&upstream, "") else { return };
     let key = nodes.first.make_key("shared");
     let (id, secret) = (key["id"].as_str().expect("an id"), key["secret"].as_str().expect("a secret"));
     assert_eq!(draw_with(&nodes.second, secret, json!({})).status, 200);
@@ -62,7 +62,7 @@ fn a_key_of_one_node_is_valid_on_the_other_until_it_is_revoked() {
 fn two_nodes_stay_within_one_budget() {
     let upstream = FakeUpstream::start();
     let settings = "[[groups]]\nname = \"default\"\n[groups.limits]\nbudget_usd = 0.03\nbudget_period = \"day\"";
-    let Some(nodes) = Nodes::open(&upstream, settings) else { return };
+    let Some(nodes) = NodePair::open(&upstream, settings) else { return };
     let statuses: Vec<u16> = thread::scope(|scope| {
         let of_node = |number: usize| if number.is_multiple_of(2) { &nodes.first } else { &nodes.second };
         let threads: Vec<_> = (0..40)
@@ -82,14 +82,14 @@ fn two_nodes_stay_within_one_budget() {
 fn the_money_of_a_killed_node_stays_reserved_and_is_counted_when_it_starts_again() {
     let upstream = FakeUpstream::start();
     let settings = "[[groups]]\nname = \"default\"\n[groups.limits]\nbudget_usd = 0.007\nbudget_period = \"day\"";
-    let Some(mut nodes) = Nodes::open(&upstream, settings) else { return };
+    let Some(mut nodes) = NodePair::open(&upstream, settings) else { return };
     let (address, secret) = (nodes.first.address(), nodes.first.secret().to_owned());
     let gated = json!({"prompt": "a cube [[gate=open]]", "quality": "low", "size": "1024x1024"});
     let caller = thread::spawn(move || Call::generation().json(&request(gated)).key(&secret).try_send(address).is_ok());
     upstream.wait_until("the job has begun", |attempts| attempts.len() == 1);
     nodes.first.kill();
     assert!(!caller.join().expect("the thread"), "its caller gets no answer");
-    let refused = |nodes: &Nodes| {
+    let refused = |nodes: &NodePair| {
         let error = draw_with(&nodes.second, nodes.second.secret(), small()).error_object(429);
         assert_eq!(error["limit"], "budget_usd");
     };
@@ -104,7 +104,7 @@ fn the_money_of_a_killed_node_stays_reserved_and_is_counted_when_it_starts_again
 #[test]
 fn an_idempotency_key_is_paid_for_once_on_both_nodes() {
     let upstream = FakeUpstream::start();
-    let Some(nodes) = Nodes::open(&upstream, "") else { return };
+    let Some(nodes) = NodePair::open(&upstream, "") else { return };
     let secret = nodes.first.secret().to_owned();
     let call = Call::generation()
         .json(&request(json!({"prompt": "a cube [[gate=open]]"})))
@@ -132,7 +132,7 @@ fn an_idempotency_key_is_paid_for_once_on_both_nodes() {
 #[test]
 fn without_its_database_a_node_refuses_paid_work_and_forgets_no_key() {
     let upstream = FakeUpstream::start();
-    let Some(nodes) = Nodes::open(&upstream, "") else { return };
+    let Some(nodes) = NodePair::open(&upstream, "") else { return };
     let secret = nodes.first.secret().to_owned();
     assert_eq!(draw_with(&nodes.first, &secret, json!({})).status, 200);
     nodes.database.refuse_connections();

@@ -51,15 +51,15 @@ const SCRIPTS: [(&str, &str); 6] = [
 ];
 
 /// A machine for the page.
-struct Machine {
+struct TestMachine {
     home: TempDir,
     upstream: FakeUpstream,
     addresses: [SocketAddr; 2],
 }
 
-// === impl Machine ===
+// === impl TestMachine ===
 
-impl Machine {
+impl TestMachine {
     fn new() -> Self {
         let free = || TcpListener::bind("127.0.0.1:0").expect("a port");
         let listeners = [free(), free()];
@@ -112,7 +112,7 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for TestMachine {
     fn drop(&mut self) {
         // The service is no child of this process, but of a script.
         if let Ok(process) = std::fs::read_to_string(self.path("service.pid")) {
@@ -141,7 +141,7 @@ fn inline_code() -> Vec<String> {
 
 #[test]
 fn the_commands_of_the_page_run_from_top_to_bottom() {
-    let machine = Machine::new();
+    let machine = TestMachine::new();
     let settings = blocks("toml");
     let [settings] = settings.as_slice() else { panic!("not one block of settings: {settings:?}") };
     let commands = blocks("sh");

@@ -106,8 +106,8 @@ impl PriceTable {
     ///
     /// Returns the first price that is unknown.
     pub(crate) fn most(&self, work: &WorkEstimate<'_>, day: NaiveDate) -> Result<Usd, UnknownPrice> {
-        type Most = fn(&PriceFigures, &WorkEstimate<'_>) -> Option<Usd>;
-        let parts: [(_, Most); 2] = [(work.image_model, most_for_images), (work.text_model, most_for_text)];
+        type MostCost = fn(&PriceFigures, &WorkEstimate<'_>) -> Option<Usd>;
+        let parts: [(_, MostCost); 2] = [(work.image_model, most_for_images), (work.text_model, most_for_text)];
         let mut sum = Usd::ZERO;
         for (model, most) in parts {
             let Some(model) = model else { continue };

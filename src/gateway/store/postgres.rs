@@ -26,6 +26,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use sqlx::PgPool;
+use tokio::sync::Semaphore;
 
 use super::data_dir::DataDir;
 use super::{
@@ -44,6 +45,9 @@ pub(crate) struct PostgresStore {
     writer: PgPool,
     readers: PgPool,
     batch_writer: BatchWriter,
+    /// Bounds the connections of the pool that wait for the lock of a busy subject, so that the rest of the gateway keeps
+    /// the others.
+    reservation_permits: Semaphore,
     data_dir: DataDir,
     /// The master key of the configuration; `None` if the key is in master.key.
     configured_key: Option<MasterKey>,

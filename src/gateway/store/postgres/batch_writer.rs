@@ -96,6 +96,12 @@ impl BatchWriter {
         state.uncertain_requests.extend(writes.iter().filter_map(opened_request));
     }
 
+    /// Returns the number of requests whose rows must be removed before the next write.
+    #[cfg(test)]
+    pub(super) async fn uncertain_count(&self) -> usize {
+        self.state.lock().await.uncertain_requests.len()
+    }
+
     async fn lock(&self, doing: &'static str) -> Result<MutexGuard<'_, WriterState>, StoreError> {
         let state = self.state.lock().await;
         if state.is_closed {
@@ -111,8 +117,11 @@ impl BatchWriter {
         writes: &[RowWrite<'_>],
         is_second_try: bool,
     ) -> sqlx::Result<Vec<RowWriteOutcome>> {
+        // Without a connection nothing is sent, so nothing is uncertain, however long the server is away.
+        let mut is_sent = false;
         let result = within_try_timeout(async {
             let mut connection = self.take_connection(state, node).await?;
+            is_sent = true;
             let result = write_all(&mut connection, node, writes, is_second_try).await;
             if result.as_ref().err().is_none_or(is_row_fault) {
                 state.connection = Some(connection);
@@ -120,7 +129,7 @@ impl BatchWriter {
             result
         })
         .await;
-        if result.as_ref().is_err_and(is_connection_lost) {
+        if is_sent && result.as_ref().is_err_and(is_connection_lost) {
             state.uncertain_requests.extend(writes.iter().filter_map(opened_request));
         }
         result

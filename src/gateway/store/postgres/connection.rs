@@ -14,6 +14,9 @@ use crate::gateway::store::StoreError;
 /// are cached, and records have a connection of their own.
 const POOL_CONNECTIONS: u32 = 8;
 
+/// The number of those connections that reservations in limits may use at the same time (our choice): half of them.
+pub(super) const RESERVATION_CONNECTIONS: usize = 4;
+
 /// The time that a call waits for a connection of the pool, and that a new connection may take (our choice).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 

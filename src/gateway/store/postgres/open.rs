@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use sqlx::{Connection as _, PgConnection};
+use tokio::sync::Semaphore;
 
 use super::PostgresStore;
 use super::batch_writer::BatchWriter;
-use super::connection::DatabaseUrl;
+use super::connection::{DatabaseUrl, RESERVATION_CONNECTIONS};
 use super::error_conversion::{during, during_migration};
 use super::migrations::{MIGRATIONS, newest_version};
 use super::sql::data_key_unlock::load_or_create_data_keys;
@@ -45,6 +46,7 @@ pub(super) async fn open(
         writer: pool.clone(),
         readers: pool,
         batch_writer: BatchWriter::new(url.clone()),
+        reservation_permits: Semaphore::new(RESERVATION_CONNECTIONS),
         data_dir,
         configured_key,
         vault,

@@ -65,6 +65,8 @@ async fn reserve(
     let names: Vec<_> = reservation.subjects.iter().map(row_name).collect();
     let mut locks = names.clone();
     locks.sort_unstable();
+    // The semaphore is never closed, so the error cannot occur.
+    let _permit = store.reservation_permits.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
     let mut transaction = store.writer.begin().await?;
     sqlx::query(LOCK).bind(&locks).execute(&mut *transaction).await?;
     sqlx::query(REMOVE_PAST).bind(&names).execute(&mut *transaction).await?;

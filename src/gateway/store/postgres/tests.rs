@@ -160,6 +160,20 @@ async fn a_stopped_server_is_unavailable_and_not_a_missing_row() {
     assert!(matches!(error, StoreError::Unavailable { .. }) && !error.is_row_fault(), "{error}");
 }
 
+#[tokio::test]
+async fn writes_that_were_never_sent_are_not_remembered() {
+    // Nothing listens on the port of a listener that is gone.
+    let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let url = DatabaseUrl::parse(&format!("postgres://nobody@127.0.0.1:{port}/none")).unwrap();
+    let writer = BatchWriter::new(url);
+    for number in 0..3 {
+        let record = running_record(&format!("r{number}"));
+        let error = writer.write(&NodeId::only(), &[RowWrite::Open(&record)]).await.unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    }
+    assert_eq!(writer.uncertain_count().await, 0);
+}
+
 /// Many nodes at once: the order of the locks must not depend on the order of the rows.
 #[tokio::test]
 async fn batches_of_many_nodes_do_not_deadlock() {
