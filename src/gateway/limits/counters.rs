@@ -55,11 +55,11 @@ impl SubjectCounters {
     /// Counts the last minute and the running jobs of a subject whose usage the store has.
     pub(super) fn of_usage(usage: &SubjectUsage, now: Instant) -> Self {
         let mut counters = Self { jobs: usage.jobs, ..Self::default() };
-        for (age, images) in &usage.last_minute {
-            // A clock that began less than that ago cannot tell it; then the request counts for longer.
-            let at = now.checked_sub(*age).unwrap_or(now);
-            counters.requests.add(1, at);
-            counters.images.add(*images, at);
+        for recent in &usage.last_minute {
+            // A clock that began less than that ago cannot tell it; then the requests count for longer.
+            let at = now.checked_sub(recent.age).unwrap_or(now);
+            counters.requests.add(recent.requests, at);
+            counters.images.add(recent.images, at);
         }
         counters
     }

@@ -83,6 +83,8 @@ fn reservation_subject(subject: &SubjectLimits, today: NaiveDate) -> Reservation
         LimitSubject::User(user) => (ReservationSubjectKind::User, user.to_string()),
         LimitSubject::Group(name) => (ReservationSubjectKind::Group, name.clone()),
     };
-    let begin = subject.limits.budget.map_or(today, |budget| period_begin(budget.period, today));
-    ReservationSubject { kind, id, budget_since: UtcDay::from(begin) }
+    let limits = &subject.limits;
+    let begin = limits.budget.map_or(today, |budget| period_begin(budget.period, today));
+    let needs_last_minute = limits.requests_per_minute.is_some() || limits.images_per_minute.is_some();
+    ReservationSubject { kind, id, budget_since: UtcDay::from(begin), needs_last_minute }
 }

@@ -83,7 +83,8 @@ impl PostgresStore {
     }
 
     async fn write_heartbeat(&self) -> Result<(), StoreError> {
-        nodes::write_heartbeat(&self.writer, &self.node).await.map_err(during("writing the heartbeat of the node"))
+        nodes::write_heartbeat(&self.writer, &self.node).await.map_err(during("writing the heartbeat of the node"))?;
+        reservations::remove_past(&self.writer).await.map_err(during("removing past reservations"))
     }
 
     async fn interrupt_dead_nodes(&self) -> Result<u64, StoreError> {

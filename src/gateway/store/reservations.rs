@@ -49,6 +49,8 @@ pub(crate) struct ReservationSubject {
     pub(crate) id: String,
     /// The first day of the period of the budget.
     pub(crate) budget_since: UtcDay,
+    /// True if the subject has a limit for each minute, so that the requests of the last one are needed.
+    pub(crate) needs_last_minute: bool,
 }
 
 /// The kinds of subjects.
@@ -65,8 +67,8 @@ pub(crate) enum ReservationSubjectKind {
 /// The usage of a subject on all nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SubjectUsage {
-    /// The requests that began within the last minute, oldest first: their age, and the images that they asked for.
-    pub(crate) last_minute: Vec<(Duration, u32)>,
+    /// The requests that began within the last minute, oldest first; empty if they are not needed.
+    pub(crate) last_minute: Vec<RecentRequests>,
     /// The number of running jobs.
     pub(crate) jobs: u32,
     /// The images of today: those that were delivered, and those that running jobs asked for.
@@ -75,6 +77,17 @@ pub(crate) struct SubjectUsage {
     pub(crate) spent: Usd,
     /// The money that running jobs of the period have reserved.
     pub(crate) reserved: Usd,
+}
+
+/// Requests that began at about the same time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecentRequests {
+    /// The age of the newest one, rounded down.
+    pub(crate) age: Duration,
+    /// Their number.
+    pub(crate) requests: u32,
+    /// The images that they asked for.
+    pub(crate) images: u32,
 }
 
 impl ReservationSubjectKind {

@@ -9,7 +9,7 @@ use super::PostgresStore;
 use super::error_conversion::during;
 use crate::gateway::money::Usd;
 use crate::gateway::store::reservations::{
-    NewReservation, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage,
+    NewReservation, RecentRequests, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage,
 };
 use crate::gateway::store::{NodeId, RequestId, StoreError, UtcDay};
 
@@ -17,26 +17,28 @@ use crate::gateway::store::{NodeId, RequestId, StoreError, UtcDay};
 const LOCK: &str =
     "SELECT count(pg_advisory_xact_lock(hashtextextended(subject, 1))) FROM unnest($1::TEXT[]) AS subject";
 
-/// Removes what no limit needs any more.
-const REMOVE_PAST: &str = "DELETE FROM limit_reservations WHERE subject = ANY ($1) AND NOT is_open \
-    AND begun_at < clock_timestamp() - interval '2 minutes'";
-
-const FIND: &str = "SELECT CAST(extract(epoch FROM clock_timestamp() - begun_at) AS DOUBLE PRECISION) AS age, \
-    images, nano_usd, day, is_open FROM limit_reservations \
-    WHERE subject = $1 AND (is_open OR begun_at > clock_timestamp() - interval '1 minute') ORDER BY begun_at";
+/// The requests of the last minute, in groups of a quarter of a second: a busy subject has thousands of them.
+const FIND_RECENT: &str = "SELECT CAST(floor(extract(epoch FROM clock_timestamp() - begun_at) * 4) AS BIGINT) AS quarters, \
+    count(*) AS requests, CAST(sum(images) AS BIGINT) AS images FROM limit_reservations \
+    WHERE subject = $1 AND begun_at > clock_timestamp() - interval '1 minute' GROUP BY 1 ORDER BY 1 DESC";
 
 const INSERT: &str = "INSERT INTO limit_reservations (request_id, subject, node, day, images, nano_usd, begun_at, is_open) \
     SELECT $1, subject, $3, $4, $5, $6, clock_timestamp(), TRUE FROM unnest($2::TEXT[]) AS subject";
 
-/// The delivered images of a day, and the money that was spent since another one.
-macro_rules! counted_usage {
+/// Reads what running jobs have reserved, and what was counted, at the same moment: a job that ends is in one of the two.
+macro_rules! find_usage {
     ($column:literal) => {
         concat!(
-            "SELECT CAST(coalesce(sum(images) FILTER (WHERE day = $2), 0) AS BIGINT), ",
-            "CAST(least(coalesce(sum(cost_nano_usd), 0), 9223372036854775807) AS BIGINT) ",
+            "SELECT running.jobs, running.images + counted.images AS images, running.nano_usd AS reserved, ",
+            "counted.nano_usd AS spent FROM ",
+            "(SELECT count(*) AS jobs, CAST(coalesce(sum(images) FILTER (WHERE day = $2), 0) AS BIGINT) AS images, ",
+            "capped(coalesce(sum(nano_usd) FILTER (WHERE day >= $3), 0)) AS nano_usd ",
+            "FROM limit_reservations WHERE subject = $1 AND is_open) AS running, ",
+            "(SELECT CAST(coalesce(sum(images) FILTER (WHERE day = $2), 0) AS BIGINT) AS images, ",
+            "capped(coalesce(sum(cost_nano_usd), 0)) AS nano_usd ",
             "FROM usage_days WHERE day >= $3 AND ",
             $column,
-            " = $1"
+            " = $4) AS counted"
         )
     };
 }
@@ -69,7 +71,6 @@ async fn reserve(
     let _permit = store.reservation_permits.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
     let mut transaction = store.writer.begin().await?;
     sqlx::query(LOCK).bind(&locks).execute(&mut *transaction).await?;
-    sqlx::query(REMOVE_PAST).bind(&names).execute(&mut *transaction).await?;
     let mut usages = Vec::with_capacity(names.len());
     for subject in &reservation.subjects {
         usages.push(usage_of(&mut transaction, subject, reservation.today).await?);
@@ -98,45 +99,51 @@ pub(super) async fn remove_without_record(pool: &sqlx::PgPool, node: &NodeId) ->
     query.bind(node.as_str()).execute(pool).await.map(drop)
 }
 
-/// Reads the reservations first and what was counted after them: a job that ends between the two is counted twice rather
-/// than not at all.
+/// Removes what no limit needs any more. Rows that another node removes at this moment are left to it.
+pub(super) async fn remove_past(pool: &sqlx::PgPool) -> sqlx::Result<()> {
+    let query = sqlx::query(
+        "DELETE FROM limit_reservations WHERE (request_id, subject) IN (SELECT request_id, subject \
+         FROM limit_reservations WHERE NOT is_open AND begun_at < clock_timestamp() - interval '2 minutes' \
+         FOR UPDATE SKIP LOCKED)",
+    );
+    query.execute(pool).await.map(drop)
+}
+
 async fn usage_of(
     connection: &mut PgConnection,
     subject: &ReservationSubject,
     today: UtcDay,
 ) -> sqlx::Result<SubjectUsage> {
-    const MINUTE: f64 = 60.0;
-    let (today, since) = (today.to_string(), subject.budget_since.to_string());
-    let mut usage = SubjectUsage::default();
-    for row in sqlx::query(FIND).bind(row_name(subject)).fetch_all(&mut *connection).await? {
-        let (age, images, nanos): (f64, i64, i64) =
-            (row.try_get("age")?, row.try_get("images")?, row.try_get("nano_usd")?);
-        let images = u32::try_from(images).unwrap_or(u32::MAX);
-        if age < MINUTE {
-            usage.last_minute.push((Duration::try_from_secs_f64(age).unwrap_or_default(), images));
-        }
-        let day: &str = row.try_get("day")?;
-        if !row.try_get("is_open")? {
-            continue;
-        }
-        usage.jobs = usage.jobs.saturating_add(1);
-        if day == today {
-            usage.images_today += u64::from(images);
-        }
-        if day >= since.as_str() {
-            usage.reserved = usage.reserved.plus(Usd::from_nanos(nanos.unsigned_abs()));
-        }
-    }
     let statement = match subject.kind {
-        ReservationSubjectKind::Key => counted_usage!("key_id"),
-        ReservationSubjectKind::User => counted_usage!("user_id"),
-        ReservationSubjectKind::Group => counted_usage!("group_name"),
+        ReservationSubjectKind::Key => find_usage!("key_id"),
+        ReservationSubjectKind::User => find_usage!("user_id"),
+        ReservationSubjectKind::Group => find_usage!("group_name"),
     };
-    let query = sqlx::query_as(statement).bind(&subject.id).bind(today).bind(since);
-    let (images, nanos): (i64, i64) = query.fetch_one(connection).await?;
-    usage.images_today += images.unsigned_abs();
-    usage.spent = Usd::from_nanos(nanos.unsigned_abs());
-    Ok(usage)
+    let query = sqlx::query(statement).bind(row_name(subject)).bind(today.to_string());
+    let query = query.bind(subject.budget_since.to_string()).bind(&subject.id);
+    let row = query.fetch_one(&mut *connection).await?;
+    let count = |name: &str| row.try_get::<i64, _>(name).map(i64::unsigned_abs);
+    Ok(SubjectUsage {
+        last_minute: if subject.needs_last_minute { recent_requests(connection, subject).await? } else { Vec::new() },
+        jobs: u32::try_from(count("jobs")?).unwrap_or(u32::MAX),
+        images_today: count("images")?,
+        spent: Usd::from_nanos(count("spent")?),
+        reserved: Usd::from_nanos(count("reserved")?),
+    })
+}
+
+async fn recent_requests(
+    connection: &mut PgConnection,
+    subject: &ReservationSubject,
+) -> sqlx::Result<Vec<RecentRequests>> {
+    const QUARTER: Duration = Duration::from_millis(250);
+    let rows = sqlx::query(FIND_RECENT).bind(row_name(subject)).fetch_all(connection).await?;
+    let recent = rows.iter().map(|row| {
+        let count = |name: &str| row.try_get::<i64, _>(name).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+        let age = QUARTER * count("quarters")?;
+        Ok(RecentRequests { age, requests: count("requests")?, images: count("images")? })
+    });
+    recent.collect()
 }
 
 fn row_name(subject: &ReservationSubject) -> String {

@@ -199,6 +199,7 @@ CREATE TABLE usage_days (
 
 CREATE INDEX usage_days_by_day ON usage_days (day);
 CREATE INDEX usage_days_by_user ON usage_days (user_id, day);
+CREATE INDEX usage_days_by_group ON usage_days (group_name, day);
 
 -- The parts of running jobs in limits, and those of the last minutes. A part ends in the transaction that closes the
 -- record of its request, which also counts the cost: so money is always either reserved or counted.
@@ -215,6 +216,7 @@ CREATE TABLE limit_reservations (
 );
 
 CREATE INDEX limit_reservations_by_subject ON limit_reservations (subject, begun_at);
+CREATE INDEX limit_reservations_open ON limit_reservations (subject) WHERE is_open;
 
 -- Limits a sum to the largest integer. An error instead would refuse the outcome with it.
 CREATE FUNCTION capped(total NUMERIC) RETURNS BIGINT LANGUAGE sql IMMUTABLE AS
