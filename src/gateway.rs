@@ -190,6 +190,7 @@ impl Gateway {
         let (tokens, endpoint) = (Arc::clone(store) as _, Arc::clone(&upstream) as Arc<dyn CredentialService>);
         let accounts = Accounts::open(&config.accounts, tokens, vault.clone(), endpoint, node.clone()).await?;
         accounts.spawn_refresh_task();
+        accounts.share_slots().await?;
         let catalog = TextModelCatalog::new(&accounts, &upstream);
         let (metrics, heartbeat) = (Arc::new(Metrics::new()), HeartbeatTask::start(Arc::clone(store) as _).await?);
         let ledger =

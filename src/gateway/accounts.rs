@@ -2,8 +2,8 @@
 //!
 //! The module decides which account serves a request, how long a request waits, and how the result of an attempt
 //! changes the state of its account. Selection ([`selection`]), cooldowns ([`cooldown`]) and health ([`health`]) do no
-//! I/O. The state that several nodes share is in the store, which this module reads every half second. The module must
-//! not know HTTP, records or the content of a job: tokens are fetched through the trait [`CredentialService`].
+//! I/O. The state that several nodes share is in the store, which this module reads every half second; the slots that
+//! each of them may use are exchanged more often ([`slot_exchange`]). The module must not know HTTP, records or the content of a job: tokens are fetched through the trait [`CredentialService`].
 //!
 //! It implements the demands of the specification on the concurrency of each account and on the preference for paid
 //! accounts with OAuth, and U14 to U18, U32 and C10 of the failure catalogue.
@@ -23,6 +23,8 @@ mod queue;
 mod refresh_task;
 mod rows;
 mod selection;
+mod slot_exchange;
+mod slot_share;
 mod text_model_accounts;
 mod token_cache;
 mod token_fetcher;
@@ -40,8 +42,8 @@ pub(crate) use oauth::{CredentialService, CredentialServiceError, TokenRequest, 
 pub(crate) use rows::{account_from_row as account_of_row, credentials_context, secrets_from_row as secrets_of_row};
 pub(crate) use text_model_accounts::TextModelAccount;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -55,9 +57,9 @@ use super::telemetry::AccountSnapshot;
 use account::AccountAuth;
 use lease::AccountSlot;
 use pool::{AccountPool, AccountRequirements};
-use pool_member::PoolMember;
 use queue::RequesterId;
 use rows::{AccountRows, PoolSnapshot};
+use slot_exchange::SlotExchangeTask;
 use token_cache::TokenFailure;
 use token_fetcher::TokenFetcher;
 
@@ -77,6 +79,8 @@ pub(crate) struct Accounts {
     token_endpoint: Arc<dyn CredentialService>,
     /// True if the last read of the store succeeded.
     is_store_readable: AtomicBool,
+    /// Set if other nodes use the accounts, too.
+    slot_exchange: OnceLock<SlotExchangeTask>,
 }
 
 /// The account that made an earlier response, and whether it may be asked again.
@@ -130,8 +134,7 @@ impl Accounts {
         {
             let mut inner = pool.lock();
             for account in configured {
-                let id = inner.next_id();
-                inner.members.push(PoolMember::new(id, Arc::new(UpstreamAccount::new(account)), None));
+                inner.add_member(Arc::new(UpstreamAccount::new(account)), None);
             }
         }
         let tokens = Arc::clone(&store) as Arc<dyn TokenStore>;
@@ -143,6 +146,7 @@ impl Accounts {
             token_fetcher,
             token_endpoint: endpoint,
             is_store_readable: AtomicBool::new(true),
+            slot_exchange: OnceLock::new(),
         };
         accounts.reload().await?;
         Ok(Arc::new(accounts))

@@ -30,6 +30,7 @@ mod replay_columns;
 mod reservations;
 mod secret_bytes;
 mod secret_hashes;
+mod shared_slots;
 mod sql_connection;
 mod sqlite;
 mod timestamp;
@@ -76,6 +77,9 @@ pub(crate) use reservations::{
     NewReservation, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage,
 };
 pub(crate) use secret_hashes::{PasswordHash, SecretHash};
+pub(crate) use shared_slots::{
+    HeldSlots, OtherNodeHolding, OtherNodeSlots, SHARED_SLOT_TIMEOUT, SharedSlots, SlotHolding,
+};
 pub(crate) use sqlite::{DatabaseFile, SqliteStore, UsedModel, newest_schema_version};
 pub(crate) use timestamp::Timestamp;
 pub(crate) use usage::{DayCounts, KeyCounts, KeyDisplayNames, RefusalCount, UsageCounters, UsageFilter, UsageStore};

@@ -6,7 +6,6 @@ use tokio::time::Instant;
 
 use super::Accounts;
 use super::account::UpstreamAccount;
-use super::pool_member::PoolMember;
 use crate::gateway::config;
 use crate::gateway::store::StoreError;
 
@@ -40,9 +39,7 @@ impl Accounts {
             match inner.members.iter().position(|member| member.account.name() == account.name) {
                 Some(index) => inner.members[index].replace_account(new_account),
                 None => {
-                    let mut member = PoolMember::new(inner.next_id(), new_account, None);
-                    member.disabled_reason = Some(UNKNOWN.to_owned());
-                    inner.members.push(member);
+                    inner.add_member(new_account, None).disabled_reason = Some(UNKNOWN.to_owned());
                 }
             }
         }

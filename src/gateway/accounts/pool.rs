@@ -6,6 +6,7 @@
 
 mod credential_checks;
 mod lease_decision;
+mod waiting_requests;
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -13,15 +14,17 @@ use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::Utc;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use super::account::UpstreamAccount;
 use super::cooldown::AttemptTiming;
 use super::health::HealthStatus;
 use super::lease::{AccountSlot, LeaseGrant};
 use super::pool_member::{AccountRowContent, PoolMember, UnsavedChange};
 use super::queue::{FairQueue, QueueTicket, RequesterId};
 use super::selection::{AccountCandidate, pick, pseudo_random};
+use super::slot_share::MemberShare;
 use super::waiter_kinds::WaiterKinds;
 use super::{AccountFeedback, LeaseRefusal};
 use crate::gateway::config::UpstreamProtocol;
@@ -36,13 +39,21 @@ const QUEUE_MAX: usize = 4096;
 const USER_QUEUE_MAX: usize = 1024;
 
 #[derive(Debug)]
-pub(super) struct AccountPool(Mutex<AccountPoolState>);
+pub(super) struct AccountPool {
+    state: Mutex<AccountPoolState>,
+    /// Notified if an exchange of slots with other nodes can change something.
+    slot_change: Notify,
+}
 
 #[derive(Debug)]
 pub(super) struct AccountPoolState {
     pub(super) members: Vec<PoolMember>,
     /// The accounts of the store whose rows cannot be used. They are remembered so that each is logged once.
     pub(super) unusable_rows: HashMap<String, AccountRowContent>,
+    /// True if other nodes use the accounts, too.
+    pub(super) is_shared: bool,
+    /// The number of members whose slots the store has.
+    pub(super) shared_members: usize,
     queue: FairQueue<WaitingRequest>,
     /// The kinds of the waiting requests. Requests of one kind have the same requirements.
     kinds: WaiterKinds,
@@ -99,19 +110,25 @@ impl AccountPool {
         let inner = AccountPoolState {
             members: Vec::new(),
             unusable_rows: HashMap::new(),
+            is_shared: false,
+            shared_members: 0,
             queue: FairQueue::default(),
             kinds: WaiterKinds::default(),
             stopped: false,
             seed,
             next_id: 0,
         };
-        Arc::new(Self(Mutex::new(inner)))
+        Arc::new(Self { state: Mutex::new(inner), slot_change: Notify::new() })
     }
 
     /// Locks the state, also after a panic of another holder: every change is made in one step, so the state is
     /// consistent.
     pub(super) fn lock(&self) -> MutexGuard<'_, AccountPoolState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) const fn slot_change(&self) -> &Notify {
+        &self.slot_change
     }
 
     /// Waits for a slot on one of the accounts, in fair order, until the deadline.
@@ -158,6 +175,9 @@ impl AccountPool {
                 let ticket =
                     inner.queue.push(requester.clone(), WaitingRequest { requirements, kind_id: kind, sender });
                 inner.grant_free_slots(self, now);
+                if inner.is_shared {
+                    self.slot_change.notify_one();
+                }
                 SlotRequestOutcome::Waiting(ticket, receiver)
             }
         }
@@ -254,6 +274,9 @@ impl AccountPool {
         let mut inner = self.lock();
         inner.release_slot(member, large, probe);
         inner.grant_free_slots(self, Instant::now());
+        if inner.is_shared && inner.gives_slots_back(member) {
+            self.slot_change.notify_one();
+        }
     }
 
     fn change_member(self: &Arc<Self>, grant: &LeaseGrant, change: impl FnOnce(&mut PoolMember, AttemptTiming)) {
@@ -285,104 +308,24 @@ impl AccountPoolState {
         self.stopped
     }
 
-    /// Returns a number for the next account.
-    pub(super) const fn next_id(&mut self) -> u64 {
+    /// Adds an account.
+    pub(super) fn add_member(
+        &mut self,
+        account: Arc<UpstreamAccount>,
+        origin: Option<AccountRowContent>,
+    ) -> &mut PoolMember {
         self.next_id += 1;
-        self.next_id
+        let mut member = PoolMember::new(self.next_id, account, origin);
+        member.share = self.is_shared.then(MemberShare::empty);
+        let index = self.members.len();
+        self.members.push(member);
+        &mut self.members[index]
     }
 
-    /// True if an account has refused the model.
-    fn is_model_refused(&self, model: Option<&str>) -> bool {
-        model.is_some_and(|model| self.members.iter().any(|member| member.has_refused_model(model)))
-    }
-
-    /// Returns the id of the kind of a request that begins to wait. All models that no account has refused
-    /// share one kind: callers choose the model names, so the number of kinds must not depend on them.
-    fn add_to_kind(&mut self, requirements: &AccountRequirements) -> u64 {
-        let model = requirements.model.clone().filter(|model| self.is_model_refused(Some(model)));
-        self.kinds.add(AccountRequirements { session: None, model, ..requirements.clone() })
-    }
-
-    /// Moves the requests that wait for this model to a kind of their own.
-    fn split_kind(&mut self, model: Option<&str>) {
-        let Self { queue, kinds, .. } = self;
-        queue.for_each_mut(|waiter| {
-            if waiter.requirements.model.as_deref() == model {
-                kinds.remove(waiter.kind_id);
-                waiter.kind_id = kinds.add(AccountRequirements { session: None, ..waiter.requirements.clone() });
-            }
-        });
-    }
-
-    /// Refuses and serves waiting requests after any change except a returned slot.
-    pub(super) fn update_queue(&mut self, pool: &Arc<AccountPool>, now: Instant) {
-        if self.queue.len() > 0 {
-            self.refuse_waiting(|members, requirements| match lease_decision(members, requirements, now, 0) {
-                LeaseDecision::Refuse(reason) => Some(reason),
-                LeaseDecision::Grant(_) | LeaseDecision::Wait => None,
-            });
-            self.grant_free_slots(pool, now);
-        }
-    }
-
-    /// Refuses the waiting requests for which `reason` returns a refusal.
-    fn refuse_waiting(&mut self, reason: impl Fn(&[PoolMember], &AccountRequirements) -> Option<LeaseRefusal>) {
-        let Self { members, queue, kinds, .. } = self;
-        let Some(refused) = kinds.matching(|requirements| reason(members, requirements).is_some()) else { return };
-        for waiter in queue.take_matching(|waiter| refused.contains(&waiter.kind_id)) {
-            kinds.remove(waiter.kind_id);
-            let reason = reason(members, &waiter.requirements).unwrap_or(LeaseRefusal::Busy);
-            // Sending fails only if the request stopped waiting at this moment.
-            let _unsent = waiter.sender.send(Err(reason));
-        }
-    }
-
-    /// Grants the free slots to waiting requests, in fair order.
-    fn grant_free_slots(&mut self, pool: &Arc<AccountPool>, now: Instant) {
-        while self.queue.len() > 0 && !self.stopped && self.members.iter().any(|member| member.can_grant_slot(now)) {
-            let seed = self.next_seed();
-            let Some(servable) = self.servable_kinds(now, seed) else { return };
-            let mut chosen = None;
-            let Self { members, queue, kinds, .. } = self;
-            let waiter = queue.take_next(|waiter| {
-                servable.contains(&waiter.kind_id)
-                    && match lease_decision(members, &waiter.requirements, now, seed) {
-                        LeaseDecision::Grant(index) => chosen.replace(index).is_none(),
-                        LeaseDecision::Wait | LeaseDecision::Refuse(_) => false,
-                    }
-            });
-            let (Some(waiter), Some(index)) = (waiter, chosen) else { return };
-            kinds.remove(waiter.kind_id);
-            let slot = self.grant(pool, index, &waiter.requirements, now);
-            if let Err(Ok(slot)) = waiter.sender.send(Ok(slot)) {
-                // The request has just stopped waiting. Dropping the slot would take the lock, which is held here, so
-                // the slot is released by its parts.
-                let (member, large, probe) = slot.into_parts();
-                self.release_slot(member, large, probe);
-            }
-        }
-    }
-
-    /// Returns the kinds of waiting requests for which a slot is free; `None` if there are none. Checking kinds instead
-    /// of requests is cheap, because thousands of requests are of few kinds.
-    fn servable_kinds(&self, now: Instant, seed: u64) -> Option<Vec<u64>> {
-        self.kinds.matching(|requirements| {
-            matches!(lease_decision(&self.members, requirements, now, seed), LeaseDecision::Grant(_))
-        })
-    }
-
-    /// Makes room in the queue for one more request of this requester, if necessary by refusing another waiting
-    /// request. Returns false if there is no room.
-    fn reserve_queue_room(&mut self, requester: &RequesterId) -> bool {
-        let evicted = if self.queue.user_len(requester) >= USER_QUEUE_MAX {
-            self.queue.evict_from_longest_key(requester)
-        } else if self.queue.len() >= QUEUE_MAX {
-            self.queue.evict_from_longest_user(requester)
-        } else {
-            return true;
-        };
-        evicted.iter().for_each(|waiter| self.kinds.remove(waiter.kind_id));
-        evicted.map(|waiter| waiter.sender.send(Err(LeaseRefusal::Busy))).is_some()
+    /// True if other nodes need the slots of the account that running calls give back.
+    fn gives_slots_back(&self, id: u64) -> bool {
+        let member = self.members.iter().find(|member| member.id == id);
+        member.and_then(|member| member.share).is_some_and(|share| share.gives_back())
     }
 
     fn grant(

@@ -7,13 +7,14 @@ use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 use super::AccountFeedback;
-use super::account::{AccountAuth, UpstreamAccount};
+use super::account::{AccountAuth, SlotLimits, UpstreamAccount};
 use super::cooldown::{AccountCooldown, AttemptTiming, CooldownCause, CooldownPeriod, REFUSALS_BEFORE_CHECK};
 use super::health::{AccountHealth, DoubtfulCall, HealthStatus};
 use super::lease::LeaseGrant;
 use super::pool::AccountRequirements;
 use super::rows::StoredAccountState;
 use super::selection::{AccountCandidate, affinity};
+use super::slot_share::MemberShare;
 use super::unfit_models::UnfitModels;
 use crate::gateway::store::{AccountChange, StoredEjection, Timestamp};
 
@@ -30,6 +31,8 @@ pub(super) struct PoolMember {
     pub(super) origin: Option<AccountRowContent>,
     pub(super) taken_slots: usize,
     pub(super) taken_large_slots: usize,
+    /// The slots that this node may use; `None` if no other node uses the account.
+    pub(super) share: Option<MemberShare>,
     /// True while the one test request of an ejected account is in flight.
     pub(super) is_probing: bool,
     pub(super) disabled_reason: Option<String>,
@@ -79,6 +82,7 @@ impl PoolMember {
             origin,
             taken_slots: 0,
             taken_large_slots: 0,
+            share: None,
             is_probing: false,
             disabled_reason: None,
             health: AccountHealth::default(),
@@ -117,11 +121,17 @@ impl PoolMember {
 
     /// True if the account can grant any slot.
     pub(super) fn can_grant_slot(&self, now: Instant) -> bool {
-        self.disabled_reason.is_none() && self.has_free_slot(false) && self.current_cooldown(now).is_none()
+        self.disabled_reason.is_none() && self.has_free_slot(false, now) && self.current_cooldown(now).is_none()
     }
 
-    fn has_free_slot(&self, large: bool) -> bool {
+    /// The slots that this node may use now.
+    fn usable_slots(&self, now: Instant) -> SlotLimits {
         let limits = self.account.slot_limits();
+        self.share.as_ref().map_or(limits, |share| share.usable_slots(limits, now))
+    }
+
+    fn has_free_slot(&self, large: bool, now: Instant) -> bool {
+        let limits = self.usable_slots(now);
         self.taken_slots < limits.all && (!large || self.taken_large_slots < limits.large)
     }
 
@@ -132,7 +142,7 @@ impl PoolMember {
                 && self.current_cooldown(now).is_none()
                 && !self.unfit_models.is_cooling_down(requirements.model.as_deref(), now),
             is_ejected: matches!(status, HealthStatus::Ejected { .. }),
-            has_free_slot: self.has_free_slot(requirements.is_large)
+            has_free_slot: self.has_free_slot(requirements.is_large, now)
                 && !(self.is_probing && status == HealthStatus::HalfOpen),
             is_paid: self.account.is_paid(),
             auth_kind: self.account.kind(),

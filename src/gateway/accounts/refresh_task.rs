@@ -37,6 +37,7 @@ impl Accounts {
         for unsaved in self.pool.unsaved_changes() {
             self.save_change(&unsaved).await;
         }
+        self.return_slots().await;
     }
 
     /// Refreshes the accounts once. Returns true if the store was read. The next refresh takes this value as

@@ -131,8 +131,7 @@ fn insert_or_replace(inner: &mut AccountPoolState, account: &Arc<UpstreamAccount
         member.origin = Some(origin);
         return false;
     }
-    let id = inner.next_id();
-    inner.members.push(PoolMember::new(id, Arc::clone(account), Some(origin)));
+    inner.add_member(Arc::clone(account), Some(origin));
     true
 }
 

@@ -2,6 +2,7 @@
 //! token is fetched once for all requests that need it.
 
 mod double;
+mod shared_slots;
 mod state;
 mod tokens;
 

@@ -39,6 +39,11 @@ impl WaiterKinds {
         }
     }
 
+    /// Returns the number of waiting requests of the kinds for which `matches` returns true.
+    pub(super) fn count(&self, matches: impl Fn(&AccountRequirements) -> bool) -> usize {
+        self.waiting.values().filter(|(kind, _)| matches(kind)).map(|(_, count)| count).sum()
+    }
+
     /// Returns the ids of the kinds for which `matches` returns true; `None` if there are none.
     pub(super) fn matching(&self, mut matches: impl FnMut(&AccountRequirements) -> bool) -> Option<Vec<u64>> {
         let found: Vec<u64> = self.waiting.iter().filter(|(_, (kind, _))| matches(kind)).map(|(id, _)| *id).collect();

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 
-use super::{AccountId, AuditContext, KeyId, StoreError, Timestamp, UserId};
+use super::{AccountId, AuditContext, KeyId, SharedSlots, StoreError, Timestamp, UserId};
 
 /// The database operations on accounts.
 #[async_trait]
@@ -46,6 +46,11 @@ pub(crate) trait AccountStore: Send + Sync {
         user: &UserId,
         key: &KeyId,
     ) -> Result<Option<String>, StoreError>;
+
+    /// Returns the slots of accounts, if several nodes share them; otherwise counters in memory are enough.
+    fn shared_slots(&self) -> Option<&dyn SharedSlots> {
+        None
+    }
 }
 
 /// The database operations on the tokens of accounts, and on the claims to fetch them.

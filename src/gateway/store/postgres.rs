@@ -15,6 +15,7 @@ mod open;
 mod record_rows;
 mod replay_writes;
 mod reservations;
+mod shared_slots;
 #[expect(clippy::duplicate_mod, reason = "the statements are compiled once for each database")]
 #[path = "sql/mod.rs"]
 mod sql;
@@ -31,7 +32,7 @@ use tokio::sync::Semaphore;
 use super::data_dir::DataDir;
 use super::{
     MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, SharedReservations,
-    StoreError, Timestamp, Vault,
+    SharedSlots, StoreError, Timestamp, Vault,
 };
 use batch_writer::BatchWriter;
 pub(crate) use connection::DatabaseUrl;
@@ -79,6 +80,11 @@ impl PostgresStore {
 
     #[expect(clippy::unnecessary_wraps, reason = "the same signature for each database")]
     fn reservations(&self) -> Option<&dyn SharedReservations> {
+        Some(self)
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "the same signature for each database")]
+    fn slots(&self) -> Option<&dyn SharedSlots> {
         Some(self)
     }
 

@@ -28,7 +28,7 @@ use sqlx::{Sqlite, SqlitePool};
 use super::data_dir::DataDir;
 use super::{
     MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, SharedReservations,
-    StoreError, Timestamp, Vault,
+    SharedSlots, StoreError, Timestamp, Vault,
 };
 use batch_writer::BatchWriter;
 pub(crate) use database_file::{DatabaseFile, UsedModel, newest_schema_version};
@@ -84,6 +84,12 @@ impl SqliteStore {
     /// Returns `None`: no other node can share the limits.
     #[expect(clippy::unused_self, reason = "the same signature for each database")]
     const fn reservations(&self) -> Option<&dyn SharedReservations> {
+        None
+    }
+
+    /// Returns `None`: no other node can share the accounts.
+    #[expect(clippy::unused_self, reason = "the same signature for each database")]
+    const fn slots(&self) -> Option<&dyn SharedSlots> {
         None
     }
 

@@ -30,8 +30,7 @@ fn pool(accounts: &[config::AccountConfig]) -> Arc<AccountPool> {
     {
         let mut inner = pool.lock();
         for account in accounts {
-            let id = inner.next_id();
-            inner.members.push(PoolMember::new(id, Arc::new(UpstreamAccount::new(account)), None));
+            inner.add_member(Arc::new(UpstreamAccount::new(account)), None);
         }
     }
     pool

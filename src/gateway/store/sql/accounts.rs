@@ -12,8 +12,8 @@ use super::paging::push_json_texts;
 use super::records;
 use super::transaction::{SqlStatement, transact};
 use crate::gateway::store::{
-    AccountChange, AccountId, AccountRow, AccountSpec, AccountStore, AuditContext, KeyId, NewAccount, StoreError,
-    Timestamp, UserId,
+    AccountChange, AccountId, AccountRow, AccountSpec, AccountStore, AuditContext, KeyId, NewAccount, SharedSlots,
+    StoreError, Timestamp, UserId,
 };
 
 const AUDIT_TARGET_KIND: &str = "account";
@@ -59,6 +59,10 @@ impl AccountStore for SqlStore {
         records::account_of_response(&self.readers, response_id, user, key)
             .await
             .map_err(during("looking up a response"))
+    }
+
+    fn shared_slots(&self) -> Option<&dyn SharedSlots> {
+        self.slots()
     }
 }
 

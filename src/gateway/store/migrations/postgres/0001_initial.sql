@@ -414,3 +414,16 @@ CREATE TABLE nodes (
     started_at TIMESTAMPTZ NOT NULL,
     seen_at    TIMESTAMPTZ NOT NULL
 );
+
+-- The slots of accounts that each node holds: no other node uses them until they expire, and the node confirms them
+-- before that.
+CREATE TABLE account_slots (
+    account      TEXT COLLATE "C" NOT NULL,
+    node         TEXT COLLATE "C" NOT NULL,
+    held         BIGINT NOT NULL,
+    wanted       BIGINT NOT NULL,
+    large_held   BIGINT NOT NULL,
+    large_wanted BIGINT NOT NULL,
+    expires_at   TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (account, node)
+);

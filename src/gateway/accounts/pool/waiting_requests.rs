@@ -1,0 +1,116 @@
+//! The waiting requests of the pool: which of them are refused, and which get a slot that is free.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{
+    AccountPool, AccountPoolState, AccountRequirements, LeaseDecision, LeaseRefusal, PoolMember, QUEUE_MAX,
+    RequesterId, USER_QUEUE_MAX, lease_decision,
+};
+
+// === impl AccountPoolState ===
+
+impl AccountPoolState {
+    /// True if an account has refused the model.
+    pub(super) fn is_model_refused(&self, model: Option<&str>) -> bool {
+        model.is_some_and(|model| self.members.iter().any(|member| member.has_refused_model(model)))
+    }
+
+    /// Returns the id of the kind of a request that begins to wait. All models that no account has refused
+    /// share one kind: callers choose the model names, so the number of kinds must not depend on them.
+    pub(super) fn add_to_kind(&mut self, requirements: &AccountRequirements) -> u64 {
+        let model = requirements.model.clone().filter(|model| self.is_model_refused(Some(model)));
+        self.kinds.add(AccountRequirements { session: None, model, ..requirements.clone() })
+    }
+
+    /// Moves the requests that wait for this model to a kind of their own.
+    pub(super) fn split_kind(&mut self, model: Option<&str>) {
+        let Self { queue, kinds, .. } = self;
+        queue.for_each_mut(|waiter| {
+            if waiter.requirements.model.as_deref() == model {
+                kinds.remove(waiter.kind_id);
+                waiter.kind_id = kinds.add(AccountRequirements { session: None, ..waiter.requirements.clone() });
+            }
+        });
+    }
+
+    /// Refuses and serves waiting requests after any change except a returned slot.
+    pub(in super::super) fn update_queue(&mut self, pool: &Arc<AccountPool>, now: Instant) {
+        if self.queue.len() > 0 {
+            self.refuse_waiting(|members, requirements| match lease_decision(members, requirements, now, 0) {
+                LeaseDecision::Refuse(reason) => Some(reason),
+                LeaseDecision::Grant(_) | LeaseDecision::Wait => None,
+            });
+            self.grant_free_slots(pool, now);
+        }
+    }
+
+    /// Refuses the waiting requests for which `reason` returns a refusal.
+    pub(super) fn refuse_waiting(
+        &mut self,
+        reason: impl Fn(&[PoolMember], &AccountRequirements) -> Option<LeaseRefusal>,
+    ) {
+        let Self { members, queue, kinds, .. } = self;
+        let Some(refused) = kinds.matching(|requirements| reason(members, requirements).is_some()) else { return };
+        for waiter in queue.take_matching(|waiter| refused.contains(&waiter.kind_id)) {
+            kinds.remove(waiter.kind_id);
+            let reason = reason(members, &waiter.requirements).unwrap_or(LeaseRefusal::Busy);
+            // Sending fails only if the request stopped waiting at this moment.
+            let _unsent = waiter.sender.send(Err(reason));
+        }
+    }
+
+    /// Grants the free slots to waiting requests, in fair order.
+    pub(super) fn grant_free_slots(&mut self, pool: &Arc<AccountPool>, now: Instant) {
+        while self.queue.len() > 0 && !self.stopped && self.members.iter().any(|member| member.can_grant_slot(now)) {
+            let seed = self.next_seed();
+            let Some(servable) = self.servable_kinds(now, seed) else { return };
+            let mut chosen = None;
+            let Self { members, queue, kinds, .. } = self;
+            let waiter = queue.take_next(|waiter| {
+                servable.contains(&waiter.kind_id)
+                    && match lease_decision(members, &waiter.requirements, now, seed) {
+                        LeaseDecision::Grant(index) => chosen.replace(index).is_none(),
+                        LeaseDecision::Wait | LeaseDecision::Refuse(_) => false,
+                    }
+            });
+            let (Some(waiter), Some(index)) = (waiter, chosen) else { return };
+            kinds.remove(waiter.kind_id);
+            let slot = self.grant(pool, index, &waiter.requirements, now);
+            if let Err(Ok(slot)) = waiter.sender.send(Ok(slot)) {
+                // The request has just stopped waiting. Dropping the slot would take the lock, which is held here, so
+                // the slot is released by its parts.
+                let (member, large, probe) = slot.into_parts();
+                self.release_slot(member, large, probe);
+            }
+        }
+    }
+
+    /// Returns the kinds of waiting requests for which a slot is free; `None` if there are none. Checking kinds instead
+    /// of requests is cheap, because thousands of requests are of few kinds.
+    pub(super) fn servable_kinds(&self, now: Instant, seed: u64) -> Option<Vec<u64>> {
+        self.kinds.matching(|requirements| {
+            matches!(lease_decision(&self.members, requirements, now, seed), LeaseDecision::Grant(_))
+        })
+    }
+
+    /// Makes room in the queue for one more request of this requester, if necessary by refusing another waiting
+    /// request. Returns false if there is no room.
+    pub(super) fn reserve_queue_room(&mut self, requester: &RequesterId) -> bool {
+        let evicted = if self.queue.user_len(requester) >= USER_QUEUE_MAX {
+            self.queue.evict_from_longest_key(requester)
+        } else if self.queue.len() >= QUEUE_MAX {
+            self.queue.evict_from_longest_user(requester)
+        } else {
+            return true;
+        };
+        evicted.iter().for_each(|waiter| self.kinds.remove(waiter.kind_id));
+        evicted.map(|waiter| waiter.sender.send(Err(LeaseRefusal::Busy))).is_some()
+    }
+
+    /// Returns the number of waiting requests that the account can serve, or of those for large images.
+    pub(in super::super) fn waiting_for(&self, member: &PoolMember, large: bool) -> usize {
+        self.kinds.count(|requirements| (!large || requirements.is_large) && member.may_serve(requirements))
+    }
+}
