@@ -7,7 +7,7 @@ use super::failure::CommandFailure;
 use super::installation::{InstallationArgs, block_on};
 use super::output::{escape_controls, print, print_json};
 use crate::gateway::config::{Config, SystemEnvironment};
-use crate::gateway::doctor::{self, CheckResult, Verdict};
+use crate::gateway::doctor::{self, CheckResult, CheckVerdict};
 
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ impl DoctorCommand {
                 results.extend(check_online(config, &results)?);
             }
         }
-        let has_problem = results.iter().any(|result| result.verdict == Verdict::Problem);
+        let has_problem = results.iter().any(|result| result.verdict == CheckVerdict::Problem);
         if json {
             let checks: Vec<Value> = results.iter().map(to_json).collect();
             print_json(&json!({ "ok": !has_problem, "version": env!("CARGO_PKG_VERSION"), "checks": checks }))?;
@@ -49,7 +49,7 @@ impl DoctorCommand {
 /// Asks the upstreams, unless that would change the schema of the store or create it.
 fn check_online(config: &Config, results: &[CheckResult]) -> Result<Vec<CheckResult>, CommandFailure> {
     let mut store = results.iter().filter(|result| ["store", "master key"].contains(&result.check));
-    if store.all(|result| result.verdict == Verdict::Ok) {
+    if store.all(|result| result.verdict == CheckVerdict::Ok) {
         return block_on(async { Ok(doctor::check_online(config).await) });
     }
     Ok(vec![CheckResult::upstreams_not_asked()])

@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 
 use super::config::{self, Config, ConfigOverrides, HostEnvironment};
 use super::open_store;
-use super::store::{DatabaseFile, InstallationStore as _, Store};
+use super::store::{DatabaseFile, Store};
 
 pub(crate) use accounts::check_online;
 
@@ -30,7 +30,7 @@ pub(crate) struct CheckResult {
     /// The name of the check.
     pub(crate) check: &'static str,
     /// How bad the result is.
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: CheckVerdict,
     /// The result. It says what to do if `advice` does not.
     pub(crate) message: String,
     /// What to do about it.
@@ -39,7 +39,7 @@ pub(crate) struct CheckResult {
 
 /// How bad a result is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verdict {
+pub(crate) enum CheckVerdict {
     /// Nothing is wrong.
     Ok,
     /// The gateway works, but somebody should look at it.
@@ -80,20 +80,22 @@ pub(crate) fn check_settings(
 /// Makes all checks that need nothing but this machine.
 pub(crate) async fn check(config: &Config) -> Vec<CheckResult> {
     let mut results = data_dir::check(config);
-    let (database_results, database) = match &config.database_url {
-        Some(url) => (vec![database::check_server(url).await], None),
-        None => database::check(config),
+    let mut database = None;
+    let store = if let Some(url) = &config.database_url {
+        let (database_results, store) = database::check_server(config, url).await;
+        results.extend(database_results);
+        store
+    } else {
+        let (database_results, checked) = database::check(config);
+        results.extend(database_results);
+        database = checked;
+        match &database {
+            Some(database) => database.open_store(config).await,
+            None => None,
+        }
     };
-    results.extend(database_results);
-    let store = match &database {
-        Some(database) => database.open_store(config).await,
-        None => None,
-    };
-    let installation = Installation {
-        config,
-        database: database.as_ref().map(|database| &database.file),
-        store: store.as_ref().map(|store| store as _),
-    };
+    let installation =
+        Installation { config, database: database.as_ref().map(|database| &database.file), store: store.as_deref() };
     results.push(clock::check(&installation));
     results.extend(accounts::check(&installation).await);
     results.push(prices::check(&installation).await);
@@ -114,21 +116,21 @@ impl CheckResult {
     }
 
     fn ok(check: &'static str, message: impl Into<String>) -> Self {
-        Self { check, verdict: Verdict::Ok, message: message.into(), advice: None }
+        Self { check, verdict: CheckVerdict::Ok, message: message.into(), advice: None }
     }
 
     fn warning(check: &'static str, message: impl Into<String>, advice: Option<&str>) -> Self {
-        Self { check, verdict: Verdict::Warning, message: message.into(), advice: advice.map(str::to_owned) }
+        Self { check, verdict: CheckVerdict::Warning, message: message.into(), advice: advice.map(str::to_owned) }
     }
 
     fn problem(check: &'static str, message: impl Into<String>, advice: Option<&str>) -> Self {
-        Self { verdict: Verdict::Problem, ..Self::warning(check, message, advice) }
+        Self { verdict: CheckVerdict::Problem, ..Self::warning(check, message, advice) }
     }
 }
 
-// === impl Verdict ===
+// === impl CheckVerdict ===
 
-impl Verdict {
+impl CheckVerdict {
     /// The word for it in the output.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

@@ -48,7 +48,7 @@ pub(crate) use account_rows::{
 };
 pub(crate) use audit::{ActorKind, AuditContext, AuditFilter, AuditRow, ListPage};
 pub(crate) use cost::{CostBasis, CostReason};
-pub(crate) use data_dir::{ServeLock, ServingStatus};
+pub(crate) use data_dir::{ServeLock, ServingStatus, has_node_id};
 pub(crate) use data_keys::PepperKey;
 pub(crate) use error::StoreError;
 pub(crate) use ids::{

@@ -186,3 +186,29 @@ fn an_installation_moves_from_sqlite_with_its_keys_records_and_secrets() {
     let refused = other.run_command(&["migrate", "sqlite-to-postgres"]);
     assert!(refused.code == Some(1) && refused.stderr.contains("another installation"), "{refused:?}");
 }
+
+#[test]
+fn the_doctor_reads_the_shared_database() {
+    let upstream = FakeUpstream::start();
+    let settings = "[[groups]]\nname = \"default\"\n[groups.limits]\nbudget_usd = 5\nbudget_period = \"day\"";
+    let Some(mut nodes) = NodePair::open(&upstream, settings) else { return };
+    let line = |nodes: &NodePair, check: &str| {
+        let output = nodes.first.run_command(&["doctor"]);
+        let found = output.stdout.lines().find(|line| line[9..].starts_with(check));
+        found.unwrap_or_else(|| panic!("no line for {check}: {output:?}")).to_owned()
+    };
+    nodes.first.kill();
+    assert!(line(&nodes, "master key").starts_with("ok "));
+    let accounts = line(&nodes, "accounts");
+    assert!(accounts.starts_with("ok ") && accounts.contains("only "), "{accounts}");
+    // An account whose text model has no price: with a budget, its requests are refused.
+    let stored = ["account", "add", "--name", "second", "--protocol", "responses", "--base-url"];
+    let file = nodes.first.home().join("second.key");
+    std::fs::write(&file, "sk-second").expect("a file");
+    let path = file.display().to_string();
+    nodes.first.run_command(&[&stored[..], &[&upstream.base_url(), "--api-key-file", &path]].concat()).ok_stdout();
+    let prices = line(&nodes, "prices");
+    assert!(prices.starts_with("problem ") && prices.contains("group default"), "{prices}");
+    nodes.first.set_variable("IMAGATE_MASTER_KEY", &"a".repeat(64));
+    assert!(line(&nodes, "master key").starts_with("problem "));
+}

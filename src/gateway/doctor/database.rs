@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 use std::time::Instant;
 
-use super::{CheckResult, Verdict, message_of};
+use super::{CheckResult, CheckVerdict, message_of};
 use crate::gateway::config::{Config, ConfigSecret};
 use crate::gateway::store::{
-    DatabaseFile, DatabaseUrl, MasterKey, MasterKeySource, SqliteStore, StoreError, find_master_key,
-    newest_schema_version,
+    DatabaseFile, DatabaseUrl, MasterKey, MasterKeySource, PostgresStore, SqliteStore, Store, StoreError,
+    find_master_key, has_node_id, newest_schema_version,
 };
 
 const STORE: &str = "store";
@@ -32,38 +32,57 @@ pub(super) fn check(config: &Config) -> (Vec<CheckResult>, Option<CheckedDatabas
         Err(error) => return (vec![CheckResult::problem(STORE, message_of(&error), None)], None),
     };
     let store = check_contents(&file).unwrap_or_else(|error| CheckResult::problem(STORE, message_of(&error), None));
-    if store.verdict == Verdict::Problem {
+    if store.verdict == CheckVerdict::Problem {
         // Whatever else is read from it may be wrong.
         return (vec![store], None);
     }
-    let is_newest = store.verdict == Verdict::Ok;
+    let is_newest = store.verdict == CheckVerdict::Ok;
     let key = check_master_key(config, &file);
     let has_key = key.is_ok();
     let key = key.unwrap_or_else(|error| CheckResult::problem(MASTER_KEY, message_of(&error), None));
     (vec![store, key], Some(CheckedDatabase { file, is_usable: is_newest && has_key }))
 }
 
-/// Checks that a PostgreSQL server answers, and that its schema is that of this version. Nothing is migrated, so no other
-/// check reads the database.
-pub(super) async fn check_server(url: &ConfigSecret) -> CheckResult {
-    let checked = async {
-        let server = DatabaseUrl::parse(url.expose())?.check_server().await?;
-        let message =
-            format!("PostgreSQL {} answers, and has schema version {}", server.version, server.schema_version);
-        Ok::<_, StoreError>(match server.schema_version.cmp(&server.newest_schema_version) {
-            Ordering::Equal => CheckResult::ok(STORE, message),
-            Ordering::Less => {
-                let message = format!("{message}; this version of imagate uses {}", server.newest_schema_version);
-                let advice = "the next start migrates it; nodes of the version before go on";
-                CheckResult::warning(STORE, message, Some(advice))
-            }
-            Ordering::Greater => {
-                let advice = "use a newer version of imagate";
-                CheckResult::problem(STORE, format!("{message}, which this version does not know"), Some(advice))
-            }
-        })
+/// Checks that a PostgreSQL server answers, that its schema is that of this version, and that the master key fits. Also
+/// returns the store, unless it can only be opened with a change.
+pub(super) async fn check_server(config: &Config, url: &ConfigSecret) -> (Vec<CheckResult>, Option<Box<dyn Store>>) {
+    let schema = check_schema(url).await.unwrap_or_else(|error| CheckResult::problem(STORE, message_of(&error), None));
+    if schema.verdict != CheckVerdict::Ok {
+        return (vec![schema], None);
+    }
+    if !has_node_id(&config.data_dir) {
+        let message = "no gateway has run from this folder yet, so the contents of the database are not checked";
+        let advice = "run this command with the data folder of a node";
+        return (vec![schema, CheckResult::warning(MASTER_KEY, message, Some(advice))], None);
+    }
+    let opened = async {
+        let url = DatabaseUrl::parse(url.expose())?;
+        PostgresStore::open(&config.data_dir, &url, configured_key(config)?).await
     };
-    checked.await.unwrap_or_else(|error| CheckResult::problem(STORE, message_of(&error), None))
+    match opened.await {
+        Ok(store) => {
+            let key = CheckResult::ok(MASTER_KEY, "the master key fits the database");
+            (vec![schema, key], Some(Box::new(store)))
+        }
+        Err(error) => (vec![schema, CheckResult::problem(MASTER_KEY, message_of(&error), None)], None),
+    }
+}
+
+async fn check_schema(url: &ConfigSecret) -> Result<CheckResult, StoreError> {
+    let server = DatabaseUrl::parse(url.expose())?.check_server().await?;
+    let message = format!("PostgreSQL {} answers, and has schema version {}", server.version, server.schema_version);
+    Ok(match server.schema_version.cmp(&server.newest_schema_version) {
+        Ordering::Equal => CheckResult::ok(STORE, message),
+        Ordering::Less => {
+            let message = format!("{message}; this version of imagate uses {}", server.newest_schema_version);
+            let advice = "the next start migrates it; nodes of the version before go on";
+            CheckResult::warning(STORE, message, Some(advice))
+        }
+        Ordering::Greater => {
+            let advice = "use a newer version of imagate";
+            CheckResult::problem(STORE, format!("{message}, which this version does not know"), Some(advice))
+        }
+    })
 }
 
 fn check_contents(file: &DatabaseFile) -> Result<CheckResult, StoreError> {
@@ -101,10 +120,11 @@ fn configured_key(config: &Config) -> Result<Option<MasterKey>, StoreError> {
 
 impl CheckedDatabase {
     /// Opens the store for reading only; `None` if that is not possible without a change.
-    pub(super) async fn open_store(&self, config: &Config) -> Option<SqliteStore> {
+    pub(super) async fn open_store(&self, config: &Config) -> Option<Box<dyn Store>> {
         if !self.is_usable {
             return None;
         }
-        SqliteStore::open_read_only(&config.data_dir, configured_key(config).ok()?, &self.file).await.ok()
+        let store = SqliteStore::open_read_only(&config.data_dir, configured_key(config).ok()?, &self.file).await;
+        Some(Box::new(store.ok()?))
     }
 }

@@ -7,7 +7,8 @@ use chrono::Utc;
 use serde_json::{Map, Value};
 
 use super::{CheckResult, Installation, message_of};
-use crate::gateway::config::{self, ImageModelSpec, RequestLimits};
+use crate::gateway::config::{self, ImageModelSpec, RequestLimits, UpstreamConfig, UpstreamProtocol};
+use crate::gateway::manage;
 use crate::gateway::prices::{PriceTable, WorkEstimate};
 use crate::gateway::store::{KeyState, StoreError, Timestamp, UsedModel};
 
@@ -20,7 +21,7 @@ const IMAGE: &str = "create_image";
 
 /// The limits with a budget: who has them, and the image models that they name.
 #[derive(Debug, Default)]
-pub(super) struct Budgets {
+pub(super) struct LimitsWithBudget {
     pub(super) owners: Vec<String>,
     pub(super) models: BTreeSet<String>,
 }
@@ -33,7 +34,7 @@ pub(super) async fn check(installation: &Installation<'_>) -> CheckResult {
 }
 
 /// Compares the models in use with the price table.
-pub(super) fn compare(table: &PriceTable, used: &[UsedModel], budgets: &Budgets) -> CheckResult {
+pub(super) fn compare(table: &PriceTable, used: &[UsedModel], budgets: &LimitsWithBudget) -> CheckResult {
     let today = Utc::now().date_naive();
     let has_price = |used: &UsedModel| {
         let work = WorkEstimate { text_bytes: 1, images: 1, ..WorkEstimate::default() };
@@ -62,9 +63,9 @@ pub(super) fn compare(table: &PriceTable, used: &[UsedModel], budgets: &Budgets)
     }
 }
 
-async fn read(installation: &Installation<'_>) -> Result<(PriceTable, Vec<UsedModel>, Budgets), StoreError> {
+async fn read(installation: &Installation<'_>) -> Result<(PriceTable, Vec<UsedModel>, LimitsWithBudget), StoreError> {
     let config = installation.config;
-    let mut budgets = Budgets::default();
+    let mut budgets = LimitsWithBudget::default();
     for group in &config.groups {
         budgets.add(format!("group {}", group.name), &group.limits);
     }
@@ -87,7 +88,20 @@ async fn read(installation: &Installation<'_>) -> Result<(PriceTable, Vec<UsedMo
         Some(database) => database.models_since(Timestamp::now() - IN_USE)?,
         None => Vec::new(),
     };
-    if models.is_empty() {
+    let accounts = match installation.store {
+        Some(store) => {
+            manage::list(config, store).await?.into_iter().filter_map(|managed| managed.account.ok()).collect()
+        }
+        None => config.accounts.clone(),
+    };
+    // Such an account lets a text model call the image tool, which has its own price.
+    models.extend(accounts.into_iter().filter_map(|account| match account.upstream {
+        UpstreamConfig::Api(endpoint) if endpoint.protocol == UpstreamProtocol::Responses => {
+            Some(UsedModel { operation: RESPONSE.to_owned(), model: endpoint.host_model })
+        }
+        UpstreamConfig::Api(_) | UpstreamConfig::Simulator => None,
+    }));
+    if models.iter().all(|used| used.operation == RESPONSE) {
         let model = ImageModelSpec::default_model().name;
         models.push(UsedModel { operation: IMAGE.to_owned(), model });
     }
@@ -98,9 +112,9 @@ fn object(text: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(text).ok()
 }
 
-// === impl Budgets ===
+// === impl LimitsWithBudget ===
 
-impl Budgets {
+impl LimitsWithBudget {
     fn add(&mut self, owner: String, limits: &RequestLimits) {
         if limits.budget.is_some() {
             self.owners.push(owner);

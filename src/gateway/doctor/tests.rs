@@ -5,8 +5,8 @@ use std::net::TcpListener;
 
 use super::clock;
 use super::ports::{self, Listener};
-use super::prices::{self, Budgets};
-use super::{CheckResult, Verdict};
+use super::prices::{self, LimitsWithBudget};
+use super::{CheckResult, CheckVerdict};
 use crate::gateway::prices::PriceTable;
 use crate::gateway::store::{Timestamp, UsedModel};
 
@@ -18,15 +18,15 @@ fn time(text: &str) -> Timestamp {
 fn a_clock_behind_the_newest_record_is_a_problem() {
     let now = time("2026-11-26T08:00:00.000Z");
     let verdict = |record: &str| clock::compare(now, &[("the newest record", Some(time(record)))]).verdict;
-    assert_eq!(verdict("2026-11-26T08:00:59.000Z"), Verdict::Ok);
-    assert_eq!(verdict("2026-11-26T08:01:01.000Z"), Verdict::Problem);
-    assert_eq!(clock::compare(now, &[("the newest record", None)]).verdict, Verdict::Ok);
+    assert_eq!(verdict("2026-11-26T08:00:59.000Z"), CheckVerdict::Ok);
+    assert_eq!(verdict("2026-11-26T08:01:01.000Z"), CheckVerdict::Problem);
+    assert_eq!(clock::compare(now, &[("the newest record", None)]).verdict, CheckVerdict::Ok);
     let both = [("the newest record", None), ("the program file", Some(time("2026-12-01T00:00:00.000Z")))];
     let result = clock::compare(now, &both);
-    assert!(result.verdict == Verdict::Problem && result.message.contains("the program file"), "{result:?}");
+    assert!(result.verdict == CheckVerdict::Problem && result.message.contains("the program file"), "{result:?}");
 }
 
-fn compare_prices(used: &[(&str, &str)], budgets: &Budgets) -> CheckResult {
+fn compare_prices(used: &[(&str, &str)], budgets: &LimitsWithBudget) -> CheckResult {
     let used = used
         .iter()
         .map(|(operation, model)| UsedModel { operation: (*operation).to_owned(), model: (*model).to_owned() });
@@ -35,19 +35,19 @@ fn compare_prices(used: &[(&str, &str)], budgets: &Budgets) -> CheckResult {
 
 #[test]
 fn a_model_without_a_price_is_a_problem_only_within_a_budget() {
-    let budget = || Budgets { owners: vec!["group default".to_owned()], ..Budgets::default() };
+    let budget = || LimitsWithBudget { owners: vec!["group default".to_owned()], ..LimitsWithBudget::default() };
     let priced = ("create_image", "gpt-image-2");
-    assert_eq!(compare_prices(&[priced], &budget()).verdict, Verdict::Ok);
+    assert_eq!(compare_prices(&[priced], &budget()).verdict, CheckVerdict::Ok);
     for unpriced in [("create_image", "unknown-image"), ("create_response", "unknown-text")] {
-        assert_eq!(compare_prices(&[priced, unpriced], &Budgets::default()).verdict, Verdict::Warning);
+        assert_eq!(compare_prices(&[priced, unpriced], &LimitsWithBudget::default()).verdict, CheckVerdict::Warning);
         let result = compare_prices(&[priced, unpriced], &budget());
-        assert_eq!(result.verdict, Verdict::Problem);
+        assert_eq!(result.verdict, CheckVerdict::Problem);
         assert!(result.message.contains(unpriced.1) && result.message.contains("group default"), "{result:?}");
     }
     // A price for images is none for the text of a response.
-    assert_eq!(compare_prices(&[("create_response", "gpt-image-2")], &budget()).verdict, Verdict::Problem);
-    let limited = Budgets { models: ["unknown-image".to_owned()].into(), ..budget() };
-    assert_eq!(compare_prices(&[priced], &limited).verdict, Verdict::Problem);
+    assert_eq!(compare_prices(&[("create_response", "gpt-image-2")], &budget()).verdict, CheckVerdict::Problem);
+    let limited = LimitsWithBudget { models: ["unknown-image".to_owned()].into(), ..budget() };
+    assert_eq!(compare_prices(&[priced], &limited).verdict, CheckVerdict::Problem);
 }
 
 /// Answers every connection with this text, and returns what [`ports::ask`] makes of it.

@@ -106,6 +106,11 @@ impl ServingStatus {
     }
 }
 
+/// True if a node that shares its database with others has run from this directory.
+pub(crate) fn has_node_id(data_dir: &Path) -> bool {
+    data_dir.join(NODE_FILE).is_file()
+}
+
 /// Runs work that waits for the disk on a thread of its own.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,

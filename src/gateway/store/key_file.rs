@@ -79,9 +79,9 @@ impl KeyFile<'_> {
             return Ok(FittingKey { master_key, data_keys, is_current: false });
         }
         Err(StoreError::damaged(if is_missing {
-            "master.key is missing, and nothing in imagate.db can be decrypted or checked without it: restore it from a backup"
+            "master.key is missing, and nothing in the database can be decrypted or checked without it: restore it from a backup, or set `master_key`"
         } else {
-            "master.key is not the key that imagate.db was encrypted with: restore the master.key that belongs to this database, or both from one backup"
+            "master.key is not the key that the database was encrypted with: restore the master.key that belongs to this database, or both from one backup"
         }))
     }
 
