@@ -93,6 +93,11 @@ impl<C: ResponseCounter> RequestDispatcher<C> {
             Ok(route) => route,
             Err(error) => return counted_response(&server.private, route_error_response(&request, &error)),
         };
+        if request.uri().path().contains("%00") {
+            // No name and no id has a null character, and PostgreSQL refuses texts with one.
+            let missing = HttpError::for_not_found(None, String::new());
+            return counted_response(&server.private, route_error_response(&request, &missing));
+        }
         let info = RequestInfo::new(&request, remote);
         let context = build_request_context(&self.context, route.endpoint, request_id, info);
         match PanicCatcher(route.handler.handle_request(context, request)).await {

@@ -75,6 +75,11 @@ fn parse_pairs(table: &'static [Field], text: &str) -> Result<Map<String, Value>
             let message = format!("Invalid '{name}': the text is not UTF-8.");
             return Err(Rejection::new(name, RejectionReason::InvalidValue, message));
         }
+        // PostgreSQL has no texts with this character.
+        if value.contains('\0') {
+            let message = format!("Invalid '{name}': the text has a null character.");
+            return Err(Rejection::new(name, RejectionReason::InvalidValue, message));
+        }
         if seen_names.contains(&name) {
             let message = format!("Duplicate parameter: '{name}' may be given once.");
             return Err(Rejection::new(name, RejectionReason::InvalidValue, message));
@@ -145,6 +150,7 @@ mod tests {
         check_refused("limit=7&limit=8", "limit", RejectionReason::InvalidValue);
         check_refused("&&limit=7&search=%ff", "search", RejectionReason::InvalidValue);
         check_refused("search=&search=", "search", RejectionReason::InvalidValue);
+        check_refused("search=a%00b", "search", RejectionReason::InvalidValue);
         check_refused("limit=seven", "limit", RejectionReason::InvalidType);
         check_refused("limit=7.5", "limit", RejectionReason::InvalidType);
         check_refused("limit=0", "limit", RejectionReason::IntegerBelowMin);

@@ -128,9 +128,11 @@ impl PageRequest {
 // === impl UrlEncodedFields ===
 
 impl UrlEncodedFields {
-    /// Parses the query of a URL, or the body of a form.
+    /// Parses the query of a URL, or the body of a form. Null characters, which PostgreSQL refuses in texts, are replaced
+    /// like bytes that are not UTF-8.
     pub(crate) fn parse(encoded: &[u8]) -> Self {
-        Self(form_urlencoded::parse(encoded).into_owned().collect())
+        let fields = form_urlencoded::parse(encoded).into_owned();
+        Self(fields.map(|(name, value)| (name, value.replace('\0', "\u{fffd}"))).collect())
     }
 
     /// The first value with this name; empty if there is none.

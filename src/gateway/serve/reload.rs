@@ -30,8 +30,8 @@ pub(super) struct ConfigReloader {
     pub(super) current: CurrentGateway,
     /// The configuration in force, without the groups of the store.
     pub(super) config: Config,
-    /// The names and settings of the groups of the store that are in force.
-    groups: Vec<(String, String)>,
+    /// The names and settings of the groups of the store that are in force; `None` before the first refresh.
+    groups: Option<Vec<(String, String)>>,
     /// True if the last refresh succeeded. Only the first of several failures in a row is logged.
     last_refresh_succeeded: bool,
 }
@@ -53,7 +53,7 @@ impl ConfigReloader {
         current: CurrentGateway,
         config: Config,
     ) -> Self {
-        Self { reader, store, current, config, groups: Vec::new(), last_refresh_succeeded: true }
+        Self { reader, store, current, config, groups: None, last_refresh_succeeded: true }
     }
 
     /// Returns the configuration in force, with the groups of the store.
@@ -86,11 +86,12 @@ impl ConfigReloader {
     async fn try_refresh_groups(&mut self) -> Result<(), ReloadError> {
         let groups = timeout(GROUP_REFRESH_TIMEOUT, self.store.group_policies()).await;
         let groups = groups.map_err(|_| read_error(std::io::ErrorKind::TimedOut.into()))??;
-        if groups != self.groups {
+        if self.groups.as_ref() != Some(&groups) {
             let next = self.current.get().with_config(&self.config, &groups).await?;
             self.current.replace(next);
-            self.groups = groups;
-            tracing::info!("changed settings of groups in the store are now in effect");
+            if self.groups.replace(groups).is_some() {
+                tracing::info!("changed settings of groups in the store are now in effect");
+            }
         }
         Ok(())
     }
@@ -151,7 +152,7 @@ impl ConfigReloader {
         current.accounts().configure(&self.config.accounts, &config.accounts).await?;
         current.people().set_file_groups(config.file_groups());
         self.current.replace(next);
-        (self.config, self.groups) = (config, groups);
+        (self.config, self.groups) = (config, Some(groups));
         Ok(difference)
     }
 }
