@@ -206,7 +206,7 @@ impl Gateway {
             console,
             keys,
             people,
-            pages: Arc::new(Pages::new(config.public_url.as_ref()).map_err(randomness_error)?),
+            pages: Arc::new(Pages::new(config.public_url.as_ref(), vault.clone())),
             trusted_proxies: config.trusted_proxies.clone(),
             connections,
             filters,
@@ -441,8 +441,4 @@ impl Gateway {
 
 fn groups_by_name(config: &Config) -> HashMap<String, GroupConfig> {
     config.groups.iter().map(|group| (group.name.clone(), group.clone())).collect()
-}
-
-fn randomness_error(error: getrandom::Error) -> ServeError {
-    ServeError::Io { doing: "asking the machine for random bytes", source: std::io::Error::other(error) }
 }

@@ -56,8 +56,8 @@ pub(crate) use http_messages::{FormReadError, PageRequest, PageResponse, UrlEnco
 
 use super::Gateway;
 use super::config::PublicUrl;
-use csrf::NonceSigningKey;
-use form_nonce::FormNonceStore;
+use super::store::Vault;
+use form_nonce::FormNonces;
 use language::Language;
 use page_context::PageContext;
 use page_error::PageError;
@@ -115,26 +115,21 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// The state that all page requests share.
 pub(crate) struct Pages {
     public_address: Option<PublicAddress>,
-    signing_key: NonceSigningKey,
-    nonces: FormNonceStore,
+    nonces: FormNonces,
 }
 
 // === impl Pages ===
 
 impl Pages {
     /// Creates the state of the pages. `public_url` is the address under which browsers reach the gateway, if it is
-    /// configured.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the system provides no random bytes.
-    pub(crate) fn new(public_url: Option<&PublicUrl>) -> Result<Self, getrandom::Error> {
+    /// configured; `vault` is that of the installation.
+    pub(crate) fn new(public_url: Option<&PublicUrl>, vault: Vault) -> Self {
         let public_address = public_url.map(|url| PublicAddress {
             origin: url.as_str().to_owned(),
             host: url.host().to_owned(),
             is_https: url.is_https(),
         });
-        Ok(Self { public_address, signing_key: NonceSigningKey::new()?, nonces: FormNonceStore::default() })
+        Self { public_address, nonces: FormNonces::new(vault) }
     }
 
     /// Answers a page request; each failure is answered with an error page.

@@ -95,6 +95,7 @@ mod disk_budget;
 mod durable_answers;
 mod fingerprint;
 mod idempotent_answers;
+mod one_time_use;
 mod orphans;
 mod pending_work;
 mod sealed_file;
@@ -113,6 +114,7 @@ pub(crate) use answer_channel::{AnswerReceiver, AnswerSender, AnswerSource};
 pub(crate) use answer_head::{AnswerHead, RecordableAnswer};
 pub(crate) use answer_reader::AnswerReader;
 pub(crate) use idempotent_answers::ClaimOutcome;
+pub(crate) use one_time_use::{OneTimeClaim, OneTimeUse};
 pub(crate) use orphans::JobRegistration;
 
 use crate::error::Error;

@@ -3,6 +3,8 @@
 //!
 //! The tests pass without a check if the run has no server; `cargo xtask test` starts one.
 
+mod console;
+
 use std::thread;
 
 use serde_json::{Value, json};

@@ -14,6 +14,6 @@ mod prices;
 mod request_limits;
 mod seed;
 mod sessions;
-mod users;
-mod visitor;
+pub(crate) mod users;
+pub(crate) mod visitor;
 mod walk;

@@ -4,7 +4,6 @@
 //! has a token that other sites cannot read.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -13,10 +12,6 @@ use super::site_origin::SiteOrigin;
 
 /// The name of the form field with the token.
 pub(super) const TOKEN_FIELD: &str = "csrf";
-
-/// The random key that signs the nonces of forms. After a restart, forms with a nonce of the former process are
-/// refused.
-pub(super) struct NonceSigningKey(hmac::Key);
 
 /// True if the browser states that the form comes from the gateway's own origin. `Sec-Fetch-Site` counts only if there
 /// is no `Origin`.
@@ -42,30 +37,4 @@ pub(super) fn random_token() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
-}
-
-// === impl NonceSigningKey ===
-
-impl NonceSigningKey {
-    /// Creates a random key.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the system provides no random bytes.
-    pub(super) fn new() -> Result<Self, getrandom::Error> {
-        let mut key = [0; 32];
-        getrandom::fill(&mut key)?;
-        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &key)))
-    }
-
-    /// Returns the signature of a text for one purpose.
-    pub(super) fn sign(&self, purpose: &str, text: &str) -> String {
-        let signature = hmac::sign(&self.0, format!("{purpose}\0{text}").as_bytes());
-        URL_SAFE_NO_PAD.encode(signature.as_ref())
-    }
-
-    /// True if `signature` is the signature of the text for this purpose.
-    pub(super) fn verify(&self, purpose: &str, text: &str, signature: &str) -> bool {
-        verify_slices_are_equal(self.sign(purpose, text).as_bytes(), signature.as_bytes()).is_ok()
-    }
 }

@@ -1,104 +1,73 @@
 //! One-time nonces for forms that create something, so that a reload of the answer does not create a second object.
 //!
 //! A browser sends a form again if the user reloads the answer. The answer may have a secret that is shown only once,
-//! so the same answer cannot be given again; instead, a page links to the created object. Used nonces are kept in
-//! memory. Nonces of an earlier process are not valid.
+//! so the same answer cannot be given again; instead, a page links to the created object.
+//!
+//! A nonce is signed with a key of the installation: every node accepts it, also after a restart. Its use is a claim in
+//! the store, so it is used once on all nodes.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, TimeDelta, Utc};
 
-use super::csrf::{NonceSigningKey, random_token};
+use super::csrf::random_token;
+use crate::gateway::store::Vault;
 
 /// The name of the form field with the nonce.
 pub(super) const NONCE_FIELD: &str = "nonce";
 
 /// The time for which a nonce is valid (our choice): a session that is not used ends after the same time.
-const LIFETIME_SECONDS: i64 = 12 * 60 * 60;
-/// The maximum number of used nonces in memory (our choice). If it is reached, forms with a
-/// nonce are refused until used nonces expire.
-const USED_MAX: usize = 100_000;
-/// The purpose for [`NonceSigningKey::sign`].
-const PURPOSE: &str = "form nonce";
+const LIFETIME: TimeDelta = TimeDelta::hours(12);
+/// The time for which the claim of a nonce is kept after the end of the nonce (our choice), because the clocks of nodes
+/// differ.
+const CLOCK_MARGIN: TimeDelta = TimeDelta::hours(1);
+/// The contexts of the hashes that sign a nonce, and that identify its claim.
+const SIGNATURE: &str = "signature of a form nonce";
+const CLAIM: &str = "claim of a form nonce";
 
-/// The used nonces.
-#[derive(Default)]
-pub(super) struct FormNonceStore(Mutex<HashMap<String, FormNonceEntry>>);
+/// Issues and checks nonces.
+pub(super) struct FormNonces(Vault);
 
-/// A used nonce.
-struct FormNonceEntry {
-    expires_at: i64,
-    created_id: Option<String>,
-}
-
-/// The result of checking the nonce of a form.
+/// A valid nonce.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum FormNonceStatus {
-    /// The form is used for the first time. The text identifies the nonce for [`FormNonceStore::record_created`] and
-    /// [`FormNonceStore::release`].
-    FirstUse(String),
-    /// The form was already used. The value is the id of the created object, if it is known.
-    AlreadyUsed(Option<String>),
-    /// The nonce has expired or is not valid, or there are too many used nonces.
-    Expired,
+pub(super) struct FormNonce {
+    /// The scope of the claim of its use.
+    pub(super) scope: [u8; 32],
+    /// The time until which the claim must be kept.
+    pub(super) claimed_until: DateTime<Utc>,
 }
 
-// === impl FormNonceStore ===
+// === impl FormNonces ===
 
-impl FormNonceStore {
+impl FormNonces {
+    pub(super) const fn new(vault: Vault) -> Self {
+        Self(vault)
+    }
+
     /// Issues a nonce for one session. `session` is the token against forged forms, which differs for each session.
     ///
     /// # Errors
     ///
     /// Returns an error if the system provides no random bytes.
-    pub(super) fn issue(signing_key: &NonceSigningKey, session: &str, now: i64) -> Result<String, getrandom::Error> {
-        let head = format!("{now}.{}", random_token()?);
-        Ok(format!("{head}.{}", signing_key.sign(PURPOSE, &format!("{head}.{session}"))))
+    pub(super) fn issue(&self, session: &str, now: DateTime<Utc>) -> Result<String, getrandom::Error> {
+        let head = format!("{}.{}", now.timestamp(), random_token()?);
+        Ok(format!("{head}.{}", self.sign(&head, session)))
     }
 
-    /// Checks the nonce of a form, and marks it as used if it is valid.
-    pub(super) fn consume(
-        &self,
-        signing_key: &NonceSigningKey,
-        session: &str,
-        nonce: &str,
-        now: i64,
-    ) -> FormNonceStatus {
-        let Some((head, signature)) = nonce.rsplit_once('.') else { return FormNonceStatus::Expired };
-        let issued = head.split('.').next().and_then(|text| text.parse::<i64>().ok());
-        let Some(expires_at) = issued.map(|time| time.saturating_add(LIFETIME_SECONDS)).filter(|end| *end > now) else {
-            return FormNonceStatus::Expired;
-        };
-        if !signing_key.verify(PURPOSE, &format!("{head}.{session}"), signature) {
-            return FormNonceStatus::Expired;
-        }
-        let mut used = self.lock();
-        if let Some(entry) = used.get(head) {
-            return FormNonceStatus::AlreadyUsed(entry.created_id.clone());
-        }
-        if used.len() >= USED_MAX {
-            used.retain(|_, entry| entry.expires_at > now);
-        }
-        if used.len() >= USED_MAX {
-            return FormNonceStatus::Expired;
-        }
-        used.insert(head.to_owned(), FormNonceEntry { expires_at, created_id: None });
-        FormNonceStatus::FirstUse(head.to_owned())
+    /// Checks the nonce of a form; `None` if it has expired or is not valid.
+    pub(super) fn verify(&self, session: &str, nonce: &str, now: DateTime<Utc>) -> Option<FormNonce> {
+        let (head, signature) = nonce.rsplit_once('.')?;
+        let issued = DateTime::from_timestamp(head.split('.').next()?.parse().ok()?, 0)?;
+        let expires_at = issued.checked_add_signed(LIFETIME)?;
+        let is_signed = verify_slices_are_equal(self.sign(head, session).as_bytes(), signature.as_bytes()).is_ok();
+        let claimed_until = expires_at.checked_add_signed(CLOCK_MARGIN)?;
+        let scope = self.0.keyed_hash(CLAIM, head.as_bytes());
+        (is_signed && expires_at > now).then_some(FormNonce { scope, claimed_until })
     }
 
-    /// Records the id of the object that the form has created.
-    pub(super) fn record_created(&self, head: &str, created_id: &str) {
-        if let Some(entry) = self.lock().get_mut(head) {
-            entry.created_id = Some(created_id.to_owned());
-        }
-    }
-
-    /// Makes the nonce valid again, because nothing was created.
-    pub(super) fn release(&self, head: &str) {
-        self.lock().remove(head);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, FormNonceEntry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sign(&self, head: &str, session: &str) -> String {
+        URL_SAFE_NO_PAD.encode(self.0.keyed_hash(SIGNATURE, format!("{head}.{session}").as_bytes()))
     }
 }
 
@@ -106,46 +75,43 @@ impl FormNonceStore {
 mod tests {
     use super::*;
 
-    const NOW: i64 = 1_800_000_000;
+    fn now() -> DateTime<Utc> {
+        DateTime::from_timestamp(1_800_000_000, 0).unwrap()
+    }
+
+    fn nonces(key: u8) -> FormNonces {
+        FormNonces::new(Vault::for_test(key))
+    }
 
     #[test]
-    fn a_used_nonce_returns_the_id_of_the_created_object() {
-        let (store, key) = (FormNonceStore::default(), NonceSigningKey::new().unwrap());
-        let nonce = FormNonceStore::issue(&key, "session", NOW).unwrap();
-        let FormNonceStatus::FirstUse(head) = store.consume(&key, "session", &nonce, NOW + 1) else {
-            panic!("refused")
+    fn a_nonce_is_valid_for_twelve_hours_on_each_node_of_the_installation() {
+        let nonce = nonces(1).issue("session", now()).unwrap();
+        let on_another_node = nonces(1);
+        let first = on_another_node.verify("session", &nonce, now()).unwrap();
+        assert_eq!(first.claimed_until, now() + LIFETIME + CLOCK_MARGIN);
+        let last_moment = now() + LIFETIME - TimeDelta::seconds(1);
+        assert_eq!(on_another_node.verify("session", &nonce, last_moment), Some(first));
+        assert_eq!(on_another_node.verify("session", &nonce, now() + LIFETIME), None);
+    }
+
+    #[test]
+    fn each_nonce_has_a_claim_of_its_own() {
+        let scope = || {
+            let nonces = nonces(1);
+            nonces.verify("session", &nonces.issue("session", now()).unwrap(), now()).unwrap().scope
         };
-        assert_eq!(
-            store.consume(&key, "session", &nonce, NOW + 1),
-            FormNonceStatus::AlreadyUsed(None),
-            "the object is still being created"
-        );
-        store.record_created(&head, "key_1");
-        assert_eq!(
-            store.consume(&key, "session", &nonce, NOW + 2),
-            FormNonceStatus::AlreadyUsed(Some("key_1".to_owned()))
-        );
+        assert_ne!(scope(), scope());
     }
 
     #[test]
-    fn a_released_nonce_can_be_used_again() {
-        let (store, key) = (FormNonceStore::default(), NonceSigningKey::new().unwrap());
-        let nonce = FormNonceStore::issue(&key, "session", NOW).unwrap();
-        let FormNonceStatus::FirstUse(head) = store.consume(&key, "session", &nonce, NOW) else { panic!("refused") };
-        store.release(&head);
-        assert!(matches!(store.consume(&key, "session", &nonce, NOW), FormNonceStatus::FirstUse(_)));
-    }
-
-    #[test]
-    fn a_nonce_of_another_session_process_or_day_is_expired() {
-        let (store, key) = (FormNonceStore::default(), NonceSigningKey::new().unwrap());
-        let nonce = FormNonceStore::issue(&key, "session", NOW).unwrap();
-        assert_eq!(store.consume(&key, "another", &nonce, NOW), FormNonceStatus::Expired);
-        assert_eq!(store.consume(&NonceSigningKey::new().unwrap(), "session", &nonce, NOW), FormNonceStatus::Expired);
-        assert_eq!(store.consume(&key, "session", &nonce, NOW + LIFETIME_SECONDS), FormNonceStatus::Expired);
-        let postdated = nonce.replacen(&NOW.to_string(), &(NOW + 1000).to_string(), 1);
-        for forged in ["", ".", "a.b.c", "9999999999.x.y", &postdated, &nonce[1..]] {
-            assert_eq!(store.consume(&key, "session", forged, NOW), FormNonceStatus::Expired, "{forged}");
+    fn a_nonce_of_another_session_or_installation_is_not_valid() {
+        let nonce = nonces(1).issue("session", now()).unwrap();
+        assert_eq!(nonces(1).verify("another", &nonce, now()), None);
+        assert_eq!(nonces(2).verify("session", &nonce, now()), None);
+        let postdated = nonce.replacen("1800000000", "1800001000", 1);
+        let overflow = format!("{}.x.y", i64::MAX);
+        for forged in ["", ".", "a.b.c", "9999999999.x.y", &overflow, &postdated, &nonce[1..]] {
+            assert_eq!(nonces(1).verify("session", forged, now()), None, "{forged}");
         }
     }
 }

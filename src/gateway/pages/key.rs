@@ -7,7 +7,7 @@ use serde_json::json;
 use super::examples::{CodeExample, examples};
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
-use super::keys::{FormRefusal, consume_form_nonce, show_secret};
+use super::keys::{FormRefusal, claim_form, show_secret};
 use super::page_context::{PageContext, end_of_day, last_valid_day};
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
@@ -173,8 +173,8 @@ async fn submit_limits(context: &PageContext<'_>, id: &str) -> Result<PageRespon
 async fn rotate(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let current = context.console().retrieve_key(context.actor()?, id).await?;
     let path = format!("/keys/{}", current.id);
-    let nonce = match consume_form_nonce(context, "again.rotate", "again.to_key", &path) {
-        Ok(nonce) => nonce,
+    let first_use = match claim_form(context, "again.rotate", "again.to_key", &path).await? {
+        Ok(first_use) => first_use,
         Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
         Err(FormRefusal::Expired) => {
             let form = stored_values(&current).with_error(WHOLE_FORM, context.texts.get("error.stale"));
@@ -188,7 +188,7 @@ async fn rotate(context: &PageContext<'_>, id: &str) -> Result<PageResponse, Pag
     match context.console().rotate_key(context.actor()?, id, body.to_string().as_bytes()).await {
         Ok(created) => Ok(show_secret(context, created, "rotated.title")),
         Err(error) => {
-            context.nonces().release(&nonce);
+            first_use.release().await;
             let form = stored_values(&current).with_console_error(context.texts, error)?;
             render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form))
         }

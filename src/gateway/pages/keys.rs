@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::examples::{CodeExample, examples};
 use super::form::PageForm;
-use super::form_nonce::FormNonceStatus;
 use super::http_messages::{PageResponse, UrlEncodedFields};
 use super::page_context::{PageContext, end_of_day};
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use crate::error::Error;
+use crate::gateway::replay::{OneTimeClaim, OneTimeUse};
 use crate::wire::admin::server::ListKeysQuery;
 use crate::wire::admin::types;
 use chrono::{DateTime, Utc};
@@ -118,8 +118,8 @@ pub(super) async fn create(context: &PageContext<'_>) -> Result<PageResponse, Pa
             return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
     };
-    let nonce = match consume_form_nonce(context, "again.key", "again.to_key", "/keys") {
-        Ok(nonce) => nonce,
+    let first_use = match claim_form(context, "again.key", "again.to_key", "/keys").await? {
+        Ok(first_use) => first_use,
         Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
         Err(FormRefusal::Expired) => {
             let form = form.with_error(super::form::WHOLE_FORM, context.texts.get("error.stale"));
@@ -129,11 +129,11 @@ pub(super) async fn create(context: &PageContext<'_>) -> Result<PageResponse, Pa
     let body = Value::Object(body).to_string();
     match context.console().create_key(context.actor()?, body.as_bytes()).await {
         Ok(created) => {
-            context.nonces().record_created(&nonce, &created.key.id);
+            first_use.complete(&created.key.id).await;
             Ok(show_secret(context, created, "made.title"))
         }
         Err(error) => {
-            context.nonces().release(&nonce);
+            first_use.release().await;
             render_refusal(context, form, error).await
         }
     }
@@ -162,34 +162,34 @@ fn request_body(form: &PageForm) -> Result<Map<String, Value>, ()> {
 pub(super) enum FormRefusal {
     /// The form was already used. The value is the answer.
     AlreadyUsed(Box<PageResponse>),
-    /// The nonce of the form has expired or is not valid, or there are too many used nonces.
+    /// The nonce of the form has expired or is not valid.
     Expired,
 }
 
-/// Marks the nonce of the submitted form as used. Returns the nonce without its signature, as the functions
-/// `record_created` and `release` of [`PageContext::nonces`] expect it.
+/// Claims the use of the submitted form. The caller must complete the claim with the id of what it creates, or release
+/// it if it creates nothing.
 ///
 /// `text`, `link_label` and `path` are for the page that answers a form that was already used: the path of its link is
 /// `path`, with the id of the created object if it is known.
 ///
 /// # Errors
 ///
-/// Returns the reason why the form is refused.
-pub(super) fn consume_form_nonce(
+/// Returns an error if the store does not take the claim. The inner error is the reason why the form is refused.
+pub(super) async fn claim_form(
     context: &PageContext<'_>,
     text: &'static str,
     link_label: &'static str,
     path: &str,
-) -> Result<String, FormRefusal> {
-    match context.use_form_nonce() {
-        FormNonceStatus::FirstUse(nonce_head) => Ok(nonce_head),
-        FormNonceStatus::Expired => Err(FormRefusal::Expired),
-        FormNonceStatus::AlreadyUsed(created_id) => {
+) -> Result<Result<OneTimeClaim, FormRefusal>, PageError> {
+    Ok(match context.use_form_nonce().await? {
+        Some(OneTimeUse::First(claim)) => Ok(claim),
+        None => Err(FormRefusal::Expired),
+        Some(OneTimeUse::Repeated(created_id)) => {
             let link = created_id.map_or_else(|| path.to_owned(), |id| format!("{path}/{id}"));
             let page = RepeatedFormPage { page: context.layout(""), text, link, link_label };
             Err(FormRefusal::AlreadyUsed(Box::new(render(StatusCode::CONFLICT, &page))))
         }
-    }
+    })
 }
 
 /// Returns the page that shows the secret of a key.

@@ -4,7 +4,7 @@ use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use cookie::{Cookie, CookieBuilder, SameSite};
 
 use super::Pages;
-use super::form_nonce::{FormNonceStatus, FormNonceStore};
+use super::form_nonce::NONCE_FIELD;
 use super::http_messages::{PageRequest, PageResponse};
 use super::language::{Language, PageTexts};
 use super::page_error::PageError;
@@ -15,6 +15,7 @@ use super::site_origin::SiteOrigin;
 use crate::gateway::Gateway;
 use crate::gateway::console::Console;
 use crate::gateway::people::{Actor, IdentityError, IdentityService, SignInOrigin, UserSession};
+use crate::gateway::replay::OneTimeUse;
 
 /// The lifetime in hours of the form cookie, to which the forms for sign-in, first set-up and invitations are bound
 /// (our choice). A visitor has this time to submit such a form.
@@ -212,18 +213,22 @@ impl<'a> PageContext<'a> {
     ///
     /// Returns an error if the system provides no random bytes.
     pub(super) fn issue_form_nonce(&self) -> Result<String, PageError> {
-        FormNonceStore::issue(&self.pages.signing_key, &self.csrf, Utc::now().timestamp()).map_err(no_randomness)
+        self.pages.nonces.issue(&self.csrf, Utc::now()).map_err(no_randomness)
     }
 
-    /// Checks the nonce of a submitted form, and marks it as used.
-    pub(super) fn use_form_nonce(&self) -> FormNonceStatus {
-        let nonce = self.request.form_field(super::form_nonce::NONCE_FIELD);
-        self.pages.nonces.consume(&self.pages.signing_key, &self.csrf, nonce, Utc::now().timestamp())
-    }
-
-    /// The store of used nonces.
-    pub(super) fn nonces(&self) -> &'a FormNonceStore {
-        &self.pages.nonces
+    /// Checks the nonce of a submitted form, and claims its use; `None` if the nonce has expired or is not valid.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store does not take the claim.
+    pub(super) async fn use_form_nonce(&self) -> Result<Option<OneTimeUse>, PageError> {
+        let nonce = self.pages.nonces.verify(&self.csrf, self.request.form_field(NONCE_FIELD), Utc::now());
+        let Some(nonce) = nonce else { return Ok(None) };
+        let claimed = self.gateway.replay().claim_once(nonce.scope, nonce.claimed_until.into()).await;
+        claimed.map(Some).map_err(|error| {
+            tracing::error!(error = &error as &dyn std::error::Error, "the use of a form cannot be stored");
+            PageError::Unavailable
+        })
     }
 
     fn existing_form_cookie(&self) -> Option<String> {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
-use super::keys::{FormRefusal, SecretPage, consume_form_nonce, older_page_link};
+use super::keys::{FormRefusal, SecretPage, claim_form, older_page_link};
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
@@ -69,8 +69,8 @@ pub(super) async fn invite(context: &PageContext<'_>) -> Result<PageResponse, Pa
     for group in &groups {
         form = form.with_value("groups", group.clone());
     }
-    let nonce = match consume_form_nonce(context, "again.user", "again.to_user", "/people") {
-        Ok(nonce) => nonce,
+    let first_use = match claim_form(context, "again.user", "again.to_user", "/people").await? {
+        Ok(first_use) => first_use,
         Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
         Err(FormRefusal::Expired) => {
             let form = form.with_error(WHOLE_FORM, context.texts.get("error.stale"));
@@ -80,11 +80,11 @@ pub(super) async fn invite(context: &PageContext<'_>) -> Result<PageResponse, Pa
     let body = json!({ "name": form.value("name"), "role": form.value("role"), "groups": groups }).to_string();
     match context.console().create_user(context.actor()?, body.as_bytes()).await {
         Ok(created) => {
-            context.nonces().record_created(&nonce, &created.user.id);
+            first_use.complete(&created.user.id).await;
             Ok(render_link(context, &created.user.id, created.user.name, &created.link, "invited.title"))
         }
         Err(error) => {
-            context.nonces().release(&nonce);
+            first_use.release().await;
             let form = form.with_console_error(context.texts, error)?;
             render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await
         }

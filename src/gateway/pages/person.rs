@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
-use super::keys::{FormRefusal, consume_form_nonce};
+use super::keys::{FormRefusal, claim_form};
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
@@ -132,11 +132,11 @@ pub(super) async fn perform(
 /// Creates a one-time link for a new password, and shows the link. Only this answer can show the link.
 async fn reset(context: &PageContext<'_>, user: types::User) -> Result<PageResponse, PageError> {
     let path = format!("/people/{}", user.id);
-    match consume_form_nonce(context, "again.reset", "again.to_user", &path) {
-        Ok(nonce) => match context.console().reset_user(context.actor()?, &user.id).await {
+    match claim_form(context, "again.reset", "again.to_user", &path).await? {
+        Ok(first_use) => match context.console().reset_user(context.actor()?, &user.id).await {
             Ok(link) => Ok(render_link(context, &user.id, user.name, &link, "reset_made.title")),
             Err(error) => {
-                context.nonces().release(&nonce);
+                first_use.release().await;
                 Err(error.into())
             }
         },

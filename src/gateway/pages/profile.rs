@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
-use super::keys::{FormRefusal, SecretPage, consume_form_nonce};
+use super::keys::{FormRefusal, SecretPage, claim_form};
 use super::page_context::{PageContext, end_of_day};
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
@@ -123,8 +123,8 @@ pub(super) async fn create_token(context: &PageContext<'_>) -> Result<PageRespon
             return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
     }
-    let nonce = match consume_form_nonce(context, "again.token", "again.to_profile", "/profile") {
-        Ok(nonce) => nonce,
+    let first_use = match claim_form(context, "again.token", "again.to_profile", "/profile").await? {
+        Ok(first_use) => first_use,
         Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
         Err(FormRefusal::Expired) => {
             let form = form.with_error(WHOLE_FORM, context.texts.get("error.stale"));
@@ -134,7 +134,7 @@ pub(super) async fn create_token(context: &PageContext<'_>) -> Result<PageRespon
     match context.console().create_token(context.actor()?, Value::Object(body).to_string().as_bytes()).await {
         Ok(created) => Ok(render_token(context, created)),
         Err(error) => {
-            context.nonces().release(&nonce);
+            first_use.release().await;
             render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form.with_console_error(context.texts, error)?).await
         }
     }

@@ -3,6 +3,7 @@
 mod commits;
 mod expected_repeat;
 mod idempotent_answers;
+mod one_time_use;
 mod orphans;
 mod stored_answer;
 

@@ -35,6 +35,11 @@ impl Vault {
         Ok(Self(Arc::new(VaultKeys { sealing_key, hashing_key })))
     }
 
+    #[cfg(test)]
+    pub(crate) fn for_test(byte: u8) -> Self {
+        Self::new(&SecretBytes::new([byte; 32])).unwrap()
+    }
+
     /// Hashes a value that must be recognised but not read. Without the data key, a guess of the value cannot be
     /// checked against the hash.
     pub(crate) fn keyed_hash(&self, context: &str, plain: &[u8]) -> [u8; 32] {
@@ -119,7 +124,7 @@ mod tests {
     use super::*;
 
     fn vault(byte: u8) -> Vault {
-        Vault::new(&SecretBytes::new([byte; 32])).unwrap()
+        Vault::for_test(byte)
     }
 
     #[test]

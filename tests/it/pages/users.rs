@@ -5,18 +5,18 @@ use super::visitor::Visitor;
 use crate::kit::{Answer, Gateway, OutputChannel, eventually};
 
 /// Contains `@`, which no token, id or hash contains, so that a search for the name never matches such a value.
-pub(super) const ADA: &str = "ada@desk";
-pub(super) const BEN: &str = "ben@desk";
+pub(crate) const ADA: &str = "ada@desk";
+pub(crate) const BEN: &str = "ben@desk";
 /// Contains words that no token, id or hash contains, so that a search cannot match such a value by chance.
-pub(super) const ADAS_PASSWORD: &str = "canary-of-ada-sings-at-dawn";
-pub(super) const BENS_PASSWORD: &str = "canary-of-ben-hides-by-night";
+pub(crate) const ADAS_PASSWORD: &str = "canary-of-ada-sings-at-dawn";
+pub(crate) const BENS_PASSWORD: &str = "canary-of-ben-hides-by-night";
 
 /// The outputs that may contain the token of a one-time link: the output at startup, and the pages of the link.
 const LINK: &[OutputChannel] = &[OutputChannel::StartupOutput, OutputChannel::Link];
 
 /// The path of the setup link, which the server prints if there is no user yet.
 #[track_caller]
-pub(super) fn setup_path(gateway: &Gateway) -> String {
+pub(crate) fn setup_path(gateway: &Gateway) -> String {
     let path = eventually("a link is printed", || link_in(&gateway.output(), "/setup/"));
     watch_link(gateway, &path);
     path
@@ -36,7 +36,7 @@ pub(super) fn watch_link(gateway: &Gateway, path: &str) {
 }
 
 /// From now on, the session cookies must not appear in any output.
-pub(super) fn watch_cookies<'a>(gateway: &Gateway, cookies: impl IntoIterator<Item = (&'a String, &'a String)>) {
+pub(crate) fn watch_cookies<'a>(gateway: &Gateway, cookies: impl IntoIterator<Item = (&'a String, &'a String)>) {
     for (name, value) in cookies {
         if name.contains("imagate_session") {
             gateway.watch_secret("the cookie of a session", value, &[]);
@@ -52,7 +52,7 @@ pub(super) fn watch_passwords(gateway: &Gateway) {
 
 /// Creates the first administrator of a gateway, who is then signed in.
 #[track_caller]
-pub(super) fn sign_in_ada(gateway: &Gateway) -> Visitor<'_> {
+pub(crate) fn sign_in_ada(gateway: &Gateway) -> Visitor<'_> {
     watch_passwords(gateway);
     let path = setup_path(gateway);
     let mut ada = Visitor::new(gateway);
@@ -76,7 +76,7 @@ pub(super) fn sign_in_ben<'a>(ada: &mut Visitor<'a>) -> Visitor<'a> {
 
 /// Invites a user, and returns the path of the invitation link.
 #[track_caller]
-pub(super) fn invite(ada: &mut Visitor<'_>, name: &str, role: &str) -> String {
+pub(crate) fn invite(ada: &mut Visitor<'_>, name: &str, role: &str) -> String {
     let answer = ada.submit("/people", "/people", &[("name", name), ("role", role)]);
     let path = link_in(&answer.text(), "/invitation/");
     let path = path.unwrap_or_else(|| panic!("no link: {} {}", answer.status, answer.text()));
@@ -86,7 +86,7 @@ pub(super) fn invite(ada: &mut Visitor<'_>, name: &str, role: &str) -> String {
 
 /// Sends the sign-in form, and returns its answer.
 #[track_caller]
-pub(super) fn sign_in(visitor: &mut Visitor<'_>, name: &str, password: &str) -> Answer {
+pub(crate) fn sign_in(visitor: &mut Visitor<'_>, name: &str, password: &str) -> Answer {
     let answer = visitor.submit("/sign-in", "/sign-in", &[("name", name), ("password", password)]);
     watch_cookies(visitor.gateway, &visitor.cookies);
     answer
@@ -117,7 +117,7 @@ pub(super) fn make_key(visitor: &mut Visitor<'_>, name: &str) -> (String, String
 }
 
 /// The secret of a key in a text.
-pub(super) fn secret_in(text: &str) -> Option<String> {
+pub(crate) fn secret_in(text: &str) -> Option<String> {
     secret_of(text, "sk-img-")
 }
 

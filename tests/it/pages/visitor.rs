@@ -7,9 +7,9 @@ use crate::kit::{Answer, Call, Gateway};
 
 /// A client of one gateway, with its cookies.
 #[derive(Clone)]
-pub(super) struct Visitor<'a> {
-    pub(super) gateway: &'a Gateway,
-    pub(super) cookies: BTreeMap<String, String>,
+pub(crate) struct Visitor<'a> {
+    pub(crate) gateway: &'a Gateway,
+    pub(crate) cookies: BTreeMap<String, String>,
     /// The local address of connections, if it is not the default.
     local_address: Option<IpAddr>,
     /// The value of `x-forwarded-for`, if the client is behind a proxy.
@@ -20,34 +20,39 @@ pub(super) struct Visitor<'a> {
 
 /// A form of a page, with the values of its fields.
 #[derive(Clone, Debug)]
-pub(super) struct Form {
-    pub(super) action: String,
-    pub(super) fields: Vec<(String, String)>,
+pub(crate) struct Form {
+    pub(crate) action: String,
+    pub(crate) fields: Vec<(String, String)>,
 }
 
 // === impl Visitor ===
 
 impl<'a> Visitor<'a> {
-    pub(super) fn new(gateway: &'a Gateway) -> Self {
+    pub(crate) fn new(gateway: &'a Gateway) -> Self {
         Self { gateway, cookies: BTreeMap::new(), local_address: None, forwarded: None, host: None }
     }
 
     /// A client at the address 127.0.0.`last` of this machine.
-    pub(super) fn at_address(gateway: &'a Gateway, last: u8) -> Self {
+    pub(crate) fn at_address(gateway: &'a Gateway, last: u8) -> Self {
         Self { local_address: Some([127, 0, 0, last].into()), ..Self::new(gateway) }
     }
 
     /// A client behind a proxy on this machine.
-    pub(super) fn behind_proxy(gateway: &'a Gateway, forwarded: &'static str) -> Self {
+    pub(crate) fn behind_proxy(gateway: &'a Gateway, forwarded: &'static str) -> Self {
         Self { forwarded: Some(forwarded), ..Self::new(gateway) }
     }
 
     /// A client that reaches the gateway by a host name.
-    pub(super) fn to_host(gateway: &'a Gateway, host: &'static str, origin: &'static str) -> Self {
+    pub(crate) fn to_host(gateway: &'a Gateway, host: &'static str, origin: &'static str) -> Self {
         Self { host: Some((host, origin)), ..Self::new(gateway) }
     }
 
-    pub(super) fn origin(&self) -> String {
+    /// The same client at another gateway, which gets its cookies.
+    pub(crate) fn at_gateway<'b>(&self, gateway: &'b Gateway) -> Visitor<'b> {
+        Visitor { cookies: self.cookies.clone(), local_address: self.local_address, ..Visitor::new(gateway) }
+    }
+
+    pub(crate) fn origin(&self) -> String {
         if let Some((_, origin)) = self.host {
             return origin.to_owned();
         }
@@ -56,7 +61,7 @@ impl<'a> Visitor<'a> {
 
     /// Sends a request with the client's cookies, and keeps the cookies of the answer.
     #[track_caller]
-    pub(super) fn send(&mut self, call: Call) -> Answer {
+    pub(crate) fn send(&mut self, call: Call) -> Answer {
         let cookies: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let call = if cookies.is_empty() { call } else { call.header("cookie", &cookies.join("; ")) };
         let call = self.local_address.into_iter().fold(call, Call::coming_from);
@@ -77,20 +82,20 @@ impl<'a> Visitor<'a> {
     }
 
     #[track_caller]
-    pub(super) fn get(&mut self, path: &str) -> Answer {
+    pub(crate) fn get(&mut self, path: &str) -> Answer {
         self.send(Call::get(path))
     }
 
     /// Sends a form as a page of the gateway does, with the gateway's origin.
     #[track_caller]
-    pub(super) fn post(&mut self, path: &str, fields: &[(String, String)]) -> Answer {
+    pub(crate) fn post(&mut self, path: &str, fields: &[(String, String)]) -> Answer {
         let origin = self.origin();
         self.send(post(path, fields).header("origin", &origin))
     }
 
     /// The form with this action on a page.
     #[track_caller]
-    pub(super) fn form(&mut self, page: &str, action: &str) -> Form {
+    pub(crate) fn form(&mut self, page: &str, action: &str) -> Form {
         let answer = self.get(page);
         let found = forms(&answer.text()).into_iter().find(|form| form.action == action);
         found.unwrap_or_else(|| panic!("no form {action} on {page}: {} {}", answer.status, answer.text()))
@@ -98,20 +103,20 @@ impl<'a> Visitor<'a> {
 
     /// Fills in the form with this action on a page, and sends it.
     #[track_caller]
-    pub(super) fn submit(&mut self, page: &str, action: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(crate) fn submit(&mut self, page: &str, action: &str, fields: &[(&str, &str)]) -> Answer {
         let form = self.form(page, action).with(fields);
         self.post(action, &form.fields)
     }
 }
 
 /// A request with the fields of a form, without `origin`.
-pub(super) fn post(path: &str, fields: &[(String, String)]) -> Call {
+pub(crate) fn post(path: &str, fields: &[(String, String)]) -> Call {
     let body: Vec<String> =
         fields.iter().map(|(name, value)| format!("{}={}", percent_encoded(name), percent_encoded(value))).collect();
     Call::post(path).header("content-type", "application/x-www-form-urlencoded").bytes(body.join("&"))
 }
 
-pub(super) fn percent_encoded(text: &str) -> String {
+pub(crate) fn percent_encoded(text: &str) -> String {
     let encode_byte = |byte: u8| {
         if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     };
@@ -122,7 +127,7 @@ pub(super) fn percent_encoded(text: &str) -> String {
 
 impl Form {
     /// The form with these values instead of its own.
-    pub(super) fn with(mut self, fields: &[(&str, &str)]) -> Self {
+    pub(crate) fn with(mut self, fields: &[(&str, &str)]) -> Self {
         for (name, value) in fields {
             self.fields.retain(|(known, _)| known != name);
             self.fields.push(((*name).to_owned(), (*value).to_owned()));
@@ -130,18 +135,18 @@ impl Form {
         self
     }
 
-    pub(super) fn without(mut self, name: &str) -> Self {
+    pub(crate) fn without(mut self, name: &str) -> Self {
         self.fields.retain(|(known, _)| known != name);
         self
     }
 
-    pub(super) fn value(&self, name: &str) -> &str {
+    pub(crate) fn value(&self, name: &str) -> &str {
         self.fields.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
 }
 
 /// Every form of a page that changes something.
-pub(super) fn forms(html: &str) -> Vec<Form> {
+pub(crate) fn forms(html: &str) -> Vec<Form> {
     let mut found = Vec::new();
     for piece in html.split("<form ").skip(1) {
         let (head, rest) = piece.split_once('>').unwrap_or_default();
@@ -185,7 +190,7 @@ fn attribute(tag: &str, name: &str) -> Option<String> {
 }
 
 /// Text with its HTML entities decoded.
-pub(super) fn unescaped(text: &str) -> String {
+pub(crate) fn unescaped(text: &str) -> String {
     let mut pieces = text.split('&');
     let mut plain = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {

@@ -1,0 +1,102 @@
+//! Claims of what may happen once, such as the use of a form of the console.
+//!
+//! They are rows like the claims of idempotency keys: of all requests on all nodes, exactly one gets the claim, also
+//! after a restart. A repeat learns only the id of what was created.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::time::timeout;
+
+use super::idempotent_answers::IdempotentAnswers;
+use super::pending_work::PendingGuard;
+use super::{AnswerReplay, ReplayError};
+use crate::gateway::ledger::{LedgerError, OPEN_TIMEOUT};
+use crate::gateway::store::{
+    ReplayClaim, ReplayState, ReplayWrite, RowWriteOutcome, StoredAnswerRow, StoredReplay, Timestamp,
+};
+
+/// The status in the row of a completed claim.
+const CREATED: u16 = 201;
+/// The name of the created id among the headers in the row of a completed claim.
+const CREATED_ID: &str = "created-id";
+
+/// The answer to the question who may use something first.
+pub(crate) enum OneTimeUse {
+    /// This request is the first, and has the claim.
+    First(OneTimeClaim),
+    /// An earlier request has the claim. The value is the id of what it created, if it has created something with an id.
+    Repeated(Option<String>),
+}
+
+/// The right to do something once. If it is dropped, the right is used up.
+pub(crate) struct OneTimeClaim {
+    answers: Arc<IdempotentAnswers>,
+    row: ReplayClaim,
+    /// Keeps the store open until the claim is completed, released or dropped.
+    _pending: PendingGuard,
+}
+
+// === impl AnswerReplay ===
+
+impl AnswerReplay {
+    /// Claims what `scope` identifies, until `expires_at`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store fails or is too slow. Then nothing may be done, and the right may be used up.
+    pub(crate) async fn claim_once(&self, scope: [u8; 32], expires_at: Timestamp) -> Result<OneTimeUse, ReplayError> {
+        let answers = Arc::clone(&self.idempotent_answers);
+        let row = ReplayClaim {
+            scope,
+            digest: scope,
+            request_id: format!("once_{}", uuid::Uuid::new_v4().simple()).into(),
+            node: answers.node.clone(),
+            created_at: Timestamp::now(),
+            expires_at,
+        };
+        let write = answers.ledger.write_replay(ReplayWrite::Claim(row.clone()));
+        let outcome = timeout(OPEN_TIMEOUT, write).await.map_err(|_| LedgerError::Overloaded)??;
+        Ok(match outcome {
+            RowWriteOutcome::Done => {
+                let _pending = answers.begin_work();
+                OneTimeUse::First(OneTimeClaim { answers, row, _pending })
+            }
+            RowWriteOutcome::AlreadyClaimed(existing) => OneTimeUse::Repeated(created_id(*existing)),
+            // The owner of the claim is unknown.
+            RowWriteOutcome::NoEffect => OneTimeUse::Repeated(None),
+        })
+    }
+}
+
+// === impl OneTimeClaim ===
+
+impl OneTimeClaim {
+    /// Stores the id of what was created, for repeats. A failure is only logged: repeats then learn no id.
+    pub(crate) async fn complete(self, created_id: &str) {
+        let headers = BTreeMap::from([(CREATED_ID, created_id)]);
+        let answer = StoredAnswerRow {
+            status: CREATED,
+            content_type: String::new(),
+            headers: serde_json::to_string(&headers).unwrap_or_default(),
+            file: String::new(),
+            size: 0,
+            sealed_key: Vec::new(),
+        };
+        let (scope, request_id) = (self.row.scope, self.row.request_id.clone());
+        if let Err(error) = self.answers.ledger.write_replay(ReplayWrite::Finish { scope, request_id, answer }).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "a repeated form will not show what the first one created");
+        }
+    }
+
+    /// Gives the right back, because nothing was done.
+    pub(crate) async fn release(self) {
+        self.answers.release_claim(&self.row).await;
+    }
+}
+
+fn created_id(existing: StoredReplay) -> Option<String> {
+    let ReplayState::Stored(answer) = existing.state else { return None };
+    serde_json::from_str::<BTreeMap<String, String>>(&answer.headers).ok()?.remove(CREATED_ID)
+}

@@ -1,0 +1,107 @@
+//! The console on two nodes: forms and one-time links.
+
+use std::thread;
+
+use super::NodePair;
+use crate::kit::{FakeUpstream, Gateway};
+use crate::pages::users::{ADA, ADAS_PASSWORD, BEN, invite, secret_in, setup_path, sign_in_ada, watch_cookies};
+use crate::pages::visitor::{Form, Visitor};
+
+/// The form for a new key of this name.
+fn key_form(visitor: &mut Visitor<'_>, name: &str) -> Form {
+    visitor.form("/keys", "/keys").with(&[("name", name)])
+}
+
+/// Sends a form for a new key for the first time, and then again to each of these nodes.
+#[track_caller]
+fn check_used_once(visitor: &mut Visitor<'_>, form: &Form, gateways: &[&Gateway]) {
+    let created = visitor.post("/keys", &form.fields);
+    assert_eq!(created.status, 200, "{}", created.text());
+    assert!(secret_in(&created.text()).is_some(), "the answer shows the secret");
+    for gateway in gateways {
+        let repeated = visitor.at_gateway(gateway).post("/keys", &form.fields);
+        assert_eq!(repeated.status, 409, "{}", repeated.text());
+        assert!(repeated.text().contains("href=\"/keys/key_"), "the page links to the key: {}", repeated.text());
+    }
+}
+
+#[test]
+fn a_form_of_one_node_is_accepted_once_by_all_nodes() {
+    let upstream = FakeUpstream::start();
+    let Some(mut nodes) = NodePair::open(&upstream, "") else { return };
+    // The link of the node that started last is the valid one.
+    let mut ada = sign_in_ada(&nodes.second);
+    let form = key_form(&mut ada.at_gateway(&nodes.first), "of the first node");
+    check_used_once(&mut ada, &form, &[&nodes.first, &nodes.second]);
+
+    let (form, cookies) = (key_form(&mut ada, "of a killed node"), ada.cookies);
+    nodes.second.kill();
+    nodes.second.start();
+    let mut ada = Visitor::new(&nodes.first);
+    ada.cookies = cookies;
+    check_used_once(&mut ada, &form, &[&nodes.second, &nodes.first]);
+}
+
+#[test]
+fn a_form_is_accepted_once_after_a_restart() {
+    let mut gateway = Gateway::simulated();
+    let mut ada = sign_in_ada(&gateway);
+    let used = key_form(&mut ada, "before");
+    check_used_once(&mut ada, &used, &[]);
+    let (open, cookies) = (key_form(&mut ada, "after"), ada.cookies);
+    gateway.kill();
+    gateway.start();
+    let mut ada = Visitor::new(&gateway);
+    ada.cookies = cookies;
+    let repeated = ada.post("/keys", &used.fields);
+    assert_eq!(repeated.status, 409, "{}", repeated.text());
+    check_used_once(&mut ada, &open, &[&gateway]);
+}
+
+#[test]
+fn a_form_whose_key_was_refused_can_be_sent_to_another_node() {
+    let upstream = FakeUpstream::start();
+    let Some(nodes) = NodePair::open(&upstream, "") else { return };
+    let mut ada = sign_in_ada(&nodes.second);
+    let form = key_form(&mut ada, "");
+    let refused = ada.post("/keys", &form.fields);
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    let form = form.with(&[("name", "with a name")]);
+    check_used_once(&mut ada.at_gateway(&nodes.first), &form, &[&nodes.second]);
+}
+
+#[test]
+fn a_one_time_link_works_once_on_two_nodes() {
+    let upstream = FakeUpstream::start();
+    let Some(nodes) = NodePair::open(&upstream, "") else { return };
+    let path = setup_path(&nodes.second);
+    let mut visitors = [Visitor::new(&nodes.first), Visitor::new(&nodes.second)];
+    let winner = race(&mut visitors, &path, &[("name", ADA)]);
+    let invitation = invite(&mut visitors[winner], BEN, "member");
+    race(&mut [Visitor::new(&nodes.first), Visitor::new(&nodes.second)], &invitation, &[]);
+    for node in [&nodes.first, &nodes.second] {
+        for path in [&path, &invitation] {
+            let late = Visitor::new(node).get(path);
+            assert!([404, 410].contains(&late.status), "{late:?}");
+        }
+    }
+}
+
+/// Lets the visitors send the form of a link at once, each to its node, and returns the index of the only one who
+/// succeeds.
+#[track_caller]
+fn race(visitors: &mut [Visitor<'_>; 2], path: &str, fields: &[(&str, &str)]) -> usize {
+    let password = [("password", ADAS_PASSWORD), ("again", ADAS_PASSWORD)];
+    let forms = visitors.each_mut().map(|visitor| visitor.form(path, path).with(&password).with(fields));
+    let statuses: Vec<u16> = thread::scope(|scope| {
+        let send = |(visitor, form): (&mut Visitor<'_>, &Form)| visitor.post(path, &form.fields).status;
+        let threads: Vec<_> =
+            visitors.iter_mut().zip(&forms).map(|pair| scope.spawn(move || send(pair))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("an answer")).collect()
+    });
+    for visitor in visitors.iter() {
+        watch_cookies(visitor.gateway, &visitor.cookies);
+    }
+    assert_eq!(statuses.iter().filter(|status| **status == 303).count(), 1, "{statuses:?}");
+    statuses.iter().position(|status| *status == 303).expect("a winner")
+}
