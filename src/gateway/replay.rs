@@ -59,6 +59,9 @@
 //! uploads. If the disk is full, the bytes of an answer are still passed on to its present readers, at the pace of the
 //! slowest, but later repeats cannot get them.
 //!
+//! If several nodes share a database, the bytes of finished answers are also there, encrypted in the same way, so that
+//! every node can send them.
+//!
 //! # Use by the request flow
 //!
 //! ```text
@@ -90,6 +93,7 @@ mod answer_folder;
 mod answer_head;
 mod answer_reader;
 mod answer_recorder;
+mod answer_sharing;
 mod claim_guard;
 mod disk_budget;
 mod durable_answers;
@@ -201,16 +205,17 @@ impl AnswerReplay {
         let pending = PendingWork::new();
         let idempotent_answers =
             IdempotentAnswers::new(store, ledger, vault, folder, node, settings.idempotency_window);
-        let shared_answers = Arc::new(idempotent_answers.with_pending_work(pending.clone()));
+        let idempotent_answers = idempotent_answers.with_pending_work(pending.clone()).with_sharing(settings.max_bytes);
+        let idempotent_answers = Arc::new(idempotent_answers);
         let window = settings.orphan_window;
         let orphans = settings
             .orphans
-            .then(|| RetryableJobs::new(window, Arc::clone(&shared_answers), orphan_bytes, pending.clone()));
-        shared_answers.take_over_leftovers().await?;
-        let work = sweep(Arc::downgrade(&shared_answers), orphans.as_ref().map(Arc::downgrade));
+            .then(|| RetryableJobs::new(window, Arc::clone(&idempotent_answers), orphan_bytes, pending.clone()));
+        idempotent_answers.take_over_leftovers().await?;
+        let work = sweep(Arc::downgrade(&idempotent_answers), orphans.as_ref().map(Arc::downgrade));
         // The task has weak references only, so it ends after the answers are dropped.
         drop(tokio::runtime::Handle::current().spawn(work));
-        Ok(Self { pending, idempotent_answers: shared_answers, orphans, orphan_window: settings.orphan_window })
+        Ok(Self { pending, idempotent_answers, orphans, orphan_window: settings.orphan_window })
     }
 
     /// Decides how a request with an idempotency key continues. Of several concurrent requests, exactly one gets the

@@ -31,6 +31,7 @@ mod reservations;
 mod secret_bytes;
 mod secret_hashes;
 mod shared_slots;
+mod shared_answers;
 mod sql_connection;
 mod sqlite;
 mod timestamp;
@@ -80,6 +81,7 @@ pub(crate) use secret_hashes::{PasswordHash, SecretHash};
 pub(crate) use shared_slots::{
     HeldSlots, OtherNodeHolding, OtherNodeSlots, SHARED_SLOT_TIMEOUT, SharedSlots, SlotHolding,
 };
+pub(crate) use shared_answers::{AnswerPiece, SharedAnswerState, SharedAnswers};
 pub(crate) use sqlite::{DatabaseFile, SqliteStore, UsedModel, newest_schema_version};
 pub(crate) use timestamp::Timestamp;
 pub(crate) use usage::{DayCounts, KeyCounts, KeyDisplayNames, RefusalCount, UsageCounters, UsageFilter, UsageStore};

@@ -3,6 +3,7 @@
 //!
 //! The tests pass without a check if the run has no server; `cargo xtask test` starts one.
 
+mod answers;
 mod console;
 
 use std::thread;
@@ -100,34 +101,6 @@ fn the_money_of_a_killed_node_stays_reserved_and_is_counted_when_it_starts_again
     let records = nodes.second.final_records(1);
     assert_eq!((&records[0]["state"], &records[0]["cost_basis"]), (&json!("interrupted"), &json!("estimated")));
     refused(&nodes);
-    assert_eq!(upstream.attempt_count(), 1);
-}
-
-#[test]
-fn an_idempotency_key_is_paid_for_once_on_both_nodes() {
-    let upstream = FakeUpstream::start();
-    let Some(nodes) = NodePair::open(&upstream, "") else { return };
-    let secret = nodes.first.secret().to_owned();
-    let call = Call::generation()
-        .json(&request(json!({"prompt": "a cube [[gate=open]]"})))
-        .key(&secret)
-        .header("idempotency-key", "order-4711");
-    let (first, second) = thread::scope(|scope| {
-        let send = |address| {
-            let call = call.clone();
-            scope.spawn(move || call.send(address))
-        };
-        let first = send(nodes.first.address());
-        upstream.wait_until("the job has begun", |attempts| attempts.len() == 1);
-        let second = send(nodes.second.address());
-        upstream.open_gate("open");
-        (first.join().expect("an answer"), second.join().expect("an answer"))
-    });
-    assert_eq!(first.status, 200);
-    // The bytes of the answer are on the first node, so the second one knows only that the job was paid for.
-    assert_eq!(second.error_object(502)["reason"], "outcome_unknown");
-    assert_eq!(second.header("x-should-retry"), Some("false"));
-    assert_eq!(call.send(nodes.first.address()).body, first.body);
     assert_eq!(upstream.attempt_count(), 1);
 }
 

@@ -133,7 +133,8 @@ pub(super) struct RawReplay {
     pub(super) orphan_window: Option<RawDuration>,
     /// The time for which an answer to a request with an idempotency key is kept. Default: `24h`.
     pub(super) idempotency_window: Option<RawDuration>,
-    /// The maximum size of all stored answers together, in megabytes of 1048576 bytes. Default: 1024.
+    /// The maximum size of all stored answers together, in megabytes of 1048576 bytes. With PostgreSQL, it applies to
+    /// the data folder of each node, and to the database. Default: 1024.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) max_megabytes: Option<u32>,
 }

@@ -224,13 +224,7 @@ impl AnswerFolder {
 
     /// Removes a finished file, even one that [`AnswerFolder::add_finished`] has not added.
     pub(super) fn remove(&self, file: &str) {
-        {
-            let mut state = self.state();
-            if let Some(key_answers) = state.owners.get_mut(key_id_from_file_name(file)) {
-                key_answers.answers.retain(|_, answer| answer.file_name != file);
-                key_answers.recount_bytes();
-            }
-        }
+        self.state().forget(file);
         let path = self.folder.join(file);
         blocking_io::spawn_detached(move || remove(&path));
     }
@@ -245,10 +239,36 @@ impl AnswerFolder {
         self.free.run_blocking(move || SealedFile::open(path, &key, size)).await
     }
 
+    /// Opens the encrypted bytes of a finished file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file is missing.
+    pub(super) async fn open_for_sharing(&self, file: &str) -> io::Result<File> {
+        let path = self.path(file)?;
+        self.free.run_blocking(move || File::open(path)).await
+    }
+
+    /// True if the folder has a finished file of this name and length.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the disk fails.
+    pub(super) async fn has_file(&self, file: &str, length: u64) -> io::Result<bool> {
+        let path = self.path(file)?;
+        self.free.run_blocking(move || Ok(fs::metadata(path).is_ok_and(|metadata| metadata.len() == length))).await
+    }
+
     /// Returns the path of a file; the name from the database must not contain a folder.
-    fn path(&self, file: &str) -> io::Result<PathBuf> {
+    pub(super) fn path(&self, file: &str) -> io::Result<PathBuf> {
         let is_plain_name = Path::new(file).file_name().is_some_and(|name| name == file);
         is_plain_name.then(|| self.folder.join(file)).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    /// Adds an answer of another node, in place of a damaged file of the same name.
+    pub(super) fn add_fetched(&self, file: String, expires_at: Timestamp, reservation: Option<DiskReservation>) {
+        self.state().forget(&file);
+        self.add_finished(file, expires_at, reservation);
     }
 
     /// Adds a finished answer as the newest.
@@ -339,6 +359,13 @@ impl EvictableStorage for AnswerFolder {
 // === impl AnswerFolderState ===
 
 impl AnswerFolderState {
+    fn forget(&mut self, file: &str) {
+        if let Some(key_answers) = self.owners.get_mut(key_id_from_file_name(file)) {
+            key_answers.answers.retain(|_, answer| answer.file_name != file);
+            key_answers.recount_bytes();
+        }
+    }
+
     fn evict(&mut self) -> Option<AnswerFile> {
         let oldest = |key_answers: &KeyAnswers| key_answers.answers.keys().next().copied();
         let largest = self.owners.iter().max_by_key(|(_, answers)| (answers.bytes, Reverse(oldest(answers))));

@@ -39,6 +39,11 @@ pub(super) struct DiskReservation {
     bytes: u64,
 }
 
+/// Returns the bytes of the blocks that a file of this length takes.
+pub(super) const fn whole_blocks(length: u64) -> u64 {
+    length.div_ceil(BLOCK) * BLOCK
+}
+
 /// Runs work for an answer in progress on a blocking thread. A stalled disk delays the answer by at most
 /// [`STORAGE_WAIT_MAX`].
 ///
@@ -82,7 +87,7 @@ pub(super) fn reserve(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<
 ///
 /// Returns an error if no answer is left to evict.
 pub(super) fn reserve_written(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<DiskReservation> {
-    let (budget, bytes) = (storage.budget(), bytes.div_ceil(BLOCK) * BLOCK);
+    let (budget, bytes) = (storage.budget(), whole_blocks(bytes));
     while !budget.try_reserve(bytes) {
         if !storage.evict() {
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "the space for stored answers is used up"));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::ReplayError;
 use super::answer_head::AnswerHead;
 use super::answer_reader::AnswerReader;
+use super::answer_sharing::SharingSlot;
 use super::disk_budget::EvictableStorage as _;
 use super::fingerprint::ReplayDigest;
 use super::idempotent_answers::{IdempotentAnswers, sealing_context};
@@ -42,7 +43,8 @@ pub(super) enum EarlierRequest {
 const EQUAL_RECORDS_MAX: u32 = 64;
 
 impl IdempotentAnswers {
-    /// Makes an answer durable: first its bytes, then its row.
+    /// Makes an answer durable: first its bytes, then its row. After that, its bytes are written for other nodes; nobody
+    /// waits for that.
     pub(super) async fn commit_answer(
         &self,
         row: &ReplayClaim,
@@ -53,6 +55,8 @@ impl IdempotentAnswers {
         let file_to_finish = Arc::clone(frames);
         self.folder.free().run_blocking(move || file_to_finish.finish()).await?;
         let PendingFile { file, key, head } = answer;
+        let slot = self.sharing.as_ref().and_then(|sharing| sharing.reserve_slot(size, self.begin_work()));
+        let shared_file = file.clone();
         let done = StoredAnswerRow {
             status: head.status,
             headers: serde_json::to_string(&head.headers)?,
@@ -61,9 +65,16 @@ impl IdempotentAnswers {
             size,
             sealed_key: self.vault.seal(&sealing_context(&row.scope, size), key.expose())?,
         };
-        let finish = ReplayWrite::Finish { scope: row.scope, request_id: row.request_id.clone(), answer: done };
+        let shared_bytes = slot.as_ref().map(SharingSlot::bytes);
+        let finish =
+            ReplayWrite::Finish { scope: row.scope, request_id: row.request_id.clone(), answer: done, shared_bytes };
         match self.ledger.write_replay(finish).await? {
-            RowWriteOutcome::Done => Ok(()),
+            RowWriteOutcome::Done => {
+                if let Some(slot) = slot {
+                    slot.send(shared_file);
+                }
+                Ok(())
+            }
             RowWriteOutcome::NoEffect | RowWriteOutcome::AlreadyClaimed(_) => {
                 Err("the claim of the answer had already ended".into())
             }
@@ -139,7 +150,7 @@ impl IdempotentAnswers {
             replay.filter(|replay| replay.claim.expires_at > now && !self.orphans_in_removal().contains(fingerprint));
         let Some(replay) = replay else { return Ok(None) };
         let ReplayState::Stored(answer_row) = replay.state else { return Ok(Some(RetryableJobs::unknown_outcome())) };
-        let Some(answer) = self.load_answer(fingerprint, &answer_row).await else {
+        let Some(answer) = self.load_answer(&replay.claim, &answer_row).await else {
             return Ok(Some(RetryableJobs::unknown_outcome()));
         };
         let (idempotent_answers, row, file) = (Arc::clone(self), replay.claim, answer_row.file);
@@ -157,7 +168,12 @@ impl IdempotentAnswers {
         // Retries in this process see the removal at once. The row in the store is removed later, by a task.
         self.orphans_in_removal().insert(scope);
         let (idempotent_answers, pending) = (Arc::clone(self), self.begin_work());
+        let file = file.to_owned();
         let remove_row = async move {
+            // The commit that removes the row shall not wait for the removal of many bytes.
+            if let Some(sharing) = &idempotent_answers.sharing {
+                sharing.withdraw(&file).await;
+            }
             if idempotent_answers
                 .release_claim(&idempotent_answers.orphan_row(scope, request_id, Timestamp::now()))
                 .await
@@ -171,13 +187,30 @@ impl IdempotentAnswers {
         }
     }
 
-    /// Opens the file of a row and returns its answer; `None` if the row or the file cannot be read.
-    pub(super) async fn load_answer(&self, scope: &ReplayDigest, row: &StoredAnswerRow) -> Option<StoredAnswer> {
+    /// Opens the file of a row and returns its answer; `None` if the row or the file cannot be read. If this node does
+    /// not have the file, it is read from the database, if it is there.
+    pub(super) async fn load_answer(&self, claim: &ReplayClaim, row: &StoredAnswerRow) -> Option<StoredAnswer> {
         let headers = serde_json::from_str(&row.headers).ok()?;
         let head = AnswerHead { status: row.status, content_type: row.content_type.clone(), headers };
-        let key =
-            self.vault.open(&sealing_context(scope, row.size), &row.sealed_key).ok().and_then(FileKey::from_bytes)?;
-        let frames = self.folder.reopen(&row.file, key, row.size).await.ok()?;
+        let frames = match self.open_file(&claim.scope, row).await {
+            None if self.fetch_file(claim, row).await => self.open_file(&claim.scope, row).await?,
+            frames => frames?,
+        };
         Some(StoredAnswer::from_file(head, frames, row.size))
+    }
+
+    async fn open_file(&self, scope: &ReplayDigest, row: &StoredAnswerRow) -> Option<SealedFile> {
+        let key = self.vault.open(&sealing_context(scope, row.size), &row.sealed_key).ok()?;
+        self.folder.reopen(&row.file, FileKey::from_bytes(key)?, row.size).await.ok()
+    }
+
+    async fn fetch_file(&self, claim: &ReplayClaim, row: &StoredAnswerRow) -> bool {
+        let Some(sharing) = &self.sharing else { return false };
+        let fetched = sharing.fetch(row, claim.expires_at).await;
+        fetched.unwrap_or_else(|error| {
+            let error = &*error as &dyn std::error::Error;
+            tracing::warn!(error, "the answer of another node could not be read from the database");
+            false
+        })
     }
 }

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::ReplayError;
 use super::answer_folder::AnswerFolder;
 use super::answer_reader::AnswerReader;
+use super::answer_sharing::AnswerSharing;
 use super::claim_guard::ClaimGuard;
 use super::fingerprint::ReplayDigest;
 use super::pending_work::{PendingGuard, PendingWork};
@@ -41,6 +42,8 @@ pub(super) struct IdempotentAnswers {
     pub(super) vault: Vault,
     pub(super) folder: Arc<AnswerFolder>,
     pub(super) node: NodeId,
+    /// The bytes of the answers of all nodes; `None` if no other node can share them.
+    pub(super) sharing: Option<AnswerSharing>,
     retention_window: Duration,
     live_claims: Mutex<HashMap<ReplayDigest, Arc<LiveClaim>>>,
     /// Rows that the store failed to delete: claims for which nothing was spent, and orphans whose answers were read to
@@ -116,6 +119,7 @@ impl IdempotentAnswers {
             vault,
             folder,
             node,
+            sharing: None,
             retention_window,
             live_claims,
             unreleased_claims,
@@ -127,6 +131,12 @@ impl IdempotentAnswers {
     /// Replaces the counter of unfinished work by `pending`, the counter that plain jobs use too.
     pub(super) fn with_pending_work(self, pending: PendingWork) -> Self {
         Self { pending, ..self }
+    }
+
+    /// Shares the bytes of answers with other nodes, if the store can. All nodes together share about `max_bytes`.
+    pub(super) fn with_sharing(self, max_bytes: u64) -> Self {
+        let sharing = AnswerSharing::start(Arc::clone(&self.store), Arc::clone(&self.folder), max_bytes);
+        Self { sharing, ..self }
     }
 
     pub(super) fn begin_work(&self) -> PendingGuard {
@@ -241,13 +251,13 @@ impl IdempotentAnswers {
             return Some(ClaimOutcome::Conflict);
         }
         match &stored_claim.state {
-            ReplayState::Stored(row) => Some(self.reopen(&stored_claim.claim.scope, row).await),
+            ReplayState::Stored(row) => Some(self.reopen(&stored_claim.claim, row).await),
             ReplayState::Running => (stored_claim.claim.node == self.node).then_some(ClaimOutcome::AnswerLost),
         }
     }
 
-    async fn reopen(&self, scope: &ReplayDigest, row: &StoredAnswerRow) -> ClaimOutcome {
-        let answer = self.load_answer(scope, row).await;
+    async fn reopen(&self, claim: &ReplayClaim, row: &StoredAnswerRow) -> ClaimOutcome {
+        let answer = self.load_answer(claim, row).await;
         answer.map_or(ClaimOutcome::AnswerLost, |answer| ClaimOutcome::Follow(AnswerReader::new(&Arc::new(answer))))
     }
 

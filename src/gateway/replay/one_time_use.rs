@@ -84,7 +84,8 @@ impl OneTimeClaim {
             sealed_key: Vec::new(),
         };
         let (scope, request_id) = (self.row.scope, self.row.request_id.clone());
-        if let Err(error) = self.answers.ledger.write_replay(ReplayWrite::Finish { scope, request_id, answer }).await {
+        let write = ReplayWrite::Finish { scope, request_id, answer, shared_bytes: None };
+        if let Err(error) = self.answers.ledger.write_replay(write).await {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, "a repeated form will not show what the first one created");
         }

@@ -138,15 +138,7 @@ impl SealedFile {
     /// Returns an error if the frame is truncated or has been changed.
     pub(super) fn read(&self, number: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut frame = vec![0; length + TAG_BYTES];
-        let mut filled = 0;
-        while filled < frame.len() {
-            match positioned_io::read(self.file()?, &mut frame[filled..], number * SEALED_FRAME_BYTES + filled as u64) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        positioned_io::read_exact(self.file()?, &mut frame, number * SEALED_FRAME_BYTES)?;
         let plaintext = self.key.open_in_place(nonce(number), Aad::from(FRAME_ASSOCIATED_DATA), &mut frame);
         let length = plaintext.map_err(|_| invalid_data("a frame was changed after it was written"))?.len();
         frame.truncate(length);

@@ -5,6 +5,7 @@ mod expected_repeat;
 mod idempotent_answers;
 mod one_time_use;
 mod orphans;
+mod shared_answers;
 mod stored_answer;
 
 use std::collections::BTreeMap;
@@ -51,6 +52,10 @@ struct ReplayFixture {
 
 impl ReplayFixture {
     async fn new() -> Self {
+        Self::with_double(RecordStoreDouble::wrapping).await
+    }
+
+    async fn with_double(wrap: fn(&Arc<SqliteStore>) -> Arc<RecordStoreDouble>) -> Self {
         let (dir, store) = new_store().await;
         let keys = ApiKeys::new(&(Arc::clone(&store) as _), Pepper::new(store.pepper_key()));
         let mut callers = Vec::new();
@@ -65,7 +70,7 @@ impl ReplayFixture {
             idempotency_window: Duration::from_secs(86_400),
             max_bytes: 64 * MIB,
         };
-        let double = RecordStoreDouble::wrapping(&store);
+        let double = wrap(&store);
         let ledger = Ledger::start_for_test(Arc::clone(&double)).await;
         Self { dir, store, double, ledger, settings, ada, bob }
     }
@@ -77,8 +82,13 @@ impl ReplayFixture {
     }
 
     async fn open_as(&self, node: NodeId) -> AnswerReplay {
+        self.open_in(self.free(), node).await
+    }
+
+    /// Opens the replays of a node with a data directory of its own.
+    async fn open_in(&self, free: FreeSpace, node: NodeId) -> AnswerReplay {
         let (store, ledger) = (Arc::clone(&self.double) as Arc<dyn ReplayStore>, self.ledger.clone());
-        AnswerReplay::open(&self.settings, self.free(), store, ledger, self.store.vault().clone(), node).await.unwrap()
+        AnswerReplay::open(&self.settings, free, store, ledger, self.store.vault().clone(), node).await.unwrap()
     }
 
     /// Returns the free space of the disk; none of it is reserved for other data.

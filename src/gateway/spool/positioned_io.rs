@@ -16,6 +16,24 @@ pub(crate) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<us
     file.read_at(buffer, offset)
 }
 
+/// Fills the whole buffer.
+///
+/// # Errors
+///
+/// Returns an error if the file ends before, or if the disk fails.
+pub(crate) fn read_exact(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match read(file, &mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 #[cfg(unix)]
 pub(crate) fn write_all(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     blocking_io::note_disk_access();

@@ -16,6 +16,7 @@ mod record_rows;
 mod replay_writes;
 mod reservations;
 mod shared_slots;
+mod shared_answers;
 #[expect(clippy::duplicate_mod, reason = "the statements are compiled once for each database")]
 #[path = "sql/mod.rs"]
 mod sql;
@@ -27,12 +28,12 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use sqlx::PgPool;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::data_dir::DataDir;
 use super::{
-    MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, SharedReservations,
-    SharedSlots, StoreError, Timestamp, Vault,
+    MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, SharedAnswers,
+    SharedReservations, SharedSlots, StoreError, Timestamp, Vault,
 };
 use batch_writer::BatchWriter;
 pub(crate) use connection::DatabaseUrl;
@@ -49,6 +50,8 @@ pub(crate) struct PostgresStore {
     /// Bounds the connections of the pool that wait for the lock of a busy subject, so that the rest of the gateway keeps
     /// the others.
     reservation_permits: Semaphore,
+    /// Bounds the connections of the pool that read, write and remove the bytes of answers.
+    answer_permits: Semaphore,
     data_dir: DataDir,
     /// The master key of the configuration; `None` if the key is in master.key.
     configured_key: Option<MasterKey>,
@@ -86,6 +89,20 @@ impl PostgresStore {
     #[expect(clippy::unnecessary_wraps, reason = "the same signature for each database")]
     fn slots(&self) -> Option<&dyn SharedSlots> {
         Some(self)
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "the same signature for each database")]
+    fn answers_of_all_nodes(&self) -> Option<&dyn SharedAnswers> {
+        Some(self)
+    }
+
+    async fn remove_expired_shared_answers(&self, now: Timestamp) -> Result<(), StoreError> {
+        shared_answers::remove_expired(self, now).await
+    }
+
+    async fn answer_permit(&self) -> Result<SemaphorePermit<'_>, StoreError> {
+        // The semaphore is never closed, so the error cannot occur.
+        self.answer_permits.acquire().await.map_err(|_| during("waiting for a connection")(sqlx::Error::PoolClosed))
     }
 
     async fn write_heartbeat(&self) -> Result<(), StoreError> {

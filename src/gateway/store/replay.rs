@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{JobState, NodeId, RequestId, StoreError, Timestamp};
+use super::{JobState, NodeId, RequestId, SharedAnswers, StoreError, Timestamp};
 
 /// The database operations that recognize repeated requests. The claims are written with the records.
 #[async_trait]
@@ -25,6 +25,9 @@ pub(crate) trait ReplayStore: Send + Sync {
         since: Timestamp,
         limit: u32,
     ) -> Result<Vec<JobState>, StoreError>;
+
+    /// Returns the bytes of the answers of all nodes, if several nodes share them.
+    fn shared_answers(&self) -> Option<&dyn SharedAnswers>;
 }
 
 /// The claim of one request: its right to carry out the job of an idempotency key.
@@ -93,6 +96,9 @@ pub(crate) enum ReplayWrite {
         request_id: RequestId,
         /// The answer.
         answer: StoredAnswerRow,
+        /// The bytes that the pieces of the answer will take, if they are to be written to the database. `None` if other
+        /// nodes cannot share it.
+        shared_bytes: Option<u64>,
     },
     /// Removes the claim of this request, but not a claim of another request with the same scope.
     Remove {

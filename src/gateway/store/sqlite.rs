@@ -27,8 +27,8 @@ use sqlx::{Sqlite, SqlitePool};
 
 use super::data_dir::DataDir;
 use super::{
-    MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, SharedReservations,
-    SharedSlots, StoreError, Timestamp, Vault,
+    MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, SharedAnswers,
+    SharedReservations, SharedSlots, StoreError, Timestamp, Vault,
 };
 use batch_writer::BatchWriter;
 pub(crate) use database_file::{DatabaseFile, UsedModel, newest_schema_version};
@@ -91,6 +91,18 @@ impl SqliteStore {
     #[expect(clippy::unused_self, reason = "the same signature for each database")]
     const fn slots(&self) -> Option<&dyn SharedSlots> {
         None
+    }
+
+    /// Returns `None`: no other node can share the answers.
+    #[expect(clippy::unused_self, reason = "the same signature for each database")]
+    const fn answers_of_all_nodes(&self) -> Option<&dyn SharedAnswers> {
+        None
+    }
+
+    /// Does nothing: the answers are not in the database.
+    #[expect(clippy::unused_async, reason = "the same signature for each database")]
+    async fn remove_expired_shared_answers(&self, _now: Timestamp) -> Result<(), StoreError> {
+        Ok(())
     }
 
     /// Does nothing: no other node can share the file.

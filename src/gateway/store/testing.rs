@@ -2,6 +2,7 @@
 //! processes, the supertrait of all traits, and a test double for records.
 
 mod double;
+mod shared_answers;
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use tempfile::TempDir;
 use super::sqlite::migrations::MIGRATIONS;
 use super::*;
 pub(crate) use double::{CallFailure, REFUSED_REQUEST_ID, RecordStoreDouble};
+pub(crate) use shared_answers::SharedAnswersDouble;
 
 /// Makes an empty store in a new directory.
 pub(crate) async fn new_store() -> (TempDir, Arc<SqliteStore>) {

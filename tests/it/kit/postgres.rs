@@ -47,6 +47,24 @@ impl PostgresDatabase {
         execute(&self.server, format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS true", self.name));
     }
 
+    /// Runs a statement as the owner of the database.
+    #[track_caller]
+    pub(crate) fn run(&self, statement: &str) {
+        execute(&self.url, statement.to_owned());
+    }
+
+    /// Returns the only number that a query gives.
+    #[track_caller]
+    pub(crate) fn count(&self, query: &str) -> i64 {
+        block_on(async {
+            let mut connection = PgConnection::connect(&self.url).await.expect("the server answers");
+            let query = sqlx::query_scalar(AssertSqlSafe(query.to_owned()));
+            let count = query.fetch_one(&mut connection).await.expect("a number");
+            connection.close().await.expect("the connection closes");
+            count
+        })
+    }
+
     /// The address, as `database_url` takes it.
     pub(crate) fn url(&self) -> &str {
         &self.url
@@ -55,10 +73,13 @@ impl PostgresDatabase {
 
 #[track_caller]
 fn execute(url: &str, statements: String) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
+    block_on(async {
         let mut connection = PgConnection::connect(url).await.expect("the server answers");
         sqlx::raw_sql(AssertSqlSafe(statements)).execute(&mut connection).await.expect("the statements succeed");
         connection.close().await.expect("the connection closes");
     });
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work)
 }

@@ -95,8 +95,7 @@ fn race(visitors: &mut [Visitor<'_>; 2], path: &str, fields: &[(&str, &str)]) ->
     let forms = visitors.each_mut().map(|visitor| visitor.form(path, path).with(&password).with(fields));
     let statuses: Vec<u16> = thread::scope(|scope| {
         let send = |(visitor, form): (&mut Visitor<'_>, &Form)| visitor.post(path, &form.fields).status;
-        let threads: Vec<_> =
-            visitors.iter_mut().zip(&forms).map(|pair| scope.spawn(move || send(pair))).collect();
+        let threads: Vec<_> = visitors.iter_mut().zip(&forms).map(|pair| scope.spawn(move || send(pair))).collect();
         threads.into_iter().map(|thread| thread.join().expect("an answer")).collect()
     });
     for visitor in visitors.iter() {

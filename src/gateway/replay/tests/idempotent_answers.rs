@@ -12,14 +12,14 @@ async fn claim_in_store(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) 
     replay.claim_or_follow(caller, job, KEY, "req_1").await.unwrap()
 }
 
-async fn claim(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> ClaimGuard {
+pub(super) async fn claim(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> ClaimGuard {
     match claim_in_store(replay, caller, job).await {
         ClaimOutcome::Claimed(guard) => guard,
         outcome => panic!("{}", outcome_name(&outcome)),
     }
 }
 
-async fn follow(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> AnswerReader {
+pub(super) async fn follow(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> AnswerReader {
     match claim_in_store(replay, caller, job).await {
         ClaimOutcome::Follow(reader) => reader,
         outcome => panic!("{}", outcome_name(&outcome)),

@@ -10,6 +10,7 @@ use super::batch_writer::BatchWriter;
 use super::connection::{DatabaseUrl, RESERVATION_CONNECTIONS};
 use super::error_conversion::{during, during_migration};
 use super::migrations::{MIGRATIONS, newest_version};
+use super::shared_answers::ANSWER_CONNECTIONS;
 use super::sql::data_key_unlock::load_or_create_data_keys;
 use crate::gateway::store::data_dir::{DataDir, run_blocking};
 use crate::gateway::store::{MasterKey, StoreError};
@@ -47,6 +48,7 @@ pub(super) async fn open(
         readers: pool,
         batch_writer: BatchWriter::new(url.clone()),
         reservation_permits: Semaphore::new(RESERVATION_CONNECTIONS),
+        answer_permits: Semaphore::new(ANSWER_CONNECTIONS),
         data_dir,
         configured_key,
         vault,

@@ -7,15 +7,30 @@ use crate::gateway::store::replay_columns::ReplayColumns;
 use crate::gateway::store::{ReplayClaim, ReplayWrite, RowWriteOutcome};
 
 /// An existing claim is replaced only if it has expired; its answer is removed with it.
-const INSERT_CLAIM: &str = "INSERT INTO replays (scope, digest, request_id, node, created_at, expires_at) \
+const INSERT_CLAIM: &str = "WITH expired AS (DELETE FROM shared_answers WHERE scope = $1 \
+    AND EXISTS (SELECT 1 FROM replays WHERE scope = $1 AND expires_at <= $5)) \
+    INSERT INTO replays (scope, digest, request_id, node, created_at, expires_at) \
     VALUES ($1, $2, $3, $4, $5, $6) \
     ON CONFLICT (scope) DO UPDATE SET digest = excluded.digest, request_id = excluded.request_id, \
     node = excluded.node, created_at = excluded.created_at, expires_at = excluded.expires_at, \
     status = NULL, content_type = NULL, headers = NULL, file = NULL, size = NULL, sealed_key = NULL \
     WHERE replays.expires_at <= excluded.created_at";
 
-const STORE_ANSWER: &str = "UPDATE replays SET status = $3, content_type = $4, headers = $5, file = $6, size = $7, \
-    sealed_key = $8 WHERE scope = $1 AND request_id = $2 AND (status IS NULL OR ($9 AND file = $6))";
+macro_rules! store_answer {
+    () => {
+        "UPDATE replays SET status = $3, content_type = $4, headers = $5, file = $6, size = $7, sealed_key = $8 \
+         WHERE scope = $1 AND request_id = $2 AND (status IS NULL OR ($9 AND file = $6))"
+    };
+}
+const STORE_ANSWER: &str = store_answer!();
+
+/// Also announces the bytes of the answer.
+const STORE_SHARED_ANSWER: &str = concat!(
+    "WITH stored AS (",
+    store_answer!(),
+    " RETURNING scope) INSERT INTO shared_answers (file, scope, bytes) SELECT $6, scope, $10 FROM stored \
+      ON CONFLICT (file) DO UPDATE SET bytes = excluded.bytes"
+);
 
 const REMOVE: &str = "DELETE FROM replays WHERE scope = $1 AND request_id = $2";
 
@@ -27,9 +42,9 @@ pub(super) async fn write(
 ) -> sqlx::Result<RowWriteOutcome> {
     let query = match write {
         ReplayWrite::Claim(claim) => return insert_claim(connection, claim).await,
-        ReplayWrite::Finish { scope, request_id, answer } => {
+        ReplayWrite::Finish { scope, request_id, answer, shared_bytes } => {
             let size = i64::try_from(answer.size).map_err(|error| sqlx::Error::Encode(error.into()))?;
-            sqlx::query(STORE_ANSWER)
+            let query = sqlx::query(if shared_bytes.is_some() { STORE_SHARED_ANSWER } else { STORE_ANSWER })
                 .bind(scope.as_slice())
                 .bind(request_id.as_str())
                 .bind(i64::from(answer.status))
@@ -38,7 +53,11 @@ pub(super) async fn write(
                 .bind(&answer.file)
                 .bind(size)
                 .bind(&answer.sealed_key)
-                .bind(is_second_try)
+                .bind(is_second_try);
+            match shared_bytes {
+                Some(bytes) => query.bind(bytes.cast_signed()),
+                None => query,
+            }
         }
         ReplayWrite::Remove { scope, request_id } => {
             sqlx::query(REMOVE).bind(scope.as_slice()).bind(request_id.as_str())

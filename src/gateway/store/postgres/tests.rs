@@ -3,6 +3,8 @@
 //!
 //! They pass without a check if the run has no server: `cargo xtask test` starts one.
 
+mod shared_answers;
+
 use std::sync::Arc;
 
 use tempfile::TempDir;

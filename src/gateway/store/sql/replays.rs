@@ -8,7 +8,7 @@ use super::dialect::{Db, DbPool, SqlStore};
 use super::error_conversion::during;
 use super::records;
 use crate::gateway::store::replay_columns::ReplayColumns;
-use crate::gateway::store::{JobState, ReplayStore, StoreError, StoredReplay, Timestamp};
+use crate::gateway::store::{JobState, ReplayStore, SharedAnswers, StoreError, StoredReplay, Timestamp};
 
 pub(in super::super) const FIND: &str = "SELECT * FROM replays WHERE scope = $1";
 
@@ -23,6 +23,7 @@ impl ReplayStore for SqlStore {
     }
 
     async fn remove_expired_replays(&self, now: Timestamp, except: &[[u8; 32]], limit: u32) -> Result<u32, StoreError> {
+        self.remove_expired_shared_answers(now).await?;
         remove_expired(&self.writer, now, except, limit).await.map_err(during("removing expired answers"))
     }
 
@@ -35,6 +36,10 @@ impl ReplayStore for SqlStore {
         records::states_by_fingerprint(&self.readers, fingerprint, since, limit)
             .await
             .map_err(during("looking up a retried request"))
+    }
+
+    fn shared_answers(&self) -> Option<&dyn SharedAnswers> {
+        self.answers_of_all_nodes()
     }
 }
 

@@ -24,7 +24,7 @@ const REMOVE: &str = "DELETE FROM replays WHERE scope = ?1 AND request_id = ?2";
 pub(super) fn write(connection: &Connection, write: &ReplayWrite) -> rusqlite::Result<RowWriteOutcome> {
     let changed = match write {
         ReplayWrite::Claim(row) => return claim(connection, row),
-        ReplayWrite::Finish { scope, request_id, answer } => {
+        ReplayWrite::Finish { scope, request_id, answer, .. } => {
             connection.prepare_cached(STORE_ANSWER)?.execute(params![
                 scope,
                 request_id.as_str(),

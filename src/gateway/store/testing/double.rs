@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
+use super::shared_answers::SharedAnswersDouble;
 use crate::gateway::store::*;
 
 /// The id of a request whose rows [`RecordStoreDouble`] always refuses, with all other rows of the transaction.
@@ -24,6 +25,8 @@ pub(crate) struct RecordStoreDouble {
     /// [`RecordStoreDouble::hold_writes`].
     pub(crate) write_permits: Semaphore,
     pub(crate) failure: CallFailure,
+    /// The bytes of answers, if the test has several nodes that share them.
+    pub(crate) shared_answers: Option<SharedAnswersDouble>,
 }
 
 impl CallFailure {
@@ -44,7 +47,14 @@ impl RecordStoreDouble {
             commits: AtomicUsize::new(0),
             write_permits: Semaphore::new(1_000_000),
             failure: CallFailure::default(),
+            shared_answers: None,
         })
+    }
+
+    /// Wraps a store whose nodes share the bytes of answers.
+    pub(crate) fn with_shared_answers(inner: &Arc<SqliteStore>) -> Arc<Self> {
+        let double = Arc::into_inner(Self::wrapping(inner)).unwrap();
+        Arc::new(Self { shared_answers: Some(SharedAnswersDouble::default()), ..double })
     }
 
     /// Holds back every write of records and claims until a test adds permits to `write_permits`.
@@ -65,7 +75,11 @@ impl RecordStore for RecordStoreDouble {
         if writes.iter().any(|write| write.request_id().as_str() == REFUSED_REQUEST_ID) {
             return Err(StoreError::Refused("no database takes this row".into()));
         }
-        self.inner()?.write_rows(node, writes).await
+        let outcomes = self.inner()?.write_rows(node, writes).await?;
+        if let Some(answers) = &self.shared_answers {
+            answers.note_writes(writes, &outcomes);
+        }
+        Ok(outcomes)
     }
 
     async fn check_writable(&self) -> Result<(), StoreError> {
@@ -107,5 +121,9 @@ impl ReplayStore for RecordStoreDouble {
         limit: u32,
     ) -> Result<Vec<JobState>, StoreError> {
         self.inner()?.states_by_fingerprint(fingerprint, since, limit).await
+    }
+
+    fn shared_answers(&self) -> Option<&dyn SharedAnswers> {
+        self.shared_answers.as_ref().map(|answers| answers as _)
     }
 }

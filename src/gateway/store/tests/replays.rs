@@ -46,7 +46,7 @@ async fn claim(store: Arc<dyn Store>, claim: ReplayClaim) -> RowWriteOutcome {
 }
 
 fn finish(scope: u8, request_id: &str, answer: StoredAnswerRow) -> ReplayWrite {
-    ReplayWrite::Finish { scope: [scope; 32], request_id: request_id.into(), answer }
+    ReplayWrite::Finish { scope: [scope; 32], request_id: request_id.into(), answer, shared_bytes: None }
 }
 
 fn already_claimed(replay: StoredReplay) -> RowWriteOutcome {

@@ -297,6 +297,29 @@ CREATE TABLE replays (
 
 CREATE INDEX replays_by_end ON replays (expires_at);
 
+-- The answers whose bytes are here, so that each node can send them. The bytes count in whole blocks, from the time at
+-- which the answer is announced; when all pieces are here, it is complete.
+CREATE TABLE shared_answers (
+    file        TEXT COLLATE "C" PRIMARY KEY,
+    scope       BYTEA NOT NULL REFERENCES replays (scope) ON DELETE CASCADE,
+    key_id      TEXT COLLATE "C" GENERATED ALWAYS AS (split_part(file, '-', 1)) STORED,
+    bytes       BIGINT NOT NULL,
+    is_complete BOOLEAN NOT NULL DEFAULT FALSE,
+    stored_at   TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE INDEX shared_answers_by_scope ON shared_answers (scope);
+CREATE INDEX shared_answers_by_key ON shared_answers (key_id, stored_at, file);
+
+-- The pieces of the encrypted file of an answer. Encrypted bytes cannot be compressed.
+CREATE TABLE answer_pieces (
+    file   TEXT COLLATE "C" NOT NULL REFERENCES shared_answers (file) ON DELETE CASCADE,
+    number BIGINT NOT NULL,
+    bytes  BYTEA NOT NULL,
+    PRIMARY KEY (file, number)
+);
+ALTER TABLE answer_pieces ALTER COLUMN bytes SET STORAGE EXTERNAL;
+
 -- One-time links. Of their tokens only hashes are here.
 CREATE TABLE links (
     hash       BYTEA PRIMARY KEY CHECK (length(hash) = 32),

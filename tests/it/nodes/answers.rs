@@ -1,0 +1,169 @@
+//! Answers that were paid for, on all nodes: each node sends the answer that another one has made.
+
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::{MASTER_KEY, NodePair, TOKEN};
+use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, PostgresDatabase, eventually, request};
+
+/// The header that the official clients send with their first automatic retry.
+const RETRY: (&str, &str) = ("x-stainless-retry-count", "1");
+/// The base64 characters of an image of 28 MB.
+const IMAGE_CHARS: usize = 38_000_000;
+/// The most memory that such an image may take on a node: much less than the image.
+const GROWTH_MAX: u64 = 16 << 20;
+
+impl NodePair {
+    /// A generation with an idempotency key, which either node can get.
+    fn call(&self, prompt: &str, idempotency_key: &str) -> Call {
+        Call::generation()
+            .json(&request(json!({"prompt": prompt})))
+            .key(self.first.secret())
+            .header("idempotency-key", idempotency_key)
+    }
+
+    /// Waits until the database has all bytes of this many answers.
+    #[track_caller]
+    fn wait_until_shared(&self, count: i64) {
+        eventually("the bytes are in the database", || {
+            let complete = self.database.count("SELECT count(*) FROM shared_answers WHERE is_complete");
+            (complete == count).then_some(())
+        });
+    }
+}
+
+#[track_caller]
+fn check_same(answer: &Answer, expected: &Answer) {
+    assert_eq!((answer.status, answer.body == expected.body), (200, true), "{}", answer.text());
+    for header in ["content-type", "x-imagate-size", "x-request-id"] {
+        assert_eq!(answer.header(header).is_some(), expected.header(header).is_some(), "{header}");
+    }
+}
+
+#[test]
+fn an_idempotency_key_is_paid_for_once_on_both_nodes() {
+    let upstream = FakeUpstream::start();
+    let Some(nodes) = NodePair::open(&upstream, "") else { return };
+    let call = nodes.call("a cube [[gate=open]]", "order-4711");
+    let (first, second) = thread::scope(|scope| {
+        let send = |address| {
+            let call = call.clone();
+            scope.spawn(move || call.send(address))
+        };
+        let first = send(nodes.first.address());
+        upstream.wait_until("the job has begun", |attempts| attempts.len() == 1);
+        let second = send(nodes.second.address());
+        upstream.open_gate("open");
+        (first.join().expect("an answer"), second.join().expect("an answer"))
+    });
+    check_same(&first, &first);
+    check_same(&second, &first);
+    for node in [&nodes.first, &nodes.second] {
+        check_same(&call.clone().send(node.address()), &first);
+    }
+    assert_eq!(nodes.call("a cone", "order-4711").send(nodes.second.address()).status, 400, "the key was used");
+    assert_eq!(upstream.attempt_count(), 1);
+}
+
+#[test]
+fn another_node_sends_the_answer_of_a_killed_one() {
+    let upstream = FakeUpstream::start();
+    let Some(mut nodes) = NodePair::open(&upstream, "") else { return };
+    let call = nodes.call("a cube", "order-4712");
+    let first = call.clone().send(nodes.first.address());
+    nodes.wait_until_shared(1);
+    nodes.first.kill();
+    check_same(&call.clone().send(nodes.second.address()), &first);
+    // The first node comes back without its stored answers.
+    std::fs::remove_dir_all(nodes.first.home().join("data/replays")).expect("the folder of the answers");
+    nodes.first.start();
+    check_same(&call.send(nodes.first.address()), &first);
+    assert_eq!(upstream.attempt_count(), 1);
+}
+
+#[test]
+fn an_answer_of_28_megabytes_needs_little_memory_on_both_nodes() {
+    let upstream = FakeUpstream::start();
+    let Some(mut nodes) = NodePair::open(&upstream, "") else { return };
+    let peak = |nodes: &mut NodePair| [nodes.first.server().peak_bytes(), nodes.second.server().peak_bytes()];
+    nodes.call("a cube", "order-1").send(nodes.first.address()).ok_json();
+    nodes.wait_until_shared(1);
+    nodes.call("a cube", "order-1").send(nodes.second.address()).ok_json();
+    nodes.first.server().reset_peak();
+    nodes.second.server().reset_peak();
+    let before = peak(&mut nodes);
+    let call = nodes.call(&format!("a cube [[b64={IMAGE_CHARS}]]"), "order-2");
+    let first = call.clone().send(nodes.first.address());
+    nodes.wait_until_shared(2);
+    let second = call.send(nodes.second.address());
+    assert!(first.body.len() > IMAGE_CHARS && first.body == second.body, "the second node sends the same bytes");
+    for (before, after) in before.into_iter().zip(peak(&mut nodes)) {
+        println!(
+            "resident memory: {:.1} MB before, at most {:.1} MB with the image",
+            before as f64 / 1e6,
+            after as f64 / 1e6
+        );
+        assert!(after - before < GROWTH_MAX, "{before} bytes before, {after} bytes after");
+    }
+    assert_eq!(upstream.attempt_count(), 2);
+}
+
+#[test]
+fn an_answer_whose_bytes_cannot_be_shared_is_known_to_its_own_node() {
+    let upstream = FakeUpstream::start();
+    let Some(nodes) = NodePair::open(&upstream, "") else { return };
+    nodes.database.run("ALTER TABLE answer_pieces RENAME TO moved_away");
+    let call = nodes.call("a cube", "order-4713");
+    let first = call.clone().send(nodes.first.address());
+    check_same(&first, &first);
+    eventually("the first node gives up", || nodes.first.output().contains("other nodes cannot send").then_some(()));
+    let second = call.clone().send(nodes.second.address());
+    assert_eq!(second.error_object(502)["reason"], "outcome_unknown");
+    assert_eq!(second.header("x-should-retry"), Some("false"));
+    check_same(&call.send(nodes.first.address()), &first);
+    assert_eq!(upstream.attempt_count(), 1);
+}
+
+#[test]
+fn a_retry_on_another_node_gets_the_image_that_its_caller_left() {
+    let upstream = FakeUpstream::start();
+    let Some(nodes) = NodePair::open(&upstream, "") else { return };
+    let gated = json!({"prompt": "a cube [[gate=open]]"});
+    let call = |marks: &str| {
+        let call = Call::generation().json(&request(gated.clone())).key(nodes.first.secret());
+        call.header(RETRY.0, marks)
+    };
+    let stream = call("0").dispatch(nodes.first.address()).expect("a connection");
+    upstream.wait_until("the job has begun", |attempts| attempts.len() == 1);
+    drop(stream);
+    upstream.open_gate("open");
+    nodes.wait_until_shared(1);
+    let answer = call("1").send(nodes.second.address());
+    assert_eq!(answer.ok_json()["data"][0]["b64_json"], json!(upstream.received_attempts()[0].images[0]));
+    assert_eq!(upstream.attempt_count(), 1);
+}
+
+#[test]
+fn stored_answers_of_a_moved_installation_stay_in_its_data_folder() {
+    let Some(database) = PostgresDatabase::create() else { return };
+    let upstream = FakeUpstream::start();
+    let settings = "admin_token = { env = \"IT_ADMIN\" }\n";
+    let account = [Account::for_upstream("only", &upstream)];
+    let on_sqlite = [("IT_ADMIN", TOKEN), ("IMAGATE_MASTER_KEY", MASTER_KEY), ("IMAGATE_DATABASE_URL", "sqlite:")];
+    let mut moved = Gateway::with_secrets(settings, &account, &on_sqlite);
+    let call =
+        Call::generation().json(&request(json!({}))).key(moved.secret()).header("idempotency-key", "before the move");
+    let answer = call.clone().send(moved.address());
+    moved.kill();
+    moved.set_variable("IMAGATE_DATABASE_URL", database.url());
+    let rows: Value = moved.run_command(&["migrate", "sqlite-to-postgres", "--json"]).json();
+    assert_eq!(rows["rows"]["replays"], 1, "{rows}");
+    moved.start();
+    let on_postgres =
+        [("IT_ADMIN", TOKEN), ("IMAGATE_MASTER_KEY", MASTER_KEY), ("IMAGATE_DATABASE_URL", database.url())];
+    let other = Gateway::with_secrets(settings, &account, &on_postgres);
+    check_same(&call.clone().send(moved.address()), &answer);
+    assert_eq!(call.send(other.address()).error_object(502)["reason"], "outcome_unknown");
+    assert_eq!(upstream.attempt_count(), 1);
+}
