@@ -8,6 +8,7 @@
 //! audit trail. The last admin who can sign in cannot be removed.
 
 mod actor;
+mod attempts;
 mod clock;
 mod error;
 mod groups;

@@ -32,6 +32,7 @@ mod secret_bytes;
 mod secret_hashes;
 mod shared_slots;
 mod shared_answers;
+mod shared_attempts;
 mod sql_connection;
 mod sqlite;
 mod timestamp;
@@ -82,6 +83,7 @@ pub(crate) use shared_slots::{
     HeldSlots, OtherNodeHolding, OtherNodeSlots, SHARED_SLOT_TIMEOUT, SharedSlots, SlotHolding,
 };
 pub(crate) use shared_answers::{AnswerPiece, SharedAnswerState, SharedAnswers};
+pub(crate) use shared_attempts::{AttemptBucket, SharedAttempts};
 pub(crate) use sqlite::{DatabaseFile, SqliteStore, UsedModel, newest_schema_version};
 pub(crate) use timestamp::Timestamp;
 pub(crate) use usage::{DayCounts, KeyCounts, KeyDisplayNames, RefusalCount, UsageCounters, UsageFilter, UsageStore};

@@ -10,6 +10,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::gateway::keys::Pepper;
+use crate::gateway::store::AttemptBucket;
+
 /// The number of attempts that are allowed at once, and the time in which the bucket loses one attempt (our choice).
 #[derive(Clone, Copy)]
 struct RateLimit {
@@ -65,17 +68,9 @@ impl PasswordRateLimiter {
         )
     }
 
-    /// Counts the same attempt for the sign-in name from all addresses. If this is refused, the attempt stays in the
-    /// buckets of `permit`.
-    pub(super) fn count_for_account(
-        &self,
-        permit: RateLimitPermit,
-        account: &str,
-        now: Instant,
-    ) -> Result<RateLimitPermit, Duration> {
-        let account_permit =
-            self.fill_buckets(vec![(RateLimitKey::Account(account.to_owned()), ACCOUNT_LIMIT)], now)?;
-        Ok(RateLimitPermit { buckets: permit.buckets.into_iter().chain(account_permit.buckets).collect() })
+    /// Counts an attempt for a sign-in name from all addresses.
+    pub(super) fn count_for_account(&self, account: &str, now: Instant) -> Result<RateLimitPermit, Duration> {
+        self.fill_buckets(vec![(RateLimitKey::Account(account.to_owned()), ACCOUNT_LIMIT)], now)
     }
 
     fn fill_buckets(&self, buckets: Vec<(RateLimitKey, RateLimit)>, now: Instant) -> Result<RateLimitPermit, Duration> {
@@ -98,18 +93,61 @@ impl PasswordRateLimiter {
     /// Removes an attempt from its buckets, because the password was right, and empties the bucket of the name and
     /// address.
     pub(super) fn undo_attempt(&self, permit: RateLimitPermit) {
+        for (pair, _) in permit.buckets.iter().filter(|(bucket, _)| bucket.is_emptied_by_success()) {
+            self.lock().remove(pair);
+        }
+        self.take_back(permit);
+    }
+
+    /// Removes an attempt from its buckets, because it was refused by the counts of all nodes.
+    pub(super) fn take_back(&self, permit: RateLimitPermit) {
         let mut empty_at = self.lock();
         for (bucket, rate) in permit.buckets {
-            match (&bucket, empty_at.get_mut(&bucket)) {
-                (RateLimitKey::Pair(..), _) => drop(empty_at.remove(&bucket)),
-                (_, Some(empty_time)) => *empty_time = empty_time.checked_sub(rate.interval).unwrap_or(*empty_time),
-                (_, None) => {}
+            if let Some(empty_time) = empty_at.get_mut(&bucket) {
+                *empty_time = empty_time.checked_sub(rate.interval).unwrap_or(*empty_time);
             }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<RateLimitKey, Instant>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl RateLimitKey ===
+
+impl RateLimitKey {
+    const fn is_emptied_by_success(&self) -> bool {
+        matches!(self, Self::Pair(..))
+    }
+
+    /// Returns a text that differs from those of all other keys.
+    fn to_text(&self) -> String {
+        match self {
+            Self::Pair(account, address) => format!("pair {address} {account}"),
+            Self::Address(address) => format!("address {address}"),
+            Self::Account(account) => format!("account {account}"),
+        }
+    }
+}
+
+// === impl RateLimitPermit ===
+
+impl RateLimitPermit {
+    /// Adds the buckets of another permit for the same attempt.
+    pub(super) fn join(self, other: Self) -> Self {
+        Self { buckets: self.buckets.into_iter().chain(other.buckets).collect() }
+    }
+
+    /// Returns the buckets as all nodes know them.
+    pub(super) fn shared_buckets(&self, pepper: &Pepper) -> Vec<AttemptBucket> {
+        let to_shared = |(bucket, rate): &(RateLimitKey, RateLimit)| AttemptBucket {
+            hash: pepper.hash_for_purpose("password attempts", bucket.to_text().as_bytes()),
+            interval: rate.interval,
+            burst: rate.burst,
+            is_emptied: bucket.is_emptied_by_success(),
+        };
+        self.buckets.iter().map(to_shared).collect()
     }
 }
 

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::links::{is_random_text, random_text};
-use super::sign_in::too_many_attempts;
 use super::{Actor, IdentityError, IdentityService, SecretText, SignInOrigin, passwords};
 use crate::gateway::store::{
     ActorKind, AuditContext, NewSession, SecretHash, SessionId, SessionRow, StoreError, Timestamp, UserId, UserRow,
@@ -111,13 +110,13 @@ impl IdentityService {
         let user = session.actor.user().ok_or(IdentityError::Unknown)?;
         passwords::check_password(new_password, &user.name)?;
         let address = session.actor.address().ok_or(IdentityError::WrongCredentials)?;
-        let permit = self.limits.count_attempt(&user.name, address, self.clock.instant()).map_err(too_many_attempts)?;
+        let permit = self.count_attempt(&user.name, address).await?;
         let audit = AuditContext { at: self.clock.now(), ..session.actor.audit_context() };
         if !self.passwords.verify(old_password, self.store.password_hash(&user.id).await?).await? {
             self.store.record_refused_sign_in(&audit, Some(user)).await?;
             return Err(IdentityError::WrongCredentials);
         }
-        self.limits.undo_attempt(permit);
+        self.undo_attempt(permit).await;
         let hash = self.passwords.hash(new_password).await?;
         Ok(self.store.set_password(&audit, &user.id, &hash, &session.id).await?)
     }

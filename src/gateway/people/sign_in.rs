@@ -1,7 +1,6 @@
 //! Signs users in with a name and a password.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use super::rate_limit::RateLimitPermit;
 use super::{IdentityError, IdentityService, IssuedSession};
@@ -34,8 +33,7 @@ impl IdentityService {
     ) -> Result<IssuedSession, IdentityError> {
         let composed = names::to_nfc(name);
         let account = counted_name(&composed);
-        let permit =
-            self.limits.count_attempt(account, origin.address, self.clock.instant()).map_err(too_many_attempts)?;
+        let permit = self.count_attempt(account, origin.address).await?;
         let user = match self.user_named(name).await? {
             None if composed != name => self.user_named(&composed).await?,
             user => user,
@@ -50,7 +48,7 @@ impl IdentityService {
         if let (Some(user), Some(hash), true) = (&user, hash, is_right) {
             let (session, cookie) = self.new_session(origin, audit.at)?;
             if self.store.open_session(&audit, &user.id, &hash, &session).await? {
-                self.limits.undo_attempt(permit);
+                self.undo_attempt(permit).await;
                 return Ok(self.issued_session(user.clone(), &session, cookie));
             }
         }
@@ -75,11 +73,7 @@ impl IdentityService {
             Some(user) => self.store.has_signed_in_from(&user.id, &origin.address.to_string()).await?,
             None => false,
         };
-        if is_known_address {
-            Ok(permit)
-        } else {
-            self.limits.count_for_account(permit, account, self.clock.instant()).map_err(too_many_attempts)
-        }
+        if is_known_address { Ok(permit) } else { self.count_attempt_for_account(permit, account).await }
     }
 
     pub(super) fn audit_context(&self, user: Option<&UserRow>, origin: &SignInOrigin) -> AuditContext {
@@ -92,12 +86,6 @@ impl IdentityService {
             at: self.clock.now(),
         }
     }
-}
-
-/// The error for this time to wait, rounded up to whole seconds.
-pub(super) fn too_many_attempts(wait: Duration) -> IdentityError {
-    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    IdentityError::TooManyAttempts { retry_after: Duration::from_secs(seconds.max(1)) }
 }
 
 /// Returns the beginning of a name, for which attempts are counted: as many characters as a valid name may have.

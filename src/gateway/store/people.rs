@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::audit::UnknownWord;
 use super::{
     AuditContext, AuditFilter, AuditRow, GroupId, KeyRow, ListPage, PasswordHash, PublicId, SecretHash, SessionId,
-    StoreError, Timestamp, TokenId, UserId,
+    SharedAttempts, StoreError, Timestamp, TokenId, UserId,
 };
 
 /// The database operations on people. Every change writes its row of the audit trail with it.
@@ -89,6 +89,9 @@ pub(crate) trait PeopleStore: Send + Sync {
     /// Records a refused sign-in in the audit trail, up to a limit for 24 hours. The user is `None` if no user has the
     /// name that was entered: that text may be a password and is not stored.
     async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError>;
+
+    /// Returns the password attempts on all nodes, if several nodes share them.
+    fn shared_attempts(&self) -> Option<&dyn SharedAttempts>;
 
     /// Returns the session with that hash, and its user. The caller must check whether it is still valid.
     async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError>;

@@ -4,6 +4,7 @@
 //! data directory of its own, with its id, the lock for serving, stored answers, and the master key if the settings do
 //! not give it.
 
+mod attempts;
 mod batch_writer;
 mod connection;
 mod dialect;
@@ -33,7 +34,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::data_dir::DataDir;
 use super::{
     MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, SharedAnswers,
-    SharedReservations, SharedSlots, StoreError, Timestamp, Vault,
+    SharedAttempts, SharedReservations, SharedSlots, StoreError, Timestamp, Vault,
 };
 use batch_writer::BatchWriter;
 pub(crate) use connection::DatabaseUrl;
@@ -93,6 +94,11 @@ impl PostgresStore {
 
     #[expect(clippy::unnecessary_wraps, reason = "the same signature for each database")]
     fn answers_of_all_nodes(&self) -> Option<&dyn SharedAnswers> {
+        Some(self)
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "the same signature for each database")]
+    fn attempts_on_all_nodes(&self) -> Option<&dyn SharedAttempts> {
         Some(self)
     }
 

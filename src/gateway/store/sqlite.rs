@@ -28,7 +28,7 @@ use sqlx::{Sqlite, SqlitePool};
 use super::data_dir::DataDir;
 use super::{
     MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, SharedAnswers,
-    SharedReservations, SharedSlots, StoreError, Timestamp, Vault,
+    SharedAttempts, SharedReservations, SharedSlots, StoreError, Timestamp, Vault,
 };
 use batch_writer::BatchWriter;
 pub(crate) use database_file::{DatabaseFile, UsedModel, newest_schema_version};
@@ -96,6 +96,12 @@ impl SqliteStore {
     /// Returns `None`: no other node can share the answers.
     #[expect(clippy::unused_self, reason = "the same signature for each database")]
     const fn answers_of_all_nodes(&self) -> Option<&dyn SharedAnswers> {
+        None
+    }
+
+    /// Returns `None`: no other node can share the attempts.
+    #[expect(clippy::unused_self, reason = "the same signature for each database")]
+    const fn attempts_on_all_nodes(&self) -> Option<&dyn SharedAttempts> {
         None
     }
 

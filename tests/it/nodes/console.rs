@@ -1,10 +1,13 @@
-//! The console on two nodes: forms and one-time links.
+//! The console on two nodes: forms, one-time links, and the limits of refused sign-ins.
 
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::NodePair;
 use crate::kit::{FakeUpstream, Gateway};
-use crate::pages::users::{ADA, ADAS_PASSWORD, BEN, invite, secret_in, setup_path, sign_in_ada, watch_cookies};
+use crate::pages::users::{
+    ADA, ADAS_PASSWORD, BEN, invite, secret_in, setup_path, sign_in, sign_in_ada, watch_cookies,
+};
 use crate::pages::visitor::{Form, Visitor};
 
 /// The form for a new key of this name.
@@ -103,4 +106,46 @@ fn race(visitors: &mut [Visitor<'_>; 2], path: &str, fields: &[(&str, &str)]) ->
     }
     assert_eq!(statuses.iter().filter(|status| **status == 303).count(), 1, "{statuses:?}");
     statuses.iter().position(|status| *status == 303).expect("a winner")
+}
+
+/// The limit of a name at one address: five attempts at once, and then one in this time.
+const PAIR_BURST: usize = 5;
+const PAIR_INTERVAL: Duration = Duration::from_secs(30);
+
+#[test]
+fn refused_sign_ins_are_counted_on_both_nodes_together() {
+    let upstream = FakeUpstream::start();
+    let Some(nodes) = NodePair::open(&upstream, "") else { return };
+    drop(sign_in_ada(&nodes.second));
+    let begin = Instant::now();
+    let statuses: Vec<u16> = thread::scope(|scope| {
+        let attempt = |gateway| sign_in(&mut Visitor::new(gateway), ADA, "a wrong password").status;
+        let threads: Vec<_> = [&nodes.first, &nodes.second]
+            .into_iter()
+            .cycle()
+            .take(16)
+            .map(|gateway| scope.spawn(move || attempt(gateway)))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("an answer")).collect()
+    });
+    let count = |status: u16| statuses.iter().filter(|found| **found == status).count();
+    let intervals = usize::try_from(begin.elapsed().as_secs() / PAIR_INTERVAL.as_secs()).expect("a number");
+    assert_eq!(count(422) + count(429), statuses.len(), "{statuses:?}");
+    assert!((PAIR_BURST..=PAIR_BURST + intervals).contains(&count(422)), "{statuses:?} in {intervals} intervals");
+}
+
+#[test]
+fn a_right_password_on_one_node_makes_room_on_the_other() {
+    let upstream = FakeUpstream::start();
+    let Some(nodes) = NodePair::open(&upstream, "") else { return };
+    drop(sign_in_ada(&nodes.second));
+    let attempt = |gateway, password| sign_in(&mut Visitor::new(gateway), ADA, password).status;
+    for _ in 0..PAIR_BURST - 1 {
+        assert_eq!(attempt(&nodes.first, "a wrong password"), 422);
+    }
+    assert_eq!(attempt(&nodes.second, ADAS_PASSWORD), 303);
+    // Without the right password between them, one of these would be refused.
+    for _ in 0..PAIR_BURST {
+        assert_eq!(attempt(&nodes.second, "a wrong password"), 422);
+    }
 }

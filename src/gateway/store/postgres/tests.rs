@@ -3,6 +3,7 @@
 //!
 //! They pass without a check if the run has no server: `cargo xtask test` starts one.
 
+mod attempts;
 mod shared_answers;
 
 use std::sync::Arc;

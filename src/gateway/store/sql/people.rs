@@ -14,7 +14,8 @@ use super::error_conversion::during;
 use crate::gateway::store::{
     AdminTokenRow, AuditContext, AuditFilter, AuditRow, GroupDeletionOutcome, GroupId, GroupRow, LinkRedemption,
     LinkRow, ListPage, NewLink, NewSession, NewUser, PasswordHash, PeopleStore, PublicId, SecretHash, SessionId,
-    SessionRow, StoreError, Timestamp, TokenId, UserChange, UserChangeOutcome, UserFilter, UserId, UserRow,
+    SessionRow, SharedAttempts, StoreError, Timestamp, TokenId, UserChange, UserChangeOutcome, UserFilter, UserId,
+    UserRow,
 };
 
 #[async_trait]
@@ -107,6 +108,10 @@ impl PeopleStore for SqlStore {
 
     async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError> {
         sessions::record_refused_sign_in(&self.writer, audit, user).await.map_err(during("storing a refused sign-in"))
+    }
+
+    fn shared_attempts(&self) -> Option<&dyn SharedAttempts> {
+        self.attempts_on_all_nodes()
     }
 
     async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError> {

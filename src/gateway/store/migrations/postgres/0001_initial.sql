@@ -357,6 +357,15 @@ CREATE TABLE known_addresses (
     PRIMARY KEY (user_id, address)
 );
 
+-- The password attempts of all nodes: a bucket holds them until the time at which it is empty. The hash is that of a
+-- sign-in name, an address, or both; without the data keys, a guess cannot be checked against it.
+CREATE TABLE attempt_buckets (
+    hash     BYTEA PRIMARY KEY CHECK (length(hash) = 32),
+    empty_at TIMESTAMPTZ NOT NULL
+);
+
+CREATE INDEX attempt_buckets_by_end ON attempt_buckets (empty_at);
+
 CREATE TABLE admin_tokens (
     id           TEXT COLLATE "C" PRIMARY KEY,
     rowid        BIGINT GENERATED ALWAYS AS IDENTITY UNIQUE,
