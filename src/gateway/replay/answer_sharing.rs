@@ -18,7 +18,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::answer_folder::AnswerFolder;
-use super::disk_budget::whole_blocks;
+use super::disk_budget::{EvictableStorage as _, whole_blocks};
 use super::durable_answers::AnswerStorageError;
 use super::pending_work::PendingGuard;
 use super::sealed_file::sealed_length;
@@ -39,7 +39,7 @@ const CHECK_BYTES_MAX: u64 = 64 << 20;
 /// The longest wait of a request until another node has written all pieces (our choice).
 const COMPLETION_WAIT_MAX: Duration = Duration::from_secs(20);
 /// The pause between two reads of the state of such an answer (our choice).
-const COMPLETION_PAUSE: Duration = Duration::from_millis(50);
+const COMPLETION_PAUSE: Duration = Duration::from_millis(100);
 /// The longest time in which the pieces of an answer are read (our choice).
 const FETCH_TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -170,8 +170,10 @@ impl SharingTask {
     async fn run(mut self, mut finished_files: mpsc::Receiver<FinishedFile>) {
         while let Some(file) = finished_files.recv().await {
             if let Err(error) = self.share(&file).await {
-                let error = &*error as &dyn std::error::Error;
-                tracing::warn!(error, "other nodes cannot send an answer: its bytes were not written to the database");
+                tracing::warn!(
+                    error = &*error as &dyn std::error::Error,
+                    "other nodes cannot send an answer: its bytes were not written to the database"
+                );
                 withdraw(&*self.store, &file.name).await;
             }
         }

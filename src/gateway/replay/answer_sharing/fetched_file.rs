@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::gateway::replay::answer_folder::AnswerFolder;
-use crate::gateway::replay::disk_budget::{DiskReservation, reserve, run_with_timeout};
+use crate::gateway::replay::disk_budget::{DiskReservation, EvictableStorage as _, reserve, run_with_timeout};
 use crate::gateway::replay::sealed_file::remove;
 use crate::gateway::spool::{blocking_io, positioned_io};
 use crate::gateway::store::Timestamp;

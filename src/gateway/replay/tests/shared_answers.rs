@@ -204,7 +204,7 @@ async fn a_node_checks_the_space_of_all_nodes_before_it_writes_much() {
 async fn a_retry_on_another_node_gets_the_answer_that_its_caller_left() {
     let nodes = Nodes::open().await;
     let (job, answer, ada) = (job("red"), bytes(LENGTH), &nodes.fixture.ada);
-    let task = SharedTask::from(Arc::clone(&job));
+    let task = SharedTask::from(&job);
     let fingerprint = nodes.first.fingerprint(ada, &task, true).await;
     let registration = JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint };
     let (receiver, sender) = nodes.first.register_job(ada, &job, registration);
