@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measures the release build of `imagate` and prints the times. It asserts nothing, because
 //! machines differ.
 //!
-//! `gateway` and `scale` start the load tests of the package `xtask-bench`: `xtask/bench/src`.
+//! `gateway`, `scale` and `reads` start the load tests of the package `xtask-bench`: `xtask/bench/src`.
 //!
 //! `skills` checks ten thousand skills, whose packages have about ten megabytes in all. Each round times every command
 //! once, first `sha256sum` over the same files, so that other load of the machine affects all of them alike.
@@ -64,7 +64,7 @@ pub fn skills(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a part of the load tests, `gateway` or `scale`, against the programs that the arguments name, or else against a
+/// Runs a part of the load tests, `gateway`, `scale` or `reads`, against the programs that the arguments name, or else against a
 /// release build of this tree.
 ///
 /// # Errors

@@ -26,6 +26,7 @@ usage: cargo xtask <task>
   bench skills       time the checks of ten thousand skills in a release build, compared with `sha256sum`
   bench gateway      put a release build under load, compared with a direct connection, with nginx and with a bare relay
   bench scale        measure how CPU time and memory grow with keys, accounts, records and idle connections
+  bench reads        time every page, operation and command that lists or counts, with ten million records
   bench instructions count the instructions of the code in the way of a request, and compare them with the record
   bench instructions --record
   screenshots        take a screenshot of every page in every state, below target/screenshots
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
         ["corpus", "unpack"] => corpus::unpack(&tree::root()).map(|()| Verdict::Passed),
         ["corpus", "pack"] => corpus::pack(&tree::root()).map(|()| Verdict::Passed),
         ["bench", "skills"] => bench::skills(&tree::root()).map(|()| Verdict::Passed),
-        ["bench", part @ ("gateway" | "scale"), arguments @ ..] => {
+        ["bench", part @ ("gateway" | "scale" | "reads"), arguments @ ..] => {
             bench::load(&tree::root(), part, arguments).map(|()| Verdict::Passed)
         }
         ["bench", "instructions"] => instructions::check(&tree::root()).map(|()| Verdict::Passed),

@@ -3,8 +3,11 @@
 mod answers;
 mod cases;
 mod check;
+mod console_client;
+mod database;
 mod filler;
 mod gateway_run;
+mod generator;
 mod http;
 mod load;
 mod measure;
@@ -12,6 +15,8 @@ mod options;
 mod picture;
 mod process;
 mod procfs;
+mod read_requests;
+mod reads;
 mod relay;
 mod report;
 mod scale;
@@ -45,7 +50,7 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run_until_interrupted(arguments: &[String]) -> Result<()> {
-    let Some((part, arguments)) = arguments.split_first() else { bail!("expected `gateway` or `scale`") };
+    let Some((part, arguments)) = arguments.split_first() else { bail!("expected `gateway`, `scale` or `reads`") };
     raise_file_limit();
     // The clients of one process share a thread, so that they take little of a small machine.
     let is_load = part == "load";
@@ -69,6 +74,7 @@ async fn run(part: &str, arguments: &[String]) -> Result<()> {
     match part {
         "gateway" => gateway_run::run(&RunOptions::parse(arguments)?).await,
         "scale" => scale::run(arguments).await,
+        "reads" => reads::run(arguments).await,
         "upstream" => upstream::serve(listen(&Options::parse(arguments, &["port"])?).await?).await,
         "relay" => {
             let options = Options::parse(arguments, &["port", "key", "upstream-port"])?;

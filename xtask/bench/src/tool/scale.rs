@@ -6,14 +6,16 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::cases::{BenchCase, BenchCell};
+use super::database::Database;
 use super::filler;
+use super::generator::RecordGenerator;
 use super::http::{BodySink, Connection};
 use super::measure::Row;
 use super::options::Options;
@@ -120,7 +122,7 @@ async fn start(
     let home = GatewayHome::create("imagate", program, folder, upstream.address, settings).await?;
     let begun = Instant::now();
     let (data, keys, records) = (home.folder.clone(), population.keys, population.records);
-    tokio::task::spawn_blocking(move || filler::fill(&data, keys, records)).await??;
+    tokio::task::spawn_blocking(move || fill(&data, keys, records)).await??;
     eprintln!("{}: filled in {:.0} s", population.name, begun.elapsed().as_secs_f64());
     let begun = Instant::now();
     let target = home.start().await?;
@@ -129,6 +131,16 @@ async fn start(
         .with_context(|| population.name.clone())?;
     eprintln!("{}: first answer {:.1} s after the start", population.name, begun.elapsed().as_secs_f64());
     Ok(target)
+}
+
+fn fill(home: &Path, keys: u64, records: u64) -> Result<()> {
+    let database = Database::open_sqlite(home)?;
+    filler::insert_keys(&database, keys)?;
+    if records == 0 {
+        return Ok(());
+    }
+    let end = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    RecordGenerator { records, seed: 1, end }.fill(&database)
 }
 
 /// Opens a connection and sends a request.
