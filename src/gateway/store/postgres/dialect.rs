@@ -53,13 +53,13 @@ macro_rules! sum {
 }
 pub(super) use sum;
 
-/// The number of elements of a JSON list.
-macro_rules! json_length {
-    ($list:literal) => {
-        concat!("json_array_length(CAST(", $list, " AS JSON))")
+/// The number of images of a record: a column, so that an index can hold it.
+macro_rules! image_count {
+    () => {
+        "image_count"
     };
 }
-pub(super) use json_length;
+pub(super) use image_count;
 
 /// An aggregate that makes a JSON list of texts.
 macro_rules! json_list {

@@ -173,11 +173,11 @@ async fn copy_table(source: &Connection, target: &mut PgConnection, table: &'sta
     }
 }
 
-/// Returns the columns of a table of the target. The source has all of them.
+/// Returns the columns of a table of the target, without those that the database computes. The source has all of them.
 async fn columns_of(target: &mut PgConnection, table: &str) -> sqlx::Result<Vec<String>> {
     let query = sqlx::query_scalar(
         "SELECT CAST(column_name AS TEXT) FROM information_schema.columns \
-         WHERE table_schema = current_schema() AND table_name = $1 ORDER BY ordinal_position",
+         WHERE table_schema = current_schema() AND table_name = $1 AND is_generated = 'NEVER' ORDER BY ordinal_position",
     );
     query.bind(table).fetch_all(target).await
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use sqlx::{QueryBuilder, Row};
 
 use super::decode::{parsed, text};
-use super::dialect::{Db, DbPool, DbRow, SqlStore, indexed_by, json_length, sum};
+use super::dialect::{Db, DbPool, DbRow, SqlStore, image_count, indexed_by, sum};
 use super::error_conversion::during;
 use super::paging::push_json_texts;
 use super::records::{self, NO_LIMIT, push_key_id, push_user_id};
@@ -172,7 +172,7 @@ fn push_source(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
         concat!("(SELECT key_id, substr(created_at, 1, 10) AS day, user_id, group_name, 1 AS requests, \
          CAST(state = 'succeeded' AS INTEGER) AS succeeded, CAST(state <> 'succeeded' AS INTEGER) AS failed, 0 AS refused, \
          ",
-        json_length!("delivered"),
+        image_count!(),
         " AS images, \
          coalesce(input_tokens, 0) + coalesce(host_input_tokens, 0) AS input_tokens, \
          coalesce(output_tokens, 0) + coalesce(host_output_tokens, 0) AS output_tokens, \

@@ -55,13 +55,13 @@ macro_rules! sum {
 }
 pub(super) use sum;
 
-/// The number of elements of a JSON list.
-macro_rules! json_length {
-    ($list:literal) => {
-        concat!("json_array_length(", $list, ")")
+/// The number of images of a record, exactly as an index has it.
+macro_rules! image_count {
+    () => {
+        "json_array_length(delivered)"
     };
 }
-pub(super) use json_length;
+pub(super) use image_count;
 
 /// An aggregate that makes a JSON list of texts.
 macro_rules! json_list {

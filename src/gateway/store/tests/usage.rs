@@ -202,6 +202,67 @@ async fn counts_of_an_end_user_match_the_records() {
     }
 }
 
+/// True if a record passes the filter, apart from its time.
+fn passes(record: &Record, filter: &RecordFilter) -> bool {
+    let is_state = filter.state.map_or(record.state != JobState::Running, |state| record.state == state);
+    is_state
+        && filter.owner.as_ref().is_none_or(|owner| record.user == *owner)
+        && filter.key.as_ref().is_none_or(|key| record.key.as_str() == key)
+        && filter.user.as_ref().is_none_or(|user| record.user.as_str() == user)
+        && filter.group.as_ref().is_none_or(|group| record.group == *group)
+        && filter.end_user.as_ref().is_none_or(|end_user| record.end_user.as_ref() == Some(end_user))
+}
+
+/// A filter for each combination of values, of which some have no records.
+fn combined_filters() -> Vec<RecordFilter> {
+    fn each(
+        filters: &[RecordFilter],
+        values: &[Option<&str>],
+        set: fn(&mut RecordFilter, Option<&str>),
+    ) -> Vec<RecordFilter> {
+        let with = |filter: &RecordFilter, value: &Option<&str>| {
+            let mut filter = filter.clone();
+            set(&mut filter, *value);
+            filter
+        };
+        filters.iter().flat_map(|filter| values.iter().map(move |value| with(filter, value))).collect()
+    }
+    let filters = vec![RecordFilter::default()];
+    let states = [None, Some("running"), Some("succeeded"), Some("failed"), Some("interrupted")];
+    let filters = each(&filters, &states, |filter, value| filter.state = value.map(|state| state.parse().unwrap()));
+    let filters = each(&filters, &[None, Some("key_1"), Some("key_3")], |filter, value| {
+        filter.key = value.map(str::to_owned);
+    });
+    let filters = each(&filters, &[None, Some("usr_1")], |filter, value| filter.owner = value.map(UserId::from));
+    let filters = each(&filters, &[None, Some("usr_2")], |filter, value| filter.user = value.map(str::to_owned));
+    let filters = each(&filters, &[None, Some("other"), Some("none")], |filter, value| {
+        filter.group = value.map(str::to_owned);
+    });
+    each(&filters, &[None, Some("of other")], |filter, value| filter.end_user = value.map(str::to_owned))
+}
+
+#[tokio::test]
+async fn every_combination_of_filters_lists_the_records_that_pass_it() {
+    for Fixture { store, .. } in stores().await {
+        write_random_batches(&*store, &mut Random(11)).await;
+        let running = RecordFilter { state: Some(JobState::Running), ..RecordFilter::default() };
+        let mut all = all_records(&*store).await;
+        all.extend(store.list_records(&running).await.unwrap());
+        let mut listed_count = 0;
+        for filter in combined_filters() {
+            let mut expected: Vec<_> =
+                all.iter().filter(|record| passes(record, &filter)).map(|record| &record.request_id).collect();
+            let listed = store.list_records(&filter).await.unwrap();
+            let mut listed: Vec<_> = listed.iter().map(|record| &record.request_id).collect();
+            listed_count += listed.len();
+            expected.sort_unstable();
+            listed.sort_unstable();
+            assert_eq!(listed, expected, "{filter:?}");
+        }
+        assert!(listed_count > all.len());
+    }
+}
+
 #[tokio::test]
 async fn an_end_user_is_matched_exactly_after_truncation() {
     for Fixture { store, .. } in stores().await {

@@ -1,4 +1,4 @@
--- Everything that the SQLite schema has after its migration 17, in the same tables and columns, so that the same
+-- Everything that the SQLite schema has after its migration 18, in the same tables and columns, so that the same
 -- statements run on both. Times are RFC 3339 texts in UTC with milliseconds; every text is compared byte by byte, so that
 -- the order of times and names does not depend on the locale of the database. `rowid` is the order of insertion.
 
@@ -112,6 +112,12 @@ CREATE TABLE accounts (
     failing_reason  TEXT
 );
 
+-- The server does not take a cast to JSON for immutable, as a generated column must be.
+CREATE FUNCTION count_images(delivered TEXT) RETURNS BIGINT LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN json_array_length(delivered::JSON);
+END $$;
+
 -- No foreign keys: a record outlives whatever it names, and must never be refused for its sake.
 CREATE TABLE records (
     seq                       BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -163,18 +169,26 @@ CREATE TABLE records (
     max_cost_nano_usd         BIGINT,
     input_cached_image_tokens BIGINT,
     input_cached_text_tokens  BIGINT,
-    host_input_cached_tokens  BIGINT
+    host_input_cached_tokens  BIGINT,
+    image_count               BIGINT GENERATED ALWAYS AS (count_images(delivered)) STORED
 );
 
--- The sequence number is part of each index, because pages are ordered by time and number.
+-- The sequence number is part of each index, because pages are ordered by time and number. The columns after it are other
+-- columns that a filter can name and that never change, so that records that do not pass are skipped without being read.
 CREATE INDEX records_by_time ON records (created_at, seq);
-CREATE INDEX records_by_key ON records (key_id, created_at, seq);
-CREATE INDEX records_by_user ON records (user_id, created_at, seq);
+CREATE INDEX records_by_key ON records (key_id, created_at, seq, user_id, group_name);
+CREATE INDEX records_by_user ON records (user_id, created_at, seq, group_name);
 CREATE INDEX records_by_group ON records (group_name, created_at, seq);
 CREATE INDEX records_running ON records (node) WHERE state = 'running';
-CREATE INDEX records_unsuccessful ON records (state, created_at, seq) WHERE state <> 'running' AND state <> 'succeeded';
+CREATE INDEX records_unsuccessful ON records (state, created_at, seq, key_id, user_id, group_name, end_user)
+    WHERE state <> 'running' AND state <> 'succeeded';
 CREATE INDEX records_by_response ON records (response_id) WHERE response_id IS NOT NULL;
-CREATE INDEX records_by_end_user ON records (end_user, created_at, seq) WHERE end_user IS NOT NULL;
+-- One end user can have a large share of all records, if a program names itself in each request. This index also has all
+-- that is counted, so that the counts of an end user are made without reading the records.
+CREATE INDEX records_by_end_user ON records (end_user, created_at, seq, key_id, user_id, group_name)
+    INCLUDE (state, image_count, input_tokens, output_tokens, total_tokens, host_input_tokens, host_output_tokens,
+        host_total_tokens, cost_nano_usd)
+    WHERE end_user IS NOT NULL;
 CREATE INDEX records_by_fingerprint ON records (fingerprint, created_at)
     WHERE fingerprint IS NOT NULL AND state <> 'succeeded';
 

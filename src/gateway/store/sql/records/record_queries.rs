@@ -92,19 +92,21 @@ pub(in super::super) fn push_user_id(query: &mut QueryBuilder<Db>, user: &str) {
     query.push("), ").push_bind(user.to_owned()).push(")");
 }
 
-/// Returns the index that leaves the fewest records to read.
+/// Returns the index that leaves the fewest records to read. Indexes also hold the other columns that a filter can name,
+/// so that a record that does not pass is skipped without being read.
 fn choose_index(filter: &RecordFilter) -> &'static str {
     let by_user = filter.owner.is_some() || filter.user.is_some();
     match filter.state {
         Some(JobState::Running) => "records_running",
-        // One key can have many end users, but an end user rarely has many keys.
-        _ if filter.end_user.is_some() => "records_by_end_user",
-        _ if filter.key.is_some() => "records_by_key",
-        _ if by_user => "records_by_user",
+        // A busy key, user or end user has more records than all of them have unsuccessful ones.
         Some(JobState::Failed | JobState::Refused | JobState::Cancelled | JobState::Interrupted) => {
             "records_unsuccessful"
         }
-        _ if filter.group.is_some() => "records_by_group",
+        // One key can have many end users, but an end user rarely has many keys.
+        Some(JobState::Succeeded) | None if filter.end_user.is_some() => "records_by_end_user",
+        Some(JobState::Succeeded) | None if filter.key.is_some() => "records_by_key",
+        Some(JobState::Succeeded) | None if by_user => "records_by_user",
+        Some(JobState::Succeeded) | None if filter.group.is_some() => "records_by_group",
         Some(JobState::Succeeded) | None => "records_by_time",
     }
 }
