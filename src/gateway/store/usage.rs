@@ -34,6 +34,27 @@ pub(crate) struct UsageCounters {
     pub(crate) cost_unknown: u64,
 }
 
+// === impl UsageCounters ===
+
+impl UsageCounters {
+    /// Adds two counts. A sum ends at the largest number that a row can hold, as the sums of the database do.
+    pub(crate) fn plus(self, other: &Self) -> Self {
+        let sum = |count: fn(&Self) -> u64| count(&self).saturating_add(count(other)).min(i64::MAX.cast_unsigned());
+        Self {
+            requests: sum(|counts| counts.requests),
+            succeeded: sum(|counts| counts.succeeded),
+            failed: sum(|counts| counts.failed),
+            refused: sum(|counts| counts.refused),
+            images: sum(|counts| counts.images),
+            input_tokens: sum(|counts| counts.input_tokens),
+            output_tokens: sum(|counts| counts.output_tokens),
+            total_tokens: sum(|counts| counts.total_tokens),
+            cost_usd: self.cost_usd.plus(other.cost_usd),
+            cost_unknown: sum(|counts| counts.cost_unknown),
+        }
+    }
+}
+
 /// The counts of one day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct DayCounts {

@@ -264,6 +264,22 @@ async fn every_combination_of_filters_lists_the_records_that_pass_it() {
 }
 
 #[tokio::test]
+async fn the_counts_of_the_days_add_up_to_the_total() {
+    for Fixture { store, .. } in stores().await {
+        write_random_batches(&*store, &mut Random(5)).await;
+        for end_user in [None, Some("of other".to_owned())] {
+            let filter = UsageFilter { end_user, ..UsageFilter::default() };
+            let days = store.usage_by_day(&filter).await.unwrap();
+            let sum = days.iter().fold(UsageCounters::default(), |sum, day| sum.plus(&day.counts));
+            assert!(days.len() > 1);
+            assert_eq!(sum, store.total_usage(&filter).await.unwrap(), "{filter:?}");
+        }
+        let huge = UsageCounters { images: i64::MAX as u64, cost_usd: Usd::MAX, ..UsageCounters::default() };
+        assert_eq!(huge.plus(&huge), huge);
+    }
+}
+
+#[tokio::test]
 async fn an_end_user_is_matched_exactly_after_truncation() {
     for Fixture { store, .. } in stores().await {
         let long = "ü".repeat(200);
