@@ -30,9 +30,9 @@ mod replay_columns;
 mod reservations;
 mod secret_bytes;
 mod secret_hashes;
-mod shared_slots;
 mod shared_answers;
 mod shared_attempts;
+mod shared_slots;
 mod sql_connection;
 mod sqlite;
 mod timestamp;
@@ -79,11 +79,11 @@ pub(crate) use reservations::{
     NewReservation, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage,
 };
 pub(crate) use secret_hashes::{PasswordHash, SecretHash};
+pub(crate) use shared_answers::{AnswerPiece, SharedAnswerState, SharedAnswers};
+pub(crate) use shared_attempts::{AttemptBucket, SharedAttempts};
 pub(crate) use shared_slots::{
     HeldSlots, OtherNodeHolding, OtherNodeSlots, SHARED_SLOT_TIMEOUT, SharedSlots, SlotHolding,
 };
-pub(crate) use shared_answers::{AnswerPiece, SharedAnswerState, SharedAnswers};
-pub(crate) use shared_attempts::{AttemptBucket, SharedAttempts};
 pub(crate) use sqlite::{DatabaseFile, SqliteStore, UsedModel, newest_schema_version};
 pub(crate) use timestamp::Timestamp;
 pub(crate) use usage::{DayCounts, KeyCounts, KeyDisplayNames, RefusalCount, UsageCounters, UsageFilter, UsageStore};

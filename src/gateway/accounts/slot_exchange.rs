@@ -174,9 +174,6 @@ impl AccountPoolState {
         };
         let all = SlotDemand { limit: limits.all, taken: member.taken_slots, waiting: waiting(false) };
         let large = SlotDemand { limit: limits.large, taken: member.taken_large_slots, waiting: waiting(true) };
-        if self.is_stopped() {
-            return (SlotShare::returned(all), SlotShare::returned(large));
-        }
         let share = member.share.unwrap_or_else(MemberShare::empty);
         let (nodes, of_all, of_large) =
             others.map_or_else(Default::default, |others| (others.nodes, others.all, others.large));

@@ -81,11 +81,6 @@ impl SlotShare {
         Self { usable, holding: SlotHolding { held: usable.max(demand.taken), wanted } }
     }
 
-    /// Returns the share of a node that gives everything back: only running calls keep their slots.
-    pub(super) const fn returned(demand: SlotDemand) -> Self {
-        Self { usable: 0, holding: SlotHolding { held: demand.taken, wanted: 0 } }
-    }
-
     /// Returns the number of slots that the node could use now. If all usable slots are taken, the number grows in
     /// advance, so that a rise of the load does not pay one exchange for each slot.
     fn wanted(self, demand: SlotDemand) -> usize {

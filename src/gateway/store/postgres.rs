@@ -16,8 +16,8 @@ mod open;
 mod record_rows;
 mod replay_writes;
 mod reservations;
-mod shared_slots;
 mod shared_answers;
+mod shared_slots;
 #[expect(clippy::duplicate_mod, reason = "the statements are compiled once for each database")]
 #[path = "sql/mod.rs"]
 mod sql;
