@@ -189,8 +189,7 @@ impl Gateway {
         let console = Arc::new(Console::new(&config, console_services, Arc::clone(&upstream), group_refresh)?);
         let (tokens, endpoint) = (Arc::clone(store) as _, Arc::clone(&upstream) as Arc<dyn CredentialService>);
         let accounts = Accounts::open(&config.accounts, tokens, vault.clone(), endpoint, node.clone()).await?;
-        accounts.spawn_refresh_task();
-        accounts.share_slots().await?;
+        accounts.start_tasks().await?;
         let catalog = TextModelCatalog::new(&accounts, &upstream);
         let (metrics, heartbeat) = (Arc::new(Metrics::new()), HeartbeatTask::start(Arc::clone(store) as _).await?);
         let ledger =

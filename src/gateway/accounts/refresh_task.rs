@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::Accounts;
 use super::account::AccountAuth;
 use super::token_cache::{TokenCache, TokenFailure};
-use crate::gateway::store::{AccountChange, AuditContext};
+use crate::gateway::store::{AccountChange, AuditContext, StoreError};
 
 /// The interval between two refreshes: a change of keys and accounts must reach every node within a second.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
@@ -23,9 +23,15 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 // === impl Accounts ===
 
 impl Accounts {
-    /// Starts the refresh task, which ends when the last owner of the accounts drops them.
-    pub(crate) fn spawn_refresh_task(self: &Arc<Self>) {
+    /// Starts the refresh task, which ends when the last owner of the accounts drops them, and shares the slots of the
+    /// accounts with other nodes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store fails.
+    pub(crate) async fn start_tasks(self: &Arc<Self>) -> Result<(), StoreError> {
         Handle::current().spawn(run_refresh_loop(Arc::downgrade(self)));
+        self.share_slots().await
     }
 
     /// Waits until no token is being fetched and all state is stored, as far as the store allows. Must be called at the

@@ -46,7 +46,7 @@ impl Accounts {
     /// # Errors
     ///
     /// Returns an error if the store fails.
-    pub(crate) async fn share_slots(self: &Arc<Self>) -> Result<(), StoreError> {
+    pub(super) async fn share_slots(self: &Arc<Self>) -> Result<(), StoreError> {
         if self.store.shared_slots().is_none() {
             return Ok(());
         }
