@@ -6,6 +6,7 @@
 
 mod config;
 mod contract;
+mod database_proxy;
 mod disk;
 mod events;
 mod foreign_site;
@@ -28,6 +29,7 @@ mod upstream;
 mod verbatim;
 
 pub(crate) use config::Account;
+pub(crate) use database_proxy::DatabaseProxy;
 pub(crate) use disk::SmallDisk;
 pub(crate) use events::{ERROR_FRAME, Event, Events, before_error_frame};
 pub(crate) use foreign_site::ForeignSite;

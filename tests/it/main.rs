@@ -63,6 +63,7 @@ mod sdk;
 mod skills;
 mod slow;
 mod slow_readers;
+mod soak;
 mod stopping;
 mod streaming;
 mod u_cases;

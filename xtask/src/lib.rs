@@ -22,6 +22,7 @@ mod schemas;
 mod sdk;
 mod server;
 mod settings;
+pub mod soak;
 pub mod tidy;
 pub mod tree;
 

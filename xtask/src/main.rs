@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use xtask::{bench, ci, corpus, instructions, mutations, postgres, tidy, tree};
+use xtask::{bench, ci, corpus, instructions, mutations, postgres, soak, tidy, tree};
 
 const USAGE: &str = "\
 usage: cargo xtask <task>
@@ -19,6 +19,8 @@ usage: cargo xtask <task>
   postgres COMMAND   run a command, such as `cargo test`, with a PostgreSQL server for the tests
   mutations          change documents and skills, and list the tests that detect each change; exit 4 if none does
   tours              the tests of further real clients, which `test` omits
+  soak               long runs under load with kills, restarts and faults of the database; prints a table for each
+  soak --only NAME --rounds N --seed S --store sqlite|postgres
   abuse              print a table of the effect of hostile callers on other callers
   wasm               test the feature `manifest` in WebAssembly; builds the standard library if it is missing
   corpus unpack      unpack the stored inputs of cargo-fuzz into its folders
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         ["bench", "instructions", "--record"] => instructions::record(&tree::root()).map(|()| Verdict::Passed),
         ["postgres", command @ ..] => postgres::run_with_server(&tree::root(), command).map(|()| Verdict::Passed),
         ["mutations"] => run_mutations(),
+        ["soak", arguments @ ..] => soak::run(&tree::root(), arguments).map(|()| Verdict::Passed),
         ["abuse"] => ci::abuse(&tree::root()).map(|()| Verdict::Passed),
         ["tours"] => ci::tours(&tree::root()).map(|()| Verdict::Passed),
         ["wasm"] => ci::wasm::run(&tree::root()).map(|()| Verdict::Passed),
