@@ -152,8 +152,8 @@ impl Accounts {
         Ok(Arc::new(accounts))
     }
 
-    /// Grants no further leases and refuses all waiting requests. Attempts that have begun continue, because they may
-    /// be charged.
+    /// Refuses all waiting requests, and every later request that would have to wait. Requests that were accepted before
+    /// the stop may finish, so they still get a free slot; attempts that have begun continue, because they may be charged.
     pub(crate) fn stop(&self) {
         self.pool.stop();
     }

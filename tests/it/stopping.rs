@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::kit::{Account, Call, FakeUpstream, Gateway, TEST_TIMEOUT, eventually};
+use crate::kit::{Account, Call, FakeUpstream, Gateway, Reply, TEST_TIMEOUT, eventually};
 
 /// A gateway with this drain timeout.
 fn with_drain(upstream: &FakeUpstream, drain: &str) -> Gateway {
@@ -133,6 +133,33 @@ fn a_kept_alive_connection_gets_connection_close() {
     let mut body = Vec::new();
     reader.read_to_end(&mut body).expect("the connection is closed after the answer");
     assert!(gateway.server().wait(TEST_TIMEOUT).success());
+}
+
+#[test]
+fn a_request_whose_body_is_still_arriving_is_finished() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = with_drain(&upstream, "1m");
+    let address = gateway.address();
+    let body = json!({"model": "gpt-image-2", "prompt": "a cube"}).to_string();
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+    let head = format!(
+        "POST /v1/images/generations HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\nexpect: 100-continue\r\n\r\n",
+        gateway.secret(),
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("the head of a request");
+    let mut interim = *b"HTTP/1.1 100 Continue\r\n\r\n";
+    stream.read_exact(&mut interim).expect("the gateway waits for the body");
+    assert!(interim.starts_with(b"HTTP/1.1 100"));
+    gateway.terminate();
+    eventually("the port is closed", || TcpStream::connect(address).is_err().then_some(()));
+    stream.write_all(body.as_bytes()).expect("the body");
+    let answer = Reply::read(stream).expect("an answer").finish().expect("the end of the answer");
+    answer.ok_json();
+    assert!(gateway.server().wait(TEST_TIMEOUT).success());
+    assert_eq!(gateway.records()[0]["state"], "succeeded");
 }
 
 #[test]

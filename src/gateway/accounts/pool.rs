@@ -160,12 +160,12 @@ impl AccountPool {
         let mut inner = self.lock();
         let decision = inner.lease_decision(&requirements, now);
         match decision {
-            _ if inner.stopped => SlotRequestOutcome::Answered(Err(LeaseRefusal::Stopping)),
             LeaseDecision::Refuse(reason) => SlotRequestOutcome::Answered(Err(reason)),
             // Waiting requests go first, unless none of them can use any of the free slots.
             LeaseDecision::Grant(index) if inner.servable_kinds(now, 0).is_none() => {
                 SlotRequestOutcome::Answered(Ok(inner.grant(self, index, &requirements, now)))
             }
+            _ if inner.stopped => SlotRequestOutcome::Answered(Err(LeaseRefusal::Stopping)),
             LeaseDecision::Grant(_) | LeaseDecision::Wait => {
                 if !inner.reserve_queue_room(requester) {
                     return SlotRequestOutcome::Answered(Err(LeaseRefusal::Busy));
@@ -202,7 +202,7 @@ impl AccountPool {
         models
     }
 
-    /// Refuses all waiting requests, and grants no further slots.
+    /// Refuses all waiting requests. From now on, a request that finds no free slot is refused, too.
     pub(super) fn stop(&self) {
         let mut inner = self.lock();
         inner.stopped = true;

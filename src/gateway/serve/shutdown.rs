@@ -1,9 +1,10 @@
 //! The shutdown of the process: running requests may finish; those that do not finish in time end with an error.
 //!
 //! There are three steps. During the shutdown delay, requests are still accepted, and only `/readyz` answers that the
-//! gateway is not ready. Then the port is closed, no new work begins, and running requests have the drain timeout to
-//! finish. After that, the remaining requests are cut off: a request that still waits for an upstream gets 502 without
-//! advice to retry, a stream that has begun gets its error event, and the records say `interrupted`.
+//! gateway is not ready. Then the port is closed, no request waits for an account any more, and the requests that were
+//! accepted have the drain timeout to finish. After that, the remaining requests are cut off: a request that still waits
+//! for an upstream gets 502 without advice to retry, a stream that has begun gets its error event, and the records say
+//! `interrupted`.
 //! **Invariant:** no step takes longer than its time limit, and each further signal ends the current step at once.
 
 use std::pin::pin;

@@ -296,7 +296,7 @@ async fn the_end_of_a_cooldown_serves_waiting_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_pool_refuses_every_request() {
+async fn a_stopped_pool_grants_free_slots_and_lets_nobody_wait() {
     let pool = pool(&[account("a", 1, 1)]);
     let slot = acquire(&pool, "x", standard()).await.unwrap();
     let log = AnswerLog::default();
@@ -304,8 +304,9 @@ async fn a_stopped_pool_refuses_every_request() {
     pool.stop();
     run_until_idle().await;
     assert_eq!(log.results(), [Err(LeaseRefusal::Stopping)]);
-    drop(slot);
     assert_eq!(acquire(&pool, "1", standard()).await.err(), Some(LeaseRefusal::Stopping));
+    drop(slot);
+    drop(acquire(&pool, "1", standard()).await.unwrap());
     assert_idle(&pool);
 }
 
