@@ -1,22 +1,13 @@
-//! Each job has exactly one durable record: after a kill, after a graceful stop, and if the caller hangs up.
+//! Each job has exactly one durable record: after a graceful stop, and if the caller hangs up. `soak::sigkills` has the
+//! kills.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::kit::{
-    Account, Answer, Attempt, FakeUpstream, Gateway, Random, env_setting, eventually, heavy_test_lock, pause,
-};
-
-const IN_FLIGHT: usize = 32;
-
-/// The number of kills in the kill test: 20, or `IMAGATE_TEST_KILLS`.
-fn kills() -> u64 {
-    env_setting("IMAGATE_TEST_KILLS")
-        .map_or(20, |text| text.to_str().and_then(|text| text.parse().ok()).expect("a number of kills"))
-}
+use crate::kit::{Account, Answer, FakeUpstream, Gateway, eventually};
 
 /// The records by their end user.
 fn by_user(records: &[Value]) -> BTreeMap<String, Vec<&Value>> {
@@ -25,72 +16,6 @@ fn by_user(records: &[Value]) -> BTreeMap<String, Vec<&Value>> {
         by_end_user.entry(record["end_user"].as_str().unwrap_or("nobody").to_owned()).or_default().push(record);
     }
     by_end_user
-}
-
-/// Sends 32 requests of random duration and kills the gateway meanwhile. Returns the users who got a complete answer.
-fn send_and_kill(gateway: &mut Gateway, seed: u64) -> BTreeSet<String> {
-    let mut random = Random::seeded(seed);
-    let kill_after = Duration::from_millis(random.between(5, 300));
-    let calls: Vec<_> = (0..IN_FLIGHT)
-        .map(|index| {
-            let user = format!("r{seed}-{index}");
-            let image = if index % 4 == 0 { "b64=3000000" } else { "" };
-            let script = format!("delay={} {image}", random.between(0, 400));
-            let call = gateway.call(json!({"prompt": format!("a cube [[{script}]]"), "user": user}));
-            (user, call)
-        })
-        .collect();
-    let address = gateway.address();
-    std::thread::scope(|scope| {
-        let callers: Vec<_> = calls
-            .into_iter()
-            .map(|(user, call)| {
-                scope.spawn(move || {
-                    (user, call.try_send(address).is_ok_and(|answer| answer.status == 200 && answer.complete))
-                })
-            })
-            .collect();
-        pause(kill_after);
-        gateway.kill();
-        let results = callers.into_iter().map(|caller| caller.join().expect("a caller"));
-        results.filter_map(|(user, complete)| complete.then_some(user)).collect()
-    })
-}
-
-#[test]
-fn a_kill_neither_loses_nor_duplicates_a_record() {
-    let _guard = heavy_test_lock();
-    let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::with_upstream(&upstream);
-    let mut complete = BTreeSet::new();
-    for seed in 0..kills() {
-        complete.extend(send_and_kill(&mut gateway, seed));
-        gateway.start();
-    }
-    let records = gateway.records();
-    let by_end_user = by_user(&records);
-    let reached: BTreeSet<String> =
-        upstream.received_attempts().iter().map(Attempt::user).filter(|user| !user.is_empty()).collect();
-    assert!(reached.len() > IN_FLIGHT, "the kills came before the upstream got requests: {}", reached.len());
-    let lost: Vec<_> = reached.iter().filter(|user| !by_end_user.contains_key(*user)).collect();
-    assert!(lost.is_empty(), "{} of {} are lost: {lost:?}", lost.len(), reached.len());
-    let mut states = BTreeMap::<String, usize>::new();
-    for (user, records) in &by_end_user {
-        let [record] = records.as_slice() else { panic!("{user} has {} records", records.len()) };
-        let state = record["state"].as_str().unwrap_or("none");
-        *states.entry(state.to_owned()).or_default() += 1;
-        assert!(["succeeded", "interrupted"].contains(&state), "{user} is {state}: {record}");
-        assert!(
-            !complete.contains(user) || state == "succeeded",
-            "{user} got a complete answer, but the record is {state}"
-        );
-    }
-    println!(
-        "{} kills, {} requests reached the upstream, {} complete answers: {states:?}",
-        kills(),
-        reached.len(),
-        complete.len()
-    );
 }
 
 /// A gateway with this drain timeout, and `count` requests that wait upstream at the gate `end`.
