@@ -8,6 +8,7 @@
 //! Each test prints a table of its counts. Tests with several nodes pass without a check if the run has no PostgreSQL
 //! server; `cargo xtask test` and `cargo xtask soak` start one.
 
+mod account_slots;
 mod budgets;
 mod comparison;
 mod database_faults;

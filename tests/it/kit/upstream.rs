@@ -59,6 +59,9 @@ struct State {
     /// What the model does in each step; empty unless the test has set it.
     conversation: Vec<ModelStep>,
     closed: bool,
+    /// The number of requests that wait for the beginning of their answer, and the largest such number so far.
+    waiting: usize,
+    most_waiting: usize,
     /// Of large bodies only the digest is kept.
     digests: bool,
 }
@@ -140,6 +143,11 @@ impl FakeUpstream {
         self.state().attempts.len()
     }
 
+    /// The largest number of requests that waited at once for the beginning of their answer.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.state().most_waiting
+    }
+
     /// Waits until the ledger satisfies `enough`; panics with `what` when it never does.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, mut enough: impl FnMut(&[Attempt]) -> bool) {
@@ -195,6 +203,17 @@ impl Shared {
 
     fn closed(&self) -> bool {
         self.state().closed
+    }
+
+    /// Counts a request as waiting while this function runs.
+    fn count_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let mut state = self.state();
+        state.waiting += 1;
+        state.most_waiting = state.most_waiting.max(state.waiting);
+        drop(state);
+        let result = wait();
+        self.state().waiting -= 1;
+        result
     }
 
     fn note(&self, at: usize, change: impl FnOnce(&mut Attempt)) {

@@ -29,12 +29,7 @@ pub(super) fn run_script(
     script: &Script,
     made: &UpstreamAnswer,
 ) -> std::io::Result<AnswerEnd> {
-    if let Some(delay) = script.number("delay") {
-        pause(Duration::from_millis(delay));
-    }
-    if let Some(gate) = script.get("gate") {
-        wait_at_gate(stream, shared, gate)?;
-    }
+    shared.count_waiting(|| wait_before_head(stream, shared, script))?;
     if script.word("stall") == "head" {
         return stall(stream, shared);
     }
@@ -68,6 +63,13 @@ pub(super) fn run_script(
         return writer.flood();
     }
     writer.finish()
+}
+
+fn wait_before_head(stream: &TcpStream, shared: &Shared, script: &Script) -> std::io::Result<()> {
+    if let Some(delay) = script.number("delay") {
+        pause(Duration::from_millis(delay));
+    }
+    script.get("gate").map_or(Ok(()), |gate| wait_at_gate(stream, shared, gate))
 }
 
 /// A stream has no length, so it is chunked unless the script says otherwise.
