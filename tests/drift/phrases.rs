@@ -117,6 +117,13 @@ const SCHEMAS: &[Phrase] = &[
 
 /// Numbers that only the source has.
 const SOURCES: &[Phrase] = &[
+    (
+        "free for the others after {} seconds",
+        &[|_| {
+            let constant = "const SHARED_SLOT_TIMEOUT: Duration = Duration::from_secs(";
+            source_number("src/gateway/store/shared_slots.rs", constant)
+        }],
+    ),
     ("set one, once and within {} hours", &[|_| link_seconds("INVITATION_LIFETIME") / 3600]),
     ("set a password, once and within {} hours", &[|_| link_seconds("RESET_LINK_LIFETIME") / 3600]),
     (

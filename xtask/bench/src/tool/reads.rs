@@ -152,16 +152,15 @@ impl Installation {
         let mut read = ReadTimes { name: format!("{role} {}", request.path), times: Vec::new(), failure: None };
         for round in 0..=rounds {
             let address = request.is_metrics.then_some(self.metrics);
-            match client.get(request.role, address, &request.path).await {
+            let failure = match client.get(request.role, address, &request.path).await {
                 Ok(answer) => {
-                    if ![200, 303].contains(&answer.status) {
-                        let body = String::from_utf8_lossy(&answer.body).chars().take(120).collect::<String>();
-                        read.failure.get_or_insert(format!("{} {body}", answer.status));
-                    }
                     read.times.extend((round > 0).then_some(answer.time));
+                    let body = || String::from_utf8_lossy(&answer.body).chars().take(120).collect::<String>();
+                    (![200, 303].contains(&answer.status)).then(|| format!("{} {}", answer.status, body()))
                 }
-                Err(error) => drop(read.failure.get_or_insert(format!("{error:#}"))),
-            }
+                Err(error) => Some(format!("{error:#}")),
+            };
+            read.failure = read.failure.or(failure);
         }
         read
     }
