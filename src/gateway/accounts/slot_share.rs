@@ -1,14 +1,18 @@
 //! How many slots of an account a node holds, if several nodes share the account. Pure.
 //!
 //! While no node needs more slots than it holds, each node holds its equal part, so a request finds a slot without a
-//! query. A node that needs more takes what the others do not hold. They notice its need, keep one slot and what they use
-//! themselves up to the equal part, and give the rest back, at once or when the calls that use it end. If there are fewer
+//! query. A node that needs more takes what the others do not hold. They notice its need, keep what they use themselves up
+//! to the equal part, and one slot if there are many, and give the rest back, at once or when the calls that use it end. If there are fewer
 //! slots than nodes, a node gives each slot back after it was used, so that the slots go round.
 
 use tokio::time::Instant;
 
 use super::account::SlotLimits;
 use crate::gateway::store::{OtherNodeHolding, SlotHolding};
+
+/// The smallest equal part of which a node keeps one slot that it does not use (our choice), so that its next request finds
+/// one at once. Of fewer slots, one would be missed where it is needed.
+const SPARE_SLOT_MIN_PART: usize = 4;
 
 /// The slots of one account that this node may use, and those that it holds in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,10 +76,13 @@ impl SlotShare {
     /// the store shall have.
     pub(super) fn next(self, demand: SlotDemand, nodes: usize, others: OtherNodeHolding) -> Self {
         let available = demand.limit.saturating_sub(others.held);
-        let wanted = self.wanted(demand);
-        let usable = match others.needs_more {
-            false => wanted.max(demand.limit / nodes),
-            true => self.usable_beside_need(demand, wanted, nodes),
+        let part = demand.limit / nodes;
+        let (wanted, usable) = if others.needs_more {
+            // No growth in advance: a slot that is not used here is used elsewhere.
+            (demand.needed().min(demand.limit), self.usable_beside_need(demand, part, nodes))
+        } else {
+            let wanted = self.wanted(demand);
+            (wanted, wanted.max(part))
         };
         let usable = usable.min(available);
         Self { usable, holding: SlotHolding { held: usable.max(demand.taken), wanted } }
@@ -89,13 +96,13 @@ impl SlotShare {
         needed.saturating_add(growth).min(demand.limit)
     }
 
-    fn usable_beside_need(self, demand: SlotDemand, wanted: usize, nodes: usize) -> usize {
-        if demand.limit >= nodes {
-            // One slot more than is needed, so that the next request finds one at once.
-            return demand.needed().saturating_add(1).max(wanted).min(demand.limit.div_ceil(nodes));
+    fn usable_beside_need(self, demand: SlotDemand, part: usize, nodes: usize) -> usize {
+        if part == 0 {
+            // A node that holds a slot gives it back after use, and then another one takes it.
+            return if self.holding.held == 0 { demand.needed().min(1) } else { 0 };
         }
-        // A node that holds a slot gives it back after use, and then another one takes it.
-        if self.holding.held == 0 { wanted.min(1) } else { 0 }
+        let spare = usize::from(part >= SPARE_SLOT_MIN_PART);
+        demand.needed().saturating_add(spare).min(demand.limit.div_ceil(nodes))
     }
 }
 
@@ -198,6 +205,20 @@ mod tests {
         simulation.nodes[1].waiting = 1;
         simulation.nodes[1].serve();
         assert_eq!(simulation.nodes[1].taken, 1, "that request needs no exchange");
+    }
+
+    #[test]
+    fn a_busy_node_gets_all_slots_if_there_are_few() {
+        let mut simulation = Simulation::new(4, 2);
+        simulation.settle();
+        simulation.nodes[0].waiting = 100;
+        simulation.settle();
+        assert_eq!(simulation.nodes[0].taken, 4);
+        simulation.nodes[1].waiting = 1;
+        simulation.settle();
+        simulation.nodes[0].end_calls(2);
+        simulation.settle();
+        assert_eq!((simulation.nodes[0].taken, simulation.nodes[1].taken), (3, 1), "a slot that is used is not missed");
     }
 
     #[test]
