@@ -84,6 +84,8 @@ pub(super) enum PassedDeadline {
     Head,
     Idle,
     Write,
+    /// The first request after a stop was requested.
+    FirstRequest,
 }
 
 /// The flags and the state of one connection. Times are milliseconds, as `ConnectionTable::now` returns them.

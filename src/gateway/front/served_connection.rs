@@ -33,6 +33,10 @@ use super::response::ResponseCounter;
 /// 408 KiB.
 const READ_BUFFER_MAX: usize = 128 * 1024;
 
+/// The time for which a new connection may still send its first request after a stop was requested, in milliseconds (our
+/// choice): its client cannot know of the stop.
+const FIRST_REQUEST_MILLIS: u64 = 1_000;
+
 /// A socket that records its reads and writes in the activity of the connection.
 struct ClientSocket {
     stream: TcpStream,
@@ -67,6 +71,9 @@ struct ServedConnection<'a, C: ResponseCounter> {
     timer: Pin<&'a mut Sleep>,
     /// The time for which the timer is set, as `ConnectionTable::now` counts it.
     timer_set_for: u64,
+    /// The time at which the connection is closed if it has not sent a request by then; `None` before a stop.
+    closes_at: Option<u64>,
+    /// True if the connection ends with the running request.
     is_stopping: bool,
 }
 
@@ -87,7 +94,7 @@ pub(super) async fn serve<C: ResponseCounter>(
     let http = pin!(builder.serve_connection(socket, service));
     let timer_set_for = slot.connections().now();
     let timer = pin!(sleep_until(slot.connections().instant(timer_set_for)));
-    let mut served = ServedConnection { http, slot: &slot, timer, timer_set_for, is_stopping: false };
+    let mut served = ServedConnection { http, slot: &slot, timer, timer_set_for, closes_at: None, is_stopping: false };
     let reason = std::future::poll_fn(|cx| served.poll(cx)).await;
     slot.count_closed(reason);
 }
@@ -103,11 +110,14 @@ impl<C: ResponseCounter> ServedConnection<'_, C> {
             return Poll::Ready("done");
         }
         if connection.is_stopping() && !self.is_stopping {
-            self.is_stopping = true;
-            self.http.as_mut().graceful_shutdown();
-            // hyper's graceful shutdown does not close a connection that has not sent its first request.
-            if connection.activity.state().0 == ConnectionState::New || self.poll_http(cx).is_ready() {
-                return Poll::Ready("stopped");
+            let closes_at = *self.closes_at.get_or_insert(connections.now() + FIRST_REQUEST_MILLIS);
+            // hyper's graceful shutdown would close a new connection at once.
+            if connection.activity.state().0 != ConnectionState::New || closes_at <= connections.now() {
+                self.is_stopping = true;
+                self.http.as_mut().graceful_shutdown();
+                if self.poll_http(cx).is_ready() {
+                    return Poll::Ready("stopped");
+                }
             }
         }
         if connection.is_evicted() {
@@ -120,6 +130,7 @@ impl<C: ResponseCounter> ServedConnection<'_, C> {
             PassedDeadline::Head => "head_timeout",
             PassedDeadline::Idle => "idle_timeout",
             PassedDeadline::Write => "write_timeout",
+            PassedDeadline::FirstRequest => "stopped",
         })
     }
 
@@ -135,7 +146,10 @@ impl<C: ResponseCounter> ServedConnection<'_, C> {
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<PassedDeadline> {
         let (connection, connections) = (self.slot.connection(), self.slot.connections());
         loop {
-            let Some((due_at, deadline)) = connection.activity.next_deadline(&connections.deadlines) else {
+            let is_new = connection.activity.state().0 == ConnectionState::New;
+            let closes_at = self.closes_at.filter(|_| is_new).map(|at| (at, PassedDeadline::FirstRequest));
+            let deadlines = [closes_at, connection.activity.next_deadline(&connections.deadlines)];
+            let Some((due_at, deadline)) = deadlines.into_iter().flatten().min_by_key(|(due_at, _)| *due_at) else {
                 return Poll::Pending;
             };
             if due_at <= connections.now() {

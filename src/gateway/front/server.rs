@@ -24,6 +24,10 @@ use crate::error::Error;
 /// The pause after a failed `accept`, which usually means that descriptors or memory are short (our choice).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
+/// The maximum number of connections that are accepted after a stop was requested (our choice): more than the system
+/// keeps in its queue.
+const LAST_CONNECTIONS_MAX: usize = 4096;
+
 /// A running server. After it is dropped, it accepts no more connections.
 pub(crate) struct HttpServer {
     address: SocketAddr,
@@ -54,7 +58,6 @@ pub(crate) enum ServerError {
 
 /// The loop that accepts connections.
 struct ConnectionAcceptor<C: ResponseCounter> {
-    listener: TcpListener,
     connections: Arc<ConnectionTable>,
     dispatcher: Arc<RequestDispatcher<C>>,
 }
@@ -76,9 +79,9 @@ pub(crate) async fn start<C: ResponseCounter>(
     let listener = listener::bind(listen).map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
     let dispatcher = Arc::new(RequestDispatcher::new(api, context).await?);
-    let acceptor = ConnectionAcceptor { listener, connections: Arc::clone(&connections), dispatcher };
+    let acceptor = ConnectionAcceptor { connections: Arc::clone(&connections), dispatcher };
     let (stop, stopped) = oneshot::channel();
-    let accept_task = Handle::current().spawn(acceptor.run(stopped));
+    let accept_task = Handle::current().spawn(acceptor.run(listener, stopped));
     Ok(HttpServer { address, connections, stop, accept_task })
 }
 
@@ -109,12 +112,12 @@ impl HttpServer {
 
 impl<C: ResponseCounter> ConnectionAcceptor<C> {
     /// Accepts connections until the sender of `stop` is dropped, and then closes the port.
-    async fn run(self, mut stop: oneshot::Receiver<()>) {
+    async fn run(self, listener: TcpListener, mut stop: oneshot::Receiver<()>) {
         loop {
             let accepted = tokio::select! {
                 biased;
-                _ = &mut stop => return,
-                accepted = self.listener.accept() => accepted,
+                _ = &mut stop => return self.accept_last(listener).await,
+                accepted = listener.accept() => accepted,
             };
             match accepted {
                 Ok((stream, remote)) => self.handle_connection(stream, remote).await,
@@ -123,6 +126,21 @@ impl<C: ResponseCounter> ConnectionAcceptor<C> {
                     self.connections.accept_failed(&error);
                     sleep(ACCEPT_PAUSE).await;
                 }
+            }
+        }
+    }
+
+    /// Accepts the connections that the system has completed already, and closes the port: their clients have sent their
+    /// requests, or are about to, and could not know whether a reset connection was served.
+    async fn accept_last(&self, listener: TcpListener) {
+        // The system knows of connections of which the asynchronous listener does not know yet.
+        let Ok(listener) = listener.into_std() else { return };
+        for _ in 0..LAST_CONNECTIONS_MAX {
+            let Ok((stream, remote)) = listener.accept() else { return };
+            if stream.set_nonblocking(true).is_ok()
+                && let Ok(stream) = TcpStream::from_std(stream)
+            {
+                self.handle_connection(stream, remote).await;
             }
         }
     }

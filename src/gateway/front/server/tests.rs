@@ -1,5 +1,6 @@
 //! Tests of the server with test routes, short deadlines, and clients that write raw bytes.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
@@ -342,6 +343,25 @@ async fn a_stop_waits_only_for_running_requests() {
     assert!(TcpStream::connect(address).await.is_err(), "the port is closed");
     site.end_notify.notify_one();
     assert!(read_remaining(&mut slow).await.ends_with("slow"));
+    assert!(stopping.await.unwrap());
+}
+
+#[tokio::test]
+async fn connections_that_were_not_accepted_before_a_stop_are_served() {
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    // On this thread, nothing is accepted before the next wait.
+    let mut clients: Vec<TcpStream> = Vec::new();
+    for _ in 0..8 {
+        let mut client = std::net::TcpStream::connect(server.address()).unwrap();
+        client.write_all(get("/quick").as_bytes()).unwrap();
+        client.set_nonblocking(true).unwrap();
+        clients.push(TcpStream::from_std(client).unwrap());
+    }
+    let stopping = Handle::current().spawn(server.stop(EVENT_TIMEOUT));
+    for client in &mut clients {
+        let answer = read_remaining(client).await;
+        assert!(answer.ends_with("quick"), "{answer:?}");
+    }
     assert!(stopping.await.unwrap());
 }
 
