@@ -109,16 +109,8 @@ impl<C: ResponseCounter> ServedConnection<'_, C> {
         if self.poll_http(cx).is_ready() {
             return Poll::Ready("done");
         }
-        if connection.is_stopping() && !self.is_stopping {
-            let closes_at = *self.closes_at.get_or_insert(connections.now() + FIRST_REQUEST_MILLIS);
-            // hyper's graceful shutdown would close a new connection at once.
-            if connection.activity.state().0 != ConnectionState::New || closes_at <= connections.now() {
-                self.is_stopping = true;
-                self.http.as_mut().graceful_shutdown();
-                if self.poll_http(cx).is_ready() {
-                    return Poll::Ready("stopped");
-                }
-            }
+        if connection.is_stopping() && !self.is_stopping && self.poll_stop(cx).is_ready() {
+            return Poll::Ready("stopped");
         }
         if connection.is_evicted() {
             if connection.activity.eviction_rank(connections.now()).is_some() {
@@ -132,6 +124,19 @@ impl<C: ResponseCounter> ServedConnection<'_, C> {
             PassedDeadline::Write => "write_timeout",
             PassedDeadline::FirstRequest => "stopped",
         })
+    }
+
+    /// Lets the connection end with its running request, or at once if its time for a first one is over.
+    fn poll_stop(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let (connection, now) = (self.slot.connection(), self.slot.connections().now());
+        let closes_at = *self.closes_at.get_or_insert(now + FIRST_REQUEST_MILLIS);
+        if connection.activity.state().0 == ConnectionState::New && now < closes_at {
+            // hyper's graceful shutdown would close a new connection at once.
+            return Poll::Pending;
+        }
+        self.is_stopping = true;
+        self.http.as_mut().graceful_shutdown();
+        self.poll_http(cx)
     }
 
     fn poll_http(&mut self, cx: &mut Context<'_>) -> Poll<()> {
