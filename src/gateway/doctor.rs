@@ -49,7 +49,7 @@ pub(crate) enum CheckVerdict {
 }
 
 /// The parts of an installation that the checks read.
-struct Installation<'a> {
+struct InstallationContents<'a> {
     config: &'a Config,
     /// `None` if there is no database, or it cannot be read.
     database: Option<&'a DatabaseFile>,
@@ -94,8 +94,11 @@ pub(crate) async fn check(config: &Config) -> Vec<CheckResult> {
             None => None,
         }
     };
-    let installation =
-        Installation { config, database: database.as_ref().map(|database| &database.file), store: store.as_deref() };
+    let installation = InstallationContents {
+        config,
+        database: database.as_ref().map(|database| &database.file),
+        store: store.as_deref(),
+    };
     results.push(clock::check(&installation));
     results.extend(accounts::check(&installation).await);
     results.push(prices::check(&installation).await);

@@ -34,11 +34,11 @@ impl HeartbeatTask {
     pub(crate) async fn start(store: Arc<dyn InstallationStore>) -> Result<Self, StoreError> {
         store.record_heartbeat().await?;
         let task = Handle::current().spawn(async move {
-            let mut supervision = HeartbeatHistory::new(Instant::now());
+            let mut history = HeartbeatHistory::new(Instant::now());
             let mut ticks = interval(HEARTBEAT_INTERVAL);
             loop {
                 ticks.tick().await;
-                supervision.run_once(&*store).await.unwrap_or_else(|error| log_failure(&error));
+                history.run_once(&*store).await.unwrap_or_else(|error| log_failure(&error));
             }
         });
         Ok(Self(task.abort_handle()))
@@ -104,20 +104,19 @@ mod tests {
     #[test]
     fn a_node_judges_others_only_after_unbroken_heartbeats() {
         let start = Instant::now();
-        let mut supervision = HeartbeatHistory::new(start);
-        let judges_at = |supervision: &mut HeartbeatHistory, seconds: u64| {
-            supervision.may_judge(start + Duration::from_secs(seconds))
-        };
+        let mut history = HeartbeatHistory::new(start);
+        let judges_at =
+            |history: &mut HeartbeatHistory, seconds: u64| history.may_judge(start + Duration::from_secs(seconds));
         for seconds in (5..60).step_by(5) {
-            assert!(!judges_at(&mut supervision, seconds), "{seconds}");
+            assert!(!judges_at(&mut history, seconds), "{seconds}");
         }
-        assert!(judges_at(&mut supervision, 60));
+        assert!(judges_at(&mut history, 60));
         // The database was away for 40 seconds.
-        assert!(!judges_at(&mut supervision, 100));
-        assert!(!judges_at(&mut supervision, 105));
+        assert!(!judges_at(&mut history, 100));
+        assert!(!judges_at(&mut history, 105));
         for seconds in (110..160).step_by(5) {
-            assert!(!judges_at(&mut supervision, seconds), "{seconds}");
+            assert!(!judges_at(&mut history, seconds), "{seconds}");
         }
-        assert!(judges_at(&mut supervision, 160));
+        assert!(judges_at(&mut history, 160));
     }
 }

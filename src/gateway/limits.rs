@@ -9,8 +9,8 @@
 //! costs more than the most that was computed for it.
 //!
 //! If several nodes share a database, the reservations are in it, and a record that is closed ends its reservation in the
-//! same transaction. Otherwise the counters are in memory. Those of a day and of a budget begin with what the store has counted since the start of
-//! the period, so a restart forgets nothing. The counters of a minute begin empty.
+//! same transaction. Otherwise the counters are in memory. Those of a day and of a budget begin with what the store has
+//! counted since the start of the period, so a restart forgets nothing. The counters of a minute begin empty.
 
 mod counters;
 mod reservation;

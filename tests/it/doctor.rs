@@ -28,17 +28,17 @@ impl TestInstallation {
     #[track_caller]
     fn new(settings: &str) -> Self {
         let upstream = FakeUpstream::start();
-        let patient = Self { home: TempDir::new().expect("a directory") };
-        patient.write_settings(settings, &upstream.base_url());
+        let installation = Self { home: TempDir::new().expect("a directory") };
+        installation.write_settings(settings, &upstream.base_url());
         let words = ["key", "create", "--name", "it", "--user", "ada", "--json"];
-        let key = patient.program(&words).run().json();
-        let mut server = patient.program(&["serve", "--listen", "127.0.0.1:0"]).serve();
+        let key = installation.program(&words).run().json();
+        let mut server = installation.program(&["serve", "--listen", "127.0.0.1:0"]).serve();
         let secret = key["secret"].as_str().expect("a secret").to_owned();
         let call = || Call::generation().key(&secret).json(&request(json!({}))).send(server.address());
         assert_eq!(call().status, 200);
         server.terminate();
         server.wait(crate::kit::TEST_TIMEOUT);
-        patient
+        installation
     }
 
     fn write_settings(&self, settings: &str, base_url: &str) {
@@ -136,27 +136,27 @@ fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 
 #[test]
 fn a_healthy_installation_has_no_problem_stopped_or_served() {
-    let patient = TestInstallation::new("metrics_listen = \"127.0.0.1:0\"\n");
-    let output = patient.examine(&[]);
+    let installation = TestInstallation::new("metrics_listen = \"127.0.0.1:0\"\n");
+    let output = installation.examine(&[]);
     assert_eq!(output.code, OK, "{output:#?}");
     let checks =
         ["configuration", "disk", "store", "master key", "clock", "accounts", "prices", "gateway", "ports", "ports"];
     assert_eq!(verdicts(&output), checks.map(|check| ("ok", check)), "{output:#?}");
-    let report = patient.examine(&["--json"]).json();
+    let report = installation.examine(&["--json"]).json();
     assert_eq!((&report["ok"], &report["version"]), (&json!(true), &json!(env!("CARGO_PKG_VERSION"))));
     assert_eq!(report["checks"].as_array().map(Vec::len), Some(checks.len()));
     for check in report["checks"].as_array().into_iter().flatten() {
         assert_eq!((&check["verdict"], &check["advice"]), (&json!("ok"), &Value::Null), "{check}");
     }
-    let server = patient.program(&["serve"]).serve();
-    let output = patient.program(&["doctor"]).run();
+    let server = installation.program(&["serve"]).serve();
+    let output = installation.program(&["doctor"]).run();
     assert_eq!(output.code, OK, "{output:#?}");
     assert!(output.stdout.contains("a gateway answers, and is ready"), "{output:#?}");
     assert!(output.stdout.contains("a gateway serves from this data folder (process "), "{output:#?}");
     drop(server);
     // After a kill, the write-ahead log still holds the newest changes; they are not merged by a look at them.
-    assert!(patient.data().join("imagate.db-wal").exists());
-    assert_eq!(patient.examine(&[]).code, OK);
+    assert!(installation.data().join("imagate.db-wal").exists());
+    assert_eq!(installation.examine(&[]).code, OK);
 }
 
 #[test]
@@ -171,19 +171,19 @@ fn a_new_machine_gets_a_warning_and_no_folder() {
 
 #[test]
 fn every_problem_of_the_settings_is_reported_and_the_rest_is_left() {
-    let patient = TestInstallation::new("");
-    let file = patient.home.path().join("imagate.toml");
+    let installation = TestInstallation::new("");
+    let file = installation.home.path().join("imagate.toml");
     edit(&file, |bytes| bytes.extend(b"concurency = 3\ntier = \"gold\"\n"));
-    let output = patient.examine(&[]);
+    let output = installation.examine(&[]);
     assert_eq!((output.code, output.stdout.lines().count()), (FAILED, 2), "{output:#?}");
     assert!(output.stdout.contains("concurrency") && output.stdout.contains("tier"), "{output:#?}");
 }
 
 #[test]
 fn an_absent_secret_is_a_problem_of_the_settings_and_of_its_account() {
-    let patient = TestInstallation::new("");
-    let program = Program::new(patient.home.path()).args(["doctor", "--config", "imagate.toml"]);
-    let output = patient.examine_with(program.env("IT_ADMIN", ADMIN_TOKEN));
+    let installation = TestInstallation::new("");
+    let program = Program::new(installation.home.path()).args(["doctor", "--config", "imagate.toml"]);
+    let output = installation.examine_with(program.env("IT_ADMIN", ADMIN_TOKEN));
     assert_eq!(output.code, FAILED, "{output:#?}");
     let problems: Vec<_> = verdicts(&output).into_iter().filter(|(verdict, _)| *verdict == "problem").collect();
     assert_eq!(problems, [("problem", "configuration"), ("problem", "accounts")], "{output:#?}");
@@ -192,60 +192,60 @@ fn an_absent_secret_is_a_problem_of_the_settings_and_of_its_account() {
 
 #[test]
 fn a_lost_truncated_or_damaged_database_is_a_problem_of_the_store() {
-    let patient = TestInstallation::new("");
-    let file = patient.data().join("imagate.db");
+    let installation = TestInstallation::new("");
+    let file = installation.data().join("imagate.db");
     let whole = std::fs::read(&file).expect("a file");
     edit(&file, |bytes| {
         // Pages in the middle: the header stays as it is.
         let middle = bytes.len() / 2 / 4096 * 4096;
         bytes[middle..middle + 8192].fill(0xa5);
     });
-    assert!(patient.problem("store").contains("restore"));
+    assert!(installation.problem("store").contains("restore"));
     std::fs::write(&file, &whole[..whole.len() / 2]).expect("a file");
-    assert!(patient.problem("store").contains("restore"));
+    assert!(installation.problem("store").contains("restore"));
     std::fs::write(&file, "no database".repeat(1000)).expect("a file");
-    assert!(patient.problem("store").contains("restore"));
+    assert!(installation.problem("store").contains("restore"));
     std::fs::write(&file, "").expect("a file");
-    assert!(patient.problem("store").contains("is missing or empty"));
+    assert!(installation.problem("store").contains("is missing or empty"));
     std::fs::remove_file(&file).expect("a file");
-    assert!(patient.problem("store").contains("is missing or empty"));
+    assert!(installation.problem("store").contains("is missing or empty"));
 }
 
 #[test]
 fn a_missing_or_foreign_master_key_is_a_problem() {
-    let patient = TestInstallation::new("");
-    let file = patient.data().join("master.key");
+    let installation = TestInstallation::new("");
+    let file = installation.data().join("master.key");
     std::fs::write(&file, [7; 32]).expect("a file");
-    assert!(patient.problem("master key").contains("master.key is not the key"));
+    assert!(installation.problem("master key").contains("master.key is not the key"));
     std::fs::write(&file, [7; 31]).expect("a file");
-    assert!(patient.problem("master key").contains("does not have exactly 32 bytes"));
+    assert!(installation.problem("master key").contains("does not have exactly 32 bytes"));
     std::fs::remove_file(&file).expect("a file");
-    assert!(patient.problem("master key").contains("master.key is missing"));
+    assert!(installation.problem("master key").contains("master.key is missing"));
 }
 
 #[test]
 fn open_permissions_and_a_full_disk_are_problems() {
-    let patient = TestInstallation::new("");
-    let key = patient.data().join("master.key");
+    let installation = TestInstallation::new("");
+    let key = installation.data().join("master.key");
     let set_mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
     set_mode(&key, 0o644).expect("permissions");
-    assert!(patient.problem("disk").contains("chmod 600"));
+    assert!(installation.problem("disk").contains("chmod 600"));
     set_mode(&key, 0o600).expect("permissions");
-    set_mode(&patient.data(), 0o755).expect("permissions");
-    let output = patient.examine(&[]);
+    set_mode(&installation.data(), 0o755).expect("permissions");
+    let output = installation.examine(&[]);
     assert!(output.code == OK && output.stdout.contains("warning  disk "), "{output:#?}");
     assert!(output.stdout.contains("chmod 700"), "{output:#?}");
-    set_mode(&patient.data(), 0o700).expect("permissions");
-    edit(&patient.home.path().join("imagate.toml"), |bytes| {
+    set_mode(&installation.data(), 0o700).expect("permissions");
+    edit(&installation.home.path().join("imagate.toml"), |bytes| {
         bytes.extend(b"\n[uploads]\nmin_free_megabytes = 1000000000\n");
     });
-    assert!(patient.problem("disk").contains("free space"));
+    assert!(installation.problem("disk").contains("free space"));
 }
 
 #[test]
 fn an_address_in_use_is_a_problem_and_another_gateway_a_warning() {
-    let patient = TestInstallation::new("");
-    let file = patient.home.path().join("imagate.toml");
+    let installation = TestInstallation::new("");
+    let file = installation.home.path().join("imagate.toml");
     let settings = std::fs::read_to_string(&file).expect("a file");
     let listen = |address: &str| {
         let line = settings.lines().next().expect("a line");
@@ -253,13 +253,13 @@ fn an_address_in_use_is_a_problem_and_another_gateway_a_warning() {
     };
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     listen(&silent.local_addr().expect("an address").to_string());
-    assert!(patient.problem("ports").contains("end the program that listens there"));
+    assert!(installation.problem("ports").contains("end the program that listens there"));
     // An address for documentation, which no machine has.
     listen("192.0.2.1:8080");
-    assert!(patient.problem("ports").contains("set an address of this machine"));
+    assert!(installation.problem("ports").contains("set an address of this machine"));
     let other = Gateway::simulated();
     listen(&other.address().to_string());
-    let output = patient.examine(&[]);
+    let output = installation.examine(&[]);
     assert!(output.code == OK && output.stdout.contains("does not serve from this data folder"), "{output:#?}");
 }
 

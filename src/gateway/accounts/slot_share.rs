@@ -129,12 +129,12 @@ mod tests {
     }
 
     /// Nodes that share an account. The holdings of their shares are what the store has.
-    struct Simulation {
+    struct SlotSimulation {
         limit: usize,
         nodes: Vec<SimulatedNode>,
     }
 
-    impl Simulation {
+    impl SlotSimulation {
         fn new(limit: usize, nodes: usize) -> Self {
             Self { limit, nodes: vec![SimulatedNode::default(); nodes] }
         }
@@ -183,21 +183,21 @@ mod tests {
 
     #[test]
     fn a_node_alone_holds_all_slots() {
-        let mut simulation = Simulation::new(7, 1);
+        let mut simulation = SlotSimulation::new(7, 1);
         simulation.settle();
         assert_eq!(simulation.usable(), [7]);
     }
 
     #[test]
     fn idle_nodes_hold_equal_parts() {
-        let mut simulation = Simulation::new(7, 3);
+        let mut simulation = SlotSimulation::new(7, 3);
         simulation.settle();
         assert_eq!(simulation.usable(), [2, 2, 2]);
     }
 
     #[test]
     fn a_busy_node_gets_what_idle_nodes_do_not_need() {
-        let mut simulation = Simulation::new(8, 2);
+        let mut simulation = SlotSimulation::new(8, 2);
         simulation.settle();
         simulation.nodes[0].waiting = 100;
         simulation.settle();
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_busy_node_gets_all_slots_if_there_are_few() {
-        let mut simulation = Simulation::new(4, 2);
+        let mut simulation = SlotSimulation::new(4, 2);
         simulation.settle();
         simulation.nodes[0].waiting = 100;
         simulation.settle();
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn busy_nodes_come_to_equal_parts() {
-        let mut simulation = Simulation::new(8, 2);
+        let mut simulation = SlotSimulation::new(8, 2);
         simulation.nodes[0].waiting = 1000;
         simulation.settle();
         simulation.nodes[1].waiting = 1000;
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn fewer_slots_than_nodes_go_round() {
         for (limit, nodes) in [(1, 2), (1, 5), (2, 3)] {
-            let mut simulation = Simulation::new(limit, nodes);
+            let mut simulation = SlotSimulation::new(limit, nodes);
             simulation.nodes.iter_mut().for_each(|node| node.waiting = 1000);
             for step in 0..200 * nodes {
                 simulation.exchange(step % nodes);
@@ -257,7 +257,7 @@ mod tests {
                 number += 1;
                 usize::try_from(pseudo_random(seed, number) % end).unwrap()
             };
-            let mut simulation = Simulation::new(below(9) + 1, below(4) + 1);
+            let mut simulation = SlotSimulation::new(below(9) + 1, below(4) + 1);
             for _ in 0..300 {
                 let index = below(simulation.nodes.len() as u64);
                 match below(4) {

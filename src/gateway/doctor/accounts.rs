@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{CheckResult, Installation, message_of, open_store};
+use super::{CheckResult, InstallationContents, message_of, open_store};
 use crate::gateway::config::{AccountConfig, Config, DEFAULT_GROUP, UpstreamConfig};
 use crate::gateway::manage::{self, AccountOrigin, AccountStatus, ManagedAccount, ProbeOutcome};
 use crate::gateway::store::{KeyState, Store, StoreError, Timestamp};
@@ -20,7 +20,7 @@ struct GroupUse {
     valid_keys: BTreeMap<String, usize>,
 }
 
-pub(super) async fn check(installation: &Installation<'_>) -> Vec<CheckResult> {
+pub(super) async fn check(installation: &InstallationContents<'_>) -> Vec<CheckResult> {
     match read(installation).await {
         Ok((accounts, groups)) => {
             let now = Timestamp::now();
@@ -43,7 +43,7 @@ pub(crate) async fn check_online(config: &Config) -> Vec<CheckResult> {
     results.await.unwrap_or_else(|error: StoreError| vec![CheckResult::problem(ONLINE, message_of(&error), None)])
 }
 
-async fn read(installation: &Installation<'_>) -> Result<(Vec<ManagedAccount>, GroupUse), StoreError> {
+async fn read(installation: &InstallationContents<'_>) -> Result<(Vec<ManagedAccount>, GroupUse), StoreError> {
     let config = installation.config;
     let mut groups = GroupUse::default();
     groups.names.insert(DEFAULT_GROUP.to_owned());

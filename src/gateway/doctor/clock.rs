@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::{CheckResult, Installation};
+use super::{CheckResult, InstallationContents};
 use crate::gateway::store::Timestamp;
 
 const CHECK: &str = "clock";
 /// The difference that is no problem (our choice): clocks are corrected in small steps.
 const TOLERANCE: Duration = Duration::from_secs(60);
 
-pub(super) fn check(installation: &Installation<'_>) -> CheckResult {
+pub(super) fn check(installation: &InstallationContents<'_>) -> CheckResult {
     let newest_row = installation.database.and_then(|database| database.newest_row_at().ok().flatten());
     compare(Timestamp::now(), &[("the newest record", newest_row), ("the program file", program_time())])
 }

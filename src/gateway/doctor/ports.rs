@@ -17,7 +17,7 @@ const MAX_ANSWER_BYTES: u64 = 8192;
 
 /// A server that answers on an address.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Listener {
+pub(super) enum AnsweringServer {
     /// A gateway, with the body of its answer to the question whether it is ready.
     Gateway(String),
     /// A server of another kind.
@@ -60,14 +60,14 @@ fn check_address(setting: &str, address: &ListenAddress, is_served: bool) -> Che
 
 fn check_served(name: &str, address: SocketAddr) -> CheckResult {
     match ask(reachable(address)) {
-        Some(Listener::Gateway(ready)) if ready == "ready" => {
+        Some(AnsweringServer::Gateway(ready)) if ready == "ready" => {
             CheckResult::ok(CHECK, format!("{name}: a gateway answers, and is ready"))
         }
-        Some(Listener::Gateway(ready)) => {
+        Some(AnsweringServer::Gateway(ready)) => {
             let advice = "the guide to operation explains each reason; the log has the details";
             CheckResult::problem(CHECK, format!("{name}: the gateway answers `{ready}`"), Some(advice))
         }
-        Some(Listener::Other) => {
+        Some(AnsweringServer::Other) => {
             let message = format!("{name}: another program listens there, although the gateway runs");
             CheckResult::problem(CHECK, message, Some("set another address, and restart the gateway"))
         }
@@ -85,7 +85,7 @@ fn check_free(name: &str, address: SocketAddr) -> CheckResult {
         return CheckResult::ok(CHECK, format!("{name}: the address is free"));
     };
     let is_taken = error.kind() == ErrorKind::AddrInUse;
-    if is_taken && let Some(Listener::Gateway(_)) = ask(reachable(address)) {
+    if is_taken && let Some(AnsweringServer::Gateway(_)) = ask(reachable(address)) {
         let message = format!("{name}: a gateway answers that does not serve from this data folder");
         return CheckResult::warning(CHECK, message, Some("check data_dir; to run both, give each its own address"));
     }
@@ -108,18 +108,18 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 /// Asks who listens on an address; `None` if nobody does.
-pub(super) fn ask(address: SocketAddr) -> Option<Listener> {
+pub(super) fn ask(address: SocketAddr) -> Option<AnsweringServer> {
     let alive = match get(address, "/healthz") {
         Ok(alive) => alive,
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => return None,
-        Err(_) => return Some(Listener::Other),
+        Err(_) => return Some(AnsweringServer::Other),
     };
     let is_gateway = alive.head.starts_with("HTTP/1.1 200 ") && alive.head.contains("x-request-id: ");
     if !is_gateway || alive.body != "ok\n" {
-        return Some(Listener::Other);
+        return Some(AnsweringServer::Other);
     }
     let ready = get(address, "/readyz").map_or_else(|error| error.to_string(), |answer| answer.body);
-    Some(Listener::Gateway(ready.trim_end().to_owned()))
+    Some(AnsweringServer::Gateway(ready.trim_end().to_owned()))
 }
 
 /// An answer, as far as it is read.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::Utc;
 use serde_json::{Map, Value};
 
-use super::{CheckResult, Installation, message_of};
+use super::{CheckResult, InstallationContents, message_of};
 use crate::gateway::config::{self, ImageModelSpec, RequestLimits, UpstreamConfig, UpstreamProtocol};
 use crate::gateway::manage;
 use crate::gateway::prices::{PriceTable, WorkEstimate};
@@ -26,7 +26,7 @@ pub(super) struct LimitsWithBudget {
     pub(super) models: BTreeSet<String>,
 }
 
-pub(super) async fn check(installation: &Installation<'_>) -> CheckResult {
+pub(super) async fn check(installation: &InstallationContents<'_>) -> CheckResult {
     match read(installation).await {
         Ok((table, models, budgets)) => compare(&table, &models, &budgets),
         Err(error) => CheckResult::problem(CHECK, message_of(&error), None),
@@ -63,7 +63,9 @@ pub(super) fn compare(table: &PriceTable, used: &[UsedModel], budgets: &LimitsWi
     }
 }
 
-async fn read(installation: &Installation<'_>) -> Result<(PriceTable, Vec<UsedModel>, LimitsWithBudget), StoreError> {
+async fn read(
+    installation: &InstallationContents<'_>,
+) -> Result<(PriceTable, Vec<UsedModel>, LimitsWithBudget), StoreError> {
     let config = installation.config;
     let mut budgets = LimitsWithBudget::default();
     for group in &config.groups {

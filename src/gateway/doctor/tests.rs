@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
 use super::clock;
-use super::ports::{self, Listener};
+use super::ports::{self, AnsweringServer};
 use super::prices::{self, LimitsWithBudget};
 use super::{CheckResult, CheckVerdict};
 use crate::gateway::prices::PriceTable;
@@ -51,7 +51,7 @@ fn a_model_without_a_price_is_a_problem_only_within_a_budget() {
 }
 
 /// Answers every connection with this text, and returns what [`ports::ask`] makes of it.
-fn ask_server(answer: &'static str) -> Option<Listener> {
+fn ask_server(answer: &'static str) -> Option<AnsweringServer> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -67,14 +67,14 @@ fn ask_server(answer: &'static str) -> Option<Listener> {
 #[test]
 fn only_a_gateway_is_taken_for_one() {
     let gateway = "HTTP/1.1 200 OK\r\nx-request-id: req_1\r\nconnection: close\r\n\r\nok\n";
-    assert_eq!(ask_server(gateway), Some(Listener::Gateway("ok".to_owned())));
+    assert_eq!(ask_server(gateway), Some(AnsweringServer::Gateway("ok".to_owned())));
     for other in [
         "",
         "SSH-2.0-x\r\n",
         "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nok\n",
         "HTTP/1.1 200 OK\r\nx-request-id: 1\r\n\r\n<html>",
     ] {
-        assert_eq!(ask_server(other), Some(Listener::Other), "{other}");
+        assert_eq!(ask_server(other), Some(AnsweringServer::Other), "{other}");
     }
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert_eq!(ports::ask(free), None);

@@ -14,13 +14,13 @@ const DATABASE: &str = "127.0.0.1:5432";
 const SETTINGS: &str = "data_dir = \"/var/lib/imagate\"\ndatabase_url = { env = \"DATABASE_URL\" }\n";
 
 /// Runs the block of the page that contains a text.
-struct Page<'a> {
+struct GuidePage<'a> {
     machine: &'a TestMachine,
     environment: String,
     run: BTreeSet<&'static str>,
 }
 
-impl Page<'_> {
+impl GuidePage<'_> {
     fn block(&mut self, text: &str) -> &'static str {
         let block = blocks_of(PAGE, "sh").into_iter().find(|block| block.contains(text)).expect("a block of the page");
         self.run.insert(block);
@@ -53,7 +53,7 @@ fn the_commands_of_the_page_lead_to_two_nodes_and_back_from_a_dump() {
     machine.run(&format!(
         "{environment}\nfor name in imagate imagate_restored; do dropdb --if-exists --force $name; done"
     ));
-    let mut page = Page { machine: &machine, environment, run: BTreeSet::new() };
+    let mut page = GuidePage { machine: &machine, environment, run: BTreeSet::new() };
 
     // An installation with SQLite, and its key.
     machine.run("imagate key create --name page --data-dir /var/lib/imagate > key.txt 2> key.err");

@@ -26,7 +26,7 @@ const SETTINGS: &str = "[[prices]]\nmodel = \"gpt-image-2\"\nfrom = \"2026-01-01
 
 /// The behaviour of one caller.
 #[derive(Clone, Copy)]
-enum Behaviour {
+enum CallerBehaviour {
     Waits,
     /// The upstream refuses or fails, and makes no image.
     Fails(&'static str),
@@ -39,7 +39,7 @@ enum Behaviour {
 
 /// The cents that one round has spent.
 #[derive(Clone, Copy)]
-struct Spending {
+struct BudgetSpending {
     /// For the images that the upstream made or may have made.
     upstream: usize,
     /// The costs of the records.
@@ -64,9 +64,9 @@ struct SpendingList {
     upstream: Vec<usize>,
 }
 
-// === impl Behaviour ===
+// === impl CallerBehaviour ===
 
-impl Behaviour {
+impl CallerBehaviour {
     fn draw(random: &mut Random) -> Self {
         match random.between(0, 20) {
             0 | 1 => Self::Fails("status=400 body=parameter"),
@@ -116,8 +116,9 @@ impl BudgetRound<'_> {
     /// Sends all requests at once. With `killed`, kills the first node when the upstream has this many calls.
     fn send_all(&mut self, random: &mut Random, killed: Option<usize>) {
         let begun = self.upstream.attempt_count();
-        let plans: Vec<_> =
-            (0..AT_ONCE).map(|number| (self.user(number), Behaviour::draw(random), random.between(40, 250))).collect();
+        let plans: Vec<_> = (0..AT_ONCE)
+            .map(|number| (self.user(number), CallerBehaviour::draw(random), random.between(40, 250)))
+            .collect();
         let secret = self.secret().to_owned();
         let addresses = [0, 1].map(|index| self.nodes[index].address());
         std::thread::scope(|scope| {
@@ -139,7 +140,7 @@ impl BudgetRound<'_> {
     fn use_up(&self) -> usize {
         let allowed = (AT_ONCE..).take_while(|number| {
             let (node, user) = (&self.nodes[number % 2], self.user(*number));
-            match Behaviour::Waits.send(node.address(), self.secret(), &user, 0) {
+            match CallerBehaviour::Waits.send(node.address(), self.secret(), &user, 0) {
                 200 => true,
                 429 => false,
                 status => panic!("{user}: {status}"),
@@ -149,7 +150,7 @@ impl BudgetRound<'_> {
     }
 
     /// Waits for the end of all jobs of this round, and adds up what they cost.
-    fn spending(&self) -> Spending {
+    fn spending(&self) -> BudgetSpending {
         let words = ["usage", "--json", "--key", self.key["key"]["id"].as_str().expect("an id")];
         let records: Vec<Value> = eventually("every job has its outcome", || {
             let output = self.nodes[1].run_command(&words);
@@ -167,14 +168,14 @@ impl BudgetRound<'_> {
         let attempts = self.upstream.received_attempts();
         let mine = attempts.iter().filter(|attempt| attempt.user().starts_with(&prefix));
         let made = mine.filter(|attempt| !attempt.script.contains("status=")).count();
-        Spending { upstream: made * CENTS_PER_IMAGE, recorded }
+        BudgetSpending { upstream: made * CENTS_PER_IMAGE, recorded }
     }
 }
 
 // === impl SpendingList ===
 
 impl SpendingList {
-    fn add(&mut self, at_once: Spending, in_all: Spending) {
+    fn add(&mut self, at_once: BudgetSpending, in_all: BudgetSpending) {
         self.at_once.push(at_once.recorded);
         self.in_all.push(in_all.recorded);
         self.upstream.push(in_all.upstream);

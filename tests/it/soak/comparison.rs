@@ -10,7 +10,7 @@ use crate::kit::{Attempt, Call, FakeUpstream, Gateway, request};
 
 /// The differences between the views, as lists of users.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Differences {
+struct RecordDifferences {
     /// Requests that reached the upstream, or whose callers got an image, and that have no record.
     lost: Vec<String>,
     /// Requests with more than one record.
@@ -41,15 +41,15 @@ pub(super) fn assert_views_agree(
     let mut states = BTreeMap::<&str, usize>::new();
     records.iter().for_each(|record| *states.entry(record["state"].as_str().unwrap_or("none")).or_default() += 1);
     states.iter().for_each(|(state, count)| run.note(&format!("records, {state}"), count));
-    let differences = Differences::between(results, &attempts, &records);
+    let differences = RecordDifferences::between(results, &attempts, &records);
     differences.counts().iter().for_each(|(what, count)| run.note(what, count));
     run.print();
-    assert_eq!(differences, Differences::default());
+    assert_eq!(differences, RecordDifferences::default());
 }
 
-// === impl Differences ===
+// === impl RecordDifferences ===
 
-impl Differences {
+impl RecordDifferences {
     fn between(results: &[CallerResult], attempts: &[Attempt], records: &[Value]) -> Self {
         let mut attempts_by_user = HashMap::<String, Vec<&Attempt>>::new();
         attempts.iter().for_each(|attempt| attempts_by_user.entry(attempt.user()).or_default().push(attempt));
@@ -123,9 +123,9 @@ fn each_difference_between_the_views_is_found() {
     let recorded = ["same", "doubled", "doubled", "paid twice", "other tokens", "other state", "unknown"];
     let records: Vec<Value> = recorded.iter().map(record).collect();
     let results = names.map(|user| CallerResult { user: user.to_owned(), outcome: CallerOutcome::Image });
-    let found = Differences::between(&results, &attempts, &records);
+    let found = RecordDifferences::between(&results, &attempts, &records);
     let only = |user: &str| vec![user.to_owned()];
-    let expected = Differences {
+    let expected = RecordDifferences {
         lost: only("lost"),
         doubled: only("doubled"),
         paid_twice: only("paid twice"),

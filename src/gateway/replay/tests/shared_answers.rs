@@ -9,14 +9,14 @@ use crate::gateway::store::testing::SharedAnswersDouble;
 /// An answer of three pieces.
 const LENGTH: usize = 600_000;
 
-struct Nodes {
+struct SharingNodes {
     fixture: ReplayFixture,
     second_dir: TempDir,
     first: AnswerReplay,
     second: AnswerReplay,
 }
 
-impl Nodes {
+impl SharingNodes {
     async fn open() -> Self {
         Self::open_with(|_| {}).await
     }
@@ -58,7 +58,7 @@ impl Nodes {
 
 #[tokio::test]
 async fn another_node_sends_the_same_answer_and_keeps_its_file() {
-    let nodes = Nodes::open().await;
+    let nodes = SharingNodes::open().await;
     let (job, answer) = (job("red"), bytes(LENGTH));
     nodes.answer_on_first(&job, &answer).await;
     nodes.wait_until_shared(1).await;
@@ -77,7 +77,7 @@ async fn another_node_sends_the_same_answer_and_keeps_its_file() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repeats_on_one_node_read_the_pieces_once() {
-    let nodes = Nodes::open().await;
+    let nodes = SharingNodes::open().await;
     let (job, answer) = (job("red"), bytes(LENGTH));
     nodes.answer_on_first(&job, &answer).await;
     nodes.wait_until_shared(1).await;
@@ -94,7 +94,7 @@ async fn repeats_on_one_node_read_the_pieces_once() {
 
 #[tokio::test]
 async fn a_node_that_has_lost_its_files_sends_its_answers_again() {
-    let nodes = Nodes::open().await;
+    let nodes = SharingNodes::open().await;
     let (job, answer) = (job("red"), bytes(LENGTH));
     nodes.answer_on_first(&job, &answer).await;
     nodes.wait_until_shared(1).await;
@@ -106,7 +106,7 @@ async fn a_node_that_has_lost_its_files_sends_its_answers_again() {
 
 #[tokio::test]
 async fn the_shared_bytes_are_encrypted() {
-    let nodes = Nodes::open().await;
+    let nodes = SharingNodes::open().await;
     nodes.answer_on_first(&job("red"), b"a canary in a body").await;
     nodes.wait_until_shared(1).await;
     let bytes = nodes.shared().all_bytes();
@@ -116,7 +116,7 @@ async fn the_shared_bytes_are_encrypted() {
 
 #[tokio::test]
 async fn the_caller_does_not_wait_for_the_pieces_and_another_node_does() {
-    let nodes = Nodes::open().await;
+    let nodes = SharingNodes::open().await;
     let (job, answer) = (job("red"), bytes(LENGTH));
     nodes.shared().write_permits.forget_permits(usize::MAX >> 4);
     let first = claim(&nodes.first, &nodes.fixture.ada, &job).await;
@@ -139,7 +139,7 @@ async fn the_caller_does_not_wait_for_the_pieces_and_another_node_does() {
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_shared_is_known_to_its_own_node() {
-    let nodes = Nodes::open().await;
+    let nodes = SharingNodes::open().await;
     let (job, answer) = (job("red"), bytes(LENGTH));
     nodes.shared().failure.set(Some(|| StoreError::Busy));
     nodes.answer_on_first(&job, &answer).await;
@@ -151,7 +151,7 @@ async fn an_answer_that_cannot_be_shared_is_known_to_its_own_node() {
 
 #[tokio::test]
 async fn an_answer_that_is_never_completed_is_lost_after_a_while() {
-    let nodes = Nodes::open().await;
+    let nodes = SharingNodes::open().await;
     let job = job("red");
     nodes.shared().write_permits.forget_permits(usize::MAX >> 4);
     nodes.answer_on_first(&job, &bytes(LENGTH)).await;
@@ -163,7 +163,7 @@ async fn an_answer_that_is_never_completed_is_lost_after_a_while() {
 
 #[tokio::test]
 async fn a_missing_piece_loses_the_answer_and_leaves_no_file() {
-    let nodes = Nodes::open().await;
+    let nodes = SharingNodes::open().await;
     let job = job("red");
     nodes.answer_on_first(&job, &bytes(LENGTH)).await;
     nodes.wait_until_shared(1).await;
@@ -175,7 +175,7 @@ async fn a_missing_piece_loses_the_answer_and_leaves_no_file() {
 
 #[tokio::test]
 async fn an_incomplete_file_is_removed_by_the_next_start() {
-    let nodes = Nodes::open().await;
+    let nodes = SharingNodes::open().await;
     let left = nodes.second_folder().join("key_1-0123456789abcdef.orphan.fetch");
     std::fs::write(&left, b"x").unwrap();
     drop(nodes.fixture.open_in(FreeSpace::new(nodes.second_dir.path().to_owned(), 0), NodeId::from("second")).await);
@@ -184,7 +184,7 @@ async fn an_incomplete_file_is_removed_by_the_next_start() {
 
 #[tokio::test]
 async fn a_node_checks_the_space_of_all_nodes_before_it_writes_much() {
-    let nodes = Nodes::open_with(|settings| {
+    let nodes = SharingNodes::open_with(|settings| {
         (settings.orphans, settings.max_bytes) = (false, 1_000_000);
     })
     .await;
@@ -202,7 +202,7 @@ async fn a_node_checks_the_space_of_all_nodes_before_it_writes_much() {
 
 #[tokio::test]
 async fn a_retry_on_another_node_gets_the_answer_that_its_caller_left() {
-    let nodes = Nodes::open().await;
+    let nodes = SharingNodes::open().await;
     let (job, answer, ada) = (job("red"), bytes(LENGTH), &nodes.fixture.ada);
     let task = SharedTask::from(&job);
     let fingerprint = nodes.first.fingerprint(ada, &task, true).await;
@@ -221,7 +221,7 @@ async fn a_retry_on_another_node_gets_the_answer_that_its_caller_left() {
 
 #[tokio::test]
 async fn a_stop_waits_until_the_bytes_are_shared() {
-    let nodes = Nodes::open().await;
+    let nodes = SharingNodes::open().await;
     nodes.shared().write_permits.forget_permits(usize::MAX >> 4);
     nodes.answer_on_first(&job("red"), &bytes(LENGTH)).await;
     let first = Arc::new(nodes.first);

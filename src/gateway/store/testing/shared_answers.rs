@@ -11,7 +11,7 @@ use crate::gateway::store::*;
 
 /// The bytes of answers. They have no limit; the calls of [`SharedAnswers::limit_shared_answers`] are only noted.
 pub(crate) struct SharedAnswersDouble {
-    answers: Mutex<HashMap<String, Answer>>,
+    answers: Mutex<HashMap<String, AnswerBytes>>,
     /// Each write of a piece takes one permit. There are enough of them unless a test takes them.
     pub(crate) write_permits: Semaphore,
     pub(crate) failure: CallFailure,
@@ -20,7 +20,7 @@ pub(crate) struct SharedAnswersDouble {
 }
 
 #[derive(Default)]
-struct Answer {
+struct AnswerBytes {
     pieces: BTreeMap<u32, Vec<u8>>,
     is_complete: bool,
 }
@@ -43,7 +43,7 @@ impl SharedAnswersDouble {
             if let RowWrite::Replay(ReplayWrite::Finish { answer, shared_bytes: Some(_), .. }) = write
                 && *outcome == RowWriteOutcome::Done
             {
-                self.answers.lock().unwrap().insert(answer.file.clone(), Answer::default());
+                self.answers.lock().unwrap().insert(answer.file.clone(), AnswerBytes::default());
             }
         }
     }
@@ -85,7 +85,7 @@ impl SharedAnswers for SharedAnswersDouble {
     async fn find_shared_answer(&self, file: &str) -> Result<Option<SharedAnswerState>, StoreError> {
         self.failure.check()?;
         let answers = self.answers.lock().unwrap();
-        let state = |answer: &Answer| match answer.is_complete {
+        let state = |answer: &AnswerBytes| match answer.is_complete {
             true => SharedAnswerState::Complete,
             false => SharedAnswerState::Incomplete,
         };

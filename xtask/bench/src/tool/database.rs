@@ -18,7 +18,7 @@ const POSTGRES_SESSION: &str =
     "SET synchronous_commit = off; SET maintenance_work_mem = '512MB'; SET client_min_messages = warning;\n";
 
 /// A database of one of the two kinds.
-pub(crate) enum Database {
+pub(crate) enum RecordDatabase {
     Sqlite(Connection),
     Postgres(PostgresDatabase),
 }
@@ -30,7 +30,7 @@ pub(crate) struct PostgresDatabase {
     pub(crate) url: String,
 }
 
-impl Database {
+impl RecordDatabase {
     /// Opens the embedded database below the folder of a gateway.
     pub(crate) fn open_sqlite(home: &Path) -> Result<Self> {
         let path = home.join(DATABASE_FILE);

@@ -5,13 +5,13 @@
 
 use anyhow::Result;
 
-use super::database::Database;
+use super::database::RecordDatabase;
 
 /// The number of rows that one statement inserts.
 const BATCH_ROWS: u64 = 500_000;
 
 /// Inserts this many keys into an embedded database, with the owner and the group of its first key.
-pub(crate) fn insert_keys(database: &Database, keys: u64) -> Result<()> {
+pub(crate) fn insert_keys(database: &RecordDatabase, keys: u64) -> Result<()> {
     let mut from = 0;
     while from < keys {
         let to = keys.min(from + BATCH_ROWS);
@@ -41,7 +41,7 @@ mod tests {
     fn keys_have_the_owner_of_the_first() {
         let home = tempfile::TempDir::new().unwrap();
         std::fs::create_dir(home.path().join("data")).unwrap();
-        let database = Database::open_sqlite(home.path()).unwrap();
+        let database = RecordDatabase::open_sqlite(home.path()).unwrap();
         database.execute(SCHEMA).unwrap();
         insert_keys(&database, 30).unwrap();
         let owned = "SELECT count(*) FROM keys WHERE user_id = 'usr_1' AND length(public_id) = 12";

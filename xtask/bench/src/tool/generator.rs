@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use super::database::Database;
+use super::database::RecordDatabase;
 
 /// The users with records.
 pub(crate) const USERS: u64 = 40;
@@ -67,7 +67,7 @@ pub(crate) struct RecordGenerator {
 
 impl RecordGenerator {
     /// Fills a database that has the tables of the gateway, the group `default`, and no records yet.
-    pub(crate) fn fill(self, database: &Database) -> Result<()> {
+    pub(crate) fn fill(self, database: &RecordDatabase) -> Result<()> {
         ensure!(self.seed <= LARGEST_SEED, "the seed is at most {LARGEST_SEED}");
         let indexes = database.drop_indexes("records")?;
         for (template, from, to) in SMALL_TABLES {
@@ -93,7 +93,7 @@ impl RecordGenerator {
     }
 
     /// Compares the counts by day with the records.
-    fn check_sums(self, database: &Database) -> Result<()> {
+    fn check_sums(self, database: &RecordDatabase) -> Result<()> {
         let query = self.statement(database, "SELECT {sums} FROM records", self.records, (0, self.records));
         let (records, days) = (database.query(&query)?, database.query(SUMS_OF_DAYS)?);
         ensure!(records == days, "the counts by day {days:?} differ from the records {records:?}");
@@ -102,7 +102,7 @@ impl RecordGenerator {
     }
 
     /// Returns a statement for the rows of this range, of `count` rows in all, in the language of the database.
-    fn statement(self, database: &Database, template: &str, count: u64, (from, to): (u64, u64)) -> String {
+    fn statement(self, database: &RecordDatabase, template: &str, count: u64, (from, to): (u64, u64)) -> String {
         let mut sql = template.replace("{draws}", DRAWS).replace("{sums}", SUMS);
         for (name, expression) in dialect(database) {
             sql = sql.replace(name, &expression);
@@ -125,14 +125,14 @@ impl RecordGenerator {
 }
 
 /// The expressions that the databases write in different ways.
-fn dialect(database: &Database) -> [(&'static str, String); 5] {
+fn dialect(database: &RecordDatabase) -> [(&'static str, String); 5] {
     let hex = |part: &str| match database {
-        Database::Sqlite(_) => format!("printf('%016x', {part} * 2654435761)"),
-        Database::Postgres(_) => format!("lpad(to_hex({part} * 2654435761), 16, '0')"),
+        RecordDatabase::Sqlite(_) => format!("printf('%016x', {part} * 2654435761)"),
+        RecordDatabase::Postgres(_) => format!("lpad(to_hex({part} * 2654435761), 16, '0')"),
     };
     let hexes = HASH_PARTS.map(hex).join(" || ");
     match database {
-        Database::Sqlite(_) => [
+        RecordDatabase::Sqlite(_) => [
             (
                 "{numbers}",
                 "RECURSIVE numbers (number) AS (SELECT {from} UNION ALL SELECT number + 1 FROM numbers \
@@ -144,7 +144,7 @@ fn dialect(database: &Database) -> [(&'static str, String); 5] {
             ("{hex}", hex("a")),
             ("{images}", "json_array_length(delivered)".to_owned()),
         ],
-        Database::Postgres(_) => [
+        RecordDatabase::Postgres(_) => [
             ("{numbers}", "numbers (number) AS (SELECT generate_series(CAST({from} AS BIGINT), {to} - 1))".to_owned()),
             (
                 "{time}",
@@ -175,7 +175,7 @@ mod tests {
         end_user, response_id, length(fingerprint), cost_nano_usd, cost_basis FROM records ORDER BY seq";
 
     /// Runs the migrations of the gateway.
-    fn migrate(database: &Database, kind: &str) {
+    fn migrate(database: &RecordDatabase, kind: &str) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/gateway/store/migrations").join(kind);
         let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
@@ -184,9 +184,9 @@ mod tests {
         }
     }
 
-    fn filled_sqlite(home: &Path) -> Database {
+    fn filled_sqlite(home: &Path) -> RecordDatabase {
         fs::create_dir(home.join("data")).unwrap();
-        let database = Database::open_sqlite(home).unwrap();
+        let database = RecordDatabase::open_sqlite(home).unwrap();
         migrate(&database, "sqlite");
         GENERATOR.fill(&database).unwrap();
         database
@@ -218,7 +218,7 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "the variable of `cargo xtask postgres`")]
     fn both_databases_get_the_same_rows() {
         let Ok(server) = std::env::var("IMAGATE_TEST_POSTGRES") else { return };
-        let postgres = Database::Postgres(PostgresDatabase::create(&server, "generator_test").unwrap());
+        let postgres = RecordDatabase::Postgres(PostgresDatabase::create(&server, "generator_test").unwrap());
         migrate(&postgres, "postgres");
         GENERATOR.fill(&postgres).unwrap();
         let home = tempfile::TempDir::new().unwrap();

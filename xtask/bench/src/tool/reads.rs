@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::console_client::{ClientRole, ConsoleClient};
-use super::database::{Database, PostgresDatabase};
+use super::database::{PostgresDatabase, RecordDatabase};
 use super::generator::{ACCOUNTS, RecordGenerator};
 use super::options::Options;
 use super::process::{free_address, output};
@@ -31,7 +31,7 @@ const MEMBER: &str = "user-0";
 
 /// A filled installation.
 #[derive(Debug, Serialize, Deserialize)]
-struct Installation {
+struct MeasurementGateway {
     records: u64,
     /// The address of the database, if it is PostgreSQL.
     postgres: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) async fn run(arguments: &[String]) -> Result<()> {
     let folder: PathBuf = options.get_or("folder", temporary.path().to_owned())?;
     let installation = match fs::read(folder.join(INSTALLATION_FILE)) {
         Ok(file) => serde_json::from_slice(&file)?,
-        Err(_) => Installation::create(&options, &program, &folder).await?,
+        Err(_) => MeasurementGateway::create(&options, &program, &folder).await?,
     };
     let database = installation.database()?;
     let size = database.size()? as f64 / 1e9;
@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: &[String]) -> Result<()> {
     installation.measure(&program, &values, rounds).await
 }
 
-impl Installation {
+impl MeasurementGateway {
     /// Creates and fills the installation in a folder.
     async fn create(options: &Options, program: &Path, folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)?;
@@ -108,10 +108,10 @@ impl Installation {
         Ok(installation)
     }
 
-    fn database(&self) -> Result<Database> {
+    fn database(&self) -> Result<RecordDatabase> {
         match &self.postgres {
-            None => Database::open_sqlite(&self.folder),
-            Some(url) => Ok(Database::Postgres(PostgresDatabase::at(url)?)),
+            None => RecordDatabase::open_sqlite(&self.folder),
+            Some(url) => Ok(RecordDatabase::Postgres(PostgresDatabase::at(url)?)),
         }
     }
 
@@ -177,7 +177,7 @@ fn server_address(options: &Options) -> Result<String> {
 }
 
 /// Looks up what the filters name.
-fn filter_values(database: &Database) -> Result<FilterValues> {
+fn filter_values(database: &RecordDatabase) -> Result<FilterValues> {
     let position = |percent: u32, condition: &str| -> Result<(String, String)> {
         let rows = database.query(&format!(
             "SELECT request_id, substr(created_at, 1, 10) FROM records WHERE {condition} AND seq >= \

