@@ -1,4 +1,4 @@
-//! The command `imagate user list|invite|reset|limit|disable|enable|groups|role`.
+//! The command `imagate user list|invite|setup-link|reset|limit|disable|enable|groups|role`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -56,6 +56,8 @@ enum UserAction {
         #[arg(long = "limit", value_name = "NAME=VALUE")]
         limits: Vec<LimitArg>,
     },
+    /// Print another one-time link for creating the first admin. It replaces the earlier link, and is valid for 30 minutes.
+    SetupLink,
     /// Print a one-time link for choosing another password. It is valid for one day.
     Reset {
         /// The name or id of the user.
@@ -118,6 +120,13 @@ struct UserLinkJson<'a> {
     expires_at: Timestamp,
 }
 
+/// A one-time link for the first admin in JSON.
+#[derive(Serialize)]
+struct SetupLinkJson<'a> {
+    link: &'a str,
+    expires_at: Timestamp,
+}
+
 // === impl UserCommand ===
 
 impl UserCommand {
@@ -140,6 +149,7 @@ impl UserAction {
                 let new_user = NewUser { name: name.clone(), role, groups, limits: stored_limits(limits)? };
                 return print_link(people.invite(&audit, new_user).await, &name, config, json);
             }
+            Self::SetupLink => return print_setup_link(people.create_setup_link().await?, config, json),
             Self::Reset { name } => {
                 return print_link(people.create_reset_link(&audit, &name).await, &name, config, json);
             }
@@ -190,14 +200,38 @@ fn print_link(
             expires_at: one_time_link.expires_at,
         })?;
     } else {
-        // The link is alone on its line, so that a script can read the line unchanged.
-        print(&format!("{link}\n"))?;
-        print_message(&format!("one-time link for {}, valid until {}", user.name, one_time_link.expires_at));
+        print_link_line(&link, &user.name, &one_time_link)?;
     }
+    warn_without_public_url(config);
+    Ok(())
+}
+
+fn print_setup_link(one_time_link: Option<IssuedLink>, config: &Config, json: bool) -> Result<(), CommandFailure> {
+    let Some(one_time_link) = one_time_link else {
+        let error = anyhow::anyhow!("there is an admin already; `imagate user reset NAME` prints a link for a user");
+        return Err(CommandFailure::Failed(error));
+    };
+    let link = format!("{}{}", pages_base_url(config), one_time_link.path());
+    if json {
+        print_json(&SetupLinkJson { link: &link, expires_at: one_time_link.expires_at })?;
+    } else {
+        print_link_line(&link, "the first admin", &one_time_link)?;
+    }
+    warn_without_public_url(config);
+    Ok(())
+}
+
+/// Prints the link alone on its line, so that a script can read the line unchanged.
+fn print_link_line(link: &str, name: &str, one_time_link: &IssuedLink) -> Result<(), CommandFailure> {
+    print(&format!("{link}\n"))?;
+    print_message(&format!("one-time link for {name}, valid until {}", one_time_link.expires_at));
+    Ok(())
+}
+
+fn warn_without_public_url(config: &Config) {
     if config.public_url.is_none() {
         print_message("set `public_url` to the address at which users reach the gateway");
     }
-    Ok(())
 }
 
 /// Returns the base URL of the pages: `public_url`, or the listen address if it is not set.

@@ -68,6 +68,15 @@ impl IdentityService {
         Ok(self.store.make_setup_link(&audit, &link).await?.then_some(issued_link))
     }
 
+    /// True if the first admin was created.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn is_set_up(&self) -> Result<bool, IdentityError> {
+        Ok(self.store.is_set_up().await?)
+    }
+
     /// Returns the purpose and user of a link.
     ///
     /// # Errors
