@@ -16,6 +16,8 @@ mod size;
 #[cfg(feature = "gateway")]
 pub(crate) use self::probe::has_known_format;
 #[cfg(feature = "gateway")]
+pub(crate) use base64::Base64Decoder;
+#[cfg(feature = "gateway")]
 pub(crate) use data_url::{DataUrlDecoder, DataUrlError};
 pub use format::Format;
 #[cfg(any(feature = "client", feature = "gateway"))]

@@ -22,6 +22,7 @@ mod group_permissions;
 mod image_edit;
 mod image_estimate;
 mod image_generation;
+mod image_run;
 mod job_context;
 mod models;
 mod outcome;
@@ -37,12 +38,14 @@ pub(crate) use gateway_answer::{GatewayAnswer, GatewayAnswerBody};
 pub(crate) use image_edit::edit_image;
 pub(crate) use image_estimate::estimate_image;
 pub(crate) use image_generation::create_image;
+pub(crate) use image_run::{ImageFileBody, ImageRun, find_image_run};
 pub(crate) use models::{list_models, retrieve_model};
 pub(crate) use request_options::RequestOptions;
 pub(crate) use response_creation::create_response;
 
 use super::Gateway;
-use super::keys::{AuthenticationError, Caller};
+use super::keys::{AuthenticationError, Caller, PublicId, UserId};
+use super::store::StoreError;
 use crate::error::Error;
 
 /// Turns the API key of a request into a `Caller`.
@@ -54,11 +57,28 @@ use crate::error::Error;
 pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Result<Caller, Error> {
     let caller = gateway.keys().authenticate(authorization).await.map_err(|error| match error {
         AuthenticationError::Invalid => Error::InvalidKey,
-        AuthenticationError::Unavailable(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "the store could not check a key");
-            Error::Unavailable
-        }
+        AuthenticationError::Unavailable(error) => unreadable_keys_error(&error),
     })?;
+    check_group(gateway, caller).await
+}
+
+/// Returns the `Caller` for a key that its owner, who is signed in, uses on a page.
+///
+/// # Errors
+///
+/// Returns 401 if the user has no such key or the key is not valid, and otherwise the errors of [`admit`].
+pub(crate) async fn admit_owner(gateway: &Gateway, key: &PublicId, owner: &UserId) -> Result<Caller, Error> {
+    let caller = gateway.keys().find_caller(key, owner).await.map_err(|error| unreadable_keys_error(&error))?;
+    check_group(gateway, caller.ok_or(Error::InvalidKey)?).await
+}
+
+fn unreadable_keys_error(error: &StoreError) -> Error {
+    tracing::error!(error = error as &dyn std::error::Error, "the store could not check a key");
+    Error::Unavailable
+}
+
+/// Returns the caller, if its group can be served now.
+async fn check_group(gateway: &Gateway, caller: Caller) -> Result<Caller, Error> {
     match gateway.may_serve_group(caller.group_name()).await {
         Ok(true) => Ok(caller),
         // The settings come into force at the next group refresh.

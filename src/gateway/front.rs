@@ -35,13 +35,13 @@ pub(crate) use captured::ExtractorResult;
 pub(crate) use connections::ConnectionTable;
 pub(crate) use dispatch::not_found;
 pub use error_samples::served_errors;
-pub(crate) use form::EditBody;
+pub(crate) use form::{EditBody, ImagePageForm};
 pub(crate) use form_body::FormBody;
 pub(crate) use gathered_body::GatheredBody;
 pub(crate) use listener::raise_descriptor_limit;
 pub(crate) use query::{Query, QueryParameters, check_query};
 pub(crate) use response::{
-    HandlerResponse, ResponseCounter, ResponseKind, TypedResponse, run_handler, run_page_handler,
+    HandlerResponse, PageContent, ResponseCounter, ResponseKind, TypedResponse, run_handler, run_page_handler,
 };
 pub(crate) use server::{HttpServer, ServerError, start};
 pub(crate) use spooled_response::spool_response;

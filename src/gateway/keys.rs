@@ -44,7 +44,8 @@ pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 3600);
 /// The maximum time for which the former secret can stay valid (our choice).
 pub(crate) const LONGEST_GRACE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The owner of a valid key. Only [`ApiKeys::authenticate`] creates a `Caller`, so it proves that the key was checked.
+/// The owner of a valid key. Only [`ApiKeys::authenticate`] and [`ApiKeys::find_caller`] create a `Caller`, so it proves
+/// that the key was checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     key: KeyId,
@@ -56,6 +57,18 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    fn new(public_id: PublicId, entry: &KeyCacheEntry) -> Self {
+        let KeyCacheEntry { id, user, group_name, limits, user_limits, .. } = entry;
+        Self {
+            key: id.clone(),
+            public_id,
+            user: user.clone(),
+            group_name: group_name.to_string(),
+            limits: limits.clone(),
+            user_limits: user_limits.clone(),
+        }
+    }
+
     /// Returns the id of the key, as records have it.
     pub(crate) fn key(&self) -> &KeyId {
         &self.key
@@ -170,15 +183,22 @@ impl ApiKeys {
             return Err(AuthenticationError::Invalid);
         }
         self.note_use(&entry);
-        let KeyCacheEntry { id, user, group_name, limits, user_limits, .. } = &*entry;
-        Ok(Caller {
-            key: id.clone(),
-            public_id: secret.public_id(),
-            user: user.clone(),
-            group_name: group_name.to_string(),
-            limits: limits.clone(),
-            user_limits: user_limits.clone(),
-        })
+        Ok(Caller::new(secret.public_id(), &entry))
+    }
+
+    /// Returns the caller for a key that its signed-in owner uses without its secret; `None` if there is no such key, the
+    /// key belongs to another user, or the key is not valid now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the keys cannot be read.
+    pub(crate) async fn find_caller(&self, key: &PublicId, owner: &UserId) -> Result<Option<Caller>, Arc<StoreError>> {
+        let entry = self.cache.find(key, |entry| entry.user == *owner).await?;
+        let entry = entry.filter(|entry| is_valid(entry, Timestamp::now()));
+        Ok(entry.map(|entry| {
+            self.note_use(&entry);
+            Caller::new(key.clone(), &entry)
+        }))
     }
 
     fn refuse_unknown(&self) -> AuthenticationError {

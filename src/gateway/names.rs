@@ -165,7 +165,7 @@ mod tests {
             "Ελλάδα",
             "عمر",
             "🎨",
-            "👩‍🎨 studio",
+            "👩‍🎨 playground",
             "❤️",
             "key #1 (old)",
             "a\u{3000}b",

@@ -32,6 +32,9 @@ mod page_error;
 mod page_layout;
 mod people;
 mod person;
+mod playground;
+mod playground_call;
+mod playground_run;
 mod preferences;
 mod prices;
 mod profile;
@@ -46,17 +49,20 @@ mod usage;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS,
 };
 
 use http::StatusCode;
-pub(crate) use http_messages::{FormReadError, PageRequest, PageResponse, UrlEncodedFields};
+pub(crate) use http_messages::{FormReadError, PageBody, PageRequest, PageResponse, UrlEncodedFields};
+pub(crate) use playground::{PAGE_FIELDS as PLAYGROUND_PAGE_FIELDS, PATH as PLAYGROUND_PATH};
 
 use super::Gateway;
 use super::config::PublicUrl;
-use super::store::Vault;
+use super::store::{UserId, Vault};
 use form_nonce::FormNonces;
 use language::Language;
 use page_context::PageContext;
@@ -66,7 +72,7 @@ use routes::{PageRoute, RouteMatch, find_route};
 use site_origin::{PublicAddress, SiteOrigin};
 
 /// The first path segments of all pages except `/`, of the targets of forms, and of the static files.
-pub(crate) const SECTIONS: [&str; 18] = [
+pub(crate) const SECTIONS: [&str; 19] = [
     "accounts",
     "assets",
     "audit",
@@ -83,6 +89,7 @@ pub(crate) const SECTIONS: [&str; 18] = [
     "sign-in",
     "sign-out",
     "start",
+    "studio",
     "usage",
     "usage.csv",
 ];
@@ -132,8 +139,16 @@ impl Pages {
         Self { public_address, nonces: FormNonces::new(vault) }
     }
 
+    /// Returns the user whose browser sends the form that makes images from a page of the gateway; `None` if there is no
+    /// session, or another site may have sent the form.
+    pub(crate) async fn image_form_sender(&self, gateway: &Arc<Gateway>, request: &PageRequest) -> Option<UserId> {
+        let site = SiteOrigin::from_host(request.host.as_deref(), self.public_address.as_ref())?;
+        let context = PageContext::open(self, gateway, request, &site).await.ok()?;
+        csrf::is_same_origin(request, &site).then(|| context.own_user_id()).flatten()
+    }
+
     /// Answers a page request; each failure is answered with an error page.
-    pub(crate) async fn handle(&self, gateway: &Gateway, request: &PageRequest) -> PageResponse {
+    pub(crate) async fn handle(&self, gateway: &Arc<Gateway>, request: &PageRequest) -> PageResponse {
         let response = match SiteOrigin::from_host(request.host.as_deref(), self.public_address.as_ref()) {
             Some(site) => self.handle_at_site(gateway, request, &site).await,
             // A request with an unknown host is not trusted, so its cookies are ignored.
@@ -143,7 +158,7 @@ impl Pages {
         with_security_headers(response)
     }
 
-    async fn handle_at_site(&self, gateway: &Gateway, request: &PageRequest, site: &SiteOrigin) -> PageResponse {
+    async fn handle_at_site(&self, gateway: &Arc<Gateway>, request: &PageRequest, site: &SiteOrigin) -> PageResponse {
         let mut context = match PageContext::open(self, gateway, request, site).await {
             Ok(context) => context,
             Err(error) => {

@@ -29,6 +29,7 @@ mod paced_body;
 mod proof;
 mod relay_error;
 mod response_passthrough;
+mod stored_image;
 mod undocumented_members;
 mod upstream_body;
 
@@ -41,6 +42,7 @@ pub(crate) use paced_body::PacedBody;
 pub(crate) use proof::{ProofError, ProvenAnswer, UnprovenAnswer};
 pub(crate) use relay_error::RelayError;
 pub(crate) use response_passthrough::RequestedResponse;
+pub(crate) use stored_image::StoredImage;
 pub(crate) use upstream_body::AnswerTimeouts;
 
 #[cfg(test)]

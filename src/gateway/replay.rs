@@ -117,7 +117,7 @@ use tokio::time::Instant;
 pub(crate) use answer_channel::{AnswerReceiver, AnswerSender, AnswerSource};
 pub(crate) use answer_head::{AnswerHead, RecordableAnswer};
 pub(crate) use answer_reader::AnswerReader;
-pub(crate) use idempotent_answers::ClaimOutcome;
+pub(crate) use idempotent_answers::{ClaimOutcome, EarlierAnswer};
 pub(crate) use one_time_use::{OneTimeClaim, OneTimeUse};
 pub(crate) use orphans::JobRegistration;
 
@@ -236,6 +236,22 @@ impl AnswerReplay {
         let digest = fingerprint::keyed_digest(&digest, idempotency_key);
         let scope = fingerprint::scope(caller, task.operation_id(), idempotency_key);
         self.idempotent_answers.claim_or_follow(caller.key(), scope, digest, request_id).await
+    }
+
+    /// Returns the state of the request of this operation that the caller sent with this idempotency key; `None` if there
+    /// is none, or if it ended without cost.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn find_request(
+        &self,
+        caller: &Caller,
+        operation: &str,
+        idempotency_key: &str,
+    ) -> Result<Option<EarlierAnswer>, ReplayError> {
+        let scope = fingerprint::scope(caller, operation, idempotency_key);
+        self.idempotent_answers.find_answer(&scope).await
     }
 
     /// Returns the keyed hash by which a retry of this plain request is recognized after a restart. `None` if the

@@ -19,7 +19,7 @@ static ENGINE: LazyLock<GeneralPurpose> = LazyLock::new(|| GeneralPurpose::new(&
 
 /// The state of the decoder between pieces.
 #[derive(Debug, Default)]
-pub(super) struct Base64Decoder {
+pub(crate) struct Base64Decoder {
     /// Characters of an incomplete group of four.
     partial_group: Vec<u8>,
     /// True after padding, which nothing may follow.
@@ -34,7 +34,7 @@ impl Base64Decoder {
     /// # Errors
     ///
     /// Returns an error if the characters are not base64, or if they follow the padding.
-    pub(super) fn push(&mut self, mut text: &[u8], output: &mut Vec<u8>) -> Result<(), DataUrlError> {
+    pub(crate) fn push(&mut self, mut text: &[u8], output: &mut Vec<u8>) -> Result<(), DataUrlError> {
         while let (false, [first, remaining @ ..]) = (self.partial_group.is_empty(), text) {
             self.push_char(*first, output)?;
             text = remaining;

@@ -10,6 +10,7 @@ mod hostile;
 mod keyboard;
 mod limits;
 mod members;
+mod playground;
 mod prices;
 mod request_limits;
 mod seed;

@@ -1,27 +1,34 @@
 //! The routes of the pages. The API documents do not contain the pages, so the routes are registered separately from
 //! the generated traits. The `pages` module decides which page a path has.
 
-use bytes::Bytes;
+use std::sync::{Mutex, PoisonError};
+
 use dropshot::{
     ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, Path,
     RequestContext,
 };
-use http::header::{ACCEPT_LANGUAGE, COOKIE, HOST, HeaderName, IF_NONE_MATCH, ORIGIN, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_LANGUAGE, COOKIE, HOST, HeaderName, IF_NONE_MATCH, ORIGIN, USER_AGENT};
 use http::{HeaderMap, Method, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::client_address;
 use crate::error::Error;
 use crate::gateway::CurrentGateway;
-use crate::gateway::front::{FormBody, run_page_handler};
-use crate::gateway::pages::{FORM_MAX_BYTES, FormReadError, PageRequest, PageResponse, SECTIONS, UrlEncodedFields};
+use crate::gateway::front::{FormBody, ImagePageForm, PageContent, run_page_handler};
+use crate::gateway::pages::{
+    FORM_MAX_BYTES, FormReadError, PLAYGROUND_PAGE_FIELDS, PLAYGROUND_PATH, PageBody, PageRequest, PageResponse,
+    SECTIONS, UrlEncodedFields,
+};
 
 type PageRouteContext = RequestContext<CurrentGateway>;
 
 const METHODS: [Method; 7] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
 const FORM_CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
+/// The content type of events, which the script of a page asks for.
+const EVENTS: &[u8] = b"text/event-stream";
 const ALL_VERSIONS: ApiEndpointVersions = ApiEndpointVersions::All;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The maximum length of a `User-Agent` in the audit trail, in characters (our choice).
@@ -75,7 +82,11 @@ async fn respond_with_page(context: PageRouteContext, body: FormBody) -> Respons
         let page_request = read_page_request(&context, body).await;
         let gateway = context.context().get();
         let PageResponse { status, headers, body } = gateway.pages().handle(&gateway, &page_request).await;
-        let mut response = Response::new(body);
+        let mut response = Response::new(match body {
+            PageBody::Whole(bytes) => PageContent::Whole(bytes),
+            PageBody::Events(events) => PageContent::streaming(events),
+            PageBody::Image(image) => PageContent::streaming(*image),
+        });
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         response
@@ -86,15 +97,11 @@ async fn respond_with_page(context: PageRouteContext, body: FormBody) -> Respons
 async fn read_page_request(context: &PageRouteContext, body: FormBody) -> PageRequest {
     let request = &context.request;
     let headers = request.headers();
-    let form = if request.method() == Method::POST { body.read(FORM_MAX_BYTES).await } else { Ok(Bytes::new()) };
-    PageRequest {
+    let mut page_request = PageRequest {
         method: request.method().clone(),
         path: request.uri().path().to_owned(),
         query: UrlEncodedFields::parse(request.uri().query().unwrap_or_default().as_bytes()),
-        form: form.map(|form| UrlEncodedFields::parse(&form)).map_err(|error| match error {
-            Error::TooLarge(_) => FormReadError::TooLarge,
-            _ => FormReadError::NotAForm,
-        }),
+        form: Ok(UrlEncodedFields::default()),
         cookies: joined_headers(headers, &COOKIE, "; "),
         host: host(context),
         origin: single_header(headers, &ORIGIN),
@@ -103,7 +110,44 @@ async fn read_page_request(context: &PageRouteContext, body: FormBody) -> PageRe
         user_agent: joined_headers(headers, &USER_AGENT, " ").chars().take(MAX_AGENT_CHARS).collect(),
         accept_language: joined_headers(headers, &ACCEPT_LANGUAGE, ","),
         if_none_match: joined_headers(headers, &IF_NONE_MATCH, ","),
+        wants_events: headers.get(ACCEPT).is_some_and(|value| value.as_bytes() == EVENTS),
+        request_id: context.request_id.clone(),
+        image_form: Mutex::default(),
+    };
+    if *request.method() == Method::POST {
+        read_form(context, &mut page_request, body).await;
     }
+    page_request
+}
+
+/// Reads the form of a request. The form that makes images may be large: it is read only for a signed-in user, and only
+/// if the browser states that a page of the gateway sends it.
+async fn read_form(context: &PageRouteContext, request: &mut PageRequest, body: FormBody) {
+    let gateway = context.context().get();
+    let form = if request.path != PLAYGROUND_PATH || !body.is_multipart() {
+        body.read(FORM_MAX_BYTES).await.map(|form| UrlEncodedFields::parse(&form))
+    } else if let Some(user) = gateway.pages().image_form_sender(&gateway, request).await {
+        let spool = gateway.spool().owned_by(Some(user.as_str()));
+        let form = body.read_with_files(&spool, &PLAYGROUND_PAGE_FIELDS).await;
+        form.map(|form| split_image_form(request, form))
+    } else {
+        return;
+    };
+    request.form = form.map_err(|error| match error {
+        Error::TooLarge(_) => FormReadError::TooLarge,
+        Error::Unavailable => FormReadError::Unavailable,
+        _ => FormReadError::NotAForm,
+    });
+}
+
+/// Puts the fields and images of the API aside, and returns all fields as text.
+fn split_image_form(request: &PageRequest, ImagePageForm { form, page_fields }: ImagePageForm) -> UrlEncodedFields {
+    let as_text = |(name, value): (&String, &Value)| {
+        (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    };
+    let fields = page_fields.into_iter().chain(form.fields.iter().map(as_text)).collect::<Vec<_>>();
+    *request.image_form.lock().unwrap_or_else(PoisonError::into_inner) = Some(form);
+    UrlEncodedFields::from_pairs(fields.into_iter())
 }
 
 /// Returns the host that a request names; `None` if it names none, or different hosts, because such a request is

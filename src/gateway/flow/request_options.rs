@@ -58,6 +58,11 @@ impl RequestOptions {
         })
     }
 
+    /// The options of a request that a page makes. Its idempotency key is visible ASCII of at most the maximum length.
+    pub(crate) fn for_page(request_id: &str, idempotency_key: String) -> Self {
+        Self { request_id: request_id.to_owned(), idempotency_key: Some(idempotency_key), ..Self::default() }
+    }
+
     /// Returns the fallback policy for images: that of the request, or else that of the group.
     pub(super) fn fallback_policy(&self, gateway: &Gateway, caller: &Caller) -> FallbackPolicy {
         self.fallback.unwrap_or_else(|| gateway.fallback_policy(caller.group_name()))

@@ -37,6 +37,15 @@ pub(crate) struct EditBody {
     unread: UnreadBody,
 }
 
+/// The form of a page that makes images: the fields and images of the API, and the page's own fields.
+#[derive(Debug)]
+pub(crate) struct ImagePageForm {
+    /// The fields and images of the API. The list of images may be empty.
+    pub(crate) form: EditForm,
+    /// The page's own fields, in the order in which they came.
+    pub(crate) page_fields: Vec<(String, String)>,
+}
+
 /// The images that have come so far.
 #[derive(Debug, Default)]
 struct EditImages {
@@ -69,6 +78,25 @@ async fn read(request: hyper::Request<Body>, spool: &Spool) -> Result<EditForm, 
         let incoming = IncomingBody::new(request, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?;
         return json::read(incoming, spool).await;
     }
+    let (incoming, boundary) = begin_multipart(request)?;
+    multipart::read(incoming, &boundary, spool).await
+}
+
+/// Reads the form of a page as [`EditBody::read`] does. `page_fields` are the names of the page's own fields.
+///
+/// # Errors
+///
+/// Returns the errors of [`EditBody::read`], except the one for a form without images.
+pub(super) async fn read_page_form(
+    request: hyper::Request<Body>,
+    spool: &Spool,
+    page_fields: &'static [&'static str],
+) -> Result<ImagePageForm, Error> {
+    let (incoming, boundary) = begin_multipart(request)?;
+    multipart::read_page_form(incoming, &boundary, spool, page_fields).await
+}
+
+fn begin_multipart(request: hyper::Request<Body>) -> Result<(IncomingBody, String), Error> {
     let Some(boundary) = multipart::boundary(content_type(&request)) else {
         return Err(Error::UnsupportedMedia(
             "Expected the header 'Content-Type: multipart/form-data' with a boundary, or 'Content-Type: \
@@ -77,8 +105,7 @@ async fn read(request: hyper::Request<Body>, spool: &Spool) -> Result<EditForm, 
         ));
     };
     let boundary = boundary?;
-    let incoming = IncomingBody::new(request, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?;
-    multipart::read(incoming, &boundary, spool).await
+    Ok((IncomingBody::new(request, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?, boundary))
 }
 
 // === impl EditImages ===

@@ -1,4 +1,5 @@
-//! The body of a form that a page sends. It is small, and is read as a whole.
+//! The body of a form that a page sends. It is small, and is read as a whole; only the form that makes images may have
+//! files.
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -8,8 +9,10 @@ use dropshot::{
 };
 
 use super::body::{IncomingBody, content_type};
+use super::form::{self, ImagePageForm};
 use super::unread_body::UnreadBody;
 use crate::error::{Error, RejectionReason};
+use crate::gateway::spool::Spool;
 
 /// An unread form of a page. It is read before authentication, because it may be the sign-in form; therefore its size
 /// is limited strictly.
@@ -26,6 +29,11 @@ impl FormBody {
         self.unread.clone()
     }
 
+    /// True if the form may have files.
+    pub(crate) fn is_multipart(&self) -> bool {
+        media_type(&self.request).eq_ignore_ascii_case("multipart/form-data")
+    }
+
     /// Reads the body, which may have at most `max_bytes`.
     ///
     /// # Errors
@@ -33,8 +41,7 @@ impl FormBody {
     /// Returns 415 for a content type other than that of a form or an unsupported content encoding, 413 if the body is too
     /// large or expands too much, and 400 if it breaks off, arrives too slowly or cannot be decoded.
     pub(crate) async fn read(self, max_bytes: u64) -> Result<Bytes, Error> {
-        let media_type = content_type(&self.request).split(';').next().unwrap_or_default().trim();
-        if !media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        if !media_type(&self.request).eq_ignore_ascii_case("application/x-www-form-urlencoded") {
             return Err(Error::UnsupportedMedia("Expected a form.".to_owned()));
         }
         let mut incoming = IncomingBody::new(self.request, max_bytes, RejectionReason::InvalidValue)?;
@@ -44,6 +51,25 @@ impl FormBody {
         }
         Ok(body.freeze())
     }
+
+    /// Reads a form with files, of an authenticated user. Its images are files in the spool.
+    ///
+    /// # Errors
+    ///
+    /// Returns 415 for another content type or an unsupported content encoding, 413 if the body, an image, or the fields
+    /// are too large, 400 for a form that breaks another rule, cannot be read or does not arrive completely, 429 or 503
+    /// if a budget does not allow it, and 503 if an image cannot be written to disk.
+    pub(crate) async fn read_with_files(
+        self,
+        spool: &Spool,
+        page_fields: &'static [&'static str],
+    ) -> Result<ImagePageForm, Error> {
+        form::read_page_form(self.request, spool, page_fields).await
+    }
+}
+
+fn media_type(request: &hyper::Request<Body>) -> &str {
+    content_type(request).split(';').next().unwrap_or_default().trim()
 }
 
 #[async_trait]

@@ -89,6 +89,14 @@ pub(crate) async fn run_handler<T, C: ResponseCounter>(
     TypedResponse { response, schema_marker: PhantomData }
 }
 
+/// The body of the answer of a page.
+pub(crate) enum PageContent {
+    /// The whole body.
+    Whole(Bytes),
+    /// A body that is still being produced.
+    Streaming(Body),
+}
+
 /// Runs the handler of a page, which builds its own error pages; a panic becomes an empty answer with status 500.
 ///
 /// `section` is the part of the path that is logged, because the rest may hold a secret.
@@ -96,13 +104,13 @@ pub(crate) async fn run_page_handler<C: ResponseCounter>(
     context: &RequestContext<C>,
     section: &str,
     unread: UnreadBody,
-    handler: impl Future<Output = Response<Bytes>>,
+    handler: impl Future<Output = Response<PageContent>>,
 ) -> Response<Body> {
     let started_at = Instant::now();
     let future = handler.instrument(tracing::info_span!("request", id = context.request_id));
     let response = PanicCatcher(pin!(future)).await.unwrap_or_else(|panic| {
         tracing::error!(panic = panic_text(panic.as_ref()), "a page panicked");
-        let mut response = Response::new(Bytes::new());
+        let mut response = Response::new(PageContent::Whole(Bytes::new()));
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         response
     });
@@ -110,7 +118,10 @@ pub(crate) async fn run_page_handler<C: ResponseCounter>(
     context.context().count_response("pages", status);
     let (request_id, head_ms) = (&context.request_id, started_at.elapsed().as_millis());
     tracing::info!(request_id, method = %context.request.method(), section, status, head_ms, "answered a page");
-    response.map(|body| unread.respond_and_drain(body, false))
+    response.map(|content| match content {
+        PageContent::Whole(body) => unread.respond_and_drain(body, false),
+        PageContent::Streaming(body) => body,
+    })
 }
 
 /// Converts an error into an answer.
@@ -130,6 +141,19 @@ pub(super) fn error_response(error: &Error) -> Response<Bytes> {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
+}
+
+// === impl PageContent ===
+
+impl PageContent {
+    /// A body that is still being produced.
+    pub(crate) fn streaming<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Self::Streaming(Body::wrap(SyncBody(SyncWrapper::new(body))))
+    }
 }
 
 // === impl HandlerResponse ===

@@ -27,14 +27,16 @@ struct StaticAsset {
 pub(super) struct AssetLinks {
     pub(super) style: String,
     pub(super) script: String,
+    pub(super) playground: String,
     pub(super) icons: String,
     pub(super) mark: String,
 }
 
-static ASSETS: LazyLock<[StaticAsset; 4]> = LazyLock::new(|| {
+static ASSETS: LazyLock<[StaticAsset; 5]> = LazyLock::new(|| {
     [
         StaticAsset::new("style", "css", "text/css; charset=utf-8", include_bytes!("assets/style.css")),
         StaticAsset::new("app", "js", "text/javascript; charset=utf-8", include_bytes!("assets/app.js")),
+        StaticAsset::new("playground", "js", "text/javascript; charset=utf-8", include_bytes!("assets/playground.js")),
         StaticAsset::new("icons", "svg", "image/svg+xml", include_bytes!("assets/icons.svg")),
         StaticAsset::new("mark", "svg", "image/svg+xml", include_bytes!("assets/mark.svg")),
     ]
@@ -42,8 +44,8 @@ static ASSETS: LazyLock<[StaticAsset; 4]> = LazyLock::new(|| {
 
 /// The paths of all static files.
 pub(super) static LINKS: LazyLock<AssetLinks> = LazyLock::new(|| {
-    let [style, script, icons, mark] = ASSETS.each_ref().map(|asset| format!("/assets/{}", asset.name));
-    AssetLinks { style, script, icons, mark }
+    let [style, script, playground, icons, mark] = ASSETS.each_ref().map(|asset| format!("/assets/{}", asset.name));
+    AssetLinks { style, script, playground, icons, mark }
 });
 
 /// Answers a request for the file with this name; `None` if there is no such file.

@@ -4,7 +4,7 @@
 use super::site_origin::SiteOrigin;
 
 /// The environment variable from which an example reads the secret if the secret is not in its code.
-const API_KEY_VARIABLE: &str = "IMAGATE_API_KEY";
+pub(super) const API_KEY_VARIABLE: &str = "IMAGATE_API_KEY";
 const REQUEST_BODY: &str = r#"{"model":"gpt-image-2","prompt":"a lighthouse on a cliff at dusk","size":"1024x1024"}"#;
 
 /// A code example for one client.

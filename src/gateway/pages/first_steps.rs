@@ -52,7 +52,7 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
 }
 
 /// Returns the newest record of a successful job of a user or a key.
-async fn newest_record(
+pub(super) async fn newest_record(
     context: &PageContext<'_>,
     user: Option<String>,
     key: Option<String>,

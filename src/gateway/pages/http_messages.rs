@@ -1,12 +1,16 @@
 //! Page requests and page responses: HTTP messages without the HTTP server.
 
 use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use cookie::Cookie;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 use url::form_urlencoded;
+
+use crate::gateway::flow::{GatewayAnswerBody, ImageFileBody};
+use crate::gateway::spool::EditForm;
 
 /// One request of a browser.
 #[derive(Debug)]
@@ -35,6 +39,12 @@ pub(crate) struct PageRequest {
     pub(crate) accept_language: String,
     /// The header `If-None-Match`.
     pub(crate) if_none_match: String,
+    /// True if the script of a page asks for events instead of a page.
+    pub(crate) wants_events: bool,
+    /// The id of the request.
+    pub(crate) request_id: String,
+    /// The fields and images of the form that makes images, for the handler that takes them.
+    pub(crate) image_form: Mutex<Option<EditForm>>,
 }
 
 /// The reason why a form was not read.
@@ -44,6 +54,8 @@ pub(crate) enum FormReadError {
     TooLarge,
     /// The body is not a form, or could not be read completely.
     NotAForm,
+    /// There is no space for the form now.
+    Unavailable,
 }
 
 /// The fields of a query or a form, in the order in which they were sent.
@@ -51,14 +63,23 @@ pub(crate) enum FormReadError {
 pub(crate) struct UrlEncodedFields(Vec<(String, String)>);
 
 /// The answer to a browser.
-#[derive(Debug)]
 pub(crate) struct PageResponse {
     /// The status.
     pub(crate) status: StatusCode,
     /// All headers of the answer.
     pub(crate) headers: HeaderMap,
     /// The body.
-    pub(crate) body: Bytes,
+    pub(crate) body: PageBody,
+}
+
+/// The body of the answer to a browser.
+pub(crate) enum PageBody {
+    /// A page, a file or an error.
+    Whole(Bytes),
+    /// The events of a request for images.
+    Events(GatewayAnswerBody),
+    /// The file of an image.
+    Image(Box<ImageFileBody>),
 }
 
 // === impl PageRequest ===
@@ -70,6 +91,11 @@ impl PageRequest {
         let mut cookies = Cookie::split_parse(self.cookies.as_str()).flatten().filter(|cookie| cookie.name() == name);
         let first = cookies.next()?;
         cookies.next().is_none().then(|| first.value().to_owned())
+    }
+
+    /// Takes the fields and images of the form that makes images; `None` if there are none, or they were taken before.
+    pub(super) fn take_image_form(&self) -> Option<EditForm> {
+        self.image_form.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// True if the method is POST, which submits a form.
@@ -121,6 +147,9 @@ impl PageRequest {
             user_agent: String::new(),
             accept_language: String::new(),
             if_none_match: String::new(),
+            wants_events: false,
+            request_id: String::new(),
+            image_form: Mutex::default(),
         }
     }
 }
@@ -128,6 +157,11 @@ impl PageRequest {
 // === impl UrlEncodedFields ===
 
 impl UrlEncodedFields {
+    /// The fields of a form that came in another encoding.
+    pub(crate) fn from_pairs(fields: impl Iterator<Item = (String, String)>) -> Self {
+        Self(fields.collect())
+    }
+
     /// Parses the query of a URL, or the body of a form. Null characters, which PostgreSQL refuses in texts, are replaced
     /// like bytes that are not UTF-8.
     pub(crate) fn parse(encoded: &[u8]) -> Self {
@@ -168,6 +202,11 @@ impl PageResponse {
 
     /// An answer with this content type.
     pub(super) fn new(status: StatusCode, content_type: &'static str, body: Bytes) -> Self {
+        Self::with_body(status, content_type, PageBody::Whole(body))
+    }
+
+    /// An answer with this content type and body.
+    pub(super) fn with_body(status: StatusCode, content_type: &'static str, body: PageBody) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         Self { status, headers, body }
@@ -178,7 +217,7 @@ impl PageResponse {
     pub(super) fn redirect(path: &str) -> Self {
         let mut headers = HeaderMap::new();
         headers.extend(HeaderValue::try_from(path).map(|path| (LOCATION, path)));
-        Self { status: StatusCode::SEE_OTHER, headers, body: Bytes::new() }
+        Self { status: StatusCode::SEE_OTHER, headers, body: PageBody::Whole(Bytes::new()) }
     }
 
     /// Adds a header.
@@ -193,5 +232,21 @@ impl PageResponse {
             self.headers.append(SET_COOKIE, value);
         }
         self
+    }
+}
+
+// === impl PageBody ===
+
+#[cfg(test)]
+impl PageBody {
+    /// The bytes of a body that is complete.
+    pub(super) fn whole(&self) -> &[u8] {
+        if let Self::Whole(bytes) = self { bytes } else { &[] }
+    }
+}
+
+impl std::fmt::Debug for PageResponse {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("PageResponse").field("status", &self.status).finish_non_exhaustive()
     }
 }

@@ -1,5 +1,7 @@
 //! The context of one page request: its session, its language, and the layout of its page.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use cookie::{Cookie, CookieBuilder, SameSite};
 
@@ -16,6 +18,7 @@ use crate::gateway::Gateway;
 use crate::gateway::console::Console;
 use crate::gateway::people::{Actor, IdentityError, IdentityService, SignInOrigin, UserSession};
 use crate::gateway::replay::OneTimeUse;
+use crate::gateway::store::UserId;
 
 /// The lifetime in hours of the form cookie, to which the forms for sign-in, first set-up and invitations are bound
 /// (our choice). A visitor has this time to submit such a form.
@@ -46,7 +49,7 @@ const DONE_NOTICES: [(&str, &str); 17] = [
 
 /// One page request with everything that its handler needs.
 pub(super) struct PageContext<'a> {
-    pub(super) gateway: &'a Gateway,
+    pub(super) gateway: &'a Arc<Gateway>,
     pub(super) request: &'a PageRequest,
     pub(super) site: &'a SiteOrigin,
     pub(super) texts: PageTexts,
@@ -69,7 +72,7 @@ impl<'a> PageContext<'a> {
     /// Returns an error if the store cannot look up the session.
     pub(super) async fn open(
         pages: &'a Pages,
-        gateway: &'a Gateway,
+        gateway: &'a Arc<Gateway>,
         request: &'a PageRequest,
         site: &'a SiteOrigin,
     ) -> Result<Self, PageError> {
@@ -188,6 +191,11 @@ impl<'a> PageContext<'a> {
         self.session.as_ref().ok_or_else(|| PageError::Redirect(self.sign_in_path()))
     }
 
+    /// The id of the signed-in user.
+    pub(super) fn own_user_id(&self) -> Option<UserId> {
+        self.session.as_ref().and_then(|session| session.actor.user()).map(|user| user.id.clone())
+    }
+
     /// The actor whose permissions apply.
     ///
     /// # Errors
@@ -214,6 +222,11 @@ impl<'a> PageContext<'a> {
     /// Returns an error if the system provides no random bytes.
     pub(super) fn issue_form_nonce(&self) -> Result<String, PageError> {
         self.pages.nonces.issue(&self.csrf, Utc::now()).map_err(no_randomness)
+    }
+
+    /// True if this nonce was issued in this session and has not expired.
+    pub(super) fn is_valid_nonce(&self, nonce: &str) -> bool {
+        self.pages.nonces.verify(&self.csrf, nonce, Utc::now()).is_some()
     }
 
     /// Checks the nonce of a submitted form, and claims its use; `None` if the nonce has expired or is not valid.

@@ -90,7 +90,9 @@ impl PageError {
             Self::UnknownHost => (StatusCode::MISDIRECTED_REQUEST, "failure.host"),
             Self::UnreadableForm(FormReadError::TooLarge) => (StatusCode::PAYLOAD_TOO_LARGE, "failure.too_large"),
             Self::UnreadableForm(FormReadError::NotAForm) => (StatusCode::BAD_REQUEST, "failure.no_form"),
-            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "failure.unavailable"),
+            Self::Unavailable | Self::UnreadableForm(FormReadError::Unavailable) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "failure.unavailable")
+            }
             Self::Conflict(_) => (StatusCode::CONFLICT, "failure.conflict"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "failure.internal"),
         }
@@ -106,7 +108,7 @@ impl PageError {
             Self::UnknownHost => "failure.host_text",
             Self::UnreadableForm(FormReadError::TooLarge) => "failure.too_large_text",
             Self::UnreadableForm(FormReadError::NotAForm) => "failure.no_form_text",
-            Self::Unavailable => "failure.unavailable_text",
+            Self::Unavailable | Self::UnreadableForm(FormReadError::Unavailable) => "failure.unavailable_text",
             Self::Internal | Self::RateLimited { .. } | Self::Conflict(_) => "failure.internal_text",
         }
     }

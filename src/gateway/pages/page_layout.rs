@@ -57,7 +57,8 @@ pub(super) struct NavItem {
 }
 
 /// The entries of the navigation: path, section, and key of the text. The last entries are for admins.
-const NAV: [(&str, &str, &str); 9] = [
+const NAV: [(&str, &str, &str); 10] = [
+    ("/studio", "playground", "nav.playground"),
     ("/start", "start", "nav.start"),
     ("/keys", "keys", "nav.keys"),
     ("/usage", "usage", "nav.usage"),
@@ -69,7 +70,7 @@ const NAV: [(&str, &str, &str); 9] = [
     ("/audit", "audit", "nav.audit"),
 ];
 /// The number of entries that all users see.
-const NAV_FOR_ALL: usize = 4;
+const NAV_FOR_ALL: usize = 5;
 
 // === impl Theme ===
 

@@ -7,8 +7,8 @@ use super::http_messages::PageResponse;
 use super::page_context::PageContext;
 use super::page_error::PageError;
 use super::{
-    accounts, audit, first_steps, group, groups, key, keys, people, person, preferences, prices, profile, records,
-    sign_in, usage,
+    accounts, audit, first_steps, group, groups, key, keys, people, person, playground, playground_run, preferences,
+    prices, profile, records, sign_in, usage,
 };
 
 /// A page, or the target of a form.
@@ -25,6 +25,13 @@ pub(super) enum PageRoute {
     SubmitInvitation(String),
     Preferences,
     Start,
+    Playground,
+    SubmitPlayground,
+    PreviewPlayground,
+    /// The key and the nonce of a form that was sent.
+    PlaygroundRun(String, String),
+    /// The key, the nonce and the index of an image.
+    PlaygroundImage(String, String, String),
     Keys,
     CreateKey,
     Key(String),
@@ -122,6 +129,9 @@ fn get_route(segments: &[&str]) -> Option<PageRoute> {
         ["setup", link] => PageRoute::Setup(link.to_owned()),
         ["invitation", link] => PageRoute::Invitation(link.to_owned()),
         ["start"] => PageRoute::Start,
+        ["studio"] => PageRoute::Playground,
+        ["studio", key, nonce] => PageRoute::PlaygroundRun(key.to_owned(), nonce.to_owned()),
+        ["studio", key, nonce, image] => PageRoute::PlaygroundImage(key.to_owned(), nonce.to_owned(), image.to_owned()),
         ["keys"] => PageRoute::Keys,
         ["keys", key] if !key.is_empty() => PageRoute::Key(key.to_owned()),
         ["keys", key, "delete"] => PageRoute::DeleteKey(key.to_owned()),
@@ -150,6 +160,8 @@ fn post_route(segments: &[&str]) -> Option<PageRoute> {
         ["setup", link] => PageRoute::SubmitSetup(link.to_owned()),
         ["invitation", link] => PageRoute::SubmitInvitation(link.to_owned()),
         ["preferences"] => PageRoute::Preferences,
+        ["studio"] => PageRoute::SubmitPlayground,
+        ["studio", "preview"] => PageRoute::PreviewPlayground,
         ["keys"] => PageRoute::CreateKey,
         ["keys", key, action] => PageRoute::KeyAction(key.to_owned(), parse_key_action(action)?),
         ["people"] => PageRoute::Invite,
@@ -196,9 +208,9 @@ fn parse_person_action(word: &str) -> Option<PersonFormAction> {
 /// Serves a route. Without a session, a route that requires one redirects to the sign-in page.
 pub(super) async fn handle(context: &PageContext<'_>, route: PageRoute) -> Result<PageResponse, PageError> {
     match route {
-        PageRoute::Root => Ok(PageResponse::redirect("/keys")),
+        PageRoute::Root => Ok(PageResponse::redirect("/studio")),
         PageRoute::Asset(_) => Err(PageError::NotFound),
-        PageRoute::SignIn => Ok(sign_in::show_sign_in_page(context)),
+        PageRoute::SignIn => sign_in::show_sign_in_page(context).await,
         PageRoute::SubmitSignIn => sign_in::submit_sign_in(context).await,
         PageRoute::SignOut => sign_in::sign_out(context).await,
         PageRoute::Setup(link) => sign_in::show_setup_page(context, &link).await,
@@ -219,6 +231,13 @@ pub(super) async fn handle(context: &PageContext<'_>, route: PageRoute) -> Resul
 async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result<PageResponse, PageError> {
     match route {
         PageRoute::Start => first_steps::show(context).await,
+        PageRoute::Playground => playground::show(context).await,
+        PageRoute::SubmitPlayground => Box::pin(playground_run::submit(context)).await,
+        PageRoute::PreviewPlayground => playground::preview(context).await,
+        PageRoute::PlaygroundRun(key, nonce) => playground_run::show(context, &key, &nonce).await,
+        PageRoute::PlaygroundImage(key, nonce, image) => {
+            playground_run::send_image(context, &key, &nonce, &image).await
+        }
         PageRoute::Keys => keys::show(context).await,
         PageRoute::CreateKey => keys::create(context).await,
         PageRoute::Key(id) => key::show(context, &id).await,

@@ -18,6 +18,8 @@ struct SignInPage {
     page: PageLayout,
     form: PageForm,
     next: String,
+    /// False if there is no admin yet, so that nobody can sign in.
+    is_set_up: bool,
 }
 
 /// A page with a form for a new password: for the first set-up, an invitation or a password reset.
@@ -34,17 +36,15 @@ struct PasswordPage {
     name: Option<String>,
 }
 
-/// Shows the sign-in page, or redirects to `/keys` if there is a session.
-pub(super) fn show_sign_in_page(context: &PageContext<'_>) -> PageResponse {
+/// Shows the sign-in page, or redirects to `/studio` if there is a session.
+pub(super) async fn show_sign_in_page(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     if context.session.is_some() {
-        return PageResponse::redirect("/keys");
+        return Ok(PageResponse::redirect("/studio"));
     }
     let next = context.request.query_param("next").map(safe_redirect_path).unwrap_or_default();
-    render_sign_in(context, StatusCode::OK, PageForm::default(), next)
-}
-
-fn render_sign_in(context: &PageContext<'_>, status: StatusCode, form: PageForm, next: String) -> PageResponse {
-    render(status, &SignInPage { page: context.layout(""), form, next })
+    let is_set_up = context.people().is_set_up().await?;
+    let template = SignInPage { page: context.layout(""), form: PageForm::default(), next, is_set_up };
+    Ok(render(StatusCode::OK, &template))
 }
 
 /// Signs in with name and password.
@@ -57,14 +57,15 @@ pub(super) async fn submit_sign_in(context: &PageContext<'_>) -> Result<PageResp
             // The message does not reveal whether the name or the password is wrong.
             let form = PageForm::from_request(context.request, &["name"])
                 .with_error(WHOLE_FORM, context.texts.get("sign_in.wrong"));
-            return Ok(render_sign_in(context, StatusCode::UNPROCESSABLE_ENTITY, form, next.to_owned()));
+            let template = SignInPage { page: context.layout(""), form, next: next.to_owned(), is_set_up: true };
+            return Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &template));
         }
         Err(error) => return Err(error.into()),
     };
     Ok(redirect_with_session(
         context,
         session,
-        &if next.is_empty() { "/keys".to_owned() } else { safe_redirect_path(next) },
+        &if next.is_empty() { "/studio".to_owned() } else { safe_redirect_path(next) },
     ))
 }
 
@@ -110,7 +111,7 @@ pub(super) async fn submit_setup(context: &PageContext<'_>, link: &str) -> Resul
         .create_first_admin(link, context.request.form_field("name"), password, &context.sign_in_origin())
         .await
     {
-        Ok(session) => Ok(redirect_with_session(context, session, "/start")),
+        Ok(session) => Ok(redirect_with_session(context, session, "/studio")),
         Err(error) => {
             let form = with_identity_error(context, form, error)?;
             Ok(render_setup(context, StatusCode::UNPROCESSABLE_ENTITY, link, form))
@@ -154,7 +155,7 @@ pub(super) async fn submit_invitation(context: &PageContext<'_>, link: &str) -> 
         return Ok(render_invitation(context, StatusCode::UNPROCESSABLE_ENTITY, link, details, form));
     };
     match context.people().accept_link(link, password, &context.sign_in_origin()).await {
-        Ok(session) => Ok(redirect_with_session(context, session, "/start")),
+        Ok(session) => Ok(redirect_with_session(context, session, "/studio")),
         Err(error) => {
             let form = with_identity_error(context, PageForm::default(), error)?;
             Ok(render_invitation(context, StatusCode::UNPROCESSABLE_ENTITY, link, details, form))

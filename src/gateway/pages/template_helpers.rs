@@ -35,6 +35,11 @@ impl PageLayout {
         names::escape_hidden(name.as_ref()).into_owned()
     }
 
+    /// Two numbers of pixels as a range.
+    pub(super) fn pixel_range(&self, min: &u32, max: &u32) -> String {
+        format!("{}–{}", self.number(i64::from(*min)), self.number(i64::from(*max)))
+    }
+
     /// The number, or a dash if it is absent.
     pub(super) fn number_or_dash(&self, number: impl OptionalCountValue) -> String {
         number.optional_count().map_or_else(absent_value, format::with_thousands_separators)

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::ReplayError;
 use super::answer_folder::AnswerFolder;
+use super::answer_head::AnswerHead;
 use super::answer_reader::AnswerReader;
 use super::answer_sharing::AnswerSharing;
 use super::claim_guard::ClaimGuard;
@@ -87,6 +88,14 @@ pub(crate) enum ClaimOutcome {
     /// The job was started, or may have been, and this request cannot get its answer. The gateway must not run the job
     /// again, because it could be charged twice.
     AnswerLost,
+}
+
+/// A request that was sent with an idempotency key.
+pub(crate) struct EarlierAnswer {
+    /// The request that made the claim, and whose record states the outcome.
+    pub(crate) request_id: RequestId,
+    /// The answer with its head; `None` if it is not complete, or cannot be read any more.
+    pub(crate) answer: Option<(AnswerHead, AnswerReader)>,
 }
 
 /// The claim of an idempotency key in this process: registered by this request, or by an earlier one.
@@ -254,6 +263,19 @@ impl IdempotentAnswers {
             ReplayState::Stored(row) => Some(self.reopen(&stored_claim.claim, row).await),
             ReplayState::Running => (stored_claim.claim.node == self.node).then_some(ClaimOutcome::AnswerLost),
         }
+    }
+
+    /// Returns the request whose claim has this scope, and its answer.
+    pub(super) async fn find_answer(&self, scope: &ReplayDigest) -> Result<Option<EarlierAnswer>, ReplayError> {
+        let Some(StoredReplay { claim, state }) = self.store.find_replay(scope).await? else { return Ok(None) };
+        let mut answer = None;
+        if let ReplayState::Stored(row) = &state
+            && let Some(stored) = self.load_answer(&claim, row).await
+        {
+            let reader = AnswerReader::new(&Arc::new(stored));
+            answer = reader.head().await.ok().map(|head| (head, reader));
+        }
+        Ok(Some(EarlierAnswer { request_id: claim.request_id, answer }))
     }
 
     async fn reopen(&self, claim: &ReplayClaim, row: &StoredAnswerRow) -> ClaimOutcome {

@@ -18,6 +18,11 @@ impl ImageModels {
         Self(models.map(Arc::new).collect())
     }
 
+    /// Returns all models, in their order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ImageModelSpec>> {
+        self.0.iter()
+    }
+
     /// True if an image model has this id.
     pub(crate) fn contains(&self, id: &str) -> bool {
         self.0.iter().any(|model| model.id == id)

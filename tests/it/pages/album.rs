@@ -83,6 +83,7 @@ fn visit_used_gateway(browser: &Browser, handler: &mut dyn StateHandler) {
     visit_key_forms(&tab, gateway, handler, &paths);
     visit_people_forms(&tab, gateway, handler, &paths);
     visit_price_form(&tab, handler);
+    visit_playground(&tab, handler);
     let ben = browser.tab(gateway, WITH_SCRIPT);
     sign_in_at(&ben, BEN, BENS_PASSWORD);
     for page in ["keys", "usage", "records", "profile"] {
@@ -101,6 +102,7 @@ fn visit_used_gateway(browser: &Browser, handler: &mut dyn StateHandler) {
 
 fn visit_lists(tab: &Tab<'_>, handler: &mut dyn StateHandler, paths: &ItemPaths) {
     for (name, path) in [
+        ("playground", "/studio"),
         ("start", "/start"),
         ("keys", "/keys"),
         ("keys-none-found", "/keys?search=no-such-key"),
@@ -171,6 +173,20 @@ fn visit_people_forms(tab: &Tab<'_>, gateway: &Gateway, handler: &mut dyn StateH
     handler.handle_state("password-refused", tab);
     let mut visitor = Visitor::new(gateway);
     drop(visitor.get(&paths.person));
+}
+
+/// Visits the states of the playground.
+fn visit_playground(tab: &Tab<'_>, handler: &mut dyn StateHandler) {
+    tab.go("/studio");
+    tab.fill("Prompt", "a harbour at night");
+    tab.fill("Size", "1000x1000");
+    tab.open_details("Format, background and number");
+    tab.open_details("Edit pictures");
+    handler.handle_state("playground-rule-broken", tab);
+    tab.fill("Size", "1536x1024");
+    tab.click("button", "Make the image");
+    super::playground::wait_for_pictures(tab, 1);
+    handler.handle_state("playground-picture", tab);
 }
 
 /// Visits the states of the form for prices.
@@ -259,7 +275,7 @@ fn every_page_of_a_new_gateway_is_accessible_in_each_window_and_theme() {
 fn every_page_of_a_used_gateway_is_accessible_in_each_window_and_theme() {
     let mut collector = FaultCollector::default();
     visit_used_gateway(&Browser::start(), &mut collector);
-    collector.assert_no_faults(34);
+    collector.assert_no_faults(37);
 }
 
 /// Writes screenshots to a folder.

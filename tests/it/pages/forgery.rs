@@ -10,8 +10,19 @@ use super::visitor::{Form, Visitor, forms, post};
 use crate::kit::{ForeignSite, Gateway};
 
 /// The pages of a signed-in user that need no id. The tests find the pages of single items by links.
-pub(super) const PAGES: [&str; 10] =
-    ["/start", "/keys", "/usage", "/records", "/people", "/groups", "/accounts", "/prices", "/audit", "/profile"];
+pub(super) const PAGES: [&str; 11] = [
+    "/studio",
+    "/start",
+    "/keys",
+    "/usage",
+    "/records",
+    "/people",
+    "/groups",
+    "/accounts",
+    "/prices",
+    "/audit",
+    "/profile",
+];
 
 /// Every page that a user can reach by links, with its HTML.
 #[track_caller]

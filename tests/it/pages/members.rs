@@ -10,7 +10,7 @@ use crate::kit::{Call, Gateway, request};
 /// The pages that only administrators have.
 const ADMIN_PAGES: [&str; 5] = ["/people", "/groups", "/audit", "/accounts", "/prices"];
 /// The actions of the forms that every user has.
-const OWN_ACTIONS: [&str; 5] = ["/preferences", "/sign-out", "/profile/", "/keys", "/start"];
+const OWN_ACTIONS: [&str; 6] = ["/preferences", "/sign-out", "/profile/", "/keys", "/start", "/studio"];
 
 #[test]
 fn no_page_of_an_administrator_opens_for_a_member() {

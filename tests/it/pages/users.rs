@@ -99,7 +99,7 @@ pub(super) fn sign_in_at(tab: &Tab<'_>, name: &str, password: &str) {
     tab.fill("User name", name);
     tab.fill("Password", password);
     let seen = tab.follow("button", "Sign in");
-    assert_eq!((seen.status, seen.path.as_str()), (200, "/keys"));
+    assert_eq!((seen.status, seen.path.as_str()), (200, "/studio"));
 }
 
 /// Makes a key for the signed-in user; returns the path of its page and its secret.

@@ -56,7 +56,7 @@ fn set_up(tab: &Tab<'_>, path: &str) {
     tab.fill("Password", ADAS_PASSWORD);
     tab.fill("Repeat password", ADAS_PASSWORD);
     let seen = tab.follow("button", "Create admin and continue");
-    assert_eq!((seen.status, seen.path.as_str()), (200, "/start"));
+    assert_eq!((seen.status, seen.path.as_str()), (200, "/studio"));
 }
 
 /// Makes a key; returns the path of its page, its secret, and the curl command that the page offers.

@@ -11,7 +11,7 @@ use multer::Multipart;
 
 use super::edit_fields::{self, EditFields};
 use super::form_buffer::FormBuffer;
-use super::{EditImages, NON_IMAGE_MAX_BYTES, spool_error};
+use super::{EditImages, ImagePageForm, NON_IMAGE_MAX_BYTES, spool_error};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::front::body::IncomingBody;
 use crate::gateway::spool::{BodyMemoryShare, EditForm, ImageUpload, Spool};
@@ -45,9 +45,17 @@ struct MultipartFormReader<'a> {
     parts: FormParts,
     images: EditImages,
     fields: EditFields,
+    /// The fields of the page that sends the form; `None` if the form comes from a client of the API.
+    page_fields: Option<PageFields>,
     text_parts: usize,
     text_bytes: u64,
     memory: BodyMemoryShare,
+}
+
+/// The fields of a page's form that the API does not have.
+struct PageFields {
+    names: &'static [&'static str],
+    values: Vec<(String, String)>,
 }
 
 /// The kind of a part, which its name decides.
@@ -80,11 +88,36 @@ fn is_boundary(text: &str) -> bool {
 }
 
 pub(super) async fn read(incoming: IncomingBody, boundary: &str, spool: &Spool) -> Result<EditForm, Error> {
+    let (images, fields, _) = read_parts(incoming, boundary, spool, None).await?;
+    images.finish("image", fields)
+}
+
+/// Reads the form of a page. It may have no images, and the named fields beside those of the API.
+pub(super) async fn read_page_form(
+    incoming: IncomingBody,
+    boundary: &str,
+    spool: &Spool,
+    page_fields: &'static [&'static str],
+) -> Result<ImagePageForm, Error> {
+    let page_fields = PageFields { names: page_fields, values: Vec::new() };
+    let (EditImages { images, mask }, fields, page_fields) =
+        read_parts(incoming, boundary, spool, Some(page_fields)).await?;
+    let form = EditForm { fields: fields.into_inner(), images, mask };
+    Ok(ImagePageForm { form, page_fields: page_fields.map(|fields| fields.values).unwrap_or_default() })
+}
+
+async fn read_parts(
+    incoming: IncomingBody,
+    boundary: &str,
+    spool: &Spool,
+    page_fields: Option<PageFields>,
+) -> Result<(EditImages, EditFields, Option<PageFields>), Error> {
     let mut reader = MultipartFormReader {
         spool,
         parts: FormParts { incoming, scanner: PartScanner::new(boundary) },
         images: EditImages::default(),
         fields: EditFields::default(),
+        page_fields,
         text_parts: 0,
         text_bytes: 0,
         memory: spool.memory(),
@@ -92,9 +125,9 @@ pub(super) async fn read(incoming: IncomingBody, boundary: &str, spool: &Spool) 
     while let PartEvent::Head(head) = reader.parts.next().await? {
         reader.read_part(head).await?;
     }
-    let MultipartFormReader { parts, images, fields, .. } = reader;
+    let MultipartFormReader { parts, images, fields, page_fields, .. } = reader;
     parts.read_epilogue().await?;
-    images.finish("image", fields)
+    Ok((images, fields, page_fields))
 }
 
 // === impl FormParts ===
@@ -146,22 +179,22 @@ impl MultipartFormReader<'_> {
             FormPartKind::Image => {
                 self.images.check_image_count("image")?;
                 let file = self.read_image(&name).await?;
-                self.images.images.push(file);
+                self.images.images.extend(file);
             }
             FormPartKind::Mask => {
                 if self.images.mask.is_some() {
                     return Err(edit_fields::duplicate_parameter(&name));
                 }
-                let file = self.read_image(&name).await?;
-                self.images.mask = Some(file);
+                self.images.mask = self.read_image(&name).await?;
             }
             FormPartKind::Text => self.read_text(&headers, &name).await?,
         }
         Ok(())
     }
 
-    /// Writes an image to the spool as it comes.
-    async fn read_image(&mut self, name: &str) -> Result<ImageUpload, Error> {
+    /// Writes an image to the spool as it comes. Returns `None` for the empty file that a browser sends if no file was
+    /// chosen.
+    async fn read_image(&mut self, name: &str) -> Result<Option<ImageUpload>, Error> {
         let mut writer = self.spool.create_writer().await.map_err(|error| spool_error(&error))?;
         let mut buffer = FormBuffer::default();
         while let Some(chunk) = self.parts.next_chunk().await? {
@@ -176,9 +209,13 @@ impl MultipartFormReader<'_> {
         if let Some(chunks) = buffer.take_all() {
             writer = writer.append_all(chunks).await.map_err(|error| spool_error(&error))?;
         }
+        if self.page_fields.is_some() && writer.len() == 0 {
+            return Ok(None);
+        }
         // `ImageUpload::new` reads the header of the image file, so it runs on a blocking thread.
         let (name, file) = (name.to_owned(), writer.finish());
-        self.spool.run_blocking(move || ImageUpload::new(name, file)).await.map_err(|error| spool_error(&error))
+        let upload = self.spool.run_blocking(move || ImageUpload::new(name, file)).await;
+        upload.map(Some).map_err(|error| spool_error(&error))
     }
 
     async fn read_text(&mut self, headers: &HeaderMap, name: &str) -> Result<(), Error> {
@@ -186,7 +223,20 @@ impl MultipartFormReader<'_> {
         if self.text_parts > TEXT_PARTS_MAX {
             return Err(malformed("it has too many parts"));
         }
-        let kind = edit_fields::find_field(name)?.kind;
+        let is_page_field = self.page_fields.as_ref().is_some_and(|fields| fields.names.contains(&name));
+        let field = if is_page_field { None } else { Some(edit_fields::find_field(name)?) };
+        let text = self.read_utf8(headers, name).await?;
+        match (field, &mut self.page_fields) {
+            (None, Some(page_fields)) => page_fields.values.push((name.to_owned(), text)),
+            (Some(field), _) if !text.is_empty() => {
+                self.fields.insert(name, edit_fields::from_text(field.kind, text))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn read_utf8(&mut self, headers: &HeaderMap, name: &str) -> Result<String, Error> {
         let mut text = BytesMut::new();
         while let Some(chunk) = self.parts.next_chunk().await? {
             self.text_bytes += chunk.len() as u64;
@@ -198,14 +248,10 @@ impl MultipartFormReader<'_> {
             text.extend_from_slice(&chunk);
         }
         let text = String::from_utf8(text.into()).ok().filter(|text| text.is_ascii() || is_utf8(headers));
-        let Some(text) = text else {
+        text.ok_or_else(|| {
             let message = format!("Invalid '{name}': the text is not UTF-8.");
-            return Err(Rejection::new(name, RejectionReason::InvalidValue, message).into());
-        };
-        if text.is_empty() {
-            return Ok(());
-        }
-        self.fields.insert(name, edit_fields::from_text(kind, text))
+            Rejection::new(name, RejectionReason::InvalidValue, message).into()
+        })
     }
 }
 

@@ -110,6 +110,12 @@
     window.setTimeout(look, 2000);
   };
 
+  // Another script has added content that came with a page.
+  document.addEventListener("imagate:content", (event) => {
+    offerCopies(event.target);
+    localTimes(event.target);
+  });
+
   offerCopies(document);
   localTimes(document);
   markBusy();

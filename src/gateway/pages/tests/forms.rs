@@ -1,28 +1,12 @@
 //! Tests of the checks that decide whether a form is accepted.
 
-use std::net::{IpAddr, Ipv4Addr};
-
-use http::Method;
-
 use crate::gateway::pages::csrf::{has_token, is_same_origin};
 use crate::gateway::pages::site_origin::SiteOrigin;
 use crate::gateway::pages::{PageRequest, UrlEncodedFields};
 
 pub(super) fn post_request() -> PageRequest {
-    PageRequest {
-        method: Method::POST,
-        path: "/keys".to_owned(),
-        query: UrlEncodedFields::default(),
-        form: Ok(UrlEncodedFields::default()),
-        cookies: String::new(),
-        host: Some("127.0.0.1:8080".to_owned()),
-        origin: None,
-        fetch_site: None,
-        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        user_agent: String::new(),
-        accept_language: String::new(),
-        if_none_match: String::new(),
-    }
+    let request = PageRequest::with_form(b"");
+    PageRequest { path: "/keys".to_owned(), host: Some("127.0.0.1:8080".to_owned()), ..request }
 }
 
 #[track_caller]

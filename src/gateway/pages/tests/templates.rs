@@ -148,7 +148,7 @@ fn names_are_shown_with_hidden_characters_escaped_and_isolated() {
 fn each_error_page_has_its_status_and_headers() {
     let response = PageError::RateLimited { seconds: 30 }.into_response(page());
     assert_eq!((response.status.as_u16(), &response.headers["retry-after"]), (429, &"30".parse().unwrap()));
-    assert!(String::from_utf8_lossy(&response.body).contains("Wait for 30 seconds"));
+    assert!(String::from_utf8_lossy(response.body.whole()).contains("Wait for 30 seconds"));
     assert_eq!(PageError::MethodNotAllowed("POST").into_response(page()).headers["allow"], "POST");
     for (error, status) in [
         (PageError::NotFound, 404),

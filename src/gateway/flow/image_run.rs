@@ -1,0 +1,68 @@
+//! Finds a request for images that a page made, and its answer, which is kept under the idempotency key of the request.
+
+use crate::error::Error;
+use crate::gateway::Gateway;
+use crate::gateway::keys::Caller;
+use crate::gateway::relay::{PacedBody, StoredImage};
+use crate::gateway::replay::{AnswerHead, AnswerReader, EarlierAnswer};
+use crate::gateway::store::RequestId;
+use crate::image::Format;
+
+/// The operations that make images.
+const OPERATIONS: [&str; 2] = ["create_image", "edit_image"];
+/// The status of an answer with images.
+const OK: u16 = 200;
+
+/// A request for images, and its answer.
+pub(crate) struct ImageRun {
+    /// The request, whose record states the outcome.
+    pub(crate) request_id: RequestId,
+    answer: Option<(AnswerHead, AnswerReader)>,
+}
+
+/// The file of an image, for a caller that reads it at the minimum rate.
+pub(crate) type ImageFileBody = PacedBody<StoredImage<AnswerReader>>;
+
+/// Returns the request for images that the caller sent with this idempotency key; `None` if there is none, or if it ended
+/// without cost.
+///
+/// # Errors
+///
+/// Returns [`Error::Unavailable`] if the store cannot be read.
+pub(crate) async fn find_image_run(
+    gateway: &Gateway,
+    caller: &Caller,
+    idempotency_key: &str,
+) -> Result<Option<ImageRun>, Error> {
+    for operation in OPERATIONS {
+        let found = gateway.replay().find_request(caller, operation, idempotency_key).await.map_err(|error| {
+            tracing::error!(error = &error as &dyn std::error::Error, "an earlier request could not be looked up");
+            Error::Unavailable
+        })?;
+        if let Some(EarlierAnswer { request_id, answer }) = found {
+            return Ok(Some(ImageRun { request_id, answer }));
+        }
+    }
+    Ok(None)
+}
+
+// === impl ImageRun ===
+
+impl ImageRun {
+    /// True if the answer is kept and has images.
+    pub(crate) fn has_images(&self) -> bool {
+        self.answer.as_ref().is_some_and(|(head, _)| head.status == OK)
+    }
+
+    /// Returns the file of the image with this index, from 0; `None` if the answer has no such image or is not kept.
+    pub(crate) async fn into_image(self, gateway: &Gateway, index: usize) -> Option<(Format, ImageFileBody)> {
+        let (_, reader) = self.answer.filter(|(head, _)| head.status == OK)?;
+        match StoredImage::open(reader, index).await {
+            Ok(opened) => opened.map(|(format, image)| (format, PacedBody::new(image, gateway.cutoff()))),
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "an image of a stored answer cannot be read");
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Sends the form of the playground as a request for images, and shows its outcome.
+//!
+//! The nonce of the form is the idempotency key of the request. So a form that is sent twice is one request, also on
+//! another node, and the answer is kept for a while: the pictures of a page without a script come from it. A nonce is
+//! valid in one session only, and so are the pictures.
+
+use http::header::{CONTENT_DISPOSITION, REFRESH};
+use http::{HeaderName, StatusCode};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+use super::http_messages::{PageBody, PageResponse};
+use super::page_context::PageContext;
+use super::page_error::PageError;
+use super::playground::{self, NEW_KEY};
+use crate::error::Error;
+use crate::gateway::flow::{self, GatewayAnswer, RequestOptions};
+use crate::gateway::spool::EditForm;
+use crate::image::Format;
+use crate::wire::admin::types;
+
+/// The name of the key that the playground creates for a user without one.
+const KEY_NAME: &str = "Playground";
+/// The group in which that key is created, if the user may use it.
+const DEFAULT_GROUP: &str = "default";
+/// The number of intermediate images that the script asks for (our choice), unless the model makes fewer.
+const PARTIAL_IMAGES: u32 = 2;
+/// The header that tells the script where the outcome is shown.
+const RUN_HEADER: HeaderName = HeaderName::from_static("x-imagate-run");
+/// The word for a property that the model chooses.
+const AUTO: &str = "auto";
+const EVENTS: &str = "text/event-stream; charset=utf-8";
+/// The seconds after which a page without a script looks again for the outcome of a request (our choice).
+const LOOK_AGAIN_SECONDS: &str = "2";
+
+/// A request that was sent, and its outcome.
+pub(super) struct PlaygroundRun {
+    /// The id of the key.
+    pub(super) key: String,
+    /// The record; `None` if the request ended without cost, or was never sent.
+    pub(super) record: Option<types::Record>,
+    /// The paths of the images that are kept.
+    pub(super) images: Vec<String>,
+}
+
+/// A property of the images, as it was requested and as it was delivered.
+pub(super) struct ComparedProperty {
+    /// The key of the text for the property.
+    pub(super) label: &'static str,
+    pub(super) requested: String,
+    pub(super) delivered: String,
+    pub(super) is_match: bool,
+}
+
+/// Sends the form, and shows its outcome: to a script as the events of the API, and otherwise by a redirect to a page.
+pub(super) async fn submit(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let form = context.request.take_image_form().unwrap_or_else(|| EditForm {
+        fields: playground::api_fields(&playground::submitted_form(context)),
+        images: Vec::new(),
+        mask: None,
+    });
+    let nonce = context.request.form_field("nonce").to_owned();
+    if !context.is_valid_nonce(&nonce) {
+        return playground::render_refusal(context, context.texts.get("error.stale")).await;
+    }
+    let key = match chosen_key(context).await? {
+        Ok(key) => key,
+        Err(error) => return refuse(context, &error).await,
+    };
+    match begin(context, &key, nonce.clone(), form).await {
+        Ok(answer) if context.request.wants_events => {
+            Ok(send_events(answer).with_header(RUN_HEADER, &run_path(&key.id, &nonce)))
+        }
+        Ok(answer) => {
+            // The answer is stored while it is read; the next page shows it.
+            let read = answer.body.collect().await;
+            if let Err(error) = read {
+                tracing::warn!(%error, "the answer for a page broke off");
+            }
+            Ok(PageResponse::redirect(&run_path(&key.id, &nonce)))
+        }
+        Err(Error::InProgress) => Ok(PageResponse::redirect(&run_path(&key.id, &nonce))),
+        Err(error) => refuse(context, &error).await,
+    }
+}
+
+/// Shows the outcome of a request of this session.
+pub(super) async fn show(context: &PageContext<'_>, key: &str, nonce: &str) -> Result<PageResponse, PageError> {
+    let (key, run) = find_run(context, key, nonce).await?;
+    let mut outcome = PlaygroundRun { key: key.id.clone(), record: None, images: Vec::new() };
+    if let Some(run) = run {
+        let record = context.console().retrieve_record(context.actor()?, run.request_id.as_str()).await?;
+        if run.has_images() {
+            let path = run_path(&key.id, nonce);
+            outcome.images = (0..record.delivered.len()).map(|index| format!("{path}/{index}")).collect();
+        }
+        outcome.record = Some(record);
+    }
+    let is_running = outcome.record.as_ref().is_some_and(|record| record.state == types::RecordState::Running);
+    let response = playground::render_run(context, outcome).await?;
+    // A page without a script looks again; the script of the page reads the outcome when the events have ended.
+    Ok(if is_running { response.with_header(REFRESH, LOOK_AGAIN_SECONDS) } else { response })
+}
+
+/// Sends the file of an image of a request of this session.
+pub(super) async fn send_image(
+    context: &PageContext<'_>,
+    key: &str,
+    nonce: &str,
+    index: &str,
+) -> Result<PageResponse, PageError> {
+    let index: usize = index.parse().map_err(|_| PageError::NotFound)?;
+    let (_, run) = find_run(context, key, nonce).await?;
+    let image = run.ok_or(PageError::NotFound)?.into_image(context.gateway, index).await;
+    let (format, body) = image.ok_or(PageError::NotFound)?;
+    let response = PageResponse::with_body(StatusCode::OK, content_type(format), PageBody::Image(Box::new(body)));
+    Ok(response
+        .with_header(CONTENT_DISPOSITION, &format!("inline; filename=\"imagate-{index}.{}\"", format.extension())))
+}
+
+/// Returns the request of this session that was sent with this key and nonce, if it is known.
+async fn find_run(
+    context: &PageContext<'_>,
+    key: &str,
+    nonce: &str,
+) -> Result<(types::Key, Option<flow::ImageRun>), PageError> {
+    if !context.is_valid_nonce(nonce) {
+        return Err(PageError::NotFound);
+    }
+    let key = context.console().retrieve_key(context.actor()?, key).await?;
+    let caller = playground::own_caller(context, &key).await.map_err(|error| match error {
+        Error::InvalidKey => PageError::NotFound,
+        error => error.into(),
+    })?;
+    let run = flow::find_image_run(context.gateway, &caller, nonce).await?;
+    Ok((key, run))
+}
+
+/// Returns the key that the form names. A user without a key gets one, whose secret nobody has seen.
+async fn chosen_key(context: &PageContext<'_>) -> Result<Result<types::Key, Error>, PageError> {
+    let chosen = context.request.form_field("key");
+    let keys = playground::own_keys(context).await?;
+    if chosen != NEW_KEY {
+        return Ok(keys.into_iter().find(|key| key.id == chosen).ok_or(Error::InvalidKey));
+    }
+    // A form that is sent twice uses the key that the first one has created.
+    if let Some(key) = keys.into_iter().find(|key| key.name == KEY_NAME) {
+        return Ok(Ok(key));
+    }
+    let actor = context.actor()?;
+    let groups = context.console().list_groups(actor).await?.data;
+    let default = groups.iter().find(|group| group.name == DEFAULT_GROUP).or(groups.first());
+    let body = json!({ "name": KEY_NAME, "group": default.map_or(DEFAULT_GROUP, |group| &group.name) }).to_string();
+    Ok(context.console().create_key(actor, body.as_bytes()).await.map(|created| created.key))
+}
+
+/// Sends the request under a key of the user.
+async fn begin(
+    context: &PageContext<'_>,
+    key: &types::Key,
+    nonce: String,
+    mut form: EditForm,
+) -> Result<GatewayAnswer, Error> {
+    let gateway = context.gateway;
+    let caller = playground::own_caller(context, key).await?;
+    playground::drop_png_compression(&mut form.fields);
+    // The API has no events for several images; the script then reads one JSON answer.
+    let is_single = form.fields.get("n").and_then(Value::as_u64).is_none_or(|n| n == 1);
+    if context.request.wants_events && is_single {
+        let model = form.fields.get("model").and_then(Value::as_str);
+        let max = gateway.image_models().all().find(|known| Some(known.id.as_str()) == model);
+        form.fields.insert("stream".to_owned(), true.into());
+        let count = max.map_or(PARTIAL_IMAGES, |model| model.max_partial_images.min(PARTIAL_IMAGES));
+        form.fields.insert("partial_images".to_owned(), count.into());
+    }
+    let options = RequestOptions::for_page(&context.request.request_id, nonce);
+    if form.images.is_empty() {
+        let body = Value::Object(form.fields).to_string();
+        flow::create_image(gateway, caller, options, body.as_bytes()).await
+    } else {
+        flow::edit_image(gateway, caller, options, form).await
+    }
+}
+
+/// Answers a request that was refused: to a script with the error of the API.
+async fn refuse(context: &PageContext<'_>, error: &Error) -> Result<PageResponse, PageError> {
+    if !context.request.wants_events {
+        return playground::render_error(context, error).await;
+    }
+    let status = StatusCode::from_u16(error.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    Ok(PageResponse::new(status, "application/json", error.body().to_string().into()))
+}
+
+fn send_events(answer: GatewayAnswer) -> PageResponse {
+    let status = StatusCode::from_u16(answer.head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let content_type = if answer.is_stream() { EVENTS } else { "application/json" };
+    PageResponse::with_body(status, content_type, PageBody::Events(answer.body))
+}
+
+/// The path of the page that shows a request that was sent.
+fn run_path(key: &str, nonce: &str) -> String {
+    format!("{}/{key}/{nonce}", playground::PATH)
+}
+
+// === impl PlaygroundRun ===
+
+impl PlaygroundRun {
+    /// Compares the delivered images with the request. Nothing is compared if no image was delivered.
+    pub(super) fn comparison(&self) -> Vec<ComparedProperty> {
+        let Some(record) = self.record.as_ref().filter(|record| !record.delivered.is_empty()) else {
+            return Vec::new();
+        };
+        let of = |property: fn(&types::RecordImage) -> Option<&String>| {
+            let mut values: Vec<&str> = record.delivered.iter().filter_map(property).map(String::as_str).collect();
+            values.dedup();
+            values.join(", ")
+        };
+        let count = record.n.map(|n| n.to_string()).unwrap_or_else(|| "1".to_owned());
+        let rows = [
+            ("records.size", record.size.clone(), of(|image| image.size.as_ref())),
+            ("records.quality", record.quality.clone(), of(|image| image.quality.as_ref())),
+            ("records.format", record.output_format.clone(), of(|image| image.output_format.as_ref())),
+            ("playground.count", Some(count), record.delivered.len().to_string()),
+        ];
+        let compared = rows.into_iter().filter(|(_, _, delivered)| !delivered.is_empty());
+        compared
+            .map(|(label, requested, delivered)| {
+                let requested = requested.unwrap_or_else(|| AUTO.to_owned());
+                let is_match = requested == AUTO || requested == delivered;
+                ComparedProperty { label, requested, delivered, is_match }
+            })
+            .collect()
+    }
+}
+
+const fn content_type(format: Format) -> &'static str {
+    match format {
+        Format::Png => "image/png",
+        Format::Jpeg => "image/jpeg",
+        Format::Webp => "image/webp",
+    }
+}
