@@ -52,8 +52,8 @@ mod tests;
 use std::sync::Arc;
 
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-    X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 
 use http::StatusCode;
@@ -116,6 +116,9 @@ const SECURITY_HEADERS: [(HeaderName, &str); 7] = [
     ),
 ];
 
+/// Browsers that have seen a page over HTTPS do not use plain HTTP for a year (our choice).
+const TRANSPORT_SECURITY: &str = "max-age=31536000";
+
 /// The header that tells clients whether a retry can help.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
@@ -155,7 +158,11 @@ impl Pages {
             None => PageError::UnknownHost
                 .into_response(PageLayout::bare(Language::choose(None, &request.accept_language), Theme::Auto)),
         };
-        with_security_headers(response)
+        let response = with_security_headers(response);
+        if self.public_address.as_ref().is_some_and(|address| address.is_https) {
+            return response.with_header(STRICT_TRANSPORT_SECURITY, TRANSPORT_SECURITY);
+        }
+        response
     }
 
     async fn handle_at_site(&self, gateway: &Arc<Gateway>, request: &PageRequest, site: &SiteOrigin) -> PageResponse {
@@ -172,7 +179,8 @@ impl Pages {
             RouteMatch::Found(PageRoute::Asset(name)) => assets::serve_asset(request, &name).ok_or(PageError::NotFound),
             RouteMatch::Found(route) => self.handle_route(&mut context, route).await,
         };
-        context.with_form_cookie(response.unwrap_or_else(|error| error.into_response(context.layout(""))))
+        let response = response.unwrap_or_else(|error| error.into_response(context.layout("")));
+        context.with_notice_cookie(context.with_form_cookie(response))
     }
 
     /// Serves a route that exists. The origin and the token of a submitted form are checked before its handler runs.

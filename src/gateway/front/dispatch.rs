@@ -12,7 +12,7 @@ use dropshot::{
     ApiDescription, ApiEndpoint, ApiEndpointVersions, Body, ConfigDropshot, HttpError, RequestContext, RequestInfo,
     ServerBuilder, ServerContext,
 };
-use http::header::{ALLOW, CACHE_CONTROL, UPGRADE};
+use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -32,6 +32,10 @@ const LOOPBACK_TIMEOUT: Duration = Duration::from_secs(10);
 const SECRET_MIN_LENGTH: usize = 16;
 /// The path prefix of the admin API, whose answers must not be stored in caches.
 const ADMIN_PATH_PREFIX: &str = "/admin/";
+/// The path prefixes of the APIs, which never answer with a page.
+const API_PREFIXES: [&str; 2] = ["/v1/", ADMIN_PATH_PREFIX];
+/// A path that the handler of the pages serves.
+const ANY_PAGE: &str = "/assets/-";
 
 /// The routes of a server, with the context that their handlers get.
 pub(super) struct RequestDispatcher<C: ServerContext> {
@@ -89,7 +93,16 @@ impl<C: ResponseCounter> RequestDispatcher<C> {
 
     async fn route(&self, request: Request<Body>, request_id: String, remote: SocketAddr) -> Response<Body> {
         let server = &self.context.server;
-        let route = match server.router.lookup_route(request.method(), request.uri().path().into(), None) {
+        let route = server.router.lookup_route(request.method(), request.uri().path().into(), None).or_else(|error| {
+            // The pages answer a browser with a page, whatever the path is.
+            let is_missing_page = error.status_code.as_status() == StatusCode::NOT_FOUND && wants_page(&request);
+            if is_missing_page {
+                server.router.lookup_route(request.method(), ANY_PAGE.into(), None)
+            } else {
+                Err(error)
+            }
+        });
+        let route = match route {
             Ok(route) => route,
             Err(error) => return counted_response(&server.private, route_error_response(&request, &error)),
         };
@@ -169,6 +182,13 @@ fn route_error_response(request: &Request<Body>, error: &HttpError) -> Response<
     let status = response.status().as_u16();
     tracing::info!(method = %request.method(), path = without_secrets(path), status, "no route");
     response
+}
+
+/// True if a browser asks for a page, and not for an answer of the API.
+fn wants_page(request: &Request<Body>) -> bool {
+    let is_api = API_PREFIXES.iter().any(|prefix| request.uri().path().starts_with(prefix));
+    let accepts_html = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
+    request.method() == Method::GET && !is_api && accepts_html.is_some_and(|types| types.starts_with("text/html"))
 }
 
 /// True if WebSocket is among the protocols that the client asks to switch to.

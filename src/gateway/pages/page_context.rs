@@ -1,9 +1,11 @@
 //! The context of one page request: its session, its language, and the layout of its page.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use cookie::{Cookie, CookieBuilder, SameSite};
+use http::header::LOCATION;
 
 use super::Pages;
 use super::form_nonce::NONCE_FIELD;
@@ -25,6 +27,10 @@ use crate::gateway::store::UserId;
 const FORM_COOKIE_HOURS: i64 = 2;
 /// The maximum length of an accepted form cookie (our choice); the gateway's own cookies are shorter.
 const FORM_COOKIE_MAX: usize = 128;
+
+/// The cookie with the notice of a completed change that the next page states, and its lifetime (our choice).
+const NOTICE_COOKIE: &str = "imagate_done";
+const NOTICE_COOKIE_AGE: cookie::time::Duration = cookie::time::Duration::minutes(1);
 
 /// The notices about a completed change: the value of `done` in the query, and the key of the text.
 const DONE_NOTICES: [(&str, &str); 17] = [
@@ -78,7 +84,7 @@ impl<'a> PageContext<'a> {
     ) -> Result<Self, PageError> {
         let texts = PageTexts(Language::choose(request.cookie(LANGUAGE_COOKIE).as_deref(), &request.accept_language));
         let theme = Theme::from_code_or_auto(request.cookie(THEME_COOKIE).as_deref());
-        let session = match request.cookie(session_cookie(site)) {
+        let session = match request.cookie(&session_cookie(site)) {
             Some(cookie) if !request.path.starts_with("/assets/") => gateway.people().find_session(&cookie).await?,
             _ => None,
         };
@@ -125,7 +131,7 @@ impl<'a> PageContext<'a> {
 
     /// A cookie of the gateway: for all paths, hidden from scripts, not sent with requests from other sites, and only
     /// sent over HTTPS if the site uses HTTPS.
-    pub(super) fn cookie(&self, name: &'static str, value: String) -> CookieBuilder<'static> {
+    pub(super) fn cookie(&self, name: impl Into<Cow<'static, str>>, value: String) -> CookieBuilder<'static> {
         cookie(name, value, self.site)
     }
 
@@ -133,8 +139,28 @@ impl<'a> PageContext<'a> {
     pub(super) fn session_cookie(&self, value: Option<String>) -> Cookie<'static> {
         let name = session_cookie(self.site);
         let is_removal = value.is_none();
-        let cookie = self.cookie(name, value.unwrap_or_default());
+        // Browsers send a cookie that is `Strict` not even if a link of another site leads to the gateway, and the user
+        // would seem to be signed out. No GET request changes anything.
+        let cookie = self.cookie(name, value.unwrap_or_default()).same_site(SameSite::Lax);
         if is_removal { cookie.max_age(cookie::time::Duration::ZERO).build() } else { cookie.build() }
+    }
+
+    /// Adds the cookie that lets the next page state a completed change, or removes it if this page has stated it. The
+    /// address alone cannot make a page state a change, because anyone can write a link.
+    pub(super) fn with_notice_cookie(&self, response: PageResponse) -> PageResponse {
+        let location = response.headers.get(LOCATION).and_then(|location| location.to_str().ok());
+        let word = location.and_then(|location| location.split_once("?done=")).map(|(_, word)| word.to_owned());
+        let (value, age) = match word {
+            Some(word) => (word, NOTICE_COOKIE_AGE),
+            None if self.has_notice_cookie() => (String::new(), cookie::time::Duration::ZERO),
+            None => return response,
+        };
+        response.with_cookie(&self.cookie(NOTICE_COOKIE, value).max_age(age).build())
+    }
+
+    fn has_notice_cookie(&self) -> bool {
+        let cookie = self.request.cookie(NOTICE_COOKIE);
+        cookie.is_some_and(|word| self.request.query_param("done") == Some(word.as_str()))
     }
 
     /// The layout of a page in this section.
@@ -146,7 +172,7 @@ impl<'a> PageContext<'a> {
             Some(SignedInUser { name: session.actor.user()?.name.clone(), is_admin: session.actor.is_admin() })
         });
         layout.back = self.return_path().filter(|_| !self.csrf.is_empty());
-        layout.notice = self.request.query_param("done").and_then(|word| {
+        layout.notice = self.request.query_param("done").filter(|_| self.has_notice_cookie()).and_then(|word| {
             let (_, key) = DONE_NOTICES.iter().find(|(notice, _)| *notice == word)?;
             Some(PageNotice { kind: "good", text: self.texts.get(key).to_owned() })
         });
@@ -245,7 +271,7 @@ impl<'a> PageContext<'a> {
     }
 
     fn existing_form_cookie(&self) -> Option<String> {
-        self.request.cookie(form_cookie(self.site)).filter(|value| !value.is_empty() && value.len() <= FORM_COOKIE_MAX)
+        self.request.cookie(&form_cookie(self.site)).filter(|value| !value.is_empty() && value.len() <= FORM_COOKIE_MAX)
     }
 }
 
@@ -270,8 +296,8 @@ impl From<IdentityError> for PageError {
     }
 }
 
-fn cookie(name: &'static str, value: String, site: &SiteOrigin) -> CookieBuilder<'static> {
-    Cookie::build((name, value)).path("/").http_only(true).same_site(SameSite::Strict).secure(site.is_secure())
+fn cookie(name: impl Into<Cow<'static, str>>, value: String, site: &SiteOrigin) -> CookieBuilder<'static> {
+    Cookie::build((name.into(), value)).path("/").http_only(true).same_site(SameSite::Strict).secure(site.is_secure())
 }
 
 fn no_randomness(error: getrandom::Error) -> PageError {
@@ -279,14 +305,15 @@ fn no_randomness(error: getrandom::Error) -> PageError {
     PageError::Internal
 }
 
-/// The name of the session cookie. Browsers accept the prefix `__Host-` only from the host itself and over HTTPS.
-fn session_cookie(site: &SiteOrigin) -> &'static str {
-    if site.is_secure() { "__Host-imagate" } else { "imagate_session" }
+/// The name of the session cookie. Browsers accept the prefix `__Host-` only from the host itself and over HTTPS; over
+/// plain HTTP, all ports of a host share cookies, so the name has the port.
+fn session_cookie(site: &SiteOrigin) -> String {
+    if site.is_secure() { "__Host-imagate".to_owned() } else { format!("imagate_session_{}", site.port()) }
 }
 
 /// The name of the form cookie.
-fn form_cookie(site: &SiteOrigin) -> &'static str {
-    if site.is_secure() { "__Host-imagate-form" } else { "imagate_form" }
+fn form_cookie(site: &SiteOrigin) -> String {
+    if site.is_secure() { "__Host-imagate-form".to_owned() } else { format!("imagate_form_{}", site.port()) }
 }
 
 /// The end of a day in UTC; `None` if the text is not a day. A key that expires on a day is still valid on that day.
@@ -309,7 +336,7 @@ mod tests {
     fn cookies_are_http_only_same_site_and_secure_over_https() {
         let plain = SiteOrigin::from_host(Some("127.0.0.1:8080"), None).unwrap();
         let cookie_at = |site: &SiteOrigin| cookie(session_cookie(site), "value".to_owned(), site).build().to_string();
-        assert_eq!(cookie_at(&plain), "imagate_session=value; HttpOnly; SameSite=Strict; Path=/");
+        assert_eq!(cookie_at(&plain), "imagate_session_8080=value; HttpOnly; SameSite=Strict; Path=/");
         let public = PublicAddress {
             origin: "https://images.example".to_owned(),
             host: "images.example".to_owned(),

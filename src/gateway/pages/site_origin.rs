@@ -23,6 +23,7 @@ pub(super) struct PublicAddress {
 pub(super) struct SiteOrigin {
     origin: String,
     is_secure: bool,
+    port: u16,
 }
 
 // === impl SiteOrigin ===
@@ -32,13 +33,19 @@ impl SiteOrigin {
     pub(super) fn from_host(host: Option<&str>, public: Option<&PublicAddress>) -> Option<Self> {
         let requested = HostAndPort::parse(host?)?;
         match public {
-            None => requested
-                .is_independent_of_dns()
-                .then(|| Self { origin: format!("http://{}", requested.to_authority(80)), is_secure: false }),
+            None => requested.is_independent_of_dns().then(|| Self {
+                origin: format!("http://{}", requested.to_authority(80)),
+                is_secure: false,
+                port: requested.port.unwrap_or(80),
+            }),
             Some(public) => {
                 let default_port = if public.is_https { 443 } else { 80 };
                 let is_public_host = requested.to_authority(default_port) == public.host;
-                is_public_host.then(|| Self { origin: public.origin.clone(), is_secure: public.is_https })
+                is_public_host.then(|| Self {
+                    origin: public.origin.clone(),
+                    is_secure: public.is_https,
+                    port: requested.port.unwrap_or(default_port),
+                })
             }
         }
     }
@@ -46,6 +53,11 @@ impl SiteOrigin {
     /// Scheme, host and port, as browsers send them in `Origin`.
     pub(super) fn origin(&self) -> &str {
         &self.origin
+    }
+
+    /// The port, also if it is the default.
+    pub(super) const fn port(&self) -> u16 {
+        self.port
     }
 
     /// True if the origin uses HTTPS, so that cookies can be restricted to HTTPS.

@@ -232,3 +232,38 @@ fn secrets_that_are_shown_once_are_on_no_other_page() {
         Call::get("/v1/models").key(secret).send(gateway.address()).ok_json();
     }
 }
+
+#[test]
+fn a_link_cannot_make_a_page_say_that_something_happened() {
+    let gateway = Gateway::simulated();
+    let mut ada = sign_in_ada(&gateway);
+    for word in ["password", "user-disabled", "price-deleted"] {
+        let html = ada.get(&format!("/keys?done={word}")).text();
+        assert!(!html.contains("class=\"notice good\""), "{word}: {html}");
+    }
+    let (key, _) = make_key(&mut ada, "mine");
+    let disabled = ada.submit(&key, &format!("{key}/disable"), &[]);
+    let page = disabled.header("location").expect("a page").to_owned();
+    assert!(!ada.get("/keys?done=deleted").text().contains("class=\"notice good\""), "another change");
+    assert!(ada.get(&page).text().contains("class=\"notice good\""));
+    assert!(!ada.get(&page).text().contains("class=\"notice good\""), "the change is stated once");
+}
+
+#[test]
+fn an_unknown_address_is_a_page_in_a_browser_and_json_for_a_client() {
+    let gateway = Gateway::simulated();
+    const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    let secret = "sk-img-notakeybutlong-0123456789abcdef";
+    for path in ["/nothing", "/a/b/c", &format!("/{secret}")] {
+        let page = Call::get(path).header("accept", BROWSER).send(gateway.address());
+        assert_eq!((page.status, page.header("content-type")), (404, Some("text/html; charset=utf-8")), "{path}");
+        assert!(page.header("content-security-policy").is_some(), "{path}");
+        let json = Call::get(path).header("accept", "*/*").send(gateway.address());
+        assert_eq!((json.status, json.header("content-type")), (404, Some("application/json")), "{path}");
+    }
+    for path in ["/v1/nothing", "/admin/v1/nothing"] {
+        let answer = Call::get(path).header("accept", BROWSER).send(gateway.address());
+        assert_eq!((answer.status, answer.header("content-type")), (404, Some("application/json")), "{path}");
+    }
+    assert!(!gateway.output().contains(secret), "the address is in the log");
+}

@@ -8,7 +8,11 @@ use super::users::{
 use super::visitor::Visitor;
 use crate::kit::{Answer, Call, Gateway, eventually};
 
-const COOKIE: &str = "imagate_session";
+/// The name of the session cookie over plain HTTP, which has the port.
+fn session_cookie(gateway: &Gateway) -> String {
+    format!("imagate_session_{}", gateway.address().port())
+}
+
 /// The name of the session cookie if the gateway's public URL is `https`.
 const SECURE_COOKIE: &str = "__Host-imagate";
 
@@ -29,8 +33,8 @@ fn a_session_cookie_is_hidden_from_scripts_and_other_sites() {
     let gateway = Gateway::simulated();
     drop(sign_in_ada(&gateway));
     let answer = sign_in(&mut Visitor::new(&gateway), ADA, ADAS_PASSWORD);
-    let attributes = attributes(&answer, COOKIE);
-    for expected in ["httponly", "samesite=strict", "path=/"] {
+    let attributes = attributes(&answer, &session_cookie(&gateway));
+    for expected in ["httponly", "samesite=lax", "path=/"] {
         assert!(attributes.contains(&expected.to_owned()), "{expected}: {attributes:?}");
     }
     assert!(!attributes.iter().any(|attribute| attribute.starts_with("domain")), "{attributes:?}");
@@ -52,11 +56,13 @@ fn with_an_https_address_the_cookie_is_secure() {
     let answer = ada.submit(&path, &path, &fields);
     assert_eq!(answer.status, 303, "{}", answer.text());
     let attributes = attributes(&answer, SECURE_COOKIE);
-    for expected in ["secure", "httponly", "samesite=strict", "path=/"] {
+    for expected in ["secure", "httponly", "samesite=lax", "path=/"] {
         assert!(attributes.contains(&expected.to_owned()), "{expected}: {attributes:?}");
     }
     watch_cookies(&gateway, &ada.cookies);
     assert!(is_signed_in(&mut ada));
+    let page = ada.get("/keys");
+    assert_eq!(page.header("strict-transport-security"), Some("max-age=31536000"));
 }
 
 #[test]
@@ -64,29 +70,29 @@ fn a_planted_cookie_never_becomes_a_session_cookie() {
     let gateway = Gateway::simulated();
     let mut ada = sign_in_ada(&gateway);
     let mut ben = sign_in_ben(&mut ada);
-    let bens_cookie = ben.cookies[COOKIE].clone();
+    let bens_cookie = ben.cookies[&session_cookie(&gateway)].clone();
     for planted in ["chosen-by-an-attacker-0123456789abcdefghi", bens_cookie.as_str()] {
         let mut victim = Visitor::new(&gateway);
-        victim.cookies.insert(COOKIE.to_owned(), planted.to_owned());
+        victim.cookies.insert(session_cookie(&gateway), planted.to_owned());
         let page = victim.get("/sign-in");
-        victim.cookies.insert(COOKIE.to_owned(), planted.to_owned());
+        victim.cookies.insert(session_cookie(&gateway), planted.to_owned());
         if page.status == 303 {
             // The planted cookie belongs to a session, so the victim signs out first.
             victim.submit("/keys", "/sign-out", &[]);
         }
         let answer = sign_in(&mut victim, ADA, ADAS_PASSWORD);
         assert_eq!(answer.status, 303, "{}", answer.text());
-        assert_ne!(victim.cookies[COOKIE], planted);
+        assert_ne!(victim.cookies[&session_cookie(&gateway)], planted);
         let mut attacker = Visitor::new(&gateway);
-        attacker.cookies.insert(COOKIE.to_owned(), planted.to_owned());
+        attacker.cookies.insert(session_cookie(&gateway), planted.to_owned());
         assert!(!attacker.get("/keys").text().contains(ADA), "{planted} opens the session of the victim");
     }
     let browser = Browser::start();
     let tab = browser.tab(&gateway, WITH_SCRIPT);
-    tab.give_cookie(COOKIE, "chosen-by-an-attacker-0123456789abcdefghi");
+    tab.give_cookie(&session_cookie(&gateway), "chosen-by-an-attacker-0123456789abcdefghi");
     sign_in_at(&tab, ADA, ADAS_PASSWORD);
     let cookies = tab.cookies();
-    assert!(cookies.iter().any(|cookie| cookie["name"] == COOKIE), "{cookies:?}");
+    assert!(cookies.iter().any(|cookie| cookie["name"] == session_cookie(&gateway)), "{cookies:?}");
     assert!(
         !cookies.iter().any(|cookie| cookie["value"].as_str().is_some_and(|value| value.starts_with("chosen"))),
         "{cookies:?}"

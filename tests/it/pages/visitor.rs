@@ -49,7 +49,10 @@ impl<'a> Visitor<'a> {
 
     /// The same client at another gateway, which gets its cookies.
     pub(crate) fn at_gateway<'b>(&self, gateway: &'b Gateway) -> Visitor<'b> {
-        Visitor { cookies: self.cookies.clone(), local_address: self.local_address, ..Visitor::new(gateway) }
+        // Both are behind one proxy there, and here the names of cookies have the port.
+        let [from, to] = [self.gateway, gateway].map(|gateway| format!("_{}", gateway.address().port()));
+        let cookies = self.cookies.iter().map(|(name, value)| (name.replace(&from, &to), value.clone())).collect();
+        Visitor { cookies, local_address: self.local_address, ..Visitor::new(gateway) }
     }
 
     pub(crate) fn origin(&self) -> String {
