@@ -17,8 +17,10 @@ use tokio::runtime::{Builder, Runtime};
 use crate::gateway::accounts::{
     Accounts, CredentialService, CredentialServiceError, TokenRequest, TokenResponse, UpstreamAddress,
 };
-use crate::gateway::config::{AccountConfig, BillingTier, UpstreamConfig};
+use crate::gateway::config::{AccountConfig, BillingTier, Budget, BudgetPeriod, RequestLimits, UpstreamConfig};
 use crate::gateway::keys::{ApiKeys, Pepper};
+use crate::gateway::limits::{JobDemand, LimitSubject, RequestLimiter, SubjectLimits};
+use crate::gateway::money::Usd;
 use crate::gateway::rules::check_generation;
 use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::{finished_record, new_store, running_record};
@@ -253,4 +255,46 @@ fn both_rows_of_a_record() {
     // The first write prepares the statements.
     write(&records[0]);
     assert_eq!(counted(|| write(&records[1])), 2);
+}
+
+// === limits ===
+
+/// A job of a group with limits, after as many others in the same minute: its reservation, its headers and its end.
+fn reserve_after(jobs: u32) {
+    let runtime = runtime();
+    let (_dir, store) = runtime.block_on(new_store());
+    let limiter = Arc::new(RequestLimiter::new(store));
+    let budget = Budget { usd: Usd::MAX, period: BudgetPeriod::Month, alert: Usd::MAX };
+    let limits = Arc::new(RequestLimits {
+        requests_per_minute: Some(u32::MAX),
+        images_per_day: Some(u32::MAX),
+        concurrent_jobs: Some(1000),
+        budget: Some(budget),
+        ..RequestLimits::default()
+    });
+    let demand = JobDemand { images: 1, cost: Some(Usd::from_nanos(40_000_000)) };
+    let run = || {
+        let subject = LimitSubject::Group("default".to_owned());
+        let subjects = vec![SubjectLimits { subject, limits: Arc::clone(&limits) }];
+        let reservation = runtime.block_on(limiter.reserve(&"req_1".into(), subjects, demand)).unwrap();
+        let headers = reservation.status().headers().count();
+        reservation.settle(demand.cost, 1);
+        headers
+    };
+    for _ in 0..jobs {
+        black_box(run());
+    }
+    assert_eq!(counted(run), 4);
+}
+
+#[test]
+#[ignore = "its instructions are counted by `cargo xtask bench instructions`"]
+fn limits_of_the_second_job() {
+    reserve_after(1);
+}
+
+#[test]
+#[ignore = "its instructions are counted by `cargo xtask bench instructions`"]
+fn limits_after_10000_jobs() {
+    reserve_after(10_000);
 }

@@ -30,10 +30,11 @@ struct RequestedWork<'a> {
 /// 400 for the first parameter that is above a limit.
 pub(super) fn check(gateway: &Gateway, caller: &Caller, task: &SharedTask) -> Result<(), Error> {
     let Some(work) = requested_work(task) else { return Ok(()) };
-    for SubjectLimits { limits, .. } in subjects(gateway, caller) {
-        work.check(&limits)?;
-    }
-    Ok(())
+    let group_limits = gateway.request_limits(caller.group_name());
+    [caller.limits(), caller.user_limits(), group_limits]
+        .into_iter()
+        .flatten()
+        .try_for_each(|limits| work.check(limits))
 }
 
 /// Reserves what a job asks for.

@@ -191,21 +191,17 @@ impl RequestLimiter {
         }
     }
 
+    /// Begins the counters of the current periods with what the store has counted.
     async fn begin_all_periods(&self, subjects: &[SubjectLimits], today: NaiveDate) -> Result<(), StoreError> {
-        for subject in subjects {
-            self.begin_periods(subject, today).await?;
+        let missing: Vec<_> = {
+            let mut counters = self.lock();
+            let mut has_begun = |of: &SubjectLimits| counters.of(&of.subject).has_current_periods(&of.limits, today);
+            subjects.iter().filter(|subject| !has_begun(subject)).collect()
+        };
+        for SubjectLimits { subject, limits } in missing {
+            let stored = self.stored_usage(subject, limits, today).await?;
+            self.lock().of(subject).begin_periods(limits, today, stored);
         }
-        Ok(())
-    }
-
-    /// Begins the counters of the current periods of a subject with what the store has counted.
-    async fn begin_periods(&self, subject: &SubjectLimits, today: NaiveDate) -> Result<(), StoreError> {
-        let SubjectLimits { subject, limits } = subject;
-        if self.lock().of(subject).has_current_periods(limits, today) {
-            return Ok(());
-        }
-        let stored = self.stored_usage(subject, limits, today).await?;
-        self.lock().of(subject).begin_periods(limits, today, stored);
         Ok(())
     }
 

@@ -47,7 +47,7 @@ impl LimitStatus {
             let used = u32::try_from(window.sum(now)).unwrap_or(u32::MAX);
             let remaining = limit.saturating_sub(used);
             if status.is_none_or(|tightest| remaining < tightest.remaining) {
-                *status = Some(WindowStatus { limit, remaining, reset: window.wait_for(limit, limit, now) });
+                *status = Some(WindowStatus { limit, remaining, reset: window.time_until_empty(now) });
             }
         }
         if let (Some(budget), Some(counter)) = (limits.budget, &counters.budget) {

@@ -246,6 +246,24 @@ async fn a_minute_is_counted_from_every_moment() {
 }
 
 #[tokio::test]
+async fn the_stated_reset_is_that_of_the_newest_request() {
+    let fixture = Fixture::new().await;
+    let limits = RequestLimits { requests_per_minute: Some(9), images_per_minute: Some(9), ..RequestLimits::default() };
+    let resets = async |images| {
+        let reservation = fixture.reserve(&limits, JobDemand { images, cost: None }).await.unwrap();
+        let status = reservation.status();
+        [status.requests, status.images].map(|window| window.unwrap().reset.as_secs())
+    };
+    tokio::time::pause();
+    assert_eq!(resets(0).await, [60, 0], "no image was asked for");
+    assert_eq!(resets(1).await, [60, 60]);
+    advance(Duration::from_secs(40)).await;
+    assert_eq!(resets(0).await, [60, 20]);
+    advance(Duration::from_secs(30)).await;
+    assert_eq!(resets(0).await, [60, 0]);
+}
+
+#[tokio::test]
 async fn a_place_is_free_when_its_job_ends() {
     let fixture = Fixture::new().await;
     let limits = RequestLimits { concurrent_jobs: Some(2), ..RequestLimits::default() };

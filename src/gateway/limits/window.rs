@@ -40,6 +40,11 @@ impl MinuteWindow {
         WINDOW
     }
 
+    /// Returns the time until nothing of the last minute is left.
+    pub(super) fn time_until_empty(&self, now: Instant) -> Duration {
+        self.amounts.back().map_or(Duration::ZERO, |(at, _)| WINDOW.saturating_sub(now.duration_since(*at)))
+    }
+
     /// Removes what is past. Returns true if nothing is left; the window then takes no memory.
     pub(super) fn prune(&mut self, now: Instant) -> bool {
         let is_empty = self.sum(now) == 0;

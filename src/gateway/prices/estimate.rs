@@ -149,7 +149,6 @@ fn most_for_text(figures: &PriceFigures, work: &WorkEstimate<'_>) -> Option<Usd>
 
 /// Returns the cost of these tokens; `None` if a kind that occurs has no price.
 fn cost_of_kinds<const N: usize>(kinds: [(u64, Option<Usd>); N]) -> Option<Usd> {
-    let used = kinds.into_iter().filter(|(tokens, _)| *tokens > 0);
-    let priced: Option<Vec<_>> = used.map(|(tokens, price)| Some((tokens, price?))).collect();
-    priced.map(Usd::cost_of_tokens)
+    let is_priced = kinds.iter().all(|(tokens, price)| *tokens == 0 || price.is_some());
+    is_priced.then(|| Usd::cost_of_tokens(kinds.map(|(tokens, price)| (tokens, price.unwrap_or_default()))))
 }
