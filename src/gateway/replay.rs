@@ -119,7 +119,7 @@ pub(crate) use answer_head::{AnswerHead, RecordableAnswer};
 pub(crate) use answer_reader::AnswerReader;
 pub(crate) use idempotent_answers::{ClaimOutcome, EarlierAnswer};
 pub(crate) use one_time_use::{OneTimeClaim, OneTimeUse};
-pub(crate) use orphans::JobRegistration;
+pub(crate) use orphans::{EarlyClaim, JobRegistration};
 
 use crate::error::Error;
 use crate::gateway::config;
@@ -130,7 +130,7 @@ use crate::gateway::spool::FreeSpace;
 use crate::gateway::store::{NodeId, ReplayStore, StoreError, Timestamp, Vault};
 use answer_channel::RetryableJobHandle;
 use answer_folder::{AnswerFolder, RetentionWindows};
-use durable_answers::EarlierRequest;
+use durable_answers::{EarlierRequest, OrphanAnswer};
 use fingerprint::ReplayDigest;
 use idempotent_answers::IdempotentAnswers;
 use orphans::RetryableJobs;
@@ -142,10 +142,10 @@ const FOLDER: &str = "replays";
 const ORPHAN_SHARE_DIVISOR: u64 = 4;
 /// The longest time that a plain job can take.
 const LONGEST_JOB: Duration = config::LONGEST_IMAGE_DEADLINE;
-/// The longest time that a retry waits for the end of a record in state `running` whose job this process does not know
-/// (our choice).
+/// The longest time that a retry waits for the end of a record in state `running`, or for a claimed answer, of a job that
+/// this process does not know (our choice).
 const RUNNING_WAIT_MAX: Duration = Duration::from_secs(1);
-/// The pause between two reads of such a record.
+/// The pause between two reads of such a record or answer.
 const RUNNING_PAUSE: Duration = Duration::from_millis(50);
 /// The pause between two sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -310,15 +310,22 @@ impl AnswerReplay {
         loop {
             let adopted = self.adopt_job(caller, task.clone()).await;
             let Some(fingerprint) = fingerprint.filter(|_| adopted.is_none()) else { return Ok(adopted) };
-            if let Some(stored) = self.idempotent_answers.find_orphan(&fingerprint).await? {
-                return Ok(Some(stored));
-            }
             let since = Timestamp::now() - (self.orphan_window + LONGEST_JOB);
-            match self.idempotent_answers.find_earlier_request(&fingerprint, since).await? {
-                EarlierRequest::None => return Ok(None),
-                // The record may be about to be closed.
-                EarlierRequest::Running if Instant::now() < deadline => tokio::time::sleep(RUNNING_PAUSE).await,
-                EarlierRequest::Running | EarlierRequest::Unknown => return Ok(Some(RetryableJobs::unknown_outcome())),
+            // In this order: an answer is claimed before its record ends, so one of the two is found.
+            let earlier = self.idempotent_answers.find_earlier_request(&fingerprint, since).await?;
+            match (self.idempotent_answers.find_orphan(&fingerprint).await?, earlier) {
+                (OrphanAnswer::Stored(reader), _) => return Ok(Some(reader)),
+                (OrphanAnswer::None, EarlierRequest::None) => return Ok(None),
+                // The answer may be about to be stored, or the record to be closed.
+                (OrphanAnswer::Claimed, _) | (OrphanAnswer::None, EarlierRequest::Running)
+                    if Instant::now() < deadline =>
+                {
+                    tokio::time::sleep(RUNNING_PAUSE).await;
+                }
+                (OrphanAnswer::Claimed, _)
+                | (OrphanAnswer::None, EarlierRequest::Running | EarlierRequest::Unknown) => {
+                    return Ok(Some(RetryableJobs::unknown_outcome()));
+                }
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::gateway::money::Usd;
 use crate::gateway::relay::{
     self, AnswerSummary, AnswerUsage, ClosingFuture, DeliveredImage, RelayBody, RelayError, RelayOutcome,
 };
-use crate::gateway::replay::AnswerSender;
+use crate::gateway::replay::{AnswerSender, EarlyClaim};
 use crate::gateway::rules::{Job, SharedTask, TaskRef};
 use crate::image::{Format, ImageProperties, SizeRequest};
 
@@ -61,6 +61,8 @@ struct ClosingContext {
     failed_call_usage: Option<AnswerUsage>,
     /// True if the caller got an error because the image is not the requested one.
     is_refused: bool,
+    /// Claims the answer for other nodes if its caller has left.
+    early_claim: Option<EarlyClaim>,
     /// The span of the request in the log.
     span: tracing::Span,
     /// The job itself, because an answer that breaks off is remembered for retries of the job.
@@ -121,6 +123,7 @@ pub(super) async fn deliver(
         quality: requested.quality.filter(|quality| *quality != "auto").map(str::to_owned),
         failed_call_usage: success.failed_call_usage,
         is_refused,
+        early_claim: answer_sender.and_then(AnswerSender::early_claim),
         span: tracing::Span::current(),
         job_context: Arc::clone(context),
     };
@@ -226,8 +229,8 @@ fn close_delivery(
     summary: AnswerSummary,
     context: ClosingContext,
 ) -> ClosingFuture {
-    let ClosingContext { gateway, requested_count, model, quality, failed_call_usage, is_refused, span, job_context } =
-        context;
+    let ClosingContext { gateway, requested_count, model, quality, failed_call_usage, span, job_context, .. } = context;
+    let (is_refused, early_claim) = (context.is_refused, context.early_claim);
     let closing = async move {
         if let Some(lease) = lease {
             gateway.accounts().apply_feedback(&lease, feedback_for_outcome(relay_outcome)).await;
@@ -256,6 +259,9 @@ fn close_delivery(
                         delivered = count,
                         "the upstream made fewer images than asked for"
                     );
+                }
+                if let Some(claim) = early_claim {
+                    claim.write().await;
                 }
                 JobOutcome::succeeded()
             }

@@ -195,6 +195,11 @@ impl<M: RecordableAnswer> AnswerSender<M> {
         }
     }
 
+    /// Returns the handle with which retries find the job, if they can.
+    pub(super) fn job_handle(&self) -> Option<RetryableJobHandle> {
+        self.channel.job.clone()
+    }
+
     /// Completes the job. If its caller has left or others want the answer too, this method stores all of it, so a
     /// caller that leaves must not cancel it.
     pub(crate) async fn complete(mut self, result: Result<M, Error>) {

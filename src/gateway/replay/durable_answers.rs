@@ -39,6 +39,16 @@ pub(super) enum EarlierRequest {
     Unknown,
 }
 
+/// The stored answer of an orphan, as a retry finds it.
+pub(super) enum OrphanAnswer {
+    /// There is none.
+    None,
+    /// It is claimed: a node is about to store it, or has died before that.
+    Claimed,
+    /// It is stored; or it is lost, and the reader gives the error "outcome unknown".
+    Stored(AnswerReader),
+}
+
 /// The most records of equal requests that are read (our choice).
 const EQUAL_RECORDS_MAX: u32 = 64;
 
@@ -129,29 +139,29 @@ impl IdempotentAnswers {
         size: u64,
     ) -> Result<bool, AnswerStorageError> {
         match self.ledger.write_replay(ReplayWrite::Claim(row.clone())).await? {
-            RowWriteOutcome::Done => self.commit_answer(row, answer, frames, size).await.map(|()| true),
-            RowWriteOutcome::NoEffect | RowWriteOutcome::AlreadyClaimed(_) => Ok(false),
+            RowWriteOutcome::Done => {}
+            // The claim that was written before the end of the record.
+            RowWriteOutcome::AlreadyClaimed(existing)
+                if existing.claim.request_id == row.request_id && existing.state == ReplayState::Running => {}
+            RowWriteOutcome::NoEffect | RowWriteOutcome::AlreadyClaimed(_) => return Ok(false),
         }
+        self.commit_answer(row, answer, frames, size).await.map(|()| true)
     }
 
-    /// Returns the stored answer of an orphan with this fingerprint, also of an earlier process, or the error "outcome
-    /// unknown" if that answer is lost; `None` if there is no such orphan.
-    pub(super) async fn find_orphan(
-        self: &Arc<Self>,
-        fingerprint: &ReplayDigest,
-    ) -> Result<Option<AnswerReader>, ReplayError> {
+    /// Returns the stored answer of an orphan with this fingerprint, also of an earlier process.
+    pub(super) async fn find_orphan(self: &Arc<Self>, fingerprint: &ReplayDigest) -> Result<OrphanAnswer, ReplayError> {
         let now = Timestamp::now();
         // The set is checked before and after the read of the store: the row may be removed during the read.
         if self.orphans_in_removal().contains(fingerprint) {
-            return Ok(None);
+            return Ok(OrphanAnswer::None);
         }
         let replay = self.store.find_replay(fingerprint).await?;
         let replay =
             replay.filter(|replay| replay.claim.expires_at > now && !self.orphans_in_removal().contains(fingerprint));
-        let Some(replay) = replay else { return Ok(None) };
-        let ReplayState::Stored(answer_row) = replay.state else { return Ok(Some(RetryableJobs::unknown_outcome())) };
+        let Some(replay) = replay else { return Ok(OrphanAnswer::None) };
+        let ReplayState::Stored(answer_row) = replay.state else { return Ok(OrphanAnswer::Claimed) };
         let Some(answer) = self.load_answer(&replay.claim, &answer_row).await else {
-            return Ok(Some(RetryableJobs::unknown_outcome()));
+            return Ok(OrphanAnswer::Stored(RetryableJobs::unknown_outcome()));
         };
         let (idempotent_answers, row, file) = (Arc::clone(self), replay.claim, answer_row.file);
         let on_leave = move |has_read_all: bool| {
@@ -159,7 +169,7 @@ impl IdempotentAnswers {
                 idempotent_answers.remove_orphan(row.scope, row.request_id, &file);
             }
         };
-        Ok(Some(AnswerReader::with_leave_callback(&Arc::new(answer), Box::new(on_leave))))
+        Ok(OrphanAnswer::Stored(AnswerReader::with_leave_callback(&Arc::new(answer), Box::new(on_leave))))
     }
 
     /// Removes an orphan after a retry has read all of its answer. No other retry gets the answer.

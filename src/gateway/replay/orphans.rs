@@ -4,6 +4,7 @@
 //! the answer was not delivered, the job is an orphan: its answer is stored for retries, and removed after a retry has
 //! read it to the end. If a job ended with a final error (`is_final`), its retries get the same error.
 
+mod early_claim;
 mod index;
 mod job_readers;
 mod orphan_hold;
@@ -32,6 +33,7 @@ use crate::gateway::keys::Caller;
 use crate::gateway::rules::SharedTask;
 use crate::gateway::spool::FreeSpace;
 use crate::gateway::store::Timestamp;
+pub(crate) use early_claim::EarlyClaim;
 pub(crate) use index::JobRegistration;
 use index::{DeliveryMode, RemovedAnswer, RetryableJobEntry, RetryableJobIndex};
 pub(super) use index::{RetryCandidate, RetryableJobId, RetryableJobState};

@@ -145,6 +145,36 @@ fn a_retry_on_another_node_gets_the_image_that_its_caller_left() {
 }
 
 #[test]
+fn a_retry_on_another_node_does_not_pay_while_the_answer_is_being_stored() {
+    let upstream = FakeUpstream::start();
+    let Some(nodes) = NodePair::open(&upstream, "") else { return };
+    // Each claim takes two seconds, in which no other node sees it.
+    nodes.database.run(
+        "CREATE FUNCTION hold() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(2); RETURN NEW; END $$; \
+         CREATE TRIGGER held BEFORE INSERT ON replays FOR EACH ROW EXECUTE FUNCTION hold()",
+    );
+    let call = |marks: &str| {
+        let call = Call::generation().json(&request(json!({"prompt": "a cube [[gate=open]]"})));
+        call.key(nodes.first.secret()).header(RETRY.0, marks)
+    };
+    let stream = call("0").dispatch(nodes.first.address()).expect("a connection");
+    upstream.wait_until("the job has begun", |attempts| attempts.len() == 1);
+    drop(stream);
+    nodes.first.wait_until_busy(0);
+    upstream.open_gate("open");
+    eventually("the claim is being written", || {
+        let sleeping = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                        AND wait_event = 'PgSleep'";
+        (nodes.database.count(sleeping) > 0).then_some(())
+    });
+    assert_eq!(call("1").send(nodes.second.address()).error_object(502)["reason"], "outcome_unknown");
+    nodes.wait_until_shared(1);
+    let answer = call("2").send(nodes.second.address());
+    assert_eq!(answer.ok_json()["data"][0]["b64_json"], json!(upstream.received_attempts()[0].images[0]));
+    assert_eq!(upstream.attempt_count(), 1);
+}
+
+#[test]
 fn stored_answers_of_a_moved_installation_stay_in_its_data_folder() {
     let Some(database) = PostgresDatabase::create() else { return };
     let upstream = FakeUpstream::start();

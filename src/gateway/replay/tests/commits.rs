@@ -98,7 +98,7 @@ async fn an_orphan_in_removal_is_not_found() {
     let end = Timestamp::now() + Duration::from_secs(60);
     let claim = ReplayWrite::Claim(replay.idempotent_answers.orphan_row(fingerprint, "req_1".into(), end));
     fixture.ledger.write_replay(claim).await.unwrap();
-    assert!(replay.idempotent_answers.find_orphan(&fingerprint).await.unwrap().is_some());
+    assert!(matches!(replay.idempotent_answers.find_orphan(&fingerprint).await.unwrap(), OrphanAnswer::Claimed));
     fixture.double.hold_writes();
     replay.idempotent_answers.remove_orphan(fingerprint, "req_1".into(), "no file");
     // The read begins while the row exists, and returns after it was removed.
@@ -110,7 +110,7 @@ async fn an_orphan_in_removal_is_not_found() {
         Poll::Ready(found) => found,
         Poll::Pending => lookup.await,
     };
-    assert!(found.unwrap().is_none());
+    assert!(matches!(found.unwrap(), OrphanAnswer::None));
 }
 
 #[tokio::test]
@@ -135,7 +135,8 @@ async fn a_file_without_a_row_is_removed_with_its_orphan() {
     assert_eq!(read(replay.adopt_job(&fixture.ada, &job).await.unwrap()).await.unwrap(), b"an image");
     fixture.wait_until_no_files().await;
     fixture.wait_until(|_| replay.idempotent_answers.orphans_in_removal().is_empty()).await;
-    assert!(replay.idempotent_answers.find_orphan(&[7; 32]).await.unwrap().is_none(), "its claim was removed too");
+    let found = replay.idempotent_answers.find_orphan(&[7; 32]).await.unwrap();
+    assert!(matches!(found, OrphanAnswer::None), "its claim was removed too");
 }
 
 #[tokio::test]
@@ -150,15 +151,15 @@ async fn a_read_orphan_is_gone_even_if_its_row_cannot_be_removed() {
     drop(receiver);
     sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
     let replay = fixture.open().await;
-    let retry = replay.idempotent_answers.find_orphan(&fingerprint).await.unwrap().expect("an orphan");
+    let OrphanAnswer::Stored(retry) = replay.idempotent_answers.find_orphan(&fingerprint).await.unwrap() else {
+        panic!("no orphan")
+    };
     fixture.double.failure.set(Some(|| StoreError::Busy));
     assert_eq!(read(retry).await.unwrap(), b"an image");
     replay.drain().await;
     fixture.double.failure.set(None);
-    assert!(
-        replay.idempotent_answers.find_orphan(&fingerprint).await.unwrap().is_none(),
-        "the next retry runs a new job"
-    );
+    let found = replay.idempotent_answers.find_orphan(&fingerprint).await.unwrap();
+    assert!(matches!(found, OrphanAnswer::None), "the next retry runs a new job");
     replay.idempotent_answers.sweep().await.unwrap();
     assert!(replay.idempotent_answers.orphans_in_removal().is_empty());
     assert_eq!(fixture.store.list_replays().await.unwrap(), []);

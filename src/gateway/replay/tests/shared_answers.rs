@@ -3,8 +3,8 @@
 use super::idempotent_answers::{check, claim, follow, spawn};
 use super::*;
 use crate::gateway::replay::disk_budget::EvictableStorage as _;
-use crate::gateway::store::ReplayState;
-use crate::gateway::store::testing::SharedAnswersDouble;
+use crate::gateway::store::testing::{SharedAnswersDouble, running_record};
+use crate::gateway::store::{JobState, Record, RecordStore as _, ReplayState, RowWrite};
 
 /// An answer of three pieces.
 const LENGTH: usize = 600_000;
@@ -236,4 +236,60 @@ async fn a_stop_waits_until_the_bytes_are_shared() {
     double.write_permits.add_permits(1);
     drain.await.unwrap();
     assert_eq!(double.complete_count(), 1);
+}
+
+#[tokio::test]
+async fn another_node_finds_an_orphan_between_the_end_of_its_record_and_its_answer() {
+    let nodes = SharingNodes::open().await;
+    let (job, answer, ada) = (job("red"), bytes(LENGTH), &nodes.fixture.ada);
+    let task = SharedTask::from(&job);
+    let fingerprint = nodes.first.fingerprint(ada, &task, true).await;
+    let record = Record { fingerprint, created_at: Timestamp::now(), ..running_record("req_1") };
+    nodes.fixture.double.write_rows(&NodeId::only(), &[RowWrite::Open(&record)]).await.unwrap();
+    let registration = JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint };
+    let (receiver, sender) = nodes.first.register_job(ada, &job, registration);
+    drop(receiver);
+    let (body, output) = ChannelAnswer::new();
+    body.send(Ok(answer.clone().into())).await.unwrap();
+    let claim = sender.early_claim().unwrap();
+    let storing = spawn(sender.complete(Ok(output)));
+    nodes.fixture.wait_until(|_| body.capacity() == body.max_capacity()).await;
+    // The end of the delivery: the record is closed before the body ends.
+    claim.write().await;
+    let closed = Record { state: JobState::Succeeded, ..record };
+    nodes.fixture.double.write_rows(&NodeId::only(), &[RowWrite::Close(&closed)]).await.unwrap();
+    nodes.fixture.double.hold_writes();
+    drop(body);
+    let reader = nodes.second.find_earlier_answer(ada, &task, fingerprint).await.unwrap();
+    assert_eq!(reason(reader.expect("no second job")).await, "outcome_unknown");
+    nodes.fixture.double.write_permits.add_permits(1_000);
+    storing.await.unwrap();
+    nodes.wait_until_shared(1).await;
+    let reader = nodes.second.find_earlier_answer(ada, &task, fingerprint).await.unwrap();
+    assert_eq!(read(reader.expect("the answer")).await.unwrap(), answer);
+    nodes.second.drain().await;
+    assert_eq!(nodes.fixture.store.list_replays().await.unwrap(), [], "no other retry gets it");
+}
+
+#[tokio::test]
+async fn a_claimed_orphan_that_is_read_on_its_own_node_leaves_no_claim() {
+    let nodes = SharingNodes::open().await;
+    let (job, ada) = (job("red"), &nodes.fixture.ada);
+    let fingerprint = nodes.first.fingerprint(ada, &SharedTask::from(&job), true).await;
+    let registration = JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint };
+    let (receiver, sender) = nodes.first.register_job(ada, &job, registration);
+    drop(receiver);
+    let (body, output) = ChannelAnswer::new();
+    body.send(Ok(Bytes::from_static(b"an image"))).await.unwrap();
+    let claim = sender.early_claim().unwrap();
+    let storing = spawn(sender.complete(Ok(output)));
+    nodes.fixture.wait_until(|_| body.capacity() == body.max_capacity()).await;
+    claim.write().await;
+    assert_eq!(nodes.fixture.store.list_replays().await.unwrap().len(), 1);
+    let retry = nodes.first.adopt_job(ada, &job).await.unwrap();
+    drop(body);
+    storing.await.unwrap();
+    assert_eq!(read(retry).await.unwrap(), b"an image");
+    nodes.first.drain().await;
+    assert_eq!(nodes.fixture.store.list_replays().await.unwrap(), []);
 }
