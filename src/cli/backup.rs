@@ -1,5 +1,6 @@
 //! The command `imagate backup`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -49,7 +50,7 @@ impl BackupCommand {
             return Ok(print_json(&json!({
                 "file": output, "bytes": bytes, "created_at": manifest.created_at, "version": manifest.version,
                 "schema_version": manifest.schema_version, "master_key": manifest.master_key,
-                "counts": manifest.counts,
+                "counts": manifest.listed_counts(),
             }))?);
         }
         print(&format!("{}: {bytes} bytes, {}\n", output.display(), contents(&manifest)))?;
@@ -76,8 +77,14 @@ pub(super) fn configured_key(config: &Config) -> Result<Option<MasterKey>, Comma
 
 /// Describes the contents of a backup.
 pub(super) fn contents(manifest: &BackupManifest) -> String {
-    let [records, keys, accounts] = ["records", "keys", "accounts"].map(|table| manifest.count(table));
-    format!("records {records}, keys {keys}, accounts {accounts}, schema version {}", manifest.schema_version)
+    format!("{}, schema version {}", counts_text(manifest.listed_counts()), manifest.schema_version)
+}
+
+/// Returns the numbers of rows as text, those that grow fastest first.
+pub(super) fn counts_text<T: AsRef<str> + Ord>(counts: &BTreeMap<T, u64>) -> String {
+    let tables = ["records", "keys", "accounts", "users", "groups", "prices", "audit"];
+    let count = |table| Some(format!("{table} {}", counts.iter().find(|(name, _)| name.as_ref() == table)?.1));
+    tables.into_iter().filter_map(count).collect::<Vec<_>>().join(", ")
 }
 
 const fn key_message(master_key: MasterKeyInclusion) -> &'static str {

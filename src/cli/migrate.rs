@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::backup::configured_key;
+use super::backup::{configured_key, counts_text};
 use super::failure::CommandFailure;
 use super::installation::{InstallationArgs, block_on};
 use super::output::{print, print_json, print_message};
@@ -44,12 +44,11 @@ impl MigrateCommand {
         let key = configured_key(&config)?;
         let url = DatabaseUrl::parse(url.expose())?;
         let imported = block_on(async { Ok(import_from_sqlite(&config.data_dir, key, &url).await) })?;
-        let ImportReport { rows, sums } = imported.map_err(with_advice)?;
+        let ImportReport { rows, counts, sums } = imported.map_err(with_advice)?;
         if json {
-            return Ok(print_json(&json!({ "rows": rows, "sums": sums }))?);
+            return Ok(print_json(&json!({ "rows": rows, "counts": counts, "sums": sums }))?);
         }
-        let list = rows.iter().map(|(table, count)| format!("{table} {count}")).collect::<Vec<_>>().join(", ");
-        print(&format!("moved and compared: {list}\n"))?;
+        print(&format!("moved and compared: {}\n", counts_text(&counts)))?;
         if config.master_key.is_none() {
             print_message(
                 "the master key is in master.key of this data folder: other nodes need it, best as the setting `master_key`",

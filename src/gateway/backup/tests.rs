@@ -49,7 +49,12 @@ async fn a_backup_holds_the_database_the_marker_and_the_master_key() {
     let (dir, folder, file) = backup_of_new_installation().await;
     let target = folder.path().join("data");
     let RestoreReport { manifest, valid_keys } = restore(&file, &target, None).unwrap();
-    assert_eq!((manifest.count("records"), manifest.schema_version), (1, newest_schema_version()));
+    assert_eq!((manifest.listed_counts()["records"], manifest.schema_version), (1, newest_schema_version()));
+    assert_eq!(
+        (manifest.counts["users"], manifest.listed_counts()["users"]),
+        (1, 0),
+        "no list shows the program's own"
+    );
     assert_eq!((manifest.master_key, valid_keys), (MasterKeyInclusion::Included, Vec::new()));
     assert_eq!(names(&target), ["imagate.db", "imagate.db.marker", "master.key", "open.lock", "serve.lock"]);
     assert_eq!(fs::read(target.join("master.key")).unwrap(), fs::read(dir.path().join("master.key")).unwrap());
@@ -160,6 +165,7 @@ fn manifest_of(files: &[(&str, &[u8])], change: impl FnOnce(&mut BackupManifest)
         created_at: "2026-11-26T08:00:00.000Z".to_owned(),
         master_key: MasterKeyInclusion::Included,
         counts: std::collections::BTreeMap::new(),
+        listed_counts: std::collections::BTreeMap::new(),
         files: files.iter().map(file).collect(),
     };
     change(&mut manifest);

@@ -40,6 +40,18 @@ pub(crate) enum MasterKeySource {
     Absent,
 }
 
+/// The tables that lists of the console and of commands show, and the condition for the rows that they show. The others
+/// are deleted, or belong to the program itself.
+pub(super) const LISTED_TABLES: [(&str, &str); 7] = [
+    ("accounts", "TRUE"),
+    ("audit", "TRUE"),
+    ("groups", "deleted_at IS NULL"),
+    ("keys", "deleted_at IS NULL"),
+    ("prices", "TRUE"),
+    ("records", "TRUE"),
+    ("users", "id <> 'usr_nobody'"),
+];
+
 /// A description of a copy.
 #[derive(Debug)]
 pub(crate) struct InstallationFacts {
@@ -47,6 +59,8 @@ pub(crate) struct InstallationFacts {
     pub(crate) schema_version: i64,
     /// The number of rows of each table.
     pub(crate) counts: BTreeMap<String, u64>,
+    /// The number of rows of each table that lists show.
+    pub(crate) listed_counts: BTreeMap<String, u64>,
     /// The place of the master key.
     pub(crate) master_key: MasterKeySource,
 }
@@ -137,7 +151,8 @@ fn find_facts(
 ) -> Result<InstallationFacts, StoreError> {
     let master_key = find_master_key(database, data_dir, configured_key)?;
     check_undamaged(database)?;
-    Ok(InstallationFacts { schema_version: database.schema_version()?, counts: database.row_counts()?, master_key })
+    let (counts, listed_counts) = (database.row_counts()?, database.listed_row_counts()?);
+    Ok(InstallationFacts { schema_version: database.schema_version()?, counts, listed_counts, master_key })
 }
 
 /// Creates a file that only its owner can read.

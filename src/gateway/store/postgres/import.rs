@@ -18,6 +18,7 @@ use super::migrations::{MIGRATIONS, newest_version};
 use super::open::{check_own_database, lock_for_opening};
 use super::record_rows::replace_null_characters;
 use super::sql::records;
+use crate::gateway::store::installation::LISTED_TABLES;
 use crate::gateway::store::{InstallationStore as _, MasterKey, NodeId, SqliteStore, StoreError};
 
 /// The tables, in an order in which each row comes after the rows that it refers to. The rows of `write_check`,
@@ -70,6 +71,8 @@ const WRITING: &str = "writing to the PostgreSQL database";
 pub(crate) struct ImportReport {
     /// The number of rows of each table.
     pub(crate) rows: BTreeMap<&'static str, i64>,
+    /// The number of rows of each table that lists show.
+    pub(crate) counts: BTreeMap<&'static str, u64>,
     /// The sums over all days of usage.
     pub(crate) sums: BTreeMap<&'static str, i64>,
 }
@@ -227,6 +230,11 @@ async fn compare(source: &Connection, target: &mut PgConnection) -> Result<Impor
             return Err(StoreError::damaged(format!("{name}: {before} in SQLite and {after} in PostgreSQL")));
         }
         if is_sum { &mut report.sums } else { &mut report.rows }.insert(name, before);
+    }
+    for (table, condition) in LISTED_TABLES {
+        let statement = format!("SELECT count(*) FROM {table} WHERE {condition}");
+        let count: i64 = source.query_row(&statement, [], |row| row.get(0)).map_err(read_error)?;
+        report.counts.insert(table, count.unsigned_abs());
     }
     Ok(report)
 }

@@ -15,10 +15,9 @@ use super::migrations::newest_version;
 use super::open::{APPLICATION_ID, BUSY_TIMEOUT, check_not_lost};
 use crate::gateway::store::data_dir::DataDir;
 use crate::gateway::store::data_keys::{PEPPER, VAULT, WrappedDataKeys};
+use crate::gateway::store::installation::LISTED_TABLES;
 use crate::gateway::store::{StoreError, Timestamp};
 
-/// The tables whose rows are counted. A table that the schema of the file does not have yet is left out.
-const COUNTED_TABLES: [&str; 7] = ["accounts", "audit", "groups", "keys", "prices", "records", "users"];
 /// The most findings of the integrity check that are returned (our choice).
 const MAX_FINDINGS: usize = 10;
 const READING: &str = "reading the database";
@@ -114,16 +113,34 @@ impl DatabaseFile {
         self.connection.execute("VACUUM INTO ?1", [target]).map(drop).map_err(during_batch(DOING))
     }
 
-    /// The number of rows of each table that people know of.
+    /// The number of rows of each table that people know of. A table that the schema of the file does not have yet is
+    /// left out.
     ///
     /// # Errors
     ///
     /// Returns an error if the file cannot be read.
     pub(crate) fn row_counts(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        self.count_rows(|_| "TRUE")
+    }
+
+    /// The number of rows of these tables that lists show.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read.
+    pub(crate) fn listed_row_counts(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        self.count_rows(|condition| condition)
+    }
+
+    fn count_rows(&self, choose: impl Fn(&'static str) -> &'static str) -> Result<BTreeMap<String, u64>, StoreError> {
         let mut counts = BTreeMap::new();
-        for table in COUNTED_TABLES {
+        for (table, condition) in LISTED_TABLES {
             if self.has_table(table)? {
-                let count: i64 = self.query(&format!("SELECT count(*) FROM {table}"), [])?;
+                let count = |condition: &str| -> Result<i64, StoreError> {
+                    self.query(&format!("SELECT count(*) FROM {table} WHERE {condition}"), [])
+                };
+                // An older schema has no column for what is deleted.
+                let count = count(choose(condition)).or_else(|_| count("TRUE"))?;
                 counts.insert(table.to_owned(), count.cast_unsigned());
             }
         }
