@@ -559,7 +559,7 @@ Finished requests, counted on the day on which they began. A member sees the cou
 Sends a `GET` request to `/admin/v1/usage`
 
 Arguments:
-- `end_user`: Only counts of this end user, as given in `safety_identifier` or `user`. They are computed from the records that are still kept, and do not include refused requests, which have no record.
+- `end_user`: Only counts of this end user, as given in `safety_identifier` or `user`. They do not include refused requests.
 - `group`: Only counts of this group.
 - `key`: Only counts of the key with this id or public id.
 - `since`: The first day, in UTC. When absent: 30 days with `until` as the last day.

@@ -378,7 +378,7 @@ impl schemars::JsonSchema for DeleteTokenPath {
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetrieveUsageQuery {
-    /// Only counts of this end user, as given in `safety_identifier` or `user`. They are computed from the records that are still kept, and do not include refused requests, which have no record.
+    /// Only counts of this end user, as given in `safety_identifier` or `user`. They do not include refused requests.
     pub end_user: Option<String>,
     /// Only counts of this group.
     pub group: Option<String>,
@@ -402,7 +402,7 @@ impl schemars::JsonSchema for RetrieveUsageQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"end_user\":{\"description\":\"Only counts of this end user, as given in `safety_identifier` or `user`. They are computed from the records that are still kept, and do not include refused requests, which have no record.\",\"type\":\"string\"},\"group\":{\"description\":\"Only counts of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only counts of the key with this id or public id.\",\"type\":\"string\"},\"since\":{\"description\":\"The first day, in UTC. When absent: 30 days with `until` as the last day.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"The last day, which is included, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only counts of the user with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"end_user\":{\"description\":\"Only counts of this end user, as given in `safety_identifier` or `user`. They do not include refused requests.\",\"type\":\"string\"},\"group\":{\"description\":\"Only counts of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only counts of the key with this id or public id.\",\"type\":\"string\"},\"since\":{\"description\":\"The first day, in UTC. When absent: 30 days with `until` as the last day.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"The last day, which is included, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only counts of the user with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }

@@ -144,7 +144,10 @@ mod tests {
         store.write_rows(&NodeId::only(), &[RowWrite::Open(&running)]).await.unwrap();
         let days = async || {
             let filter = UsageFilter { since: Some(UtcDay::from(now).minus(365)), ..UsageFilter::default() };
-            store.usage_by_day(&filter).await.unwrap().len()
+            let days = store.usage_by_day(&filter).await.unwrap().len();
+            let of_end_user = UsageFilter { end_user: running.end_user.clone(), ..filter };
+            assert_eq!(store.usage_by_day(&of_end_user).await.unwrap().len(), days);
+            days
         };
         assert_eq!(days().await, 3);
 

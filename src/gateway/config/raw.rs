@@ -147,7 +147,7 @@ pub(super) struct RawRetention {
     pub(super) records: Option<RawDuration>,
     /// The time for the audit trail.
     pub(super) audit: Option<RawDuration>,
-    /// The time for the counts by day and key.
+    /// The time for the counts by day and key, also for those of end users.
     pub(super) usage: Option<RawDuration>,
 }
 

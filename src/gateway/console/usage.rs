@@ -33,7 +33,7 @@ impl Console {
     ) -> Result<types::Usage, Error> {
         let (first, last) = period(query, Timestamp::now().into())?;
         let (usage, filter) = (self.usage(), self.usage_filter(actor, query, first, last).await?);
-        // Each of the two reads all counts of the period, or all records of the end user.
+        // Each of the two reads all counts of the period.
         let (days, keys) =
             tokio::try_join!(usage.days(&filter), usage.by_key(&filter, Some(KEYS_MAX))).map_err(from_store_error)?;
         let totals = days.iter().fold(UsageCounters::default(), |sum, day| sum.plus(&day.counts));

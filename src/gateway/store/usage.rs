@@ -119,8 +119,7 @@ pub(crate) struct UsageFilter {
     pub(crate) user: Option<String>,
     /// Only the group of this name.
     pub(crate) group: Option<String>,
-    /// Only this end user, shortened as in a record. The counts come from the records that still exist,
-    /// so they include no refused requests.
+    /// Only this end user, shortened as in a record. Refused requests are not counted by end user.
     pub(crate) end_user: Option<String>,
     /// Only usage from this day on.
     pub(crate) since: Option<UtcDay>,

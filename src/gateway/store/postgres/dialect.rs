@@ -53,14 +53,6 @@ macro_rules! sum {
 }
 pub(super) use sum;
 
-/// The number of images of a record: a column, so that an index can hold it.
-macro_rules! image_count {
-    () => {
-        "image_count"
-    };
-}
-pub(super) use image_count;
-
 /// An aggregate that makes a JSON list of texts.
 macro_rules! json_list {
     ($expression:literal) => {

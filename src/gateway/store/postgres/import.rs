@@ -23,7 +23,7 @@ use crate::gateway::store::{InstallationStore as _, MasterKey, NodeId, SqliteSto
 
 /// The tables, in an order in which each row comes after the rows that it refers to. The rows of `write_check`,
 /// `key_revision` and `audit_removal` belong to a database and not to an installation.
-const TABLES: [&str; 17] = [
+const TABLES: [&str; 18] = [
     "data_keys",
     "users",
     "groups",
@@ -38,6 +38,7 @@ const TABLES: [&str; 17] = [
     "admin_tokens",
     "prices",
     "usage_days",
+    "end_user_days",
     "audit",
     "records",
     "replays",
@@ -225,8 +226,9 @@ async fn compare(source: &Connection, target: &mut PgConnection) -> Result<Impor
         let before: i64 = source.query_row(&statement, [], |row| row.get(0)).map_err(read_error)?;
         let after = sqlx::query_scalar(AssertSqlSafe(format!("SELECT CAST(({statement}) AS BIGINT)")));
         let after: i64 = after.fetch_one(&mut *target).await.map_err(during(WRITING))?;
-        // The database may have been used since an earlier import.
-        if after < before {
+        // The database may have been used since an earlier import. Names that differ only in null characters are the same
+        // in PostgreSQL, so it may have fewer rows of end users.
+        if after < before && name != "end_user_days" {
             return Err(StoreError::damaged(format!("{name}: {before} in SQLite and {after} in PostgreSQL")));
         }
         if is_sum { &mut report.sums } else { &mut report.rows }.insert(name, before);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
+use super::migrations::MIGRATIONS;
 use super::*;
 use crate::gateway::store::testing::{finished_record, new_postgres_database, new_postgres_store, running_record};
 use crate::gateway::store::{
@@ -85,6 +86,51 @@ async fn a_node_keeps_its_id_and_closes_only_its_own_records() {
     assert_eq!(again.interrupt_running(again.node_id()).await.unwrap(), 1);
     assert_eq!(record(&again, "r1").await.unwrap().state, JobState::Interrupted);
     assert_eq!(record(&again, "r2").await.unwrap().state, JobState::Running);
+}
+
+/// Nodes of the version before close records during the upgrade; the statements are the same.
+#[tokio::test]
+async fn the_upgrade_counts_the_records_of_end_users() {
+    let Some(url) = new_postgres_database().await else { return };
+    let mut connection = url.connect_for_migration().await.unwrap();
+    let before = sqlx::migrate::Migrator::with_migrations(MIGRATIONS.iter().take(1).cloned().collect());
+    before.run_direct(None, &mut connection, false).await.unwrap();
+    sqlx::raw_sql(
+        "INSERT INTO records (request_id, node, created_at, operation, stream, state, delivered, input_tokens, \
+             host_input_tokens, cost_nano_usd, group_name, user_id, key_id, end_user) \
+         SELECT 'r' || number, 'only', CASE WHEN number % 4 = 0 \
+             THEN to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"') \
+             ELSE '2026-11-0' || 1 + number % 3 || 'T12:00:00.000Z' END, 'create_image', FALSE, \
+             CASE number % 3 WHEN 0 THEN 'running' WHEN 1 THEN 'succeeded' ELSE 'failed' END, '[{},{}]', number, number, \
+             CASE WHEN number % 2 = 0 THEN number END, 'default', 'usr_1', 'key_' || number % 2, \
+             CASE WHEN number % 5 > 0 THEN 'ada' END FROM generate_series(1, 60) AS number",
+    )
+    .execute(&mut connection)
+    .await
+    .unwrap();
+    let dir = TempDir::new().unwrap();
+    let store = PostgresStore::open(dir.path(), &url, None).await.unwrap();
+    assert_eq!(assert_end_user_counts(&store).await, 32);
+    assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 20);
+    assert_eq!(assert_end_user_counts(&store).await, 48);
+}
+
+/// Compares the counts of end users with their records, and returns the number of requests.
+async fn assert_end_user_counts(store: &PostgresStore) -> i64 {
+    let sums = "sum(CAST(state = 'succeeded' AS INTEGER)), sum(image_count), \
+        sum(coalesce(input_tokens, 0) + coalesce(host_input_tokens, 0)), sum(coalesce(cost_nano_usd, 0)), \
+        sum(CAST(cost_nano_usd IS NULL AS INTEGER))";
+    let records = format!(
+        "SELECT end_user, substr(created_at, 1, 10), key_id, count(*), {sums} FROM records \
+         WHERE state <> 'running' AND end_user IS NOT NULL GROUP BY 1, 2, 3"
+    );
+    let counted = "SELECT end_user, day, key_id, requests, succeeded, images, input_tokens, cost_nano_usd, cost_unknown \
+        FROM end_user_days";
+    let differing = format!("SELECT count(*) FROM ({records} EXCEPT {counted}) AS differing");
+    let differing: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(differing)).fetch_one(&store.readers).await.unwrap();
+    assert_eq!(differing, 0);
+    let requests = "SELECT CAST(sum(requests) AS BIGINT) FROM end_user_days";
+    sqlx::query_scalar(requests).fetch_one(&store.readers).await.unwrap()
 }
 
 #[tokio::test]

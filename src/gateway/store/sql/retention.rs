@@ -24,6 +24,14 @@ pub(in super::super) const DELETE_USAGE_DAYS: &str = concat!(
     WHERE day < $1 ORDER BY day LIMIT $2)"
 );
 
+pub(in super::super) const DELETE_END_USER_DAYS: &str = concat!(
+    "DELETE FROM end_user_days WHERE (end_user, day, key_id, user_id, group_name) IN \
+    (SELECT end_user, day, key_id, user_id, group_name FROM end_user_days",
+    indexed_by!("end_user_days_by_day"),
+    " \
+    WHERE day < $1 ORDER BY day LIMIT $2)"
+);
+
 pub(in super::super) async fn remove_expired(
     pool: &DbPool,
     class: RetentionClass,
@@ -33,7 +41,9 @@ pub(in super::super) async fn remove_expired(
     match class {
         RetentionClass::Records => delete_rows(pool, DELETE_RECORDS, before.to_string(), limit).await,
         RetentionClass::UsageDays => {
-            delete_rows(pool, DELETE_USAGE_DAYS, UtcDay::from(before).to_string(), limit).await
+            let day = UtcDay::from(before).to_string();
+            let removed = delete_rows(pool, DELETE_USAGE_DAYS, day.clone(), limit).await?;
+            Ok(removed.max(delete_rows(pool, DELETE_END_USER_DAYS, day, limit).await?))
         }
         RetentionClass::Audit => remove_audit(pool, before, limit).await,
     }

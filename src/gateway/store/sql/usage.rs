@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use sqlx::{QueryBuilder, Row};
 
 use super::decode::{parsed, text};
-use super::dialect::{Db, DbPool, DbRow, SqlStore, image_count, indexed_by, sum};
+use super::dialect::{Db, DbPool, DbRow, SqlStore, sum};
 use super::error_conversion::during;
 use super::paging::push_json_texts;
 use super::records::{self, NO_LIMIT, push_key_id, push_user_id};
@@ -161,36 +161,15 @@ fn names_query(keys: String) -> QueryBuilder<Db> {
     query
 }
 
-/// Adds the table of counts by day. For one end user, adds a subquery that counts the records as the trigger
-/// `records_are_counted` does.
+/// Adds the table of counts by day: that of end users for one of them, of whom no refused requests are counted.
 fn push_source(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
-    let Some(end_user) = &filter.end_user else {
-        query.push("usage_days");
-        return;
+    match &filter.end_user {
+        None => query.push("usage_days"),
+        Some(end_user) => query
+            .push("(SELECT *, 0 AS refused FROM end_user_days WHERE end_user = ")
+            .push_bind(Record::truncate_text(end_user.clone()))
+            .push(") AS usage_days"),
     };
-    query.push(
-        concat!("(SELECT key_id, substr(created_at, 1, 10) AS day, user_id, group_name, 1 AS requests, \
-         CAST(state = 'succeeded' AS INTEGER) AS succeeded, CAST(state <> 'succeeded' AS INTEGER) AS failed, 0 AS refused, \
-         ",
-        image_count!(),
-        " AS images, \
-         coalesce(input_tokens, 0) + coalesce(host_input_tokens, 0) AS input_tokens, \
-         coalesce(output_tokens, 0) + coalesce(host_output_tokens, 0) AS output_tokens, \
-         coalesce(total_tokens, 0) + coalesce(host_total_tokens, 0) AS total_tokens, \
-         coalesce(cost_nano_usd, 0) AS cost_nano_usd, CAST(cost_nano_usd IS NULL AS INTEGER) AS cost_unknown \
-         FROM records",
-        indexed_by!("records_by_end_user"),
-        " WHERE state <> 'running' AND end_user = "),
-    );
-    query.push_bind(Record::truncate_text(end_user.clone()));
-    if let Some(since) = filter.since {
-        query.push(" AND created_at >= ").push_bind(since.to_string());
-    }
-    if let Some(until) = filter.until {
-        // In the text of a time, a `T` follows the day, so this is later than every time of that day.
-        query.push(" AND created_at < ").push_bind(format!("{until}U"));
-    }
-    query.push(") AS usage_days");
 }
 
 fn push_conditions(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {

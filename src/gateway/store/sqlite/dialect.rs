@@ -55,14 +55,6 @@ macro_rules! sum {
 }
 pub(super) use sum;
 
-/// The number of images of a record, exactly as an index has it.
-macro_rules! image_count {
-    () => {
-        "json_array_length(delivered)"
-    };
-}
-pub(super) use image_count;
-
 /// An aggregate that makes a JSON list of texts.
 macro_rules! json_list {
     ($expression:literal) => {

@@ -172,6 +172,7 @@ async fn counts_match_the_records_after_random_writes() {
 async fn counts_of_an_end_user_match_the_records() {
     for Fixture { store, .. } in stores().await {
         write_random_batches(&*store, &mut Random(7)).await;
+        store.interrupt_running(&NodeId::only()).await.unwrap();
         let end_user = Some("of other".to_owned());
         let filter = RecordFilter { end_user: end_user.clone(), ..RecordFilter::default() };
         let listed = store.list_records(&filter).await.unwrap();
@@ -416,8 +417,10 @@ async fn counts_are_limited_to_the_largest_integer() {
             let written = write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
             assert_eq!(written, [RowWriteOutcome::Done, RowWriteOutcome::Done]);
         }
-        let counts = store.total_usage(&UsageFilter::default()).await.unwrap();
-        assert_eq!(counts.cost_usd, Usd::MAX);
-        assert_eq!((counts.requests, counts.total_tokens, counts.input_tokens), (3, i64::MAX as u64, i64::MAX as u64));
+        for end_user in [None, running_record("r1").end_user] {
+            let counts = store.total_usage(&UsageFilter { end_user, ..UsageFilter::default() }).await.unwrap();
+            assert_eq!((counts.requests, counts.cost_usd), (3, Usd::MAX));
+            assert_eq!((counts.total_tokens, counts.input_tokens), (i64::MAX as u64, i64::MAX as u64));
+        }
     }
 }

@@ -27,7 +27,8 @@ const BATCH_ROWS: u64 = 500_000;
 const LARGEST_SEED: u64 = 1000;
 
 const RECORDS: &str = include_str!("generator/records.sql");
-const USAGE_DAYS: &str = include_str!("generator/usage_days.sql");
+/// The statements that count the records by day.
+const DAY_COUNTS: [&str; 2] = [include_str!("generator/usage_days.sql"), include_str!("generator/end_user_days.sql")];
 /// The other statements, each with the numbers of its rows.
 const SMALL_TABLES: [(&str, u64, u64); 5] = [
     (include_str!("generator/groups.sql"), 1, KEYS / USERS),
@@ -51,7 +52,9 @@ const SUMS: &str = "\
     sum(coalesce(total_tokens, 0) + coalesce(host_total_tokens, 0)), \
     sum(coalesce(cost_nano_usd, 0)), sum(CASE WHEN cost_nano_usd IS NULL THEN 1 ELSE 0 END)";
 const SUMS_OF_DAYS: &str = "SELECT sum(requests), sum(succeeded), sum(failed), sum(images), sum(input_tokens), \
-    sum(output_tokens), sum(total_tokens), sum(cost_nano_usd), sum(cost_unknown) FROM usage_days";
+    sum(output_tokens), sum(total_tokens), sum(cost_nano_usd), sum(cost_unknown) FROM";
+/// The tables of counts, and the condition for the records that each of them counts.
+const COUNTED: [(&str, &str); 2] = [("usage_days", "TRUE"), ("end_user_days", "end_user IS NOT NULL")];
 /// The time of a row, in milliseconds after that of the first.
 const MILLISECONDS: &str = "(number * 34560000000 / {count})";
 const HASH_PARTS: [&str; 4] = ["a", "b", "c", "d"];
@@ -76,7 +79,7 @@ impl RecordGenerator {
         let mut from = 0;
         while from < self.records {
             let (to, begun) = (self.records.min(from + BATCH_ROWS), Instant::now());
-            for template in [RECORDS, USAGE_DAYS] {
+            for template in [RECORDS].into_iter().chain(DAY_COUNTS) {
                 database.execute(&self.statement(database, template, self.records, (from, to)))?;
             }
             eprintln!("{to} of {} records: {:.1} s for this batch", self.records, begun.elapsed().as_secs_f64());
@@ -94,10 +97,13 @@ impl RecordGenerator {
 
     /// Compares the counts by day with the records.
     fn check_sums(self, database: &RecordDatabase) -> Result<()> {
-        let query = self.statement(database, "SELECT {sums} FROM records", self.records, (0, self.records));
-        let (records, days) = (database.query(&query)?, database.query(SUMS_OF_DAYS)?);
-        ensure!(records == days, "the counts by day {days:?} differ from the records {records:?}");
-        eprintln!("the sums of the records are those of the days: {}", days.concat());
+        for (table, condition) in COUNTED {
+            let query = format!("SELECT {{sums}} FROM records WHERE {condition}");
+            let query = self.statement(database, &query, self.records, (0, self.records));
+            let (records, days) = (database.query(&query)?, database.query(&format!("{SUMS_OF_DAYS} {table}"))?);
+            ensure!(records == days, "the counts of {table} {days:?} differ from the records {records:?}");
+            eprintln!("the sums of the records are those of {table}: {}", days.concat());
+        }
         Ok(())
     }
 
@@ -226,6 +232,7 @@ mod tests {
         for query in [
             ROWS,
             "SELECT * FROM usage_days ORDER BY 1, 2, 3, 4",
+            "SELECT * FROM end_user_days ORDER BY 1, 2, 3, 4, 5",
             "SELECT id, user_id, length(hash) FROM keys ORDER BY 1",
         ] {
             assert_eq!(sqlite.query(query).unwrap(), postgres.query(query).unwrap(), "{query}");
