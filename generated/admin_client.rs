@@ -460,22 +460,32 @@ Newest first. A member sees the records of their own keys, without the accounts 
 Sends a `GET` request to `/admin/v1/records`
 
 Arguments:
+- `account`: Only records whose last call went to the account with this name. For admins only.
 - `before`: Only the records after the record with this request id: the last one of the previous page.
 - `end_user`: Only records of this end user, as given in `safety_identifier` or `user`. A long value is cut as in a record.
+- `error_code`: Only records of requests that got an error with this `code`.
+- `error_reason`: Only records of requests that failed for this reason.
 - `group`: Only records of this group.
 - `key`: Only records of the key with this id or public id.
 - `limit`: The maximum number of entries. 50 when absent.
+- `model`: Only records of requests for this model.
+- `outcome`: Only finished requests with this outcome.
 - `since`: Only records of requests that began at this time or later.
 - `state`: Only records in this state. All finished requests when absent.
 - `until`: Only records of requests that began before this time.
 - `user`: Only records of the user with this id or name.
 ```ignore
 let response = client.list_records()
+    .account(account)
     .before(before)
     .end_user(end_user)
+    .error_code(error_code)
+    .error_reason(error_reason)
     .group(group)
     .key(key)
     .limit(limit)
+    .model(model)
+    .outcome(outcome)
     .since(since)
     .state(state)
     .until(until)
@@ -2642,11 +2652,16 @@ pub mod builder {
     #[derive(Debug, Clone)]
     pub struct ListRecords<'a> {
         client: &'a super::Client,
+        account: Result<Option<::std::string::String>, String>,
         before: Result<Option<::std::string::String>, String>,
         end_user: Result<Option<::std::string::String>, String>,
+        error_code: Result<Option<::std::string::String>, String>,
+        error_reason: Result<Option<types::RecordReason>, String>,
         group: Result<Option<::std::string::String>, String>,
         key: Result<Option<::std::string::String>, String>,
         limit: Result<Option<crate::wire::Bounded<1, 500>>, String>,
+        model: Result<Option<::std::string::String>, String>,
+        outcome: Result<Option<types::RecordOutcome>, String>,
         since: Result<Option<::chrono::DateTime<::chrono::offset::Utc>>, String>,
         state: Result<Option<types::RecordState>, String>,
         until: Result<Option<::chrono::DateTime<::chrono::offset::Utc>>, String>,
@@ -2656,16 +2671,34 @@ pub mod builder {
         pub fn new(client: &'a super::Client) -> Self {
             Self {
                 client: client,
+                account: Ok(None),
                 before: Ok(None),
                 end_user: Ok(None),
+                error_code: Ok(None),
+                error_reason: Ok(None),
                 group: Ok(None),
                 key: Ok(None),
                 limit: Ok(None),
+                model: Ok(None),
+                outcome: Ok(None),
                 since: Ok(None),
                 state: Ok(None),
                 until: Ok(None),
                 user: Ok(None),
             }
+        }
+        pub fn account<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.account = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for account failed"
+                        .to_string()
+                });
+            self
         }
         pub fn before<V>(mut self, value: V) -> Self
         where
@@ -2690,6 +2723,31 @@ pub mod builder {
                 .map_err(|_| {
                     "conversion to `:: std :: string :: String` for end_user failed"
                         .to_string()
+                });
+            self
+        }
+        pub fn error_code<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.error_code = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for error_code failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn error_reason<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::RecordReason>,
+        {
+            self.error_reason = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `RecordReason` for error_reason failed".to_string()
                 });
             self
         }
@@ -2729,6 +2787,31 @@ pub mod builder {
                 .map_err(|_| {
                     "conversion to `crate :: wire :: Bounded < 1 , 500 >` for limit failed"
                         .to_string()
+                });
+            self
+        }
+        pub fn model<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.model = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for model failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn outcome<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::RecordOutcome>,
+        {
+            self.outcome = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `RecordOutcome` for outcome failed".to_string()
                 });
             self
         }
@@ -2787,21 +2870,31 @@ pub mod builder {
         ) -> Result<ResponseValue<types::RecordList>, Error<types::ErrorResponse>> {
             let Self {
                 client,
+                account,
                 before,
                 end_user,
+                error_code,
+                error_reason,
                 group,
                 key,
                 limit,
+                model,
+                outcome,
                 since,
                 state,
                 until,
                 user,
             } = self;
+            let account = account.map_err(Error::InvalidRequest)?;
             let before = before.map_err(Error::InvalidRequest)?;
             let end_user = end_user.map_err(Error::InvalidRequest)?;
+            let error_code = error_code.map_err(Error::InvalidRequest)?;
+            let error_reason = error_reason.map_err(Error::InvalidRequest)?;
             let group = group.map_err(Error::InvalidRequest)?;
             let key = key.map_err(Error::InvalidRequest)?;
             let limit = limit.map_err(Error::InvalidRequest)?;
+            let model = model.map_err(Error::InvalidRequest)?;
+            let outcome = outcome.map_err(Error::InvalidRequest)?;
             let since = since.map_err(Error::InvalidRequest)?;
             let state = state.map_err(Error::InvalidRequest)?;
             let until = until.map_err(Error::InvalidRequest)?;
@@ -2823,11 +2916,18 @@ pub mod builder {
                     ::reqwest::header::ACCEPT,
                     ::reqwest::header::HeaderValue::from_static("application/json"),
                 )
+                .query(&progenitor_client::QueryParam::new("account", &account))
                 .query(&progenitor_client::QueryParam::new("before", &before))
                 .query(&progenitor_client::QueryParam::new("end_user", &end_user))
+                .query(&progenitor_client::QueryParam::new("error_code", &error_code))
+                .query(
+                    &progenitor_client::QueryParam::new("error_reason", &error_reason),
+                )
                 .query(&progenitor_client::QueryParam::new("group", &group))
                 .query(&progenitor_client::QueryParam::new("key", &key))
                 .query(&progenitor_client::QueryParam::new("limit", &limit))
+                .query(&progenitor_client::QueryParam::new("model", &model))
+                .query(&progenitor_client::QueryParam::new("outcome", &outcome))
                 .query(&progenitor_client::QueryParam::new("since", &since))
                 .query(&progenitor_client::QueryParam::new("state", &state))
                 .query(&progenitor_client::QueryParam::new("until", &until))

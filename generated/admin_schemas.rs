@@ -659,6 +659,16 @@ impl schemars::JsonSchema for types::RecordList {
         super::served::component("RecordList", generator)
     }
 }
+impl schemars::JsonSchema for types::RecordOutcome {
+    fn schema_name() -> String {
+        "RecordOutcome".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("RecordOutcome", generator)
+    }
+}
 impl schemars::JsonSchema for types::RecordReason {
     fn schema_name() -> String {
         "RecordReason".to_owned()

@@ -278,16 +278,26 @@ impl schemars::JsonSchema for DeletePricePath {
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListRecordsQuery {
+    /// Only records whose last call went to the account with this name. For admins only.
+    pub account: Option<String>,
     /// Only the records after the record with this request id: the last one of the previous page.
     pub before: Option<String>,
     /// Only records of this end user, as given in `safety_identifier` or `user`. A long value is cut as in a record.
     pub end_user: Option<String>,
+    /// Only records of requests that got an error with this `code`.
+    pub error_code: Option<String>,
+    /// Only records of requests that failed for this reason.
+    pub error_reason: Option<types::RecordReason>,
     /// Only records of this group.
     pub group: Option<String>,
     /// Only records of the key with this id or public id.
     pub key: Option<String>,
     /// The maximum number of entries. 50 when absent.
     pub limit: Option<types::PageLimit>,
+    /// Only records of requests for this model.
+    pub model: Option<String>,
+    /// Only finished requests with this outcome.
+    pub outcome: Option<types::RecordOutcome>,
     /// Only records of requests that began at this time or later.
     pub since: Option<chrono::DateTime<chrono::Utc>>,
     /// Only records in this state. All finished requests when absent.
@@ -308,7 +318,7 @@ impl schemars::JsonSchema for ListRecordsQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"before\":{\"description\":\"Only the records after the record with this request id: the last one of the previous page.\",\"type\":\"string\"},\"end_user\":{\"description\":\"Only records of this end user, as given in `safety_identifier` or `user`. A long value is cut as in a record.\",\"type\":\"string\"},\"group\":{\"description\":\"Only records of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only records of the key with this id or public id.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"},\"since\":{\"description\":\"Only records of requests that began at this time or later.\",\"format\":\"date-time\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordState\"}],\"description\":\"Only records in this state. All finished requests when absent.\"},\"until\":{\"description\":\"Only records of requests that began before this time.\",\"format\":\"date-time\",\"type\":\"string\"},\"user\":{\"description\":\"Only records of the user with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"account\":{\"description\":\"Only records whose last call went to the account with this name. For admins only.\",\"type\":\"string\"},\"before\":{\"description\":\"Only the records after the record with this request id: the last one of the previous page.\",\"type\":\"string\"},\"end_user\":{\"description\":\"Only records of this end user, as given in `safety_identifier` or `user`. A long value is cut as in a record.\",\"type\":\"string\"},\"error_code\":{\"description\":\"Only records of requests that got an error with this `code`.\",\"type\":\"string\"},\"error_reason\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordReason\"}],\"description\":\"Only records of requests that failed for this reason.\"},\"group\":{\"description\":\"Only records of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only records of the key with this id or public id.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"},\"model\":{\"description\":\"Only records of requests for this model.\",\"type\":\"string\"},\"outcome\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordOutcome\"}],\"description\":\"Only finished requests with this outcome.\"},\"since\":{\"description\":\"Only records of requests that began at this time or later.\",\"format\":\"date-time\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordState\"}],\"description\":\"Only records in this state. All finished requests when absent.\"},\"until\":{\"description\":\"Only records of requests that began before this time.\",\"format\":\"date-time\",\"type\":\"string\"},\"user\":{\"description\":\"Only records of the user with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }

@@ -2553,9 +2553,15 @@ pub struct RecordAttempt {
     /// The class of the failure. Absent if the call succeeded.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub class: ::std::option::Option<RecordClass>,
+    /// The smaller image that the call asked for, if it was part of a fallback.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub fallback: ::std::option::Option<::std::string::String>,
     /// The duration of the call in milliseconds. Absent if the gateway was killed meanwhile.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latency_ms: ::std::option::Option<u64>,
+    /// From the beginning of the request to the beginning of the call, in milliseconds. Absent in records from before it was stored.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub start_ms: ::std::option::Option<u64>,
     /// The HTTP status of the upstream, if there was one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub status: ::std::option::Option<u64>,
@@ -2674,6 +2680,66 @@ pub struct RecordList {
 impl RecordList {
     pub fn builder() -> builder::RecordList {
         Default::default()
+    }
+}
+/// Several states of finished requests.
+///
+/// | Outcome | Meaning |
+/// |---|---|
+/// | `succeeded` | The caller got the requested images. |
+/// | `unsuccessful` | The state is `failed`, `refused`, `cancelled` or `interrupted`. |
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum RecordOutcome {
+    #[serde(rename = "succeeded")]
+    Succeeded,
+    #[serde(rename = "unsuccessful")]
+    Unsuccessful,
+}
+impl ::std::fmt::Display for RecordOutcome {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Succeeded => f.write_str("succeeded"),
+            Self::Unsuccessful => f.write_str("unsuccessful"),
+        }
+    }
+}
+impl ::std::str::FromStr for RecordOutcome {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "succeeded" => Ok(Self::Succeeded),
+            "unsuccessful" => Ok(Self::Unsuccessful),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for RecordOutcome {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for RecordOutcome {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
     }
 }
 /// The reason why a request failed.
@@ -8540,7 +8606,15 @@ pub mod builder {
             ::std::option::Option<super::RecordClass>,
             ::std::string::String,
         >,
+        fallback: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         latency_ms: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        start_ms: ::std::result::Result<
             ::std::option::Option<u64>,
             ::std::string::String,
         >,
@@ -8559,7 +8633,9 @@ pub mod builder {
             Self {
                 account: Ok(Default::default()),
                 class: Ok(Default::default()),
+                fallback: Ok(Default::default()),
                 latency_ms: Ok(Default::default()),
+                start_ms: Ok(Default::default()),
                 status: Ok(Default::default()),
                 upstream_request_id: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
@@ -8589,6 +8665,18 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for class: {e}"));
             self
         }
+        pub fn fallback<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.fallback = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for fallback: {e}")
+                });
+            self
+        }
         pub fn latency_ms<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<u64>>,
@@ -8598,6 +8686,18 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for latency_ms: {e}")
+                });
+            self
+        }
+        pub fn start_ms<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.start_ms = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for start_ms: {e}")
                 });
             self
         }
@@ -8646,7 +8746,9 @@ pub mod builder {
             Ok(Self {
                 account: value.account?,
                 class: value.class?,
+                fallback: value.fallback?,
                 latency_ms: value.latency_ms?,
+                start_ms: value.start_ms?,
                 status: value.status?,
                 upstream_request_id: value.upstream_request_id?,
                 extra: value.extra?,
@@ -8658,7 +8760,9 @@ pub mod builder {
             Self {
                 account: Ok(value.account),
                 class: Ok(value.class),
+                fallback: Ok(value.fallback),
                 latency_ms: Ok(value.latency_ms),
+                start_ms: Ok(value.start_ms),
                 status: Ok(value.status),
                 upstream_request_id: Ok(value.upstream_request_id),
                 extra: Ok(value.extra),

@@ -11,7 +11,7 @@ use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
 use super::output::{cell, print, print_message, table};
 use crate::gateway::money::Usd;
-use crate::gateway::store::{CostBasis, UsageStore};
+use crate::gateway::store::{CostBasis, JobState, UsageStore};
 use crate::gateway::usage::{self, NamedRecord, RecordFilter, UsageFilter, csv};
 use since::SinceArg;
 
@@ -42,6 +42,8 @@ pub(super) struct UsageCommand {
     /// Only requests on behalf of this end user, as given in `safety_identifier` or `user`.
     #[arg(long, value_name = "ID")]
     end_user: Option<String>,
+    #[command(flatten)]
+    records: RecordArgs,
     /// Show the cost in US dollars in tables. JSON and comma-separated values always have it.
     #[arg(long)]
     cost: bool,
@@ -51,6 +53,29 @@ pub(super) struct UsageCommand {
     /// Print comma-separated values.
     #[arg(long)]
     csv: bool,
+}
+
+/// Filters of single requests, which counts do not have.
+#[derive(Debug, Args)]
+struct RecordArgs {
+    /// Only requests in this state, such as failed.
+    #[arg(long, value_name = "STATE", conflicts_with = "by")]
+    state: Option<JobState>,
+    /// Only finished requests that did not succeed.
+    #[arg(long, conflicts_with_all = ["by", "state"])]
+    unsuccessful: bool,
+    /// Only requests for this model.
+    #[arg(long, value_name = "ID", conflicts_with = "by")]
+    model: Option<String>,
+    /// Only requests whose last call went to this account.
+    #[arg(long, value_name = "NAME", conflicts_with = "by")]
+    account: Option<String>,
+    /// Only requests that got an error with this code, such as upstream_error.
+    #[arg(long, value_name = "CODE", conflicts_with = "by")]
+    error_code: Option<String>,
+    /// Only requests that failed for this reason, such as quota.
+    #[arg(long, value_name = "REASON", conflicts_with = "by")]
+    error_reason: Option<String>,
 }
 
 /// The unit that counts are grouped by.
@@ -77,7 +102,7 @@ enum UsageFormat {
 
 impl UsageCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { installation, by, since, key, user, group, end_user, cost, json, csv } = self;
+        let Self { installation, by, since, key, user, group, end_user, records, cost, json, csv } = self;
         let format = match (json, csv) {
             (true, _) => UsageFormat::Json,
             (_, true) => UsageFormat::Csv,
@@ -93,7 +118,22 @@ impl UsageCommand {
                 return Ok(print(&counts::render_counts(&usage, by, &filter, format).await?)?);
             }
             let limit = matches!(format, UsageFormat::Table { .. }).then_some(MAX_TABLE_ROWS);
-            let filter = RecordFilter { key, user, group, end_user, since, limit, ..RecordFilter::default() };
+            let RecordArgs { state, unsuccessful: is_unsuccessful, model, account, error_code, error_reason } = records;
+            let filter = RecordFilter {
+                key,
+                user,
+                group,
+                end_user,
+                model,
+                account,
+                error_code,
+                error_reason,
+                state,
+                is_unsuccessful,
+                since,
+                limit,
+                ..RecordFilter::default()
+            };
             list(&usage.all_records(&filter).await?, format)
         })
     }

@@ -32,7 +32,7 @@ components! {
     GraceSeconds Group GroupFilter GroupList GroupModeration GroupName GroupPolicy GroupSource GroupUpdate Key KeyList
     KeyLock KeyName KeyRotation KeyState KeyUpdate LinkAddress LinkPurpose ListObject Me NewAccount NewGroup NewKey
     NewPrice NewSecret NewToken NewUser OauthClientAuth OauthGrant OneTimeLink PageLimit Price PriceList PriceOrigin
-    Record RecordAttempt RecordClass RecordImage RecordList RecordReason RecordState RecordTokens RecordUsage
+    Record RecordAttempt RecordClass RecordImage RecordList RecordOutcome RecordReason RecordState RecordTokens RecordUsage
     RequestLimits Role Secret SecretSource Token TokenList Usage UsageCounts UsageDay UsageKey User UserList UserName UserUpdate
 }
 

@@ -205,6 +205,8 @@ fn records_are_paged_filtered_and_complete() {
         ("records?state=tired", 400, json!("state")),
         ("records?since=yesterday", 400, json!("since")),
         ("records?user=nobody", 404, json!("user")),
+        ("records?error_reason=tired", 400, json!("error_reason")),
+        ("records?outcome=failed", 400, json!("outcome")),
         ("records?end_user=%ff", 400, json!("end_user")),
         ("records?end_user=a&end_user=b", 400, json!("end_user")),
         ("usage?end_user=%c3%28", 400, json!("end_user")),
@@ -267,6 +269,31 @@ fn the_api_and_the_command_filter_by_end_user() {
 }
 
 #[test]
+fn the_api_and_the_command_filter_by_error_model_and_account() {
+    let upstream = FakeUpstream::start();
+    let gateway = open(&upstream);
+    gateway.generate(json!({"model": "gpt-image-1.5"})).ok_json();
+    assert!(gateway.scripted("status=400 body=policy").status >= 400);
+    let records = gateway.final_records(2);
+    let ids = |records: &[Value]| records.iter().map(|record| record["request_id"].clone()).collect::<Vec<_>>();
+    let (succeeded, refused) = (&records[..1], &records[1..]);
+    for (query, words, expected) in [
+        ("model=gpt-image-1.5", &["--model", "gpt-image-1.5"][..], succeeded),
+        ("error_reason=content_refused", &["--error-reason", "content_refused"], refused),
+        ("error_code=upstream_error", &["--error-code", "upstream_error"], refused),
+        ("outcome=unsuccessful", &["--unsuccessful"], refused),
+        ("outcome=succeeded", &["--state", "succeeded"], succeeded),
+        ("account=only", &["--account", "only"], &records[..]),
+        ("account=other", &["--account", "other"], &[]),
+    ] {
+        let mut listed = rows(&get_json(&gateway, TOKEN, &format!("records?{query}"))["data"]).to_vec();
+        listed.reverse();
+        assert_eq!(ids(&listed), ids(expected), "{query}");
+        assert_eq!(ids(&lines(&gateway, words)), ids(expected), "{words:?}");
+    }
+}
+
+#[test]
 fn a_member_sees_their_own_records_and_no_accounts() {
     let upstream = FakeUpstream::start();
     let gateway = open(&upstream);
@@ -306,6 +333,7 @@ fn a_member_sees_their_own_records_and_no_accounts() {
     let refused = ask(&gateway, &token, &format!("records?before={hidden}"));
     assert_eq!(refused.error_object(400)["param"], "before");
     assert_eq!(rows(&get_json(&gateway, &token, &format!("records?key={foreign_key}"))["data"]).len(), 0);
+    assert_eq!(ask(&gateway, &token, "records?account=only").error_object(403)["code"], "permission_denied");
     let other_user = foreign[0]["user"].as_str().expect("a user");
     assert_eq!(ask(&gateway, &token, &format!("records?user={other_user}")).error_object(404)["param"], "user");
     assert_eq!(rows(&get_json(&gateway, &token, "records?user=kim")["data"]).len(), 1);

@@ -28,7 +28,8 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 400 if the record that `before` names does not exist, 404 if the named user does not exist.
+    /// 400 if the record that `before` names does not exist, 403 if a member filters by account, 404 if the named user does
+    /// not exist.
     pub(crate) async fn list_records(
         &self,
         actor: &Actor,
@@ -62,12 +63,23 @@ impl Console {
     }
 
     async fn page(&self, actor: &Actor, query: &ListRecordsQuery, limit: u32) -> Result<NamedRecordPage, Error> {
+        // A member must not learn which account served a request.
+        if query.account.is_some() && !actor.is_admin() {
+            return Err(Error::Denied);
+        }
+        let is_succeeded = query.outcome == Some(types::RecordOutcome::Succeeded);
+        let succeeded = is_succeeded.then_some(JobState::Succeeded);
         let filter = RecordFilter {
             owner: self.owner_filter(actor, query.user.as_deref()).await?,
             key: query.key.clone(),
             group: query.group.clone(),
             end_user: query.end_user.clone(),
-            state: query.state.map(from_wire_state),
+            model: query.model.clone(),
+            account: query.account.clone(),
+            error_code: query.error_code.clone(),
+            error_reason: query.error_reason.map(|reason| reason.to_string()),
+            state: query.state.map(from_wire_state).or(succeeded),
+            is_unsuccessful: query.outcome == Some(types::RecordOutcome::Unsuccessful),
             since: to_timestamp(query.since),
             until: to_timestamp(query.until),
             before: query.before.as_deref().map(Into::into),
@@ -188,6 +200,8 @@ fn to_wire_attempt(attempt: AttemptEntry) -> types::RecordAttempt {
         status: attempt.status.map(u64::from),
         latency_ms: attempt.latency_ms,
         upstream_request_id: attempt.upstream_request_id,
+        start_ms: attempt.start_ms,
+        fallback: attempt.fallback,
         extra: Map::new(),
     }
 }

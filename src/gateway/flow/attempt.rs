@@ -99,12 +99,10 @@ pub(super) async fn run(
             TaskRef::Images(_) | TaskRef::Response(_) => (fallback_job, job_without_tool) = (None, None),
         }
         if let Some(smaller_job) = &fallback_job {
-            let maybe_paid_twice = history.may_be_paid();
-            tracing::info!(
-                to = fallback_order::size_and_quality(smaller_job),
-                maybe_paid_twice,
-                "no account made the image: trying the next fallback"
-            );
+            let (smaller_image, maybe_paid_twice) =
+                (fallback_order::size_and_quality(smaller_job), history.may_be_paid());
+            tracing::info!(to = smaller_image, maybe_paid_twice, "no account made the image: trying the next fallback");
+            shared_record.with_record(|record| record.begin_fallback(smaller_image));
             if maybe_paid_twice {
                 shared_record.mark_maybe_paid_twice();
             }

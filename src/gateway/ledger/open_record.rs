@@ -94,6 +94,8 @@ pub(super) struct OpenRecordState {
     prices: Arc<CurrentPrices>,
     /// The number of attempts that the simulator carries out.
     simulated_attempts: usize,
+    /// The smaller image that the next attempts ask for, if a fallback has begun.
+    fallback_begun: Option<String>,
     reservation: LimitReservation,
     _unsettled: UnsettledRecordGuard,
 }
@@ -118,6 +120,7 @@ impl OpenRecordState {
             metrics,
             prices,
             simulated_attempts: 0,
+            fallback_begun: None,
             reservation: LimitReservation::unlimited(),
             _unsettled: UnsettledRecordGuard::new(count),
         }
@@ -199,6 +202,8 @@ impl OpenRecord {
             status: None,
             latency_ms: None,
             upstream_request_id: None,
+            start_ms: Some(milliseconds_since(entry.started)),
+            fallback: entry.fallback_begun.clone(),
         };
         let call = AttemptHandle(entry.record.attempts.len());
         entry.record.attempts.push(attempt);
@@ -262,6 +267,11 @@ impl OpenRecord {
     /// Sets the description of the fallback: the image that was made instead of the requested one.
     pub(crate) fn set_fallback(&mut self, description: String) {
         self.edit(|entry| entry.record.fallback = Some(description));
+    }
+
+    /// Notes that the next attempts ask for a smaller image.
+    pub(crate) fn begin_fallback(&mut self, description: String) {
+        self.edit(|entry| entry.fallback_begun = Some(description));
     }
 
     /// Notes that a fallback is requested although the original image may have been charged as well.

@@ -58,11 +58,16 @@ pub(super) async fn newest_record(
     key: Option<String>,
 ) -> Result<Option<types::Record>, PageError> {
     let records = ListRecordsQuery {
+        account: None,
         before: None,
         end_user: None,
+        error_code: None,
+        error_reason: None,
         group: None,
         key,
         limit: types::PageLimit::new(1).ok(),
+        model: None,
+        outcome: None,
         since: None,
         state: Some(types::RecordState::Succeeded),
         until: None,

@@ -127,6 +127,7 @@ fn read_query(context: &PageContext<'_>, limit: i64) -> (ListRecordsQuery, PageF
         state: request.query_param("state").and_then(|word| word.parse().ok()),
         until: request.query_param("until").and_then(end_of_day),
         user: query_param("user").filter(|_| context.is_admin()),
+        ..ListRecordsQuery::default()
     };
     let mut form = PageForm::default();
     for name in FILTER_FIELDS {

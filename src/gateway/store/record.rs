@@ -227,6 +227,12 @@ pub(crate) struct AttemptEntry {
     /// The upstream's own id of the call, if it sends one.
     #[serde(default)]
     pub(crate) upstream_request_id: Option<String>,
+    /// The time from the start of the job to the start of the call; `None` if the record is older than this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) start_ms: Option<u64>,
+    /// The smaller image that this call asked for, if it was part of a fallback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) fallback: Option<String>,
 }
 
 /// The class of a failed attempt: may an image have been made and charged?
@@ -257,8 +263,18 @@ pub(crate) struct RecordFilter {
     pub(crate) group: Option<String>,
     /// Only the records of this end user, shortened as in a record.
     pub(crate) end_user: Option<String>,
+    /// Only the records of requests for this model, shortened as in a record.
+    pub(crate) model: Option<String>,
+    /// Only the records whose last call went to the account with this name.
+    pub(crate) account: Option<String>,
+    /// Only the records with this error code.
+    pub(crate) error_code: Option<String>,
+    /// Only the records with this reason of a failure.
+    pub(crate) error_reason: Option<String>,
     /// Only the records in this state; `None` means all that are finished.
     pub(crate) state: Option<JobState>,
+    /// Only the finished records that have not succeeded.
+    pub(crate) is_unsuccessful: bool,
     /// Only the records that began at this time or later.
     pub(crate) since: Option<Timestamp>,
     /// Only the records that began before this time.

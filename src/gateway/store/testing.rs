@@ -159,6 +159,8 @@ pub(crate) fn finished_record(request_id: &str) -> Record {
             status: Some(200),
             latency_ms: Some(8100),
             upstream_request_id: Some("req_1".to_owned()),
+            start_ms: Some(12),
+            fallback: None,
         }],
         account: Some("primary".to_owned()),
         response_id: Some("resp_1".to_owned()),

@@ -216,6 +216,8 @@ async fn an_interrupted_record_names_the_accounts_that_may_have_been_called() {
             status: None,
             latency_ms: None,
             upstream_request_id: None,
+            start_ms: None,
+            fallback: None,
         };
         let with_account = Record { account: Some("primary".to_owned()), ..running_record("r1") };
         let without_account = Record { account: None, ..running_record("r2") };
@@ -303,7 +305,7 @@ fn a_record_prints_as_the_documented_line() {
         r#""usage":{"input_tokens":17,"input_tokens_details":{"image_tokens":0,"text_tokens":17},"#,
         r#""output_tokens":392,"output_tokens_details":{"image_tokens":392,"text_tokens":0},"total_tokens":409},"#,
         r#""cost_usd":null,"latency_ms":8123,"first_byte_ms":8011,"#,
-        r#""attempts":[{"account":"primary","class":null,"status":200,"latency_ms":8100,"upstream_request_id":"req_1"}],"#,
+        r#""attempts":[{"account":"primary","class":null,"status":200,"latency_ms":8100,"upstream_request_id":"req_1","start_ms":12}],"#,
         r#""account":"primary","group":"default","user":"usr_…","key":"key_…","end_user":"u-1","fallback":null,"injected_tool":false,"error_reason":null,"error_detail":null,"#,
         r#""missing":1,"image_model":"gpt-image-2-2026-04-21","host_model":"gpt-5.5","#,
         r#""host_usage":{"input_tokens":30,"input_tokens_details":null,"output_tokens":50,"#,

@@ -63,6 +63,8 @@ fn a_possibly_paid_image_has_a_fallback_with_always() {
         let record = gateway.final_records(1).pop().expect("a record");
         assert_eq!((&record["state"], &record["maybe_paid_twice"]), (&json!("succeeded"), &json!(true)), "{record}");
         assert_eq!(classes(&record), ["X", "-"]);
+        let images = [&record["attempts"][0]["fallback"], &record["attempts"][1]["fallback"]];
+        assert_eq!(images, [&Value::Null, &json!("3840x2160 medium")], "{record}");
     }
 }
 

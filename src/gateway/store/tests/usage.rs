@@ -68,7 +68,8 @@ fn intent(random: &mut Random, id: &str) -> Record {
     let group = random.pick(&["default", "other"]).to_owned();
     // Only key_2 has no end user. An end user is named after its group, so that it spans keys and days.
     let end_user = (key != "key_2").then(|| format!("of {group}"));
-    Record { created_at, key: key.into(), user: user.into(), group, end_user, ..running_record(id) }
+    let model = Some(if key == "key_1" { "gpt-image-2" } else { "gpt-image-1.5" }.to_owned());
+    Record { created_at, key: key.into(), user: user.into(), group, end_user, model, ..running_record(id) }
 }
 
 fn outcome(random: &mut Random, open: &Record) -> Record {
@@ -81,14 +82,24 @@ fn outcome(random: &mut Random, open: &Record) -> Record {
     let (usage, host_usage) = (usage(), usage());
     let cost_usd = usage.as_ref().and_then(|usage| usage.input_tokens).map(Usd::from_nanos);
     let image = DeliveredImageEntry { size: None, output_format: Some("png".to_owned()), quality: None };
+    let state = random.pick(&[
+        JobState::Succeeded,
+        JobState::Failed,
+        JobState::Refused,
+        JobState::Cancelled,
+        JobState::Interrupted,
+    ]);
+    let error = match state {
+        JobState::Failed if open.group == "other" => Some(("rate_limit_exceeded", "throttled")),
+        JobState::Failed => Some(("upstream_error", "network")),
+        JobState::Interrupted => Some(("upstream_error", "timeout")),
+        _ => None,
+    };
     Record {
-        state: random.pick(&[
-            JobState::Succeeded,
-            JobState::Failed,
-            JobState::Refused,
-            JobState::Cancelled,
-            JobState::Interrupted,
-        ]),
+        state,
+        account: (open.group == "other").then(|| "second".to_owned()),
+        error_code: error.map(|(code, _)| code.to_owned()),
+        error_reason: error.map(|(_, reason)| reason.to_owned()),
         delivered: vec![image; usize::try_from(random.below(4)).unwrap()],
         usage,
         host_usage,
@@ -207,11 +218,16 @@ async fn counts_of_an_end_user_match_the_records() {
 fn passes(record: &Record, filter: &RecordFilter) -> bool {
     let is_state = filter.state.map_or(record.state != JobState::Running, |state| record.state == state);
     is_state
+        && (!filter.is_unsuccessful || !matches!(record.state, JobState::Running | JobState::Succeeded))
         && filter.owner.as_ref().is_none_or(|owner| record.user == *owner)
         && filter.key.as_ref().is_none_or(|key| record.key.as_str() == key)
         && filter.user.as_ref().is_none_or(|user| record.user.as_str() == user)
         && filter.group.as_ref().is_none_or(|group| record.group == *group)
         && filter.end_user.as_ref().is_none_or(|end_user| record.end_user.as_ref() == Some(end_user))
+        && filter.model.as_ref().is_none_or(|model| record.model.as_ref() == Some(model))
+        && filter.account.as_ref().is_none_or(|account| record.account.as_ref() == Some(account))
+        && filter.error_code.as_ref().is_none_or(|code| record.error_code.as_ref() == Some(code))
+        && filter.error_reason.as_ref().is_none_or(|reason| record.error_reason.as_ref() == Some(reason))
 }
 
 /// A filter for each combination of values, of which some have no records.
@@ -239,7 +255,16 @@ fn combined_filters() -> Vec<RecordFilter> {
     let filters = each(&filters, &[None, Some("other"), Some("none")], |filter, value| {
         filter.group = value.map(str::to_owned);
     });
-    each(&filters, &[None, Some("of other")], |filter, value| filter.end_user = value.map(str::to_owned))
+    let filters = each(&filters, &[None, Some("of other")], |filter, value| filter.end_user = value.map(str::to_owned));
+    let words = [None, Some("model"), Some("account"), Some("code"), Some("reason and account"), Some("unsuccessful")];
+    each(&filters, &words, |filter, value| {
+        let words = value.unwrap_or_default();
+        filter.is_unsuccessful = words == "unsuccessful";
+        filter.model = words.contains("model").then(|| "gpt-image-1.5".to_owned());
+        filter.account = words.contains("account").then(|| "second".to_owned());
+        filter.error_code = words.contains("code").then(|| "upstream_error".to_owned());
+        filter.error_reason = words.contains("reason").then(|| "throttled".to_owned());
+    })
 }
 
 #[tokio::test]

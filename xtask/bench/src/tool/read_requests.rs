@@ -32,6 +32,18 @@ const KEY_FILTERS: [&str; 3] = ["key=key_generated_0", "key=key_generated_199", 
 const USER_FILTERS: [&str; 3] = ["user=user-0", "user=user-39", "user=user-40"];
 const GROUP_FILTERS: [&str; 3] = ["group=default", "group=group-4", "group=none"];
 const END_USER_FILTERS: [&str; 3] = ["end_user=backend", "end_user=person-42", "end_user=nobody"];
+/// The filters of records by what became of them, with many records, few, and none.
+const FURTHER_FILTERS: [&str; 9] = [
+    "model=gpt-image-2",
+    "model=unpriced-image",
+    "model=none",
+    "account=bench-0",
+    "account=none",
+    "error_reason=timeout",
+    "error_reason=quota",
+    "error_code=moderation_blocked",
+    "error_code=none",
+];
 const STATES: [&str; 6] = ["succeeded", "running", "failed", "refused", "cancelled", "interrupted"];
 /// The pages and operations without a filter of records.
 const PAGES: [&str; 15] = [
@@ -97,6 +109,10 @@ pub(crate) fn requests(values: &FilterValues) -> Vec<ReadRequest> {
         paths.extend(records.iter().map(|filter| (role, format!("{records_path}?{filter}"))));
         paths.push((role, format!("{records_path}/{}", values.middle)));
     }
+    paths.push((ClientRole::SignedInAdmin, "/records?state=unsuccessful".to_owned()));
+    for filter in ["", "&key=key_generated_199", "&user=user-40", "&model=none", "&account=none"] {
+        paths.push((ClientRole::AdminToken, format!("/admin/v1/records?outcome=unsuccessful{filter}")));
+    }
     // A member sees what a filter of that user shows.
     for filter in
         ["", "state=interrupted", "group=group-4", "end_user=backend", "key=key_generated_0&state=interrupted"]
@@ -151,6 +167,14 @@ fn record_filters(values: &FilterValues) -> Vec<String> {
             filters.push(format!("{first}&{second}&state=interrupted"));
         }
     }
+    for filter in FURTHER_FILTERS {
+        filters.push(filter.to_owned());
+        filters.push(format!("{filter}&state=failed"));
+        for other in [KEY_FILTERS[0], USER_FILTERS[0], GROUP_FILTERS[0], GROUP_FILTERS[2], END_USER_FILTERS[0]] {
+            filters.push(format!("{filter}&{other}"));
+        }
+    }
+    filters.push("model=none&account=bench-0".to_owned());
     filters.push(format!("since={}T00:00:00Z&until={}T00:00:00Z", values.first_day, values.middle_day));
     filters
 }

@@ -14,6 +14,9 @@ use crate::gateway::store::{JobState, Record, RecordFilter, RequestId, TokenDeta
 /// The limit that means all rows.
 pub(in super::super) const NO_LIMIT: i64 = i64::MAX;
 
+/// The condition of the partial indexes on unsuccessful records, written exactly like theirs.
+const UNSUCCESSFUL: &str = "state <> 'running' AND state <> 'succeeded'";
+
 /// The position of a record in every list: its creation time and its sequence number.
 type RecordCursor = (String, i64);
 
@@ -50,6 +53,9 @@ pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Optio
     push_index(&mut query, choose_index(filter));
     query.push(" WHERE ");
     push_state(&mut query, filter.state);
+    if filter.is_unsuccessful {
+        query.push(" AND ").push(UNSUCCESSFUL);
+    }
     if let Some(owner) = &filter.owner {
         query.push(" AND user_id = ").push_bind(owner.to_string());
     }
@@ -64,6 +70,16 @@ pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Optio
     }
     if let Some(end_user) = &filter.end_user {
         query.push(" AND end_user = ").push_bind(Record::truncate_text(end_user.clone()));
+    }
+    if let Some(model) = &filter.model {
+        query.push(" AND model = ").push_bind(Record::truncate_text(model.clone()));
+    }
+    for (column, value) in
+        [("account", &filter.account), ("error_code", &filter.error_code), ("error_reason", &filter.error_reason)]
+    {
+        if let Some(value) = value {
+            query.push(" AND ").push(column).push(" = ").push_bind(value.clone());
+        }
     }
     if let Some(since) = filter.since {
         query.push(" AND created_at >= ").push_bind(since.to_string());
@@ -98,14 +114,21 @@ fn choose_index(filter: &RecordFilter) -> &'static str {
     let by_user = filter.owner.is_some() || filter.user.is_some();
     match filter.state {
         Some(JobState::Running) => "records_running",
+        // Few records have an error, and these indexes also hold the state.
+        _ if filter.error_reason.is_some() => "records_by_error_reason",
+        _ if filter.error_code.is_some() => "records_by_error_code",
         // A busy key, user or end user has more records than all of them have unsuccessful ones.
         Some(JobState::Failed | JobState::Refused | JobState::Cancelled | JobState::Interrupted) => {
             "records_unsuccessful"
         }
+        _ if filter.is_unsuccessful => "records_unsuccessful_by_time",
         // One key can have many end users, but an end user rarely has many keys.
         Some(JobState::Succeeded) | None if filter.end_user.is_some() => "records_by_end_user",
+        // The index by account also holds keys, users and groups, but their indexes do not hold accounts.
+        Some(JobState::Succeeded) | None if filter.account.is_some() => "records_by_account",
         Some(JobState::Succeeded) | None if filter.key.is_some() => "records_by_key",
         Some(JobState::Succeeded) | None if by_user => "records_by_user",
+        Some(JobState::Succeeded) | None if filter.model.is_some() => "records_by_model",
         Some(JobState::Succeeded) | None if filter.group.is_some() => "records_by_group",
         Some(JobState::Succeeded) | None => "records_by_time",
     }
@@ -119,9 +142,7 @@ fn push_state(query: &mut QueryBuilder<Db>, state: Option<JobState>) {
         None => query.push("state <> 'running'"),
         Some(JobState::Running) => query.push("state = 'running'"),
         Some(JobState::Succeeded) => query.push("state = 'succeeded'"),
-        Some(state) => {
-            query.push("state <> 'running' AND state <> 'succeeded' AND state = '").push(state.as_str()).push("'")
-        }
+        Some(state) => query.push(UNSUCCESSFUL).push(" AND state = '").push(state.as_str()).push("'"),
     };
 }
 

@@ -146,6 +146,19 @@ async fn a_page_of_records_is_found_by_an_index_and_not_sorted() {
         (RecordFilter { owner: Some("usr_1".into()), group: text("default"), ..any() }, "records_by_user"),
         (RecordFilter { owner: Some("usr_1".into()), key: text("key_1"), ..any() }, "records_by_key"),
         (RecordFilter { key: text("key_1"), end_user: text("u-1"), ..state(JobState::Failed) }, "records_unsuccessful"),
+        (RecordFilter { model: text("gpt-image-2"), ..any() }, "records_by_model"),
+        (RecordFilter { model: text("gpt-image-2"), key: text("key_1"), ..any() }, "records_by_key"),
+        (RecordFilter { model: text("gpt-image-2"), ..state(JobState::Failed) }, "records_unsuccessful"),
+        (RecordFilter { is_unsuccessful: true, ..any() }, "records_unsuccessful_by_time"),
+        (RecordFilter { is_unsuccessful: true, key: text("key_1"), ..any() }, "records_unsuccessful_by_time"),
+        (RecordFilter { account: text("primary"), ..any() }, "records_by_account"),
+        (RecordFilter { account: text("primary"), key: text("key_1"), ..any() }, "records_by_account"),
+        (RecordFilter { error_reason: text("quota"), ..any() }, "records_by_error_reason"),
+        (
+            RecordFilter { error_reason: text("quota"), account: text("primary"), ..state(JobState::Failed) },
+            "records_by_error_reason",
+        ),
+        (RecordFilter { error_code: text("upstream_error"), group: text("default"), ..any() }, "records_by_error_code"),
         (
             RecordFilter { owner: Some("usr_1".into()), group: text("default"), ..state(JobState::Cancelled) },
             "records_unsuccessful",
@@ -179,10 +192,18 @@ async fn a_page_of_records_is_found_by_an_index_and_not_sorted() {
 async fn the_indexes_of_records_hold_the_columns_of_further_filters() {
     let (_dir, store) = new_store().await;
     for (index, columns) in [
-        ("records_by_key", "key_id created_at seq user_id group_name"),
-        ("records_by_user", "user_id created_at seq group_name"),
+        ("records_by_key", "key_id created_at seq user_id group_name model"),
+        ("records_by_user", "user_id created_at seq group_name model"),
+        ("records_by_model", "model created_at seq group_name"),
+        ("records_by_account", "account created_at seq key_id user_id group_name model"),
+        (
+            "records_by_error_reason",
+            "error_reason created_at seq state error_code key_id user_id group_name end_user model account",
+        ),
+        ("records_by_error_code", "error_code created_at seq state key_id user_id group_name end_user model account"),
         ("records_by_end_user", "end_user created_at seq key_id user_id group_name"),
-        ("records_unsuccessful", "state created_at seq key_id user_id group_name end_user"),
+        ("records_unsuccessful", "state created_at seq key_id user_id group_name end_user model account"),
+        ("records_unsuccessful_by_time", "created_at seq key_id user_id group_name end_user model account"),
     ] {
         let query =
             sqlx::query_scalar("SELECT coalesce(name, '()') FROM pragma_index_info($1) ORDER BY seqno").bind(index);
