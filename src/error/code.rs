@@ -10,7 +10,6 @@ macro_rules! codes {
 
         impl ApiErrorCode {
             /// All codes.
-            #[cfg_attr(not(test), expect(dead_code, reason = "only the drift test needs all rows"))]
             pub(crate) const ALL: &[Self] = &[$(Self::$name,)+];
 
             /// Returns `error.code`.

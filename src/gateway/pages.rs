@@ -13,10 +13,12 @@
 
 mod accounts;
 mod assets;
+mod attempt_timeline;
 mod audit;
 mod chart;
 mod csrf;
 mod examples;
+mod failure_explanation;
 mod first_steps;
 mod form;
 mod form_nonce;
@@ -38,6 +40,7 @@ mod playground_run;
 mod preferences;
 mod prices;
 mod profile;
+mod record_filters;
 mod records;
 mod routes;
 mod setting_fields;

@@ -3,6 +3,7 @@
 
 mod album;
 mod browser;
+mod failures;
 mod forgery;
 mod groups;
 mod harness;

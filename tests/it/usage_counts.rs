@@ -272,13 +272,13 @@ fn the_api_and_the_command_filter_by_end_user() {
 fn the_api_and_the_command_filter_by_error_model_and_account() {
     let upstream = FakeUpstream::start();
     let gateway = open(&upstream);
-    gateway.generate(json!({"model": "gpt-image-1.5"})).ok_json();
+    gateway.generate(json!({"model": "gpt-image-2-2026-04-21"})).ok_json();
     assert!(gateway.scripted("status=400 body=policy").status >= 400);
     let records = gateway.final_records(2);
     let ids = |records: &[Value]| records.iter().map(|record| record["request_id"].clone()).collect::<Vec<_>>();
     let (succeeded, refused) = (&records[..1], &records[1..]);
     for (query, words, expected) in [
-        ("model=gpt-image-1.5", &["--model", "gpt-image-1.5"][..], succeeded),
+        ("model=gpt-image-2-2026-04-21", &["--model", "gpt-image-2-2026-04-21"][..], succeeded),
         ("error_reason=content_refused", &["--error-reason", "content_refused"], refused),
         ("error_code=upstream_error", &["--error-code", "upstream_error"], refused),
         ("outcome=unsuccessful", &["--unsuccessful"], refused),

@@ -179,6 +179,12 @@ impl UrlEncodedFields {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    /// The fields that are not empty, without those with these names, as a query string.
+    pub(super) fn to_query_without(&self, names: &[&str]) -> String {
+        let fields = self.0.iter().filter(|(key, value)| !names.contains(&key.as_str()) && !value.is_empty());
+        form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
+    }
+
     /// The fields that are not empty, as a query string. The field `name` gets the given value, or is left out if there
     /// is none.
     pub(super) fn to_query_with(&self, name: &str, value: Option<&str>) -> String {

@@ -1,6 +1,7 @@
 //! The page of one key: its properties, its usage, and its forms.
 
 use askama::Template;
+use chrono::Utc;
 use http::StatusCode;
 use serde_json::json;
 
@@ -11,11 +12,13 @@ use super::keys::{FormRefusal, claim_form, show_secret};
 use super::page_context::{PageContext, end_of_day, last_valid_day};
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
+use super::record_filters::{self, UNSUCCESSFUL};
 use super::routes::KeyFormAction;
 use super::setting_fields::{
     LIMIT_FIELDS, LimitWords, labelled_settings, limits_as_settings, submitted_limits, with_refused_limits,
     with_settings,
 };
+use crate::wire::admin::server::RetrieveUsageQuery;
 use crate::wire::admin::types;
 
 /// An option of the rotation form: the time for which the former secret stays valid.
@@ -37,6 +40,8 @@ const GRACE_PERIODS: [GracePeriod; 5] = [
 struct KeyPage {
     page: PageLayout,
     key: types::Key,
+    /// The counts of all requests with the key.
+    counts: types::UsageCounts,
     path: String,
     form: PageForm,
     nonce: String,
@@ -60,13 +65,22 @@ pub(super) struct DeletePage {
     pub(super) back: String,
 }
 
+// === impl KeyPage ===
+
+impl KeyPage {
+    /// The address of the records of the key, in this state or in any.
+    fn records(&self, state: &str) -> String {
+        record_filters::records_link(&[("key", &self.key.id), ("state", state)])
+    }
+}
+
 /// Shows the page of a key.
 pub(super) async fn show(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let key = context.console().retrieve_key(context.actor()?, id).await?;
-    render_page(context, StatusCode::OK, key, None)
+    render_page(context, StatusCode::OK, key, None).await
 }
 
-fn render_page(
+async fn render_page(
     context: &PageContext<'_>,
     status: StatusCode,
     key: types::Key,
@@ -74,6 +88,7 @@ fn render_page(
 ) -> Result<PageResponse, PageError> {
     let template = KeyPage {
         page: context.layout("keys"),
+        counts: all_counts(context, &key).await?,
         path: format!("/keys/{}", key.id),
         form: form.unwrap_or_else(|| stored_values(&key)),
         nonce: context.issue_form_nonce()?,
@@ -86,6 +101,14 @@ fn render_page(
         key,
     };
     Ok(render(status, &template))
+}
+
+/// Returns the counts of a key since the day on which it was created.
+async fn all_counts(context: &PageContext<'_>, key: &types::Key) -> Result<types::UsageCounts, PageError> {
+    // The node that created the key may have a clock that is ahead.
+    let since = Some(key.created_at.min(Utc::now()).date_naive());
+    let query = RetrieveUsageQuery { key: Some(key.id.clone()), since, ..RetrieveUsageQuery::default() };
+    Ok(context.console().retrieve_usage(context.actor()?, &query).await?.totals)
 }
 
 /// Returns the forms with the values of the key. A form without them would remove the expiry and the limits.
@@ -144,7 +167,7 @@ async fn submit_change(context: &PageContext<'_>, id: &str) -> Result<PageRespon
             (_, Some(end)) => body["expires_at"] = json!(end),
             (_, None) => {
                 let form = form.with_error("expires_on", context.texts.get("error.expires_on"));
-                return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form));
+                return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form)).await;
             }
         }
     }
@@ -152,7 +175,7 @@ async fn submit_change(context: &PageContext<'_>, id: &str) -> Result<PageRespon
         Ok(key) => Ok(PageResponse::redirect(&format!("/keys/{}?done=saved", key.id))),
         Err(error) => {
             let form = form.with_console_error(context.texts, error)?;
-            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form))
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form)).await
         }
     }
 }
@@ -165,7 +188,7 @@ async fn submit_limits(context: &PageContext<'_>, id: &str) -> Result<PageRespon
         Ok(key) => Ok(PageResponse::redirect(&format!("/keys/{}?done=saved", key.id))),
         Err(error) => {
             let form = with_refused_limits(stored_properties(&current), context.request, context.texts, error)?;
-            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form))
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form)).await
         }
     }
 }
@@ -178,7 +201,7 @@ async fn rotate(context: &PageContext<'_>, id: &str) -> Result<PageResponse, Pag
         Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
         Err(FormRefusal::Expired) => {
             let form = stored_values(&current).with_error(WHOLE_FORM, context.texts.get("error.stale"));
-            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form));
+            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form)).await;
         }
     };
     let grace = context.request.form_field("grace");
@@ -190,7 +213,7 @@ async fn rotate(context: &PageContext<'_>, id: &str) -> Result<PageResponse, Pag
         Err(error) => {
             first_use.release().await;
             let form = stored_values(&current).with_console_error(context.texts, error)?;
-            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form))
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form)).await
         }
     }
 }

@@ -1,45 +1,33 @@
 //! The pages of the records: the list, and one record with its details.
 
 use askama::Template;
-use chrono::{DateTime, NaiveTime, Utc};
+use chrono::Utc;
 use http::StatusCode;
 
-use super::form::PageForm;
+use super::attempt_timeline::{self, TimelineCall};
+use super::failure_explanation::{Availability, FailureExplanation, Fault};
 use super::http_messages::PageResponse;
 use super::keys::older_page_link;
-use super::page_context::{PageContext, end_of_day};
+use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
+use super::record_filters::{self, RecordFilters, UNSUCCESSFUL};
 use super::usage::csv_download;
 use crate::gateway::console::Console;
-use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
 
 /// The maximum number of records on one page (our choice).
 const PER_PAGE: i64 = 50;
-
-/// The fields of the filter form.
-const FILTER_FIELDS: [&str; 6] = ["key", "user", "end_user", "state", "since", "until"];
-
-/// The states that the list can be filtered by.
-const STATES: [types::RecordState; 6] = [
-    types::RecordState::Succeeded,
-    types::RecordState::Running,
-    types::RecordState::Failed,
-    types::RecordState::Refused,
-    types::RecordState::Cancelled,
-    types::RecordState::Interrupted,
-];
+/// The maximum number of calls that an explanation names (our choice); the timeline has all of them.
+const NAMED_CALLS_MAX: usize = 8;
 
 #[derive(Template)]
 #[template(path = "records.html", config = "src/gateway/pages/askama.toml")]
 struct RecordsPage {
     page: PageLayout,
     records: types::RecordList,
-    states: &'static [types::RecordState],
-    form: PageForm,
+    filters: RecordFilters,
     download: String,
-    is_filtered: bool,
     newest: Option<String>,
     older: Option<String>,
 }
@@ -49,6 +37,11 @@ struct RecordsPage {
 struct RecordPage {
     page: PageLayout,
     record: types::Record,
+    /// The explanation of a request that did not succeed.
+    explanation: Option<FailureExplanation>,
+    /// The time at which the accounts of the group can be asked again, if the failure depended on them.
+    availability: Option<Availability>,
+    calls: Vec<TimelineCall>,
     images: String,
     /// The tokens of the image model, with input and output each split into images and text.
     tokens: Option<TokenBreakdown>,
@@ -71,11 +64,10 @@ struct TokenBreakdown {
 
 /// Shows the list of records.
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let (query, form) = read_query(context, PER_PAGE);
+    let query = record_filters::console_query(context, PER_PAGE);
     let records = context.console().list_records(context.actor()?, &query).await?;
-    let request = context.request;
+    let (request, page) = (context.request, context.layout("records"));
     let template = RecordsPage {
-        page: context.layout("records"),
         older: records
             .data
             .last()
@@ -83,12 +75,11 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
             .map(|last| older_page_link(request, "/records", &last.request_id)),
         newest: request
             .query_param("before")
-            .map(|_| format!("/records?{}", request.query.to_query_with("before", None))),
-        download: format!("/records.csv?{}", request.query.to_query_with("before", None)),
-        is_filtered: FILTER_FIELDS.iter().any(|name| request.query_param(name).is_some()),
-        states: &STATES,
+            .map(|_| format!("/records?{}", request.query.to_query_without(&["before"]))),
+        download: format!("/records.csv?{}", request.query.to_query_without(&["before"])),
+        filters: RecordFilters::from_request(context, &page),
         records,
-        form,
+        page,
     };
     Ok(render(StatusCode::OK, &template))
 }
@@ -96,48 +87,42 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
 /// Shows one record with all its details.
 pub(super) async fn show_record(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let record = context.console().retrieve_record(context.actor()?, id).await?;
+    let explanation = FailureExplanation::from_record(&record);
     let template = RecordPage {
         page: context.layout("records"),
         images: describe_images(&record),
         tokens: record.usage.as_ref().map(TokenBreakdown::from_usage),
         host_tokens: record.host_usage.as_ref().map(TokenBreakdown::from_usage),
+        availability: availability(context, &record, explanation.as_ref()).await?,
+        calls: attempt_timeline::calls(&record),
+        explanation,
         record,
     };
     Ok(render(StatusCode::OK, &template))
 }
 
+/// Returns the time at which the accounts of the group can be asked again, if the request failed because of them. Only
+/// admins see the state of accounts.
+async fn availability(
+    context: &PageContext<'_>,
+    record: &types::Record,
+    explanation: Option<&FailureExplanation>,
+) -> Result<Option<Availability>, PageError> {
+    // An account that does not offer the model can be asked at any time, and will refuse again.
+    let depends_on_accounts = record.error_reason != Some(types::RecordReason::Missing)
+        && explanation.is_some_and(|explanation| matches!(explanation.fault, Fault::Upstream | Fault::Configuration));
+    if !depends_on_accounts || !context.is_admin() {
+        return Ok(None);
+    }
+    let accounts = context.console().list_accounts(context.actor()?).await?.data;
+    Ok(Availability::of_group(&record.group, &accounts, Utc::now()))
+}
+
 /// Returns the newest records that match the filter as a CSV file, up to [`Console::CSV_RECORDS_MAX`].
 pub(super) async fn download_csv(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let (query, _) = read_query(context, PER_PAGE);
+    let query = record_filters::console_query(context, PER_PAGE);
     let csv = context.console().records_csv(context.actor()?, &query).await?;
     Ok(csv_download(&csv, "records.csv"))
-}
-
-/// The query of the console for the filter of the request, and the filter form with its values.
-fn read_query(context: &PageContext<'_>, limit: i64) -> (ListRecordsQuery, PageForm) {
-    let request = context.request;
-    let query_param = |name: &str| request.query_param(name).map(str::to_owned);
-    let query = ListRecordsQuery {
-        before: query_param("before"),
-        end_user: request.raw_query_param("end_user"),
-        group: query_param("group"),
-        key: query_param("key"),
-        limit: types::PageLimit::new(limit).ok(),
-        since: request.query_param("since").and_then(beginning_of_day),
-        state: request.query_param("state").and_then(|word| word.parse().ok()),
-        until: request.query_param("until").and_then(end_of_day),
-        user: query_param("user").filter(|_| context.is_admin()),
-        ..ListRecordsQuery::default()
-    };
-    let mut form = PageForm::default();
-    for name in FILTER_FIELDS {
-        form = form.with_value(name, request.query.get(name));
-    }
-    (query, form)
-}
-
-fn beginning_of_day(day: &str) -> Option<DateTime<Utc>> {
-    Some(day.parse::<chrono::NaiveDate>().ok()?.and_time(NaiveTime::MIN).and_utc())
 }
 
 /// Lists size, format and quality of each delivered image.
@@ -164,5 +149,20 @@ impl TokenBreakdown {
             output_text: output.and_then(|details| details.text_tokens),
             total: usage.total_tokens,
         }
+    }
+}
+
+// === impl RecordPage ===
+
+impl RecordPage {
+    /// The calls that the explanation names.
+    fn named_calls(&self) -> &[TimelineCall] {
+        self.calls.get(..NAMED_CALLS_MAX).unwrap_or(&self.calls)
+    }
+
+    /// The sentence about the payment.
+    fn payment_text(&self, explanation: &FailureExplanation) -> String {
+        let cost = explanation.payment.cost().map(|cost| self.page.exact_cost(&cost)).unwrap_or_default();
+        self.page.text_with(explanation.payment.text(), "cost", cost)
     }
 }

@@ -45,6 +45,11 @@ impl PageLayout {
         number.optional_count().map_or_else(absent_value, format::with_thousands_separators)
     }
 
+    /// True if the number is positive.
+    pub(super) fn is_positive(&self, number: impl CountValue) -> bool {
+        number.count() > 0
+    }
+
     /// The number, if it is known and positive.
     pub(super) fn positive(&self, number: impl OptionalCountValue) -> Option<i64> {
         number.optional_count().filter(|number| *number > 0)
@@ -197,6 +202,16 @@ impl PageLayout {
             types::RecordReason::NoAccounts => "reason.no_accounts",
             types::RecordReason::Unavailable => "reason.unavailable",
             types::RecordReason::Internal => "reason.internal",
+        }
+    }
+
+    /// The key of the text for the error of a record; `None` if it has none, or only a code.
+    pub(super) fn record_error(&self, record: &types::Record) -> Option<&'static str> {
+        match (record.error_reason, record.state) {
+            (Some(reason), _) => Some(self.record_reason(&reason)),
+            (None, types::RecordState::Cancelled) => Some("reason.caller_left"),
+            (None, types::RecordState::Interrupted) if record.error_code.is_none() => Some("reason.stopped"),
+            (None, _) => None,
         }
     }
 

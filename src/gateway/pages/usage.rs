@@ -12,6 +12,7 @@ use super::http_messages::PageResponse;
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
+use super::record_filters::{self, UNSUCCESSFUL};
 use crate::wire::admin::server::RetrieveUsageQuery;
 use crate::wire::admin::types;
 
@@ -30,6 +31,8 @@ struct UsagePage {
     chart: UsageChart,
     /// The path of the same usage as a CSV file.
     download: String,
+    /// The filters that the list of records has too, apart from the days.
+    record_filters: Vec<(&'static str, String)>,
     is_empty: bool,
     is_filtered: bool,
 }
@@ -43,6 +46,7 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
         form,
         chart: UsageChart::from_usage(&usage),
         download: format!("/usage.csv?{}", context.request.query.to_query_with("done", None)),
+        record_filters: record_filters::shared_filters(&context.request.query),
         is_filtered: FILTER_FIELDS.iter().any(|name| context.request.query_param(name).is_some()),
         is_empty: usage.totals.requests == 0 && usage.totals.refused == 0,
         usage,
@@ -86,4 +90,31 @@ fn read_query(context: &PageContext<'_>) -> (RetrieveUsageQuery, PageForm) {
         .with_value("user", query.user.clone().unwrap_or_default())
         .with_value("end_user", query.end_user.clone().unwrap_or_default());
     (query, form)
+}
+
+// === impl UsagePage ===
+
+impl UsagePage {
+    /// The address of the records of the whole period, in this state or in any.
+    fn records(&self, state: &str) -> String {
+        self.records_link("", &self.usage.since, &self.usage.until, state)
+    }
+
+    /// The address of the records of one day.
+    fn records_of_day(&self, day: &NaiveDate, state: &str) -> String {
+        self.records_link("", day, day, state)
+    }
+
+    /// The address of the records of one key in the period.
+    fn records_of_key(&self, key: &str, state: &str) -> String {
+        self.records_link(key, &self.usage.since, &self.usage.until, state)
+    }
+
+    fn records_link(&self, key: &str, since: &NaiveDate, until: &NaiveDate, state: &str) -> String {
+        let others = self.record_filters.iter().map(|(name, value)| (*name, value.as_str()));
+        let mut filters: Vec<_> = others.filter(|(name, _)| key.is_empty() || *name != "key").collect();
+        let (since, until) = (since.to_string(), until.to_string());
+        filters.extend([("key", key), ("since", &since), ("until", &until), ("state", state)]);
+        record_filters::records_link(&filters)
+    }
 }

@@ -110,6 +110,10 @@ fn visit_lists(tab: &Tab<'_>, handler: &mut dyn StateHandler, paths: &ItemPaths)
         ("usage", "/usage"),
         ("records", "/records"),
         ("records-failed", "/records?state=failed"),
+        (
+            "records-filtered",
+            "/records?state=unsuccessful&error_reason=content_refused&model=gpt-image-2&account=azure-east",
+        ),
         ("people", "/people"),
         ("groups", "/groups"),
         ("accounts", "/accounts"),
@@ -218,6 +222,7 @@ fn visit_chinese_pages(tab: &Tab<'_>, handler: &mut dyn StateHandler, paths: &It
         ("key", paths.active.as_str()),
         ("usage", "/usage"),
         ("record", paths.succeeded_record.as_str()),
+        ("record-failed", paths.failed_record.as_str()),
         ("prices", "/prices"),
     ] {
         assert!(tab.go(path).html.contains("lang=\"zh"), "{path}");

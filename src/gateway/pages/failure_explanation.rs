@@ -1,0 +1,493 @@
+//! The explanation of an unsuccessful request: the event, the party at fault, the reason why the gateway stopped, and the
+//! payment. Pure.
+//!
+//! It is made from the record alone, so a page must not state more than the record knows. All texts are keys of the
+//! catalogues.
+
+use chrono::{DateTime, Utc};
+
+use crate::error::ApiErrorCode;
+use crate::wire::admin::types::{Account, AccountState, CostBasis, Record, RecordClass, RecordReason, RecordState};
+
+/// The number of accounts that can reject a request in the same way before the gateway asks no other.
+const REJECTIONS_MAX: usize = 2;
+
+/// The explanation of a request that did not succeed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct FailureExplanation {
+    /// The sentence about the event.
+    pub(super) event: &'static str,
+    /// The party at fault.
+    pub(super) fault: Fault,
+    /// The sentence about what the gateway did after its last call, or instead of a call.
+    pub(super) conclusion: &'static str,
+    /// The payment for the request.
+    pub(super) payment: Payment,
+    /// The sentence about sending the request again.
+    pub(super) advice: &'static str,
+}
+
+/// The party at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The request must be changed.
+    Request,
+    /// The caller left.
+    Caller,
+    /// The upstream, or the network to it.
+    Upstream,
+    /// The gateway itself.
+    Gateway,
+    /// The accounts or the settings, which an operator can change.
+    Configuration,
+    /// The record does not tell.
+    Unknown,
+}
+
+/// The payment for a request. A cost in US dollars is `None` if it is unknown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Payment {
+    /// Nothing was paid.
+    Nothing,
+    /// It was paid for.
+    Paid(Option<f64>),
+    /// An image may have been paid for, at most at this cost.
+    Possible(Option<f64>),
+    /// Two images may have been paid for, at most at this cost together.
+    PossiblyTwice(Option<f64>),
+}
+
+/// The time at which the accounts of a group can be asked again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Availability {
+    /// At least one account can be asked now.
+    Now,
+    /// The first account can be asked again at this time.
+    From(DateTime<Utc>),
+    /// No account can be asked before an operator changes one.
+    Never,
+}
+
+// === impl FailureExplanation ===
+
+impl FailureExplanation {
+    /// Explains a record; `None` if the request has succeeded or still runs.
+    pub(super) fn from_record(record: &Record) -> Option<Self> {
+        let (event, fault) = match (record.state, record.error_reason, record.error_code.as_deref()) {
+            (RecordState::Running | RecordState::Succeeded, ..) => return None,
+            (RecordState::Cancelled, ..) => ("why.caller_left", Fault::Caller),
+            (_, Some(reason), _) => event_of_reason(reason, record),
+            (RecordState::Interrupted, None, None) => ("why.stopped", Fault::Gateway),
+            (_, None, code) => event_of_code(code, record),
+        };
+        let payment = Payment::from_record(record);
+        Some(Self { event, fault, conclusion: conclusion(record), payment, advice: advice(record, fault, payment) })
+    }
+}
+
+/// Returns the event of a failure with this reason, and the party at fault.
+fn event_of_reason(reason: RecordReason, record: &Record) -> (&'static str, Fault) {
+    let last = record.attempts.last();
+    match reason {
+        RecordReason::Filter => ("why.filter", Fault::Request),
+        RecordReason::ContentRefused => ("why.content_refused", Fault::Request),
+        RecordReason::UpstreamRejected => ("why.upstream_rejected", Fault::Request),
+        RecordReason::Network => match last.and_then(|last| last.class) {
+            Some(RecordClass::X | RecordClass::O) => ("why.connection_broke", Fault::Upstream),
+            _ => ("why.unreachable", Fault::Upstream),
+        },
+        RecordReason::Timeout => ("why.timeout", Fault::Upstream),
+        RecordReason::Broken => ("why.broken", Fault::Upstream),
+        RecordReason::UpstreamFailed => ("why.upstream_failed", Fault::Upstream),
+        RecordReason::NoImageData => ("why.no_image_data", Fault::Upstream),
+        RecordReason::DeliveryMismatch => ("why.delivery_mismatch", Fault::Upstream),
+        RecordReason::OutcomeUnknown => ("why.stopped", Fault::Gateway),
+        RecordReason::Quota => ("why.quota", Fault::Configuration),
+        RecordReason::Throttled if has_status(record, 429) => ("why.throttled", Fault::Upstream),
+        RecordReason::Throttled => ("why.busy", Fault::Configuration),
+        RecordReason::Credentials => ("why.credentials", Fault::Configuration),
+        RecordReason::Missing => ("why.missing", Fault::Configuration),
+        RecordReason::NoAccounts => ("why.no_accounts", Fault::Configuration),
+        RecordReason::Unavailable => ("why.unavailable", Fault::Gateway),
+        RecordReason::Internal => ("why.internal", Fault::Gateway),
+    }
+}
+
+/// Returns the event of a failure without a reason, and the party at fault. Only records from before there were reasons
+/// have none.
+fn event_of_code(code: Option<&str>, record: &Record) -> (&'static str, Fault) {
+    let code = code.and_then(|code| ApiErrorCode::ALL.iter().find(|known| known.as_str() == code));
+    let reason = match code {
+        None => return ("why.unknown", Fault::Unknown),
+        Some(ApiErrorCode::UpstreamError) if record.state == RecordState::Refused => RecordReason::ContentRefused,
+        Some(ApiErrorCode::UpstreamError) => return ("why.no_image", Fault::Upstream),
+        Some(ApiErrorCode::UsageLimitReached) => RecordReason::Quota,
+        Some(ApiErrorCode::RateLimitExceeded) => RecordReason::Throttled,
+        Some(ApiErrorCode::NoAvailableAccounts) => RecordReason::NoAccounts,
+        Some(ApiErrorCode::ServiceUnavailable) => RecordReason::Unavailable,
+        Some(ApiErrorCode::InternalError) => RecordReason::Internal,
+        Some(ApiErrorCode::InsufficientQuota) => return ("why.limit", Fault::Request),
+        Some(ApiErrorCode::PriceUnknown) => return ("why.no_price", Fault::Configuration),
+        Some(ApiErrorCode::ImageInProgress) => return ("why.in_progress", Fault::Request),
+        Some(
+            ApiErrorCode::InvalidRequest
+            | ApiErrorCode::RequestTooLarge
+            | ApiErrorCode::UnsupportedMediaType
+            | ApiErrorCode::UnknownUrl
+            | ApiErrorCode::MethodNotAllowed
+            | ApiErrorCode::ModelNotFound
+            | ApiErrorCode::PermissionDenied
+            | ApiErrorCode::InvalidApiKey
+            | ApiErrorCode::KeyNotFound
+            | ApiErrorCode::UserNotFound
+            | ApiErrorCode::TokenNotFound
+            | ApiErrorCode::GroupNotFound
+            | ApiErrorCode::RecordNotFound
+            | ApiErrorCode::KeyLimitReached
+            | ApiErrorCode::UserExists
+            | ApiErrorCode::GroupExists
+            | ApiErrorCode::GroupInUse
+            | ApiErrorCode::GroupReadOnly
+            | ApiErrorCode::LastAdmin
+            | ApiErrorCode::AccountNotFound
+            | ApiErrorCode::AccountExists
+            | ApiErrorCode::AccountReadOnly
+            | ApiErrorCode::PriceNotFound
+            | ApiErrorCode::PriceReadOnly,
+        ) => return ("why.invalid", Fault::Request),
+    };
+    event_of_reason(reason, record)
+}
+
+/// Returns the sentence about what the gateway did after its last call, or instead of a call. The rules are those of the
+/// attempt loop: after some failures, another call could pay for a second image.
+fn conclusion(record: &Record) -> &'static str {
+    let is_rejected = record.error_reason == Some(RecordReason::UpstreamRejected);
+    let is_stopped = record.error_reason == Some(RecordReason::OutcomeUnknown)
+        || record.state == RecordState::Interrupted && record.error_code.is_none();
+    let Some(last) = record.attempts.last() else { return "did.no_call" };
+    let failures = |class| record.attempts.iter().filter(|attempt| attempt.class == Some(class)).count();
+    match last.class {
+        _ if record.state == RecordState::Cancelled => "did.left",
+        _ if is_stopped => "did.stopped",
+        Some(RecordClass::N) if is_rejected && failures(RecordClass::N) >= REJECTIONS_MAX => "did.rejected_twice",
+        Some(RecordClass::N) => "did.no_other",
+        Some(RecordClass::F) if failures(RecordClass::F) > 1 => "did.failed_twice",
+        Some(RecordClass::F) => "did.no_other",
+        Some(RecordClass::X) => "did.would_pay_twice",
+        Some(RecordClass::R) => "did.would_be_refused",
+        Some(RecordClass::O) => "did.had_begun",
+        None => "did.had_image",
+    }
+}
+
+/// Returns the sentence about sending the request again.
+const fn advice(record: &Record, fault: Fault, payment: Payment) -> &'static str {
+    match (fault, record.error_reason) {
+        (Fault::Request, _) => "retry.change",
+        (Fault::Configuration, Some(RecordReason::Credentials | RecordReason::Missing | RecordReason::NoAccounts)) => {
+            "retry.operator"
+        }
+        (Fault::Configuration, _) => "retry.later",
+        _ if matches!(payment, Payment::Nothing) => "retry.safe",
+        _ => "retry.pays",
+    }
+}
+
+fn has_status(record: &Record, status: u64) -> bool {
+    record.attempts.iter().any(|attempt| attempt.status == Some(status))
+}
+
+// === impl Fault ===
+
+impl Fault {
+    /// The key of the text.
+    pub(super) const fn text(self) -> &'static str {
+        match self {
+            Self::Request => "fault.request",
+            Self::Caller => "fault.caller",
+            Self::Upstream => "fault.upstream",
+            Self::Gateway => "fault.gateway",
+            Self::Configuration => "fault.configuration",
+            Self::Unknown => "fault.unknown",
+        }
+    }
+
+    /// The CSS class of the notice.
+    pub(super) const fn tone(self) -> &'static str {
+        match self {
+            Self::Request | Self::Caller => "warn",
+            Self::Upstream | Self::Gateway | Self::Configuration | Self::Unknown => "bad",
+        }
+    }
+}
+
+// === impl Payment ===
+
+impl Payment {
+    fn from_record(record: &Record) -> Self {
+        let cost = record.cost_usd;
+        // The simulator costs nothing, whatever became of its calls.
+        let is_free = cost == Some(0.0) && record.cost_basis == Some(CostBasis::Exact);
+        let has_tokens = record.usage.is_some() || record.host_usage.is_some();
+        let has_answer =
+            has_tokens || !record.delivered.is_empty() || record.attempts.iter().any(|attempt| attempt.class.is_none());
+        let may_have_image = |class| matches!(class, Some(RecordClass::X | RecordClass::O));
+        if record.attempts.is_empty() || is_free {
+            Self::Nothing
+        } else if record.maybe_paid_twice == Some(true) {
+            Self::PossiblyTwice(cost)
+        } else if record.attempts.iter().any(|attempt| may_have_image(attempt.class)) {
+            Self::Possible(cost)
+        } else if has_answer {
+            Self::Paid(cost)
+        } else {
+            Self::Nothing
+        }
+    }
+
+    /// The key of the text, in which the cost replaces `{cost}` if it is known.
+    pub(super) const fn text(self) -> &'static str {
+        match self {
+            Self::Nothing => "paid.nothing",
+            Self::Paid(Some(_)) => "paid.cost",
+            Self::Paid(None) => "paid.unknown",
+            Self::Possible(Some(_)) => "paid.possible",
+            Self::Possible(None) => "paid.possible_unknown",
+            Self::PossiblyTwice(Some(_)) => "paid.twice",
+            Self::PossiblyTwice(None) => "paid.twice_unknown",
+        }
+    }
+
+    /// The cost in US dollars, if it is known.
+    pub(super) const fn cost(self) -> Option<f64> {
+        match self {
+            Self::Nothing => None,
+            Self::Paid(cost) | Self::Possible(cost) | Self::PossiblyTwice(cost) => cost,
+        }
+    }
+}
+
+// === impl Availability ===
+
+impl Availability {
+    /// Returns the time at which the accounts of the group can be asked again, if such a time matters for the failure;
+    /// `None` if the group has no accounts.
+    pub(super) fn of_group(group: &str, accounts: &[Account], now: DateTime<Utc>) -> Option<Self> {
+        let serves_group = |account: &&Account| account.groups.iter().any(|name| name == group);
+        let availabilities = accounts.iter().filter(serves_group).map(|account| match account.state {
+            AccountState::Enabled => Self::Now,
+            AccountState::Resting | AccountState::Failing => match account.cooling_until {
+                Some(until) if until > now => Self::From(until),
+                _ => Self::Now,
+            },
+            AccountState::Disabled | AccountState::Unusable => Self::Never,
+        });
+        availabilities.reduce(Self::earlier)
+    }
+
+    fn earlier(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Now, _) | (_, Self::Now) => Self::Now,
+            (Self::From(one), Self::From(other)) => Self::From(one.min(other)),
+            (Self::From(at), Self::Never) | (Self::Never, Self::From(at)) => Self::From(at),
+            (Self::Never, Self::Never) => Self::Never,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::gateway::pages::language::{Language, catalogue};
+
+    fn record(fields: &Value) -> Record {
+        let mut record = json!({
+            "request_id": "r1", "created_at": "2026-11-21T03:00:00Z", "operation": "create_image", "stream": false,
+            "state": "failed", "delivered": [], "attempts": [], "group": "default", "user": "usr_1", "key": "key_1",
+            "injected_tool": false,
+        });
+        for (name, value) in fields.as_object().unwrap() {
+            record[name] = value.clone();
+        }
+        serde_json::from_value(record).unwrap()
+    }
+
+    fn explain(fields: &Value) -> FailureExplanation {
+        FailureExplanation::from_record(&record(fields)).unwrap()
+    }
+
+    /// The values of an enumeration in the API document.
+    fn documented(schema: &str) -> Vec<Value> {
+        let document: Value =
+            serde_json::from_str(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/openapi/admin.json"))).unwrap();
+        document["components"]["schemas"][schema]["enum"].as_array().unwrap().clone()
+    }
+
+    #[track_caller]
+    fn assert_has_texts(explanation: &FailureExplanation) {
+        let keys = [
+            explanation.event,
+            explanation.fault.text(),
+            explanation.conclusion,
+            explanation.payment.text(),
+            explanation.advice,
+        ];
+        for key in keys {
+            assert!(catalogue(Language::En).contains_key(key), "{key}: {explanation:?}");
+        }
+    }
+
+    #[test]
+    fn every_reason_of_the_document_has_an_explanation_of_its_own() {
+        let reasons = documented("RecordReason");
+        assert!(reasons.len() > 15);
+        let classes = [json!([]), json!([{"class": "N", "status": 429}]), json!([{"class": "X"}]), json!([{}])];
+        let mut events = BTreeSet::new();
+        for reason in &reasons {
+            for attempts in &classes {
+                let explanation =
+                    explain(&json!({"error_code": "upstream_error", "error_reason": reason, "attempts": attempts}));
+                assert_has_texts(&explanation);
+                assert!(explanation.fault != Fault::Unknown && explanation.event != "why.unknown", "{reason}");
+                if attempts == &json!([]) {
+                    events.insert(explanation.event);
+                }
+            }
+        }
+        assert_eq!(events.len(), reasons.len(), "two reasons have the same sentence: {events:?}");
+    }
+
+    #[test]
+    fn every_code_has_an_explanation_without_a_reason() {
+        for code in ApiErrorCode::ALL {
+            for state in ["failed", "refused", "interrupted"] {
+                let explanation = explain(&json!({"error_code": code.as_str(), "state": state}));
+                assert_has_texts(&explanation);
+                assert!(explanation.event != "why.unknown", "{code:?}");
+            }
+        }
+        assert_eq!(explain(&json!({"error_code": "made_up"})).fault, Fault::Unknown);
+        assert_eq!(explain(&json!({})).event, "why.unknown");
+    }
+
+    #[test]
+    fn only_unsuccessful_requests_are_explained() {
+        for state in documented("RecordState") {
+            let explanation = FailureExplanation::from_record(&record(&json!({"state": state})));
+            assert_eq!(explanation.is_none(), state == "running" || state == "succeeded", "{state}");
+        }
+    }
+
+    #[test]
+    fn each_party_can_be_at_fault() {
+        for (fields, event, fault) in [
+            (json!({"state": "cancelled"}), "why.caller_left", Fault::Caller),
+            (json!({"state": "interrupted"}), "why.stopped", Fault::Gateway),
+            (json!({"state": "refused", "error_reason": "filter"}), "why.filter", Fault::Request),
+            (json!({"error_reason": "throttled"}), "why.busy", Fault::Configuration),
+            (
+                json!({"error_reason": "throttled", "attempts": [{"class": "N", "status": 429}]}),
+                "why.throttled",
+                Fault::Upstream,
+            ),
+            (json!({"error_reason": "network", "attempts": [{"class": "N"}]}), "why.unreachable", Fault::Upstream),
+            (json!({"error_reason": "network", "attempts": [{"class": "X"}]}), "why.connection_broke", Fault::Upstream),
+        ] {
+            let explanation = explain(&fields);
+            assert_eq!((explanation.event, explanation.fault), (event, fault), "{fields}");
+        }
+    }
+
+    #[test]
+    fn the_last_call_decides_why_no_other_followed() {
+        let rejected = json!({"error_code": "upstream_error", "error_reason": "upstream_rejected"});
+        for (fields, expected) in [
+            (json!({}), "did.no_call"),
+            (json!({"attempts": [{"class": "N"}]}), "did.no_other"),
+            (json!({"attempts": [{"class": "F"}, {"class": "F"}]}), "did.failed_twice"),
+            (
+                json!({"attempts": [{"class": "N"}, {"class": "X"}], "error_code": "upstream_error"}),
+                "did.would_pay_twice",
+            ),
+            (json!({"attempts": [{"class": "X"}], "state": "interrupted"}), "did.stopped"),
+            (json!({"attempts": [{"class": "X"}], "state": "cancelled"}), "did.left"),
+            (json!({"attempts": [{"class": "R"}]}), "did.would_be_refused"),
+            (json!({"attempts": [{"class": "O"}]}), "did.had_begun"),
+            (json!({"attempts": [{}]}), "did.had_image"),
+        ] {
+            assert_eq!(explain(&fields).conclusion, expected, "{fields}");
+        }
+        let mut twice = rejected;
+        twice["attempts"] = json!([{"class": "N"}, {"class": "N"}]);
+        assert_eq!(explain(&twice).conclusion, "did.rejected_twice");
+    }
+
+    #[test]
+    fn the_payment_follows_from_the_calls_and_the_cost() {
+        for (fields, payment) in [
+            (json!({"cost_usd": 0.2}), Payment::Nothing),
+            (json!({"attempts": [{"class": "N"}, {"class": "F"}, {"class": "R"}]}), Payment::Nothing),
+            (
+                json!({"attempts": [{"class": "F"}], "usage": {"input_tokens": 3}, "cost_usd": 0.01}),
+                Payment::Paid(Some(0.01)),
+            ),
+            (json!({"attempts": [{}], "cost_basis": "unknown"}), Payment::Paid(None)),
+            (
+                json!({"attempts": [{"class": "X"}], "cost_usd": 0.2, "cost_basis": "estimated"}),
+                Payment::Possible(Some(0.2)),
+            ),
+            (json!({"attempts": [{"class": "O"}]}), Payment::Possible(None)),
+            (json!({"attempts": [{"class": "X"}], "cost_usd": 0.0, "cost_basis": "exact"}), Payment::Nothing),
+            (
+                json!({"attempts": [{"class": "X"}, {"class": "X"}], "maybe_paid_twice": true}),
+                Payment::PossiblyTwice(None),
+            ),
+        ] {
+            assert_eq!(explain(&fields).payment, payment, "{fields}");
+        }
+    }
+
+    #[test]
+    fn the_advice_never_hides_a_second_payment() {
+        for (fields, advice) in [
+            (json!({"error_reason": "content_refused", "state": "refused"}), "retry.change"),
+            (json!({"error_reason": "credentials"}), "retry.operator"),
+            (json!({"error_reason": "quota"}), "retry.later"),
+            (json!({"error_reason": "upstream_failed", "attempts": [{"class": "F"}]}), "retry.safe"),
+            (json!({"error_reason": "timeout", "attempts": [{"class": "X"}]}), "retry.pays"),
+            (json!({"state": "cancelled", "attempts": [{"class": "X"}]}), "retry.pays"),
+        ] {
+            assert_eq!(explain(&fields).advice, advice, "{fields}");
+        }
+    }
+
+    #[test]
+    fn the_first_account_that_can_be_asked_decides_the_time() {
+        let now: DateTime<Utc> = "2026-11-21T03:00:00Z".parse().unwrap();
+        let at = |minute: u32| format!("2026-11-21T03:{minute:02}:00Z");
+        let account = |state: &str, group: &str, until: Option<String>| -> Account {
+            let account = json!({
+                "id": "acc_1", "name": "a", "kind": "api_key", "base_url": "http://a.example", "tier": "paid",
+                "groups": [group], "priority": 0, "concurrency": 1, "source": "file", "state": state,
+                "cooling_until": until, "protocol": "images", "created_at": now, "object": "account",
+            });
+            serde_json::from_value(account).unwrap()
+        };
+        let of = |accounts: &[Account]| Availability::of_group("default", accounts, now);
+        let (off, elsewhere) = (account("disabled", "default", None), account("enabled", "other", None));
+        let (later, soon) = (account("resting", "default", Some(at(9))), account("failing", "default", Some(at(5))));
+        assert_eq!(of(std::slice::from_ref(&elsewhere)), None);
+        assert_eq!(of(&[off.clone(), elsewhere]), Some(Availability::Never));
+        assert_eq!(of(&[off, later.clone(), soon.clone()]), Some(Availability::From(at(5).parse().unwrap())));
+        assert_eq!(of(&[later, soon, account("enabled", "default", None)]), Some(Availability::Now));
+        assert_eq!(
+            of(&[account("resting", "default", Some("2026-11-21T02:00:00Z".to_owned()))]),
+            Some(Availability::Now)
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! The filters of the list of records: their form, the query for the console, and the links that set or remove them.
+
+use chrono::{DateTime, NaiveTime, Utc};
+use url::form_urlencoded;
+
+use super::form::PageForm;
+use super::http_messages::UrlEncodedFields;
+use super::page_context::{PageContext, end_of_day};
+use super::page_layout::PageLayout;
+use crate::wire::admin::server::ListRecordsQuery;
+use crate::wire::admin::types;
+
+/// The value of the field `state` for all finished requests that did not succeed.
+pub(super) const UNSUCCESSFUL: &str = "unsuccessful";
+
+/// The fields of the filter form, and the keys of their labels.
+const FIELDS: [(&str, &str); 11] = [
+    ("state", "keys.state"),
+    ("error_reason", "records.error"),
+    ("since", "filter.since"),
+    ("until", "filter.until"),
+    ("model", "records.model"),
+    ("error_code", "record.error"),
+    ("key", "filter.key"),
+    ("user", "keys.user"),
+    ("end_user", "record.end_user"),
+    ("group", "keys.group"),
+    ("account", "record.account"),
+];
+/// The number of fields that the form always shows, from the first on.
+const VISIBLE_FIELDS: usize = 4;
+/// The fields that only admins can use.
+const ADMIN_FIELDS: [&str; 2] = ["user", "account"];
+
+/// The states that the list can be filtered by.
+const STATES: [types::RecordState; 6] = [
+    types::RecordState::Succeeded,
+    types::RecordState::Failed,
+    types::RecordState::Refused,
+    types::RecordState::Cancelled,
+    types::RecordState::Interrupted,
+    types::RecordState::Running,
+];
+
+/// The reasons that the list can be filtered by.
+const REASONS: [types::RecordReason; 17] = [
+    types::RecordReason::Filter,
+    types::RecordReason::ContentRefused,
+    types::RecordReason::UpstreamRejected,
+    types::RecordReason::Network,
+    types::RecordReason::Timeout,
+    types::RecordReason::Broken,
+    types::RecordReason::UpstreamFailed,
+    types::RecordReason::NoImageData,
+    types::RecordReason::DeliveryMismatch,
+    types::RecordReason::OutcomeUnknown,
+    types::RecordReason::Quota,
+    types::RecordReason::Throttled,
+    types::RecordReason::Credentials,
+    types::RecordReason::Missing,
+    types::RecordReason::NoAccounts,
+    types::RecordReason::Unavailable,
+    types::RecordReason::Internal,
+];
+
+/// The filters of a request, as the page shows them.
+pub(super) struct RecordFilters {
+    pub(super) form: PageForm,
+    pub(super) states: &'static [types::RecordState],
+    pub(super) reasons: &'static [types::RecordReason],
+    /// The filters in use, each with the link that removes it.
+    pub(super) chips: Vec<FilterChip>,
+    /// True if a filter is in use that the form does not always show.
+    pub(super) has_more: bool,
+}
+
+/// A filter in use.
+pub(super) struct FilterChip {
+    /// The key of the text for the filter.
+    pub(super) label: &'static str,
+    pub(super) value: String,
+    /// The address of the list without this filter.
+    pub(super) link: String,
+}
+
+// === impl RecordFilters ===
+
+impl RecordFilters {
+    /// Reads the filters of the request. Filters that the viewer may not use are left out.
+    pub(super) fn from_request(context: &PageContext<'_>, page: &PageLayout) -> Self {
+        let fields = &context.request.query;
+        let mut form = PageForm::default();
+        for (name, _) in FIELDS {
+            form = form.with_value(name, fields.get(name));
+        }
+        let used = FIELDS.iter().enumerate().filter(|(_, (name, _))| {
+            context.request.query_param(name).is_some() && (context.is_admin() || !ADMIN_FIELDS.contains(name))
+        });
+        let (mut chips, mut has_more) = (Vec::new(), false);
+        for (index, (name, label)) in used {
+            has_more |= index >= VISIBLE_FIELDS;
+            let link = format!("/records?{}", fields.to_query_without(&[name, "before"]));
+            chips.push(FilterChip { label, value: shown_value(page, name, fields.get(name)), link });
+        }
+        Self { form, states: &STATES, reasons: &REASONS, chips, has_more }
+    }
+
+    /// True if any filter is in use.
+    pub(super) fn is_filtered(&self) -> bool {
+        !self.chips.is_empty()
+    }
+}
+
+/// The value of a filter in words.
+fn shown_value(page: &PageLayout, name: &str, value: &str) -> String {
+    let text = match name {
+        "state" if value == UNSUCCESSFUL => Some("count.failed"),
+        "state" => value.parse().ok().map(|state| page.record_state(&state)),
+        "error_reason" => value.parse().ok().map(|reason| page.record_reason(&reason)),
+        _ => None,
+    };
+    text.map_or_else(|| value.to_owned(), |key| page.text(key).to_owned())
+}
+
+/// The query of the console for the filters of the request.
+pub(super) fn console_query(context: &PageContext<'_>, limit: i64) -> ListRecordsQuery {
+    let request = context.request;
+    let query_param = |name: &str| request.query_param(name).map(str::to_owned);
+    let admin_param = |name: &str| query_param(name).filter(|_| context.is_admin());
+    let state = request.query_param("state");
+    ListRecordsQuery {
+        account: admin_param("account"),
+        before: query_param("before"),
+        end_user: request.raw_query_param("end_user"),
+        error_code: query_param("error_code"),
+        error_reason: request.query_param("error_reason").and_then(|word| word.parse().ok()),
+        group: query_param("group"),
+        key: query_param("key"),
+        limit: types::PageLimit::new(limit).ok(),
+        model: query_param("model"),
+        outcome: state.filter(|word| *word == UNSUCCESSFUL).map(|_| types::RecordOutcome::Unsuccessful),
+        since: request.query_param("since").and_then(beginning_of_day),
+        state: state.and_then(|word| word.parse().ok()),
+        until: request.query_param("until").and_then(end_of_day),
+        user: admin_param("user"),
+    }
+}
+
+fn beginning_of_day(day: &str) -> Option<DateTime<Utc>> {
+    Some(day.parse::<chrono::NaiveDate>().ok()?.and_time(NaiveTime::MIN).and_utc())
+}
+
+/// The address of the list of records with these filters; those without a value are left out.
+pub(super) fn records_link(filters: &[(&str, &str)]) -> String {
+    let filters = filters.iter().filter(|(_, value)| !value.is_empty());
+    format!("/records?{}", form_urlencoded::Serializer::new(String::new()).extend_pairs(filters).finish())
+}
+
+/// The filters of another page that the list of records has too, apart from the days.
+pub(super) fn shared_filters(fields: &UrlEncodedFields) -> Vec<(&'static str, String)> {
+    ["key", "user", "end_user", "group"].into_iter().map(|name| (name, fields.get(name).to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::gateway::pages::language::Language;
+    use crate::gateway::pages::page_layout::Theme;
+
+    #[test]
+    fn every_state_and_reason_of_the_document_can_be_chosen() {
+        let document: serde_json::Value =
+            serde_json::from_str(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/openapi/admin.json"))).unwrap();
+        let documented = |schema: &str| -> BTreeSet<String> {
+            let words = document["components"]["schemas"][schema]["enum"].as_array().unwrap();
+            words.iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(STATES.iter().map(ToString::to_string).collect::<BTreeSet<_>>(), documented("RecordState"));
+        assert_eq!(REASONS.iter().map(ToString::to_string).collect::<BTreeSet<_>>(), documented("RecordReason"));
+    }
+
+    #[test]
+    fn values_are_shown_in_words() {
+        let page = PageLayout::bare(Language::En, Theme::Auto);
+        for (name, value, shown) in [
+            ("state", "failed", "Failed"),
+            ("state", UNSUCCESSFUL, "Unsuccessful"),
+            ("state", "banana", "banana"),
+            ("error_reason", "quota", "Quota or billing"),
+            ("model", "failed", "failed"),
+        ] {
+            assert_eq!(shown_value(&page, name, value), shown, "{name} {value}");
+        }
+    }
+
+    #[test]
+    fn links_keep_only_filters_with_a_value() {
+        let fields = UrlEncodedFields::parse(b"key=key_1&end_user=a+%26+b&before=r1&since=2026-11-01");
+        let shared = shared_filters(&fields);
+        let mut filters: Vec<_> = shared.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        filters.push(("state", UNSUCCESSFUL));
+        assert_eq!(records_link(&filters), "/records?key=key_1&end_user=a+%26+b&state=unsuccessful");
+        assert_eq!(fields.to_query_without(&["key", "before"]), "end_user=a+%26+b&since=2026-11-01");
+    }
+}
