@@ -1,7 +1,7 @@
 //! The page of one key: its properties, its usage, and its forms.
 
 use askama::Template;
-use chrono::Utc;
+use chrono::DateTime;
 use http::StatusCode;
 use serde_json::json;
 
@@ -103,10 +103,9 @@ async fn render_page(
     Ok(render(status, &template))
 }
 
-/// Returns the counts of a key since the day on which it was created.
+/// Returns the counts of all requests with a key.
 async fn all_counts(context: &PageContext<'_>, key: &types::Key) -> Result<types::UsageCounts, PageError> {
-    // The node that created the key may have a clock that is ahead.
-    let since = Some(key.created_at.min(Utc::now()).date_naive());
+    let since = Some(DateTime::UNIX_EPOCH.date_naive());
     let query = RetrieveUsageQuery { key: Some(key.id.clone()), since, ..RetrieveUsageQuery::default() };
     Ok(context.console().retrieve_usage(context.actor()?, &query).await?.totals)
 }

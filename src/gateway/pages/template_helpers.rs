@@ -215,6 +215,11 @@ impl PageLayout {
         }
     }
 
+    /// True if the list has an error for the record: in words, or a code.
+    pub(super) fn has_error(&self, record: &types::Record) -> bool {
+        self.record_error(record).is_some() || record.error_code.is_some()
+    }
+
     pub(super) fn is_estimate(&self, basis: impl Borrow<Option<types::CostBasis>>) -> bool {
         *basis.borrow() == Some(types::CostBasis::Estimated)
     }
