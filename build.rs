@@ -21,9 +21,10 @@ const FIELD_TABLES: [(&str, &str); 3] = [
     ("IMAGE_TOOL_FIELDS", "ImageGenerationTool"),
 ];
 /// The components of the operators' document whose fields become a table: name of the table, component.
-const ADMIN_FIELD_TABLES: [(&str, &str); 11] = [
+const ADMIN_FIELD_TABLES: [(&str, &str); 12] = [
     ("NEW_ACCOUNT_FIELDS", "NewAccount"),
     ("ACCOUNT_CHANGE_FIELDS", "AccountChange"),
+    ("ACCOUNT_SETTINGS_FIELDS", "AccountSettings"),
     ("GROUP_UPDATE_FIELDS", "GroupUpdate"),
     ("NEW_GROUP_FIELDS", "NewGroup"),
     ("NEW_KEY_FIELDS", "NewKey"),
@@ -34,8 +35,8 @@ const ADMIN_FIELD_TABLES: [(&str, &str); 11] = [
     ("NEW_USER_FIELDS", "NewUser"),
     ("USER_UPDATE_FIELDS", "UserUpdate"),
 ];
-/// The component whose members the configuration checks, because it has the same fields.
-const LIMITS: &str = "RequestLimits";
+/// The components whose members the configuration checks, because it has the same fields.
+const CHECKED_ELSEWHERE: [&str; 2] = ["RequestLimits", "AccountSettings"];
 /// The members of `x-imagate-size`. Each is a number of pixels or a ratio of edges.
 const SIZE_CONSTANTS: [&str; 6] =
     ["max_edge_px", "grid_px", "max_ratio", "min_pixels", "max_pixels", "large_above_pixels"];
@@ -337,7 +338,9 @@ fn field_kind(document: &Value, property: &Value) -> Option<String> {
         "array" if is_text(document, &schema["items"]) => Some("FieldKind::Texts".to_owned()),
         "array" => Some("FieldKind::Images".to_owned()),
         "object" if is_text(document, &schema["additionalProperties"]) => Some("FieldKind::TextMap".to_owned()),
-        "object" if resolve_name(property) == Some(LIMITS) => Some("FieldKind::Object".to_owned()),
+        "object" if resolve_name(property).is_some_and(|name| CHECKED_ELSEWHERE.contains(&name)) => {
+            Some("FieldKind::Object".to_owned())
+        }
         "object" => Some("FieldKind::Image".to_owned()),
         _ => None,
     }

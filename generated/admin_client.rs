@@ -145,11 +145,13 @@ let response = client.delete_account()
     pub fn delete_account(&self) -> builder::DeleteAccount<'_> {
         builder::DeleteAccount::new(self)
     }
-    /**Disable an account, or enable it again
+    /**Disable or enable an account, or change its settings or secrets
 
-A disabled account gets no new requests; running ones are finished. Enabling it also ends a cooldown. Both are also possible for accounts of the settings file, and persist across restarts.
+A disabled account gets no new requests; running ones are finished. Enabling it also ends a cooldown. Both are also possible for accounts of the settings file, and persist across restarts. Disabling an account that is already disabled changes nothing: the first time and the first reason stay.
 
-Disabling an account that is already disabled changes nothing: the first time and the first reason stay. For admins.
+Settings and secrets of an account of the store can be changed while it serves; running requests keep the old ones. Those of an account of the settings file are a 409 with code `account_read_only`.
+
+Stored secrets are only sent to the addresses for which they were given: a change of the scheme, host or port of `base_url`, or of any setting of the token endpoint, needs every secret again. For admins.
 
 Sends a `PATCH` request to `/admin/v1/accounts/{name}`
 
@@ -165,6 +167,23 @@ let response = client.update_account()
 ```*/
     pub fn update_account(&self) -> builder::UpdateAccount<'_> {
         builder::UpdateAccount::new(self)
+    }
+    /**Check the credentials of an account
+
+Asks the upstream for its list of models with the credentials of the account, which makes no image and costs nothing. An account can also be tested while it is disabled or in a cooldown; the test changes neither. The simulator has no upstream, so nothing is asked. For admins.
+
+Sends a `POST` request to `/admin/v1/accounts/{name}/test`
+
+Arguments:
+- `name`: The name of the account, or its id.
+```ignore
+let response = client.test_account()
+    .name(name)
+    .send()
+    .await;
+```*/
+    pub fn test_account(&self) -> builder::TestAccount<'_> {
+        builder::TestAccount::new(self)
     }
     /**List the audit trail
 
@@ -1112,6 +1131,88 @@ pub mod builder {
                 .build()?;
             let info = OperationInfo {
                 operation_id: "update_account",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::test_account`]
+    ///
+    /// [`Client::test_account`]: super::Client::test_account
+    #[derive(Debug, Clone)]
+    pub struct TestAccount<'a> {
+        client: &'a super::Client,
+        name: Result<::std::string::String, String>,
+    }
+    impl<'a> TestAccount<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                name: Err("name was not initialized".to_string()),
+            }
+        }
+        pub fn name<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for name failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `POST` request to `/admin/v1/accounts/{name}/test`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::AccountTest>, Error<types::ErrorResponse>> {
+            let Self { client, name } = self;
+            let name = name.map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/accounts/{}/test", client.baseurl, encode_path(& name
+                .to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .post(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "test_account",
             };
             client.pre(&mut request, &info).await?;
             let result = client.exec(request, &info).await;

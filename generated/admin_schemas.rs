@@ -9,6 +9,16 @@ impl schemars::JsonSchema for types::Account {
         super::served::component("Account", generator)
     }
 }
+impl schemars::JsonSchema for types::AccountActivity {
+    fn schema_name() -> String {
+        "AccountActivity".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AccountActivity", generator)
+    }
+}
 impl schemars::JsonSchema for types::AccountChange {
     fn schema_name() -> String {
         "AccountChange".to_owned()
@@ -17,6 +27,16 @@ impl schemars::JsonSchema for types::AccountChange {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("AccountChange", generator)
+    }
+}
+impl schemars::JsonSchema for types::AccountFailure {
+    fn schema_name() -> String {
+        "AccountFailure".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AccountFailure", generator)
     }
 }
 impl schemars::JsonSchema for types::AccountHeaders {
@@ -79,6 +99,16 @@ impl schemars::JsonSchema for types::AccountSecretHeaders {
         super::served::component("AccountSecretHeaders", generator)
     }
 }
+impl schemars::JsonSchema for types::AccountSettings {
+    fn schema_name() -> String {
+        "AccountSettings".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AccountSettings", generator)
+    }
+}
 impl schemars::JsonSchema for types::AccountSource {
     fn schema_name() -> String {
         "AccountSource".to_owned()
@@ -97,6 +127,26 @@ impl schemars::JsonSchema for types::AccountState {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("AccountState", generator)
+    }
+}
+impl schemars::JsonSchema for types::AccountTest {
+    fn schema_name() -> String {
+        "AccountTest".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AccountTest", generator)
+    }
+}
+impl schemars::JsonSchema for types::AccountTestResult {
+    fn schema_name() -> String {
+        "AccountTestResult".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AccountTestResult", generator)
     }
 }
 impl schemars::JsonSchema for types::AccountTier {

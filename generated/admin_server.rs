@@ -56,6 +56,25 @@ impl schemars::JsonSchema for DeleteAccountPath {
         )
     }
 }
+/// The path parameters of `test_account`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct TestAccountPath {
+    /// The name of the account, or its id.
+    pub name: String,
+}
+impl schemars::JsonSchema for TestAccountPath {
+    fn schema_name() -> String {
+        "TestAccountPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"name\":{\"description\":\"The name of the account, or its id.\",\"type\":\"string\"}},\"required\":[\"name\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
 /// The query parameters of `list_audit`.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -574,11 +593,13 @@ pub trait AdminApi {
         front::TypedResponse<types::Account>,
         front::ApiError<types::ErrorResponse>,
     >;
-    /// Disable an account, or enable it again.
+    /// Disable or enable an account, or change its settings or secrets.
     ///
-    /// A disabled account gets no new requests; running ones are finished. Enabling it also ends a cooldown. Both are also possible for accounts of the settings file, and persist across restarts.
+    /// A disabled account gets no new requests; running ones are finished. Enabling it also ends a cooldown. Both are also possible for accounts of the settings file, and persist across restarts. Disabling an account that is already disabled changes nothing: the first time and the first reason stay.
     ///
-    /// Disabling an account that is already disabled changes nothing: the first time and the first reason stay. For admins.
+    /// Settings and secrets of an account of the store can be changed while it serves; running requests keep the old ones. Those of an account of the settings file are a 409 with code `account_read_only`.
+    ///
+    /// Stored secrets are only sent to the addresses for which they were given: a change of the scheme, host or port of `base_url`, or of any setting of the token endpoint, needs every secret again. For admins.
     #[endpoint{method = PATCH,
     path = "/admin/v1/accounts/{name}",
     operation_id = "update_account",
@@ -606,6 +627,21 @@ pub trait AdminApi {
         path: front::ExtractorResult<dropshot::Path<DeleteAccountPath>>,
     ) -> Result<
         front::TypedResponse<types::DeletedAccount>,
+        front::ApiError<types::ErrorResponse>,
+    >;
+    /// Check the credentials of an account.
+    ///
+    /// Asks the upstream for its list of models with the credentials of the account, which makes no image and costs nothing. An account can also be tested while it is disabled or in a cooldown; the test changes neither. The simulator has no upstream, so nothing is asked. For admins.
+    #[endpoint{method = POST,
+    path = "/admin/v1/accounts/{name}/test",
+    operation_id = "test_account",
+    tags = ["accounts"],
+    }]
+    async fn test_account(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::ExtractorResult<dropshot::Path<TestAccountPath>>,
+    ) -> Result<
+        front::TypedResponse<types::AccountTest>,
         front::ApiError<types::ErrorResponse>,
     >;
     /// List the audit trail.
@@ -1087,6 +1123,16 @@ pub fn register<Served: AdminApi>(
             dropshot::Method::DELETE,
             "application/json",
             "/admin/v1/accounts/{name}",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "test_account".to_owned(),
+            Served::test_account,
+            dropshot::Method::POST,
+            "application/json",
+            "/admin/v1/accounts/{name}/test",
             dropshot::ApiEndpointVersions::All,
         ),
     )?;

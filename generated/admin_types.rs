@@ -2,6 +2,9 @@
 /// An upstream account, without its credentials. An absent field is unknown or does not apply.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct Account {
+    /// The calls of the account in this process. Absent if this process does not use the account.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub activity: ::std::option::Option<AccountActivity>,
     /// The address of the upstream. Absent for the simulator.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub base_url: ::std::option::Option<::std::string::String>,
@@ -38,6 +41,9 @@ pub struct Account {
     pub problem: ::std::option::Option<::std::string::String>,
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub protocol: ::std::option::Option<AccountProtocol>,
+    /// The settings as they are stored, without secrets. Absent for an account of the settings file, and if they cannot be read.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub settings: ::std::option::Option<AccountSettings>,
     pub source: AccountSource,
     pub state: AccountState,
     pub tier: AccountTier,
@@ -49,18 +55,81 @@ impl Account {
         Default::default()
     }
 }
-/// The change to an account.
+/// The calls of an account in the process that answers. Other nodes of the same database have their own. Calls count as failed if the account is the cause; refused content and invalid requests count as neither.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct AccountActivity {
+    /// The start of this process: nothing before it is counted.
+    pub counted_since: ::chrono::DateTime<::chrono::offset::Utc>,
+    /// The number of calls of the last hour that failed.
+    pub failed: u64,
+    /// The number of calls in flight for large images, out of `large_concurrency`.
+    pub large_slots_in_use: u64,
+    /// The last call that failed, even if that was more than an hour ago.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub last_failure: ::std::option::Option<AccountFailure>,
+    /// The median of the time that the successful calls of the last hour took, to about 6 percent. Absent without such a call.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub latency_p50_ms: ::std::option::Option<u64>,
+    /// The 95th percentile of that time.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub latency_p95_ms: ::std::option::Option<u64>,
+    /// The number of calls in flight, out of `concurrency`.
+    pub slots_in_use: u64,
+    /// The number of calls of the last hour that gave their whole answer.
+    pub succeeded: u64,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl AccountActivity {
+    pub fn builder() -> builder::AccountActivity {
+        Default::default()
+    }
+}
+/// The changes to an account. At least one field.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default)]
 #[serde(deny_unknown_fields)]
 pub struct AccountChange {
+    /// For `api_key`: the key that replaces the stored one.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub api_key: ::std::option::Option<crate::wire::Secret>,
+    /// For `oauth`: the client secret that replaces the stored one.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub client_secret: ::std::option::Option<crate::wire::Secret>,
     /// `false` disables the account, `true` enables it.
-    pub enabled: bool,
-    /// The reason for disabling it, which is shown with the account. Refused with `enabled: true`.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub enabled: ::std::option::Option<bool>,
+    /// The reason for disabling it, which is shown with the account. Refused without `enabled: false`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub reason: ::std::option::Option<DisabledReason>,
+    /// For `oauth`: the refresh token that replaces the stored one.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub refresh_token: ::std::option::Option<crate::wire::Secret>,
+    /// Secret headers that are added to the stored ones, or replace those with the same name.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub secret_headers: ::std::option::Option<AccountSecretHeaders>,
+    /// All settings of the account, apart from its name, its kind and its secrets: those that are left out return to their defaults.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub settings: ::std::option::Option<AccountSettings>,
 }
 impl AccountChange {
     pub fn builder() -> builder::AccountChange {
+        Default::default()
+    }
+}
+/// A call that an account failed.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct AccountFailure {
+    /// The time at which it failed.
+    pub at: ::chrono::DateTime<::chrono::offset::Utc>,
+    pub reason: RecordReason,
+    /// The status of the upstream's answer, if there was one.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub status: ::std::option::Option<i64>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl AccountFailure {
+    pub fn builder() -> builder::AccountFailure {
         Default::default()
     }
 }
@@ -318,6 +387,64 @@ impl ::std::convert::From<
         Self(value)
     }
 }
+/// The settings of an account, by their names in `[[accounts]]` of the settings file, without its name, its kind and its secrets. A setting that is left out has its default.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct AccountSettings {
+    /// Allows a plain `http` `base_url` or `token_url` on another machine: credentials and images are then sent unencrypted.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub allow_http: ::std::option::Option<bool>,
+    /// For `oauth`: the audience of the access token, if the token endpoint requires one.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub audience: ::std::option::Option<::std::string::String>,
+    /// The address of the upstream with its version. Needed for every kind but `simulator`.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub base_url: ::std::option::Option<::std::string::String>,
+    /// For `oauth`: the place of `client_id` and `client_secret` in requests to the token endpoint. `basic` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub client_auth: ::std::option::Option<OauthClientAuth>,
+    /// For `oauth`: the client id. Required for `client_credentials`, and if there is a `client_secret`.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub client_id: ::std::option::Option<::std::string::String>,
+    /// The maximum number of concurrent images of up to `2560x1440` pixels. 8 when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub concurrency: ::std::option::Option<crate::wire::Bounded<1, 10000>>,
+    /// For `oauth`: the grant that is exchanged for an access token.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub grant: ::std::option::Option<OauthGrant>,
+    /// The groups whose keys may use the account. `default` alone when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub groups: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+    /// Additional headers for each request to the upstream. They are stored unencrypted; a header with a credential belongs into `secret_headers`.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub headers: ::std::option::Option<AccountHeaders>,
+    /// For the protocol `responses`: the text model that runs the image tool. `gpt-5.5` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub host_model: ::std::option::Option<::std::string::String>,
+    /// The maximum number of concurrent larger images. 2 when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub large_concurrency: ::std::option::Option<crate::wire::Bounded<1, 10000>>,
+    /// The priority: among otherwise equal accounts, the highest is used first. 0 when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub priority: ::std::option::Option<crate::wire::Bounded<-1000, 1000>>,
+    /// The API that the upstream implements. `images` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub protocol: ::std::option::Option<AccountProtocol>,
+    /// For `oauth`: the requested scopes of the access token, separated by spaces.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub scope: ::std::option::Option<::std::string::String>,
+    /// The billing tier of the account. `paid` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub tier: ::std::option::Option<AccountTier>,
+    /// For `oauth`: the token endpoint.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub token_url: ::std::option::Option<::std::string::String>,
+}
+impl AccountSettings {
+    pub fn builder() -> builder::AccountSettings {
+        Default::default()
+    }
+}
 /// The place where an account is defined: `file` for the settings file, where alone it can be changed or removed; `store` for the store of the gateway.
 #[derive(
     ::serde::Deserialize,
@@ -380,7 +507,7 @@ impl ::std::convert::TryFrom<::std::string::String> for AccountSource {
 /// | `enabled` | It gets requests. |
 /// | `disabled` | It gets none until it is enabled. |
 /// | `resting` | It gets none until a limit of the upstream has passed. |
-/// | `failing` | Its calls have failed several times in a row: for now it gets requests only if no other account can take them. |
+/// | `failing` | Its calls have failed several times in a row: for now it gets requests only if no other account can take them. Without `cooling_until`, the next request tests it. |
 /// | `unusable` | Its settings or its stored credentials cannot be used. |
 #[derive(
     ::serde::Deserialize,
@@ -441,6 +568,138 @@ impl ::std::convert::TryFrom<&str> for AccountState {
     }
 }
 impl ::std::convert::TryFrom<::std::string::String> for AccountState {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+/// The result of the test of an account.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct AccountTest {
+    /// The time until the answer. Absent if the upstream was not asked.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub latency_ms: ::std::option::Option<u64>,
+    /// The result in words.
+    pub message: ::std::string::String,
+    /// The name of the account.
+    pub name: ::std::string::String,
+    pub result: AccountTestResult,
+    /// The status of the upstream's answer, if there was one.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub status: ::std::option::Option<i64>,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl AccountTest {
+    pub fn builder() -> builder::AccountTest {
+        Default::default()
+    }
+}
+/// The result of the test of an account.
+///
+/// | Result | Meaning |
+/// |---|---|
+/// | `accepted` | The upstream accepts the credentials. |
+/// | `simulator` | The account is a simulator, which has no upstream. |
+/// | `refused` | The upstream does not accept the credentials, or does not allow them to list models. |
+/// | `no_list` | The upstream has no list of models at this `base_url`. |
+/// | `throttled` | The upstream has received too many requests from this account. |
+/// | `redirected` | The upstream redirects the request. Redirects are not followed. |
+/// | `upstream_failed` | The upstream has an internal error. |
+/// | `rejected` | The upstream rejects the request for another reason. |
+/// | `no_token` | The token endpoint gave no token. |
+/// | `unreachable` | The upstream could not be reached. |
+/// | `timeout` | The upstream did not answer in time. |
+/// | `unusable` | The settings or the stored credentials of the account cannot be used. |
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum AccountTestResult {
+    #[serde(rename = "accepted")]
+    Accepted,
+    #[serde(rename = "simulator")]
+    Simulator,
+    #[serde(rename = "refused")]
+    Refused,
+    #[serde(rename = "no_list")]
+    NoList,
+    #[serde(rename = "throttled")]
+    Throttled,
+    #[serde(rename = "redirected")]
+    Redirected,
+    #[serde(rename = "upstream_failed")]
+    UpstreamFailed,
+    #[serde(rename = "rejected")]
+    Rejected,
+    #[serde(rename = "no_token")]
+    NoToken,
+    #[serde(rename = "unreachable")]
+    Unreachable,
+    #[serde(rename = "timeout")]
+    Timeout,
+    #[serde(rename = "unusable")]
+    Unusable,
+}
+impl ::std::fmt::Display for AccountTestResult {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Accepted => f.write_str("accepted"),
+            Self::Simulator => f.write_str("simulator"),
+            Self::Refused => f.write_str("refused"),
+            Self::NoList => f.write_str("no_list"),
+            Self::Throttled => f.write_str("throttled"),
+            Self::Redirected => f.write_str("redirected"),
+            Self::UpstreamFailed => f.write_str("upstream_failed"),
+            Self::Rejected => f.write_str("rejected"),
+            Self::NoToken => f.write_str("no_token"),
+            Self::Unreachable => f.write_str("unreachable"),
+            Self::Timeout => f.write_str("timeout"),
+            Self::Unusable => f.write_str("unusable"),
+        }
+    }
+}
+impl ::std::str::FromStr for AccountTestResult {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "accepted" => Ok(Self::Accepted),
+            "simulator" => Ok(Self::Simulator),
+            "refused" => Ok(Self::Refused),
+            "no_list" => Ok(Self::NoList),
+            "throttled" => Ok(Self::Throttled),
+            "redirected" => Ok(Self::Redirected),
+            "upstream_failed" => Ok(Self::UpstreamFailed),
+            "rejected" => Ok(Self::Rejected),
+            "no_token" => Ok(Self::NoToken),
+            "unreachable" => Ok(Self::Unreachable),
+            "timeout" => Ok(Self::Timeout),
+            "unusable" => Ok(Self::Unusable),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for AccountTestResult {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for AccountTestResult {
     type Error = self::error::ConversionError;
     fn try_from(
         value: ::std::string::String,
@@ -3438,6 +3697,10 @@ impl UserUpdate {
 pub mod builder {
     #[derive(Clone, Debug)]
     pub struct Account {
+        activity: ::std::result::Result<
+            ::std::option::Option<super::AccountActivity>,
+            ::std::string::String,
+        >,
         base_url: ::std::result::Result<
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
@@ -3489,6 +3752,10 @@ pub mod builder {
             ::std::option::Option<super::AccountProtocol>,
             ::std::string::String,
         >,
+        settings: ::std::result::Result<
+            ::std::option::Option<super::AccountSettings>,
+            ::std::string::String,
+        >,
         source: ::std::result::Result<super::AccountSource, ::std::string::String>,
         state: ::std::result::Result<super::AccountState, ::std::string::String>,
         tier: ::std::result::Result<super::AccountTier, ::std::string::String>,
@@ -3500,6 +3767,7 @@ pub mod builder {
     impl ::std::default::Default for Account {
         fn default() -> Self {
             Self {
+                activity: Ok(Default::default()),
                 base_url: Ok(Default::default()),
                 concurrency: Ok(Default::default()),
                 cooling_cause: Ok(Default::default()),
@@ -3515,6 +3783,7 @@ pub mod builder {
                 priority: Ok(Default::default()),
                 problem: Ok(Default::default()),
                 protocol: Ok(Default::default()),
+                settings: Ok(Default::default()),
                 source: Err("no value supplied for source".to_string()),
                 state: Err("no value supplied for state".to_string()),
                 tier: Err("no value supplied for tier".to_string()),
@@ -3523,6 +3792,18 @@ pub mod builder {
         }
     }
     impl Account {
+        pub fn activity<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::AccountActivity>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.activity = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for activity: {e}")
+                });
+            self
+        }
         pub fn base_url<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -3705,6 +3986,18 @@ pub mod builder {
                 });
             self
         }
+        pub fn settings<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::AccountSettings>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.settings = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for settings: {e}")
+                });
+            self
+        }
         pub fn source<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::AccountSource>,
@@ -3754,6 +4047,7 @@ pub mod builder {
             value: Account,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                activity: value.activity?,
                 base_url: value.base_url?,
                 concurrency: value.concurrency?,
                 cooling_cause: value.cooling_cause?,
@@ -3769,6 +4063,7 @@ pub mod builder {
                 priority: value.priority?,
                 problem: value.problem?,
                 protocol: value.protocol?,
+                settings: value.settings?,
                 source: value.source?,
                 state: value.state?,
                 tier: value.tier?,
@@ -3779,6 +4074,7 @@ pub mod builder {
     impl ::std::convert::From<super::Account> for Account {
         fn from(value: super::Account) -> Self {
             Self {
+                activity: Ok(value.activity),
                 base_url: Ok(value.base_url),
                 concurrency: Ok(value.concurrency),
                 cooling_cause: Ok(value.cooling_cause),
@@ -3794,6 +4090,7 @@ pub mod builder {
                 priority: Ok(value.priority),
                 problem: Ok(value.problem),
                 protocol: Ok(value.protocol),
+                settings: Ok(value.settings),
                 source: Ok(value.source),
                 state: Ok(value.state),
                 tier: Ok(value.tier),
@@ -3802,25 +4099,264 @@ pub mod builder {
         }
     }
     #[derive(Clone, Debug)]
+    pub struct AccountActivity {
+        counted_since: ::std::result::Result<
+            ::chrono::DateTime<::chrono::offset::Utc>,
+            ::std::string::String,
+        >,
+        failed: ::std::result::Result<u64, ::std::string::String>,
+        large_slots_in_use: ::std::result::Result<u64, ::std::string::String>,
+        last_failure: ::std::result::Result<
+            ::std::option::Option<super::AccountFailure>,
+            ::std::string::String,
+        >,
+        latency_p50_ms: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        latency_p95_ms: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        slots_in_use: ::std::result::Result<u64, ::std::string::String>,
+        succeeded: ::std::result::Result<u64, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for AccountActivity {
+        fn default() -> Self {
+            Self {
+                counted_since: Err("no value supplied for counted_since".to_string()),
+                failed: Err("no value supplied for failed".to_string()),
+                large_slots_in_use: Err(
+                    "no value supplied for large_slots_in_use".to_string(),
+                ),
+                last_failure: Ok(Default::default()),
+                latency_p50_ms: Ok(Default::default()),
+                latency_p95_ms: Ok(Default::default()),
+                slots_in_use: Err("no value supplied for slots_in_use".to_string()),
+                succeeded: Err("no value supplied for succeeded".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl AccountActivity {
+        pub fn counted_since<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::DateTime<::chrono::offset::Utc>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.counted_since = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for counted_since: {e}")
+                });
+            self
+        }
+        pub fn failed<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.failed = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for failed: {e}"));
+            self
+        }
+        pub fn large_slots_in_use<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.large_slots_in_use = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for large_slots_in_use: {e}"
+                    )
+                });
+            self
+        }
+        pub fn last_failure<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::AccountFailure>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.last_failure = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for last_failure: {e}")
+                });
+            self
+        }
+        pub fn latency_p50_ms<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.latency_p50_ms = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for latency_p50_ms: {e}")
+                });
+            self
+        }
+        pub fn latency_p95_ms<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.latency_p95_ms = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for latency_p95_ms: {e}")
+                });
+            self
+        }
+        pub fn slots_in_use<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.slots_in_use = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for slots_in_use: {e}")
+                });
+            self
+        }
+        pub fn succeeded<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.succeeded = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for succeeded: {e}")
+                });
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<AccountActivity> for super::AccountActivity {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: AccountActivity,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                counted_since: value.counted_since?,
+                failed: value.failed?,
+                large_slots_in_use: value.large_slots_in_use?,
+                last_failure: value.last_failure?,
+                latency_p50_ms: value.latency_p50_ms?,
+                latency_p95_ms: value.latency_p95_ms?,
+                slots_in_use: value.slots_in_use?,
+                succeeded: value.succeeded?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::AccountActivity> for AccountActivity {
+        fn from(value: super::AccountActivity) -> Self {
+            Self {
+                counted_since: Ok(value.counted_since),
+                failed: Ok(value.failed),
+                large_slots_in_use: Ok(value.large_slots_in_use),
+                last_failure: Ok(value.last_failure),
+                latency_p50_ms: Ok(value.latency_p50_ms),
+                latency_p95_ms: Ok(value.latency_p95_ms),
+                slots_in_use: Ok(value.slots_in_use),
+                succeeded: Ok(value.succeeded),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
     pub struct AccountChange {
-        enabled: ::std::result::Result<bool, ::std::string::String>,
+        api_key: ::std::result::Result<
+            ::std::option::Option<crate::wire::Secret>,
+            ::std::string::String,
+        >,
+        client_secret: ::std::result::Result<
+            ::std::option::Option<crate::wire::Secret>,
+            ::std::string::String,
+        >,
+        enabled: ::std::result::Result<
+            ::std::option::Option<bool>,
+            ::std::string::String,
+        >,
         reason: ::std::result::Result<
             ::std::option::Option<super::DisabledReason>,
+            ::std::string::String,
+        >,
+        refresh_token: ::std::result::Result<
+            ::std::option::Option<crate::wire::Secret>,
+            ::std::string::String,
+        >,
+        secret_headers: ::std::result::Result<
+            ::std::option::Option<super::AccountSecretHeaders>,
+            ::std::string::String,
+        >,
+        settings: ::std::result::Result<
+            ::std::option::Option<super::AccountSettings>,
             ::std::string::String,
         >,
     }
     impl ::std::default::Default for AccountChange {
         fn default() -> Self {
             Self {
-                enabled: Err("no value supplied for enabled".to_string()),
+                api_key: Ok(Default::default()),
+                client_secret: Ok(Default::default()),
+                enabled: Ok(Default::default()),
                 reason: Ok(Default::default()),
+                refresh_token: Ok(Default::default()),
+                secret_headers: Ok(Default::default()),
+                settings: Ok(Default::default()),
             }
         }
     }
     impl AccountChange {
+        pub fn api_key<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<crate::wire::Secret>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.api_key = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for api_key: {e}")
+                });
+            self
+        }
+        pub fn client_secret<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<crate::wire::Secret>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.client_secret = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for client_secret: {e}")
+                });
+            self
+        }
         pub fn enabled<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<bool>,
+            T: ::std::convert::TryInto<::std::option::Option<bool>>,
             T::Error: ::std::fmt::Display,
         {
             self.enabled = value
@@ -3840,6 +4376,44 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for reason: {e}"));
             self
         }
+        pub fn refresh_token<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<crate::wire::Secret>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.refresh_token = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for refresh_token: {e}")
+                });
+            self
+        }
+        pub fn secret_headers<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<super::AccountSecretHeaders>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.secret_headers = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for secret_headers: {e}")
+                });
+            self
+        }
+        pub fn settings<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::AccountSettings>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.settings = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for settings: {e}")
+                });
+            self
+        }
     }
     impl ::std::convert::TryFrom<AccountChange> for super::AccountChange {
         type Error = super::error::ConversionError;
@@ -3847,16 +4421,116 @@ pub mod builder {
             value: AccountChange,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                api_key: value.api_key?,
+                client_secret: value.client_secret?,
                 enabled: value.enabled?,
                 reason: value.reason?,
+                refresh_token: value.refresh_token?,
+                secret_headers: value.secret_headers?,
+                settings: value.settings?,
             })
         }
     }
     impl ::std::convert::From<super::AccountChange> for AccountChange {
         fn from(value: super::AccountChange) -> Self {
             Self {
+                api_key: Ok(value.api_key),
+                client_secret: Ok(value.client_secret),
                 enabled: Ok(value.enabled),
                 reason: Ok(value.reason),
+                refresh_token: Ok(value.refresh_token),
+                secret_headers: Ok(value.secret_headers),
+                settings: Ok(value.settings),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct AccountFailure {
+        at: ::std::result::Result<
+            ::chrono::DateTime<::chrono::offset::Utc>,
+            ::std::string::String,
+        >,
+        reason: ::std::result::Result<super::RecordReason, ::std::string::String>,
+        status: ::std::result::Result<::std::option::Option<i64>, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for AccountFailure {
+        fn default() -> Self {
+            Self {
+                at: Err("no value supplied for at".to_string()),
+                reason: Err("no value supplied for reason".to_string()),
+                status: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl AccountFailure {
+        pub fn at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::DateTime<::chrono::offset::Utc>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.at = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for at: {e}"));
+            self
+        }
+        pub fn reason<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::RecordReason>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.reason = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for reason: {e}"));
+            self
+        }
+        pub fn status<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<i64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.status = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for status: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<AccountFailure> for super::AccountFailure {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: AccountFailure,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                at: value.at?,
+                reason: value.reason?,
+                status: value.status?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::AccountFailure> for AccountFailure {
+        fn from(value: super::AccountFailure) -> Self {
+            Self {
+                at: Ok(value.at),
+                reason: Ok(value.reason),
+                status: Ok(value.status),
+                extra: Ok(value.extra),
             }
         }
     }
@@ -3932,6 +4606,458 @@ pub mod builder {
             Self {
                 data: Ok(value.data),
                 object: Ok(value.object),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct AccountSettings {
+        allow_http: ::std::result::Result<
+            ::std::option::Option<bool>,
+            ::std::string::String,
+        >,
+        audience: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        base_url: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        client_auth: ::std::result::Result<
+            ::std::option::Option<super::OauthClientAuth>,
+            ::std::string::String,
+        >,
+        client_id: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        concurrency: ::std::result::Result<
+            ::std::option::Option<crate::wire::Bounded<1, 10000>>,
+            ::std::string::String,
+        >,
+        grant: ::std::result::Result<
+            ::std::option::Option<super::OauthGrant>,
+            ::std::string::String,
+        >,
+        groups: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
+        headers: ::std::result::Result<
+            ::std::option::Option<super::AccountHeaders>,
+            ::std::string::String,
+        >,
+        host_model: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        large_concurrency: ::std::result::Result<
+            ::std::option::Option<crate::wire::Bounded<1, 10000>>,
+            ::std::string::String,
+        >,
+        priority: ::std::result::Result<
+            ::std::option::Option<crate::wire::Bounded<-1000, 1000>>,
+            ::std::string::String,
+        >,
+        protocol: ::std::result::Result<
+            ::std::option::Option<super::AccountProtocol>,
+            ::std::string::String,
+        >,
+        scope: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        tier: ::std::result::Result<
+            ::std::option::Option<super::AccountTier>,
+            ::std::string::String,
+        >,
+        token_url: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for AccountSettings {
+        fn default() -> Self {
+            Self {
+                allow_http: Ok(Default::default()),
+                audience: Ok(Default::default()),
+                base_url: Ok(Default::default()),
+                client_auth: Ok(Default::default()),
+                client_id: Ok(Default::default()),
+                concurrency: Ok(Default::default()),
+                grant: Ok(Default::default()),
+                groups: Ok(Default::default()),
+                headers: Ok(Default::default()),
+                host_model: Ok(Default::default()),
+                large_concurrency: Ok(Default::default()),
+                priority: Ok(Default::default()),
+                protocol: Ok(Default::default()),
+                scope: Ok(Default::default()),
+                tier: Ok(Default::default()),
+                token_url: Ok(Default::default()),
+            }
+        }
+    }
+    impl AccountSettings {
+        pub fn allow_http<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<bool>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.allow_http = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for allow_http: {e}")
+                });
+            self
+        }
+        pub fn audience<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.audience = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for audience: {e}")
+                });
+            self
+        }
+        pub fn base_url<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.base_url = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for base_url: {e}")
+                });
+            self
+        }
+        pub fn client_auth<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::OauthClientAuth>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.client_auth = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for client_auth: {e}")
+                });
+            self
+        }
+        pub fn client_id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.client_id = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for client_id: {e}")
+                });
+            self
+        }
+        pub fn concurrency<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<crate::wire::Bounded<1, 10000>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.concurrency = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for concurrency: {e}")
+                });
+            self
+        }
+        pub fn grant<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::OauthGrant>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.grant = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for grant: {e}"));
+            self
+        }
+        pub fn groups<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.groups = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for groups: {e}"));
+            self
+        }
+        pub fn headers<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::AccountHeaders>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.headers = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for headers: {e}")
+                });
+            self
+        }
+        pub fn host_model<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.host_model = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for host_model: {e}")
+                });
+            self
+        }
+        pub fn large_concurrency<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<crate::wire::Bounded<1, 10000>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.large_concurrency = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for large_concurrency: {e}")
+                });
+            self
+        }
+        pub fn priority<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<crate::wire::Bounded<-1000, 1000>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.priority = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for priority: {e}")
+                });
+            self
+        }
+        pub fn protocol<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::AccountProtocol>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.protocol = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for protocol: {e}")
+                });
+            self
+        }
+        pub fn scope<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.scope = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for scope: {e}"));
+            self
+        }
+        pub fn tier<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::AccountTier>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.tier = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for tier: {e}"));
+            self
+        }
+        pub fn token_url<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.token_url = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for token_url: {e}")
+                });
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<AccountSettings> for super::AccountSettings {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: AccountSettings,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                allow_http: value.allow_http?,
+                audience: value.audience?,
+                base_url: value.base_url?,
+                client_auth: value.client_auth?,
+                client_id: value.client_id?,
+                concurrency: value.concurrency?,
+                grant: value.grant?,
+                groups: value.groups?,
+                headers: value.headers?,
+                host_model: value.host_model?,
+                large_concurrency: value.large_concurrency?,
+                priority: value.priority?,
+                protocol: value.protocol?,
+                scope: value.scope?,
+                tier: value.tier?,
+                token_url: value.token_url?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::AccountSettings> for AccountSettings {
+        fn from(value: super::AccountSettings) -> Self {
+            Self {
+                allow_http: Ok(value.allow_http),
+                audience: Ok(value.audience),
+                base_url: Ok(value.base_url),
+                client_auth: Ok(value.client_auth),
+                client_id: Ok(value.client_id),
+                concurrency: Ok(value.concurrency),
+                grant: Ok(value.grant),
+                groups: Ok(value.groups),
+                headers: Ok(value.headers),
+                host_model: Ok(value.host_model),
+                large_concurrency: Ok(value.large_concurrency),
+                priority: Ok(value.priority),
+                protocol: Ok(value.protocol),
+                scope: Ok(value.scope),
+                tier: Ok(value.tier),
+                token_url: Ok(value.token_url),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct AccountTest {
+        latency_ms: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        message: ::std::result::Result<::std::string::String, ::std::string::String>,
+        name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        result: ::std::result::Result<super::AccountTestResult, ::std::string::String>,
+        status: ::std::result::Result<::std::option::Option<i64>, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for AccountTest {
+        fn default() -> Self {
+            Self {
+                latency_ms: Ok(Default::default()),
+                message: Err("no value supplied for message".to_string()),
+                name: Err("no value supplied for name".to_string()),
+                result: Err("no value supplied for result".to_string()),
+                status: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl AccountTest {
+        pub fn latency_ms<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.latency_ms = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for latency_ms: {e}")
+                });
+            self
+        }
+        pub fn message<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.message = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for message: {e}")
+                });
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn result<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::AccountTestResult>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.result = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for result: {e}"));
+            self
+        }
+        pub fn status<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<i64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.status = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for status: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<AccountTest> for super::AccountTest {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: AccountTest,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                latency_ms: value.latency_ms?,
+                message: value.message?,
+                name: value.name?,
+                result: value.result?,
+                status: value.status?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::AccountTest> for AccountTest {
+        fn from(value: super::AccountTest) -> Self {
+            Self {
+                latency_ms: Ok(value.latency_ms),
+                message: Ok(value.message),
+                name: Ok(value.name),
+                result: Ok(value.result),
+                status: Ok(value.status),
                 extra: Ok(value.extra),
             }
         }

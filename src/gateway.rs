@@ -180,15 +180,16 @@ impl Gateway {
         let (config, filters) = merge_stored_groups(config, store.group_policies().await?, &upstream).await?;
         let prices = Arc::new(CurrentPrices::new(&config.prices, store.list_prices().await?));
         prices.spawn_refresh_task(Arc::clone(store) as _);
+        let (tokens, endpoint) = (Arc::clone(store) as _, Arc::clone(&upstream) as Arc<dyn CredentialService>);
+        let accounts = Accounts::open(&config.accounts, tokens, vault.clone(), endpoint, node.clone()).await?;
         let console_services = ConsoleServices {
             store: Arc::clone(store),
             keys: Arc::clone(&keys),
             people: Arc::clone(&people),
             prices: Arc::clone(&prices),
+            accounts: Arc::clone(&accounts),
         };
         let console = Arc::new(Console::new(&config, console_services, Arc::clone(&upstream), group_refresh)?);
-        let (tokens, endpoint) = (Arc::clone(store) as _, Arc::clone(&upstream) as Arc<dyn CredentialService>);
-        let accounts = Accounts::open(&config.accounts, tokens, vault.clone(), endpoint, node.clone()).await?;
         accounts.start_tasks().await?;
         let catalog = TextModelCatalog::new(&accounts, &upstream);
         let (metrics, heartbeat) = (Arc::new(Metrics::new()), HeartbeatTask::start(Arc::clone(store) as _).await?);

@@ -15,11 +15,13 @@ mod explanation;
 mod feedback;
 mod health;
 mod lease;
+mod live_accounts;
 mod oauth;
 mod pool;
 mod pool_member;
 mod probe;
 mod queue;
+mod recent_calls;
 mod refresh_task;
 mod rows;
 mod selection;
@@ -38,7 +40,9 @@ pub(crate) use account::{AccountEndpoint, ResponsesEndpoint, UpstreamAccount, Up
 pub(crate) use explanation::{AccountAvailability, AccountExplanation};
 pub(crate) use feedback::{AccountFeedback, RetryTarget};
 pub(crate) use lease::{Lease, LeaseGrant};
+pub(crate) use live_accounts::{LiveAccount, LiveAccountState};
 pub(crate) use oauth::{CredentialService, CredentialServiceError, TokenRequest, TokenResponse};
+pub(crate) use recent_calls::CallFailure;
 pub(crate) use rows::{account_from_row as account_of_row, credentials_context, secrets_from_row as secrets_of_row};
 pub(crate) use text_model_accounts::TextModelAccount;
 
@@ -46,7 +50,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use http::HeaderValue;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use super::config::{self, UpstreamProtocol};
@@ -69,6 +75,9 @@ const SLOT_WAIT_MAX: Duration = Duration::from_secs(30);
 /// The name under which a command waits in the queue for slots.
 const COMMAND_REQUESTER: &str = "command";
 
+/// The word for a call that was not made because no token could be fetched for it.
+const TOKEN_FAILURE: &str = "credentials";
+
 /// All accounts: those of the configuration file and those of the store.
 pub(crate) struct Accounts {
     pool: Arc<AccountPool>,
@@ -79,6 +88,9 @@ pub(crate) struct Accounts {
     token_endpoint: Arc<dyn CredentialService>,
     /// True if the last read of the store succeeded.
     is_store_readable: AtomicBool,
+    /// Held while the accounts are read and applied, so that an older read is never applied after a newer one.
+    reload_lock: AsyncMutex<()>,
+    opened_at: DateTime<Utc>,
     /// Set if other nodes use the accounts, too.
     slot_exchange: OnceLock<SlotExchangeTask>,
 }
@@ -146,6 +158,8 @@ impl Accounts {
             token_fetcher,
             token_endpoint: endpoint,
             is_store_readable: AtomicBool::new(true),
+            reload_lock: AsyncMutex::new(()),
+            opened_at: Utc::now(),
             slot_exchange: OnceLock::new(),
         };
         accounts.reload().await?;
@@ -255,6 +269,7 @@ impl Accounts {
             AccountAuth::Token(cache) => match self.token_fetcher.valid_token(cache).await {
                 Ok(header) => Ok(Some(header)),
                 Err(failure) => {
+                    self.pool.note_failed_call(slot.grant(), TOKEN_FAILURE, None);
                     self.handle_missing_token(slot, failure).await;
                     Err(failure)
                 }
@@ -264,6 +279,7 @@ impl Accounts {
 
     /// Reads the accounts from the store, and updates the pool.
     async fn reload(&self) -> Result<(), StoreError> {
+        let _guard = self.reload_lock.lock().await;
         let before = PoolSnapshot::from_pool(&self.pool);
         let rows = AccountRows::read(self.store.list_accounts().await?, &before, &self.vault);
         rows.apply(&self.pool, &before);

@@ -31,7 +31,7 @@ mod secret;
 mod stored_config;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::Uri;
@@ -270,6 +270,11 @@ impl Config {
         let is_of_account =
             |problem: &&ConfigProblem| problem.setting().is_some_and(|setting| setting.starts_with(&account_prefix));
         self.absent_secrets.iter().filter(is_of_account).cloned().collect()
+    }
+
+    /// The path of the settings file, if there is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     /// Returns the arguments with which another command uses the same installation, with a space before each.

@@ -11,6 +11,7 @@
 //! account, and a new secret is returned once; API keys are not accepted here, and admin tokens are not accepted by the
 //! image API; an error names the refused field, and a refused operation changes nothing.
 
+mod account_test;
 mod account_view;
 mod accounts;
 mod audit;
@@ -33,6 +34,7 @@ pub(crate) use config_admin_token::AdminTokenError;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::accounts::Accounts;
 use super::config::Config;
 use super::group_refresh::GroupRefreshHandle;
 use super::keys::{ApiKeys, bearer_token};
@@ -52,6 +54,7 @@ pub(crate) struct Console {
     keys: Arc<ApiKeys>,
     people: Arc<IdentityService>,
     prices: Arc<CurrentPrices>,
+    accounts: Arc<Accounts>,
     upstream: Arc<UpstreamClient>,
     group_refresh: GroupRefreshHandle,
     /// The admin token of the settings, if there is one.
@@ -68,6 +71,8 @@ pub(crate) struct ConsoleServices {
     pub(crate) people: Arc<IdentityService>,
     /// The prices in force.
     pub(crate) prices: Arc<CurrentPrices>,
+    /// The upstream accounts as this process uses them.
+    pub(crate) accounts: Arc<Accounts>,
 }
 
 // === impl Console ===
@@ -86,8 +91,8 @@ impl Console {
         group_refresh: GroupRefreshHandle,
     ) -> Result<Self, AdminTokenError> {
         let token = config.admin_token.as_ref().map(ConfigAdminToken::new).transpose()?;
-        let ConsoleServices { store, keys, people, prices } = services;
-        Ok(Self { config: Arc::clone(config), store, keys, people, prices, upstream, group_refresh, token })
+        let ConsoleServices { store, keys, people, prices, accounts } = services;
+        Ok(Self { config: Arc::clone(config), store, keys, people, prices, accounts, upstream, group_refresh, token })
     }
 
     /// Returns the same console with other settings.
@@ -101,6 +106,7 @@ impl Console {
             keys: Arc::clone(&self.keys),
             people: Arc::clone(&self.people),
             prices: Arc::clone(&self.prices),
+            accounts: Arc::clone(&self.accounts),
         };
         Self::new(config, services, Arc::clone(&self.upstream), self.group_refresh.clone())
     }

@@ -13,13 +13,15 @@ mod account_status;
 mod first_key;
 mod group_policy;
 mod inspection;
+mod service_gaps;
 
 pub(crate) use super::accounts::{AccountAvailability, AccountExplanation};
-pub(crate) use account_changes::{AccountDraft, add, change, delete, rotate};
+pub(crate) use account_changes::{AccountDraft, AccountRevision, add, change, delete, revise, rotate};
 pub(crate) use account_status::AccountStatus;
 pub(crate) use first_key::{disable_first_key, first_key_expiry, is_billable, record_first_key, was_first_key_issued};
 pub(crate) use group_policy::{PolicyEnvironment, check_policy, configured_policy, policy_in_force, with_store_groups};
 pub(crate) use inspection::{ProbeOutcome, explain, probe};
+pub(crate) use service_gaps::{ServiceGap, service_gaps};
 
 use super::accounts::account_of_row;
 use super::config::{self, Config, ConfigProblem};
@@ -93,6 +95,11 @@ pub(crate) enum ManageError {
     /// The settings cannot be used.
     #[error("the settings of the account cannot be used")]
     InvalidSettings(Vec<ConfigProblem>),
+    /// An address changes, so this stored secret must be given again.
+    #[error(
+        "the address changes, and stored secrets are only sent to the address for which they were given: give `{0}` again"
+    )]
+    SecretNeeded(String),
     /// The account cannot be used with its stored settings or secrets.
     #[error("the account {0} cannot be used: {1}")]
     Unusable(String, String),

@@ -46,7 +46,8 @@ pub(crate) mod testing;
 mod tests;
 
 pub(crate) use account_rows::{
-    AccountChange, AccountRow, AccountSpec, AccountStore, NewAccount, StoredEjection, TokenRow, TokenStore,
+    AccountChange, AccountRow, AccountSpec, AccountStore, NewAccount, StoredAccountSettings, StoredEjection, TokenRow,
+    TokenStore,
 };
 pub(crate) use audit::{ActorKind, AuditContext, AuditFilter, AuditRow, ListPage};
 pub(crate) use cost::{CostBasis, CostReason};

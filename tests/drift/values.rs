@@ -25,8 +25,9 @@ macro_rules! components {
 
 components! {
     admin_reader of admin_types:
-    Account AccountChange AccountConcurrency AccountHeaders AccountKind AccountList AccountName AccountPriority
-    AccountProtocol AccountSecretHeaders AccountSource AccountState AccountTier ActorKind AuditDetails AuditEntry
+    Account AccountActivity AccountChange AccountConcurrency AccountFailure AccountHeaders AccountKind AccountList
+    AccountName AccountPriority AccountProtocol AccountSecretHeaders AccountSettings AccountSource AccountState AccountTest
+    AccountTestResult AccountTier ActorKind AuditDetails AuditEntry
     AuditList AuditSeq CostBasis CostReason CreatedKey CreatedToken CreatedUser DeletedAccount DeletedGroup
     DeletedKey DeletedPrice DeletedToken DisabledReason ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType
     GraceSeconds Group GroupFilter GroupList GroupModeration GroupName GroupPolicy GroupSource GroupUpdate Key KeyList

@@ -12,6 +12,7 @@ use super::cooldown::{AccountCooldown, AttemptTiming, CooldownCause, CooldownPer
 use super::health::{AccountHealth, DoubtfulCall, HealthStatus};
 use super::lease::LeaseGrant;
 use super::pool::AccountRequirements;
+use super::recent_calls::RecentCalls;
 use super::rows::StoredAccountState;
 use super::selection::{AccountCandidate, affinity};
 use super::slot_share::MemberShare;
@@ -37,6 +38,7 @@ pub(super) struct PoolMember {
     pub(super) is_probing: bool,
     pub(super) disabled_reason: Option<String>,
     pub(super) health: AccountHealth,
+    pub(super) recent_calls: RecentCalls,
     /// True if the credentials must be checked separately, and the check has not begun.
     pub(super) needs_credential_check: bool,
     /// True if the credentials are being checked.
@@ -86,6 +88,7 @@ impl PoolMember {
             is_probing: false,
             disabled_reason: None,
             health: AccountHealth::default(),
+            recent_calls: RecentCalls::new(Instant::now()),
             needs_credential_check: false,
             is_checking_credentials: false,
             is_request_suspected: false,
@@ -171,6 +174,7 @@ impl PoolMember {
         let (before, model) = (self.current_cooldown(timing.now), grant.model.as_ref());
         match feedback {
             AccountFeedback::Success => {
+                self.recent_calls.note_success(timing.now.saturating_duration_since(timing.granted_at), timing.now);
                 self.health.note_success(timing.now);
                 self.cooldown.note_success(timing.granted_at);
                 model.into_iter().for_each(|model| self.unfit_models.note_success(model, timing.granted_at));

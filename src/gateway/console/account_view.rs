@@ -1,23 +1,31 @@
-//! An account as the API shows it: its settings and its row in the store, and never its credentials.
+//! An account as the API shows it: its settings, its row in the store and its activity in this process, and never its
+//! credentials.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
 
 use crate::error::Error;
+use crate::gateway::accounts::{CallFailure, LiveAccount, LiveAccountState};
 use crate::gateway::config::{self, UpstreamConfig, UpstreamProtocol};
 use crate::gateway::manage::{AccountOrigin, AccountStatus, ManagedAccount};
 use crate::gateway::store::{AccountRow, Timestamp};
 use crate::wire::Bounded;
 use crate::wire::admin::types;
 
-/// Returns the account as the API shows it.
+/// Returns the account as the API shows it. `live` is the account as this process uses it, if it does.
 ///
 /// # Errors
 ///
 /// Returns an internal error for an account without a row, or with a word that the API document does not
 /// define.
-pub(super) fn to_wire_account(managed: &ManagedAccount) -> Result<types::Account, Error> {
+pub(super) fn to_wire_account(
+    managed: &ManagedAccount,
+    live: Option<&LiveAccount>,
+    counted_since: DateTime<Utc>,
+) -> Result<types::Account, Error> {
     let Some(row) = &managed.row else {
         tracing::error!(account = managed.name, "an account of the settings file is not in the store");
         return Err(Error::Internal);
@@ -27,7 +35,20 @@ pub(super) fn to_wire_account(managed: &ManagedAccount) -> Result<types::Account
         Ok(settings) => with_settings(account, settings)?,
         Err(_) => account,
     };
-    Ok(with_status(account, managed.status(Timestamp::now())))
+    let account = with_status(account, managed.status(Timestamp::now()));
+    match live {
+        Some(live) => with_activity(with_live_state(account, &live.state), live, counted_since),
+        None => Ok(account),
+    }
+}
+
+/// Returns the settings of an account of the store, without its kind, which never changes.
+pub(super) fn stored_settings(managed: &ManagedAccount) -> Option<Map<String, Value>> {
+    let row = managed.row.as_ref().filter(|_| managed.origin == AccountOrigin::Store)?;
+    let mut settings: Map<String, Value> = serde_json::from_str(row.settings.as_deref()?).ok()?;
+    settings.remove("kind");
+    settings.retain(|_, value| !value.is_null());
+    Some(settings)
 }
 
 /// Returns the account with the contents of its row.
@@ -53,8 +74,10 @@ fn from_row(managed: &ManagedAccount, row: &AccountRow) -> Result<types::Account
         cooling_until: None,
         cooling_cause: None,
         problem: None,
+        settings: stored_settings(managed).and_then(|settings| serde_json::from_value(Value::Object(settings)).ok()),
+        activity: None,
         created_at: DateTime::<Utc>::from(row.created_at),
-        extra: serde_json::Map::new(),
+        extra: Map::new(),
     })
 }
 
@@ -103,6 +126,54 @@ fn with_status(account: types::Account, state: AccountStatus<'_>) -> types::Acco
             types::Account { state: types::AccountState::Unusable, problem: Some(problem.to_owned()), ..account }
         }
     }
+}
+
+/// Replaces a temporary state by that of this process, which is newer than the stored one.
+fn with_live_state(account: types::Account, state: &LiveAccountState) -> types::Account {
+    if matches!(account.state, types::AccountState::Disabled | types::AccountState::Unusable) {
+        return account;
+    }
+    let (state, until, cause) = match state {
+        LiveAccountState::Serving | LiveAccountState::Disabled => (types::AccountState::Enabled, None, None),
+        LiveAccountState::Cooling { until, cause } => {
+            (types::AccountState::Resting, Some(*until), Some(cause.as_str().to_owned()))
+        }
+        LiveAccountState::Ejected { until } => (types::AccountState::Failing, Some(*until), account.cooling_cause),
+        LiveAccountState::Testing => (types::AccountState::Failing, None, account.cooling_cause),
+    };
+    types::Account { state, cooling_until: until, cooling_cause: cause, ..account }
+}
+
+/// Adds the calls of the account in this process.
+fn with_activity(
+    account: types::Account,
+    live: &LiveAccount,
+    counted_since: DateTime<Utc>,
+) -> Result<types::Account, Error> {
+    let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    let milliseconds = |latency: Option<Duration>| latency.and_then(|latency| u64::try_from(latency.as_millis()).ok());
+    let last_failure = live.calls.last_failure.as_ref().map(to_wire_failure).transpose()?;
+    let activity = types::AccountActivity {
+        slots_in_use: count(live.used_slots),
+        large_slots_in_use: count(live.used_large_slots),
+        succeeded: live.calls.succeeded,
+        failed: live.calls.failed,
+        latency_p50_ms: milliseconds(live.calls.median),
+        latency_p95_ms: milliseconds(live.calls.p95),
+        last_failure,
+        counted_since,
+        extra: Map::new(),
+    };
+    Ok(types::Account { activity: Some(activity), ..account })
+}
+
+fn to_wire_failure(failure: &CallFailure) -> Result<types::AccountFailure, Error> {
+    Ok(types::AccountFailure {
+        at: failure.at,
+        reason: parse_word(failure.reason)?,
+        status: failure.status.map(i64::from),
+        extra: Map::new(),
+    })
 }
 
 /// Converts a word of the store to a value of the API document.

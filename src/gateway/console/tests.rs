@@ -8,7 +8,7 @@ use super::accounts::{NewAccountRequest, account_rejection, parse_account_change
 use crate::error::RejectionReason;
 use crate::gateway::config::{self, schema_json};
 use crate::gateway::store::AccountChange;
-use crate::tables::{ADMIN_OPENAPI, Field, FieldKind, NEW_ACCOUNT_FIELDS};
+use crate::tables::{ACCOUNT_SETTINGS_FIELDS, ADMIN_OPENAPI, Field, FieldKind, NEW_ACCOUNT_FIELDS};
 
 /// Returns the fields of `[[accounts]]`, from the schema of the settings.
 fn file_properties() -> Value {
@@ -127,7 +127,7 @@ fn a_problem_of_the_settings_names_the_field_of_the_request() {
             secrets.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let hidden: Vec<String> = secrets.keys().cloned().collect();
         let problems = config::account_from_json("a", settings, secrets).map(|_| ()).unwrap_err();
-        let rejection = account_rejection(&problems, &hidden);
+        let rejection = account_rejection("", &problems, &hidden);
         assert!(
             !rejection.message.contains("account a"),
             "the message must not contain the location: {}",
@@ -148,17 +148,52 @@ fn a_problem_of_the_settings_names_the_field_of_the_request() {
 
 #[test]
 fn only_disabling_an_account_can_state_a_reason() {
-    let parse = |body: Value| parse_account_change(body.to_string().as_bytes());
-    assert_eq!(parse(json!({"enabled": true})), Ok(AccountChange::Enable));
-    assert_eq!(parse(json!({"enabled": true, "reason": null})), Ok(AccountChange::Enable));
-    let disabled = |reason: &str| Ok(AccountChange::Disable { reason: reason.to_owned() });
+    let parse = |body: Value| parse_account_change(body.to_string().as_bytes()).map(|request| request.state);
+    assert_eq!(parse(json!({"enabled": true})), Ok(Some(AccountChange::Enable)));
+    assert_eq!(parse(json!({"enabled": true, "reason": null})), Ok(Some(AccountChange::Enable)));
+    let disabled = |reason: &str| Ok(Some(AccountChange::Disable { reason: reason.to_owned() }));
     assert_eq!(parse(json!({"enabled": false, "reason": "unpaid"})), disabled("unpaid"));
     assert_eq!(parse(json!({"enabled": false})), disabled("disabled by an operator"));
+    assert_eq!(parse(json!({"enabled": null, "api_key": "k"})), Ok(None));
     let refused = |body: Value| parse(body).unwrap_err().param;
-    assert_eq!(refused(json!({})).as_deref(), Some("enabled"));
-    assert_eq!(refused(json!({"enabled": null})).as_deref(), Some("enabled"));
+    for body in [json!({}), json!({"enabled": null}), json!({"settings": null, "api_key": null})] {
+        assert_eq!(refused(body.clone()), None, "{body}");
+    }
+    assert_eq!(refused(json!({"reason": "x"})).as_deref(), Some("reason"));
     assert_eq!(refused(json!({"enabled": "no"})).as_deref(), Some("enabled"));
     assert_eq!(refused(json!({"enabled": true, "reason": "x"})).as_deref(), Some("reason"));
     assert_eq!(refused(json!({"enabled": false, "reason": "  "})).as_deref(), Some("reason"));
     assert_eq!(refused(json!({"enabled": false, "name": "b"})).as_deref(), Some("name"));
+}
+
+#[test]
+fn a_change_of_an_account_separates_its_settings_and_its_secrets() {
+    let parse = |body: Value| parse_account_change(body.to_string().as_bytes());
+    let change = parse(json!({
+        "settings": {"base_url": "https://a.example", "headers": {"x": "1"}, "priority": null},
+        "api_key": "hidden", "secret_headers": {"y": "hidden"},
+    }));
+    let revision = change.unwrap().revision.unwrap();
+    let settings = json!({"base_url": "https://a.example", "headers": {"x": "1"}});
+    assert_eq!(revision.settings.as_ref(), settings.as_object());
+    assert_eq!(revision.secrets.keys().collect::<Vec<_>>(), ["api_key", "headers.y"]);
+    let only_settings = parse(json!({"settings": {}})).unwrap().revision.unwrap();
+    assert_eq!(only_settings.settings, Some(serde_json::Map::new()));
+    let refused = |body: Value| parse(body).err().and_then(|rejection| rejection.param);
+    assert_eq!(refused(json!({"settings": {"api_key": "k"}})).as_deref(), Some("settings.api_key"));
+    assert_eq!(refused(json!({"settings": {"kind": "oauth"}})).as_deref(), Some("settings.kind"));
+    assert_eq!(refused(json!({"settings": {"concurrency": 0}})).as_deref(), Some("settings.concurrency"));
+    assert_eq!(refused(json!({"settings": []})).as_deref(), Some("settings"));
+    assert_eq!(refused(json!({"api_key": ""})).as_deref(), Some("api_key"));
+    let twice = json!({"settings": {"headers": {"x": "1"}}, "secret_headers": {"x": "2"}});
+    assert_eq!(refused(twice).as_deref(), Some("secret_headers.x"));
+}
+
+#[test]
+fn the_settings_of_an_account_are_the_fields_of_a_new_one() {
+    let names = |fields: &'static [Field]| fields.iter().map(|field| field.name).collect::<BTreeSet<_>>();
+    let secret = ["name", "kind", "api_key", "client_secret", "refresh_token", "secret_headers"];
+    let expected: BTreeSet<&str> =
+        names(NEW_ACCOUNT_FIELDS).into_iter().filter(|name| !secret.contains(name)).collect();
+    assert_eq!(names(ACCOUNT_SETTINGS_FIELDS), expected);
 }

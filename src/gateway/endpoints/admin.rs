@@ -22,7 +22,7 @@ use crate::wire::admin::server::{
     AdminApi, DeleteAccountPath, DeleteGroupPath, DeleteKeyPath, DeletePricePath, DeleteTokenPath, ListAuditQuery,
     ListKeysQuery, ListRecordsQuery, ListTokensQuery, ListUsersQuery, ResetUserPath, RetrieveAccountPath,
     RetrieveGroupPath, RetrieveKeyPath, RetrieveRecordPath, RetrieveUsageQuery, RetrieveUserPath, RotateKeyPath,
-    SignOutUserPath, UpdateAccountPath, UpdateGroupPath, UpdateKeyPath, UpdateUserPath,
+    SignOutUserPath, TestAccountPath, UpdateAccountPath, UpdateGroupPath, UpdateKeyPath, UpdateUserPath,
 };
 use crate::wire::admin::types;
 
@@ -330,6 +330,16 @@ impl AdminApi for AdminEndpoints {
     ) -> Result<TypedResponse<types::DeletedAccount>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.delete_account(&actor, &path.into_value()?.into_inner().name).await
+        })
+        .await
+    }
+
+    async fn test_account(
+        context: AdminContext,
+        path: ExtractorResult<Path<TestAccountPath>>,
+    ) -> Result<TypedResponse<types::AccountTest>, AdminApiError> {
+        run_operation(&context, |console, actor| async move {
+            console.test_account(&actor, &path.into_value()?.into_inner().name).await
         })
         .await
     }

@@ -20,7 +20,7 @@ use super::fan_out::FanOutBranch;
 use super::fan_out_progress::FanOutProgress;
 use super::outcome::{AccountFinding, StopReason};
 use super::shared_record::SharedRecord;
-use super::{fallback_order, fan_out, outcome, token_usage};
+use super::{failure_reason, fallback_order, fan_out, outcome, token_usage};
 use crate::error::Error;
 use crate::gateway::accounts::{AccountFeedback, Lease, LeaseGrant, LeaseRefusal, RetryTarget};
 use crate::gateway::ledger::{AttemptHandle, OpenRecord};
@@ -284,6 +284,9 @@ impl<'a> AttemptRound<'a> {
         });
         if let Some(branch) = &self.branch {
             branch.progress.note_call_failed(&failed_call.failure, self.call_started.elapsed());
+        }
+        if let Some(reason) = failure_reason::of_failed_call(&failed_call.failure) {
+            self.context.gateway.accounts().note_failed_call(lease, reason, status);
         }
         let retry_target = match outcome::account_finding(&failed_call.failure) {
             AccountFinding::Certain(feedback) => self.context.gateway.accounts().apply_feedback(lease, feedback).await,

@@ -233,6 +233,11 @@ fn close_delivery(
     let (is_refused, early_claim) = (context.is_refused, context.early_claim);
     let closing = async move {
         if let Some(lease) = lease {
+            if let RelayOutcome::Broken(error) = relay_outcome
+                && let Some(reason) = failure_reason::of_broken_answer(error)
+            {
+                gateway.accounts().note_failed_call(&lease, reason, None);
+            }
             gateway.accounts().apply_feedback(&lease, feedback_for_outcome(relay_outcome)).await;
         }
         // If no image was delivered, the record names no image model.

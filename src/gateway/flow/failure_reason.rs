@@ -1,8 +1,9 @@
-//! The reason of a failed job, as one word for its record. `openapi/admin.json` lists the words.
+//! The reason of a failed job, as one word for its record, and of a failed call, as one word for its account.
+//! `openapi/admin.json` lists the words.
 
 use crate::error::{Error, UpstreamFault};
 use crate::gateway::relay::RelayError;
-use crate::gateway::upstream::{AttemptFailure, FailureCause};
+use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 
 /// Returns the reason for the error that the caller gets. `last` is the failure of the last attempt, if one was made.
 pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'static str {
@@ -33,6 +34,37 @@ pub(super) const fn from_relay_error(error: RelayError) -> &'static str {
         | RelayError::Incomplete
         | RelayError::CallerTooSlow
         | RelayError::SpoolUnreadable => "broken",
+    }
+}
+
+/// Returns the reason why an account has failed a call; `None` if the account is not the cause: the content was refused,
+/// the request is invalid, or the gateway gave the call up.
+pub(super) const fn of_failed_call(failure: &AttemptFailure) -> Option<&'static str> {
+    if matches!(failure.class, FailureClass::R) {
+        return None;
+    }
+    match failure.cause {
+        FailureCause::Refused
+        | FailureCause::Rejected { .. }
+        | FailureCause::UnknownModel
+        | FailureCause::SpoolFailed
+        | FailureCause::Cutoff => None,
+        FailureCause::Blocked | FailureCause::Declined { .. } => Some("upstream_rejected"),
+        FailureCause::Forbidden => Some("credentials"),
+        FailureCause::Timeout => Some("timeout"),
+        FailureCause::Broken if failure.status.is_some() => Some("broken"),
+        _ => Some(from_account_failure(failure)),
+    }
+}
+
+/// Returns the reason why an account has failed a call whose answer had begun; `None` if the account is not the cause.
+pub(super) const fn of_broken_answer(error: RelayError) -> Option<&'static str> {
+    match error {
+        // An upstream also ends its answer with an error if it refuses the content.
+        RelayError::Cutoff | RelayError::CallerTooSlow | RelayError::SpoolUnreadable | RelayError::UpstreamFailed => {
+            None
+        }
+        error => Some(from_relay_error(error)),
     }
 }
 

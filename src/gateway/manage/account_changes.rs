@@ -1,4 +1,4 @@
-//! Operations that change accounts: add, change the state, replace secrets, delete.
+//! Operations that change accounts: add, change the state, replace settings and secrets, delete.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use super::{AccountOrigin, ManageError, ManagedAccount, disable_first_key, find, is_billable};
 use crate::gateway::accounts::{credentials_context, secrets_of_row};
-use crate::gateway::config::{self, Config};
-use crate::gateway::store::{AccountChange, AuditContext, NewAccount, Store, StoreError, Vault};
+use crate::gateway::config::{self, AccountCredentials, Config, UpstreamConfig};
+use crate::gateway::store::{AccountChange, AuditContext, NewAccount, Store, StoreError, StoredAccountSettings, Vault};
 
 /// The properties of an account that is to be added.
 pub(crate) struct AccountDraft {
@@ -16,6 +16,14 @@ pub(crate) struct AccountDraft {
     /// The settings, named as in `[[accounts]]`.
     pub(crate) settings: Map<String, Value>,
     /// The secrets, named as in `[[accounts]]`.
+    pub(crate) secrets: BTreeMap<String, String>,
+}
+
+/// New settings and secrets of an account, named as in `[[accounts]]`.
+pub(crate) struct AccountRevision {
+    /// All settings apart from the name, the kind and the secrets; `None` if they stay as they are.
+    pub(crate) settings: Option<Map<String, Value>>,
+    /// The secrets that replace stored ones.
     pub(crate) secrets: BTreeMap<String, String>,
 }
 
@@ -51,7 +59,7 @@ pub(crate) async fn add(
     let new_account = NewAccount {
         name: name.to_owned(),
         kind: upstream.kind().to_owned(),
-        protocol: upstream.protocol().unwrap_or(config::UpstreamProtocol::Images).as_str().to_owned(),
+        protocol: protocol_word(&account).to_owned(),
         tier,
         settings,
         sealed_credentials: if secrets.is_empty() { None } else { Some(seal(name, &secrets, store.vault())?) },
@@ -126,20 +134,88 @@ pub(crate) async fn rotate(
     handle: &str,
     secrets: BTreeMap<String, String>,
 ) -> Result<ManagedAccount, ManageError> {
+    revise(config, store, audit, handle, AccountRevision { settings: None, secrets }).await
+}
+
+/// Replaces settings and secrets of an account of the store. Its name and its kind stay.
+///
+/// Stored secrets are only sent to the addresses for which they were given. So if an address changes, every secret must
+/// be given again.
+///
+/// # Errors
+///
+/// Returns an error if there is no such account, if it is an account of the file, if the settings and secrets cannot be
+/// used, if a secret must be given again, or if the store fails. The account is unchanged then.
+pub(crate) async fn revise(
+    config: &Config,
+    store: &dyn Store,
+    audit: &AuditContext,
+    handle: &str,
+    revision: AccountRevision,
+) -> Result<ManagedAccount, ManageError> {
     let managed = find(config, store, handle).await?;
     let Some(row) = managed.row.filter(|_| managed.origin == AccountOrigin::Store) else {
         return Err(ManageError::DefinedInFile(managed.name));
     };
+    let AccountRevision { settings, secrets } = revision;
+    let has_new_secrets = !secrets.is_empty();
     // Secrets that can no longer be decrypted must be given again; the check below reports missing ones.
     let mut all_secrets = secrets_of_row(&row, store.vault()).unwrap_or_default();
+    let missing_secret = all_secrets.keys().find(|name| !secrets.contains_key(*name)).cloned();
     all_secrets.extend(secrets);
-    let settings = row.settings.as_deref().unwrap_or("{}");
+    let new_settings = settings.as_ref().map(|settings| settings_with_kind(settings, &row.kind));
+    let text = new_settings.as_deref().or(row.settings.as_deref()).unwrap_or("{}");
     let account =
-        config::account_from_json(&row.name, settings, all_secrets.clone()).map_err(ManageError::InvalidSettings)?;
-    let change = AccountChange::ReplaceCredentials(seal(&row.name, &all_secrets, store.vault())?);
+        config::account_from_json(&row.name, text, all_secrets.clone()).map_err(ManageError::InvalidSettings)?;
+    let keeps_addresses = settings.is_none()
+        || managed.account.as_ref().is_ok_and(|before| !sends_secrets_elsewhere(&before.upstream, &account.upstream));
+    if let Some(secret) = missing_secret.filter(|_| !keeps_addresses) {
+        return Err(ManageError::SecretNeeded(secret));
+    }
+    let sealed = if has_new_secrets { Some(seal(&row.name, &all_secrets, store.vault())?) } else { None };
+    let change = match (new_settings, sealed) {
+        (None, None) => return Ok(ManagedAccount { row: Some(row), ..managed }),
+        (None, Some(sealed)) => AccountChange::ReplaceCredentials(sealed),
+        (Some(settings), sealed_credentials) => AccountChange::ReplaceSettings(Box::new(StoredAccountSettings {
+            protocol: protocol_word(&account).to_owned(),
+            tier: account.tier.as_str().to_owned(),
+            settings,
+            sealed_credentials,
+        })),
+    };
     let row = store.change_account(audit, &row.name, change).await?;
     let row = row.ok_or_else(|| ManageError::Unknown(handle.to_owned()))?;
     Ok(ManagedAccount { name: row.name.clone(), origin: AccountOrigin::Store, account: Ok(account), row: Some(row) })
+}
+
+/// The settings as they are stored: with the kind, which a revision does not contain.
+fn settings_with_kind(settings: &Map<String, Value>, kind: &str) -> String {
+    let mut settings = settings.clone();
+    settings.insert("kind".to_owned(), kind.into());
+    Value::Object(settings).to_string()
+}
+
+/// True if the new upstream would get stored secrets at an address for which they were not given, or in another way.
+fn sends_secrets_elsewhere(before: &UpstreamConfig, after: &UpstreamConfig) -> bool {
+    let (UpstreamConfig::Api(before), UpstreamConfig::Api(after)) = (before, after) else { return true };
+    let origin = |url: &http::Uri| (url.scheme().cloned(), url.authority().cloned());
+    let changes_token_requests = match (&before.credentials, &after.credentials) {
+        (AccountCredentials::Oauth(before), AccountCredentials::Oauth(after)) => {
+            before.token_url != after.token_url
+                || before.grant.as_str() != after.grant.as_str()
+                || before.client_id != after.client_id
+                || before.client_auth != after.client_auth
+                || before.scope != after.scope
+                || before.audience != after.audience
+        }
+        _ => false,
+    };
+    origin(&before.base_url) != origin(&after.base_url) || changes_token_requests
+}
+
+/// The word for the protocol of an account in its row.
+fn protocol_word(account: &config::AccountConfig) -> &'static str {
+    account.upstream.protocol().unwrap_or(config::UpstreamProtocol::Images).as_str()
 }
 
 /// Encrypts the secrets of an account for the store.

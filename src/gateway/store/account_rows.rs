@@ -177,6 +177,21 @@ pub(crate) enum AccountChange {
     SetEjection(Option<StoredEjection>),
     /// Replaces the credentials. The token that was fetched with the old ones is deleted.
     ReplaceCredentials(Vec<u8>),
+    /// Replaces the settings of an account of the store.
+    ReplaceSettings(Box<StoredAccountSettings>),
+}
+
+/// The settings of an account of the store, without its name and kind, which never change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredAccountSettings {
+    /// `images` or `responses`.
+    pub(crate) protocol: String,
+    /// `paid` or `free`.
+    pub(crate) tier: String,
+    /// The settings as JSON, without any secret.
+    pub(crate) settings: String,
+    /// The credentials that replace the stored ones, sealed by the vault; `None` if those stay.
+    pub(crate) sealed_credentials: Option<Vec<u8>>,
 }
 
 /// The ejection of an account: the running gateway uses it only if no other is left.

@@ -50,7 +50,7 @@ async fn enabling_an_account_ends_its_cooldown() {
 async fn a_stored_cooldown_from_a_wrong_clock_is_capped() {
     let (_dir, store) = new_store().await;
     let accounts = start(&store, "one", &[with_key("a")], &FakeCredentialService::rotating()).await;
-    let until = Timestamp::from(chrono::Utc::now() + chrono::TimeDelta::days(50_000));
+    let until = Timestamp::from(Utc::now() + chrono::TimeDelta::days(50_000));
     change(&store, "a", AccountChange::StartCooldown { until, cause: "exhausted".to_owned() }).await;
     refresh(&accounts).await;
     let Err(LeaseRefusal::InCooldown { wait: Some(wait), .. }) = lease(&accounts).await else {
@@ -262,10 +262,10 @@ fn refuse(accounts: &Accounts, status: u16, times: u64) {
     let mut inner = accounts.pool.lock();
     let begin = Instant::now();
     let granted = LeaseGrant { member_id: 0, granted_at: begin, model: None, caller: "usr_1".into() };
-    inner.members[0].apply_feedback(AccountFeedback::Success, &granted, at(begin), chrono::Utc::now());
+    inner.members[0].apply_feedback(AccountFeedback::Success, &granted, at(begin), Utc::now());
     for step in 1..=times {
         let timing = at(begin + Duration::from_secs(1000 * step));
-        inner.members[0].apply_feedback(AccountFeedback::Unauthorized { status }, &granted, timing, chrono::Utc::now());
+        inner.members[0].apply_feedback(AccountFeedback::Unauthorized { status }, &granted, timing, Utc::now());
     }
 }
 
@@ -277,7 +277,7 @@ const fn at(now: Instant) -> cooldown::AttemptTiming {
 async fn a_success_clears_a_stored_cooldown_that_has_ended() {
     let (_dir, store) = new_store().await;
     let accounts = start(&store, "one", &[with_key("a")], &FakeCredentialService::rotating()).await;
-    let until = Timestamp::from(chrono::Utc::now() - chrono::TimeDelta::seconds(1));
+    let until = Timestamp::from(Utc::now() - chrono::TimeDelta::seconds(1));
     change(&store, "a", AccountChange::StartCooldown { until, cause: "throttled".to_owned() }).await;
     refresh(&accounts).await;
     accounts.apply_feedback(&lease(&accounts).await.unwrap(), AccountFeedback::Success).await;

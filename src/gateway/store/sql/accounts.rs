@@ -1,7 +1,7 @@
 //! The rows of upstream accounts. Credentials are stored only as the vault has sealed them.
 
 use async_trait::async_trait;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use sqlx::{QueryBuilder, Row};
 
 use super::audit_trail::{self, AuditEvent};
@@ -13,7 +13,7 @@ use super::records;
 use super::transaction::{SqlStatement, transact};
 use crate::gateway::store::{
     AccountChange, AccountId, AccountRow, AccountSpec, AccountStore, AuditContext, KeyId, NewAccount, SharedSlots,
-    StoreError, Timestamp, UserId,
+    StoreError, StoredAccountSettings, Timestamp, UserId,
 };
 
 const AUDIT_TARGET_KIND: &str = "account";
@@ -168,6 +168,13 @@ fn audit_event<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<Au
             event("account.enable")
         }
         AccountChange::ReplaceCredentials(_) => event("account.rotate"),
+        AccountChange::ReplaceSettings(change) => {
+            let changed = changed_settings(account.settings.as_deref(), &change.settings);
+            let has_new_credentials = change.sealed_credentials.is_some();
+            let details = json!({"settings": changed, "credentials": has_new_credentials});
+            let event = event("account.change").filter(|_| has_new_credentials || !changed.is_empty());
+            event.map(|event| event.with_details(details))
+        }
         AccountChange::Disable { .. }
         | AccountChange::Enable
         | AccountChange::StartCooldown { .. }
@@ -221,11 +228,35 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatem
             .bind(name)
             .bind(at.to_string()),
         ],
-        AccountChange::ReplaceCredentials(sealed) => vec![
-            sqlx::query("UPDATE accounts SET sealed = $2 WHERE name = $1").bind(name).bind(sealed),
-            delete_token_statement(name),
-        ],
+        AccountChange::ReplaceCredentials(sealed) => credentials_statements(name, sealed),
+        AccountChange::ReplaceSettings(change) => {
+            let StoredAccountSettings { protocol, tier, settings, sealed_credentials } = *change;
+            let update = sqlx::query(
+                "UPDATE accounts SET protocol = $2, tier = $3, settings = $4 WHERE name = $1 AND source = 'store'",
+            );
+            let mut statements = vec![update.bind(name).bind(protocol).bind(tier).bind(settings)];
+            statements.extend(sealed_credentials.into_iter().flat_map(|sealed| credentials_statements(name, sealed)));
+            statements
+        }
     }
+}
+
+fn credentials_statements(name: &str, sealed: Vec<u8>) -> Vec<SqlStatement<'_>> {
+    vec![
+        sqlx::query("UPDATE accounts SET sealed = $2 WHERE name = $1").bind(name).bind(sealed),
+        delete_token_statement(name),
+    ]
+}
+
+/// The names of the settings that differ.
+fn changed_settings(before: Option<&str>, after: &str) -> Vec<String> {
+    let parse = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
+    let (before, after) = (parse(before.unwrap_or_default()), parse(after));
+    let mut names: Vec<String> = before.keys().chain(after.keys()).cloned().collect();
+    names.sort_unstable();
+    names.dedup();
+    names.retain(|name| before.get(name) != after.get(name));
+    names
 }
 
 async fn delete(pool: &DbPool, audit: &AuditContext, name: &str) -> sqlx::Result<bool> {
