@@ -11,6 +11,9 @@
 //! states that it comes from the gateway's own origin, and if it has the right token. A request with an unknown host
 //! gets only an error page.
 
+mod account;
+mod account_fields;
+mod account_summary;
 mod accounts;
 mod assets;
 mod attempt_timeline;

@@ -1,6 +1,7 @@
 //! The pages of the console in a real Chromium that can reach only the gateway, with and without JavaScript; and
 //! requests that an attacker sends to the pages.
 
+mod accounts;
 mod album;
 mod browser;
 mod failures;

@@ -33,7 +33,7 @@ const NOTICE_COOKIE: &str = "imagate_done";
 const NOTICE_COOKIE_AGE: cookie::time::Duration = cookie::time::Duration::minutes(1);
 
 /// The notices about a completed change: the value of `done` in the query, and the key of the text.
-const DONE_NOTICES: [(&str, &str); 17] = [
+const DONE_NOTICES: [(&str, &str); 20] = [
     ("disabled", "done.disabled"),
     ("enabled", "done.enabled"),
     ("deleted", "done.deleted"),
@@ -47,6 +47,9 @@ const DONE_NOTICES: [(&str, &str); 17] = [
     ("policy", "done.policy"),
     ("user-disabled", "done.user_disabled"),
     ("user-enabled", "done.user_enabled"),
+    ("account-added", "done.account_added"),
+    ("account-deleted", "done.account_deleted"),
+    ("account-secret", "done.account_secret"),
     ("account-disabled", "done.account_disabled"),
     ("account-enabled", "done.account_enabled"),
     ("price", "done.price"),

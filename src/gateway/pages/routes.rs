@@ -7,7 +7,7 @@ use super::http_messages::PageResponse;
 use super::page_context::PageContext;
 use super::page_error::PageError;
 use super::{
-    accounts, audit, first_steps, group, groups, key, keys, people, person, playground, playground_run, preferences,
+    account, accounts, audit, first_steps, group, groups, key, keys, people, person, playground, playground_run, preferences,
     prices, profile, records, sign_in, usage,
 };
 
@@ -52,7 +52,11 @@ pub(super) enum PageRoute {
     ChangeGroup(String),
     DeleteGroup(String),
     Accounts,
-    SetAccountEnabled(String, bool),
+    CreateAccount,
+    Account(String),
+    AccountAction(String, AccountFormAction),
+    /// The page that asks for confirmation before an account is disabled, or deleted if the value is true.
+    ConfirmAccount(String, bool),
     Prices,
     SetPrice,
     /// The model and the first day of the price.
@@ -73,6 +77,17 @@ pub(super) enum KeyFormAction {
     Change,
     Limit,
     Rotate,
+    Delete,
+}
+
+/// The action of a form on an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AccountFormAction {
+    Disable,
+    Enable,
+    Change,
+    Secret,
+    Test,
     Delete,
 }
 
@@ -145,6 +160,9 @@ fn get_route(segments: &[&str]) -> Option<PageRoute> {
         ["groups"] => PageRoute::Groups,
         ["groups", group] if !group.is_empty() => PageRoute::Group(group.to_owned()),
         ["accounts"] => PageRoute::Accounts,
+        ["accounts", account] if !account.is_empty() => PageRoute::Account(account.to_owned()),
+        ["accounts", account, "disable"] => PageRoute::ConfirmAccount(account.to_owned(), false),
+        ["accounts", account, "delete"] => PageRoute::ConfirmAccount(account.to_owned(), true),
         ["prices"] => PageRoute::Prices,
         ["audit"] => PageRoute::Audit,
         ["profile"] => PageRoute::Profile,
@@ -169,8 +187,8 @@ fn post_route(segments: &[&str]) -> Option<PageRoute> {
         ["groups"] => PageRoute::CreateGroup,
         ["groups", group, "change"] => PageRoute::ChangeGroup(group.to_owned()),
         ["groups", group, "delete"] => PageRoute::DeleteGroup(group.to_owned()),
-        ["accounts", account, "disable"] => PageRoute::SetAccountEnabled(account.to_owned(), false),
-        ["accounts", account, "enable"] => PageRoute::SetAccountEnabled(account.to_owned(), true),
+        ["accounts"] => PageRoute::CreateAccount,
+        ["accounts", account, action] => PageRoute::AccountAction(account.to_owned(), parse_account_action(action)?),
         ["prices"] => PageRoute::SetPrice,
         ["prices", model, from, "delete"] => PageRoute::DeletePrice(model.to_owned(), from.to_owned()),
         ["profile", "password"] => PageRoute::ChangePassword,
@@ -189,6 +207,18 @@ fn parse_key_action(word: &str) -> Option<KeyFormAction> {
         "limit" => KeyFormAction::Limit,
         "rotate" => KeyFormAction::Rotate,
         "delete" => KeyFormAction::Delete,
+        _ => return None,
+    })
+}
+
+fn parse_account_action(word: &str) -> Option<AccountFormAction> {
+    Some(match word {
+        "disable" => AccountFormAction::Disable,
+        "enable" => AccountFormAction::Enable,
+        "change" => AccountFormAction::Change,
+        "secret" => AccountFormAction::Secret,
+        "test" => AccountFormAction::Test,
+        "delete" => AccountFormAction::Delete,
         _ => return None,
     })
 }
@@ -258,7 +288,10 @@ async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result
         PageRoute::ChangeGroup(name) => group::submit_policy(context, &name).await,
         PageRoute::DeleteGroup(name) => groups::delete(context, &name).await,
         PageRoute::Accounts => accounts::show(context).await,
-        PageRoute::SetAccountEnabled(name, enabled) => accounts::set_enabled(context, &name, enabled).await,
+        PageRoute::CreateAccount => accounts::create(context).await,
+        PageRoute::Account(handle) => account::show(context, &handle).await,
+        PageRoute::AccountAction(handle, action) => account::perform(context, &handle, action).await,
+        PageRoute::ConfirmAccount(handle, deletes) => account::confirm(context, &handle, deletes).await,
         PageRoute::Prices => prices::show(context).await,
         PageRoute::SetPrice => prices::set(context).await,
         PageRoute::DeletePrice(model, from) => prices::delete(context, &model, &from).await,

@@ -258,28 +258,13 @@ impl PageLayout {
         }
     }
 
-    pub(super) fn account_state(&self, state: &types::AccountState) -> &'static str {
-        match state {
-            types::AccountState::Enabled => "state.enabled",
-            types::AccountState::Disabled => "state.disabled",
-            types::AccountState::Resting => "state.resting",
-            types::AccountState::Failing => "state.failing",
-            types::AccountState::Unusable => "state.unusable",
+    /// The key of the text for the kind of an account.
+    pub(super) fn account_kind(&self, kind: impl AsRef<str>) -> &'static str {
+        match kind.as_ref() {
+            "oauth" => "accounts.kind_oauth",
+            "simulator" => "accounts.kind_simulator",
+            _ => "accounts.kind_api_key",
         }
-    }
-
-    pub(super) fn account_tone(&self, state: &types::AccountState) -> &'static str {
-        match state {
-            types::AccountState::Enabled => "good",
-            types::AccountState::Resting | types::AccountState::Failing => "warn",
-            types::AccountState::Disabled | types::AccountState::Unusable => "bad",
-        }
-    }
-
-    /// The reason why an account is disabled, resting, failing or unusable; `None` if no reason is known, or if the
-    /// account is enabled.
-    pub(super) fn account_reason<'a>(&self, account: &'a types::Account) -> Option<&'a String> {
-        account.disabled_reason.as_ref().or(account.cooling_cause.as_ref()).or(account.problem.as_ref())
     }
 
     pub(super) fn actor_kind(&self, kind: &types::ActorKind) -> &'static str {

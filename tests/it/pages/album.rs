@@ -84,6 +84,7 @@ fn visit_used_gateway(browser: &Browser, handler: &mut dyn StateHandler) {
     visit_people_forms(&tab, gateway, handler, &paths);
     visit_price_form(&tab, handler);
     visit_playground(&tab, handler);
+    visit_account_forms(&tab, handler);
     let ben = browser.tab(gateway, WITH_SCRIPT);
     sign_in_at(&ben, BEN, BENS_PASSWORD);
     for page in ["keys", "usage", "records", "profile"] {
@@ -211,6 +212,32 @@ fn visit_price_form(tab: &Tab<'_>, handler: &mut dyn StateHandler) {
     }
 }
 
+/// Visits the pages and the states of the forms for accounts.
+fn visit_account_forms(tab: &Tab<'_>, handler: &mut dyn StateHandler) {
+    tab.go("/accounts");
+    assert_eq!(tab.follow("link", "azure-east").status, 200);
+    handler.handle_state("account-of-the-file", tab);
+    tab.go("/accounts");
+    tab.open_details("Add an account");
+    handler.handle_state("account-new", tab);
+    for (name, base_url, status) in [("two words", "upstream", 422), ("spare", "http://127.0.0.1:9/v1", 200)] {
+        tab.go("/accounts");
+        tab.open_details("Add an account");
+        tab.fill("Name", name);
+        tab.fill("Base URL", base_url);
+        tab.fill("API key of the upstream", "the key of somebody");
+        assert_eq!(tab.follow("button", "Add account").status, status, "{name}");
+        handler.handle_state(if status == 200 { "account-added" } else { "account-refused" }, tab);
+    }
+    tab.follow("button", "Test");
+    handler.handle_state("account-tested", tab);
+    tab.follow("link", "Disable…");
+    handler.handle_state("account-disable", tab);
+    tab.follow("link", "Cancel");
+    tab.follow("link", "Delete…");
+    handler.handle_state("account-delete", tab);
+}
+
 fn visit_chinese_pages(tab: &Tab<'_>, handler: &mut dyn StateHandler, paths: &ItemPaths) {
     let mut ada = Visitor::new(tab.gateway());
     sign_in(&mut ada, ADA, ADAS_PASSWORD);
@@ -224,6 +251,7 @@ fn visit_chinese_pages(tab: &Tab<'_>, handler: &mut dyn StateHandler, paths: &It
         ("record", paths.succeeded_record.as_str()),
         ("record-failed", paths.failed_record.as_str()),
         ("prices", "/prices"),
+        ("accounts", "/accounts"),
     ] {
         assert!(tab.go(path).html.contains("lang=\"zh"), "{path}");
         handler.handle_state(&format!("{name}-zh"), tab);
@@ -280,7 +308,7 @@ fn every_page_of_a_new_gateway_is_accessible_in_each_window_and_theme() {
 fn every_page_of_a_used_gateway_is_accessible_in_each_window_and_theme() {
     let mut collector = FaultCollector::default();
     visit_used_gateway(&Browser::start(), &mut collector);
-    collector.assert_no_faults(37);
+    collector.assert_no_faults(45);
 }
 
 /// Writes screenshots to a folder.

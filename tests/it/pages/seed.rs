@@ -4,6 +4,7 @@ use serde_json::json;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 
+use super::accounts::account_path;
 use super::hostile::HOSTILE_TEXTS;
 use super::users::{ADAS_PASSWORD, invite, make_key, sign_in_ada, sign_in_ben};
 use super::visitor::Visitor;
@@ -97,7 +98,8 @@ impl Seeded {
             &[OutputChannel::Key],
         );
         ada.submit("/groups", "/groups", &[("name", "batch")]);
-        ada.submit("/accounts", "/accounts/reserve/disable", &[]);
+        let reserve = account_path(&mut ada, "reserve");
+        ada.submit(&format!("{reserve}/disable"), &format!("{reserve}/disable"), &[]);
         let records = gateway.final_records(30);
         spread_over_a_month(gateway);
         let record = |state: &str| {

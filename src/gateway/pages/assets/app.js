@@ -115,9 +115,75 @@
     offerCopies(event.target);
     localTimes(event.target);
   });
+  // How long it is until each moment on the board, by the clock of the gateway.
+  const countDown = () => {
+    if (!document.getElementById("board")) return;
+    const skewOf = (board) => Date.now() - new Date(board.dataset.now).getTime();
+    const two = (number) => String(number).padStart(2, "0");
+    const lengthOf = (seconds) => {
+      const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
+      return hours > 0 ? `${hours}:${two(minutes)}:${two(seconds % 60)}` : `${minutes}:${two(seconds % 60)}`;
+    };
+    let [board, skew] = [null, 0];
+    const tick = () => {
+      const now = document.getElementById("board");
+      if (now !== board) [board, skew] = [now, skewOf(now)];
+      for (const left of board.querySelectorAll("[data-until]")) {
+        const seconds = Math.ceil((new Date(left.dataset.until).getTime() + skew - Date.now()) / 1000);
+        left.textContent = seconds > 0 && seconds < 86400 ? `(${lengthOf(seconds)})` : "";
+      }
+    };
+    tick();
+    window.setInterval(tick, 1000);
+  };
+
+  // The board of accounts: asked again every few seconds while somebody looks at it. A session is not kept alive by a
+  // page that nobody has touched for a while.
+  const watchBoard = () => {
+    if (!document.getElementById("board")) return;
+    const [pause, longest] = [4000, 30 * 60 * 1000];
+    let touched = Date.now();
+    for (const kind of ["pointerdown", "pointermove", "keydown", "wheel"]) {
+      document.addEventListener(kind, () => { touched = Date.now(); }, { passive: true });
+    }
+    const isInUse = (board) => {
+      const selection = window.getSelection();
+      const isSelected = !selection.isCollapsed && board.contains(selection.anchorNode);
+      return isSelected || board.querySelector("form[data-sent]") !== null;
+    };
+    const replace = (board, fresh) => {
+      const focused = board.contains(document.activeElement) ? document.activeElement.id : "";
+      const scrolled = board.querySelector(".scroll");
+      const left = scrolled ? scrolled.scrollLeft : 0;
+      board.replaceWith(fresh);
+      localTimes(fresh);
+      if (fresh.querySelector(".scroll")) fresh.querySelector(".scroll").scrollLeft = left;
+      const again = focused && document.getElementById(focused);
+      if (again) again.focus({ preventScroll: true });
+      if (fresh.dataset.state !== board.dataset.state) say(fresh.dataset.said);
+    };
+    const look = async () => {
+      const board = document.getElementById("board");
+      if (!document.hidden && Date.now() - touched < longest && !isInUse(board)) {
+        try {
+          const answer = await fetch(board.dataset.src, { credentials: "same-origin", cache: "no-store" });
+          if (answer.redirected || !answer.ok) return;
+          const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("board");
+          if (!fresh) return;
+          if (!isInUse(board)) replace(board, fresh);
+        } catch {
+          // The gateway may be starting anew; the next look tells.
+        }
+      }
+      window.setTimeout(look, pause);
+    };
+    window.setTimeout(look, pause);
+  };
 
   offerCopies(document);
   localTimes(document);
   markBusy();
   watchSteps();
+  countDown();
+  watchBoard();
 })();
