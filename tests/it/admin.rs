@@ -152,9 +152,24 @@ fn the_gateway_applies_every_change_of_an_account() {
     assert_eq!(good(&gateway, Call::get(&account_path("second")), "Account"), disabled);
 
     let id = created["id"].as_str().expect("an id");
-    let enabled = good(&gateway, Call::patch(&account_path(id)).json(&json!({"enabled": true})), "Account");
+    let mut enabled = good(&gateway, Call::patch(&account_path(id)).json(&json!({"enabled": true})), "Account");
+    assert_eq!(enabled["activity"]["failed"], 0, "{enabled}");
+    enabled["activity"] = created["activity"].clone();
     assert_eq!(enabled, created, "the account is as it was at first");
     wait_for_token("an enabled account is back", &upstream, &gateway, Some("sk-canary-second"));
+
+    let tested = good(&gateway, Call::post(&format!("{}/test", account_path("second"))), "AccountTest");
+    assert_eq!((&tested["result"], &tested["status"]), (&json!("accepted"), &json!(200)));
+    let change = json!({"settings": {"base_url": upstream.base_url(), "priority": 5}, "api_key": "sk-canary-third"});
+    let changed = good(&gateway, Call::patch(&account_path("second")).json(&change), "Account");
+    assert_eq!((&changed["priority"], &changed["settings"]), (&json!(5), &change["settings"]));
+    assert!(changed["activity"]["succeeded"].as_u64() > Some(0), "{changed}");
+    wait_for_token("the new secret is used", &upstream, &gateway, Some("sk-canary-third"));
+    let elsewhere = json!({"settings": {"base_url": "https://elsewhere.example/v1"}});
+    let refused = Call::patch(&account_path("second")).json(&elsewhere).key(TOKEN).send(gateway.address());
+    assert_eq!(refused.error_object(400)["param"], "api_key", "stored secrets are not sent elsewhere");
+    let readonly = Call::patch(&account_path("only")).json(&json!({"settings": {}})).key(TOKEN);
+    assert_eq!(readonly.send(gateway.address()).error_object(409)["code"], "account_read_only");
 
     let deleted = good(&gateway, Call::delete(&account_path("second")), "DeletedAccount");
     assert_eq!(deleted, json!({"id": id, "name": "second", "deleted": true}));

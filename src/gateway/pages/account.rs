@@ -7,7 +7,8 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::account_fields::{
-    AccountWords, DIGEST_FIELD, SettingsPart, settings_digest, stored_form, stored_part, submitted_secrets,
+    AccountWords, DIGEST_FIELD, SettingsPart, settings_digest, stored_form, stored_groups, stored_part,
+    submitted_secrets,
 };
 use super::account_summary::AccountSummary;
 use super::accounts::group_names;
@@ -70,8 +71,9 @@ async fn render_page(
 ) -> Result<PageResponse, PageError> {
     let mut groups = group_names(context).await?;
     let known_groups = account.groups.iter().filter(|group| groups.contains(*group)).cloned().collect();
-    groups.extend(account.groups.iter().cloned());
-    let form = form.unwrap_or_else(|| stored_form(&account, &settings.unwrap_or_default()));
+    // Settings that cannot be used name groups, too.
+    groups.extend(settings.as_ref().map_or_else(|| account.groups.clone(), stored_groups));
+    let form = form.unwrap_or_else(|| stored_form(&settings.unwrap_or_default()));
     let is_of_file = account.source == types::AccountSource::File;
     let template = AccountPage {
         page: context.layout("accounts"),
@@ -177,7 +179,7 @@ async fn submit_settings(context: &PageContext<'_>, handle: &str) -> Result<Page
 /// Replaces the secrets and changes the address.
 async fn submit_secrets(context: &PageContext<'_>, handle: &str) -> Result<PageResponse, PageError> {
     let (account, settings) = stored_account(context, handle).await?;
-    let form = PageForm::default().with_groups_of(&account).with_value(DIGEST_FIELD, settings_digest(&settings));
+    let form = PageForm::default().with_value(DIGEST_FIELD, settings_digest(&settings));
     let form = stored_part(SettingsPart::Settings, form, &settings);
     let form = SettingsPart::Address.with_submitted_values(form, context.request);
     let path = format!("/accounts/{}", account.id);

@@ -12,7 +12,6 @@ use super::setting_fields::{
 };
 use crate::error::{Error, RejectionReason};
 use crate::gateway::console::Console;
-use crate::wire::admin::types;
 
 /// The fields for settings that can change without the secrets.
 const SETTING_FIELDS: [SettingField; 6] = [
@@ -43,6 +42,8 @@ const ADDRESS_FIELDS: [SettingField; 8] = [
 const SECRET_FIELDS: [&str; 3] = ["api_key", "client_secret", "refresh_token"];
 /// The setting with the groups, which the forms show as checkboxes.
 const GROUPS: &str = "groups";
+/// The group of an account that names none.
+const DEFAULT_GROUP: &str = "default";
 /// The field with the digest of the stored settings that the form was filled in from.
 pub(super) const DIGEST_FIELD: &str = "shown";
 
@@ -142,7 +143,7 @@ fn with_groups(form: PageForm, groups: &[String]) -> PageForm {
 
 /// The form for a new account before anything is entered.
 pub(super) fn empty_form() -> PageForm {
-    PageForm::default().with_value("kind", "api_key").with_value(GROUPS, "default")
+    PageForm::default().with_value("kind", "api_key").with_value(GROUPS, DEFAULT_GROUP)
 }
 
 /// The form for a new account with the submitted values, without secrets.
@@ -153,15 +154,27 @@ pub(super) fn submitted_form(request: &PageRequest) -> PageForm {
 }
 
 /// The forms of an account, filled in from its stored settings.
-pub(super) fn stored_form(account: &types::Account, settings: &Map<String, Value>) -> PageForm {
-    stored_part(SettingsPart::Address, stored_part(SettingsPart::Settings, PageForm::default(), settings), settings)
-        .with_groups_of(account)
-        .with_value(DIGEST_FIELD, settings_digest(settings))
+pub(super) fn stored_form(settings: &Map<String, Value>) -> PageForm {
+    let form = PageForm::default().with_value(DIGEST_FIELD, settings_digest(settings));
+    stored_part(SettingsPart::Address, stored_part(SettingsPart::Settings, form, settings), settings)
 }
 
 /// The form with the stored values of one part.
 pub(super) fn stored_part(part: SettingsPart, form: PageForm, settings: &Map<String, Value>) -> PageForm {
-    with_settings(form, part.fields(), &Value::Object(settings.clone()))
+    let form = with_settings(form, part.fields(), &Value::Object(settings.clone()));
+    match part {
+        SettingsPart::Settings => with_groups(form, &stored_groups(settings)),
+        SettingsPart::Address => form,
+    }
+}
+
+/// The groups of stored settings; the default group if they name none.
+pub(super) fn stored_groups(settings: &Map<String, Value>) -> Vec<String> {
+    let names = settings.get(GROUPS).and_then(Value::as_array);
+    names.map_or_else(
+        || vec![DEFAULT_GROUP.to_owned()],
+        |names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+    )
 }
 
 /// A digest that detects changes of the stored settings.
@@ -173,11 +186,6 @@ pub(super) fn settings_digest(settings: &Map<String, Value>) -> String {
 // === impl PageForm ===
 
 impl PageForm {
-    /// Adds the groups of an account.
-    pub(super) fn with_groups_of(self, account: &types::Account) -> Self {
-        with_groups(self, &account.groups)
-    }
-
     /// Adds an error of the console to the field of an account that it concerns, or to the whole form.
     ///
     /// # Errors

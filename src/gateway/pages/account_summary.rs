@@ -60,7 +60,7 @@ pub(super) struct AccountCalls {
 impl AccountSummary {
     pub(super) fn new(account: types::Account) -> Self {
         Self {
-            path: format!("/accounts/{}", super::http_messages::encode_path_segment(&account.id)),
+            path: format!("/accounts/{}", account.id),
             state: state_text(&account),
             load: load(&account),
             calls: calls(&account),

@@ -123,9 +123,9 @@ fn each_field_of_an_account_that_cannot_be_used_is_named() {
         ("priority", "first", "priority"),
         ("priority", "1001", "priority"),
         ("host_model", "gpt-image-2", "host_model"),
-        ("tier", "gratis", "tier"),
-        ("protocol", "chat", "protocol"),
-        ("kind", "browser", "kind"),
+        ("tier", "gratis", "Supported values"),
+        ("protocol", "chat", "Supported values"),
+        ("kind", "browser", "Supported values"),
         ("token_url", "https://upstream.example/token", "oauth"),
     ] {
         let answer = ada.submit("/accounts", "/accounts", &[&base[..], &[(name, value)]].concat());
@@ -369,7 +369,7 @@ fn the_board_follows_the_accounts_without_a_reload() {
     assert_eq!(tab.focused().1, name, "the focus must stay on the link");
     let left = || tab.texts_of(".countdown").pop().unwrap_or_default();
     let first = left();
-    assert!(first.starts_with("(9:") || first.starts_with("(10:"), "{first}");
+    assert!(first.starts_with("(9:") || first.starts_with("(10:"), "the time is shown at once: {first}");
     eventually("the time passes", || (left() != first).then_some(()));
     gateway.run_command(&["account", "disable", &name]).ok_stdout();
     eventually("the board shows the state", || tab.text().contains("Disabled").then_some(()));

@@ -115,27 +115,25 @@
     offerCopies(event.target);
     localTimes(event.target);
   });
-  // How long it is until each moment on the board, by the clock of the gateway.
-  const countDown = () => {
-    if (!document.getElementById("board")) return;
-    const skewOf = (board) => Date.now() - new Date(board.dataset.now).getTime();
+
+  // How long it is until each moment on the board, by the clock of the gateway when the board was loaded.
+  const countDown = (() => {
+    let [known, skew] = [null, 0];
     const two = (number) => String(number).padStart(2, "0");
     const lengthOf = (seconds) => {
       const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
       return hours > 0 ? `${hours}:${two(minutes)}:${two(seconds % 60)}` : `${minutes}:${two(seconds % 60)}`;
     };
-    let [board, skew] = [null, 0];
-    const tick = () => {
-      const now = document.getElementById("board");
-      if (now !== board) [board, skew] = [now, skewOf(now)];
+    return () => {
+      const board = document.getElementById("board");
+      if (!board) return;
+      if (board !== known) [known, skew] = [board, Date.now() - new Date(board.dataset.now).getTime()];
       for (const left of board.querySelectorAll("[data-until]")) {
         const seconds = Math.ceil((new Date(left.dataset.until).getTime() + skew - Date.now()) / 1000);
         left.textContent = seconds > 0 && seconds < 86400 ? `(${lengthOf(seconds)})` : "";
       }
     };
-    tick();
-    window.setInterval(tick, 1000);
-  };
+  })();
 
   // The board of accounts: asked again every few seconds while somebody looks at it. A session is not kept alive by a
   // page that nobody has touched for a while.
@@ -157,6 +155,7 @@
       const left = scrolled ? scrolled.scrollLeft : 0;
       board.replaceWith(fresh);
       localTimes(fresh);
+      countDown();
       if (fresh.querySelector(".scroll")) fresh.querySelector(".scroll").scrollLeft = left;
       const again = focused && document.getElementById(focused);
       if (again) again.focus({ preventScroll: true });
@@ -185,5 +184,6 @@
   markBusy();
   watchSteps();
   countDown();
+  if (document.getElementById("board")) window.setInterval(countDown, 1000);
   watchBoard();
 })();
