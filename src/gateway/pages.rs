@@ -51,6 +51,7 @@ mod sign_in;
 mod site_origin;
 mod template_helpers;
 mod usage;
+mod usage_measure;
 
 #[cfg(test)]
 mod tests;

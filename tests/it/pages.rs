@@ -17,6 +17,7 @@ mod prices;
 mod request_limits;
 mod seed;
 mod sessions;
+mod usage_views;
 pub(crate) mod users;
 pub(crate) mod visitor;
 mod walk;

@@ -1,8 +1,9 @@
-//! The bar chart of succeeded and failed requests per day, as SVG. A table on the same page has the same numbers.
+//! The bar chart of the usage per day, as SVG. A table on the same page has the same numbers.
 
 use chrono::NaiveDate;
 
-use super::format::{self, CountValue as _};
+use super::format::CountValue as _;
+use super::usage_measure::{UsageMeasure, to_f64};
 use crate::wire::admin::types::Usage;
 
 /// The size of the chart, in SVG units.
@@ -26,6 +27,7 @@ pub(super) struct UsageChart {
 
 /// One part of a day's bar.
 pub(super) struct ChartBar {
+    pub(super) day: NaiveDate,
     pub(super) kind: &'static str,
     pub(super) x: String,
     pub(super) y: String,
@@ -50,9 +52,9 @@ pub(super) struct ChartLabel {
 // === impl UsageChart ===
 
 impl UsageChart {
-    /// Creates the chart of the days in `usage`.
-    pub(super) fn from_usage(usage: &Usage) -> Self {
-        let days = all_days(usage);
+    /// Creates the chart of this measure for the days in `usage`.
+    pub(super) fn from_usage(usage: &Usage, measure: UsageMeasure) -> Self {
+        let days = all_days(usage, measure);
         let max_count = days.iter().map(|(_, succeeded, failed)| succeeded + failed).max().unwrap_or(0);
         let step = grid_step(max_count);
         let top = (max_count.max(1) + step - 1) / step * step;
@@ -67,7 +69,7 @@ impl UsageChart {
             chart.lines.push(ChartGridLine {
                 y: svg_number(y),
                 text_y: svg_number(y + 4.0),
-                text: format::with_thousands_separators(value),
+                text: measure.format(value),
             });
         }
         let label_interval = days.len().div_ceil(8).max(1);
@@ -79,9 +81,10 @@ impl UsageChart {
                 ("bad", base - succeeded_height - failed_height, failed_height, *failed),
             ];
             for (kind, y, bar_height, count) in parts.into_iter().filter(|(.., count)| *count > 0) {
-                let title = format!("{day} · {}", format::with_thousands_separators(count));
+                let title = format!("{day} · {}", measure.format(count));
                 let (x, width) = (svg_number(center - width / 2.0), svg_number(width));
                 chart.bars.push(ChartBar {
+                    day: *day,
                     kind,
                     x,
                     y: svg_number(y),
@@ -98,10 +101,13 @@ impl UsageChart {
     }
 }
 
-/// The days with their succeeded and failed requests, oldest first. Days without requests are included if the period
+/// The days with their amounts, oldest first. Days without requests are included if the period
 /// has at most [`DAYS_MAX`] days.
-fn all_days(usage: &Usage) -> Vec<(NaiveDate, i64, i64)> {
-    let days_with_usage = usage.days.iter().map(|day| (day.day, day.succeeded.count(), day.failed.count()));
+fn all_days(usage: &Usage, measure: UsageMeasure) -> Vec<(NaiveDate, i64, i64)> {
+    let days_with_usage = usage.days.iter().map(|day| {
+        let (good, bad) = measure.of_day(day);
+        (day.day, good, bad)
+    });
     let mut days: Vec<_> = usage.since.iter_days().take_while(|day| *day <= usage.until).take(DAYS_MAX + 1).collect();
     if days.len() > DAYS_MAX {
         days.clear();
@@ -130,11 +136,6 @@ fn svg_number(value: f64) -> String {
     format!("{value:.1}")
 }
 
-#[expect(clippy::cast_precision_loss, reason = "the chart does not need that precision")]
-const fn to_f64(count: i64) -> f64 {
-    count as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,7 +160,8 @@ mod tests {
 
     #[test]
     fn a_bar_stacks_failed_requests_on_succeeded_ones() {
-        let chart = UsageChart::from_usage(&usage("2026-11-20", "2026-11-22", &[("2026-11-21", 3, 1)]));
+        let chart =
+            UsageChart::from_usage(&usage("2026-11-20", "2026-11-22", &[("2026-11-21", 3, 1)]), UsageMeasure::Requests);
         let kinds: Vec<&str> = chart.bars.iter().map(|bar| bar.kind).collect();
         assert_eq!(kinds, ["good", "bad"]);
         let number = |text: &str| text.parse::<f64>().unwrap();
@@ -177,9 +179,14 @@ mod tests {
     #[test]
     fn there_are_few_grid_lines_for_any_count() {
         for (count, lines) in [(0, 2), (1, 2), (4, 5), (5, 4), (99, 3), (1_000_000, 3)] {
-            let chart = UsageChart::from_usage(&usage("2026-11-21", "2026-11-21", &[("2026-11-21", count, 0)]));
+            let chart = UsageChart::from_usage(
+                &usage("2026-11-21", "2026-11-21", &[("2026-11-21", count, 0)]),
+                UsageMeasure::Requests,
+            );
             assert_eq!(chart.lines.len(), lines, "{count}");
         }
-        assert!(UsageChart::from_usage(&usage("1970-01-01", "2026-11-21", &[])).bars.is_empty());
+        assert!(
+            UsageChart::from_usage(&usage("1970-01-01", "2026-11-21", &[]), UsageMeasure::Requests).bars.is_empty()
+        );
     }
 }

@@ -7,8 +7,8 @@ use super::http_messages::PageResponse;
 use super::page_context::PageContext;
 use super::page_error::PageError;
 use super::{
-    account, accounts, audit, first_steps, group, groups, key, keys, people, person, playground, playground_run, preferences,
-    prices, profile, records, sign_in, usage,
+    account, accounts, audit, first_steps, group, groups, key, keys, people, person, playground, playground_run,
+    preferences, prices, profile, records, sign_in, usage,
 };
 
 /// A page, or the target of a form.
