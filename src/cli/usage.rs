@@ -70,7 +70,7 @@ struct RecordArgs {
     /// Only requests whose last call went to this account.
     #[arg(long, value_name = "NAME", conflicts_with = "by")]
     account: Option<String>,
-    /// Only requests that got an error with this code, such as upstream_error.
+    /// Only requests that got an error with this code, such as `upstream_error`.
     #[arg(long, value_name = "CODE", conflicts_with = "by")]
     error_code: Option<String>,
     /// Only requests that failed for this reason, such as quota.

@@ -12,6 +12,7 @@
 //! gets only an error page.
 
 mod account;
+mod account_availability;
 mod account_fields;
 mod account_summary;
 mod accounts;

@@ -4,10 +4,8 @@
 //! It is made from the record alone, so a page must not state more than the record knows. All texts are keys of the
 //! catalogues.
 
-use chrono::{DateTime, Utc};
-
 use crate::error::ApiErrorCode;
-use crate::wire::admin::types::{Account, AccountState, CostBasis, Record, RecordClass, RecordReason, RecordState};
+use crate::wire::admin::types::{CostBasis, Record, RecordClass, RecordReason, RecordState};
 
 /// The number of accounts that can reject a request in the same way before the gateway asks no other.
 const REJECTIONS_MAX: usize = 2;
@@ -55,17 +53,6 @@ pub(super) enum Payment {
     Possible(Option<f64>),
     /// Two images may have been paid for, at most at this cost together.
     PossiblyTwice(Option<f64>),
-}
-
-/// The time at which the accounts of a group can be asked again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Availability {
-    /// At least one account can be asked now.
-    Now,
-    /// The first account can be asked again at this time.
-    From(DateTime<Utc>),
-    /// No account can be asked before an operator changes one.
-    Never,
 }
 
 // === impl FailureExplanation ===
@@ -268,34 +255,6 @@ impl Payment {
     }
 }
 
-// === impl Availability ===
-
-impl Availability {
-    /// Returns the time at which the accounts of the group can be asked again, if such a time matters for the failure;
-    /// `None` if the group has no accounts.
-    pub(super) fn of_group(group: &str, accounts: &[Account], now: DateTime<Utc>) -> Option<Self> {
-        let serves_group = |account: &&Account| account.groups.iter().any(|name| name == group);
-        let availabilities = accounts.iter().filter(serves_group).map(|account| match account.state {
-            AccountState::Enabled => Self::Now,
-            AccountState::Resting | AccountState::Failing => match account.cooling_until {
-                Some(until) if until > now => Self::From(until),
-                _ => Self::Now,
-            },
-            AccountState::Disabled | AccountState::Unusable => Self::Never,
-        });
-        availabilities.reduce(Self::earlier)
-    }
-
-    fn earlier(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Now, _) | (_, Self::Now) => Self::Now,
-            (Self::From(one), Self::From(other)) => Self::From(one.min(other)),
-            (Self::From(at), Self::Never) | (Self::Never, Self::From(at)) => Self::From(at),
-            (Self::Never, Self::Never) => Self::Never,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -346,18 +305,14 @@ mod tests {
     fn every_reason_of_the_document_has_an_explanation_of_its_own() {
         let reasons = documented("RecordReason");
         assert!(reasons.len() > 15);
-        let classes = [json!([]), json!([{"class": "N", "status": 429}]), json!([{"class": "X"}]), json!([{}])];
+        let calls = [json!([]), json!([{"class": "N", "status": 429}]), json!([{"class": "X"}]), json!([{}])];
         let mut events = BTreeSet::new();
-        for reason in &reasons {
-            for attempts in &classes {
-                let explanation =
-                    explain(&json!({"error_code": "upstream_error", "error_reason": reason, "attempts": attempts}));
-                assert_has_texts(&explanation);
-                assert!(explanation.fault != Fault::Unknown && explanation.event != "why.unknown", "{reason}");
-                if attempts == &json!([]) {
-                    events.insert(explanation.event);
-                }
-            }
+        for (reason, attempts) in reasons.iter().flat_map(|reason| calls.iter().map(move |calls| (reason, calls))) {
+            let fields = json!({"error_code": "upstream_error", "error_reason": reason, "attempts": attempts});
+            let explanation = explain(&fields);
+            assert_has_texts(&explanation);
+            assert!(explanation.fault != Fault::Unknown && explanation.event != "why.unknown", "{reason}");
+            events.extend(attempts.as_array().is_some_and(Vec::is_empty).then_some(explanation.event));
         }
         assert_eq!(events.len(), reasons.len(), "two reasons have the same sentence: {events:?}");
     }
@@ -464,30 +419,5 @@ mod tests {
         ] {
             assert_eq!(explain(&fields).advice, advice, "{fields}");
         }
-    }
-
-    #[test]
-    fn the_first_account_that_can_be_asked_decides_the_time() {
-        let now: DateTime<Utc> = "2026-11-21T03:00:00Z".parse().unwrap();
-        let at = |minute: u32| format!("2026-11-21T03:{minute:02}:00Z");
-        let account = |state: &str, group: &str, until: Option<String>| -> Account {
-            let account = json!({
-                "id": "acc_1", "name": "a", "kind": "api_key", "base_url": "http://a.example", "tier": "paid",
-                "groups": [group], "priority": 0, "concurrency": 1, "source": "file", "state": state,
-                "cooling_until": until, "protocol": "images", "created_at": now, "object": "account",
-            });
-            serde_json::from_value(account).unwrap()
-        };
-        let of = |accounts: &[Account]| Availability::of_group("default", accounts, now);
-        let (off, elsewhere) = (account("disabled", "default", None), account("enabled", "other", None));
-        let (later, soon) = (account("resting", "default", Some(at(9))), account("failing", "default", Some(at(5))));
-        assert_eq!(of(std::slice::from_ref(&elsewhere)), None);
-        assert_eq!(of(&[off.clone(), elsewhere]), Some(Availability::Never));
-        assert_eq!(of(&[off, later.clone(), soon.clone()]), Some(Availability::From(at(5).parse().unwrap())));
-        assert_eq!(of(&[later, soon, account("enabled", "default", None)]), Some(Availability::Now));
-        assert_eq!(
-            of(&[account("resting", "default", Some("2026-11-21T02:00:00Z".to_owned()))]),
-            Some(Availability::Now)
-        );
     }
 }

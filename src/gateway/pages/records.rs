@@ -4,8 +4,9 @@ use askama::Template;
 use chrono::Utc;
 use http::StatusCode;
 
+use super::account_availability::Availability;
 use super::attempt_timeline::{self, TimelineCall};
-use super::failure_explanation::{Availability, FailureExplanation, Fault};
+use super::failure_explanation::{FailureExplanation, Fault};
 use super::http_messages::PageResponse;
 use super::keys::older_page_link;
 use super::page_context::PageContext;
