@@ -191,7 +191,6 @@ impl Gateway {
         };
         let console = Arc::new(Console::new(&config, console_services, Arc::clone(&upstream), group_refresh)?);
         accounts.start_tasks().await?;
-        let catalog = TextModelCatalog::new(&accounts, &upstream);
         let (metrics, heartbeat) = (Arc::new(Metrics::new()), HeartbeatTask::start(Arc::clone(store) as _).await?);
         let ledger =
             Ledger::start(Arc::clone(&records), node.clone(), Arc::clone(&metrics), Arc::clone(&prices)).await?;
@@ -210,6 +209,7 @@ impl Gateway {
             trusted_proxies: config.trusted_proxies.clone(),
             connections,
             filters,
+            catalog: Arc::new(TextModelCatalog::new(&accounts, &upstream)),
             upstream,
             accounts,
             replay: Arc::new(replay),
@@ -222,7 +222,6 @@ impl Gateway {
             registry: config.skills_dir.as_deref().map(|folder| Arc::new(RegistryPublisher::new(folder))),
             spool,
             image_models: ImageModels::new(&config.image_models),
-            catalog: Arc::new(catalog),
             text_models: config.text_models.clone(),
             deadlines: config.deadlines,
             answer_deadline: config.answer_deadline,

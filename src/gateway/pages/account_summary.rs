@@ -48,7 +48,7 @@ pub(super) struct AccountLoad {
 pub(super) struct AccountCalls {
     pub(super) total: u64,
     pub(super) failed: u64,
-    /// The share of failed calls in percent, rounded up, so that a failure is never shown as none.
+    /// The share of failed calls in percent: neither 0 nor 100 if there are calls of both kinds.
     pub(super) failed_percent: u64,
     pub(super) median_ms: Option<u64>,
     pub(super) p95_ms: Option<u64>,
@@ -103,11 +103,17 @@ fn calls(account: &types::Account) -> Option<AccountCalls> {
     Some(AccountCalls {
         total,
         failed: activity.failed,
-        failed_percent: activity.failed.saturating_mul(100).div_ceil(total.max(1)),
+        failed_percent: percent(activity.failed, total),
         median_ms: activity.latency_p50_ms,
         p95_ms: activity.latency_p95_ms,
         last_failure: activity.last_failure.clone(),
     })
+}
+
+/// The share in percent, rounded. A part is shown neither as nothing nor as the whole.
+fn percent(part: u64, whole: u64) -> u64 {
+    let rounded = part.saturating_mul(200).saturating_add(whole) / whole.saturating_mul(2).max(1);
+    if part == 0 || part == whole { rounded } else { rounded.clamp(1, 99) }
 }
 
 fn state_text(account: &types::Account) -> StateText {
@@ -183,7 +189,7 @@ mod tests {
     #[test]
     fn an_account_that_fails_its_calls_does_not_look_healthy() {
         for (succeeded, failed, tone, percent) in
-            [(0, 0, "good", 0), (0, 17, "bad", 100), (5, 5, "warn", 50), (999, 1, "good", 1), (0, 1, "bad", 100)]
+            [(0, 0, "good", 0), (0, 17, "bad", 100), (5, 5, "warn", 50), (999, 1, "good", 1), (1, 999, "warn", 99)]
         {
             let summary = AccountSummary::new(calls_of(succeeded, failed));
             assert_eq!(summary.state.tone, tone, "{succeeded} {failed}");

@@ -94,7 +94,8 @@ fn an_account_is_added_tested_changed_rotated_and_deleted() {
     }
     let secret = format!("{path}/secret");
     check_redirect(&ada.submit(&path, &secret, &[("api_key", OTHER_SECRET)]), &format!("{path}?done=account-secret"));
-    check_redirect(&ada.submit(&path, &format!("{path}/delete"), &[]), "/accounts?done=account-deleted");
+    let delete = format!("{path}/delete");
+    check_redirect(&ada.submit(&delete, &delete, &[]), "/accounts?done=account-deleted");
     assert_eq!(ada.get(&path).status, 404);
     let trail = unescaped(&ada.get("/audit").text());
     for action in ["account.add", "account.change", "account.rotate", "account.delete"] {
