@@ -67,10 +67,10 @@ pub struct AccountActivity {
     /// The last call that failed, even if that was more than an hour ago.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub last_failure: ::std::option::Option<AccountFailure>,
-    /// The median of the time that the successful calls of the last hour took, to about 6 percent. Absent without such a call.
+    /// The median of the time that the successful calls of the last hour took, approximately. Absent without such a call.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latency_p50_ms: ::std::option::Option<u64>,
-    /// The 95th percentile of that time.
+    /// The time that at most one in twenty of these calls exceeded, approximately.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latency_p95_ms: ::std::option::Option<u64>,
     /// The number of calls in flight, out of `concurrency`.
