@@ -321,9 +321,10 @@ impl StateHandler for ScreenshotWriter {
             tab.screenshot(&self.0.join(format!("{name}-{width}-{theme}.png")), true);
         }
         tab.resize(WIDE, "light");
-        if name == "usage" {
-            // The screenshot of README.md has only the part that fits into one window.
-            tab.screenshot(&self.0.join("usage.png"), false);
+        if ["usage", "accounts", "playground-picture"].contains(&name) {
+            // The screenshots of README.md have only the part that fits into one window.
+            tab.evaluate("scrollTo(0, 0)");
+            tab.screenshot(&self.0.join(format!("{name}.png")), false);
         }
     }
 }
