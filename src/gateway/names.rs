@@ -165,7 +165,7 @@ mod tests {
             "Ελλάδα",
             "عمر",
             "🎨",
-            "👩‍🎨 playground",
+            "👩‍🎨 studio",
             "❤️",
             "key #1 (old)",
             "a\u{3000}b",

@@ -181,13 +181,13 @@ fn a_command_does_not_ask_its_own_environment_for_the_key_of_a_service() {
     let path = gateway.home().join("policy.json");
     std::fs::write(&path, moderated(&moderator, &json!({"env": "NO_MODERATION"})).to_string()).expect("a file");
     let path = path.to_str().expect("a path");
-    let done = gateway.run_command(&["group", "create", "playground", "--policy", path]);
+    let done = gateway.run_command(&["group", "create", "studio", "--policy", path]);
     done.ok_stdout();
     assert!(
         done.stderr.contains("NO_MODERATION") && done.stderr.contains("it must be set for the gateway"),
         "{done:#?}"
     );
-    let shown = gateway.run_command(&["group", "show", "playground", "--json"]).json();
+    let shown = gateway.run_command(&["group", "show", "studio", "--json"]).json();
     assert_eq!(shown["problem"], Value::Null, "{shown}");
     let listed = gateway.run_command(&["group", "list", "--json"]).json();
     assert!(listed.as_array().expect("groups").iter().all(|group| group["problem"].is_null()), "{listed}");
@@ -307,30 +307,30 @@ fn groups_are_managed_by_command_beside_a_running_server() {
         json!({"delivery": "fail", "filter": {"words": ["zeppelin"]}})
     );
     let policy = file("{\"filter\": {\"patterns\": [\"zep+elin\"]}}");
-    let made = gateway.run_command(&["group", "create", "playground", "--policy", &policy, "--json"]).json();
+    let made = gateway.run_command(&["group", "create", "studio", "--policy", &policy, "--json"]).json();
     assert_eq!((&made["source"], &made["policy"]["filter"]["patterns"]), (&json!("store"), &json!(["zep+elin"])));
     let listed = gateway.run_command(&["group", "list", "--json"]).json();
     let names: Vec<_> =
         listed.as_array().expect("groups").iter().map(|group| (&group["name"], &group["source"])).collect();
     let (store, of_file) = (json!("store"), json!("file"));
-    let [default, playground, written] = [json!("default"), json!("playground"), json!("written")];
-    assert_eq!(names, [(&default, &store), (&playground, &store), (&written, &of_file)]);
+    let [default, studio, written] = [json!("default"), json!("studio"), json!("written")];
+    assert_eq!(names, [(&default, &store), (&studio, &store), (&written, &of_file)]);
     for (words, code, said) in [
         (&["group", "change", "written", "--policy", &policy][..], 1, "the settings file"),
         (&["group", "change", "nobody", "--policy", &policy], 1, "the group nobody does not exist"),
-        (&["group", "create", "playground"], 1, "the group playground already exists"),
+        (&["group", "create", "studio"], 1, "the group studio already exists"),
         (&["group", "delete", "default"], 1, "cannot be deleted"),
-        (&["group", "change", "playground", "--policy", "gone.toml"], 2, "gone.toml cannot be read"),
+        (&["group", "change", "studio", "--policy", "gone.toml"], 2, "gone.toml cannot be read"),
     ] {
         let done = gateway.run_command(words);
         assert_eq!(done.code, Some(code), "{done:#?}");
         assert!(done.stderr.contains(said), "{done:#?}");
     }
     let wrong = file("deliveri = \"fail\"\n[filter]\nwords = [\"\"]\n");
-    let done = gateway.run_command(&["group", "change", "playground", "--policy", &wrong]);
+    let done = gateway.run_command(&["group", "change", "studio", "--policy", &wrong]);
     assert_eq!(done.code, Some(2), "{done:#?}");
     assert!(done.stderr.contains("deliveri") && done.stderr.contains("`words[0]` is blank"), "{done:#?}");
-    gateway.run_command(&["group", "delete", "playground"]).ok_stdout();
+    gateway.run_command(&["group", "delete", "studio"]).ok_stdout();
     let call = Call::generation().key(gateway.secret()).json(&request(json!({"prompt": "a boat"})));
     assert_eq!(call.send(gateway.address()).status, 200);
 }

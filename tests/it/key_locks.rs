@@ -146,33 +146,33 @@ fn a_member_has_only_so_many_keys() {
 
 #[test]
 fn leaving_a_group_stops_its_keys_and_coming_back_does_not_enable_them() {
-    let setup = Setup::open("[[groups]]\nname = \"playground\"");
-    setup.admin(Call::patch(&format!("{USERS}/eve")).json(&json!({"groups": ["default", "playground"]}))).ok_json();
+    let setup = Setup::open("[[groups]]\nname = \"studio\"");
+    setup.admin(Call::patch(&format!("{USERS}/eve")).json(&json!({"groups": ["default", "studio"]}))).ok_json();
     let (path, secret) = setup.key("stays");
-    let in_playground = setup.eve(Call::post(KEYS).json(&json!({"name": "goes", "group": "playground"}))).ok_json();
-    setup.wait_for(&text(&in_playground, "/secret"), 200);
+    let in_studio = setup.eve(Call::post(KEYS).json(&json!({"name": "goes", "group": "studio"}))).ok_json();
+    setup.wait_for(&text(&in_studio, "/secret"), 200);
     setup.wait_for(&secret, 200);
 
     let left = setup.admin(Call::patch(&format!("{USERS}/eve")).json(&json!({"groups": ["default"]}))).ok_json();
     let stopped = left["stopped_keys"].as_array().expect("keys");
     assert_eq!(stopped.len(), 1, "{left}");
     assert_eq!((&stopped[0]["name"], &stopped[0]["locked"]), (&json!("goes"), &json!("left_group")));
-    setup.wait_for(&text(&in_playground, "/secret"), 401);
+    setup.wait_for(&text(&in_studio, "/secret"), 401);
     setup.wait_for(&secret, 200);
 
-    let gone = format!("{KEYS}/{}", text(&in_playground, "/key/id"));
+    let gone = format!("{KEYS}/{}", text(&in_studio, "/key/id"));
     let back =
-        setup.admin(Call::patch(&format!("{USERS}/eve")).json(&json!({"groups": ["default", "playground"]}))).ok_json();
+        setup.admin(Call::patch(&format!("{USERS}/eve")).json(&json!({"groups": ["default", "studio"]}))).ok_json();
     assert_eq!(back["stopped_keys"], Value::Null);
     denied(&setup.eve(Call::patch(&gone).json(&json!({"enabled": true}))), "when its user left its group");
-    setup.wait_for(&text(&in_playground, "/secret"), 401);
+    setup.wait_for(&text(&in_studio, "/secret"), 401);
     setup.admin(Call::patch(&gone).json(&json!({"enabled": true}))).ok_json();
-    setup.wait_for(&text(&in_playground, "/secret"), 200);
+    setup.wait_for(&text(&in_studio, "/secret"), 200);
 
     // The command names the keys that it disabled.
-    let done = setup.gateway.run_command(&["user", "groups", "eve", "--group", "playground"]);
+    let done = setup.gateway.run_command(&["user", "groups", "eve", "--group", "studio"]);
     assert!(
-        done.ok_stdout().contains("eve is in playground") && done.stderr.contains("(stays) in group default"),
+        done.ok_stdout().contains("eve is in studio") && done.stderr.contains("(stays) in group default"),
         "{done:?}"
     );
     assert_eq!(setup.eve(Call::get(&path)).ok_json()["locked"], "left_group");

@@ -163,7 +163,7 @@ fn an_admin_token_is_shown_only_when_it_is_created() {
 #[test]
 fn the_audit_trail_has_the_changes_of_commands() {
     let home = Installation::new();
-    let key = home.json(&["key", "create", "--name", "program", "--user", "ada", "--group", "playground"]);
+    let key = home.json(&["key", "create", "--name", "program", "--user", "ada", "--group", "studio"]);
     let id = key["id"].as_str().expect("an id");
     home.run(&["key", "disable", id]).ok_stdout();
     home.run(&["key", "delete", id]).ok_stdout();

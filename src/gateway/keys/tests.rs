@@ -229,7 +229,7 @@ async fn members_create_keys_only_in_their_groups() {
     let fixture = Fixture::new().await;
     let command = AuditContext::command();
     let ada = fixture.sqlite.ensure_user(&command, "ada").await.unwrap();
-    fixture.sqlite.ensure_group(&command, "playground").await.unwrap();
+    fixture.sqlite.ensure_group(&command, "studio").await.unwrap();
     let by_ada = AuditContext { kind: ActorKind::User, user: Some(ada.id.clone()), ..AuditContext::command() };
     let by_admin = AuditContext { kind: ActorKind::User, user: Some("usr_admin".into()), ..AuditContext::command() };
     let create = async |audit: &AuditContext, user: &UserRow, group: &str| {
@@ -241,8 +241,8 @@ async fn members_create_keys_only_in_their_groups() {
     };
     let no_group = Err("the group does not exist".to_owned());
     assert_eq!(create(&by_ada, &ada, "default").await, Ok("default".to_owned()));
-    assert_eq!(create(&by_ada, &ada, "playground").await, no_group);
-    assert_eq!(create(&by_admin, &ada, "playground").await, Ok("playground".to_owned()));
+    assert_eq!(create(&by_ada, &ada, "studio").await, no_group);
+    assert_eq!(create(&by_admin, &ada, "studio").await, Ok("studio".to_owned()));
     assert_eq!(create(&by_admin, &ada, "nowhere").await, no_group);
     assert_eq!(create(&command, &ada, "elsewhere").await, Ok("elsewhere".to_owned()));
 
@@ -250,7 +250,7 @@ async fn members_create_keys_only_in_their_groups() {
     let UserChangeOutcome::Done(ada, _) = fixture.sqlite.change_user(&command, "ada", &groups).await.unwrap() else {
         panic!("ada was not changed")
     };
-    assert_eq!(create(&by_ada, &ada, "playground").await, Ok("playground".to_owned()));
+    assert_eq!(create(&by_ada, &ada, "studio").await, Ok("studio".to_owned()));
     assert_eq!(create(&by_ada, &ada, "default").await, no_group);
 }
 

@@ -3,6 +3,7 @@
 mod accounts;
 mod keys;
 mod prices;
+mod record_filters;
 mod replays;
 mod tokens;
 mod usage;
@@ -61,8 +62,8 @@ async fn ensuring_twice_gives_the_same_row() {
             (user.role, &user.groups[..], user.has_password),
             (UserRole::Member, &["default".to_owned()][..], false)
         );
-        let group = store.ensure_group(&AuditContext::command(), "playground").await.unwrap();
-        assert_eq!(store.ensure_group(&AuditContext::command(), "playground").await.unwrap(), group);
+        let group = store.ensure_group(&AuditContext::command(), "studio").await.unwrap();
+        assert_eq!(store.ensure_group(&AuditContext::command(), "studio").await.unwrap(), group);
     }
 }
 
@@ -83,41 +84,33 @@ async fn concurrent_calls_for_one_name_return_one_row() {
 async fn group_settings_are_kept_until_the_group_is_deleted() {
     for Fixture { store, .. } in stores().await {
         let context = &AuditContext::command();
-        let created =
-            store.create_group(context, "playground", Some("{\"delivery\":\"fail\"}")).await.unwrap().unwrap();
+        let created = store.create_group(context, "studio", Some("{\"delivery\":\"fail\"}")).await.unwrap().unwrap();
         assert_eq!(created.policy.as_deref(), Some("{\"delivery\":\"fail\"}"));
-        assert_eq!(store.create_group(context, "playground", None).await.unwrap(), None, "the name is taken");
+        assert_eq!(store.create_group(context, "studio", None).await.unwrap(), None, "the name is taken");
         store.ensure_group(context, "plain").await.unwrap();
         let policies = async || store.group_policies().await.unwrap();
         let pair = |name: &str, policy: &str| (name.to_owned(), policy.to_owned());
         assert_eq!(
             policies().await,
-            [pair("default", "{}"), pair("plain", "{}"), pair("playground", "{\"delivery\":\"fail\"}")]
+            [pair("default", "{}"), pair("plain", "{}"), pair("studio", "{\"delivery\":\"fail\"}")]
         );
-        for handle in [created.id.as_str(), "playground"] {
+        for handle in [created.id.as_str(), "studio"] {
             let changed = store.change_group(context, handle, "{}").await.unwrap().unwrap();
             assert_eq!((changed.id.as_str(), changed.policy.as_deref()), (created.id.as_str(), Some("{}")));
         }
         assert_eq!(store.change_group(context, "unknown", "{}").await.unwrap(), None);
         let listed = store.list_groups().await.unwrap();
         let policies_of: Vec<_> = listed.iter().map(|group| (group.name.as_str(), group.policy.as_deref())).collect();
-        assert!(
-            policies_of.contains(&("playground", Some("{}"))) && policies_of.contains(&("plain", None)),
-            "{listed:?}"
-        );
-        store.delete_group(context, "playground").await.unwrap();
+        assert!(policies_of.contains(&("studio", Some("{}"))) && policies_of.contains(&("plain", None)), "{listed:?}");
+        store.delete_group(context, "studio").await.unwrap();
         assert_eq!(policies().await, [pair("default", "{}"), pair("plain", "{}")]);
-        assert_eq!(store.change_group(context, "playground", "{}").await.unwrap(), None, "the group is deleted");
-        assert_eq!(
-            store.ensure_group(context, "playground").await.unwrap().policy,
-            None,
-            "a new group has no settings"
-        );
+        assert_eq!(store.change_group(context, "studio", "{}").await.unwrap(), None, "the group is deleted");
+        assert_eq!(store.ensure_group(context, "studio").await.unwrap().policy, None, "a new group has no settings");
     }
 }
 
 async fn group_id(store: Arc<dyn Store>) -> GroupId {
-    store.ensure_group(&AuditContext::command(), "playground").await.unwrap().id
+    store.ensure_group(&AuditContext::command(), "studio").await.unwrap().id
 }
 
 #[tokio::test]

@@ -102,24 +102,24 @@ async fn a_group_without_keys_can_be_deleted_and_created_again() {
     let (fixture, _) = Fixture::set_up().await;
     let audit = AuditContext::command();
     let keys = ApiKeys::new(&(Arc::clone(&fixture.store) as _), Pepper::new(fixture.store.pepper_key()));
-    let created = fixture.people.create_group(&audit, "playground", None).await.unwrap();
+    let created = fixture.people.create_group(&audit, "studio", None).await.unwrap();
     assert!(!created.is_in_file && created.row.key_count == 0);
-    assert!(matches!(fixture.people.create_group(&audit, "playground", None).await, Err(IdentityError::NameTaken)));
+    assert!(matches!(fixture.people.create_group(&audit, "studio", None).await, Err(IdentityError::NameTaken)));
     assert!(matches!(
         fixture.people.create_group(&audit, " ", None).await,
         Err(IdentityError::InvalidField { field: "name", .. })
     ));
     assert!(matches!(fixture.people.delete_group(&audit, "default").await, Err(IdentityError::DefinedInFile)));
-    let key = keys.create_for_test("k", "ada", "playground").await;
-    assert!(matches!(fixture.people.delete_group(&audit, "playground").await, Err(IdentityError::InUse)));
+    let key = keys.create_for_test("k", "ada", "studio").await;
+    assert!(matches!(fixture.people.delete_group(&audit, "studio").await, Err(IdentityError::InUse)));
     assert_eq!(fixture.people.groups().await.unwrap()[1].row.key_count, 1);
     fixture.people.change_user(&audit, "ada", UserChange::Groups(vec!["studio".to_owned()])).await.unwrap();
     keys.change(&audit, key.id.as_str(), None, KeyChange::Delete).await.unwrap();
-    assert_eq!(fixture.people.delete_group(&audit, "playground").await.unwrap().id, created.row.id);
-    assert!(matches!(fixture.people.delete_group(&audit, "playground").await, Err(IdentityError::Unknown)));
+    assert_eq!(fixture.people.delete_group(&audit, "studio").await.unwrap().id, created.row.id);
+    assert!(matches!(fixture.people.delete_group(&audit, "studio").await, Err(IdentityError::Unknown)));
     assert_eq!(fixture.people.groups().await.unwrap().len(), 1);
     assert!(fixture.people.find_user("ada").await.unwrap().groups.is_empty());
-    assert_eq!(fixture.people.create_group(&audit, "playground", None).await.unwrap().row.id, created.row.id);
+    assert_eq!(fixture.people.create_group(&audit, "studio", None).await.unwrap().row.id, created.row.id);
 }
 
 #[tokio::test]
@@ -184,7 +184,7 @@ async fn keys_are_disabled_when_their_user_leaves_their_group() {
     let (fixture, _) = Fixture::set_up().await;
     let keys = ApiKeys::new(&(Arc::clone(&fixture.store) as _), Pepper::new(fixture.store.pepper_key()));
     let key_in_group = keys.create_for_test("inside", "ben", "default").await;
-    let key_in_other_group = keys.create_for_test("outside", "ben", "playground").await;
+    let key_in_other_group = keys.create_for_test("outside", "ben", "studio").await;
     let key_of_other_user = keys.create_for_test("others", "eve", "default").await;
     let audit = AuditContext::command();
     let set_groups = async |groups: &[&str]| {

@@ -136,15 +136,18 @@ impl DatabaseFile {
         let mut counts = BTreeMap::new();
         for (table, condition) in LISTED_TABLES {
             if self.has_table(table)? {
-                let count = |condition: &str| -> Result<i64, StoreError> {
-                    self.query(&format!("SELECT count(*) FROM {table} WHERE {condition}"), [])
-                };
-                // An older schema has no column for what is deleted.
-                let count = count(choose(condition)).or_else(|_| count("TRUE"))?;
-                counts.insert(table.to_owned(), count.cast_unsigned());
+                counts.insert(table.to_owned(), self.count_rows_of(table, choose(condition))?);
             }
         }
         Ok(counts)
+    }
+
+    fn count_rows_of(&self, table: &str, condition: &str) -> Result<u64, StoreError> {
+        let count = |condition: &str| -> Result<i64, StoreError> {
+            self.query(&format!("SELECT count(*) FROM {table} WHERE {condition}"), [])
+        };
+        // An older schema has no column for what is deleted.
+        count(condition).or_else(|_| count("TRUE")).map(i64::cast_unsigned)
     }
 
     /// The id and the name of each key that is neither disabled nor deleted, oldest first.

@@ -188,13 +188,13 @@ async fn keys_are_found_by_name_user_group_and_state() {
         let context = AuditContext::command();
         let key_of_ada = add_key(&*store, "laptop 100%").await;
         let bob = store.ensure_user(&context, "Bob").await.unwrap();
-        let playground = store.ensure_group(&context, "playground").await.unwrap();
+        let studio = store.ensure_group(&context, "studio").await.unwrap();
         let key_of_bob = KeyRow {
             id: "key_b".into(),
             public_id: "public-b".into(),
             name: "build_server".to_owned(),
             user: bob.id.clone(),
-            group: playground.id,
+            group: studio.id,
             expires_at: None,
             ..key_of_ada.clone()
         };
@@ -213,10 +213,7 @@ async fn keys_are_found_by_name_user_group_and_state() {
         assert_eq!((search("0%").await, search("_").await), ("laptop 100%".to_owned(), "build_server".to_owned()));
         assert_eq!(search("\\").await, "");
         assert_eq!(find(KeyFilter { owner: Some(bob.id.clone()), ..KeyFilter::default() }).await, "build_server");
-        assert_eq!(
-            find(KeyFilter { group: Some("playground".to_owned()), ..KeyFilter::default() }).await,
-            "build_server"
-        );
+        assert_eq!(find(KeyFilter { group: Some("studio".to_owned()), ..KeyFilter::default() }).await, "build_server");
         assert_eq!(find(KeyFilter { group: Some("none".to_owned()), ..KeyFilter::default() }).await, "");
 
         let state = async |state| find(KeyFilter { state: Some(state), ..KeyFilter::default() }).await;

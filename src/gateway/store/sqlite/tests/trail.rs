@@ -130,7 +130,7 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
     );
     let ada = ada.unwrap();
     step!(trail, "ensure_user", ["user.create"], store.ensure_user(context, "program"));
-    step!(trail, "ensure_group", ["group.create"], store.ensure_group(context, "playground"));
+    step!(trail, "ensure_group", ["group.create"], store.ensure_group(context, "studio"));
     let bob =
         NewUser { name: "bob".to_owned(), role: UserRole::Member, groups: vec!["default".to_owned()], limits: None };
     step!(trail, "invite_user", ["user.invite"], store.invite_user(context, &bob, &link(2)));
@@ -151,14 +151,14 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
     step!(trail, "end_session", ["session.close"], store.end_session(context, &"ses_4".into()));
     step!(trail, "end_sessions", ["session.close_all"], store.end_sessions(context, &ada.id));
     step!(trail, "change_user", ["user.role"], store.change_user(context, "bob", &[UserChange::Role(UserRole::Admin)]));
-    let playground = [UserChange::Groups(vec!["studio".to_owned()])];
-    step!(trail, "change_user", ["user.groups"], store.change_user(context, "bob", &playground));
+    let studio = [UserChange::Groups(vec!["studio".to_owned()])];
+    step!(trail, "change_user", ["user.groups"], store.change_user(context, "bob", &studio));
     step!(trail, "change_user", ["user.disable"], store.change_user(context, "bob", &[UserChange::Disable]));
     step!(trail, "change_user", ["user.enable"], store.change_user(context, "bob", &[UserChange::Enable]));
     let limits = [UserChange::Limit(Some(r#"{"images_per_day":1}"#.to_owned()))];
     step!(trail, "change_user", ["user.limit"], store.change_user(context, "bob", &limits));
-    step!(trail, "change_group", ["group.change"], store.change_group(context, "playground", r#"{"delivery":"fail"}"#));
-    step!(trail, "delete_group", ["group.delete"], store.delete_group(context, "playground"));
+    step!(trail, "change_group", ["group.change"], store.change_group(context, "studio", r#"{"delivery":"fail"}"#));
+    step!(trail, "delete_group", ["group.delete"], store.delete_group(context, "studio"));
     step!(trail, "create_group", ["group.create"], store.create_group(context, "atelier", Some("{}")));
     let token = AdminTokenRow {
         id: "tok_1".into(),
