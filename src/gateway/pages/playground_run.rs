@@ -4,8 +4,8 @@
 //! another node, and the answer is kept for a while: the pictures of a page without a script come from it. A nonce is
 //! valid in one session only, and so are the pictures.
 
-use http::header::{CONTENT_DISPOSITION, REFRESH};
-use http::{HeaderName, StatusCode};
+use http::StatusCode;
+use http::header::{CONTENT_DISPOSITION, CONTENT_LOCATION, REFRESH};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
@@ -25,8 +25,6 @@ const KEY_NAME: &str = "Playground";
 const DEFAULT_GROUP: &str = "default";
 /// The number of intermediate images that the script asks for (our choice), unless the model makes fewer.
 const PARTIAL_IMAGES: u32 = 2;
-/// The header that tells the script where the outcome is shown.
-const RUN_HEADER: HeaderName = HeaderName::from_static("x-imagate-run");
 /// The word for a property that the model chooses.
 const AUTO: &str = "auto";
 const EVENTS: &str = "text/event-stream; charset=utf-8";
@@ -68,8 +66,9 @@ pub(super) async fn submit(context: &PageContext<'_>) -> Result<PageResponse, Pa
         Err(error) => return refuse(context, &error).await,
     };
     match begin(context, &key, nonce.clone(), form).await {
+        // The header tells the script where the outcome is shown.
         Ok(answer) if context.request.wants_events => {
-            Ok(send_events(answer).with_header(RUN_HEADER, &run_path(&key.id, &nonce)))
+            Ok(send_events(answer).with_header(CONTENT_LOCATION, &run_path(&key.id, &nonce)))
         }
         Ok(answer) => {
             // The answer is stored while it is read; the next page shows it.

@@ -75,7 +75,7 @@ fn is_usage_limit(gateway: &Gateway, at_most: u64) -> u64 {
 #[test]
 fn a_cooldown_lasts_as_long_as_the_upstream_says_in_every_form() {
     let now = || u64::try_from(chrono::Utc::now().timestamp()).expect("after 1970");
-    let ways: [(&str, &dyn Fn() -> String, u64); 5] = [
+    let ways: [(&str, &(dyn Fn() -> String + Sync), u64); 5] = [
         ("seconds", &|| "status=429 retry-after=2".to_owned(), 2000),
         ("milliseconds", &|| "status=429 retry-ms=2300".to_owned(), 2300),
         // A date has whole seconds: three from now are more than two.
@@ -85,11 +85,10 @@ fn a_cooldown_lasts_as_long_as_the_upstream_says_in_every_form() {
     ];
     std::thread::scope(|scope| {
         for (what, script, least) in ways {
-            let script = script();
             scope.spawn(move || {
                 let upstream = FakeUpstream::start();
                 let gateway = two(&upstream);
-                upstream.script_next(&script);
+                upstream.script_next(&script());
                 let begun = Instant::now();
                 gateway.generate(json!({})).ok_json();
                 assert_eq!(count(&upstream, FIRST), 1, "{what}");

@@ -40,8 +40,7 @@ fn a_form_of_one_node_is_accepted_once_by_all_nodes() {
     let (form, cookies) = (key_form(&mut ada, "of a killed node"), ada.cookies);
     nodes.second.kill();
     nodes.second.start();
-    let mut ada = Visitor::new(&nodes.first);
-    ada.cookies = cookies;
+    let mut ada = Visitor::with_cookies(&nodes.first, &cookies);
     check_used_once(&mut ada, &form, &[&nodes.second, &nodes.first]);
 }
 
@@ -54,8 +53,7 @@ fn a_form_is_accepted_once_after_a_restart() {
     let (open, cookies) = (key_form(&mut ada, "after"), ada.cookies);
     gateway.kill();
     gateway.start();
-    let mut ada = Visitor::new(&gateway);
-    ada.cookies = cookies;
+    let mut ada = Visitor::with_cookies(&gateway, &cookies);
     let repeated = ada.post("/keys", &used.fields);
     assert_eq!(repeated.status, 409, "{}", repeated.text());
     check_used_once(&mut ada, &open, &[&gateway]);

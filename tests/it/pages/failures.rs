@@ -97,7 +97,7 @@ fn failures_without_a_call_and_after_the_answer_are_explained_too() {
 }
 
 #[test]
-fn a_killed_job_and_a_caller_who_left_are_told_apart() {
+fn a_job_whose_process_was_killed_is_explained() {
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with("", &two_accounts(&upstream));
     std::thread::scope(|scope| {

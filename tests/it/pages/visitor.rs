@@ -32,6 +32,17 @@ impl<'a> Visitor<'a> {
         Self { gateway, cookies: BTreeMap::new(), local_address: None, forwarded: None, host: None }
     }
 
+    /// A client that was at another gateway before. Behind one proxy both would have the same address; here they have not,
+    /// and the names of cookies have the port.
+    pub(crate) fn with_cookies(gateway: &'a Gateway, cookies: &BTreeMap<String, String>) -> Self {
+        let here = |name: &String| match name.rsplit_once('_') {
+            Some((stem, port)) if port.parse::<u16>().is_ok() => format!("{stem}_{}", gateway.address().port()),
+            _ => name.clone(),
+        };
+        let cookies = cookies.iter().map(|(name, value)| (here(name), value.clone())).collect();
+        Self { cookies, ..Self::new(gateway) }
+    }
+
     /// A client at the address 127.0.0.`last` of this machine.
     pub(crate) fn at_address(gateway: &'a Gateway, last: u8) -> Self {
         Self { local_address: Some([127, 0, 0, last].into()), ..Self::new(gateway) }
@@ -49,10 +60,7 @@ impl<'a> Visitor<'a> {
 
     /// The same client at another gateway, which gets its cookies.
     pub(crate) fn at_gateway<'b>(&self, gateway: &'b Gateway) -> Visitor<'b> {
-        // Both are behind one proxy there, and here the names of cookies have the port.
-        let [from, to] = [self.gateway, gateway].map(|gateway| format!("_{}", gateway.address().port()));
-        let cookies = self.cookies.iter().map(|(name, value)| (name.replace(&from, &to), value.clone())).collect();
-        Visitor { cookies, local_address: self.local_address, ..Visitor::new(gateway) }
+        Visitor { local_address: self.local_address, ..Visitor::with_cookies(gateway, &self.cookies) }
     }
 
     pub(crate) fn origin(&self) -> String {

@@ -384,7 +384,7 @@
         method: "POST", body: data, credentials: "same-origin", signal: running.signal,
         headers: { accept: "text/event-stream" },
       });
-      runPath = answer.headers.get("x-imagate-run");
+      runPath = answer.headers.get("content-location");
       if (!answer.ok) throw await refusal(answer);
       await readAnswer(answer, async (event) => {
         if (event.error) throw Object.assign(new Error(event.error.message), { param: event.error.param });
