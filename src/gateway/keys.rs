@@ -195,10 +195,14 @@ impl ApiKeys {
     pub(crate) async fn find_caller(&self, key: &PublicId, owner: &UserId) -> Result<Option<Caller>, Arc<StoreError>> {
         let entry = self.cache.find(key, |entry| entry.user == *owner).await?;
         let entry = entry.filter(|entry| is_valid(entry, Timestamp::now()));
-        Ok(entry.map(|entry| {
+        Ok(entry.map(|entry| Caller::new(key.clone(), &entry)))
+    }
+
+    /// Notes that the owner of a key makes a request with it, without its secret.
+    pub(crate) fn note_request(&self, caller: &Caller) {
+        if let Some(entry) = self.cache.get(&caller.public_id) {
             self.note_use(&entry);
-            Caller::new(key.clone(), &entry)
-        }))
+        }
     }
 
     fn refuse_unknown(&self) -> AuthenticationError {

@@ -126,8 +126,8 @@ impl AccountPool {
     }
 
     pub(super) fn note_failed_call(&self, grant: &LeaseGrant, reason: &'static str, status: Option<u16>) {
-        let now = Instant::now();
         let mut inner = self.lock();
+        let now = Instant::now();
         if let Some(member) = inner.members.iter_mut().find(|member| member.id == grant.member_id) {
             member.recent_calls.note_failure(CallFailure { at: Utc::now(), reason, status }, now);
         }

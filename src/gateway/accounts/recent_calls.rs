@@ -111,7 +111,7 @@ impl RecentCalls {
         while self.minutes.front().is_some_and(|counts| counts.minute < oldest_minute(minute)) {
             self.minutes.pop_front();
         }
-        // Minutes never go back, because `now` is monotonic and is read under the lock of the pool.
+        // A call whose end was measured a moment before that of another one counts in the same minute as the other.
         if self.minutes.back().is_none_or(|counts| counts.minute < minute) {
             self.minutes.push_back(MinuteCounts { minute, ..MinuteCounts::default() });
         }

@@ -47,6 +47,21 @@ impl Console {
         })
     }
 
+    /// Returns the sums of a period, without its days and keys.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Console::retrieve_usage`].
+    pub(crate) async fn usage_totals(
+        &self,
+        actor: &Actor,
+        query: &RetrieveUsageQuery,
+    ) -> Result<types::UsageCounts, Error> {
+        let (first, last) = period(query, Timestamp::now().into())?;
+        let filter = self.usage_filter(actor, query, first, last).await?;
+        self.usage().totals(&filter).await.map(to_wire_counts).map_err(from_store_error)
+    }
+
     /// Returns the counts by day as comma-separated values.
     ///
     /// # Errors

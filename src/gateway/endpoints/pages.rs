@@ -137,7 +137,7 @@ async fn read_form(context: &PageRouteContext, request: &mut PageRequest, body: 
     };
     request.form = form.map_err(|error| match error {
         Error::TooLarge(_) => FormReadError::TooLarge,
-        Error::Unavailable => FormReadError::Unavailable,
+        Error::Unavailable | Error::BudgetExceeded(_) => FormReadError::Unavailable,
         _ => FormReadError::NotAForm,
     });
 }

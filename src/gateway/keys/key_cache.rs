@@ -112,7 +112,7 @@ impl KeyCache {
         Ok(self.get(public_id).filter(|entry| matches_secret(entry)))
     }
 
-    fn get(&self, public_id: &PublicId) -> Option<Arc<KeyCacheEntry>> {
+    pub(super) fn get(&self, public_id: &PublicId) -> Option<Arc<KeyCacheEntry>> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).get(public_id).cloned()
     }
 

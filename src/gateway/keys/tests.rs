@@ -373,3 +373,18 @@ async fn a_key_of_an_older_installation_is_admitted_after_an_update_and_a_rotati
         store.rotate_master_key(None).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn an_owner_finds_a_valid_key_without_its_secret_and_only_a_request_uses_it() {
+    let fixture = Fixture::new().await;
+    let created = fixture.create().await;
+    let find = async |owner: &UserId| fixture.keys.find_caller(&created.secret.public_id(), owner).await.unwrap();
+    let caller = find(&created.user).await.unwrap();
+    assert_eq!((caller.key(), caller.user()), (&created.id, &created.user));
+    assert!(find(&UserId::from("usr_2")).await.is_none(), "another user");
+    assert!(fixture.keys.unwritten_uses.lock().unwrap().is_empty(), "a look is no use");
+    fixture.keys.note_request(&caller);
+    assert_eq!(*fixture.keys.unwritten_uses.lock().unwrap(), [created.id.clone()]);
+    fixture.change(&created.id, KeyChange::Disable).await.unwrap();
+    assert!(find(&created.user).await.is_none(), "a disabled key");
+}

@@ -6,7 +6,7 @@ use crate::wire::admin::types::{Account, AccountState};
 
 /// The time at which the accounts of a group can be asked again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Availability {
+pub(super) enum AccountAvailability {
     /// At least one account can be asked now.
     Now,
     /// The first account can be asked again at this time.
@@ -15,9 +15,9 @@ pub(super) enum Availability {
     Never,
 }
 
-// === impl Availability ===
+// === impl AccountAvailability ===
 
-impl Availability {
+impl AccountAvailability {
     /// Returns the time at which the accounts of the group can be asked again, if such a time matters for the failure;
     /// `None` if the group has no accounts.
     pub(super) fn of_group(group: &str, accounts: &[Account], now: DateTime<Utc>) -> Option<Self> {
@@ -61,16 +61,16 @@ mod tests {
             });
             serde_json::from_value(account).unwrap()
         };
-        let of = |accounts: &[Account]| Availability::of_group("default", accounts, now);
+        let of = |accounts: &[Account]| AccountAvailability::of_group("default", accounts, now);
         let (off, elsewhere) = (account("disabled", "default", None), account("enabled", "other", None));
         let (later, soon) = (account("resting", "default", Some(at(9))), account("failing", "default", Some(at(5))));
         assert_eq!(of(std::slice::from_ref(&elsewhere)), None);
-        assert_eq!(of(&[off.clone(), elsewhere]), Some(Availability::Never));
-        assert_eq!(of(&[off, later.clone(), soon.clone()]), Some(Availability::From(at(5).parse().unwrap())));
-        assert_eq!(of(&[later, soon, account("enabled", "default", None)]), Some(Availability::Now));
+        assert_eq!(of(&[off.clone(), elsewhere]), Some(AccountAvailability::Never));
+        assert_eq!(of(&[off, later.clone(), soon.clone()]), Some(AccountAvailability::From(at(5).parse().unwrap())));
+        assert_eq!(of(&[later, soon, account("enabled", "default", None)]), Some(AccountAvailability::Now));
         assert_eq!(
             of(&[account("resting", "default", Some("2026-11-21T02:00:00Z".to_owned()))]),
-            Some(Availability::Now)
+            Some(AccountAvailability::Now)
         );
     }
 }

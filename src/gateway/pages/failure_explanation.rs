@@ -16,18 +16,18 @@ pub(super) struct FailureExplanation {
     /// The sentence about the event.
     pub(super) event: &'static str,
     /// The party at fault.
-    pub(super) fault: Fault,
+    pub(super) fault: ResponsibleParty,
     /// The sentence about what the gateway did after its last call, or instead of a call.
     pub(super) conclusion: &'static str,
     /// The payment for the request.
-    pub(super) payment: Payment,
+    pub(super) payment: PaymentOutcome,
     /// The sentence about sending the request again.
     pub(super) advice: &'static str,
 }
 
 /// The party at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum ResponsibleParty {
     /// The request must be changed.
     Request,
     /// The caller left.
@@ -44,7 +44,7 @@ pub(super) enum Fault {
 
 /// The payment for a request. A cost in US dollars is `None` if it is unknown.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Payment {
+pub(super) enum PaymentOutcome {
     /// Nothing was paid.
     Nothing,
     /// It was paid for.
@@ -62,60 +62,60 @@ impl FailureExplanation {
     pub(super) fn from_record(record: &Record) -> Option<Self> {
         let (event, fault) = match (record.state, record.error_reason, record.error_code.as_deref()) {
             (RecordState::Running | RecordState::Succeeded, ..) => return None,
-            (RecordState::Cancelled, ..) => ("why.caller_left", Fault::Caller),
+            (RecordState::Cancelled, ..) => ("why.caller_left", ResponsibleParty::Caller),
             (_, Some(reason), _) => event_of_reason(reason, record),
-            (RecordState::Interrupted, None, None) => ("why.stopped", Fault::Gateway),
+            (RecordState::Interrupted, None, None) => ("why.stopped", ResponsibleParty::Gateway),
             (_, None, code) => event_of_code(code, record),
         };
-        let payment = Payment::from_record(record);
+        let payment = PaymentOutcome::from_record(record);
         Some(Self { event, fault, conclusion: conclusion(record), payment, advice: advice(record, fault, payment) })
     }
 }
 
 /// Returns the event of a failure with this reason, and the party at fault.
-fn event_of_reason(reason: RecordReason, record: &Record) -> (&'static str, Fault) {
+fn event_of_reason(reason: RecordReason, record: &Record) -> (&'static str, ResponsibleParty) {
     let last = record.attempts.last();
     match reason {
-        RecordReason::Filter => ("why.filter", Fault::Request),
-        RecordReason::ContentRefused => ("why.content_refused", Fault::Request),
-        RecordReason::UpstreamRejected => ("why.upstream_rejected", Fault::Request),
+        RecordReason::Filter => ("why.filter", ResponsibleParty::Request),
+        RecordReason::ContentRefused => ("why.content_refused", ResponsibleParty::Request),
+        RecordReason::UpstreamRejected => ("why.upstream_rejected", ResponsibleParty::Request),
         RecordReason::Network => match last.and_then(|last| last.class) {
-            Some(RecordClass::X | RecordClass::O) => ("why.connection_broke", Fault::Upstream),
-            _ => ("why.unreachable", Fault::Upstream),
+            Some(RecordClass::X | RecordClass::O) => ("why.connection_broke", ResponsibleParty::Upstream),
+            _ => ("why.unreachable", ResponsibleParty::Upstream),
         },
-        RecordReason::Timeout => ("why.timeout", Fault::Upstream),
-        RecordReason::Broken => ("why.broken", Fault::Upstream),
-        RecordReason::UpstreamFailed => ("why.upstream_failed", Fault::Upstream),
-        RecordReason::NoImageData => ("why.no_image_data", Fault::Upstream),
-        RecordReason::DeliveryMismatch => ("why.delivery_mismatch", Fault::Upstream),
-        RecordReason::OutcomeUnknown => ("why.stopped", Fault::Gateway),
-        RecordReason::Quota => ("why.quota", Fault::Configuration),
-        RecordReason::Throttled if has_status(record, 429) => ("why.throttled", Fault::Upstream),
-        RecordReason::Throttled => ("why.busy", Fault::Configuration),
-        RecordReason::Credentials => ("why.credentials", Fault::Configuration),
-        RecordReason::Missing => ("why.missing", Fault::Configuration),
-        RecordReason::NoAccounts => ("why.no_accounts", Fault::Configuration),
-        RecordReason::Unavailable => ("why.unavailable", Fault::Gateway),
-        RecordReason::Internal => ("why.internal", Fault::Gateway),
+        RecordReason::Timeout => ("why.timeout", ResponsibleParty::Upstream),
+        RecordReason::Broken => ("why.broken", ResponsibleParty::Upstream),
+        RecordReason::UpstreamFailed => ("why.upstream_failed", ResponsibleParty::Upstream),
+        RecordReason::NoImageData => ("why.no_image_data", ResponsibleParty::Upstream),
+        RecordReason::DeliveryMismatch => ("why.delivery_mismatch", ResponsibleParty::Upstream),
+        RecordReason::OutcomeUnknown => ("why.stopped", ResponsibleParty::Gateway),
+        RecordReason::Quota => ("why.quota", ResponsibleParty::Configuration),
+        RecordReason::Throttled if has_status(record, 429) => ("why.throttled", ResponsibleParty::Upstream),
+        RecordReason::Throttled => ("why.busy", ResponsibleParty::Configuration),
+        RecordReason::Credentials => ("why.credentials", ResponsibleParty::Configuration),
+        RecordReason::Missing => ("why.missing", ResponsibleParty::Configuration),
+        RecordReason::NoAccounts => ("why.no_accounts", ResponsibleParty::Configuration),
+        RecordReason::Unavailable => ("why.unavailable", ResponsibleParty::Gateway),
+        RecordReason::Internal => ("why.internal", ResponsibleParty::Gateway),
     }
 }
 
 /// Returns the event of a failure without a reason, and the party at fault. Only records from before there were reasons
 /// have none.
-fn event_of_code(code: Option<&str>, record: &Record) -> (&'static str, Fault) {
+fn event_of_code(code: Option<&str>, record: &Record) -> (&'static str, ResponsibleParty) {
     let code = code.and_then(|code| ApiErrorCode::ALL.iter().find(|known| known.as_str() == code));
     let reason = match code {
-        None => return ("why.unknown", Fault::Unknown),
+        None => return ("why.unknown", ResponsibleParty::Unknown),
         Some(ApiErrorCode::UpstreamError) if record.state == RecordState::Refused => RecordReason::ContentRefused,
-        Some(ApiErrorCode::UpstreamError) => return ("why.no_image", Fault::Upstream),
+        Some(ApiErrorCode::UpstreamError) => return ("why.no_image", ResponsibleParty::Upstream),
         Some(ApiErrorCode::UsageLimitReached) => RecordReason::Quota,
         Some(ApiErrorCode::RateLimitExceeded) => RecordReason::Throttled,
         Some(ApiErrorCode::NoAvailableAccounts) => RecordReason::NoAccounts,
         Some(ApiErrorCode::ServiceUnavailable) => RecordReason::Unavailable,
         Some(ApiErrorCode::InternalError) => RecordReason::Internal,
-        Some(ApiErrorCode::InsufficientQuota) => return ("why.limit", Fault::Request),
-        Some(ApiErrorCode::PriceUnknown) => return ("why.no_price", Fault::Configuration),
-        Some(ApiErrorCode::ImageInProgress) => return ("why.in_progress", Fault::Request),
+        Some(ApiErrorCode::InsufficientQuota) => return ("why.limit", ResponsibleParty::Request),
+        Some(ApiErrorCode::PriceUnknown) => return ("why.no_price", ResponsibleParty::Configuration),
+        Some(ApiErrorCode::ImageInProgress) => return ("why.in_progress", ResponsibleParty::Request),
         Some(
             ApiErrorCode::InvalidRequest
             | ApiErrorCode::RequestTooLarge
@@ -141,7 +141,7 @@ fn event_of_code(code: Option<&str>, record: &Record) -> (&'static str, Fault) {
             | ApiErrorCode::AccountReadOnly
             | ApiErrorCode::PriceNotFound
             | ApiErrorCode::PriceReadOnly,
-        ) => return ("why.invalid", Fault::Request),
+        ) => return ("why.invalid", ResponsibleParty::Request),
     };
     event_of_reason(reason, record)
 }
@@ -169,14 +169,15 @@ fn conclusion(record: &Record) -> &'static str {
 }
 
 /// Returns the sentence about sending the request again.
-const fn advice(record: &Record, fault: Fault, payment: Payment) -> &'static str {
+const fn advice(record: &Record, fault: ResponsibleParty, payment: PaymentOutcome) -> &'static str {
     match (fault, record.error_reason) {
-        (Fault::Request, _) => "retry.change",
-        (Fault::Configuration, Some(RecordReason::Credentials | RecordReason::Missing | RecordReason::NoAccounts)) => {
-            "retry.operator"
-        }
-        (Fault::Configuration, _) => "retry.later",
-        _ if matches!(payment, Payment::Nothing) => "retry.safe",
+        (ResponsibleParty::Request, _) => "retry.change",
+        (
+            ResponsibleParty::Configuration,
+            Some(RecordReason::Credentials | RecordReason::Missing | RecordReason::NoAccounts),
+        ) => "retry.operator",
+        (ResponsibleParty::Configuration, _) => "retry.later",
+        _ if matches!(payment, PaymentOutcome::Nothing) => "retry.safe",
         _ => "retry.pays",
     }
 }
@@ -185,9 +186,9 @@ fn has_status(record: &Record, status: u64) -> bool {
     record.attempts.iter().any(|attempt| attempt.status == Some(status))
 }
 
-// === impl Fault ===
+// === impl ResponsibleParty ===
 
-impl Fault {
+impl ResponsibleParty {
     /// The key of the text.
     pub(super) const fn text(self) -> &'static str {
         match self {
@@ -209,9 +210,9 @@ impl Fault {
     }
 }
 
-// === impl Payment ===
+// === impl PaymentOutcome ===
 
-impl Payment {
+impl PaymentOutcome {
     fn from_record(record: &Record) -> Self {
         let cost = record.cost_usd;
         // The simulator costs nothing, whatever became of its calls.
@@ -311,7 +312,7 @@ mod tests {
             let fields = json!({"error_code": "upstream_error", "error_reason": reason, "attempts": attempts});
             let explanation = explain(&fields);
             assert_has_texts(&explanation);
-            assert!(explanation.fault != Fault::Unknown && explanation.event != "why.unknown", "{reason}");
+            assert!(explanation.fault != ResponsibleParty::Unknown && explanation.event != "why.unknown", "{reason}");
             events.extend(attempts.as_array().is_some_and(Vec::is_empty).then_some(explanation.event));
         }
         assert_eq!(events.len(), reasons.len(), "two reasons have the same sentence: {events:?}");
@@ -326,7 +327,7 @@ mod tests {
                 assert!(explanation.event != "why.unknown", "{code:?}");
             }
         }
-        assert_eq!(explain(&json!({"error_code": "made_up"})).fault, Fault::Unknown);
+        assert_eq!(explain(&json!({"error_code": "made_up"})).fault, ResponsibleParty::Unknown);
         assert_eq!(explain(&json!({})).event, "why.unknown");
     }
 
@@ -341,17 +342,25 @@ mod tests {
     #[test]
     fn each_party_can_be_at_fault() {
         for (fields, event, fault) in [
-            (json!({"state": "cancelled"}), "why.caller_left", Fault::Caller),
-            (json!({"state": "interrupted"}), "why.stopped", Fault::Gateway),
-            (json!({"state": "refused", "error_reason": "filter"}), "why.filter", Fault::Request),
-            (json!({"error_reason": "throttled"}), "why.busy", Fault::Configuration),
+            (json!({"state": "cancelled"}), "why.caller_left", ResponsibleParty::Caller),
+            (json!({"state": "interrupted"}), "why.stopped", ResponsibleParty::Gateway),
+            (json!({"state": "refused", "error_reason": "filter"}), "why.filter", ResponsibleParty::Request),
+            (json!({"error_reason": "throttled"}), "why.busy", ResponsibleParty::Configuration),
             (
                 json!({"error_reason": "throttled", "attempts": [{"class": "N", "status": 429}]}),
                 "why.throttled",
-                Fault::Upstream,
+                ResponsibleParty::Upstream,
             ),
-            (json!({"error_reason": "network", "attempts": [{"class": "N"}]}), "why.unreachable", Fault::Upstream),
-            (json!({"error_reason": "network", "attempts": [{"class": "X"}]}), "why.connection_broke", Fault::Upstream),
+            (
+                json!({"error_reason": "network", "attempts": [{"class": "N"}]}),
+                "why.unreachable",
+                ResponsibleParty::Upstream,
+            ),
+            (
+                json!({"error_reason": "network", "attempts": [{"class": "X"}]}),
+                "why.connection_broke",
+                ResponsibleParty::Upstream,
+            ),
         ] {
             let explanation = explain(&fields);
             assert_eq!((explanation.event, explanation.fault), (event, fault), "{fields}");
@@ -385,22 +394,22 @@ mod tests {
     #[test]
     fn the_payment_follows_from_the_calls_and_the_cost() {
         for (fields, payment) in [
-            (json!({"cost_usd": 0.2}), Payment::Nothing),
-            (json!({"attempts": [{"class": "N"}, {"class": "F"}, {"class": "R"}]}), Payment::Nothing),
+            (json!({"cost_usd": 0.2}), PaymentOutcome::Nothing),
+            (json!({"attempts": [{"class": "N"}, {"class": "F"}, {"class": "R"}]}), PaymentOutcome::Nothing),
             (
                 json!({"attempts": [{"class": "F"}], "usage": {"input_tokens": 3}, "cost_usd": 0.01}),
-                Payment::Paid(Some(0.01)),
+                PaymentOutcome::Paid(Some(0.01)),
             ),
-            (json!({"attempts": [{}], "cost_basis": "unknown"}), Payment::Paid(None)),
+            (json!({"attempts": [{}], "cost_basis": "unknown"}), PaymentOutcome::Paid(None)),
             (
                 json!({"attempts": [{"class": "X"}], "cost_usd": 0.2, "cost_basis": "estimated"}),
-                Payment::Possible(Some(0.2)),
+                PaymentOutcome::Possible(Some(0.2)),
             ),
-            (json!({"attempts": [{"class": "O"}]}), Payment::Possible(None)),
-            (json!({"attempts": [{"class": "X"}], "cost_usd": 0.0, "cost_basis": "exact"}), Payment::Nothing),
+            (json!({"attempts": [{"class": "O"}]}), PaymentOutcome::Possible(None)),
+            (json!({"attempts": [{"class": "X"}], "cost_usd": 0.0, "cost_basis": "exact"}), PaymentOutcome::Nothing),
             (
                 json!({"attempts": [{"class": "X"}, {"class": "X"}], "maybe_paid_twice": true}),
-                Payment::PossiblyTwice(None),
+                PaymentOutcome::PossiblyTwice(None),
             ),
         ] {
             assert_eq!(explain(&fields).payment, payment, "{fields}");

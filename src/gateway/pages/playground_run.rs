@@ -172,6 +172,7 @@ async fn begin(
         let count = max.map_or(PARTIAL_IMAGES, |model| model.max_partial_images.min(PARTIAL_IMAGES));
         form.fields.insert("partial_images".to_owned(), count.into());
     }
+    gateway.keys().note_request(&caller);
     let options = RequestOptions::for_page(&context.request.request_id, nonce);
     if form.images.is_empty() {
         let body = Value::Object(form.fields).to_string();

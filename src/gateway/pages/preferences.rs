@@ -3,7 +3,7 @@
 use cookie::Cookie;
 use http::Method;
 
-use super::http_messages::PageResponse;
+use super::http_messages::{PageResponse, UrlEncodedFields};
 use super::language::Language;
 use super::page_context::PageContext;
 use super::page_layout::Theme;
@@ -40,7 +40,13 @@ pub(super) fn safe_redirect_path(path: &str) -> String {
     let path_only = path.split(['?', '#']).next().unwrap_or_default();
     let is_path = path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     let is_page = is_path && matches!(find_route(&Method::GET, path_only), RouteMatch::Found(_));
-    if is_page { path.to_owned() } else { "/keys".to_owned() }
+    if !is_page {
+        return "/keys".to_owned();
+    }
+    // A link must not choose the notice that the page shows after a sign-in.
+    let query = path.split_once('?').map_or("", |(_, query)| query);
+    let fields = UrlEncodedFields::parse(query.split('#').next().unwrap_or_default().as_bytes());
+    if fields.get("done").is_empty() { path.to_owned() } else { path_only.to_owned() }
 }
 
 #[cfg(test)]
@@ -52,6 +58,8 @@ mod tests {
         for page in ["/keys", "/usage?key=key_1&since=2026-01-01", "/keys/key_1", "/setup/token"] {
             assert_eq!(safe_redirect_path(page), page);
         }
+        assert_eq!(safe_redirect_path("/keys?done=deleted"), "/keys", "a notice");
+        assert_eq!(safe_redirect_path("/usage?key=key_1&%64one=saved#a"), "/usage", "an encoded notice");
         for foreign in [
             "",
             "//evil.example",

@@ -4,9 +4,9 @@ use askama::Template;
 use chrono::Utc;
 use http::StatusCode;
 
-use super::account_availability::Availability;
+use super::account_availability::AccountAvailability;
 use super::attempt_timeline::{self, TimelineCall};
-use super::failure_explanation::{FailureExplanation, Fault};
+use super::failure_explanation::{FailureExplanation, ResponsibleParty};
 use super::http_messages::PageResponse;
 use super::keys::older_page_link;
 use super::page_context::PageContext;
@@ -41,7 +41,7 @@ struct RecordPage {
     /// The explanation of a request that did not succeed.
     explanation: Option<FailureExplanation>,
     /// The time at which the accounts of the group can be asked again, if the failure depended on them.
-    availability: Option<Availability>,
+    availability: Option<AccountAvailability>,
     calls: Vec<TimelineCall>,
     images: String,
     /// The tokens of the image model, with input and output each split into images and text.
@@ -108,15 +108,17 @@ async fn availability(
     context: &PageContext<'_>,
     record: &types::Record,
     explanation: Option<&FailureExplanation>,
-) -> Result<Option<Availability>, PageError> {
+) -> Result<Option<AccountAvailability>, PageError> {
     // An account that does not offer the model can be asked at any time, and will refuse again.
     let depends_on_accounts = record.error_reason != Some(types::RecordReason::Missing)
-        && explanation.is_some_and(|explanation| matches!(explanation.fault, Fault::Upstream | Fault::Configuration));
+        && explanation.is_some_and(|explanation| {
+            matches!(explanation.fault, ResponsibleParty::Upstream | ResponsibleParty::Configuration)
+        });
     if !depends_on_accounts || !context.is_admin() {
         return Ok(None);
     }
     let accounts = context.console().list_accounts(context.actor()?).await?.data;
-    Ok(Availability::of_group(&record.group, &accounts, Utc::now()))
+    Ok(AccountAvailability::of_group(&record.group, &accounts, Utc::now()))
 }
 
 /// Returns the newest records that match the filter as a CSV file, up to [`Console::CSV_RECORDS_MAX`].

@@ -58,7 +58,7 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
     let earlier = earlier_period(&query);
     let (actor, console) = (context.actor()?, context.console());
     let usage = console.retrieve_usage(actor, &query).await?;
-    let before = console.retrieve_usage(actor, &earlier).await?.totals;
+    let before = console.usage_totals(actor, &earlier).await?;
     let measure = UsageMeasure::from_code(context.request.query_param("measure"));
     let template = UsagePage {
         page: context.layout("usage"),

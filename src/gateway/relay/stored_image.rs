@@ -171,9 +171,9 @@ mod tests {
 
     /// An answer in pieces.
     #[derive(Debug)]
-    struct Pieces(VecDeque<Bytes>);
+    struct PiecewiseBody(VecDeque<Bytes>);
 
-    impl Body for Pieces {
+    impl Body for PiecewiseBody {
         type Data = Bytes;
         type Error = Infallible;
 
@@ -185,8 +185,8 @@ mod tests {
         }
     }
 
-    fn body(answer: &str, piece: usize) -> Pieces {
-        Pieces(answer.as_bytes().chunks(piece).map(Bytes::copy_from_slice).collect())
+    fn body(answer: &str, piece: usize) -> PiecewiseBody {
+        PiecewiseBody(answer.as_bytes().chunks(piece).map(Bytes::copy_from_slice).collect())
     }
 
     async fn read(answer: &str, piece: usize, index: usize) -> Option<(Format, Vec<u8>)> {

@@ -241,6 +241,11 @@ fn a_link_cannot_make_a_page_say_that_something_happened() {
         let html = ada.get(&format!("/keys?done={word}")).text();
         assert!(!html.contains("class=\"notice good\""), "{word}: {html}");
     }
+    let mut elsewhere = Visitor::new(&gateway);
+    let form = elsewhere.form("/sign-in?next=%2Fkeys%3Fdone%3Ddeleted", "/sign-in");
+    let signed_in = elsewhere.post("/sign-in", &form.with(&[("name", ADA), ("password", ADAS_PASSWORD)]).fields);
+    assert_eq!(signed_in.header("location"), Some("/keys"), "the link chooses the notice after the sign-in");
+    super::users::watch_cookies(&gateway, &elsewhere.cookies);
     let (key, _) = make_key(&mut ada, "mine");
     let disabled = ada.submit(&key, &format!("{key}/disable"), &[]);
     let page = disabled.header("location").expect("a page").to_owned();

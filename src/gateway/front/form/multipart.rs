@@ -58,6 +58,13 @@ struct PageFields {
     values: Vec<(String, String)>,
 }
 
+/// The header section of a part.
+struct PartHead {
+    headers: HeaderMap,
+    name: Option<String>,
+    has_file_name: bool,
+}
+
 /// The kind of a part, which its name decides.
 enum FormPartKind {
     Image,
@@ -170,31 +177,45 @@ impl FormParts {
 
 impl MultipartFormReader<'_> {
     async fn read_part(&mut self, head: Bytes) -> Result<(), Error> {
-        let (headers, name) = parse_head(&head).await?;
+        let PartHead { headers, name, has_file_name } = parse_head(&head).await?;
         check_part_head(&headers)?;
         let Some(name) = name else {
             return Err(malformed("a part has no name"));
         };
-        match FormPartKind::from_name(&name) {
+        let kind = FormPartKind::from_name(&name);
+        let is_file = !matches!(kind, FormPartKind::Text);
+        if is_file && !has_file_name && self.page_fields.is_some() {
+            return self.skip_missing_file().await;
+        }
+        match kind {
             FormPartKind::Image => {
                 self.images.check_image_count("image")?;
                 let file = self.read_image(&name).await?;
-                self.images.images.extend(file);
+                self.images.images.push(file);
             }
             FormPartKind::Mask => {
                 if self.images.mask.is_some() {
                     return Err(edit_fields::duplicate_parameter(&name));
                 }
-                self.images.mask = self.read_image(&name).await?;
+                let file = self.read_image(&name).await?;
+                self.images.mask = Some(file);
             }
             FormPartKind::Text => self.read_text(&headers, &name).await?,
         }
         Ok(())
     }
 
-    /// Writes an image to the spool as it comes. Returns `None` for the empty file that a browser sends if no file was
-    /// chosen.
-    async fn read_image(&mut self, name: &str) -> Result<Option<ImageUpload>, Error> {
+    /// Skips the part that a browser sends for a field without a chosen file: it has no file name and no content. An
+    /// empty file that was chosen is not skipped, because the request would be another one without it.
+    async fn skip_missing_file(&mut self) -> Result<(), Error> {
+        match self.parts.next_chunk().await? {
+            None => Ok(()),
+            Some(_) => Err(malformed("a file has no name")),
+        }
+    }
+
+    /// Writes an image to the spool as it comes.
+    async fn read_image(&mut self, name: &str) -> Result<ImageUpload, Error> {
         let mut writer = self.spool.create_writer().await.map_err(|error| spool_error(&error))?;
         let mut buffer = FormBuffer::default();
         while let Some(chunk) = self.parts.next_chunk().await? {
@@ -209,13 +230,9 @@ impl MultipartFormReader<'_> {
         if let Some(chunks) = buffer.take_all() {
             writer = writer.append_all(chunks).await.map_err(|error| spool_error(&error))?;
         }
-        if self.page_fields.is_some() && writer.len() == 0 {
-            return Ok(None);
-        }
         // `ImageUpload::new` reads the header of the image file, so it runs on a blocking thread.
         let (name, file) = (name.to_owned(), writer.finish());
-        let upload = self.spool.run_blocking(move || ImageUpload::new(name, file)).await;
-        upload.map(Some).map_err(|error| spool_error(&error))
+        self.spool.run_blocking(move || ImageUpload::new(name, file)).await.map_err(|error| spool_error(&error))
     }
 
     async fn read_text(&mut self, headers: &HeaderMap, name: &str) -> Result<(), Error> {
@@ -270,13 +287,17 @@ impl FormPartKind {
     }
 }
 
-/// Parses the header section of a part: its headers, and its name. The parser gets a form that ends after it.
-async fn parse_head(head: &[u8]) -> Result<(HeaderMap, Option<String>), Error> {
+/// Parses the header section of a part. The parser gets a form that ends after it.
+async fn parse_head(head: &[u8]) -> Result<PartHead, Error> {
     const BOUNDARY: &str = "head";
     let form = Bytes::from([&b"--head\r\n"[..], head].concat());
     let mut parts = Multipart::new(BodyDataStream::new(Full::new(form)), BOUNDARY);
     match parts.next_field().await {
-        Ok(Some(part)) => Ok((part.headers().clone(), part.name().map(str::to_owned))),
+        Ok(Some(part)) => Ok(PartHead {
+            headers: part.headers().clone(),
+            name: part.name().map(str::to_owned),
+            has_file_name: part.file_name().is_some_and(|name| !name.is_empty()),
+        }),
         Ok(None) | Err(_) => Err(malformed("the header section of a part is invalid")),
     }
 }

@@ -342,6 +342,7 @@
       figure.append(canvas);
       return figure;
     });
+    for (const link of part("pictures").querySelectorAll("a[download]")) URL.revokeObjectURL(link.href);
     part("pictures").replaceChildren(...made);
     part("stage").hidden = false;
     part("stage-empty").hidden = true;
@@ -441,7 +442,10 @@
       if (!answer.ok) return;
       const page = parse(await answer.text());
       part("nonce").value = page.getElementById("nonce").value;
+      const key = part("key").value;
       replaceContent("key", page);
+      // A new key has replaced the choice of a new one.
+      if ([...part("key").options].some((option) => option.value === key)) part("key").value = key;
       if (path) replaceContent("report", page);
     } catch {
       // The page can be loaded again.
@@ -493,21 +497,22 @@
   const showHistory = async () => {
     const runs = (await withRuns("readonly", (store) => settled(store.getAll()))) ?? [];
     part("history").hidden = !runs.length;
-    const items = runs.reverse().flatMap((run) => run.images.map((blob, index) => thumb(run, blob, index)));
+    const images = runs.reverse().flatMap((run) => run.images.map((blob) => ({ run, blob })));
+    const items = images.map(({ run, blob }) => thumb(run, blob));
     part("thumbs").replaceChildren(...items);
+    // One after the other, so that only one large image is decoded at a time.
+    for (const [index, { blob }] of images.entries()) await drawSmall(items[index].querySelector("canvas"), blob);
   };
 
-  const thumb = (run, blob, index) => {
+  const thumb = (run, blob) => {
     const item = document.createElement("li");
     const open = document.createElement("button");
     open.type = "button";
     open.className = "thumb";
     open.title = run.prompt;
     open.setAttribute("aria-label", `${run.prompt}, ${new Date(run.at).toLocaleString(document.documentElement.lang)}`);
-    const canvas = document.createElement("canvas");
-    drawSmall(canvas, blob);
-    open.append(canvas);
-    open.addEventListener("click", () => { showRun(run, index); });
+    open.append(document.createElement("canvas"));
+    open.addEventListener("click", () => { showRun(run); });
     const pick = document.createElement("button");
     pick.type = "button";
     pick.className = "button slim";

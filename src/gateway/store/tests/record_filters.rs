@@ -1,6 +1,6 @@
 //! Tests of the filters of records: each combination is compared with the records that pass it.
 
-use super::usage::{Random, write_random_batches};
+use super::usage::{SeededRandom, write_random_batches};
 use super::*;
 
 /// True if a record passes the filter, apart from its time.
@@ -59,7 +59,7 @@ fn combined_filters() -> Vec<RecordFilter> {
 #[tokio::test]
 async fn every_combination_of_filters_lists_the_records_that_pass_it() {
     for Fixture { store, .. } in stores().await {
-        write_random_batches(&*store, &mut Random(11)).await;
+        write_random_batches(&*store, &mut SeededRandom(11)).await;
         let running = RecordFilter { state: Some(JobState::Running), ..RecordFilter::default() };
         let mut all = all_records(&*store).await;
         all.extend(store.list_records(&running).await.unwrap());

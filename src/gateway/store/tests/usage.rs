@@ -3,9 +3,9 @@
 use super::*;
 
 /// A small random generator (splitmix64). The same seed gives the same numbers, so a run can be repeated.
-pub(super) struct Random(pub(super) u64);
+pub(super) struct SeededRandom(pub(super) u64);
 
-impl Random {
+impl SeededRandom {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -56,7 +56,7 @@ async fn computed_counts(store: &dyn Store) -> BTreeMap<CounterKey, UsageCounter
     sums
 }
 
-fn intent(random: &mut Random, id: &str) -> Record {
+fn intent(random: &mut SeededRandom, id: &str) -> Record {
     let key = random.pick(&["key_1", "key_2", "key_3"]);
     let user = if key == "key_3" { "usr_2" } else { "usr_1" };
     let created_at = at(random.pick(&[
@@ -72,8 +72,8 @@ fn intent(random: &mut Random, id: &str) -> Record {
     Record { created_at, key: key.into(), user: user.into(), group, end_user, model, ..running_record(id) }
 }
 
-fn outcome(random: &mut Random, open: &Record) -> Record {
-    let tokens = |random: &mut Random| (random.below(3) > 0).then(|| random.below(5000));
+fn outcome(random: &mut SeededRandom, open: &Record) -> Record {
+    let tokens = |random: &mut SeededRandom| (random.below(3) > 0).then(|| random.below(5000));
     let mut usage = || {
         let (input_tokens, output_tokens, total_tokens) = (tokens(random), tokens(random), tokens(random));
         Some(TokenUsage { input_tokens, output_tokens, total_tokens, ..TokenUsage::default() })
@@ -111,7 +111,7 @@ fn outcome(random: &mut Random, open: &Record) -> Record {
 /// Returns a random write: `true` and an intent to open, or `false` and a record to close. It is one that the ledger
 /// can make, or an invalid one, which must have no effect.
 fn random_write(
-    random: &mut Random,
+    random: &mut SeededRandom,
     running: &mut Vec<Record>,
     closed: &mut Vec<Record>,
     number: u64,
@@ -144,7 +144,7 @@ fn random_write(
 }
 
 /// Makes forty commits of one or more writes.
-pub(super) async fn write_random_batches(store: &dyn Store, random: &mut Random) {
+pub(super) async fn write_random_batches(store: &dyn Store, random: &mut SeededRandom) {
     let (mut running, mut closed) = (Vec::new(), Vec::new());
     for round in 0..40 {
         let size = random.pick(&[1, 1, 2, 7]);
@@ -162,7 +162,7 @@ pub(super) async fn write_random_batches(store: &dyn Store, random: &mut Random)
 async fn counts_match_the_records_after_random_writes() {
     for seed in 0..8 {
         for Fixture { store, .. } in stores().await {
-            let mut random = Random(seed);
+            let mut random = SeededRandom(seed);
             write_random_batches(&*store, &mut random).await;
             assert_eq!(stored_counts(&*store).await, computed_counts(&*store).await, "seed {seed}");
             // The next start closes each record that is still open, and counts it once.
@@ -182,7 +182,7 @@ async fn counts_match_the_records_after_random_writes() {
 #[tokio::test]
 async fn counts_of_an_end_user_match_the_records() {
     for Fixture { store, .. } in stores().await {
-        write_random_batches(&*store, &mut Random(7)).await;
+        write_random_batches(&*store, &mut SeededRandom(7)).await;
         store.interrupt_running(&NodeId::only()).await.unwrap();
         let end_user = Some("of other".to_owned());
         let filter = RecordFilter { end_user: end_user.clone(), ..RecordFilter::default() };
@@ -217,7 +217,7 @@ async fn counts_of_an_end_user_match_the_records() {
 #[tokio::test]
 async fn the_counts_of_the_days_add_up_to_the_total() {
     for Fixture { store, .. } in stores().await {
-        write_random_batches(&*store, &mut Random(5)).await;
+        write_random_batches(&*store, &mut SeededRandom(5)).await;
         for end_user in [None, Some("of other".to_owned())] {
             let filter = UsageFilter { end_user, ..UsageFilter::default() };
             let days = store.usage_by_day(&filter).await.unwrap();

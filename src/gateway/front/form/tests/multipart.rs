@@ -1,5 +1,7 @@
 //! Tests of multipart forms.
 
+use serde_json::{Value, json};
+
 use super::*;
 use crate::gateway::front::form::multipart::boundary;
 use crate::gateway::spool::blocking_io::tests::disk_accesses;
@@ -61,9 +63,8 @@ fn assert_example(form: &EditForm) {
     }
     assert_eq!((bytes(&form.images[3]), &form.images[3].header), (b"no image".to_vec(), &Err(ImageFileError::Unknown)));
     assert_eq!(form.mask.as_ref().map(|mask| (mask.param.as_str(), bytes(mask))), Some(("mask", png(9))));
-    let fields =
-        serde_json::json!({"prompt": "ein Hut für ihn\r\n--x", "n": 2, "stream": true, "model": "gpt-image-2"});
-    assert_eq!(serde_json::Value::Object(form.fields.clone()), fields);
+    let fields = json!({"prompt": "ein Hut für ihn\r\n--x", "n": 2, "stream": true, "model": "gpt-image-2"});
+    assert_eq!(Value::Object(form.fields.clone()), fields);
 }
 
 #[tokio::test]
@@ -153,7 +154,7 @@ async fn fields_are_read_with_the_types_of_the_table() {
     let empty = read_with(&[text_part("n", b""), text_part("n", b"2"), text_part("n", b""), text_part("user", b"")])
         .await
         .unwrap();
-    assert_eq!(serde_json::Value::Object(empty.fields), serde_json::json!({"n": 2}));
+    assert_eq!(Value::Object(empty.fields), json!({"n": 2}));
     // A value of the wrong type stays text, which `rules` refuses.
     assert_eq!(read_with(&[text_part("n", b"two")]).await.unwrap().fields["n"], "two");
     for name in ["style", "images", "image[x]", "image[", "image[12345]", "IMAGE", "mask[]", "", "_charset_"] {
@@ -350,4 +351,38 @@ async fn a_form_that_arrives_byte_by_byte_causes_few_writes() {
     let form = fixture.read_counted(FORM, pieces).await.0.unwrap();
     assert!(bytes(&form.images[0]) == image);
     assert!(fixture.spool.writes() <= 4, "{} writes", fixture.spool.writes());
+}
+
+/// Reads the form of a page with one field of its own.
+async fn read_form_of_page(parts: &[Vec<u8>]) -> Result<ImagePageForm, Error> {
+    let request = hyper::Request::post("/").header("content-type", FORM);
+    let request = request.body(Body::from(form(parts))).unwrap();
+    read_page_form(request, &TestSpool::new().spool, &["csrf"]).await
+}
+
+#[tokio::test]
+async fn the_form_of_a_page_needs_no_image_and_has_fields_of_its_own() {
+    let missing = [
+        part(
+            "content-disposition: form-data; name=\"image\"; filename=\"\"\r\ncontent-type: application/octet-stream",
+            b"",
+        ),
+        part("content-disposition: form-data; name=\"mask\"; filename=\"\"", b""),
+    ];
+    let fields = [text_part("csrf", b"token"), text_part("prompt", b"a fox"), text_part("n", b"2")];
+    let read = read_form_of_page(&[&missing[..], &fields[..]].concat()).await.unwrap();
+    assert_eq!(read.page_fields, [("csrf".to_owned(), "token".to_owned())]);
+    assert_eq!((read.form.images.len(), read.form.mask.is_some()), (0, false));
+    assert_eq!(Value::Object(read.form.fields), json!({"prompt": "a fox", "n": 2}));
+    // Of a client of the API, both would be images without content.
+    assert!(read_form(&missing).await.unwrap().images[0].header.is_err());
+}
+
+#[tokio::test]
+async fn an_empty_file_that_was_chosen_is_not_left_out() {
+    let chosen = file_part("image", b"");
+    let read = read_form_of_page(&[chosen, text_part("prompt", b"a fox")]).await.unwrap();
+    assert!(read.form.images[0].header.is_err(), "the rules refuse it");
+    let nameless = part("content-disposition: form-data; name=\"image\"", &png(1));
+    assert_eq!(read_form_of_page(&[nameless]).await.unwrap_err().code().status(), 400);
 }
