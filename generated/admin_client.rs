@@ -296,7 +296,7 @@ let response = client.update_group()
     }
     /**List the keys
 
-Newest first, without deleted ones and without secrets. A member sees only their own.
+Newest first, or in the order of `sort`; without deleted ones and without secrets. A member sees only their own.
 
 Sends a `GET` request to `/admin/v1/keys`
 
@@ -305,6 +305,7 @@ Arguments:
 - `group`: Only the keys of this group.
 - `limit`: The maximum number of entries. 50 when absent.
 - `search`: Only keys whose name, public id or user name contains this text, regardless of case.
+- `sort`: The order of the keys. `created` when absent. Counts are those of all finished requests of a key, so an order by counts reads the usage of all keys.
 - `state`: Only keys in this state.
 - `user`: Only the keys of this user, by id or name.
 ```ignore
@@ -313,6 +314,7 @@ let response = client.list_keys()
     .group(group)
     .limit(limit)
     .search(search)
+    .sort(sort)
     .state(state)
     .user(user)
     .send()
@@ -474,7 +476,7 @@ let response = client.delete_price()
     }
     /**List the records of requests
 
-Newest first. A member sees the records of their own keys, without the accounts that served them.
+Newest first, or in the order of `sort`. A member sees the records of their own keys, without the accounts that served them.
 
 Sends a `GET` request to `/admin/v1/records`
 
@@ -490,6 +492,7 @@ Arguments:
 - `model`: Only records of requests for this model.
 - `outcome`: Only finished requests with this outcome.
 - `since`: Only records of requests that began at this time or later.
+- `sort`: The order of the records. `time` when absent. Any other order sorts the newest 10,000 records that pass the filter, and the list has one page.
 - `state`: Only records in this state. All finished requests when absent.
 - `until`: Only records of requests that began before this time.
 - `user`: Only records of the user with this id or name.
@@ -506,6 +509,7 @@ let response = client.list_records()
     .model(model)
     .outcome(outcome)
     .since(since)
+    .sort(sort)
     .state(state)
     .until(until)
     .user(user)
@@ -610,7 +614,7 @@ let response = client.retrieve_usage()
     }
     /**List the users
 
-Newest first. For admins.
+Newest first, or in the order of `sort`. For admins.
 
 Sends a `GET` request to `/admin/v1/users`
 
@@ -619,12 +623,14 @@ Arguments:
 - `limit`: The maximum number of entries. 50 when absent.
 - `role`: Only users with this role.
 - `search`: Only users whose name contains this text, regardless of case.
+- `sort`: The order of the users. `created` when absent.
 ```ignore
 let response = client.list_users()
     .before(before)
     .limit(limit)
     .role(role)
     .search(search)
+    .sort(sort)
     .send()
     .await;
 ```*/
@@ -1818,6 +1824,7 @@ pub mod builder {
         group: Result<Option<::std::string::String>, String>,
         limit: Result<Option<crate::wire::Bounded<1, 500>>, String>,
         search: Result<Option<::std::string::String>, String>,
+        sort: Result<Option<types::KeySort>, String>,
         state: Result<Option<types::KeyState>, String>,
         user: Result<Option<::std::string::String>, String>,
     }
@@ -1829,6 +1836,7 @@ pub mod builder {
                 group: Ok(None),
                 limit: Ok(None),
                 search: Ok(None),
+                sort: Ok(None),
                 state: Ok(None),
                 user: Ok(None),
             }
@@ -1885,6 +1893,16 @@ pub mod builder {
                 });
             self
         }
+        pub fn sort<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::KeySort>,
+        {
+            self.sort = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| "conversion to `KeySort` for sort failed".to_string());
+            self
+        }
         pub fn state<V>(mut self, value: V) -> Self
         where
             V: std::convert::TryInto<types::KeyState>,
@@ -1912,11 +1930,12 @@ pub mod builder {
         pub async fn send(
             self,
         ) -> Result<ResponseValue<types::KeyList>, Error<types::ErrorResponse>> {
-            let Self { client, before, group, limit, search, state, user } = self;
+            let Self { client, before, group, limit, search, sort, state, user } = self;
             let before = before.map_err(Error::InvalidRequest)?;
             let group = group.map_err(Error::InvalidRequest)?;
             let limit = limit.map_err(Error::InvalidRequest)?;
             let search = search.map_err(Error::InvalidRequest)?;
+            let sort = sort.map_err(Error::InvalidRequest)?;
             let state = state.map_err(Error::InvalidRequest)?;
             let user = user.map_err(Error::InvalidRequest)?;
             let url = format!("{}/admin/v1/keys", client.baseurl,);
@@ -1940,6 +1959,7 @@ pub mod builder {
                 .query(&progenitor_client::QueryParam::new("group", &group))
                 .query(&progenitor_client::QueryParam::new("limit", &limit))
                 .query(&progenitor_client::QueryParam::new("search", &search))
+                .query(&progenitor_client::QueryParam::new("sort", &sort))
                 .query(&progenitor_client::QueryParam::new("state", &state))
                 .query(&progenitor_client::QueryParam::new("user", &user))
                 .headers(header_map)
@@ -2764,6 +2784,7 @@ pub mod builder {
         model: Result<Option<::std::string::String>, String>,
         outcome: Result<Option<types::RecordOutcome>, String>,
         since: Result<Option<::chrono::DateTime<::chrono::offset::Utc>>, String>,
+        sort: Result<Option<types::RecordSort>, String>,
         state: Result<Option<types::RecordState>, String>,
         until: Result<Option<::chrono::DateTime<::chrono::offset::Utc>>, String>,
         user: Result<Option<::std::string::String>, String>,
@@ -2783,6 +2804,7 @@ pub mod builder {
                 model: Ok(None),
                 outcome: Ok(None),
                 since: Ok(None),
+                sort: Ok(None),
                 state: Ok(None),
                 until: Ok(None),
                 user: Ok(None),
@@ -2929,6 +2951,16 @@ pub mod builder {
                 });
             self
         }
+        pub fn sort<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::RecordSort>,
+        {
+            self.sort = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| "conversion to `RecordSort` for sort failed".to_string());
+            self
+        }
         pub fn state<V>(mut self, value: V) -> Self
         where
             V: std::convert::TryInto<types::RecordState>,
@@ -2982,6 +3014,7 @@ pub mod builder {
                 model,
                 outcome,
                 since,
+                sort,
                 state,
                 until,
                 user,
@@ -2997,6 +3030,7 @@ pub mod builder {
             let model = model.map_err(Error::InvalidRequest)?;
             let outcome = outcome.map_err(Error::InvalidRequest)?;
             let since = since.map_err(Error::InvalidRequest)?;
+            let sort = sort.map_err(Error::InvalidRequest)?;
             let state = state.map_err(Error::InvalidRequest)?;
             let until = until.map_err(Error::InvalidRequest)?;
             let user = user.map_err(Error::InvalidRequest)?;
@@ -3030,6 +3064,7 @@ pub mod builder {
                 .query(&progenitor_client::QueryParam::new("model", &model))
                 .query(&progenitor_client::QueryParam::new("outcome", &outcome))
                 .query(&progenitor_client::QueryParam::new("since", &since))
+                .query(&progenitor_client::QueryParam::new("sort", &sort))
                 .query(&progenitor_client::QueryParam::new("state", &state))
                 .query(&progenitor_client::QueryParam::new("until", &until))
                 .query(&progenitor_client::QueryParam::new("user", &user))
@@ -3570,6 +3605,7 @@ pub mod builder {
         limit: Result<Option<crate::wire::Bounded<1, 500>>, String>,
         role: Result<Option<types::Role>, String>,
         search: Result<Option<::std::string::String>, String>,
+        sort: Result<Option<types::UserSort>, String>,
     }
     impl<'a> ListUsers<'a> {
         pub fn new(client: &'a super::Client) -> Self {
@@ -3579,6 +3615,7 @@ pub mod builder {
                 limit: Ok(None),
                 role: Ok(None),
                 search: Ok(None),
+                sort: Ok(None),
             }
         }
         pub fn before<V>(mut self, value: V) -> Self
@@ -3630,15 +3667,26 @@ pub mod builder {
                 });
             self
         }
+        pub fn sort<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::UserSort>,
+        {
+            self.sort = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| "conversion to `UserSort` for sort failed".to_string());
+            self
+        }
         ///Sends a `GET` request to `/admin/v1/users`
         pub async fn send(
             self,
         ) -> Result<ResponseValue<types::UserList>, Error<types::ErrorResponse>> {
-            let Self { client, before, limit, role, search } = self;
+            let Self { client, before, limit, role, search, sort } = self;
             let before = before.map_err(Error::InvalidRequest)?;
             let limit = limit.map_err(Error::InvalidRequest)?;
             let role = role.map_err(Error::InvalidRequest)?;
             let search = search.map_err(Error::InvalidRequest)?;
+            let sort = sort.map_err(Error::InvalidRequest)?;
             let url = format!("{}/admin/v1/users", client.baseurl,);
             let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
             header_map
@@ -3660,6 +3708,7 @@ pub mod builder {
                 .query(&progenitor_client::QueryParam::new("limit", &limit))
                 .query(&progenitor_client::QueryParam::new("role", &role))
                 .query(&progenitor_client::QueryParam::new("search", &search))
+                .query(&progenitor_client::QueryParam::new("sort", &sort))
                 .headers(header_map)
                 .build()?;
             let info = OperationInfo {

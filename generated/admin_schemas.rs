@@ -489,6 +489,16 @@ impl schemars::JsonSchema for types::KeyRotation {
         super::served::component("KeyRotation", generator)
     }
 }
+impl schemars::JsonSchema for types::KeySort {
+    fn schema_name() -> String {
+        "KeySort".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("KeySort", generator)
+    }
+}
 impl schemars::JsonSchema for types::KeyState {
     fn schema_name() -> String {
         "KeyState".to_owned()
@@ -729,6 +739,16 @@ impl schemars::JsonSchema for types::RecordReason {
         super::served::component("RecordReason", generator)
     }
 }
+impl schemars::JsonSchema for types::RecordSort {
+    fn schema_name() -> String {
+        "RecordSort".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("RecordSort", generator)
+    }
+}
 impl schemars::JsonSchema for types::RecordState {
     fn schema_name() -> String {
         "RecordState".to_owned()
@@ -877,6 +897,16 @@ impl schemars::JsonSchema for types::UserName {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("UserName", generator)
+    }
+}
+impl schemars::JsonSchema for types::UserSort {
+    fn schema_name() -> String {
+        "UserSort".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("UserSort", generator)
     }
 }
 impl schemars::JsonSchema for types::UserUpdate {

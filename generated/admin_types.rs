@@ -1848,6 +1848,12 @@ impl GroupUpdate {
 /// An API key of a caller, without its secret. An absent field is unknown or does not apply.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct Key {
+    /// Finished requests whose cost is unknown. `cost_usd` does not include them.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cost_unknown: ::std::option::Option<u64>,
+    /// The sum of the known costs of those requests, in US dollars.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cost_usd: ::std::option::Option<f64>,
     /// The time at which it was created.
     pub created_at: ::chrono::DateTime<::chrono::offset::Utc>,
     /// With `disabled`: the time since which it is disabled.
@@ -2048,6 +2054,77 @@ pub struct KeyRotation {
 impl KeyRotation {
     pub fn builder() -> builder::KeyRotation {
         Default::default()
+    }
+}
+/// The order of a list of keys: `created`, `last_used`, `requests`, `images` and `cost` from the latest or the largest to the earliest or the smallest, `name` in the order of the alphabet. Equal keys are listed newest first, those of one name oldest first.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum KeySort {
+    #[serde(rename = "created")]
+    Created,
+    #[serde(rename = "name")]
+    Name,
+    #[serde(rename = "last_used")]
+    LastUsed,
+    #[serde(rename = "requests")]
+    Requests,
+    #[serde(rename = "images")]
+    Images,
+    #[serde(rename = "cost")]
+    Cost,
+}
+impl ::std::fmt::Display for KeySort {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Created => f.write_str("created"),
+            Self::Name => f.write_str("name"),
+            Self::LastUsed => f.write_str("last_used"),
+            Self::Requests => f.write_str("requests"),
+            Self::Images => f.write_str("images"),
+            Self::Cost => f.write_str("cost"),
+        }
+    }
+}
+impl ::std::str::FromStr for KeySort {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "created" => Ok(Self::Created),
+            "name" => Ok(Self::Name),
+            "last_used" => Ok(Self::LastUsed),
+            "requests" => Ok(Self::Requests),
+            "images" => Ok(Self::Images),
+            "cost" => Ok(Self::Cost),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for KeySort {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for KeySort {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
     }
 }
 /// The state of a key.
@@ -3136,6 +3213,69 @@ impl ::std::convert::TryFrom<::std::string::String> for RecordReason {
         value.parse()
     }
 }
+/// The order of a list of records, from the latest or the largest to the earliest or the smallest: by the time at which the request began, its known cost, its tokens (those of the text model included) or its duration.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum RecordSort {
+    #[serde(rename = "time")]
+    Time,
+    #[serde(rename = "cost")]
+    Cost,
+    #[serde(rename = "tokens")]
+    Tokens,
+    #[serde(rename = "latency")]
+    Latency,
+}
+impl ::std::fmt::Display for RecordSort {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Time => f.write_str("time"),
+            Self::Cost => f.write_str("cost"),
+            Self::Tokens => f.write_str("tokens"),
+            Self::Latency => f.write_str("latency"),
+        }
+    }
+}
+impl ::std::str::FromStr for RecordSort {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "time" => Ok(Self::Time),
+            "cost" => Ok(Self::Cost),
+            "tokens" => Ok(Self::Tokens),
+            "latency" => Ok(Self::Latency),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for RecordSort {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for RecordSort {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
 /// The state of a request.
 ///
 /// | State | Meaning |
@@ -3669,6 +3809,65 @@ impl<'de> ::serde::Deserialize<'de> for UserName {
             .map_err(|e: self::error::ConversionError| {
                 <D::Error as ::serde::de::Error>::custom(e.to_string())
             })
+    }
+}
+/// The order of a list of users: `created` and `last_sign_in` from the latest to the earliest, `name` in the order of the alphabet.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum UserSort {
+    #[serde(rename = "created")]
+    Created,
+    #[serde(rename = "name")]
+    Name,
+    #[serde(rename = "last_sign_in")]
+    LastSignIn,
+}
+impl ::std::fmt::Display for UserSort {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Created => f.write_str("created"),
+            Self::Name => f.write_str("name"),
+            Self::LastSignIn => f.write_str("last_sign_in"),
+        }
+    }
+}
+impl ::std::str::FromStr for UserSort {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "created" => Ok(Self::Created),
+            "name" => Ok(Self::Name),
+            "last_sign_in" => Ok(Self::LastSignIn),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for UserSort {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for UserSort {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
     }
 }
 /// The changes to a user. At least one field.
@@ -6919,6 +7118,14 @@ pub mod builder {
     }
     #[derive(Clone, Debug)]
     pub struct Key {
+        cost_unknown: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        cost_usd: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
         created_at: ::std::result::Result<
             ::chrono::DateTime<::chrono::offset::Utc>,
             ::std::string::String,
@@ -6971,6 +7178,8 @@ pub mod builder {
     impl ::std::default::Default for Key {
         fn default() -> Self {
             Self {
+                cost_unknown: Ok(Default::default()),
+                cost_usd: Ok(Default::default()),
                 created_at: Err("no value supplied for created_at".to_string()),
                 disabled_at: Ok(Default::default()),
                 expires_at: Ok(Default::default()),
@@ -6993,6 +7202,30 @@ pub mod builder {
         }
     }
     impl Key {
+        pub fn cost_unknown<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cost_unknown = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cost_unknown: {e}")
+                });
+            self
+        }
+        pub fn cost_usd<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cost_usd = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cost_usd: {e}")
+                });
+            self
+        }
         pub fn created_at<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::chrono::DateTime<::chrono::offset::Utc>>,
@@ -7210,6 +7443,8 @@ pub mod builder {
             value: Key,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                cost_unknown: value.cost_unknown?,
+                cost_usd: value.cost_usd?,
                 created_at: value.created_at?,
                 disabled_at: value.disabled_at?,
                 expires_at: value.expires_at?,
@@ -7234,6 +7469,8 @@ pub mod builder {
     impl ::std::convert::From<super::Key> for Key {
         fn from(value: super::Key) -> Self {
             Self {
+                cost_unknown: Ok(value.cost_unknown),
+                cost_usd: Ok(value.cost_usd),
                 created_at: Ok(value.created_at),
                 disabled_at: Ok(value.disabled_at),
                 expires_at: Ok(value.expires_at),

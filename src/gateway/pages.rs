@@ -21,6 +21,7 @@ mod attempt_timeline;
 mod audit;
 mod chart;
 mod csrf;
+mod docs;
 mod examples;
 mod failure_explanation;
 mod first_steps;
@@ -31,6 +32,7 @@ mod group;
 mod groups;
 mod http_messages;
 mod key;
+mod key_selection;
 mod keys;
 mod language;
 mod page_context;
@@ -50,6 +52,7 @@ mod routes;
 mod setting_fields;
 mod sign_in;
 mod site_origin;
+mod sort_links;
 mod template_helpers;
 mod usage;
 mod usage_measure;
@@ -80,10 +83,11 @@ use routes::{PageRoute, RouteMatch, find_route};
 use site_origin::{PublicAddress, SiteOrigin};
 
 /// The first path segments of all pages except `/`, of the targets of forms, and of the static files.
-pub(crate) const SECTIONS: [&str; 19] = [
+pub(crate) const SECTIONS: [&str; 20] = [
     "accounts",
     "assets",
     "audit",
+    "docs",
     "groups",
     "invitation",
     "keys",

@@ -63,17 +63,20 @@ pub(crate) use installation::{
 };
 pub(crate) use installation_store::{InstallationStore, NODE_TIMEOUT};
 pub(crate) use keys::{
-    KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash, KeyLock, KeyRow, KeyState, KeyStore, SecretRotation,
+    KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash, KeyLock, KeyRow, KeySort, KeyState, KeyStore,
+    SecretRotation,
 };
 pub(crate) use master_key::MasterKey;
 pub(crate) use people::{
     AdminTokenRow, GroupDeletionOutcome, GroupRow, LinkRedemption, LinkRow, NewLink, NewSession, NewUser,
     OneTimeLinkPurpose, PeopleStore, SessionRow, UserChange, UserChangeOutcome, UserFilter, UserRole, UserRow,
+    UserSort,
 };
 pub(crate) use postgres::{DatabaseUrl, ImportReport, PostgresStore, import_from_sqlite};
 pub(crate) use prices::PriceStore;
 pub(crate) use record::{
-    AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, Record, RecordFilter, TokenDetails, TokenUsage,
+    AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, Record, RecordFilter, RecordSort, TokenDetails,
+    TokenUsage,
 };
 pub(crate) use replay::{ReplayClaim, ReplayState, ReplayStore, ReplayWrite, StoredAnswerRow, StoredReplay};
 pub(crate) use reservations::{

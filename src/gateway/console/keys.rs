@@ -10,7 +10,7 @@ use super::{Console, list_object};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::keys::{DEFAULT_GRACE, IssuedKey, KeyRow, KeyState, NewKey};
 use crate::gateway::people::Actor;
-use crate::gateway::store::{KeyChange, KeyFilter, KeyId, KeyLock, Timestamp, UsageCounters, UserRow};
+use crate::gateway::store::{KeyChange, KeyFilter, KeyId, KeyLock, KeySort, Timestamp, UsageCounters, UserRow};
 use crate::tables::{KEY_ROTATION_FIELDS, KEY_UPDATE_FIELDS, NEW_KEY_FIELDS};
 use crate::wire::Secret;
 use crate::wire::admin::server::ListKeysQuery;
@@ -22,7 +22,7 @@ const DEFAULT_GROUP: &str = "default";
 // === impl Console ===
 
 impl Console {
-    /// Returns a page of the keys, newest first.
+    /// Returns a page of the keys.
     ///
     /// # Errors
     ///
@@ -33,6 +33,7 @@ impl Console {
             group: query.group.clone(),
             search: query.search.clone(),
             state: query.state.map(from_wire_state),
+            sort: query.sort.map(from_wire_sort).unwrap_or_default(),
             before: query.before.as_deref().map(Into::into),
             limit: page_size(query.limit),
         };
@@ -170,6 +171,17 @@ fn parse_changes(update: types::KeyUpdate) -> Result<Vec<KeyChange>, Rejection> 
     Ok(changes)
 }
 
+const fn from_wire_sort(sort: types::KeySort) -> KeySort {
+    match sort {
+        types::KeySort::Created => KeySort::Created,
+        types::KeySort::Name => KeySort::Name,
+        types::KeySort::LastUsed => KeySort::LastUsed,
+        types::KeySort::Requests => KeySort::Requests,
+        types::KeySort::Images => KeySort::Images,
+        types::KeySort::Cost => KeySort::Cost,
+    }
+}
+
 const fn from_wire_state(state: types::KeyState) -> KeyState {
     match state {
         types::KeyState::Active => KeyState::Active,
@@ -213,6 +225,8 @@ fn to_wire_key(usage: UsageCounters, row: KeyRow, now: Timestamp) -> types::Key 
         previous_until: row.previous_until.filter(|until| *until > now).map(Into::into),
         requests: usage.requests,
         images: usage.images,
+        cost_usd: Some(usage.cost_usd.dollars()),
+        cost_unknown: Some(usage.cost_unknown),
         limits: row.limits.and_then(|limits| serde_json::from_str(&limits).ok()),
         extra: Map::new(),
     }

@@ -12,7 +12,8 @@ use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 use crate::gateway::money::Usd;
 use crate::gateway::people::Actor;
 use crate::gateway::store::{
-    AttemptClass, AttemptEntry, CostBasis, CostReason, DeliveredImageEntry, JobState, TokenDetails, TokenUsage,
+    AttemptClass, AttemptEntry, CostBasis, CostReason, DeliveredImageEntry, JobState, RecordSort, TokenDetails,
+    TokenUsage,
 };
 use crate::gateway::usage::{NamedRecord, NamedRecordPage, RecordFilter, UsageError, UsageReader, csv};
 use crate::wire::admin::server::ListRecordsQuery;
@@ -24,7 +25,10 @@ impl Console {
     /// The maximum number of records in one CSV text (our choice), so that it fits into memory.
     pub(crate) const CSV_RECORDS_MAX: u32 = 10_000;
 
-    /// Returns a page of records, newest first.
+    /// The most records that a list sorts by another value than time.
+    pub(crate) const SORTED_RECORDS_MAX: u32 = RecordFilter::SORTED_MAX;
+
+    /// Returns a page of records.
     ///
     /// # Errors
     ///
@@ -67,6 +71,11 @@ impl Console {
         if query.account.is_some() && !actor.is_admin() {
             return Err(Error::Denied);
         }
+        let sort = query.sort.map(from_wire_sort).unwrap_or_default();
+        if sort != RecordSort::Time && query.before.is_some() {
+            let message = "Invalid 'before': a list that is sorted by another value than time has one page.";
+            return Err(Rejection::new("before", RejectionReason::InvalidValue, message).into());
+        }
         let is_succeeded = query.outcome == Some(types::RecordOutcome::Succeeded);
         let succeeded = is_succeeded.then_some(JobState::Succeeded);
         let filter = RecordFilter {
@@ -83,16 +92,26 @@ impl Console {
             since: to_timestamp(query.since),
             until: to_timestamp(query.until),
             before: query.before.as_deref().map(Into::into),
+            sort,
             ..RecordFilter::default()
         };
         let page = self.usage().records(&filter, limit).await.map_err(from_usage_error)?;
         let records = page.records.into_iter().map(|record| redact_for_actor(record, actor)).collect();
-        Ok(NamedRecordPage { records, ..page })
+        Ok(NamedRecordPage { records, has_more: page.has_more && sort == RecordSort::Time })
     }
 
     /// Returns the reader of records and usage counts.
     pub(super) fn usage(&self) -> UsageReader {
         UsageReader::new(self.store.clone())
+    }
+}
+
+const fn from_wire_sort(sort: types::RecordSort) -> RecordSort {
+    match sort {
+        types::RecordSort::Time => RecordSort::Time,
+        types::RecordSort::Cost => RecordSort::Cost,
+        types::RecordSort::Tokens => RecordSort::Tokens,
+        types::RecordSort::Latency => RecordSort::Latency,
     }
 }
 

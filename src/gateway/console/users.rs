@@ -7,7 +7,7 @@ use super::request_fields::{page_size, read_body_with_limits, read_change_body};
 use super::{Console, list_object, require_admin};
 use crate::error::{Error, MissingResource};
 use crate::gateway::people::{Actor, IdentityError, IssuedLink};
-use crate::gateway::store::{NewUser, OneTimeLinkPurpose, UserChange, UserFilter, UserId, UserRole, UserRow};
+use crate::gateway::store::{NewUser, OneTimeLinkPurpose, UserChange, UserFilter, UserId, UserRole, UserRow, UserSort};
 use crate::tables::{NEW_USER_FIELDS, USER_UPDATE_FIELDS};
 use crate::wire::Secret;
 use crate::wire::admin::server::ListUsersQuery;
@@ -31,6 +31,7 @@ impl Console {
         let filter = UserFilter {
             search: query.search.clone(),
             role: query.role.map(from_wire_role),
+            sort: query.sort.map(from_wire_sort).unwrap_or_default(),
             before: query.before.as_deref().map(Into::into),
             limit: page_size(query.limit),
         };
@@ -169,6 +170,14 @@ impl Console {
             Some(user) => Ok(Some(self.named_user(actor, user).await?.id)),
             None => Ok(actor.restricted_to().cloned()),
         }
+    }
+}
+
+const fn from_wire_sort(sort: types::UserSort) -> UserSort {
+    match sort {
+        types::UserSort::Created => UserSort::Created,
+        types::UserSort::Name => UserSort::Name,
+        types::UserSort::LastSignIn => UserSort::LastSignIn,
     }
 }
 

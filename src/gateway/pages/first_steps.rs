@@ -27,14 +27,7 @@ struct StartPage {
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let single_row = types::PageLimit::new(1).ok();
     let own_user_id = context.actor()?.user().map(|user| user.id.to_string());
-    let keys = ListKeysQuery {
-        before: None,
-        group: None,
-        limit: single_row,
-        search: None,
-        state: None,
-        user: own_user_id.clone(),
-    };
+    let keys = ListKeysQuery { limit: single_row, user: own_user_id.clone(), ..ListKeysQuery::default() };
     let key = context.console().list_keys(context.actor()?, &keys).await?.data.into_iter().next();
     let mut record = newest_record(context, own_user_id, None).await?;
     if let (None, Some(key)) = (&record, &key) {
@@ -58,20 +51,11 @@ pub(super) async fn newest_record(
     key: Option<String>,
 ) -> Result<Option<types::Record>, PageError> {
     let records = ListRecordsQuery {
-        account: None,
-        before: None,
-        end_user: None,
-        error_code: None,
-        error_reason: None,
-        group: None,
         key,
         limit: types::PageLimit::new(1).ok(),
-        model: None,
-        outcome: None,
-        since: None,
         state: Some(types::RecordState::Succeeded),
-        until: None,
         user,
+        ..ListRecordsQuery::default()
     };
     Ok(context.console().list_records(context.actor()?, &records).await?.data.into_iter().next())
 }

@@ -103,6 +103,22 @@ pub(super) fn time_to_second(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
+/// The units of [`elapsed`], the largest first: the number of seconds, and the key of the text.
+const UNITS_OF_TIME: [(i64, &str); 5] = [
+    (365 * 86_400, "time.years_ago"),
+    (30 * 86_400, "time.months_ago"),
+    (86_400, "time.days_ago"),
+    (3_600, "time.hours_ago"),
+    (60, "time.minutes_ago"),
+];
+
+/// The time between two moments: the key of a text, and the number of whole units in it; `None` for less than a minute.
+pub(super) fn elapsed(from: DateTime<Utc>, to: DateTime<Utc>) -> Option<(&'static str, i64)> {
+    let seconds = (to - from).num_seconds();
+    let (unit, text) = UNITS_OF_TIME.iter().find(|(unit, _)| seconds >= *unit)?;
+    Some((text, seconds / unit))
+}
+
 /// Substrings of `User-Agent`, and the names of their browsers. A browser whose header also contains the substring of
 /// another browser comes before that browser.
 const BROWSERS: [(&str, &str); 7] = [
@@ -172,6 +188,19 @@ mod tests {
         ] {
             assert_eq!(dollars(amount, min, max), text, "{amount}");
         }
+    }
+
+    #[test]
+    fn elapsed_time_is_counted_in_the_largest_whole_unit() {
+        let to: DateTime<Utc> = "2026-11-26T18:00:00Z".parse().unwrap();
+        let since = |seconds| elapsed(to - chrono::TimeDelta::seconds(seconds), to);
+        assert_eq!((since(59), since(-500)), (None, None));
+        assert_eq!(since(60), Some(("time.minutes_ago", 1)));
+        assert_eq!(since(3_599), Some(("time.minutes_ago", 59)));
+        assert_eq!(since(7_200), Some(("time.hours_ago", 2)));
+        assert_eq!(since(86_400 * 29), Some(("time.days_ago", 29)));
+        assert_eq!(since(86_400 * 364), Some(("time.months_ago", 12)));
+        assert_eq!(since(86_400 * 800), Some(("time.years_ago", 2)));
     }
 
     #[test]

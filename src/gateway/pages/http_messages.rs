@@ -132,6 +132,11 @@ pub(super) fn encode_path_segment(name: &str) -> String {
 
 #[cfg(test)]
 impl PageRequest {
+    /// A request for the page with this query.
+    pub(super) fn with_query(query: &str) -> Self {
+        Self { method: Method::GET, query: UrlEncodedFields::parse(query.as_bytes()), ..Self::with_form(b"") }
+    }
+
     /// A request that submits this form.
     pub(super) fn with_form(encoded: &[u8]) -> Self {
         Self {

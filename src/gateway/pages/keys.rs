@@ -10,6 +10,7 @@ use super::http_messages::{PageResponse, UrlEncodedFields};
 use super::page_context::{PageContext, end_of_day};
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
+use super::sort_links::{SORT_FIELD, SortLinks};
 use crate::error::Error;
 use crate::gateway::replay::{OneTimeClaim, OneTimeUse};
 use crate::wire::admin::server::ListKeysQuery;
@@ -31,6 +32,9 @@ struct KeysPage {
     groups: Vec<types::Group>,
     states: &'static [types::KeyState],
     query: UrlEncodedFields,
+    /// The query of the page, to which a form returns.
+    query_text: String,
+    sort: SortLinks,
     is_filtered: bool,
     /// True if the form for a new key is shown unfolded.
     is_open: bool,
@@ -38,6 +42,16 @@ struct KeysPage {
     nonce: String,
     newest: Option<String>,
     older: Option<String>,
+}
+
+/// The sum of the counts of the keys that are shown.
+struct KeyCountSum {
+    requests: u64,
+    images: u64,
+    /// The known cost, in US dollars.
+    cost_usd: Option<f64>,
+    /// The number of requests whose cost is unknown.
+    cost_unknown: Option<u64>,
 }
 
 /// The page that shows a new API key, admin token or one-time link. No other page shows it again.
@@ -67,6 +81,20 @@ struct RepeatedFormPage {
     link_label: &'static str,
 }
 
+// === impl KeysPage ===
+
+impl KeysPage {
+    fn sum(&self) -> KeyCountSum {
+        let keys = || self.keys.data.iter();
+        KeyCountSum {
+            requests: keys().map(|key| key.requests).sum(),
+            images: keys().map(|key| key.images).sum(),
+            cost_usd: Some(keys().filter_map(|key| key.cost_usd).sum()),
+            cost_unknown: Some(keys().filter_map(|key| key.cost_unknown).sum()),
+        }
+    }
+}
+
 /// Shows the list of keys.
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     render_page(context, StatusCode::OK, PageForm::default().with_value("group", "default")).await
@@ -80,6 +108,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
         group: query_param("group"),
         limit: types::PageLimit::new(PER_PAGE).ok(),
         search: query_param("search"),
+        sort: request.query_param(SORT_FIELD).and_then(|word| word.parse().ok()),
         state: request.query_param("state").and_then(|word| word.parse().ok()),
         user: query_param("user"),
     };
@@ -90,6 +119,8 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
     let template = KeysPage {
         is_open: form.has_error() || (keys.data.is_empty() && !is_filtered),
         newest: request.query_param("before").map(|_| format!("/keys?{}", request.query.to_query_with("before", None))),
+        query_text: if request.is_post() { String::new() } else { request.query.to_query_without(&["done"]) },
+        sort: SortLinks::new(request, "/keys", query.sort.unwrap_or(types::KeySort::Created)),
         query: request.query.clone(),
         states: &STATES,
         nonce: context.issue_form_nonce()?,

@@ -33,10 +33,13 @@ const NOTICE_COOKIE: &str = "imagate_done";
 const NOTICE_COOKIE_AGE: cookie::time::Duration = cookie::time::Duration::minutes(1);
 
 /// The notices about a completed change: the value of `done` in the query, and the key of the text.
-const DONE_NOTICES: [(&str, &str); 20] = [
+const DONE_NOTICES: [(&str, &str); 23] = [
     ("disabled", "done.disabled"),
     ("enabled", "done.enabled"),
     ("deleted", "done.deleted"),
+    ("keys-disabled", "done.keys_disabled"),
+    ("keys-enabled", "done.keys_enabled"),
+    ("keys-deleted", "done.keys_deleted"),
     ("saved", "done.saved"),
     ("password", "done.password"),
     ("signed-out", "done.signed_out"),
@@ -152,7 +155,9 @@ impl<'a> PageContext<'a> {
     /// address alone cannot make a page state a change, because anyone can write a link.
     pub(super) fn with_notice_cookie(&self, response: PageResponse) -> PageResponse {
         let location = response.headers.get(LOCATION).and_then(|location| location.to_str().ok());
-        let word = location.and_then(|location| location.split_once("?done=")).map(|(_, word)| word.to_owned());
+        let word = location
+            .and_then(|location| location.split_once("?done="))
+            .map(|(_, word)| word.split('&').next().unwrap_or_default().to_owned());
         let (value, age) = match word {
             Some(word) => (word, NOTICE_COOKIE_AGE),
             None if self.has_notice_cookie() => (String::new(), cookie::time::Duration::ZERO),

@@ -57,12 +57,13 @@ pub(super) struct NavItem {
 }
 
 /// The entries of the navigation: path, section, and key of the text. The last entries are for admins.
-const NAV: [(&str, &str, &str); 10] = [
+const NAV: [(&str, &str, &str); 11] = [
     ("/studio", "playground", "nav.playground"),
     ("/start", "start", "nav.start"),
     ("/keys", "keys", "nav.keys"),
     ("/usage", "usage", "nav.usage"),
     ("/records", "records", "nav.records"),
+    ("/docs", "docs", "nav.docs"),
     ("/people", "people", "nav.people"),
     ("/groups", "groups", "nav.groups"),
     ("/accounts", "accounts", "nav.accounts"),
@@ -70,7 +71,10 @@ const NAV: [(&str, &str, &str); 10] = [
     ("/audit", "audit", "nav.audit"),
 ];
 /// The number of entries that all users see.
-const NAV_FOR_ALL: usize = 5;
+const NAV_FOR_ALL: usize = 6;
+/// The entries for visitors who are not signed in, on pages that need no session.
+const NAV_FOR_VISITORS: [(&str, &str, &str); 2] =
+    [("/docs", "docs", "nav.docs"), ("/sign-in", "profile", "nav.sign_in")];
 
 // === impl Theme ===
 
@@ -156,9 +160,13 @@ impl PageLayout {
         self.section == section
     }
 
-    /// The entries of the navigation for the signed-in user.
+    /// The entries of the navigation for the signed-in user or the visitor.
     pub(super) fn nav(&self) -> Vec<NavItem> {
-        let entries = if self.is_admin() { &NAV[..] } else { &NAV[..NAV_FOR_ALL] };
+        let entries = match &self.user {
+            None => &NAV_FOR_VISITORS[..],
+            Some(_) if self.is_admin() => &NAV[..],
+            Some(_) => &NAV[..NAV_FOR_ALL],
+        };
         let item = |(index, (path, section, label)): (usize, &(&'static str, &'static str, &'static str))| NavItem {
             path,
             icon: section,

@@ -10,6 +10,7 @@ use super::keys::{FormRefusal, SecretPage, claim_form, older_page_link};
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
+use super::sort_links::{SORT_FIELD, SortLinks};
 use crate::wire::admin::server::ListUsersQuery;
 use crate::wire::admin::types;
 
@@ -23,6 +24,7 @@ struct PeoplePage {
     users: types::UserList,
     groups: Vec<types::Group>,
     search: String,
+    sort: SortLinks,
     is_open: bool,
     form: PageForm,
     nonce: String,
@@ -43,6 +45,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
         limit: types::PageLimit::new(PER_PAGE).ok(),
         role: None,
         search: request.query_param("search").map(str::to_owned),
+        sort: request.query_param(SORT_FIELD).and_then(|word| word.parse().ok()),
     };
     let users = context.console().list_users(context.actor()?, &query).await?;
     let groups = context.console().list_groups(context.actor()?).await?.data;
@@ -53,6 +56,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
             .query_param("before")
             .map(|_| format!("/people?{}", request.query.to_query_with("before", None))),
         search: query.search.unwrap_or_default(),
+        sort: SortLinks::new(request, "/people", query.sort.unwrap_or(types::UserSort::Created)),
         is_open: form.has_error(),
         nonce: context.issue_form_nonce()?,
         users,

@@ -79,12 +79,10 @@ const KEYS_OF_LEFT_GROUPS_MAX: i64 = 100;
 /// disabled keys of the user.
 async fn keys_of_left_groups(context: &PageContext<'_>, user: &types::User) -> Result<Vec<types::Key>, PageError> {
     let query = ListKeysQuery {
-        before: None,
-        group: None,
         limit: types::PageLimit::new(KEYS_OF_LEFT_GROUPS_MAX).ok(),
-        search: None,
         state: Some(types::KeyState::Disabled),
         user: Some(user.id.clone()),
+        ..ListKeysQuery::default()
     };
     let disabled = context.console().list_keys(context.actor()?, &query).await?.data;
     Ok(disabled.into_iter().filter(|key| key.locked == Some(types::KeyLock::LeftGroup)).collect())

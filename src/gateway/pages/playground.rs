@@ -87,9 +87,15 @@ struct CostPreview {
 
 /// Shows the form.
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let mut form = PageForm::default().with_value("key", context.request.query_param("key").unwrap_or_default());
+    let mut form = PageForm::default();
+    for name in API_FIELDS.into_iter().chain(["key"]) {
+        // A link can fill in the form, for example from the reference. Only the user can send it.
+        if let Some(value) = context.request.query_param(name) {
+            form = form.with_value(name, value);
+        }
+    }
     let own_user_id = context.own_user_id().map(|user| user.to_string());
-    if newest_record(context, own_user_id, None).await?.is_none() {
+    if form.value("prompt").is_empty() && newest_record(context, own_user_id, None).await?.is_none() {
         // A new user makes the first image with one button.
         form = form.with_value("prompt", context.texts.get("playground.prompt_example"));
     }
@@ -165,12 +171,10 @@ async fn render_page(
 /// Returns the user's own keys that can be used now, the newest first.
 pub(super) async fn own_keys(context: &PageContext<'_>) -> Result<Vec<types::Key>, PageError> {
     let query = ListKeysQuery {
-        before: None,
-        group: None,
         limit: types::PageLimit::new(KEYS_MAX).ok(),
-        search: None,
         state: Some(types::KeyState::Active),
         user: context.own_user_id().map(|user| user.to_string()),
+        ..ListKeysQuery::default()
     };
     Ok(context.console().list_keys(context.actor()?, &query).await?.data)
 }

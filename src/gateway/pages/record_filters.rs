@@ -7,6 +7,7 @@ use super::form::PageForm;
 use super::http_messages::UrlEncodedFields;
 use super::page_context::{PageContext, end_of_day};
 use super::page_layout::PageLayout;
+use super::sort_links::SORT_FIELD;
 use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
 
@@ -140,6 +141,7 @@ pub(super) fn console_query(context: &PageContext<'_>, limit: i64) -> ListRecord
         model: query_param("model"),
         outcome: state.filter(|word| *word == UNSUCCESSFUL).map(|_| types::RecordOutcome::Unsuccessful),
         since: request.query_param("since").and_then(beginning_of_day),
+        sort: request.query_param(SORT_FIELD).and_then(|word| word.parse().ok()),
         state: state.and_then(|word| word.parse().ok()),
         until: request.query_param("until").and_then(end_of_day),
         user: admin_param("user"),

@@ -13,6 +13,7 @@ use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::record_filters::{self, RecordFilters, UNSUCCESSFUL};
+use super::sort_links::SortLinks;
 use super::usage::csv_download;
 use crate::gateway::console::Console;
 use crate::wire::admin::types;
@@ -28,6 +29,9 @@ struct RecordsPage {
     page: PageLayout,
     records: types::RecordList,
     filters: RecordFilters,
+    sort: SortLinks,
+    /// True if the records are not listed by time.
+    is_sorted: bool,
     download: String,
     newest: Option<String>,
     older: Option<String>,
@@ -68,7 +72,10 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
     let query = record_filters::console_query(context, PER_PAGE);
     let records = context.console().list_records(context.actor()?, &query).await?;
     let (request, page) = (context.request, context.layout("records"));
+    let sort = query.sort.unwrap_or(types::RecordSort::Time);
     let template = RecordsPage {
+        sort: SortLinks::new(request, "/records", sort),
+        is_sorted: sort != types::RecordSort::Time,
         older: records
             .data
             .last()

@@ -7,8 +7,8 @@ use super::http_messages::PageResponse;
 use super::page_context::PageContext;
 use super::page_error::PageError;
 use super::{
-    account, accounts, audit, first_steps, group, groups, key, keys, people, person, playground, playground_run,
-    preferences, prices, profile, records, sign_in, usage,
+    account, accounts, audit, docs, first_steps, group, groups, key, key_selection, keys, people, person, playground,
+    playground_run, preferences, prices, profile, records, sign_in, usage,
 };
 
 /// A page, or the target of a form.
@@ -24,6 +24,10 @@ pub(super) enum PageRoute {
     Invitation(String),
     SubmitInvitation(String),
     Preferences,
+    Docs,
+    DocsDocument(String),
+    /// The name of a document, and that of an operation or a schema in it.
+    DocsEntry(String, String),
     Start,
     Playground,
     SubmitPlayground,
@@ -37,6 +41,7 @@ pub(super) enum PageRoute {
     Key(String),
     KeyAction(String, KeyFormAction),
     DeleteKey(String),
+    ChangeSelectedKeys,
     Usage,
     UsageCsv,
     Records,
@@ -143,6 +148,9 @@ fn get_route(segments: &[&str]) -> Option<PageRoute> {
         ["sign-in"] => PageRoute::SignIn,
         ["setup", link] => PageRoute::Setup(link.to_owned()),
         ["invitation", link] => PageRoute::Invitation(link.to_owned()),
+        ["docs"] => PageRoute::Docs,
+        ["docs", document] => PageRoute::DocsDocument(document.to_owned()),
+        ["docs", document, entry] => PageRoute::DocsEntry(document.to_owned(), entry.to_owned()),
         ["start"] => PageRoute::Start,
         ["studio"] => PageRoute::Playground,
         ["studio", key, nonce] => PageRoute::PlaygroundRun(key.to_owned(), nonce.to_owned()),
@@ -181,6 +189,7 @@ fn post_route(segments: &[&str]) -> Option<PageRoute> {
         ["studio"] => PageRoute::SubmitPlayground,
         ["studio", "preview"] => PageRoute::PreviewPlayground,
         ["keys"] => PageRoute::CreateKey,
+        ["keys", "selected"] => PageRoute::ChangeSelectedKeys,
         ["keys", key, action] => PageRoute::KeyAction(key.to_owned(), parse_key_action(action)?),
         ["people"] => PageRoute::Invite,
         ["people", user, action] => PageRoute::PersonAction(user.to_owned(), parse_person_action(action)?),
@@ -248,6 +257,9 @@ pub(super) async fn handle(context: &PageContext<'_>, route: PageRoute) -> Resul
         PageRoute::Invitation(link) => sign_in::show_invitation_page(context, &link).await,
         PageRoute::SubmitInvitation(link) => sign_in::submit_invitation(context, &link).await,
         PageRoute::Preferences => Ok(preferences::change(context)),
+        PageRoute::Docs => Ok(docs::show_overview(context)),
+        PageRoute::DocsDocument(name) => docs::send_document(&name),
+        PageRoute::DocsEntry(document, name) => docs::show_entry(context, &document, &name),
         route => {
             if context.session.is_none() {
                 return Err(PageError::Redirect(context.sign_in_path()));
@@ -273,6 +285,7 @@ async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result
         PageRoute::Key(id) => key::show(context, &id).await,
         PageRoute::KeyAction(id, action) => key::perform(context, &id, action).await,
         PageRoute::DeleteKey(id) => key::confirm_delete(context, &id).await,
+        PageRoute::ChangeSelectedKeys => key_selection::submit(context).await,
         PageRoute::Usage => usage::show(context).await,
         PageRoute::UsageCsv => usage::download_csv(context).await,
         PageRoute::Records => records::show(context).await,

@@ -4,6 +4,8 @@
 
 use std::borrow::Borrow;
 
+use chrono::Utc;
+
 use super::format::{self, CountValue, DateTimeValue, OptionalCountValue};
 use super::language::Language;
 use super::page_context::last_valid_day;
@@ -92,6 +94,14 @@ impl PageLayout {
     /// The time to the second.
     pub(super) fn time_to_second(&self, at: impl DateTimeValue) -> String {
         format::time_to_second(at.date_time())
+    }
+
+    /// The time since then, in words.
+    pub(super) fn ago(&self, at: impl DateTimeValue) -> String {
+        match format::elapsed(at.date_time(), Utc::now()) {
+            Some((text, count)) => self.count(text, count),
+            None => self.text("time.now").to_owned(),
+        }
     }
 
     /// The last valid day of a key or token with this expiry.

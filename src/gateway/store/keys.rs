@@ -21,7 +21,7 @@ pub(crate) trait KeyStore: Send + Sync {
     /// Returns every key that is not deleted, oldest first.
     async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError>;
 
-    /// Returns a page of the keys that are not deleted, newest first.
+    /// Returns a page of the keys that are not deleted, in the order of the filter.
     async fn list_keys_page(&self, filter: &KeyFilter, now: Timestamp) -> Result<ListPage<KeyRow>, StoreError>;
 
     /// Makes these changes, all of them or none, to the key with that id or public id. With an owner, the owner makes
@@ -159,7 +159,25 @@ pub(crate) struct KeyCheck {
     pub(crate) revision: i64,
 }
 
-/// A filter for keys, newest first.
+/// The order of a list of keys. Equal keys are listed newest first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum KeySort {
+    /// Newest first.
+    #[default]
+    Created,
+    /// In the order of the alphabet; those of one name oldest first.
+    Name,
+    /// The latest use first; keys without a use last.
+    LastUsed,
+    /// The most finished requests first.
+    Requests,
+    /// The most delivered images first.
+    Images,
+    /// The highest known cost first.
+    Cost,
+}
+
+/// A filter for keys, and their order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KeyFilter {
     /// The owner of the keys.
@@ -170,7 +188,9 @@ pub(crate) struct KeyFilter {
     pub(crate) search: Option<String>,
     /// The state of the keys.
     pub(crate) state: Option<KeyState>,
-    /// Only keys older than the key with this id.
+    /// The order of the keys.
+    pub(crate) sort: KeySort,
+    /// Only keys after the key with this id, in this order.
     pub(crate) before: Option<KeyId>,
     /// The most keys to return.
     pub(crate) limit: u32,

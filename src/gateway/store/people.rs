@@ -269,14 +269,28 @@ pub(crate) enum GroupDeletionOutcome {
     InUse(GroupRow),
 }
 
-/// A filter for users, newest first.
+/// The order of a list of users. Equal users are listed newest first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum UserSort {
+    /// Newest first.
+    #[default]
+    Created,
+    /// In the order of the alphabet.
+    Name,
+    /// The latest sign-in first; users who never signed in last.
+    LastSignIn,
+}
+
+/// A filter for users, and their order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UserFilter {
     /// A part of the name.
     pub(crate) search: Option<String>,
     /// The role of the users.
     pub(crate) role: Option<UserRole>,
-    /// Only users older than the user with this id.
+    /// The order of the users.
+    pub(crate) sort: UserSort,
+    /// Only users after the user with this id, in this order.
     pub(crate) before: Option<UserId>,
     /// The most users to return.
     pub(crate) limit: u32,

@@ -250,6 +250,20 @@ pub(crate) enum AttemptClass {
     O,
 }
 
+/// The order of a list of records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum RecordSort {
+    /// Newest first.
+    #[default]
+    Time,
+    /// The highest known cost first, of the newest [`RecordFilter::SORTED_MAX`] records that pass the filter.
+    Cost,
+    /// The most tokens first, of the same records.
+    Tokens,
+    /// The longest time first, of the same records.
+    Latency,
+}
+
 /// A filter for records. Fields that are `None` do not restrict it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordFilter {
@@ -281,6 +295,16 @@ pub(crate) struct RecordFilter {
     pub(crate) until: Option<Timestamp>,
     /// Only the records before the record with this id. If there is no such record, no records pass.
     pub(crate) before: Option<RequestId>,
-    /// The most records to return. The newest ones are returned.
+    /// The most records to return. The first ones in the order are returned.
     pub(crate) limit: Option<u32>,
+    /// The order of the records.
+    pub(crate) sort: RecordSort,
+}
+
+// === impl RecordFilter ===
+
+impl RecordFilter {
+    /// The most records that a list sorts by another value than time (our choice): no index has that order, so all of
+    /// them are read.
+    pub(crate) const SORTED_MAX: u32 = 10_000;
 }

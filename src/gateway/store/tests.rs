@@ -272,6 +272,37 @@ async fn records_are_listed_newest_last_and_filtered() {
 }
 
 #[tokio::test]
+async fn records_are_sorted_by_cost_tokens_and_latency() {
+    for Fixture { store, .. } in stores().await {
+        for (id, cost, tokens, latency_ms) in
+            [("a", Some(3), 10, 200), ("b", None, 30, 100), ("c", Some(1), 20, 300), ("d", Some(3), 5, 50)]
+        {
+            let usage = TokenUsage { total_tokens: Some(tokens), ..TokenUsage::default() };
+            let open = running_record(id);
+            let closed = Record {
+                state: JobState::Succeeded,
+                cost_usd: cost.map(Usd::from_nanos),
+                usage: Some(usage),
+                latency_ms: Some(latency_ms),
+                ..open.clone()
+            };
+            write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
+        }
+        let sorted = async |sort, limit| {
+            let filter = RecordFilter { sort, limit, ..RecordFilter::default() };
+            let mut found = ids(&store.list_records(&filter).await.unwrap());
+            found.reverse();
+            found.concat()
+        };
+        // An unknown cost comes last; of equal costs the newest comes first.
+        assert_eq!(sorted(RecordSort::Cost, None).await, "dacb");
+        assert_eq!(sorted(RecordSort::Tokens, None).await, "bcad");
+        assert_eq!(sorted(RecordSort::Latency, None).await, "cabd");
+        assert_eq!(sorted(RecordSort::Latency, Some(2)).await, "ca");
+    }
+}
+
+#[tokio::test]
 async fn the_records_of_a_key_are_found_by_either_id() {
     for Fixture { store, .. } in stores().await {
         let row = add_key(&*store, "one").await;

@@ -15,12 +15,14 @@ use super::visitor::Visitor;
 use crate::kit::{Gateway, OutputChannel, env_setting};
 
 const WIDE: u32 = 1280;
+const WIDEST: u32 = 1920;
 const PHONE: u32 = 390;
 const CHINESE: WindowOptions = WindowOptions { locale: "zh-CN", ..WITH_SCRIPT };
 
 /// The windows and themes in which each state is handled.
 fn looks() -> impl Iterator<Item = (u32, &'static str)> {
-    [WIDE, PHONE].into_iter().flat_map(|width| ["light", "dark"].map(|theme| (width, theme)))
+    let looks = [WIDE, PHONE].into_iter().flat_map(|width| ["light", "dark"].map(|theme| (width, theme)));
+    looks.chain([(WIDEST, "light")])
 }
 
 /// Handles each page in each of its states.
@@ -56,6 +58,8 @@ fn visit_new_gateway(browser: &Browser, handler: &mut dyn StateHandler) {
     let stranger = browser.tab(&gateway, WITH_SCRIPT);
     stranger.go(&path);
     handler.handle_state("link-used", &stranger);
+    stranger.go("/docs");
+    handler.handle_state("docs-of-a-visitor", &stranger);
     stranger.go("/sign-in");
     handler.handle_state("sign-in", &stranger);
     for (times, name) in [(1, "sign-in-wrong"), (5, "sign-in-slow")] {
@@ -121,6 +125,13 @@ fn visit_lists(tab: &Tab<'_>, handler: &mut dyn StateHandler, paths: &ItemPaths)
         ("prices", "/prices"),
         ("audit", "/audit"),
         ("profile", "/profile"),
+        ("docs", "/docs"),
+        ("docs-operation", "/docs/gateway/create_image"),
+        ("docs-form", "/docs/gateway/edit_image"),
+        ("docs-admin", "/docs/admin/update_key"),
+        ("docs-schema", "/docs/gateway/ImagesResponse"),
+        ("keys-sorted", "/keys?sort=cost"),
+        ("people-sorted", "/people?sort=name"),
         ("key", paths.active.as_str()),
         ("key-disabled", paths.disabled.as_str()),
         ("key-rotated", paths.rotated.as_str()),
@@ -151,6 +162,10 @@ fn visit_key_forms(tab: &Tab<'_>, gateway: &Gateway, handler: &mut dyn StateHand
     handler.handle_state("key-secret-again", tab);
     tab.go(&format!("{}/delete", paths.active));
     handler.handle_state("key-delete", tab);
+    tab.go("/keys?search=a");
+    tab.evaluate("document.querySelectorAll('tbody [name=key]').forEach((box) => box.click())");
+    tab.follow("button", "Delete…");
+    handler.handle_state("keys-delete", tab);
 }
 
 /// Visits the states of the forms for people and admin tokens.

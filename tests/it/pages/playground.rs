@@ -1,6 +1,7 @@
 //! The playground: from the printed link to a picture, with and without JavaScript; edits with a painted mask; and what
 //! strangers and repeated forms get.
 
+use std::process::Command;
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -154,6 +155,44 @@ fn a_picture_is_edited_with_a_mask_that_is_painted_on_it() {
     wait_for_pictures(&tab, 1);
     let [record] = gateway.final_records(1).try_into().expect("one record");
     assert_eq!((record["operation"].as_str(), record["state"].as_str()), (Some("edit_image"), Some("succeeded")));
+    tab.close();
+}
+
+/// Runs a command of the page in a shell, with the key in the variable that it names; returns the file that it writes.
+fn run_copied(command: &str, secret: &str) -> Vec<u8> {
+    let folder = tempfile::TempDir::new().expect("a directory");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).current_dir(folder.path()).env("HOME", folder.path()).env("IMAGATE_API_KEY", secret);
+    let output = shell.output().expect("a shell");
+    let mut files = std::fs::read_dir(folder.path()).expect("a directory").flatten();
+    let file = files.next().unwrap_or_else(|| panic!("no file: {command}\n{output:?}"));
+    std::fs::read(file.path()).expect("a file")
+}
+
+#[test]
+fn the_copied_command_makes_the_same_picture_as_the_form() {
+    let gateway = Gateway::simulated();
+    let browser = Browser::start();
+    let tab = browser.tab(&gateway, WITH_SCRIPT);
+    set_up(&tab);
+    let mut ada = Visitor::with_cookies(&gateway, &cookies(&tab));
+    let (_, secret) = make_key(&mut ada, "shell");
+    // Signs that a shell could read as its own.
+    tab.fill("Prompt", "a fox's \"den\", $HOME and `date`; \\ end");
+    tab.fill("Size", "1536x1024");
+    eventually("the code has the size", || {
+        tab.texts_of("#call-code code").iter().any(|code| code.contains("1536x1024")).then_some(())
+    });
+    tab.click("button", "Copy curl");
+    let command = tab.clipboard();
+    assert!(command.contains(tab.origin()), "{command}");
+    assert_eq!(format_and_size(&run_copied(&command, &secret)), ("png".to_owned(), "1536x1024".to_owned()));
+    tab.click("button", "Make the image");
+    wait_for_pictures(&tab, 1);
+    let records = gateway.final_records(2);
+    // The simulator counts the tokens of the prompt, so both requests had the same one.
+    assert_eq!(records[0]["usage"]["input_tokens"], records[1]["usage"]["input_tokens"], "{records:?}");
+    assert_eq!(records[0]["size"], records[1]["size"]);
     tab.close();
 }
 

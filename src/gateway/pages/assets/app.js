@@ -56,10 +56,30 @@
     for (const time of root.querySelectorAll("time[datetime]")) {
       const at = new Date(time.dateTime);
       if (Number.isNaN(at.getTime()) || !time.dateTime.includes("T") || "shared" in time.dataset) continue;
+      if ("ago" in time.dataset) {
+        time.title = moment.format(at);
+        continue;
+      }
       // What it was before is in UTC, and says so.
       time.title = "day" in time.dataset ? moment.format(at) : time.textContent;
       const form = "day" in time.dataset ? day : "exact" in time.dataset ? exact : moment;
       time.textContent = form.format(at);
+    }
+  };
+
+  // One box for all rows of a table.
+  const offerSelectAll = () => {
+    for (const all of document.querySelectorAll("[data-select-all]")) {
+      const boxes = [...all.closest("table").querySelectorAll("tbody input[type=checkbox]")];
+      const show = () => {
+        const chosen = boxes.filter((box) => box.checked).length;
+        all.checked = chosen === boxes.length;
+        all.indeterminate = chosen > 0 && chosen < boxes.length;
+      };
+      all.hidden = false;
+      all.addEventListener("change", () => { for (const box of boxes) box.checked = all.checked; });
+      for (const box of boxes) box.addEventListener("change", show);
+      show();
     }
   };
 
@@ -181,6 +201,7 @@
 
   offerCopies(document);
   localTimes(document);
+  offerSelectAll();
   markBusy();
   watchSteps();
   countDown();

@@ -16,6 +16,38 @@ pub(super) fn split_page<T>(
     Ok((rows.iter().map(read).collect::<sqlx::Result<_>>()?, has_more))
 }
 
+/// The order of a list that is read in pages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListOrder {
+    /// The table of the rows.
+    pub(super) table: &'static str,
+    /// The expression by which rows are sorted, never NULL; `None` if they are sorted by their age.
+    pub(super) value: Option<&'static str>,
+    /// True if the smallest value comes first, and then the oldest row; otherwise the largest value, and then the newest.
+    pub(super) is_ascending: bool,
+}
+
+// === impl ListOrder ===
+
+impl ListOrder {
+    /// Adds the condition for the rows after the row with the id `before`, and the order of the rows. Where the expression
+    /// of the order stands in a subquery, its table is the one of the subquery.
+    pub(super) fn push(self, query: &mut QueryBuilder<Db>, before: Option<&str>) {
+        let Self { table, value, is_ascending } = self;
+        let (after, direction) = if is_ascending { (">", "ASC") } else { ("<", "DESC") };
+        let position = value.map_or_else(|| format!("{table}.rowid"), |value| format!("{value}, {table}.rowid"));
+        if let Some(before) = before {
+            query.push(format!(" AND ({position}) {after} (SELECT {position} FROM {table} WHERE {table}.id = "));
+            query.push_bind(before.to_owned()).push(")");
+        }
+        query.push(" ORDER BY ");
+        if let Some(value) = value {
+            query.push(format!("{value} {direction}, "));
+        }
+        query.push(format!("{table}.rowid {direction}"));
+    }
+}
+
 /// Runs a query that counts rows, and returns the count.
 pub(super) async fn fetch_count(mut query: QueryBuilder<Db>, pool: &DbPool) -> sqlx::Result<u64> {
     let count: i64 = query.build_query_scalar().fetch_one(pool).await?;

@@ -183,6 +183,43 @@ async fn pages_of_keys_are_sorted_newest_first() {
 }
 
 #[tokio::test]
+async fn pages_of_keys_follow_their_order() {
+    for Fixture { store, .. } in stores().await {
+        let mut keys = Vec::new();
+        for name in ["b", "A", "c", "a"] {
+            keys.push(add_key(&*store, name).await);
+        }
+        store.record_key_use(std::slice::from_ref(&keys[0].id), at("2026-01-02T00:00:00Z")).await.unwrap();
+        store.record_key_use(std::slice::from_ref(&keys[2].id), at("2026-01-03T00:00:00Z")).await.unwrap();
+        let refusals = [(0, 1), (3, 5)].map(|(index, count): (usize, u32)| RefusalCount {
+            day: at("2026-01-01T00:00:00Z").into(),
+            key: keys[index].id.clone(),
+            user: keys[index].user.clone(),
+            group: keys[index].group_name.clone(),
+            count,
+        });
+        // A row of the usage without a finished request.
+        store.add_refusals(&refusals).await.unwrap();
+        let all_pages = async |sort| {
+            let (mut names, mut before) = (String::new(), None);
+            loop {
+                let filter = KeyFilter { sort, before, limit: 1, ..KeyFilter::default() };
+                let page = store.list_keys_page(&filter, Timestamp::now()).await.unwrap();
+                names += &key_names(&page.items).concat();
+                before = page.items.last().filter(|_| page.has_more).map(|key| key.id.clone());
+                if before.is_none() {
+                    return names;
+                }
+            }
+        };
+        assert_eq!(all_pages(KeySort::Created).await, "acAb");
+        assert_eq!(all_pages(KeySort::Name).await, "Aabc");
+        assert_eq!(all_pages(KeySort::LastUsed).await, "cbaA");
+        assert_eq!(all_pages(KeySort::Requests).await, "acAb");
+    }
+}
+
+#[tokio::test]
 async fn keys_are_found_by_name_user_group_and_state() {
     for Fixture { store, .. } in stores().await {
         let context = AuditContext::command();

@@ -1,14 +1,21 @@
-//! One page of a very long list of keys, newest first.
+//! One page of a very long list of keys.
 //!
 //! Indexes find the keys by owner, by group, and by position in the list. A search for a part of a name reads all rows
 //! that these conditions leave.
 
 use sqlx::QueryBuilder;
 
-use super::super::dialect::{Db, DbPool, LIKE};
-use super::super::paging::{fetch_count, like_pattern, split_page};
+use super::super::dialect::{Db, DbPool, LIKE, sum};
+use super::super::paging::{ListOrder, fetch_count, like_pattern, split_page};
 use super::{key_from_row, select_keys};
-use crate::gateway::store::{KeyFilter, KeyRow, KeyState, ListPage, Timestamp};
+use crate::gateway::store::{KeyFilter, KeyRow, KeySort, KeyState, ListPage, Timestamp};
+
+/// The sum of a column of the usage of a key.
+macro_rules! usage_sum {
+    ($column:literal) => {
+        concat!("coalesce((SELECT ", sum!($column), " FROM usage_days WHERE usage_days.key_id = keys.id), 0)")
+    };
+}
 
 pub(super) async fn page(pool: &DbPool, filter: &KeyFilter, now: Timestamp) -> sqlx::Result<ListPage<KeyRow>> {
     let fetched = rows_query(filter, now).build().fetch_all(pool).await?;
@@ -19,11 +26,22 @@ pub(super) async fn page(pool: &DbPool, filter: &KeyFilter, now: Timestamp) -> s
 pub(in super::super::super) fn rows_query(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Db> {
     let mut rows = QueryBuilder::new(select_keys!("WHERE keys.deleted_at IS NULL"));
     push_conditions(&mut rows, filter, now);
-    if let Some(before) = &filter.before {
-        rows.push(" AND keys.rowid < (SELECT rowid FROM keys WHERE id = ").push_bind(before.to_string()).push(")");
-    }
-    rows.push(" ORDER BY keys.rowid DESC LIMIT ").push_bind(i64::from(filter.limit) + 1);
+    list_order(filter.sort).push(&mut rows, filter.before.as_ref().map(|id| id.as_str()));
+    rows.push(" LIMIT ").push_bind(i64::from(filter.limit) + 1);
     rows
+}
+
+/// The order of a list of keys. A sum over the usage is read for each key that passes the filter.
+const fn list_order(sort: KeySort) -> ListOrder {
+    let value = match sort {
+        KeySort::Created => None,
+        KeySort::Name => Some("lower(keys.name)"),
+        KeySort::LastUsed => Some("coalesce(keys.last_used_at, '')"),
+        KeySort::Requests => Some(usage_sum!("requests")),
+        KeySort::Images => Some(usage_sum!("images")),
+        KeySort::Cost => Some(usage_sum!("cost_nano_usd")),
+    };
+    ListOrder { table: "keys", value, is_ascending: matches!(sort, KeySort::Name) }
 }
 
 pub(in super::super::super) fn count_query(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Db> {

@@ -7,12 +7,12 @@ use super::super::audit_trail::{self, AuditEvent, limits_as_json};
 use super::super::decode::{list, optional_timestamp, parsed, text};
 use super::super::dialect::{Db, DbConnection, DbPool, DbRow, LIKE, SqlStore, json_list};
 use super::super::keys;
-use super::super::paging::{fetch_count, like_pattern, split_page};
+use super::super::paging::{ListOrder, fetch_count, like_pattern, split_page};
 use super::super::transaction::transact;
 use super::{groups, links};
 use crate::gateway::store::{
     AuditContext, ListPage, NewLink, NewUser, OneTimeLinkPurpose, PasswordHash, SessionId, UserChange,
-    UserChangeOutcome, UserFilter, UserId, UserRole, UserRow,
+    UserChangeOutcome, UserFilter, UserId, UserRole, UserRow, UserSort,
 };
 
 /// The group of a new user if no group is given.
@@ -90,13 +90,20 @@ pub(super) async fn page(pool: &DbPool, filter: &UserFilter) -> sqlx::Result<Lis
     push_conditions(&mut count, filter);
     let mut rows = QueryBuilder::new(select_users!(""));
     push_conditions(&mut rows, filter);
-    if let Some(before) = &filter.before {
-        rows.push(" AND users.rowid < (SELECT rowid FROM users WHERE id = ").push_bind(before.to_string()).push(")");
-    }
-    rows.push(" ORDER BY users.rowid DESC LIMIT ").push_bind(i64::from(filter.limit) + 1);
+    list_order(filter.sort).push(&mut rows, filter.before.as_ref().map(|id| id.as_str()));
+    rows.push(" LIMIT ").push_bind(i64::from(filter.limit) + 1);
     let fetched = rows.build().fetch_all(pool).await?;
     let (items, has_more) = split_page(fetched, filter.limit, user_from_row)?;
     Ok(ListPage { items, total: fetch_count(count, pool).await?, has_more })
+}
+
+const fn list_order(sort: UserSort) -> ListOrder {
+    let value = match sort {
+        UserSort::Created => None,
+        UserSort::Name => Some("lower(users.name)"),
+        UserSort::LastSignIn => Some("coalesce(users.last_sign_in_at, '')"),
+    };
+    ListOrder { table: "users", value, is_ascending: matches!(sort, UserSort::Name) }
 }
 
 fn push_conditions(query: &mut QueryBuilder<Db>, filter: &UserFilter) {

@@ -9,7 +9,7 @@ use super::super::decode::{
     list as json_list, optional_count, optional_hash, optional_parsed, optional_usd, parsed, text,
 };
 use super::super::dialect::{Db, DbPool, DbRow, push_index};
-use crate::gateway::store::{JobState, Record, RecordFilter, RequestId, TokenDetails, TokenUsage, UserId};
+use crate::gateway::store::{JobState, Record, RecordFilter, RecordSort, RequestId, TokenDetails, TokenUsage, UserId};
 
 /// The limit that means all rows.
 pub(in super::super) const NO_LIMIT: i64 = i64::MAX;
@@ -49,7 +49,9 @@ pub(in super::super) async fn list(pool: &DbPool, filter: &RecordFilter) -> sqlx
 }
 
 pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Option<RecordCursor>) -> QueryBuilder<Db> {
-    let mut query = QueryBuilder::new("SELECT * FROM records");
+    let value = sort_value(filter.sort);
+    let mut query = QueryBuilder::new(if value.is_some() { "SELECT * FROM (" } else { "" });
+    query.push("SELECT * FROM records");
     push_index(&mut query, choose_index(filter));
     query.push(" WHERE ");
     push_state(&mut query, filter.state);
@@ -90,8 +92,23 @@ pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Optio
     if let Some((created_at, seq)) = before {
         query.push(" AND (created_at, seq) < (").push_bind(created_at).push(", ").push_bind(seq).push(")");
     }
-    query.push(" ORDER BY created_at DESC, seq DESC LIMIT ").push_bind(filter.limit.map_or(NO_LIMIT, i64::from));
+    query.push(" ORDER BY created_at DESC, seq DESC LIMIT ");
+    if let Some(value) = value {
+        query.push_bind(i64::from(RecordFilter::SORTED_MAX)).push(") AS newest ORDER BY ").push(value);
+        query.push(" DESC, created_at DESC, seq DESC LIMIT ");
+    }
+    query.push_bind(filter.limit.map_or(NO_LIMIT, i64::from));
     query
+}
+
+/// The expression by which records are sorted; `None` if an index has the order.
+const fn sort_value(sort: RecordSort) -> Option<&'static str> {
+    match sort {
+        RecordSort::Time => None,
+        RecordSort::Cost => Some("coalesce(cost_nano_usd, -1)"),
+        RecordSort::Tokens => Some("coalesce(total_tokens, 0) + coalesce(host_total_tokens, 0)"),
+        RecordSort::Latency => Some("coalesce(latency_ms, 0)"),
+    }
 }
 
 /// Adds an SQL expression for the id of a key that is given by its id or its public id.

@@ -1,0 +1,49 @@
+//! Examples of requests, made from the examples of the documents.
+
+use serde_json::{Map, Value};
+
+use super::api_document::{ApiDocument, ApiOperation};
+
+/// The deepest level to which an example goes: deeper levels are the same in all requests of the documents.
+const DEPTH_MAX: u8 = 5;
+
+/// Returns the example of a schema: its own, or one of the examples of its fields.
+pub(super) fn of_schema(document: &'static ApiDocument, schema: &'static Value, depth: u8) -> Option<Value> {
+    let schema = document.resolve(schema);
+    if !schema["example"].is_null() {
+        return Some(schema["example"].clone());
+    }
+    if depth >= DEPTH_MAX {
+        return None;
+    }
+    if let Some(first) = ["allOf", "oneOf"].iter().find_map(|key| schema[*key].get(0)) {
+        return of_schema(document, first, depth + 1);
+    }
+    if schema["type"] == "array" {
+        return of_schema(document, &schema["items"], depth + 1).map(|item| Value::Array(vec![item]));
+    }
+    let fields = schema["properties"].as_object()?.iter();
+    let example = fields.filter_map(|(name, field)| Some((name.clone(), of_schema(document, field, depth + 1)?)));
+    let example: Map<String, Value> = example.collect();
+    (!example.is_empty()).then_some(Value::Object(example))
+}
+
+/// Returns a request of this operation as a command line of curl.
+pub(super) fn curl(document: &'static ApiDocument, operation: &ApiOperation, origin: &str) -> String {
+    let mut lines = vec![format!("curl -sS {origin}{}", operation.path)];
+    if operation.method != "GET" && operation.value["requestBody"].is_null() {
+        lines.push(format!("-X {}", operation.method));
+    }
+    lines.push(format!("-H \"Authorization: Bearer ${}\"", document.secret_variable));
+    let content = &operation.value["requestBody"]["content"];
+    if !content["application/json"].is_null() {
+        if operation.method != "POST" {
+            lines.push(format!("-X {}", operation.method));
+        }
+        let body = of_schema(document, &content["application/json"]["schema"], 0).unwrap_or_default();
+        // A single quote ends the argument.
+        let body = body.to_string().replace('\'', "'\\''");
+        lines.extend(["-H 'Content-Type: application/json'".to_owned(), format!("-d '{body}'")]);
+    }
+    lines.join(" \\\n  ")
+}

@@ -1,0 +1,65 @@
+//! The Markdown of the API documents as HTML.
+
+use std::fmt;
+
+use askama::filters::HtmlSafe;
+use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
+
+/// Text of an API document as HTML. Only text that is compiled into the program can become HTML, so a template may
+/// write it without escaping.
+pub(super) struct Markdown(String);
+
+impl HtmlSafe for Markdown {}
+
+impl fmt::Display for Markdown {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+// === impl Markdown ===
+
+impl Markdown {
+    /// Renders a text. Its headings are two levels below those of the page.
+    pub(super) fn new(text: &'static str) -> Self {
+        let events = Parser::new_ext(text, Options::ENABLE_TABLES).map(|event| match event {
+            Event::Start(Tag::Heading { level, id, classes, attrs }) => {
+                Event::Start(Tag::Heading { level: below(level), id, classes, attrs })
+            }
+            Event::End(TagEnd::Heading(level)) => Event::End(TagEnd::Heading(below(level))),
+            Event::Html(markup) | Event::InlineHtml(markup) => Event::Text(markup),
+            event => event,
+        });
+        let mut output = String::new();
+        html::push_html(&mut output, events);
+        Self(output)
+    }
+
+    /// True if there is no text.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The level of a heading on a page that has headings of the first two levels.
+const fn below(level: HeadingLevel) -> HeadingLevel {
+    match level {
+        HeadingLevel::H1 => HeadingLevel::H3,
+        HeadingLevel::H2 => HeadingLevel::H4,
+        _ => HeadingLevel::H5,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markdown_becomes_html_without_markup_of_its_own() {
+        let html = Markdown::new("# Size\n\nA `1x1` & <b>more</b>\n\n| a | b |\n|---|---|\n| 1 | 2 |\n").to_string();
+        assert!(html.contains("<h3>Size</h3>"), "{html}");
+        assert!(html.contains("<code>1x1</code> &amp; &lt;b&gt;more&lt;/b&gt;"), "{html}");
+        assert!(html.contains("<th>a</th>") && html.contains("<td>2</td>"), "{html}");
+        assert!(Markdown::new("").is_empty());
+    }
+}

@@ -1,0 +1,174 @@
+//! A schema as a page shows it: its type, its limits, its words and its fields.
+
+use serde_json::Value;
+
+use super::api_document::ApiDocument;
+use super::example;
+use super::markdown::Markdown;
+
+/// A schema.
+pub(super) struct SchemaView {
+    pub(super) description: Markdown,
+    pub(super) parts: Vec<TypePart>,
+    pub(super) limits: Vec<String>,
+    /// The possible words, if the schema lists them.
+    pub(super) words: Vec<&'static str>,
+    pub(super) fields: Vec<FieldView>,
+    /// An example, as JSON.
+    pub(super) example: Option<String>,
+}
+
+/// A field of an object, a parameter or a header.
+pub(super) struct FieldView {
+    pub(super) name: &'static str,
+    pub(super) parts: Vec<TypePart>,
+    pub(super) is_required: bool,
+    pub(super) description: Markdown,
+    pub(super) limits: Vec<String>,
+    pub(super) words: Vec<&'static str>,
+}
+
+/// A piece of the name of a type.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TypePart {
+    pub(super) text: String,
+    /// The path of the page of the schema that the piece names.
+    pub(super) link: Option<String>,
+}
+
+/// Returns the name of the type of a schema, such as `array of Image`, with links to the schemas that it names.
+pub(super) fn type_parts(document: &'static ApiDocument, schema: &'static Value) -> Vec<TypePart> {
+    if let Some(name) = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()) {
+        return vec![TypePart { text: name.to_owned(), link: Some(format!("/docs/{}/{name}", document.name)) }];
+    }
+    if let Some(variants) = ["allOf", "oneOf", "anyOf"].iter().find_map(|key| schema[*key].as_array()) {
+        let mut parts = Vec::new();
+        for variant in variants {
+            if !parts.is_empty() {
+                parts.push(TypePart::plain(", "));
+            }
+            parts.extend(type_parts(document, variant));
+        }
+        return parts;
+    }
+    match schema["type"].as_str() {
+        Some("array") => {
+            let mut parts = vec![TypePart::plain("array of ")];
+            parts.extend(type_parts(document, &schema["items"]));
+            parts
+        }
+        Some("object") if schema["additionalProperties"]["type"].is_string() => {
+            let mut parts = vec![TypePart::plain("map of ")];
+            parts.extend(type_parts(document, &schema["additionalProperties"]));
+            parts
+        }
+        Some(word) => vec![TypePart::plain(word)],
+        None => vec![TypePart::plain("any")],
+    }
+}
+
+/// The limits of a schema, in signs that need no translation.
+fn limits(schema: &Value) -> Vec<String> {
+    let mut limits = Vec::new();
+    let range = |min: &Value, max: &Value, of: &str| match (min.is_null(), max.is_null()) {
+        (true, true) => None,
+        (false, true) => Some(format!("{of} ≥ {min}")),
+        (true, false) => Some(format!("{of} ≤ {max}")),
+        (false, false) => Some(format!("{min} ≤ {of} ≤ {max}")),
+    };
+    limits.extend(range(&schema["minimum"], &schema["maximum"], "x"));
+    limits.extend(range(&schema["minLength"], &schema["maxLength"], "length"));
+    limits.extend(range(&schema["minItems"], &schema["maxItems"], "items"));
+    limits.extend(schema["format"].as_str().filter(|format| !is_width(format)).map(str::to_owned));
+    limits.extend(schema["pattern"].as_str().map(str::to_owned));
+    if !schema["default"].is_null() {
+        limits.push(format!("default {}", schema["default"]));
+    }
+    if schema["nullable"] == true {
+        limits.push("or null".to_owned());
+    }
+    limits
+}
+
+/// True for formats that only say how many bits a number has.
+fn is_width(format: &str) -> bool {
+    matches!(format, "uint8" | "uint16" | "uint32" | "uint64" | "int32" | "int64" | "double" | "float")
+}
+
+fn words(schema: &'static Value) -> Vec<&'static str> {
+    schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+fn description(schema: &'static Value) -> &'static str {
+    schema["description"].as_str().unwrap_or_default()
+}
+
+// === impl SchemaView ===
+
+impl SchemaView {
+    pub(super) fn new(document: &'static ApiDocument, schema: &'static Value) -> Self {
+        let required = &schema["required"];
+        let is_required = |name: &str| required.as_array().is_some_and(|names| names.iter().any(|known| known == name));
+        let fields = schema["properties"].as_object().into_iter().flatten();
+        let field = |(name, value): (&'static String, &'static Value)| FieldView {
+            is_required: is_required(name),
+            ..FieldView::new(document, name, value)
+        };
+        Self {
+            description: Markdown::new(description(schema)),
+            parts: type_parts(document, schema),
+            limits: limits(schema),
+            words: words(schema),
+            fields: fields.map(field).collect(),
+            example: example::of_schema(document, schema, 0).map(|value| format!("{value:#}")),
+        }
+    }
+}
+
+// === impl FieldView ===
+
+impl FieldView {
+    fn new(document: &'static ApiDocument, name: &'static str, schema: &'static Value) -> Self {
+        // A field that describes a named schema in its own words refers to it inside of a list with one entry.
+        let target = document.resolve(schema["allOf"].get(0).unwrap_or(schema));
+        let own_limits = limits(schema);
+        let text = if description(schema).is_empty() { description(target) } else { description(schema) };
+        Self {
+            name,
+            parts: type_parts(document, schema),
+            is_required: false,
+            description: Markdown::new(text),
+            limits: if own_limits.is_empty() { limits(target) } else { own_limits },
+            words: words(target),
+        }
+    }
+
+    /// A parameter of an operation.
+    pub(super) fn of_parameter(document: &'static ApiDocument, parameter: &'static Value) -> Self {
+        let parameter = document.resolve(parameter);
+        let name = parameter["name"].as_str().unwrap_or_default();
+        Self {
+            is_required: parameter["required"] == true,
+            description: Markdown::new(description(parameter)),
+            ..Self::new(document, name, &parameter["schema"])
+        }
+    }
+
+    /// A header of an answer.
+    pub(super) fn of_header(document: &'static ApiDocument, name: &'static str, header: &'static Value) -> Self {
+        let header = document.resolve(header);
+        Self {
+            is_required: header["required"] == true,
+            description: Markdown::new(description(header)),
+            ..Self::new(document, name, &header["schema"])
+        }
+    }
+}
+
+// === impl TypePart ===
+
+impl TypePart {
+    fn plain(text: &str) -> Self {
+        Self { text: text.to_owned(), link: None }
+    }
+}
