@@ -49,7 +49,6 @@ struct TagSummary {
 #[template(path = "docs_operation.html", config = "src/gateway/pages/askama.toml")]
 struct OperationPage {
     page: PageLayout,
-    document: &'static ApiDocument,
     operation: ApiOperation,
     description: Markdown,
     parameters: Vec<FieldView>,
@@ -149,7 +148,6 @@ impl OperationPage {
         let responses = operation.value["responses"].as_object().into_iter().flatten();
         Self {
             page: context.layout("docs"),
-            document,
             description: Markdown::new(operation.description()),
             parameters: parameters.map(|parameter| FieldView::of_parameter(document, parameter)).collect(),
             bodies: bodies(document, &operation.value["requestBody"]),

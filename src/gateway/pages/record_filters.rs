@@ -82,6 +82,8 @@ pub(super) struct FilterChip {
     pub(super) value: String,
     /// The address of the list without this filter.
     pub(super) link: String,
+    /// True if the filter has no effect, because its value has no meaning.
+    pub(super) is_ignored: bool,
 }
 
 // === impl RecordFilters ===
@@ -101,7 +103,13 @@ impl RecordFilters {
         for (index, (name, label)) in used {
             has_more |= index >= VISIBLE_FIELDS;
             let link = format!("/records?{}", fields.to_query_without(&[name, "before"]));
-            chips.push(FilterChip { label, value: shown_value(page, name, fields.get(name)), link });
+            let value = fields.get(name);
+            chips.push(FilterChip {
+                label,
+                value: shown_value(page, name, value),
+                link,
+                is_ignored: !has_meaning(name, value.trim()),
+            });
         }
         Self { form, states: &STATES, reasons: &REASONS, chips, has_more }
     }
@@ -109,6 +117,16 @@ impl RecordFilters {
     /// True if any filter is in use.
     pub(super) fn is_filtered(&self) -> bool {
         !self.chips.is_empty()
+    }
+}
+
+/// True if a filter can have this value.
+fn has_meaning(name: &str, value: &str) -> bool {
+    match name {
+        "state" => value == UNSUCCESSFUL || value.parse::<types::RecordState>().is_ok(),
+        "error_reason" => value.parse::<types::RecordReason>().is_ok(),
+        "since" | "until" => beginning_of_day(value).is_some(),
+        _ => true,
     }
 }
 
@@ -194,6 +212,21 @@ mod tests {
             ("model", "failed", "failed"),
         ] {
             assert_eq!(shown_value(&page, name, value), shown, "{name} {value}");
+        }
+    }
+
+    #[test]
+    fn a_value_without_meaning_is_known() {
+        for (name, value, meaning) in [
+            ("state", "failed", true),
+            ("state", UNSUCCESSFUL, true),
+            ("state", "banana", false),
+            ("error_reason", "because", false),
+            ("since", "2026-02-30", false),
+            ("until", "2026-02-28", true),
+            ("model", "banana", true),
+        ] {
+            assert_eq!(has_meaning(name, value), meaning, "{name} {value}");
         }
     }
 

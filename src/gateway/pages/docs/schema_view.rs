@@ -114,12 +114,14 @@ impl SchemaView {
             is_required: is_required(name),
             ..FieldView::new(document, name, value)
         };
+        let mut fields: Vec<_> = fields.map(field).collect();
+        fields.sort_by_key(|field| !field.is_required);
         Self {
             description: Markdown::new(description(schema)),
             parts: type_parts(document, schema),
             limits: limits(schema),
             words: words(schema),
-            fields: fields.map(field).collect(),
+            fields,
             example: example::of_schema(document, schema, 0).map(|value| format!("{value:#}")),
         }
     }
@@ -131,14 +133,15 @@ impl FieldView {
     fn new(document: &'static ApiDocument, name: &'static str, schema: &'static Value) -> Self {
         // A field that describes a named schema in its own words refers to it inside of a list with one entry.
         let target = document.resolve(schema["allOf"].get(0).unwrap_or(schema));
-        let own_limits = limits(schema);
+        let mut all_limits = limits(target);
+        all_limits.extend(limits(schema).into_iter().filter(|_| !std::ptr::eq(target, schema)));
         let text = if description(schema).is_empty() { description(target) } else { description(schema) };
         Self {
             name,
             parts: type_parts(document, schema),
             is_required: false,
             description: Markdown::new(text),
-            limits: if own_limits.is_empty() { limits(target) } else { own_limits },
+            limits: all_limits,
             words: words(target),
         }
     }
