@@ -67,7 +67,7 @@ enum KeyAction {
     Rotate {
         /// The id of the key, or the visible part of its secret.
         id: String,
-        /// The time for which the former secret stays valid: a duration such as 24h, at most 30d, or 0 to end it at
+        /// The time for which the previous secret stays valid: a duration such as 24h, at most 30d, or 0 to end it at
         /// once.
         #[arg(long, value_name = "T", default_value = "24h", value_parser = parse_duration)]
         grace: Duration,
@@ -183,7 +183,7 @@ fn print_new_key(key: &IssuedKey, json: bool) -> Result<(), CommandFailure> {
     let owner = key.user_name.as_ref().map_or_else(|| NO_OWNER.to_owned(), |name| format!("user {name}"));
     print_message(&format!("key {} of {owner} in group {}; its secret is shown only once", key.id, key.group_name));
     if let Some(until) = key.previous_until {
-        print_message(&format!("the former secret is valid until {until}"));
+        print_message(&format!("the previous secret is valid until {until}"));
     }
     Ok(())
 }
