@@ -585,16 +585,20 @@ let response = client.delete_token()
     pub fn delete_token(&self) -> builder::DeleteToken<'_> {
         builder::DeleteToken::new(self)
     }
-    /**Count by day and by key
+    /**Count by day, by key, and by another property
 
 Finished requests, counted on the day on which they began. A member sees the counts of their own keys.
+
+With `group_by`, the answer also has `groups` and `overall`, with durations, tokens by kind, and what replayed answers saved. Such counts are not kept by end user: with `end_user`, `group_by` can be `day`, `key`, `user` or `group`, and the entries have only the counts of `totals`.
 
 Sends a `GET` request to `/admin/v1/usage`
 
 Arguments:
 - `end_user`: Only counts of this end user, as given in `safety_identifier` or `user`. They do not include refused requests.
 - `group`: Only counts of this group.
+- `group_by`: The property of the entries in `groups`. `account` is for admins only, and `hour` for at most 31 days.
 - `key`: Only counts of the key with this id or public id.
+- `measure`: The entries in `groups` with the most of this come first, unless they are times. `requests` when absent.
 - `since`: The first day, in UTC. When absent: 30 days with `until` as the last day.
 - `until`: The last day, which is included, in UTC. Today when absent.
 - `user`: Only counts of the user with this id or name.
@@ -602,7 +606,9 @@ Arguments:
 let response = client.retrieve_usage()
     .end_user(end_user)
     .group(group)
+    .group_by(group_by)
     .key(key)
+    .measure(measure)
     .since(since)
     .until(until)
     .user(user)
@@ -3437,7 +3443,9 @@ pub mod builder {
         client: &'a super::Client,
         end_user: Result<Option<::std::string::String>, String>,
         group: Result<Option<::std::string::String>, String>,
+        group_by: Result<Option<types::UsageGrouping>, String>,
         key: Result<Option<::std::string::String>, String>,
+        measure: Result<Option<types::UsageMeasure>, String>,
         since: Result<Option<::chrono::naive::NaiveDate>, String>,
         until: Result<Option<::chrono::naive::NaiveDate>, String>,
         user: Result<Option<::std::string::String>, String>,
@@ -3448,7 +3456,9 @@ pub mod builder {
                 client: client,
                 end_user: Ok(None),
                 group: Ok(None),
+                group_by: Ok(None),
                 key: Ok(None),
+                measure: Ok(None),
                 since: Ok(None),
                 until: Ok(None),
                 user: Ok(None),
@@ -3480,6 +3490,18 @@ pub mod builder {
                 });
             self
         }
+        pub fn group_by<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::UsageGrouping>,
+        {
+            self.group_by = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `UsageGrouping` for group_by failed".to_string()
+                });
+            self
+        }
         pub fn key<V>(mut self, value: V) -> Self
         where
             V: std::convert::TryInto<::std::string::String>,
@@ -3490,6 +3512,18 @@ pub mod builder {
                 .map_err(|_| {
                     "conversion to `:: std :: string :: String` for key failed"
                         .to_string()
+                });
+            self
+        }
+        pub fn measure<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::UsageMeasure>,
+        {
+            self.measure = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `UsageMeasure` for measure failed".to_string()
                 });
             self
         }
@@ -3536,10 +3570,22 @@ pub mod builder {
         pub async fn send(
             self,
         ) -> Result<ResponseValue<types::Usage>, Error<types::ErrorResponse>> {
-            let Self { client, end_user, group, key, since, until, user } = self;
+            let Self {
+                client,
+                end_user,
+                group,
+                group_by,
+                key,
+                measure,
+                since,
+                until,
+                user,
+            } = self;
             let end_user = end_user.map_err(Error::InvalidRequest)?;
             let group = group.map_err(Error::InvalidRequest)?;
+            let group_by = group_by.map_err(Error::InvalidRequest)?;
             let key = key.map_err(Error::InvalidRequest)?;
+            let measure = measure.map_err(Error::InvalidRequest)?;
             let since = since.map_err(Error::InvalidRequest)?;
             let until = until.map_err(Error::InvalidRequest)?;
             let user = user.map_err(Error::InvalidRequest)?;
@@ -3562,7 +3608,9 @@ pub mod builder {
                 )
                 .query(&progenitor_client::QueryParam::new("end_user", &end_user))
                 .query(&progenitor_client::QueryParam::new("group", &group))
+                .query(&progenitor_client::QueryParam::new("group_by", &group_by))
                 .query(&progenitor_client::QueryParam::new("key", &key))
+                .query(&progenitor_client::QueryParam::new("measure", &measure))
                 .query(&progenitor_client::QueryParam::new("since", &since))
                 .query(&progenitor_client::QueryParam::new("until", &until))
                 .query(&progenitor_client::QueryParam::new("user", &user))

@@ -859,6 +859,26 @@ impl schemars::JsonSchema for types::UsageDay {
         super::served::component("UsageDay", generator)
     }
 }
+impl schemars::JsonSchema for types::UsageGroup {
+    fn schema_name() -> String {
+        "UsageGroup".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("UsageGroup", generator)
+    }
+}
+impl schemars::JsonSchema for types::UsageGrouping {
+    fn schema_name() -> String {
+        "UsageGrouping".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("UsageGrouping", generator)
+    }
+}
 impl schemars::JsonSchema for types::UsageKey {
     fn schema_name() -> String {
         "UsageKey".to_owned()
@@ -867,6 +887,16 @@ impl schemars::JsonSchema for types::UsageKey {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("UsageKey", generator)
+    }
+}
+impl schemars::JsonSchema for types::UsageMeasure {
+    fn schema_name() -> String {
+        "UsageMeasure".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("UsageMeasure", generator)
     }
 }
 impl schemars::JsonSchema for types::User {

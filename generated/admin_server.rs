@@ -415,8 +415,12 @@ pub struct RetrieveUsageQuery {
     pub end_user: Option<String>,
     /// Only counts of this group.
     pub group: Option<String>,
+    /// The property of the entries in `groups`. `account` is for admins only, and `hour` for at most 31 days.
+    pub group_by: Option<types::UsageGrouping>,
     /// Only counts of the key with this id or public id.
     pub key: Option<String>,
+    /// The entries in `groups` with the most of this come first, unless they are times. `requests` when absent.
+    pub measure: Option<types::UsageMeasure>,
     /// The first day, in UTC. When absent: 30 days with `until` as the last day.
     pub since: Option<chrono::NaiveDate>,
     /// The last day, which is included, in UTC. Today when absent.
@@ -435,7 +439,7 @@ impl schemars::JsonSchema for RetrieveUsageQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"end_user\":{\"description\":\"Only counts of this end user, as given in `safety_identifier` or `user`. They do not include refused requests.\",\"type\":\"string\"},\"group\":{\"description\":\"Only counts of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only counts of the key with this id or public id.\",\"type\":\"string\"},\"since\":{\"description\":\"The first day, in UTC. When absent: 30 days with `until` as the last day.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"The last day, which is included, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only counts of the user with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"end_user\":{\"description\":\"Only counts of this end user, as given in `safety_identifier` or `user`. They do not include refused requests.\",\"type\":\"string\"},\"group\":{\"description\":\"Only counts of this group.\",\"type\":\"string\"},\"group_by\":{\"allOf\":[{\"$ref\":\"#/components/schemas/UsageGrouping\"}],\"description\":\"The property of the entries in `groups`. `account` is for admins only, and `hour` for at most 31 days.\"},\"key\":{\"description\":\"Only counts of the key with this id or public id.\",\"type\":\"string\"},\"measure\":{\"allOf\":[{\"$ref\":\"#/components/schemas/UsageMeasure\"}],\"description\":\"The entries in `groups` with the most of this come first, unless they are times. `requests` when absent.\"},\"since\":{\"description\":\"The first day, in UTC. When absent: 30 days with `until` as the last day.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"The last day, which is included, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only counts of the user with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }
@@ -967,9 +971,11 @@ pub trait AdminApi {
         front::TypedResponse<types::DeletedToken>,
         front::ApiError<types::ErrorResponse>,
     >;
-    /// Count by day and by key.
+    /// Count by day, by key, and by another property.
     ///
     /// Finished requests, counted on the day on which they began. A member sees the counts of their own keys.
+    ///
+    /// With `group_by`, the answer also has `groups` and `overall`, with durations, tokens by kind, and what replayed answers saved. Such counts are not kept by end user: with `end_user`, `group_by` can be `day`, `key`, `user` or `group`, and the entries have only the counts of `totals`.
     #[endpoint{method = GET,
     path = "/admin/v1/usage",
     operation_id = "retrieve_usage",

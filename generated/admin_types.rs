@@ -3568,11 +3568,26 @@ impl TokenList {
 pub struct Usage {
     /// Each day with requests, oldest first.
     pub days: ::std::vec::Vec<UsageDay>,
+    /// The property by which `groups` are made. Only with the parameter `group_by`, like the fields below.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub group_by: ::std::option::Option<UsageGrouping>,
+    /// The values with requests or replays: times in their order, and of all others at most a thousand, those with the most of `measure` first.
+    #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
+    pub groups: ::std::vec::Vec<UsageGroup>,
     /// The keys with requests, most requests first: at most a thousand.
     pub keys: ::std::vec::Vec<UsageKey>,
+    /// The counts of the whole period. Its `value` is empty.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub overall: ::std::option::Option<UsageGroup>,
+    /// About how many records the detailed counts do not have yet. It is 0, except for some minutes after an upgrade of a large installation.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub pending_records: ::std::option::Option<u64>,
     /// The first day that counts, in UTC.
     pub since: ::chrono::naive::NaiveDate,
     pub totals: UsageCounts,
+    /// Requests of the period that have no detailed counts, because their records were removed before an upgrade made such counts, or are pending.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub undetailed_requests: ::std::option::Option<u64>,
     /// The last day that counts, in UTC.
     pub until: ::chrono::naive::NaiveDate,
     #[serde(flatten)]
@@ -3651,6 +3666,186 @@ impl UsageDay {
         Default::default()
     }
 }
+/// The counts of one value of a property.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct UsageGroup {
+    /// Finished requests whose cost is unknown. `cost_usd` does not include them.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cost_unknown: ::std::option::Option<u64>,
+    /// The sum of the known costs, in US dollars.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cost_usd: ::std::option::Option<f64>,
+    /// All others: failed, refused, cancelled or interrupted.
+    pub failed: u64,
+    /// Tokens that went into a text model.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub host_input_tokens: ::std::option::Option<u64>,
+    /// Tokens that came out of it.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub host_output_tokens: ::std::option::Option<u64>,
+    /// Images in the answers.
+    pub images: u64,
+    /// Those of both kinds that the upstream had in its cache.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub input_cached_tokens: ::std::option::Option<u64>,
+    /// Images that went into the image model.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub input_image_tokens: ::std::option::Option<u64>,
+    /// Text that went into the image model.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub input_text_tokens: ::std::option::Option<u64>,
+    /// Tokens that went in, as the upstream counted them.
+    pub input_tokens: u64,
+    /// The name of the key or the user.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub name: ::std::option::Option<::std::string::String>,
+    /// Images that came out of it.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub output_image_tokens: ::std::option::Option<u64>,
+    /// Text that came out of the image model.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub output_text_tokens: ::std::option::Option<u64>,
+    /// Tokens that came out.
+    pub output_tokens: u64,
+    /// Half of the successful requests took at most this time, within about 13 %.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub p50_ms: ::std::option::Option<u64>,
+    /// 95 % of the successful requests took at most this time, within about 13 %.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub p95_ms: ::std::option::Option<u64>,
+    /// Requests that were refused before they became one of `requests`. They are counted by `day`, `key`, `user` and `group` only.
+    pub refused: u64,
+    /// Images in these answers.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub replayed_images: ::std::option::Option<u64>,
+    /// Answers that were sent again, to a repeated request, without a new job. They are none of `requests`.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub replays: ::std::option::Option<u64>,
+    /// Finished requests.
+    pub requests: u64,
+    /// Replays of answers whose cost is unknown.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub saved_unknown: ::std::option::Option<u64>,
+    /// The sum of the known costs of the jobs that had made these answers, once for each replay.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub saved_usd: ::std::option::Option<f64>,
+    /// Successful requests.
+    pub succeeded: u64,
+    /// Both together.
+    pub total_tokens: u64,
+    /// The name of the user who owns the key.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub user_name: ::std::option::Option<::std::string::String>,
+    /// A day, an hour such as `2026-11-21T03` in UTC, the id of a key or a user, or the name or word of the others. Empty for requests without this property.
+    pub value: ::std::string::String,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl UsageGroup {
+    pub fn builder() -> builder::UsageGroup {
+        Default::default()
+    }
+}
+/// A property of requests.
+///
+/// | Property | Meaning |
+/// |---|---|
+/// | `day` | The day on which the request began, in UTC. |
+/// | `hour` | The hour. |
+/// | `key` | The key. |
+/// | `user` | The user who owned the key. |
+/// | `group` | The group in which the key was served. |
+/// | `account` | The account of the last call. |
+/// | `model` | The requested model. |
+/// | `size` | The requested size. |
+/// | `quality` | The requested quality. |
+/// | `reason` | The reason of a failure. Only requests that did not succeed count. |
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum UsageGrouping {
+    #[serde(rename = "day")]
+    Day,
+    #[serde(rename = "hour")]
+    Hour,
+    #[serde(rename = "key")]
+    Key,
+    #[serde(rename = "user")]
+    User,
+    #[serde(rename = "group")]
+    Group,
+    #[serde(rename = "account")]
+    Account,
+    #[serde(rename = "model")]
+    Model,
+    #[serde(rename = "size")]
+    Size,
+    #[serde(rename = "quality")]
+    Quality,
+    #[serde(rename = "reason")]
+    Reason,
+}
+impl ::std::fmt::Display for UsageGrouping {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Day => f.write_str("day"),
+            Self::Hour => f.write_str("hour"),
+            Self::Key => f.write_str("key"),
+            Self::User => f.write_str("user"),
+            Self::Group => f.write_str("group"),
+            Self::Account => f.write_str("account"),
+            Self::Model => f.write_str("model"),
+            Self::Size => f.write_str("size"),
+            Self::Quality => f.write_str("quality"),
+            Self::Reason => f.write_str("reason"),
+        }
+    }
+}
+impl ::std::str::FromStr for UsageGrouping {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "day" => Ok(Self::Day),
+            "hour" => Ok(Self::Hour),
+            "key" => Ok(Self::Key),
+            "user" => Ok(Self::User),
+            "group" => Ok(Self::Group),
+            "account" => Ok(Self::Account),
+            "model" => Ok(Self::Model),
+            "size" => Ok(Self::Size),
+            "quality" => Ok(Self::Quality),
+            "reason" => Ok(Self::Reason),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for UsageGrouping {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for UsageGrouping {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
 /// The counts of one key in one group.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct UsageKey {
@@ -3693,6 +3888,96 @@ pub struct UsageKey {
 impl UsageKey {
     pub fn builder() -> builder::UsageKey {
         Default::default()
+    }
+}
+/// A quantity of usage.
+///
+/// | Measure | Meaning |
+/// |---|---|
+/// | `requests` | Finished requests. |
+/// | `images` | Images in the answers. |
+/// | `tokens` | All tokens. |
+/// | `cost` | The known cost. |
+/// | `saved` | The known cost that replayed answers saved. |
+/// | `p50` | The median of the duration of successful requests. |
+/// | `p95` | The duration that 95 % of the successful requests did not exceed. |
+/// | `success` | The share of the requests that succeeded. |
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum UsageMeasure {
+    #[serde(rename = "requests")]
+    Requests,
+    #[serde(rename = "images")]
+    Images,
+    #[serde(rename = "tokens")]
+    Tokens,
+    #[serde(rename = "cost")]
+    Cost,
+    #[serde(rename = "saved")]
+    Saved,
+    #[serde(rename = "p50")]
+    P50,
+    #[serde(rename = "p95")]
+    P95,
+    #[serde(rename = "success")]
+    Success,
+}
+impl ::std::fmt::Display for UsageMeasure {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Requests => f.write_str("requests"),
+            Self::Images => f.write_str("images"),
+            Self::Tokens => f.write_str("tokens"),
+            Self::Cost => f.write_str("cost"),
+            Self::Saved => f.write_str("saved"),
+            Self::P50 => f.write_str("p50"),
+            Self::P95 => f.write_str("p95"),
+            Self::Success => f.write_str("success"),
+        }
+    }
+}
+impl ::std::str::FromStr for UsageMeasure {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "requests" => Ok(Self::Requests),
+            "images" => Ok(Self::Images),
+            "tokens" => Ok(Self::Tokens),
+            "cost" => Ok(Self::Cost),
+            "saved" => Ok(Self::Saved),
+            "p50" => Ok(Self::P50),
+            "p95" => Ok(Self::P95),
+            "success" => Ok(Self::Success),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for UsageMeasure {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for UsageMeasure {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
     }
 }
 /// A user who can sign in. An absent field is unknown or does not apply.
@@ -11150,12 +11435,32 @@ pub mod builder {
             ::std::vec::Vec<super::UsageDay>,
             ::std::string::String,
         >,
+        group_by: ::std::result::Result<
+            ::std::option::Option<super::UsageGrouping>,
+            ::std::string::String,
+        >,
+        groups: ::std::result::Result<
+            ::std::vec::Vec<super::UsageGroup>,
+            ::std::string::String,
+        >,
         keys: ::std::result::Result<
             ::std::vec::Vec<super::UsageKey>,
             ::std::string::String,
         >,
+        overall: ::std::result::Result<
+            ::std::option::Option<super::UsageGroup>,
+            ::std::string::String,
+        >,
+        pending_records: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
         since: ::std::result::Result<::chrono::naive::NaiveDate, ::std::string::String>,
         totals: ::std::result::Result<super::UsageCounts, ::std::string::String>,
+        undetailed_requests: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
         until: ::std::result::Result<::chrono::naive::NaiveDate, ::std::string::String>,
         extra: ::std::result::Result<
             ::serde_json::Map<::std::string::String, ::serde_json::Value>,
@@ -11166,9 +11471,14 @@ pub mod builder {
         fn default() -> Self {
             Self {
                 days: Err("no value supplied for days".to_string()),
+                group_by: Ok(Default::default()),
+                groups: Ok(Default::default()),
                 keys: Err("no value supplied for keys".to_string()),
+                overall: Ok(Default::default()),
+                pending_records: Ok(Default::default()),
                 since: Err("no value supplied for since".to_string()),
                 totals: Err("no value supplied for totals".to_string()),
+                undetailed_requests: Ok(Default::default()),
                 until: Err("no value supplied for until".to_string()),
                 extra: Err("no value supplied for extra".to_string()),
             }
@@ -11185,6 +11495,28 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for days: {e}"));
             self
         }
+        pub fn group_by<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::UsageGrouping>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.group_by = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for group_by: {e}")
+                });
+            self
+        }
+        pub fn groups<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::UsageGroup>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.groups = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for groups: {e}"));
+            self
+        }
         pub fn keys<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::vec::Vec<super::UsageKey>>,
@@ -11193,6 +11525,30 @@ pub mod builder {
             self.keys = value
                 .try_into()
                 .map_err(|e| format!("error converting supplied value for keys: {e}"));
+            self
+        }
+        pub fn overall<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::UsageGroup>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.overall = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for overall: {e}")
+                });
+            self
+        }
+        pub fn pending_records<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.pending_records = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for pending_records: {e}")
+                });
             self
         }
         pub fn since<T>(mut self, value: T) -> Self
@@ -11213,6 +11569,20 @@ pub mod builder {
             self.totals = value
                 .try_into()
                 .map_err(|e| format!("error converting supplied value for totals: {e}"));
+            self
+        }
+        pub fn undetailed_requests<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.undetailed_requests = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for undetailed_requests: {e}"
+                    )
+                });
             self
         }
         pub fn until<T>(mut self, value: T) -> Self
@@ -11245,9 +11615,14 @@ pub mod builder {
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
                 days: value.days?,
+                group_by: value.group_by?,
+                groups: value.groups?,
                 keys: value.keys?,
+                overall: value.overall?,
+                pending_records: value.pending_records?,
                 since: value.since?,
                 totals: value.totals?,
+                undetailed_requests: value.undetailed_requests?,
                 until: value.until?,
                 extra: value.extra?,
             })
@@ -11257,9 +11632,14 @@ pub mod builder {
         fn from(value: super::Usage) -> Self {
             Self {
                 days: Ok(value.days),
+                group_by: Ok(value.group_by),
+                groups: Ok(value.groups),
                 keys: Ok(value.keys),
+                overall: Ok(value.overall),
+                pending_records: Ok(value.pending_records),
                 since: Ok(value.since),
                 totals: Ok(value.totals),
+                undetailed_requests: Ok(value.undetailed_requests),
                 until: Ok(value.until),
                 extra: Ok(value.extra),
             }
@@ -11689,6 +12069,510 @@ pub mod builder {
                 requests: Ok(value.requests),
                 succeeded: Ok(value.succeeded),
                 total_tokens: Ok(value.total_tokens),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct UsageGroup {
+        cost_unknown: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        cost_usd: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        failed: ::std::result::Result<u64, ::std::string::String>,
+        host_input_tokens: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        host_output_tokens: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        images: ::std::result::Result<u64, ::std::string::String>,
+        input_cached_tokens: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        input_image_tokens: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        input_text_tokens: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        input_tokens: ::std::result::Result<u64, ::std::string::String>,
+        name: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        output_image_tokens: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        output_text_tokens: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        output_tokens: ::std::result::Result<u64, ::std::string::String>,
+        p50_ms: ::std::result::Result<::std::option::Option<u64>, ::std::string::String>,
+        p95_ms: ::std::result::Result<::std::option::Option<u64>, ::std::string::String>,
+        refused: ::std::result::Result<u64, ::std::string::String>,
+        replayed_images: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        replays: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        requests: ::std::result::Result<u64, ::std::string::String>,
+        saved_unknown: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        saved_usd: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        succeeded: ::std::result::Result<u64, ::std::string::String>,
+        total_tokens: ::std::result::Result<u64, ::std::string::String>,
+        user_name: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        value: ::std::result::Result<::std::string::String, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for UsageGroup {
+        fn default() -> Self {
+            Self {
+                cost_unknown: Ok(Default::default()),
+                cost_usd: Ok(Default::default()),
+                failed: Err("no value supplied for failed".to_string()),
+                host_input_tokens: Ok(Default::default()),
+                host_output_tokens: Ok(Default::default()),
+                images: Err("no value supplied for images".to_string()),
+                input_cached_tokens: Ok(Default::default()),
+                input_image_tokens: Ok(Default::default()),
+                input_text_tokens: Ok(Default::default()),
+                input_tokens: Err("no value supplied for input_tokens".to_string()),
+                name: Ok(Default::default()),
+                output_image_tokens: Ok(Default::default()),
+                output_text_tokens: Ok(Default::default()),
+                output_tokens: Err("no value supplied for output_tokens".to_string()),
+                p50_ms: Ok(Default::default()),
+                p95_ms: Ok(Default::default()),
+                refused: Err("no value supplied for refused".to_string()),
+                replayed_images: Ok(Default::default()),
+                replays: Ok(Default::default()),
+                requests: Err("no value supplied for requests".to_string()),
+                saved_unknown: Ok(Default::default()),
+                saved_usd: Ok(Default::default()),
+                succeeded: Err("no value supplied for succeeded".to_string()),
+                total_tokens: Err("no value supplied for total_tokens".to_string()),
+                user_name: Ok(Default::default()),
+                value: Err("no value supplied for value".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl UsageGroup {
+        pub fn cost_unknown<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cost_unknown = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cost_unknown: {e}")
+                });
+            self
+        }
+        pub fn cost_usd<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cost_usd = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cost_usd: {e}")
+                });
+            self
+        }
+        pub fn failed<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.failed = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for failed: {e}"));
+            self
+        }
+        pub fn host_input_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.host_input_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for host_input_tokens: {e}")
+                });
+            self
+        }
+        pub fn host_output_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.host_output_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for host_output_tokens: {e}"
+                    )
+                });
+            self
+        }
+        pub fn images<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.images = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for images: {e}"));
+            self
+        }
+        pub fn input_cached_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.input_cached_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for input_cached_tokens: {e}"
+                    )
+                });
+            self
+        }
+        pub fn input_image_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.input_image_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for input_image_tokens: {e}"
+                    )
+                });
+            self
+        }
+        pub fn input_text_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.input_text_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for input_text_tokens: {e}")
+                });
+            self
+        }
+        pub fn input_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.input_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for input_tokens: {e}")
+                });
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn output_image_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.output_image_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for output_image_tokens: {e}"
+                    )
+                });
+            self
+        }
+        pub fn output_text_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.output_text_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for output_text_tokens: {e}"
+                    )
+                });
+            self
+        }
+        pub fn output_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.output_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for output_tokens: {e}")
+                });
+            self
+        }
+        pub fn p50_ms<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.p50_ms = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for p50_ms: {e}"));
+            self
+        }
+        pub fn p95_ms<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.p95_ms = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for p95_ms: {e}"));
+            self
+        }
+        pub fn refused<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.refused = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for refused: {e}")
+                });
+            self
+        }
+        pub fn replayed_images<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.replayed_images = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for replayed_images: {e}")
+                });
+            self
+        }
+        pub fn replays<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.replays = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for replays: {e}")
+                });
+            self
+        }
+        pub fn requests<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.requests = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for requests: {e}")
+                });
+            self
+        }
+        pub fn saved_unknown<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.saved_unknown = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for saved_unknown: {e}")
+                });
+            self
+        }
+        pub fn saved_usd<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.saved_usd = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for saved_usd: {e}")
+                });
+            self
+        }
+        pub fn succeeded<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.succeeded = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for succeeded: {e}")
+                });
+            self
+        }
+        pub fn total_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.total_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for total_tokens: {e}")
+                });
+            self
+        }
+        pub fn user_name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.user_name = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for user_name: {e}")
+                });
+            self
+        }
+        pub fn value<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.value = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for value: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<UsageGroup> for super::UsageGroup {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: UsageGroup,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                cost_unknown: value.cost_unknown?,
+                cost_usd: value.cost_usd?,
+                failed: value.failed?,
+                host_input_tokens: value.host_input_tokens?,
+                host_output_tokens: value.host_output_tokens?,
+                images: value.images?,
+                input_cached_tokens: value.input_cached_tokens?,
+                input_image_tokens: value.input_image_tokens?,
+                input_text_tokens: value.input_text_tokens?,
+                input_tokens: value.input_tokens?,
+                name: value.name?,
+                output_image_tokens: value.output_image_tokens?,
+                output_text_tokens: value.output_text_tokens?,
+                output_tokens: value.output_tokens?,
+                p50_ms: value.p50_ms?,
+                p95_ms: value.p95_ms?,
+                refused: value.refused?,
+                replayed_images: value.replayed_images?,
+                replays: value.replays?,
+                requests: value.requests?,
+                saved_unknown: value.saved_unknown?,
+                saved_usd: value.saved_usd?,
+                succeeded: value.succeeded?,
+                total_tokens: value.total_tokens?,
+                user_name: value.user_name?,
+                value: value.value?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::UsageGroup> for UsageGroup {
+        fn from(value: super::UsageGroup) -> Self {
+            Self {
+                cost_unknown: Ok(value.cost_unknown),
+                cost_usd: Ok(value.cost_usd),
+                failed: Ok(value.failed),
+                host_input_tokens: Ok(value.host_input_tokens),
+                host_output_tokens: Ok(value.host_output_tokens),
+                images: Ok(value.images),
+                input_cached_tokens: Ok(value.input_cached_tokens),
+                input_image_tokens: Ok(value.input_image_tokens),
+                input_text_tokens: Ok(value.input_text_tokens),
+                input_tokens: Ok(value.input_tokens),
+                name: Ok(value.name),
+                output_image_tokens: Ok(value.output_image_tokens),
+                output_text_tokens: Ok(value.output_text_tokens),
+                output_tokens: Ok(value.output_tokens),
+                p50_ms: Ok(value.p50_ms),
+                p95_ms: Ok(value.p95_ms),
+                refused: Ok(value.refused),
+                replayed_images: Ok(value.replayed_images),
+                replays: Ok(value.replays),
+                requests: Ok(value.requests),
+                saved_unknown: Ok(value.saved_unknown),
+                saved_usd: Ok(value.saved_usd),
+                succeeded: Ok(value.succeeded),
+                total_tokens: Ok(value.total_tokens),
+                user_name: Ok(value.user_name),
+                value: Ok(value.value),
                 extra: Ok(value.extra),
             }
         }

@@ -37,6 +37,7 @@ pub(crate) mod store;
 pub(crate) mod telemetry;
 mod upstream;
 pub(crate) mod usage;
+mod usage_fold;
 
 pub(crate) use current_gateway::CurrentGateway;
 pub(crate) use serve::{ServeError, SignalListeners, serve};
@@ -71,6 +72,7 @@ use store::{
 };
 use telemetry::{Metrics, MetricsSnapshot};
 use upstream::UpstreamClient;
+use usage_fold::UsageFoldTask;
 
 /// The shared state and services of the gateway, which every request can reach.
 pub(crate) struct Gateway {
@@ -89,6 +91,7 @@ pub(crate) struct Gateway {
     prices: Arc<CurrentPrices>,
     retention: Arc<RetentionTask>,
     heartbeat: Arc<HeartbeatTask>,
+    usage_fold: Arc<UsageFoldTask>,
     metrics: Arc<Metrics>,
     registry: Option<Arc<RegistryPublisher>>,
     spool: Spool,
@@ -215,6 +218,7 @@ impl Gateway {
             replay: Arc::new(replay),
             retention: Arc::new(RetentionTask::start(records, config.retention)),
             heartbeat: Arc::new(heartbeat),
+            usage_fold: Arc::new(UsageFoldTask::start(Arc::clone(store) as _)),
             ledger,
             limiter: Arc::new(RequestLimiter::new(Arc::clone(store) as _)),
             prices,
@@ -268,6 +272,7 @@ impl Gateway {
             text_models: config.text_models.clone(),
             retention: Arc::clone(&self.retention),
             heartbeat: Arc::clone(&self.heartbeat),
+            usage_fold: Arc::clone(&self.usage_fold),
             deadlines: config.deadlines,
             answer_deadline: config.answer_deadline,
             groups: groups_by_name(&config),
@@ -338,6 +343,11 @@ impl Gateway {
 
     pub(crate) fn heartbeat(&self) -> &HeartbeatTask {
         &self.heartbeat
+    }
+
+    /// The task that counts usage in detail.
+    pub(crate) fn usage_fold(&self) -> &UsageFoldTask {
+        &self.usage_fold
     }
 
     /// The skills that are published now; `None` if there is no skills folder, or nothing of it has been published.

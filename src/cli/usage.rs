@@ -23,8 +23,8 @@ const MAX_TABLE_ROWS: u32 = 100;
 pub(super) struct UsageCommand {
     #[command(flatten)]
     installation: InstallationArgs,
-    /// Print counts by day (in UTC) or by key instead of single requests.
-    #[arg(long, value_name = "WHAT")]
+    /// Print counts by day (in UTC), key or another property instead of single requests.
+    #[arg(long, visible_alias = "group-by", value_name = "WHAT")]
     by: Option<UsageGrouping>,
     /// Only requests that began at this time or later: a date, a date and time such as 2026-11-21T03:00:00Z, or a
     /// duration before now such as 24h or 7d.
@@ -83,8 +83,24 @@ struct RecordArgs {
 enum UsageGrouping {
     /// The day on which a request began.
     Day,
+    /// The hour in UTC, for at most 31 days.
+    Hour,
     /// The key of a request.
     Key,
+    /// The user who owned the key.
+    User,
+    /// The group in which the key was served.
+    Group,
+    /// The account of the last call.
+    Account,
+    /// The requested model.
+    Model,
+    /// The requested size.
+    Size,
+    /// The requested quality.
+    Quality,
+    /// The reason of a failure.
+    Reason,
 }
 
 /// The output format.

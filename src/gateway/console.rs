@@ -24,6 +24,7 @@ mod records;
 mod request_fields;
 mod tokens;
 mod usage;
+mod usage_groups;
 mod users;
 
 #[cfg(test)]

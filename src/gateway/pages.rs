@@ -55,7 +55,9 @@ mod site_origin;
 mod sort_links;
 mod template_helpers;
 mod usage;
+mod usage_groups;
 mod usage_measure;
+mod usage_view;
 
 #[cfg(test)]
 mod tests;

@@ -107,7 +107,7 @@ mod tests {
     use crate::gateway::store::{
         AuditContext, AuditFilter, JobState, NodeId, Record, RecordFilter, RowWrite, SqliteStore, UsageFilter, UtcDay,
     };
-    use crate::gateway::store::{PeopleStore as _, UsageStore as _};
+    use crate::gateway::store::{PeopleStore as _, UsageDetailStore as _, UsageStore as _};
 
     const DAY: Duration = Duration::from_secs(86_400);
 
@@ -126,6 +126,8 @@ mod tests {
         let ended: Vec<_> =
             records.iter().map(|record| Record { state: JobState::Succeeded, ..record.clone() }).collect();
         store.write_rows(&node, &ended.iter().map(RowWrite::Close).collect::<Vec<_>>()).await.unwrap();
+        // No record is removed before it is counted.
+        store.fold_records(i64::MAX, u32::MAX).await.unwrap();
     }
 
     async fn ids(store: &SqliteStore) -> Vec<String> {

@@ -37,6 +37,8 @@ mod sql_connection;
 mod sqlite;
 mod timestamp;
 mod usage;
+mod usage_details;
+mod usage_fold;
 mod utc_day;
 mod vault;
 
@@ -91,6 +93,9 @@ pub(crate) use shared_slots::{
 pub(crate) use sqlite::{DatabaseFile, SqliteStore, UsedModel, newest_schema_version};
 pub(crate) use timestamp::Timestamp;
 pub(crate) use usage::{DayCounts, KeyCounts, KeyDisplayNames, RefusalCount, UsageCounters, UsageFilter, UsageStore};
+pub(crate) use usage_details::{
+    DetailsByValue, DurationCounts, ReplayCount, UsageDetailRead, UsageDetailStore, UsageDetails, UsageGrouping,
+};
 pub(crate) use utc_day::UtcDay;
 pub(crate) use vault::Vault;
 
@@ -107,6 +112,7 @@ pub(crate) trait Store:
     + RecordStore
     + ReplayStore
     + TokenStore
+    + UsageDetailStore
     + UsageStore
     + std::fmt::Debug
 {
@@ -121,6 +127,7 @@ impl<T> Store for T where
         + RecordStore
         + ReplayStore
         + TokenStore
+        + UsageDetailStore
         + UsageStore
         + std::fmt::Debug
 {

@@ -8,6 +8,7 @@
 //! Rules: a record has every field that the specification demands; the counts of a day are the sums of its records.
 
 pub(crate) mod csv;
+mod groups;
 
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
+
+pub(crate) use groups::{GroupedUsage, GroupingError, HOUR_DAYS_MAX, UsageGroup, UsageMeasure};
 
 pub(crate) use super::store::{DayCounts, KeyCounts, Record, RecordFilter, UsageCounters, UsageFilter, UtcDay};
 use super::store::{KeyDisplayNames, KeyId, RequestId, StoreError, UsageStore, UserId};

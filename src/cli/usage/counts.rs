@@ -1,10 +1,14 @@
-//! Formats counts by day and by key, in each output format.
+//! Formats counts by day, key or another property, in each output format.
 
 use super::{UsageFormat, UsageGrouping, json_lines};
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{cell, table};
+use crate::cli::output::{cell, print_message, table};
+use crate::gateway::money::Usd;
+use crate::gateway::store;
 use crate::gateway::store::RefusalCount;
-use crate::gateway::usage::{DayCounts, NamedCounts, UsageCounters, UsageFilter, UsageReader, csv};
+use crate::gateway::usage::{
+    DayCounts, GroupingError, NamedCounts, UsageCounters, UsageFilter, UsageGroup, UsageMeasure, UsageReader, csv,
+};
 
 /// Returns the counts that match the filter as text in the output format.
 pub(super) async fn render_counts(
@@ -30,7 +34,75 @@ pub(super) async fn render_counts(
                 UsageFormat::Table { cost } => key_table(&keys, cost),
             }
         }
+        UsageGrouping::Hour => render_groups(usage, store::UsageGrouping::Hour, filter, format).await?,
+        UsageGrouping::User => render_groups(usage, store::UsageGrouping::User, filter, format).await?,
+        UsageGrouping::Group => render_groups(usage, store::UsageGrouping::Group, filter, format).await?,
+        UsageGrouping::Account => render_groups(usage, store::UsageGrouping::Account, filter, format).await?,
+        UsageGrouping::Model => render_groups(usage, store::UsageGrouping::Model, filter, format).await?,
+        UsageGrouping::Size => render_groups(usage, store::UsageGrouping::Size, filter, format).await?,
+        UsageGrouping::Quality => render_groups(usage, store::UsageGrouping::Quality, filter, format).await?,
+        UsageGrouping::Reason => render_groups(usage, store::UsageGrouping::Reason, filter, format).await?,
     })
+}
+
+async fn render_groups(
+    usage: &UsageReader,
+    grouping: store::UsageGrouping,
+    filter: &UsageFilter,
+    format: UsageFormat,
+) -> Result<String, CommandFailure> {
+    GroupingError::check(grouping, filter).map_err(|error| {
+        let hint = if error == GroupingError::TooManyHours { ": give a later `--since`" } else { "" };
+        CommandFailure::Usage(format!("{error}{hint}"))
+    })?;
+    let grouped = usage.groups(filter, grouping, UsageMeasure::Requests, None).await?;
+    if grouped.pending_records > 0 {
+        print_message(&format!("{} records are still being counted, and are missing here", grouped.pending_records));
+    }
+    Ok(match format {
+        UsageFormat::Json => json_lines(grouped.groups.iter().map(UsageGroup::to_line))?,
+        UsageFormat::Csv => csv::groups(&grouped.groups, grouping),
+        UsageFormat::Table { cost } => group_table(&grouped.groups, grouping, cost),
+    })
+}
+
+fn group_table(groups: &[UsageGroup], grouping: store::UsageGrouping, cost: bool) -> String {
+    let value = grouping.as_str().to_uppercase();
+    let seconds = |group: &UsageGroup, measure: UsageMeasure| {
+        cell(measure.of_group(group).map(|time| format!("{}.{}", time / 1000, time % 1000 / 100)))
+    };
+    let row = |group: &UsageGroup| {
+        let [requests, failed, _, images, input, output] = columns(&group.counts);
+        let shown = Some(group.name.clone().unwrap_or_else(|| group.value.clone())).filter(|text| !text.is_empty());
+        let times = [seconds(group, UsageMeasure::P50), seconds(group, UsageMeasure::P95)];
+        let [p50, p95] = times;
+        [cell(shown), requests, failed, images, input, output, p50, p95]
+    };
+    let rows: Vec<[String; 8]> = groups.iter().map(row).collect();
+    if !cost {
+        let headings = [&*value, "REQUESTS", "FAILED", "IMAGES", "TOKENS IN", "TOKENS OUT", "P50 S", "P95 S"];
+        return table(headings, &rows);
+    }
+    let with_cost = rows.into_iter().zip(groups).map(|(row, group)| {
+        let [value, requests, failed, images, input, output, p50, p95] = row;
+        let [cost, unknown] = cost_columns(&group.counts);
+        let saved = cell(group.details.as_ref().map(|details| Usd::from_nanos(details.saved_nano_usd)));
+        [value, requests, failed, images, input, output, p50, p95, cost, unknown, saved]
+    });
+    let headings = [
+        &*value,
+        "REQUESTS",
+        "FAILED",
+        "IMAGES",
+        "TOKENS IN",
+        "TOKENS OUT",
+        "P50 S",
+        "P95 S",
+        "COST USD",
+        "COST UNKNOWN",
+        "SAVED USD",
+    ];
+    table(headings, &with_cost.collect::<Vec<_>>())
 }
 
 fn day_table(days: &[DayCounts], totals: &UsageCounters, cost: bool) -> String {

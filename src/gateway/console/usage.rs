@@ -5,6 +5,7 @@ use serde_json::Map;
 
 use super::Console;
 use super::error_conversion::from_store_error;
+use super::usage_groups::{from_wire_grouping, with_groups};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::people::Actor;
 use crate::gateway::store::Timestamp;
@@ -21,11 +22,12 @@ const KEYS_MAX: u32 = 1000;
 // === impl Console ===
 
 impl Console {
-    /// Returns the counts by day, by key and in total.
+    /// Returns the counts by day, by key and in total, and by another property if the query names one.
     ///
     /// # Errors
     ///
-    /// 400 if the first day is after the last day, 404 if the named user does not exist.
+    /// 400 if the first day is after the last day, 404 if the named user does not exist, and the errors of
+    /// [`Console::usage_groups`].
     pub(crate) async fn retrieve_usage(
         &self,
         actor: &Actor,
@@ -37,44 +39,42 @@ impl Console {
         let (days, keys) =
             tokio::try_join!(usage.days(&filter), usage.by_key(&filter, Some(KEYS_MAX))).map_err(from_store_error)?;
         let totals = days.iter().fold(UsageCounters::default(), |sum, day| sum.plus(&day.counts));
-        Ok(types::Usage {
+        let usage = types::Usage {
             since: first.into(),
             until: last.into(),
             totals: to_wire_counts(totals),
             days: days.into_iter().map(to_wire_day).collect(),
             keys: keys.into_iter().map(to_wire_key_usage).collect(),
+            group_by: None,
+            groups: Vec::new(),
+            overall: None,
+            pending_records: None,
+            undetailed_requests: None,
             extra: Map::new(),
-        })
+        };
+        if query.group_by.is_none() {
+            return Ok(usage);
+        }
+        Ok(with_groups(usage, query, self.usage_groups(actor, query).await?))
     }
 
-    /// Returns the sums of a period, without its days and keys.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Console::retrieve_usage`].
-    pub(crate) async fn usage_totals(
-        &self,
-        actor: &Actor,
-        query: &RetrieveUsageQuery,
-    ) -> Result<types::UsageCounts, Error> {
-        let (first, last) = period(query, Timestamp::now().into())?;
-        let filter = self.usage_filter(actor, query, first, last).await?;
-        self.usage().totals(&filter).await.map(to_wire_counts).map_err(from_store_error)
-    }
-
-    /// Returns the counts by day as comma-separated values.
+    /// Returns the counts by day, or by the property that the query names, as comma-separated values.
     ///
     /// # Errors
     ///
     /// The errors of [`Console::retrieve_usage`].
     pub(crate) async fn usage_csv(&self, actor: &Actor, query: &RetrieveUsageQuery) -> Result<String, Error> {
+        if let Some(grouping) = query.group_by {
+            let groups = self.usage_groups(actor, query).await?.groups;
+            return Ok(csv::groups(&groups, from_wire_grouping(grouping)));
+        }
         let (first, last) = period(query, Timestamp::now().into())?;
         let days =
             self.usage().days(&self.usage_filter(actor, query, first, last).await?).await.map_err(from_store_error)?;
         Ok(csv::days(&days))
     }
 
-    async fn usage_filter(
+    pub(super) async fn usage_filter(
         &self,
         actor: &Actor,
         query: &RetrieveUsageQuery,
@@ -94,7 +94,7 @@ impl Console {
 }
 
 /// Returns the first and the last day of the period.
-fn period(query: &RetrieveUsageQuery, today: UtcDay) -> Result<(UtcDay, UtcDay), Rejection> {
+pub(super) fn period(query: &RetrieveUsageQuery, today: UtcDay) -> Result<(UtcDay, UtcDay), Rejection> {
     let last = query.until.map_or(today, UtcDay::from);
     let first = query.since.map_or_else(|| last.minus(DEFAULT_DAYS - 1), UtcDay::from);
     if first > last {
@@ -172,7 +172,7 @@ mod tests {
     fn check(since: Option<&str>, until: Option<&str>, expected: Result<(&str, &str), &str>) {
         let date = |text: &str| text.parse::<NaiveDate>().unwrap();
         let (since, until) = (since.map(date), until.map(date));
-        let query = RetrieveUsageQuery { since, until, end_user: None, group: None, key: None, user: None };
+        let query = RetrieveUsageQuery { since, until, ..RetrieveUsageQuery::default() };
         let result = period(&query, "2026-11-22".parse().unwrap());
         let result = result.map(|(first, last)| (first.to_string(), last.to_string()));
         match (result, expected) {

@@ -61,9 +61,7 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
             drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
             read_stored_answer(&gateway, reader).await
         }
-        ClaimOutcome::Follow(reader) => {
-            read_stored_answer(&context.gateway, reader).await.map(GatewayAnswer::into_replayed)
-        }
+        ClaimOutcome::Follow(reader) => read_repeated_answer(&context, reader).await,
         ClaimOutcome::Conflict => count_if_refused(&context.gateway, &context.caller, Err(reused_key_error())),
         ClaimOutcome::AnswerLost => Err(Error::Upstream(UpstreamFault::Unknown)),
     }
@@ -83,8 +81,7 @@ async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Resu
         replay.find_answer_in_progress(&context.caller, &context.task).await
     };
     if let Some(reader) = earlier_answer {
-        let answer = timeout_at(deadline, read_stored_answer(&context.gateway, reader)).await;
-        return answer.unwrap_or(Err(Error::InProgress)).map(GatewayAnswer::into_replayed);
+        return timeout_at(deadline, read_repeated_answer(&context, reader)).await.unwrap_or(Err(Error::InProgress));
     }
     let (receiver, sender) = replay.register_job(&context.caller, context.task.clone(), registration);
     let gateway = Arc::clone(&context.gateway);
@@ -109,6 +106,16 @@ async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Resu
 async fn read_stored_answer(gateway: &Gateway, reader: AnswerReader) -> Result<GatewayAnswer, Error> {
     let head = reader.head().await.map_err(|_| Error::Upstream(UpstreamFault::Unknown))?;
     Ok(GatewayAnswer::from_stored_answer(head, reader, gateway.cutoff()))
+}
+
+/// Answers with what an earlier request has paid for, and notes what that saves.
+async fn read_repeated_answer(context: &JobContext, reader: AnswerReader) -> Result<GatewayAnswer, Error> {
+    let request_id = reader.request_id().cloned();
+    let answer = read_stored_answer(&context.gateway, reader).await?;
+    if let Some(request_id) = request_id.filter(|_| answer.head.status == 200) {
+        context.gateway.usage_fold().note_replay(&context.caller, &request_id);
+    }
+    Ok(answer.into_replayed())
 }
 
 fn lookup_error(error: ReplayError) -> Error {

@@ -1,22 +1,31 @@
-//! The bar chart of the usage per day, as SVG. A table on the same page has the same numbers.
-
-use chrono::NaiveDate;
+//! The bar chart of the usage per day or hour, as SVG. A table on the same page has the same numbers.
 
 use super::format::CountValue as _;
-use super::usage_measure::{UsageMeasure, to_f64};
-use crate::wire::admin::types::Usage;
+use super::usage_measure::{self, to_f64};
+use crate::gateway::usage::UsageMeasure;
 
 /// The size of the chart, in SVG units.
 const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 200.0;
-/// The margins around the bars, in SVG units.
+const HEIGHT: f64 = 216.0;
+/// The margins around the bars, in SVG units. Above them is the read-out of a bar.
 const LEFT: f64 = 44.0;
 const BOTTOM: f64 = 28.0;
-const TOP: f64 = 8.0;
-/// The longest period, in days, whose days without requests are shown too (our choice).
-const DAYS_MAX: usize = 400;
+const TOP: f64 = 24.0;
 /// The maximum width of a bar, in SVG units.
 const BAR_MAX: f64 = 36.0;
+
+/// The amounts of one day or hour.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ChartSlot {
+    /// The day, such as `2026-11-21`, or the hour, such as `2026-11-21T03`.
+    pub(super) time: String,
+    /// The amount of requests that succeeded, or the whole amount.
+    pub(super) good: i64,
+    /// The amount of the other requests.
+    pub(super) bad: i64,
+    /// The amounts as text.
+    pub(super) read_out: String,
+}
 
 /// The elements of a chart.
 pub(super) struct UsageChart {
@@ -25,15 +34,25 @@ pub(super) struct UsageChart {
     pub(super) labels: Vec<ChartLabel>,
 }
 
-/// One part of a day's bar.
+/// The bar of a day or hour: an area that reacts to the pointer, the parts of the bar, and the text that it shows.
 pub(super) struct ChartBar {
-    pub(super) day: NaiveDate,
+    pub(super) time: String,
+    pub(super) x: String,
+    pub(super) width: String,
+    pub(super) parts: Vec<ChartPart>,
+    pub(super) read_out: String,
+    pub(super) text_x: String,
+    /// The side of `text_x` on which the text is: `start`, `middle` or `end`.
+    pub(super) text_anchor: &'static str,
+}
+
+/// One part of a bar.
+pub(super) struct ChartPart {
     pub(super) kind: &'static str,
     pub(super) x: String,
     pub(super) y: String,
     pub(super) width: String,
     pub(super) height: String,
-    pub(super) title: String,
 }
 
 /// A horizontal line with its count.
@@ -52,70 +71,75 @@ pub(super) struct ChartLabel {
 // === impl UsageChart ===
 
 impl UsageChart {
-    /// Creates the chart of this measure for the days in `usage`.
-    pub(super) fn from_usage(usage: &Usage, measure: UsageMeasure) -> Self {
-        let days = all_days(usage, measure);
-        let max_count = days.iter().map(|(_, succeeded, failed)| succeeded + failed).max().unwrap_or(0);
+    /// Creates the chart of these days or hours, oldest first.
+    pub(super) fn from_slots(slots: &[ChartSlot], measure: UsageMeasure) -> Self {
+        let max_count = slots.iter().map(|slot| slot.good.saturating_add(slot.bad)).max().unwrap_or(0);
         let step = grid_step(max_count);
-        let top = (max_count.max(1) + step - 1) / step * step;
+        let top = (max_count.max(1).saturating_add(step - 1)) / step * step;
         let plot_height = HEIGHT - TOP - BOTTOM;
         let height = |count: i64| to_f64(count) / to_f64(top) * plot_height;
-        let day_width = (WIDTH - LEFT) / to_f64(days.len().max(1).count());
-        let width = (day_width * 0.72).min(BAR_MAX);
+        let slot_width = (WIDTH - LEFT) / to_f64(slots.len().max(1).count());
         let base = HEIGHT - BOTTOM;
         let mut chart = Self { bars: Vec::new(), lines: Vec::new(), labels: Vec::new() };
         for value in (0..=top).step_by(usize::try_from(step).unwrap_or(1)) {
             let y = base - height(value);
-            chart.lines.push(ChartGridLine {
-                y: svg_number(y),
-                text_y: svg_number(y + 4.0),
-                text: measure.format(value),
-            });
+            let text = usage_measure::format(measure, value);
+            chart.lines.push(ChartGridLine { y: svg_number(y), text_y: svg_number(y + 4.0), text });
         }
-        let label_interval = days.len().div_ceil(8).max(1);
-        for (index, (day, succeeded, failed)) in days.iter().enumerate() {
-            let center = LEFT + day_width * (to_f64(index.count()) + 0.5);
-            let (succeeded_height, failed_height) = (height(*succeeded), height(*failed));
-            let parts = [
-                ("good", base - succeeded_height, succeeded_height, *succeeded),
-                ("bad", base - succeeded_height - failed_height, failed_height, *failed),
-            ];
-            for (kind, y, bar_height, count) in parts.into_iter().filter(|(.., count)| *count > 0) {
-                let title = format!("{day} · {}", measure.format(count));
-                let (x, width) = (svg_number(center - width / 2.0), svg_number(width));
-                chart.bars.push(ChartBar {
-                    day: *day,
-                    kind,
-                    x,
-                    y: svg_number(y),
-                    width,
-                    height: svg_number(bar_height.max(1.0)),
-                    title,
-                });
+        let label_interval = slots.len().div_ceil(8).max(1);
+        for (index, slot) in slots.iter().enumerate() {
+            let left = LEFT + slot_width * to_f64(index.count());
+            let center = left + slot_width / 2.0;
+            if slot.good > 0 || slot.bad > 0 {
+                chart.bars.push(ChartBar::of_slot(slot, left, slot_width, base, height));
             }
-            if (days.len() - 1 - index).is_multiple_of(label_interval) {
-                chart.labels.push(ChartLabel { x: svg_number(center), text: day.format("%m-%d").to_string() });
+            if (slots.len() - 1 - index).is_multiple_of(label_interval) {
+                chart.labels.push(ChartLabel { x: svg_number(center), text: short_time(&slot.time) });
             }
         }
         chart
     }
 }
 
-/// The days with their amounts, oldest first. Days without requests are included if the period
-/// has at most [`DAYS_MAX`] days.
-fn all_days(usage: &Usage, measure: UsageMeasure) -> Vec<(NaiveDate, i64, i64)> {
-    let days_with_usage = usage.days.iter().map(|day| {
-        let (good, bad) = measure.of_day(day);
-        (day.day, good, bad)
-    });
-    let mut days: Vec<_> = usage.since.iter_days().take_while(|day| *day <= usage.until).take(DAYS_MAX + 1).collect();
-    if days.len() > DAYS_MAX {
-        days.clear();
+// === impl ChartBar ===
+
+impl ChartBar {
+    fn of_slot(slot: &ChartSlot, left: f64, slot_width: f64, base: f64, height: impl Fn(i64) -> f64) -> Self {
+        let (center, width) = (left + slot_width / 2.0, (slot_width * 0.72).min(BAR_MAX));
+        let (good, bad) = (height(slot.good), height(slot.bad));
+        let parts = [("good", base - good, good, slot.good), ("bad", base - good - bad, bad, slot.bad)];
+        let parts = parts.into_iter().filter(|(.., count)| *count > 0).map(|(kind, y, height, _)| ChartPart {
+            kind,
+            x: svg_number(center - width / 2.0),
+            y: svg_number(y),
+            width: svg_number(width),
+            height: svg_number(height.max(1.0)),
+        });
+        // The text stays within the drawing.
+        let (text_x, text_anchor) = match (center - LEFT) / (WIDTH - LEFT) {
+            share if share < 0.33 => (LEFT, "start"),
+            share if share > 0.67 => (WIDTH, "end"),
+            _ => (center, "middle"),
+        };
+        Self {
+            time: slot.time.clone(),
+            x: svg_number(left),
+            width: svg_number(slot_width),
+            parts: parts.collect(),
+            read_out: slot.read_out.clone(),
+            text_x: svg_number(text_x),
+            text_anchor,
+        }
     }
-    let mut result: Vec<_> = days_with_usage.collect();
-    result.extend(days.into_iter().filter(|day| usage.days.iter().all(|used| used.day != *day)).map(|day| (day, 0, 0)));
-    result.sort_unstable();
-    result
+}
+
+/// The month and day of a time, and its hour if it has one.
+fn short_time(time: &str) -> String {
+    match (time.get(5..10), time.get(11..13)) {
+        (Some(day), Some(hour)) => format!("{day} {hour}h"),
+        (Some(day), None) => day.to_owned(),
+        (None, _) => time.to_owned(),
+    }
 }
 
 /// The distance between the grid lines: 1, 2 or 5 times a power of ten, so that there are at most five lines.
@@ -140,53 +164,35 @@ fn svg_number(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn usage(since: &str, until: &str, days: &[(&str, i64, i64)]) -> Usage {
-        let counts = |succeeded: i64, failed: i64| {
-            serde_json::json!({
-                "requests": succeeded + failed, "succeeded": succeeded, "failed": failed, "refused": 0, "images": 0,
-                "input_tokens": 0, "output_tokens": 0, "total_tokens": 0,
-            })
-        };
-        let day = |(day, succeeded, failed): &(&str, i64, i64)| {
-            let mut counts = counts(*succeeded, *failed);
-            counts["day"] = (*day).into();
-            counts
-        };
-        let days: Vec<_> = days.iter().map(day).collect();
-        let totals = counts(0, 0);
-        let usage = serde_json::json!({"since": since, "until": until, "days": days, "keys": [], "totals": totals});
-        serde_json::from_value(usage).unwrap()
+    fn slot(time: &str, good: i64, bad: i64) -> ChartSlot {
+        ChartSlot { time: time.to_owned(), good, bad, read_out: format!("{time}: {good}") }
     }
 
     #[test]
     fn a_bar_stacks_failed_requests_on_succeeded_ones() {
-        let chart =
-            UsageChart::from_usage(&usage("2026-11-20", "2026-11-22", &[("2026-11-21", 3, 1)]), UsageMeasure::Requests);
-        let kinds: Vec<&str> = chart.bars.iter().map(|bar| bar.kind).collect();
-        assert_eq!(kinds, ["good", "bad"]);
+        let slots = [slot("2026-11-20", 0, 0), slot("2026-11-21", 3, 1), slot("2026-11-22", 0, 0)];
+        let chart = UsageChart::from_slots(&slots, UsageMeasure::Requests);
+        let [bar] = &chart.bars[..] else { panic!("{}", chart.bars.len()) };
+        let kinds: Vec<&str> = bar.parts.iter().map(|part| part.kind).collect();
+        assert_eq!((kinds, bar.text_anchor, bar.read_out.as_str()), (vec!["good", "bad"], "middle", "2026-11-21: 3"));
         let number = |text: &str| text.parse::<f64>().unwrap();
-        let (good, bad) = (&chart.bars[0], &chart.bars[1]);
+        let (good, bad) = (&bar.parts[0], &bar.parts[1]);
         assert!((number(&bad.y) + number(&bad.height) - number(&good.y)).abs() < 0.2, "the two parts touch");
         assert!(
             (number(&good.y) + number(&good.height) - (HEIGHT - BOTTOM)).abs() < 0.2,
             "the bar stands on the base line"
         );
-        assert_eq!(good.title, "2026-11-21 · 3");
         let labels: Vec<&str> = chart.labels.iter().map(|label| label.text.as_str()).collect();
         assert_eq!(labels, ["11-20", "11-21", "11-22"], "days without requests have labels too");
+        assert_eq!(short_time("2026-11-21T03"), "11-21 03h");
     }
 
     #[test]
     fn there_are_few_grid_lines_for_any_count() {
-        for (count, lines) in [(0, 2), (1, 2), (4, 5), (5, 4), (99, 3), (1_000_000, 3)] {
-            let chart = UsageChart::from_usage(
-                &usage("2026-11-21", "2026-11-21", &[("2026-11-21", count, 0)]),
-                UsageMeasure::Requests,
-            );
-            assert_eq!(chart.lines.len(), lines, "{count}");
+        for (count, lines) in [(0, 2), (1, 2), (4, 5), (5, 4), (99, 3), (1_000_000, 3), (i64::MAX, 3)] {
+            let chart = UsageChart::from_slots(&[slot("2026-11-21", count, 0)], UsageMeasure::Requests);
+            assert!(chart.lines.len() <= lines, "{count}: {}", chart.lines.len());
         }
-        assert!(
-            UsageChart::from_usage(&usage("1970-01-01", "2026-11-21", &[]), UsageMeasure::Requests).bars.is_empty()
-        );
+        assert!(UsageChart::from_slots(&[], UsageMeasure::Requests).bars.is_empty());
     }
 }

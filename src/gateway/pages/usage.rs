@@ -1,12 +1,14 @@
-//! The page of the usage by day and by key.
+//! The page of the usage: the counts of a period, by day, key or another property.
+
+use std::borrow::Borrow;
 
 use askama::Template;
 use bytes::Bytes;
-use chrono::{Datelike as _, Days, NaiveDate, TimeDelta, Utc};
+use chrono::NaiveDate;
 use http::StatusCode;
 use http::header::CONTENT_DISPOSITION;
 
-use super::chart::{ChartBar, UsageChart};
+use super::chart::{ChartBar, ChartSlot, UsageChart};
 use super::form::PageForm;
 use super::format::CountValue as _;
 use super::http_messages::PageResponse;
@@ -14,15 +16,16 @@ use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::record_filters::{self, UNSUCCESSFUL};
-use super::usage_measure::{self, UsageMeasure};
+use super::usage_groups::{self, GroupRow, UsageCard, group_rows};
+use super::usage_measure::{self, label};
+use super::usage_view::{self, UsageView, ViewLink, grouping_label};
+use crate::gateway::store::UsageGrouping;
+use crate::gateway::usage::{GroupedUsage, UsageGroup, UsageMeasure};
 use crate::wire::admin::server::RetrieveUsageQuery;
 use crate::wire::admin::types;
 
-/// The number of days before the last day that are shown by default (our choice).
-const DEFAULT_DAYS: u64 = 29;
-
-/// The parameters of the query that limit the usage.
-const FILTER_FIELDS: [&str; 6] = ["key", "user", "end_user", "group", "since", "until"];
+/// The longest period, in days, whose days without requests are shown too (our choice).
+const DAYS_MAX: usize = 400;
 
 #[derive(Template)]
 #[template(path = "usage.html", config = "src/gateway/pages/askama.toml")]
@@ -30,101 +33,139 @@ struct UsagePage {
     page: PageLayout,
     usage: types::Usage,
     form: PageForm,
-    chart: UsageChart,
+    /// `None` if the groups are not times.
+    chart: Option<UsageChart>,
+    rows: Vec<GroupRow>,
+    overall: UsageGroup,
+    pending_records: u64,
+    undetailed_requests: u64,
+    /// The most expensive users and keys, and the most frequent reasons of failures.
+    cards: Vec<UsageCard>,
     /// The path of the same usage as a CSV file.
     download: String,
     /// The filters that the list of records has too, apart from the days.
     record_filters: Vec<(&'static str, String)>,
     is_empty: bool,
     is_filtered: bool,
+    grouping: UsageGrouping,
     measure: UsageMeasure,
-    /// The totals of the period of the same length before this one.
-    before: types::UsageCounts,
+    /// The counts of the period of the same length before this one.
+    before: UsageGroup,
     measures: Vec<ViewLink>,
+    groupings: Vec<ViewLink>,
     presets: Vec<ViewLink>,
 }
 
-/// A link to another view of the usage.
-struct ViewLink {
-    /// The key of the text.
-    label: &'static str,
-    path: String,
-    is_current: bool,
+/// The page that states the problem with an address, and shows no counts.
+#[derive(Template)]
+#[template(path = "usage_problem.html", config = "src/gateway/pages/askama.toml")]
+struct UsageProblemPage {
+    page: PageLayout,
+    form: PageForm,
+    is_filtered: bool,
+    presets: Vec<ViewLink>,
 }
 
 /// Shows the usage.
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let (query, form) = read_query(context);
-    let earlier = earlier_period(&query);
+    let view = UsageView::from_request(context);
+    if view.form.has_error() {
+        return Ok(show_problem(context, view));
+    }
     let (actor, console) = (context.actor()?, context.console());
-    let usage = console.retrieve_usage(actor, &query).await?;
-    let before = console.usage_totals(actor, &earlier).await?;
-    let measure = UsageMeasure::from_code(context.request.query_param("measure"));
+    let usage = match console.retrieve_usage(actor, &query_of_tables(&view)).await {
+        Ok(usage) => usage,
+        Err(error) => {
+            let form = UsageView::from_request(context).form.with_console_error(context.texts, error)?;
+            return Ok(show_problem(context, view.with_form(form)));
+        }
+    };
+    let grouped = console.usage_groups(actor, &view.query).await?;
+    let before = console.usage_groups(actor, &view.query_before()).await?;
+    let cards = usage_groups::cards(context, &view).await?;
+    let record_filters = record_filters::shared_filters(&context.request.query);
+    let rows = group_rows(context, &view, &grouped, &before, &record_filters);
     let template = UsagePage {
         page: context.layout("usage"),
-        form: form.with_value("measure", measure.code()),
-        chart: UsageChart::from_usage(&usage, measure),
-        measure,
-        before,
-        measures: measure_links(context, measure),
-        presets: preset_links(context, &usage),
+        chart: view.grouping.is_time().then(|| chart(context, &view, &grouped)),
+        measures: view.measure_links(context),
+        groupings: view.grouping_links(context),
+        presets: view.preset_links(context),
+        form: view.form,
+        measure: view.measure,
+        grouping: view.grouping,
+        rows,
+        before: before.overall,
+        pending_records: grouped.pending_records,
+        undetailed_requests: grouped.undetailed_requests,
+        overall: grouped.overall,
+        cards,
         download: format!("/usage.csv?{}", context.request.query.to_query_with("done", None)),
-        record_filters: record_filters::shared_filters(&context.request.query),
-        is_filtered: FILTER_FIELDS.iter().any(|name| context.request.query_param(name).is_some()),
+        record_filters,
+        is_filtered: view.is_filtered,
         is_empty: usage.totals.requests == 0 && usage.totals.refused == 0,
         usage,
     };
     Ok(render(StatusCode::OK, &template))
 }
 
-/// The same usage in the period of the same length before.
-fn earlier_period(query: &RetrieveUsageQuery) -> RetrieveUsageQuery {
-    let mut earlier = query.clone();
-    if let (Some(since), Some(until)) = (query.since, query.until) {
-        earlier.until = since.pred_opt();
-        earlier.since = since.checked_sub_signed(until - since + TimeDelta::days(1));
-    }
-    earlier
+/// The query for the tables by day and by key, which need no groups.
+fn query_of_tables(view: &UsageView) -> RetrieveUsageQuery {
+    RetrieveUsageQuery { group_by: None, ..view.query.clone() }
 }
 
-/// The links to the measures, which keep the filters.
-fn measure_links(context: &PageContext<'_>, current: UsageMeasure) -> Vec<ViewLink> {
-    let link = |measure: UsageMeasure| ViewLink {
-        label: measure.label(),
-        path: format!("/usage?{}", context.request.query.to_query_with("measure", Some(measure.code()))),
-        is_current: measure == current,
-    };
-    UsageMeasure::ALL.into_iter().map(link).collect()
+fn show_problem(context: &PageContext<'_>, view: UsageView) -> PageResponse {
+    let presets = view.preset_links(context);
+    let template =
+        UsageProblemPage { page: context.layout("usage"), form: view.form, is_filtered: view.is_filtered, presets };
+    render(StatusCode::BAD_REQUEST, &template)
 }
 
-/// The links to common periods, which keep the other filters.
-fn preset_links(context: &PageContext<'_>, usage: &types::Usage) -> Vec<ViewLink> {
-    let today = Utc::now().date_naive();
-    let days_ago = |days| today.checked_sub_days(Days::new(days)).unwrap_or(today);
-    let presets = [
-        ("usage.week", days_ago(6)),
-        ("usage.thirty_days", days_ago(DEFAULT_DAYS)),
-        ("usage.ninety_days", days_ago(89)),
-        ("usage.month", today.with_day(1).unwrap_or(today)),
-    ];
-    let link = |(label, since): (&'static str, NaiveDate)| {
-        let mut query = url::form_urlencoded::Serializer::new(String::new());
-        for name in ["key", "user", "end_user", "group", "measure"] {
-            let value = context.request.query.get(name);
-            if !value.is_empty() {
-                query.append_pair(name, value);
-            }
+/// The chart of the days or hours, also of those without requests unless the period is long.
+fn chart(context: &PageContext<'_>, view: &UsageView, grouped: &GroupedUsage) -> UsageChart {
+    let days: Vec<NaiveDate> = view.since.iter_days().take_while(|day| *day <= view.until).take(DAYS_MAX + 1).collect();
+    let empty = |time: String| ChartSlot { read_out: String::new(), time, good: 0, bad: 0 };
+    let mut slots: Vec<ChartSlot> = match view.grouping {
+        UsageGrouping::Hour => {
+            days.iter().flat_map(|day| (0..24).map(move |hour| format!("{day}T{hour:02}"))).map(empty).collect()
         }
-        query.append_pair("since", &since.to_string()).append_pair("until", &today.to_string());
-        let is_current = usage.since == since && usage.until == today;
-        ViewLink { label, path: format!("/usage?{}", query.finish()), is_current }
+        _ if days.len() > DAYS_MAX => Vec::new(),
+        _ => days.iter().map(|day| empty(day.to_string())).collect(),
     };
-    presets.into_iter().map(link).collect()
+    for group in &grouped.groups {
+        let slot = slot(context, view.measure, group);
+        match slots.binary_search_by(|other| other.time.cmp(&slot.time)) {
+            Ok(index) => slots[index] = slot,
+            Err(index) => slots.insert(index, slot),
+        }
+    }
+    UsageChart::from_slots(&slots, view.measure)
 }
 
-/// Returns the usage by day as a CSV file.
+fn slot(context: &PageContext<'_>, measure: UsageMeasure, group: &UsageGroup) -> ChartSlot {
+    let time = group.value.clone();
+    let shown = time.replace('T', " ") + if time.contains('T') { ":00" } else { "" };
+    if measure == UsageMeasure::Requests {
+        let (good, bad) = (group.counts.succeeded.count(), group.counts.failed.count());
+        let count =
+            |label: &str, count| format!("{}: {}", context.texts.get(label), usage_measure::format(measure, count));
+        let read_out = format!("{shown} · {} · {}", count("count.succeeded", good), count("count.failed", bad));
+        return ChartSlot { time, good, bad, read_out };
+    }
+    let good = usage_measure::amount(measure, group);
+    let read_out = format!("{shown} · {}: {}", context.texts.get(label(measure)), usage_measure::format(measure, good));
+    ChartSlot { time, good, bad: 0, read_out }
+}
+
+/// Returns the usage by day, or by another property, as a CSV file.
 pub(super) async fn download_csv(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let (query, _) = read_query(context);
+    let view = UsageView::from_request(context);
+    if view.form.has_error() {
+        return Ok(show_problem(context, view));
+    }
+    // Without a property in the address, the file is the one of earlier versions.
+    let has_grouping = context.request.query_param("group_by").is_some();
+    let query = if has_grouping { view.query } else { query_of_tables(&view) };
     let csv = context.console().usage_csv(context.actor()?, &query).await?;
     Ok(csv_download(&csv, "usage.csv"))
 }
@@ -136,36 +177,39 @@ pub(super) fn csv_download(csv: &str, name: &str) -> PageResponse {
     response.with_header(CONTENT_DISPOSITION, &format!("attachment; filename=\"{name}\""))
 }
 
-/// The query of the console for the filter of the request, and the filter form with its values.
-fn read_query(context: &PageContext<'_>) -> (RetrieveUsageQuery, PageForm) {
-    let today = Utc::now().date_naive();
-    let day = |name: &str| context.request.query_param(name).and_then(|text| text.parse::<NaiveDate>().ok());
-    let until = day("until").unwrap_or(today);
-    let since = day("since").or_else(|| until.checked_sub_days(Days::new(DEFAULT_DAYS))).unwrap_or(until).min(until);
-    let query_param = |name: &str| context.request.query_param(name).map(str::to_owned);
-    let query = RetrieveUsageQuery {
-        end_user: context.request.raw_query_param("end_user"),
-        group: query_param("group"),
-        key: query_param("key"),
-        since: Some(since),
-        until: Some(until),
-        user: query_param("user").filter(|_| context.is_admin()),
-    };
-    let form = PageForm::default()
-        .with_value("since", since.to_string())
-        .with_value("until", until.to_string())
-        .with_value("key", query.key.clone().unwrap_or_default())
-        .with_value("user", query.user.clone().unwrap_or_default())
-        .with_value("end_user", query.end_user.clone().unwrap_or_default());
-    (query, form)
-}
-
 // === impl UsagePage ===
 
 impl UsagePage {
     /// The change of a total against the period before.
     fn change(&self, measure: UsageMeasure) -> Option<String> {
-        usage_measure::change(measure.of_period(&self.before), measure.of_period(&self.usage.totals))
+        let [before, now] = [&self.before, &self.overall].map(|group| usage_measure::amount(measure, group));
+        usage_measure::change(before, now)
+    }
+
+    /// The amount of the whole period as text; `None` if it is not known.
+    fn total(&self, measure: UsageMeasure) -> Option<String> {
+        measure.of_group(&self.overall).map(|amount| usage_measure::format(measure, amount.count()))
+    }
+
+    fn measure_label(&self, measure: impl Borrow<UsageMeasure>) -> &'static str {
+        label(*measure.borrow())
+    }
+
+    fn grouping_label(&self) -> &'static str {
+        grouping_label(self.grouping)
+    }
+
+    /// The known cost that replays saved.
+    fn saved(&self) -> String {
+        usage_measure::format(UsageMeasure::Saved, usage_measure::amount(UsageMeasure::Saved, &self.overall))
+    }
+
+    /// The measures of the table by group besides the one that was chosen.
+    fn other_measures(&self) -> Vec<UsageMeasure> {
+        let has_details = self.overall.details.is_some();
+        let is_shown =
+            |measure: &UsageMeasure| *measure != self.measure && (has_details || !usage_view::is_detail(*measure));
+        UsageMeasure::ALL.into_iter().filter(is_shown).collect()
     }
 
     /// The share of the requests that succeeded.
@@ -173,14 +217,25 @@ impl UsagePage {
         usage_measure::share(self.usage.totals.succeeded.count(), self.usage.totals.requests.count())
     }
 
+    /// The kinds of tokens: the key of the text, and the number.
+    fn token_kinds(&self) -> Vec<(&'static str, u64)> {
+        let Some(details) = &self.overall.details else { return Vec::new() };
+        let kinds = [
+            ("tokens.input_text", details.input_text_tokens),
+            ("tokens.input_image", details.input_image_tokens),
+            ("tokens.input_cached", details.input_cached_tokens),
+            ("tokens.output_text", details.output_text_tokens),
+            ("tokens.output_image", details.output_image_tokens),
+            ("tokens.host_input", details.host_input_tokens),
+            ("tokens.host_output", details.host_output_tokens),
+        ];
+        kinds.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+
     /// The address of the records that a bar stands for.
     fn records_of_bar(&self, bar: &ChartBar) -> String {
-        let state = match (self.measure, bar.kind) {
-            (UsageMeasure::Requests, "good") => "succeeded",
-            (UsageMeasure::Requests, _) => UNSUCCESSFUL,
-            _ => "",
-        };
-        self.records_of_day(&bar.day, state)
+        let day = bar.time.get(..10).and_then(|day| day.parse().ok()).unwrap_or(self.usage.since);
+        self.records_of_day(&day, "")
     }
 
     /// The address of the records of the whole period, in this state or in any.

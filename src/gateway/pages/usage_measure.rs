@@ -1,77 +1,45 @@
-//! The quantities that the chart of the usage can show.
+//! The quantities of usage as the page shows them.
 
 use super::format::{self, CountValue as _};
-use crate::wire::admin::types::{UsageCounts, UsageDay};
+use crate::gateway::usage::{UsageGroup, UsageMeasure};
 
-/// A quantity of the usage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum UsageMeasure {
-    Requests,
-    Images,
-    Tokens,
-    Cost,
+/// The parts of a dollar, and of a whole, in which amounts are counted.
+const NANOS_OF_DOLLAR: f64 = 1_000_000_000.0;
+const MILLIONTHS_OF_PERCENT: f64 = 10_000.0;
+
+/// The measure with this word; `None` if there is none.
+pub(super) fn from_code(code: &str) -> Option<UsageMeasure> {
+    UsageMeasure::ALL.into_iter().find(|measure| measure.as_str() == code)
 }
 
-/// The parts of a dollar in which amounts of money are counted.
-const PARTS_OF_DOLLAR: f64 = 1_000_000.0;
-
-// === impl UsageMeasure ===
-
-impl UsageMeasure {
-    /// All measures, in the order in which they are offered.
-    pub(super) const ALL: [Self; 4] = [Self::Requests, Self::Images, Self::Tokens, Self::Cost];
-
-    /// The measure with this word; [`UsageMeasure::Requests`] for any other text.
-    pub(super) fn from_code(code: Option<&str>) -> Self {
-        Self::ALL.into_iter().find(|measure| Some(measure.code()) == code).unwrap_or(Self::Requests)
+/// The key of the text for a measure.
+pub(super) const fn label(measure: UsageMeasure) -> &'static str {
+    match measure {
+        UsageMeasure::Requests => "count.requests",
+        UsageMeasure::Images => "count.images",
+        UsageMeasure::Tokens => "count.total_tokens",
+        UsageMeasure::Cost => "count.cost",
+        UsageMeasure::Saved => "count.saved",
+        UsageMeasure::P50 => "count.p50",
+        UsageMeasure::P95 => "count.p95",
+        UsageMeasure::Success => "count.success",
     }
+}
 
-    /// The word for the measure in addresses.
-    pub(super) const fn code(self) -> &'static str {
-        match self {
-            Self::Requests => "requests",
-            Self::Images => "images",
-            Self::Tokens => "tokens",
-            Self::Cost => "cost",
-        }
-    }
+/// The amount of a group; 0 if it is not known.
+pub(super) fn amount(measure: UsageMeasure, group: &UsageGroup) -> i64 {
+    measure.of_group(group).unwrap_or_default().count()
+}
 
-    /// The key of the text for the measure.
-    pub(super) const fn label(self) -> &'static str {
-        match self {
-            Self::Requests => "count.requests",
-            Self::Images => "count.images",
-            Self::Tokens => "count.total_tokens",
-            Self::Cost => "count.cost",
+/// An amount as text.
+pub(super) fn format(measure: UsageMeasure, amount: i64) -> String {
+    match measure {
+        UsageMeasure::Requests | UsageMeasure::Images | UsageMeasure::Tokens => {
+            format::with_thousands_separators(amount)
         }
-    }
-
-    /// The amounts of a day: of requests that succeeded and of the others, and otherwise the whole amount and nothing.
-    pub(super) fn of_day(self, day: &UsageDay) -> (i64, i64) {
-        match self {
-            Self::Requests => (day.succeeded.count(), day.failed.count()),
-            Self::Images => (day.images.count(), 0),
-            Self::Tokens => (day.total_tokens.count(), 0),
-            Self::Cost => (to_parts(day.cost_usd), 0),
-        }
-    }
-
-    /// The amount of a whole period.
-    pub(super) fn of_period(self, totals: &UsageCounts) -> i64 {
-        match self {
-            Self::Requests => totals.requests.count(),
-            Self::Images => totals.images.count(),
-            Self::Tokens => totals.total_tokens.count(),
-            Self::Cost => to_parts(totals.cost_usd),
-        }
-    }
-
-    /// An amount as text.
-    pub(super) fn format(self, amount: i64) -> String {
-        match self {
-            Self::Requests | Self::Images | Self::Tokens => format::with_thousands_separators(amount),
-            Self::Cost => format::dollars(to_f64(amount) / PARTS_OF_DOLLAR, 2, 4),
-        }
+        UsageMeasure::Cost | UsageMeasure::Saved => format::dollars(to_f64(amount) / NANOS_OF_DOLLAR, 2, 4),
+        UsageMeasure::P50 | UsageMeasure::P95 => format::latency(amount),
+        UsageMeasure::Success => format!("{:.1} %", to_f64(amount) / MILLIONTHS_OF_PERCENT),
     }
 }
 
@@ -89,11 +57,6 @@ pub(super) fn change(before: i64, now: i64) -> Option<String> {
 /// A part of a whole in percent, such as `98.5 %`; `None` if the whole is nothing.
 pub(super) fn share(part: i64, whole: i64) -> Option<String> {
     (whole > 0).then(|| format!("{:.1} %", to_f64(part) / to_f64(whole) * 100.0))
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "no amount of money is that large")]
-fn to_parts(usd: Option<f64>) -> i64 {
-    (usd.unwrap_or_default() * PARTS_OF_DOLLAR).round() as i64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a page does not need that precision")]
@@ -116,12 +79,13 @@ mod tests {
 
     #[test]
     fn amounts_have_the_unit_of_their_measure() {
-        assert_eq!(UsageMeasure::Tokens.format(12_345), "12,345");
-        assert_eq!(UsageMeasure::Cost.format(to_parts(Some(1_234.5))), "$1,234.50");
-        assert_eq!(UsageMeasure::Cost.format(to_parts(Some(0.0421))), "$0.0421");
+        assert_eq!(format(UsageMeasure::Tokens, 12_345), "12,345");
+        assert_eq!(format(UsageMeasure::Cost, 1_234_500_000_000), "$1,234.50");
+        assert_eq!(format(UsageMeasure::Saved, 42_100_000), "$0.0421");
+        assert_eq!(format(UsageMeasure::Success, 985_000), "98.5 %");
         for measure in UsageMeasure::ALL {
-            assert_eq!(UsageMeasure::from_code(Some(measure.code())), measure);
+            assert_eq!(from_code(measure.as_str()), Some(measure));
         }
-        assert_eq!(UsageMeasure::from_code(Some("other")), UsageMeasure::Requests);
+        assert_eq!(from_code("weight"), None);
     }
 }

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::answer_head::AnswerHead;
 use super::stored_answer::{AnswerChunk, StoredAnswer};
+use crate::gateway::store::RequestId;
 
 /// The answer has no head, or is not complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +27,8 @@ pub(crate) struct AnswerReader {
     reading: Option<(JoinHandle<io::Result<Vec<u8>>>, usize)>,
     /// Called when the reader is dropped.
     on_leave: Option<LeaveCallback>,
+    /// The request that ran the job, if it is known.
+    request_id: Option<RequestId>,
 }
 
 /// Called with true if the reader has read all of the answer.
@@ -35,13 +38,25 @@ pub(super) type LeaveCallback = Box<dyn FnOnce(bool) + Send + Sync>;
 
 impl AnswerReader {
     pub(super) fn new(answer: &Arc<StoredAnswer>) -> Self {
-        Self { answer: Arc::clone(answer), reader_id: answer.add_reader(), ended: false, reading: None, on_leave: None }
+        let reader_id = answer.add_reader();
+        Self { answer: Arc::clone(answer), reader_id, ended: false, reading: None, on_leave: None, request_id: None }
     }
 
     pub(super) fn with_leave_callback(answer: &Arc<StoredAnswer>, on_leave: LeaveCallback) -> Self {
         let mut reader = Self::new(answer);
         reader.on_leave = Some(on_leave);
         reader
+    }
+
+    /// Names the request that ran the job.
+    pub(super) fn with_request_id(mut self, request_id: RequestId) -> Self {
+        self.request_id = Some(request_id);
+        self
+    }
+
+    /// Returns the request that ran the job, whose record has its cost; `None` if it is not known.
+    pub(crate) const fn request_id(&self) -> Option<&RequestId> {
+        self.request_id.as_ref()
     }
 
     /// Returns a reader of a small, complete answer.

@@ -164,12 +164,14 @@ impl IdempotentAnswers {
             return Ok(OrphanAnswer::Stored(RetryableJobs::unknown_outcome()));
         };
         let (idempotent_answers, row, file) = (Arc::clone(self), replay.claim, answer_row.file);
+        let request_id = row.request_id.clone();
         let on_leave = move |has_read_all: bool| {
             if has_read_all {
                 idempotent_answers.remove_orphan(row.scope, row.request_id, &file);
             }
         };
-        Ok(OrphanAnswer::Stored(AnswerReader::with_leave_callback(&Arc::new(answer), Box::new(on_leave))))
+        let reader = AnswerReader::with_leave_callback(&Arc::new(answer), Box::new(on_leave));
+        Ok(OrphanAnswer::Stored(reader.with_request_id(request_id)))
     }
 
     /// Removes an orphan after a retry has read all of its answer. No other retry gets the answer.

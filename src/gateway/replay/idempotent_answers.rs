@@ -60,6 +60,8 @@ pub(super) struct IdempotentAnswers {
 pub(super) struct LiveClaim {
     /// The API key that holds the claim.
     pub(super) owner: KeyId,
+    /// The request that registered the claim.
+    request_id: RequestId,
     /// The digest of the request, to detect another request with the same idempotency key.
     request_digest: ReplayDigest,
     registered_at: Instant,
@@ -169,7 +171,7 @@ impl IdempotentAnswers {
         request_id: &str,
     ) -> Result<ClaimOutcome, ReplayError> {
         loop {
-            let live = match self.find_or_register(owner, scope, digest) {
+            let live = match self.find_or_register(owner, scope, digest, request_id) {
                 ClaimLookup::Existing(live) => live,
                 ClaimLookup::Registered(live) => return self.claim_in_store(live, scope, request_id).await,
             };
@@ -182,7 +184,8 @@ impl IdempotentAnswers {
             match is_held {
                 true if live.request_digest == digest && live.answer.has_gap() => return Ok(ClaimOutcome::AnswerLost),
                 true if live.request_digest == digest => {
-                    return Ok(ClaimOutcome::Follow(AnswerReader::new(&live.answer)));
+                    let reader = AnswerReader::new(&live.answer).with_request_id(live.request_id.clone());
+                    return Ok(ClaimOutcome::Follow(reader));
                 }
                 true => return Ok(ClaimOutcome::Conflict),
                 // The claim has ended in the meantime: the next pass looks it up again.
@@ -192,13 +195,20 @@ impl IdempotentAnswers {
     }
 
     /// Returns the claim that this process has for `scope`, or registers a new one if there is none.
-    fn find_or_register(&self, owner: &KeyId, scope: ReplayDigest, digest: ReplayDigest) -> ClaimLookup {
+    fn find_or_register(
+        &self,
+        owner: &KeyId,
+        scope: ReplayDigest,
+        digest: ReplayDigest,
+        request_id: &str,
+    ) -> ClaimLookup {
         match self.live_claims().entry(scope) {
             Entry::Occupied(live) => ClaimLookup::Existing(Arc::clone(live.get())),
             Entry::Vacant(vacant) => {
                 let (answer, phase) = (Arc::default(), watch::Sender::new(ClaimPhase::Querying));
                 let live = LiveClaim {
                     owner: owner.clone(),
+                    request_id: request_id.into(),
                     request_digest: digest,
                     registered_at: Instant::now(),
                     answer,
@@ -280,7 +290,9 @@ impl IdempotentAnswers {
 
     async fn reopen(&self, claim: &ReplayClaim, row: &StoredAnswerRow) -> ClaimOutcome {
         let answer = self.load_answer(claim, row).await;
-        answer.map_or(ClaimOutcome::AnswerLost, |answer| ClaimOutcome::Follow(AnswerReader::new(&Arc::new(answer))))
+        answer.map_or(ClaimOutcome::AnswerLost, |answer| {
+            ClaimOutcome::Follow(AnswerReader::new(&Arc::new(answer)).with_request_id(claim.request_id.clone()))
+        })
     }
 
     /// Locks the set of orphans in removal.

@@ -5,6 +5,9 @@ pub(super) trait SqlConnection {
     /// The statement that begins the transaction of a change. Such transactions take turns: one that reads before it
     /// writes must not decide by rows that another one is changing.
     const BEGIN_CHANGE: &'static str;
+
+    /// The statement that begins a transaction whose reads all see the database at one moment.
+    const BEGIN_READ: &'static str;
 }
 
 /// Returns the statement that begins the transaction of a change on this connection.

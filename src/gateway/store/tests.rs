@@ -7,6 +7,7 @@ mod record_filters;
 mod replays;
 mod tokens;
 mod usage;
+mod usage_details;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

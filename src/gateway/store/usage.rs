@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use serde::Serialize;
 
-use super::{KeyId, Record, RecordFilter, RequestId, SharedReservations, StoreError, UserId, UtcDay};
+use super::{
+    KeyId, Record, RecordFilter, RequestId, SharedReservations, StoreError, UsageDetailStore, UsageGrouping, UserId,
+    UtcDay,
+};
 use crate::gateway::money::Usd;
 
 /// Numbers of requests, images and tokens.
@@ -129,12 +132,19 @@ pub(crate) struct UsageFilter {
 
 /// The reads of usage: the counts, the records that they sum up, and the names of their keys.
 #[async_trait]
-pub(crate) trait UsageStore: Send + Sync {
+pub(crate) trait UsageStore: UsageDetailStore {
     /// Returns the days with any usage, oldest first.
     async fn usage_by_day(&self, filter: &UsageFilter) -> Result<Vec<DayCounts>, StoreError>;
 
     /// Returns the keys with any usage, those with the most requests first.
     async fn usage_by_key(&self, filter: &UsageFilter, limit: Option<u32>) -> Result<Vec<KeyCounts>, StoreError>;
+
+    /// Returns the counts by one of the properties of [`UsageGrouping::is_of_days`]; nothing for any other.
+    async fn usage_by_column(
+        &self,
+        filter: &UsageFilter,
+        grouping: UsageGrouping,
+    ) -> Result<Vec<(String, UsageCounters)>, StoreError>;
 
     /// Returns the sum of all counts.
     async fn total_usage(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError>;
@@ -144,6 +154,9 @@ pub(crate) trait UsageStore: Send + Sync {
 
     /// Returns the names of these keys, including deleted ones. A key without an entry never existed.
     async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError>;
+
+    /// Returns the names of these users, including disabled ones. A user without an entry has no name.
+    async fn user_names(&self, users: &[String]) -> Result<BTreeMap<String, String>, StoreError>;
 
     /// Returns the newest records that pass the filter, ordered from oldest to newest.
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError>;

@@ -5,9 +5,10 @@
 
 use crate::gateway::names;
 
-use crate::gateway::store::{CostBasis, CostReason};
+use crate::gateway::money::Usd;
+use crate::gateway::store::{CostBasis, CostReason, UsageGrouping};
 
-use super::{DayCounts, NamedCounts, NamedRecord, UsageCounters};
+use super::{DayCounts, NamedCounts, NamedRecord, UsageCounters, UsageGroup, UsageMeasure};
 
 /// The columns of records. They have the names of the JSON fields; the name of a nested field has its object as prefix.
 const RECORD_COLUMNS: [&str; 47] = [
@@ -72,6 +73,21 @@ const COUNT_COLUMNS: [&str; 10] = [
     "cost_usd",
     "cost_unknown",
 ];
+const DETAIL_COLUMNS: [&str; 13] = [
+    "input_text_tokens",
+    "input_image_tokens",
+    "input_cached_tokens",
+    "output_text_tokens",
+    "output_image_tokens",
+    "host_input_tokens",
+    "host_output_tokens",
+    "replays",
+    "replayed_images",
+    "saved_usd",
+    "saved_unknown",
+    "p50_ms",
+    "p95_ms",
+];
 const KEY_COLUMNS: [&str; 5] = ["key", "name", "user", "user_name", "group"];
 
 /// Returns the line of column names for records.
@@ -105,6 +121,36 @@ pub(crate) fn keys(keys: &[NamedCounts]) -> String {
         csv_line(names.into_iter().chain(count_fields(&key_counts.counts)))
     });
     [heading].into_iter().chain(lines).collect()
+}
+
+/// Returns the line of column names, and one line for each group. The first column has the name of the grouping.
+pub(crate) fn groups(groups: &[UsageGroup], grouping: UsageGrouping) -> String {
+    let columns = [grouping.as_str(), "name", "user_name"].into_iter().chain(COUNT_COLUMNS).chain(DETAIL_COLUMNS);
+    let heading = csv_line(columns.map(str::to_owned));
+    let lines = groups.iter().map(|group| {
+        let names = [without_formula(&group.value), optional_text(&group.name), optional_text(&group.user_name)];
+        csv_line(names.into_iter().chain(count_fields(&group.counts)).chain(detail_fields(group)))
+    });
+    [heading].into_iter().chain(lines).collect()
+}
+
+fn detail_fields(group: &UsageGroup) -> [String; DETAIL_COLUMNS.len()] {
+    let Some(details) = &group.details else { return Default::default() };
+    [
+        details.input_text_tokens.to_string(),
+        details.input_image_tokens.to_string(),
+        details.input_cached_tokens.to_string(),
+        details.output_text_tokens.to_string(),
+        details.output_image_tokens.to_string(),
+        details.host_input_tokens.to_string(),
+        details.host_output_tokens.to_string(),
+        details.replays.to_string(),
+        details.replayed_images.to_string(),
+        Usd::from_nanos(details.saved_nano_usd).to_string(),
+        details.saved_unknown.to_string(),
+        optional_number(UsageMeasure::P50.of_group(group)),
+        optional_number(UsageMeasure::P95.of_group(group)),
+    ]
 }
 
 fn record_fields(NamedRecord { record, key_name, user_name }: &NamedRecord) -> [String; RECORD_COLUMNS.len()] {
@@ -233,6 +279,18 @@ mod tests {
              cost_usd,cost_unknown\r\n"
         );
         assert!(keys(&[]).starts_with("key,name,user,user_name,group,requests,"));
+    }
+
+    #[test]
+    fn a_group_has_its_details_or_empty_cells() {
+        let details =
+            crate::gateway::store::UsageDetails { replays: 2, saved_nano_usd: 40_000_000, ..Default::default() };
+        let of_model = |value: &str, details| UsageGroup { value: value.to_owned(), details, ..UsageGroup::default() };
+        let written = groups(&[of_model("=m", Some(details)), of_model("n", None)], UsageGrouping::Model);
+        let lines: Vec<&str> = written.lines().collect();
+        assert!(lines[0].starts_with("model,name,user_name,requests,") && lines[0].ends_with(",p50_ms,p95_ms"));
+        assert!(lines[1].starts_with("'=m,,,0,") && lines[1].ends_with(",2,0,0.04,0,,"), "{written}");
+        assert!(lines[2].ends_with(",,,,,,,,,,,,,"), "{written}");
     }
 
     #[test]

@@ -47,6 +47,41 @@
     }
   };
 
+  // The bars of a chart are one stop of the keyboard, and the arrow keys go from bar to bar. The first touch of a bar
+  // shows its text, and the second one follows its link.
+  const chartKeys = (root) => {
+    for (const chart of root.querySelectorAll("svg[data-chart]")) {
+      const bars = [...chart.querySelectorAll("a[data-read-out]")];
+      if (bars.length === 0) continue;
+      chart.removeAttribute("aria-hidden");
+      chart.setAttribute("role", "group");
+      chart.setAttribute("aria-labelledby", "chart-title");
+      for (const text of chart.querySelectorAll("text")) text.setAttribute("aria-hidden", "true");
+      const choose = (bar) => {
+        for (const other of bars) other.setAttribute("tabindex", other === bar ? "0" : "-1");
+      };
+      let touched = null;
+      bars.forEach((bar, index) => {
+        bar.setAttribute("aria-label", bar.dataset.readOut);
+        bar.addEventListener("focus", () => choose(bar));
+        bar.addEventListener("keydown", (event) => {
+          const steps = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: bars.length - 1 };
+          const next = bars[steps[event.key]];
+          if (!next) return;
+          event.preventDefault();
+          next.focus();
+        });
+        bar.addEventListener("click", (event) => {
+          if (event.pointerType !== "touch" || touched === bar) return;
+          touched = bar;
+          event.preventDefault();
+          bar.focus();
+        });
+      });
+      choose(bars[bars.length - 1]);
+    }
+  };
+
   // Moments in the time of whoever reads.
   const localTimes = (root) => {
     const language = document.documentElement.lang || undefined;
@@ -117,6 +152,8 @@
           if (fresh.dataset.state !== now.dataset.state) {
             now.replaceWith(fresh);
             localTimes(fresh);
+      chartKeys(fresh);
+            chartKeys(fresh);
             offerCopies(fresh);
             say(fresh.dataset.said);
           }
@@ -134,6 +171,7 @@
   document.addEventListener("imagate:content", (event) => {
     offerCopies(event.target);
     localTimes(event.target);
+    chartKeys(event.target);
   });
 
   // How long it is until each moment on the board, by the clock of the gateway when the board was loaded.
@@ -175,6 +213,7 @@
       const left = scrolled ? scrolled.scrollLeft : 0;
       board.replaceWith(fresh);
       localTimes(fresh);
+      chartKeys(fresh);
       countDown();
       if (fresh.querySelector(".scroll")) fresh.querySelector(".scroll").scrollLeft = left;
       const again = focused && document.getElementById(focused);
@@ -202,6 +241,7 @@
   offerCopies(document);
   localTimes(document);
   offerSelectAll();
+  chartKeys(document);
   markBusy();
   watchSteps();
   countDown();

@@ -32,16 +32,16 @@ impl RetryableJobs {
         job_id: RetryableJobId,
         is_allowed: impl FnOnce(&RetryableJobEntry) -> bool,
     ) -> Option<AnswerReader> {
-        let answer = {
+        let (answer, request_id) = {
             let mut index = self.index();
             let entry = index.entries.get_mut(&job_id).filter(|entry| is_allowed(entry) && !entry.answer.has_gap())?;
             entry.mode = DeliveryMode::Stored;
             entry.reader_count += 1;
             entry.retry_count += 1;
-            Arc::clone(&entry.answer)
+            (Arc::clone(&entry.answer), entry.registration.request_id.as_str().into())
         };
         self.changed.send_replace(());
-        Some(self.answer_reader(&answer, job_id, true))
+        Some(self.answer_reader(&answer, job_id, true).with_request_id(request_id))
     }
 
     /// Records that the caller got [`Error::InProgress`](crate::error::Error::InProgress): the job continues, and a repeat of the request is expected.

@@ -17,6 +17,25 @@ pub(super) const DATABASE_NAME: &str = "the PostgreSQL database";
 /// The operator that compares a text with a pattern, regardless of upper and lower case.
 pub(super) const LIKE: &str = "ILIKE";
 
+/// True if a record can become visible after one with a higher sequence number: one that a node commits later.
+pub(super) const COMMITS_OUT_OF_ORDER: bool = true;
+
+/// The items of the JSON list that is the first value of a statement, as the column `value` of the table `cells`.
+pub(super) const JSON_CELLS: &str = "json_array_elements(CAST($1 AS JSON)) AS cells (value)";
+
+/// The number of images of a record.
+pub(super) const IMAGE_COUNT: &str = "image_count";
+
+/// A sum of a column that ends at the largest integer.
+pub(super) fn sum_of(expression: &str) -> String {
+    format!("CAST(least(coalesce(sum({expression}), 0), 9223372036854775807) AS BIGINT)")
+}
+
+/// The sum of two counts, which ends at the largest integer.
+pub(super) fn sum_of_two(one: &str, other: &str) -> String {
+    format!("capped(CAST({one} AS NUMERIC) + {other})")
+}
+
 /// The text before and after the list in a subquery of the texts in a JSON list.
 pub(super) const JSON_TEXTS: (&str, &str) = ("(SELECT json_array_elements_text(CAST(", " AS JSON)))");
 
@@ -24,6 +43,7 @@ impl SqlConnection for DbConnection {
     /// The lock makes the changes of all nodes take turns. Its number is "imgc" (our choice). The isolation level must be
     /// this one, so that the statements see the changes of the transaction before.
     const BEGIN_CHANGE: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(1768777571)";
+    const BEGIN_READ: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 }
 
 /// Does nothing: the planner of PostgreSQL chooses the index.

@@ -44,14 +44,19 @@ const TABLES: [&str; 18] = [
     "replays",
 ];
 
+/// The tables of detailed counts. They are copied only into an empty database: afterwards, the database counts the records
+/// that a later import adds.
+const DETAIL_TABLES: [&str; 3] = ["usage_scopes", "usage_details", "usage_fold"];
+
 /// The tables whose rows have a number by their order, and the name of that number.
-const NUMBERED: [(&str, &str); 6] = [
+const NUMBERED: [(&str, &str); 7] = [
     ("users", "rowid"),
     ("keys", "rowid"),
     ("sessions", "rowid"),
     ("admin_tokens", "rowid"),
     ("audit", "seq"),
     ("records", "seq"),
+    ("usage_scopes", "id"),
 ];
 
 /// The sums that are compared, besides the number of rows of each table.
@@ -107,8 +112,8 @@ pub(crate) async fn import(
 
 async fn copy_all(source: &Connection, target: &mut PgConnection) -> Result<ImportReport, StoreError> {
     let mut transaction = target.begin().await.map_err(during(WRITING))?;
-    prepare_target(source, &mut transaction).await?;
-    for table in TABLES {
+    let is_empty = prepare_target(source, &mut transaction).await?;
+    for table in TABLES.into_iter().chain(DETAIL_TABLES.into_iter().filter(|_| is_empty)) {
         copy_table(source, &mut transaction, table).await?;
     }
     finish_target(&mut transaction).await.map_err(during(WRITING))?;
@@ -123,8 +128,9 @@ async fn copy_all(source: &Connection, target: &mut PgConnection) -> Result<Impo
     Ok(report)
 }
 
-/// Refuses a target with another installation, and removes the rows that a migration has made in an empty one.
-async fn prepare_target(source: &Connection, target: &mut PgConnection) -> Result<(), StoreError> {
+/// Refuses a target with another installation, and removes the rows that a migration has made in an empty one. Returns
+/// true if it was empty.
+async fn prepare_target(source: &Connection, target: &mut PgConnection) -> Result<bool, StoreError> {
     let of_source: Option<Vec<u8>> = {
         let mut query = source.prepare("SELECT wrapped FROM data_keys WHERE purpose = 'pepper'").map_err(read_error)?;
         let mut rows = query.query([]).map_err(read_error)?;
@@ -137,12 +143,13 @@ async fn prepare_target(source: &Connection, target: &mut PgConnection) -> Resul
     }
     match of_target {
         Some(of_target) if Some(&of_target) != of_source.as_ref() => Err(StoreError::Conflict),
-        Some(_) => Ok(()),
+        Some(_) => Ok(false),
         None => {
-            for statement in ["DELETE FROM groups", "DELETE FROM users"] {
+            for table in ["groups", "users", "usage_scopes", "usage_fold"] {
+                let statement = AssertSqlSafe(format!("DELETE FROM {table}"));
                 sqlx::query(statement).execute(&mut *target).await.map_err(during(WRITING))?;
             }
-            Ok(())
+            Ok(true)
         }
     }
 }

@@ -25,3 +25,5 @@ pub(super) mod retention;
 mod tokens;
 mod transaction;
 pub(super) mod usage;
+pub(super) mod usage_details;
+pub(super) mod usage_fold;

@@ -4,12 +4,13 @@ use super::dialect::{DbPool, indexed_by};
 use super::transaction::transact;
 use crate::gateway::store::{RetentionClass, Timestamp, UtcDay};
 
-/// Deletes old records. The record of a running job is never removed.
+/// Deletes old records. The record of a running job is never removed, and no record before it was counted in detail.
 pub(in super::super) const DELETE_RECORDS: &str = concat!(
     "DELETE FROM records WHERE seq IN (SELECT seq FROM records",
     indexed_by!("records_by_time"),
     " \
-    WHERE created_at < $1 AND state <> 'running' ORDER BY created_at LIMIT $2)"
+    WHERE created_at < $1 AND state <> 'running' AND seq <= (SELECT folded_seq FROM usage_fold) \
+    ORDER BY created_at LIMIT $2)"
 );
 
 /// Deletes old rows of the audit trail. They are written in the order of time, so the oldest have the lowest numbers.
@@ -32,6 +33,14 @@ pub(in super::super) const DELETE_END_USER_DAYS: &str = concat!(
     WHERE day < $1 ORDER BY day LIMIT $2)"
 );
 
+pub(in super::super) const DELETE_USAGE_DETAILS: &str = concat!(
+    "DELETE FROM usage_details WHERE (scope, dimension, day, value) IN \
+    (SELECT scope, dimension, day, value FROM usage_details",
+    indexed_by!("usage_details_by_day"),
+    " \
+    WHERE day < $1 ORDER BY day LIMIT $2)"
+);
+
 pub(in super::super) async fn remove_expired(
     pool: &DbPool,
     class: RetentionClass,
@@ -42,8 +51,11 @@ pub(in super::super) async fn remove_expired(
         RetentionClass::Records => delete_rows(pool, DELETE_RECORDS, before.to_string(), limit).await,
         RetentionClass::UsageDays => {
             let day = UtcDay::from(before).to_string();
-            let removed = delete_rows(pool, DELETE_USAGE_DAYS, day.clone(), limit).await?;
-            Ok(removed.max(delete_rows(pool, DELETE_END_USER_DAYS, day, limit).await?))
+            let mut removed = 0;
+            for statement in [DELETE_USAGE_DAYS, DELETE_END_USER_DAYS, DELETE_USAGE_DETAILS] {
+                removed = removed.max(delete_rows(pool, statement, day.clone(), limit).await?);
+            }
+            Ok(removed)
         }
         RetentionClass::Audit => remove_audit(pool, before, limit).await,
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use serde::Serialize;
 use sqlx::{QueryBuilder, Row};
 
 use super::decode::{parsed, text};
@@ -15,7 +16,7 @@ use super::transaction;
 use crate::gateway::money::Usd;
 use crate::gateway::store::{
     DayCounts, KeyCounts, KeyDisplayNames, KeyId, Record, RecordFilter, RefusalCount, RequestId, SharedReservations,
-    StoreError, UsageCounters, UsageFilter, UsageStore, UserId,
+    StoreError, UsageCounters, UsageFilter, UsageGrouping, UsageStore, UserId,
 };
 
 // Costs are added in two parts: a sum may be larger than the largest integer, and a float would round it.
@@ -52,6 +53,15 @@ impl UsageStore for SqlStore {
         self.fetch_rows(by_key_query(filter, limit), from_row).await
     }
 
+    async fn usage_by_column(
+        &self,
+        filter: &UsageFilter,
+        grouping: UsageGrouping,
+    ) -> Result<Vec<(String, UsageCounters)>, StoreError> {
+        let Some(query) = by_column_query(filter, grouping) else { return Ok(Vec::new()) };
+        self.fetch_rows(query, |row| Ok((text(row, "label")?, counters_from_row(row)?))).await
+    }
+
     async fn total_usage(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError> {
         Ok(self.fetch_rows(total_query(filter), counters_from_row).await?.pop().unwrap_or_default())
     }
@@ -69,6 +79,13 @@ impl UsageStore for SqlStore {
             Ok((text(row, "id")?, KeyDisplayNames { name, user_name }))
         };
         Ok(self.fetch_rows(names_query(json_list(keys)?), from_row).await?.into_iter().collect())
+    }
+
+    async fn user_names(&self, users: &[String]) -> Result<BTreeMap<String, String>, StoreError> {
+        let mut query = QueryBuilder::new("SELECT id, name FROM users WHERE name <> '' AND id IN ");
+        push_json_texts(&mut query, json_list(users)?);
+        let rows = self.fetch_rows(query, |row| Ok((text(row, "id")?, text(row, "name")?))).await?;
+        Ok(rows.into_iter().collect())
     }
 
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError> {
@@ -133,6 +150,23 @@ pub(in super::super) fn by_key_query(filter: &UsageFilter, limit: Option<u32>) -
     query
 }
 
+/// Returns the query by one of the properties that the counts by day have; `None` for any other.
+fn by_column_query(filter: &UsageFilter, grouping: UsageGrouping) -> Option<QueryBuilder<Db>> {
+    let column = match grouping {
+        UsageGrouping::Day => "day",
+        UsageGrouping::Key => "key_id",
+        UsageGrouping::User => "user_id",
+        UsageGrouping::Group => "group_name",
+        _ => return None,
+    };
+    let mut query = QueryBuilder::new("SELECT ");
+    query.push(column).push(concat!(" AS label, ", sums!(), " FROM "));
+    push_source(&mut query, filter);
+    push_conditions(&mut query, filter);
+    query.push(" GROUP BY 1");
+    Some(query)
+}
+
 pub(in super::super) fn total_query(filter: &UsageFilter) -> QueryBuilder<Db> {
     let mut query = QueryBuilder::new(concat!("SELECT ", sums!(), " FROM "));
     push_source(&mut query, filter);
@@ -140,8 +174,8 @@ pub(in super::super) fn total_query(filter: &UsageFilter) -> QueryBuilder<Db> {
     query
 }
 
-/// Returns the keys as one bound value, so that the statement is the same for any number of keys.
-fn json_list(keys: &[KeyId]) -> Result<String, StoreError> {
+/// Returns the ids as one bound value, so that the statement is the same for any number of ids.
+fn json_list(keys: &[impl Serialize]) -> Result<String, StoreError> {
     serde_json::to_string(keys).map_err(|error| StoreError::Refused(error.into()))
 }
 
@@ -175,6 +209,12 @@ fn push_source(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
 fn push_conditions(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
     // The conditions below all begin with `AND`.
     query.push(" WHERE TRUE");
+    push_scope_conditions(query, filter);
+    push_day_conditions(query, filter);
+}
+
+/// Adds the conditions on the key, its user and its group.
+pub(super) fn push_scope_conditions(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
     if let Some(owner) = &filter.owner {
         query.push(" AND user_id = ").push_bind(owner.to_string());
     }
@@ -187,6 +227,10 @@ fn push_conditions(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
     if let Some(group) = &filter.group {
         query.push(" AND group_name = ").push_bind(group.clone());
     }
+}
+
+/// Adds the conditions on the day.
+pub(super) fn push_day_conditions(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
     if let Some(since) = filter.since {
         query.push(" AND day >= ").push_bind(since.to_string());
     }

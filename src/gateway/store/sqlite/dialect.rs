@@ -17,12 +17,32 @@ pub(super) const DATABASE_NAME: &str = "imagate.db";
 /// The operator that compares a text with a pattern, regardless of upper and lower case.
 pub(super) const LIKE: &str = "LIKE";
 
+/// True if a record can become visible after one with a higher sequence number. Here, writes take turns.
+pub(super) const COMMITS_OUT_OF_ORDER: bool = false;
+
+/// The items of the JSON list that is the first value of a statement, as the column `value` of the table `cells`.
+pub(super) const JSON_CELLS: &str = "json_each($1) AS cells";
+
+/// The number of images of a record.
+pub(super) const IMAGE_COUNT: &str = "json_array_length(delivered)";
+
+/// A sum of a column that ends at the largest integer.
+pub(super) fn sum_of(expression: &str) -> String {
+    format!("CAST(total({expression}) AS INTEGER)")
+}
+
+/// The sum of two counts, which ends at the largest integer.
+pub(super) fn sum_of_two(one: &str, other: &str) -> String {
+    format!("min({one} + {other}, 9223372036854775807)")
+}
+
 /// The text before and after the list in a subquery of the texts in a JSON list.
 pub(super) const JSON_TEXTS: (&str, &str) = ("(SELECT value FROM json_each(", "))");
 
 impl SqlConnection for DbConnection {
     /// This takes the write lock first: a transaction that begins with a read cannot wait for the lock later.
     const BEGIN_CHANGE: &'static str = "BEGIN IMMEDIATE";
+    const BEGIN_READ: &'static str = "BEGIN";
 }
 
 /// Names the index that a query must use, so that a missing index causes an error rather than a slow query.

@@ -9,7 +9,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// The description and the statements of each migration, in their order. The number of a migration is its position,
 /// from 1.
-const ALL: [(&str, &str); 20] = [
+const ALL: [(&str, &str); 21] = [
     ("initial", include_str!("../migrations/sqlite/0001_initial.sql")),
     ("accounts and replays", include_str!("../migrations/sqlite/0002_accounts_and_replays.sql")),
     ("injected tool", include_str!("../migrations/sqlite/0003_injected_tool.sql")),
@@ -30,6 +30,7 @@ const ALL: [(&str, &str); 20] = [
     ("combined filters", include_str!("../migrations/sqlite/0018_combined_filters.sql")),
     ("counts by end user", include_str!("../migrations/sqlite/0019_counts_by_end_user.sql")),
     ("records by error", include_str!("../migrations/sqlite/0020_records_by_error.sql")),
+    ("usage details", include_str!("../migrations/sqlite/0021_usage_details.sql")),
 ];
 
 pub(in super::super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {

@@ -6,7 +6,7 @@ use super::*;
 pub(super) struct SeededRandom(pub(super) u64);
 
 impl SeededRandom {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -14,7 +14,7 @@ impl SeededRandom {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
     }
 }
@@ -69,7 +69,19 @@ fn intent(random: &mut SeededRandom, id: &str) -> Record {
     // Only key_2 has no end user. An end user is named after its group, so that it spans keys and days.
     let end_user = (key != "key_2").then(|| format!("of {group}"));
     let model = Some(if key == "key_1" { "gpt-image-2" } else { "gpt-image-1.5" }.to_owned());
-    Record { created_at, key: key.into(), user: user.into(), group, end_user, model, ..running_record(id) }
+    let (size, quality) = (random.pick(&[None, Some("1024x1024"), Some("auto")]), random.pick(&[None, Some("high")]));
+    let (size, quality) = (size.map(str::to_owned), quality.map(str::to_owned));
+    Record {
+        created_at,
+        key: key.into(),
+        user: user.into(),
+        group,
+        end_user,
+        model,
+        size,
+        quality,
+        ..running_record(id)
+    }
 }
 
 fn outcome(random: &mut SeededRandom, open: &Record) -> Record {
@@ -80,6 +92,18 @@ fn outcome(random: &mut SeededRandom, open: &Record) -> Record {
             .filter(|usage| *usage != TokenUsage::default())
     };
     let (usage, host_usage) = (usage(), usage());
+    let mut kinds = || {
+        let (image_tokens, text_tokens) = (tokens(random), tokens(random));
+        Some(TokenDetails { image_tokens, text_tokens }).filter(|kinds| *kinds != TokenDetails::default())
+    };
+    let (input_kinds, output_kinds, cached_kinds) = (kinds(), kinds(), kinds());
+    let usage = usage.map(|usage| TokenUsage {
+        input_tokens_details: input_kinds,
+        output_tokens_details: output_kinds,
+        cached_tokens_details: cached_kinds,
+        ..usage
+    });
+    let latency_ms = (random.below(5) > 0).then(|| random.below(200_000));
     let cost_usd = usage.as_ref().and_then(|usage| usage.input_tokens).map(Usd::from_nanos);
     let image = DeliveredImageEntry { size: None, output_format: Some("png".to_owned()), quality: None };
     let state = random.pick(&[
@@ -104,13 +128,14 @@ fn outcome(random: &mut SeededRandom, open: &Record) -> Record {
         usage,
         host_usage,
         cost_usd,
+        latency_ms,
         ..open.clone()
     }
 }
 
 /// Returns a random write: `true` and an intent to open, or `false` and a record to close. It is one that the ledger
 /// can make, or an invalid one, which must have no effect.
-fn random_write(
+pub(super) fn random_write(
     random: &mut SeededRandom,
     running: &mut Vec<Record>,
     closed: &mut Vec<Record>,

@@ -44,6 +44,8 @@ const FURTHER_FILTERS: [&str; 9] = [
     "error_code=moderation_blocked",
     "error_code=none",
 ];
+/// The groupings of usage.
+const GROUPINGS: [&str; 10] = ["day", "hour", "key", "user", "group", "account", "model", "size", "quality", "reason"];
 const STATES: [&str; 6] = ["succeeded", "running", "failed", "refused", "cancelled", "interrupted"];
 /// The pages and operations without a filter of records.
 const PAGES: [&str; 15] = [
@@ -81,7 +83,7 @@ const OPERATIONS: [&str; 15] = [
     "/admin/v1/accounts/bench-0",
 ];
 /// The commands, as the arguments of `imagate`.
-pub(crate) const COMMANDS: [&str; 12] = [
+pub(crate) const COMMANDS: [&str; 14] = [
     "usage",
     "usage --cost --user user-0",
     "usage --key key_generated_0 --since 7d",
@@ -91,6 +93,8 @@ pub(crate) const COMMANDS: [&str; 12] = [
     "usage --by key --cost",
     "usage --by key --user user-0 --since 30d",
     "usage --by day --end-user backend",
+    "usage --by model --cost",
+    "usage --by user --since 30d",
     "key list",
     "user list",
     "group list",
@@ -119,7 +123,9 @@ pub(crate) fn requests(values: &FilterValues) -> Vec<ReadRequest> {
     {
         paths.push((ClientRole::MemberToken, format!("/admin/v1/records?{filter}")));
     }
-    paths.push((ClientRole::MemberToken, format!("/admin/v1/usage?since={}", values.first_day)));
+    for grouping in ["", "&group_by=model", "&group_by=key"] {
+        paths.push((ClientRole::MemberToken, format!("/admin/v1/usage?since={}{grouping}", values.first_day)));
+    }
     let request = |(role, path)| ReadRequest { role, path, is_metrics: false };
     let mut requests: Vec<ReadRequest> = paths.into_iter().map(request).collect();
     requests.push(ReadRequest { role: ClientRole::Anonymous, path: "/metrics".to_owned(), is_metrics: true });
@@ -134,6 +140,7 @@ pub(crate) fn downloads(values: &FilterValues) -> Vec<ReadRequest> {
         "/records.csv?user=user-0".to_owned(),
         "/records.csv?state=failed".to_owned(),
         format!("/usage.csv?since={}", values.first_day),
+        format!("/usage.csv?group_by=key&since={}", values.first_day),
     ];
     paths.map(|path| ReadRequest { role: ClientRole::SignedInAdmin, path, is_metrics: false }).to_vec()
 }
@@ -188,7 +195,15 @@ fn usage_filters(values: &FilterValues) -> Vec<String> {
         }
         filters.push(format!("{}&{}{period}", USER_FILTERS[0], GROUP_FILTERS[1]));
         filters.push(format!("{}&{}{period}", END_USER_FILTERS[0], KEY_FILTERS[1]));
+        for grouping in GROUPINGS {
+            for filter in ["", KEY_FILTERS[0], USER_FILTERS[0], GROUP_FILTERS[0], GROUP_FILTERS[2]] {
+                filters.push(format!("group_by={grouping}&{filter}{period}"));
+            }
+            filters.push(format!("group_by={grouping}&measure=p95{period}"));
+        }
     }
+    // The hours of a month at most.
+    filters.retain(|filter| !(filter.contains("group_by=hour") && filter.contains("since=")));
     filters
 }
 

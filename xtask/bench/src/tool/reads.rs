@@ -26,6 +26,9 @@ const INSTALLATION_FILE: &str = "installation.json";
 const ADMIN_TOKEN: &str = "admin-token-of-the-load-tests-0123456789";
 /// The time in which each answer must be complete.
 const GOAL: Duration = Duration::from_secs(1);
+/// The number of records that are not counted in detail yet.
+const UNCOUNTED_RECORDS: &str =
+    "SELECT (SELECT coalesce(max(seq), 0) FROM records) - (SELECT folded_seq FROM usage_fold)";
 /// The user whose token a member has: the busiest.
 const MEMBER: &str = "user-0";
 
@@ -125,6 +128,7 @@ impl MeasurementGateway {
         let home = GatewayHome { name: "imagate".to_owned(), program, folder, address: self.address, key };
         let target = home.start().await?;
         println!("the gateway listened {:.1} s after its start", begun.elapsed().as_secs_f64());
+        self.wait_until_counted().await?;
         let client = ConsoleClient::sign_in(self.address, ADMIN_TOKEN, MEMBER).await?;
         for (title, requests) in [("answer", requests(values)), ("download", downloads(values))] {
             let mut all = Vec::new();
@@ -139,6 +143,20 @@ impl MeasurementGateway {
         }
         println!("{}", table("command", &all));
         target.process.stop().await
+    }
+
+    /// Waits until the gateway has counted all records in detail.
+    async fn wait_until_counted(&self) -> Result<()> {
+        let begun = Instant::now();
+        let left = || -> Result<u64> {
+            let rows = self.database()?.query(UNCOUNTED_RECORDS)?;
+            Ok(rows.first().context("no number of the last counted record")?.parse()?)
+        };
+        while left()? > 0 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        println!("all records were counted in detail {:.1} s after that", begun.elapsed().as_secs_f64());
+        Ok(())
     }
 
     /// Sends a request once to warm the caches, and then as often as there are rounds.

@@ -5,9 +5,9 @@ use super::*;
 use crate::gateway::store::sqlite::migrations::MIGRATIONS;
 use crate::gateway::store::sqlite::sql::keys::page;
 use crate::gateway::store::sqlite::sql::people::sessions::REFUSAL_LIMIT_REACHED;
-use crate::gateway::store::sqlite::sql::{records, retention, usage};
+use crate::gateway::store::sqlite::sql::{records, retention, usage, usage_details, usage_fold};
 use crate::gateway::store::testing::database_at_migration;
-use crate::gateway::store::{JobState, KeyFilter, UsageCounters, UsageFilter};
+use crate::gateway::store::{JobState, KeyFilter, UsageCounters, UsageFilter, UsageGrouping};
 
 /// Returns the number of migrations before the one that introduces the usage counts.
 fn before_counting() -> usize {
@@ -111,6 +111,7 @@ async fn queries_of_the_start_and_of_removals_use_an_index() {
         (retention::DELETE_RECORDS, "SEARCH records USING INDEX records_by_time (created_at<?)"),
         (retention::DELETE_USAGE_DAYS, "SEARCH usage_days USING COVERING INDEX usage_days_by_day (day<?)"),
         (retention::DELETE_END_USER_DAYS, "SEARCH end_user_days USING COVERING INDEX end_user_days_by_day (day<?)"),
+        (retention::DELETE_USAGE_DETAILS, "SEARCH usage_details USING COVERING INDEX usage_details_by_day (day<?)"),
         (REFUSAL_LIMIT_REACHED, "SEARCH audit USING INDEX audit_refusals (target_id=?)"),
     ] {
         let steps = plan_of(sql).await;
@@ -250,6 +251,22 @@ async fn usage_queries_use_an_index() {
             assert!(plan.contains(search) && !plan.contains("SCAN"), "{filter:?}: {plan}");
         }
     }
+    for (filter, scopes) in [
+        (any(), "SEARCH usage_scopes USING COVERING INDEX sqlite_autoindex_usage_scopes_1 (group_name=? AND user_id=?"),
+        (UsageFilter { owner: Some("usr_1".into()), ..any() }, "SEARCH usage_scopes USING INDEX usage_scopes_by_user"),
+        (UsageFilter { key: text("key_1"), ..any() }, "SEARCH usage_scopes USING INDEX usage_scopes_by_key"),
+        (UsageFilter { group: text("default"), ..any() }, "SEARCH usage_scopes USING COVERING INDEX"),
+    ] {
+        let filter = UsageFilter { since, until, ..filter };
+        let details = plan(&store, usage_details::counts_query(&filter, UsageGrouping::Model)).await;
+        let search = "SEARCH usage_details USING PRIMARY KEY (scope=? AND dimension=? AND day>? AND day<?)";
+        assert!(details.contains(search) && details.contains(scopes), "{filter:?}: {details}");
+        let tail = plan(&store, usage_details::records_query(&filter, 100)).await;
+        assert!(tail.contains("SEARCH records USING INTEGER PRIMARY KEY (rowid>?)"), "{filter:?}: {tail}");
+    }
+    // Few records are running.
+    let running = plan(&store, sqlx::QueryBuilder::new(usage_fold::FIRST_RUNNING)).await;
+    assert!(running.contains("SCAN records USING COVERING INDEX records_running"), "{running}");
     let plan_of_keys = plan(&store, usage::total_by_key_query("[]".to_owned())).await;
     assert!(plan_of_keys.contains("SEARCH usage_days USING PRIMARY KEY (key_id=?)"), "{plan_of_keys}");
 }

@@ -1,0 +1,204 @@
+//! Reads detailed counts: those that are stored, and the records that are not counted yet.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use sqlx::{Connection as _, QueryBuilder, Row};
+
+use super::dialect::{Db, DbConnection, DbPool, DbRow, IMAGE_COUNT, ordered_join, sum_of};
+use super::usage::{push_day_conditions, push_scope_conditions};
+use crate::gateway::store::sql_connection::SqlConnection;
+use crate::gateway::store::usage_fold::{ALL_RECORDS, CountedRecord, counts_of_record};
+use crate::gateway::store::{
+    DetailsByValue, DurationCounts, UsageDetailRead, UsageDetails, UsageFilter, UsageGrouping,
+};
+
+/// The most records that a read counts itself (our choice): that takes about a second. There are more only for some
+/// minutes after an upgrade, or if the task that counts them fails.
+const UNCOUNTED_MAX: i64 = 100_000;
+
+/// The ending of columns with amounts, which are added in two parts: a sum may be larger than the largest integer, and a
+/// float would round it.
+const NANO_USD: &str = "_nano_usd";
+
+static SUMS: LazyLock<String> = LazyLock::new(|| {
+    let mut sums: Vec<String> = Vec::new();
+    for column in UsageDetails::COLUMNS {
+        if column.ends_with(NANO_USD) {
+            sums.push(format!("{} AS {column}_whole", sum_of(&format!("{column} / 1000000000"))));
+            sums.push(format!("{} AS {column}", sum_of(&format!("{column} % 1000000000"))));
+        } else {
+            sums.push(format!("{} AS {column}", sum_of(column)));
+        }
+    }
+    sums.extend(duration_columns().map(|column| format!("{} AS {column}", sum_of(&column))));
+    sums.join(", ")
+});
+
+/// The columns of the counts of durations.
+pub(super) fn duration_columns() -> impl Iterator<Item = String> {
+    (0..DurationCounts::BUCKETS).map(|index| format!("d{index:02}"))
+}
+
+/// Reads the counts by each of the groupings, all at one moment.
+pub(super) async fn read(
+    pool: &DbPool,
+    filter: &UsageFilter,
+    groupings: &[UsageGrouping],
+) -> sqlx::Result<UsageDetailRead> {
+    let mut connection = pool.acquire().await?;
+    let mut transaction = connection.begin_with(<DbConnection as SqlConnection>::BEGIN_READ).await?;
+    let (mut groups, folded) = (Vec::new(), folded_seq(&mut transaction).await?);
+    for grouping in groupings {
+        let mut values = BTreeMap::<String, UsageDetails>::new();
+        for row in counts_query(filter, *grouping).build().fetch_all(&mut *transaction).await? {
+            values.insert(row.try_get("label")?, details_from_row(&row)?);
+        }
+        groups.push(values);
+    }
+    let uncounted = newest_seq(&mut transaction).await?.saturating_sub(folded);
+    let mut pending_records = 0;
+    if uncounted > UNCOUNTED_MAX {
+        pending_records = uncounted.unsigned_abs();
+    } else if uncounted > 0 {
+        let mut query = records_query(filter, folded);
+        for row in query.build().fetch_all(&mut *transaction).await? {
+            add_record(&mut groups, groupings, &record_from_row(&row)?);
+        }
+    }
+    transaction.commit().await?;
+    let groups = groups.into_iter().map(|values| values.into_iter().collect::<DetailsByValue>()).collect();
+    Ok(UsageDetailRead { groups, pending_records })
+}
+
+fn add_record(groups: &mut [BTreeMap<String, UsageDetails>], groupings: &[UsageGrouping], record: &CountedRecord) {
+    for (values, grouping) in groups.iter_mut().zip(groupings) {
+        if let Some(value) = record.value(*grouping) {
+            values.entry(value.to_owned()).or_default().add(&record.counts);
+        }
+    }
+}
+
+pub(super) async fn folded_seq(connection: &mut DbConnection) -> sqlx::Result<i64> {
+    sqlx::query_scalar("SELECT folded_seq FROM usage_fold").fetch_one(connection).await
+}
+
+pub(super) async fn newest_seq(connection: &mut DbConnection) -> sqlx::Result<i64> {
+    sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM records").fetch_one(connection).await
+}
+
+pub(in super::super) fn counts_query(filter: &UsageFilter, grouping: UsageGrouping) -> QueryBuilder<Db> {
+    let (dimension, label) = match grouping {
+        UsageGrouping::Day => (ALL_RECORDS, "day"),
+        UsageGrouping::Key => (ALL_RECORDS, "key_id"),
+        UsageGrouping::User => (ALL_RECORDS, "user_id"),
+        UsageGrouping::Group => (ALL_RECORDS, "group_name"),
+        UsageGrouping::Hour => (grouping.as_str(), "day || 'T' || value"),
+        _ => (grouping.as_str(), "value"),
+    };
+    let mut query = QueryBuilder::new("SELECT ");
+    query.push(label).push(" AS label, ").push(SUMS.as_str());
+    query.push(concat!(
+        " FROM usage_scopes ",
+        ordered_join!(),
+        " usage_details ON usage_details.scope = usage_scopes.id"
+    ));
+    query.push(" WHERE dimension = '").push(dimension).push("'");
+    let UsageFilter { owner, key, user, group, .. } = filter;
+    let is_of_all = owner.is_none() && key.is_none() && user.is_none() && group.is_none();
+    if is_of_all && !matches!(grouping, UsageGrouping::Key | UsageGrouping::User | UsageGrouping::Group) {
+        query.push(" AND group_name = '' AND user_id = '' AND key_id = ''");
+    } else {
+        query.push(" AND key_id <> ''");
+        push_scope_conditions(&mut query, filter);
+    }
+    push_day_conditions(&mut query, filter);
+    query.push(" GROUP BY 1");
+    query
+}
+
+/// The records that are not counted yet.
+pub(in super::super) fn records_query(filter: &UsageFilter, folded_seq: i64) -> QueryBuilder<Db> {
+    let mut query = QueryBuilder::new("SELECT ");
+    push_record_columns(&mut query);
+    query.push(" FROM records WHERE seq > ").push_bind(folded_seq).push(" AND state <> 'running'");
+    push_scope_conditions(&mut query, filter);
+    // A time begins with its day, and `U` comes after the `T` that follows the day.
+    if let Some(since) = filter.since {
+        query.push(" AND created_at >= ").push_bind(since.to_string());
+    }
+    if let Some(until) = filter.until {
+        query.push(" AND created_at < ").push_bind(format!("{until}U"));
+    }
+    query
+}
+
+/// Adds the columns that [`record_from_row`] reads.
+pub(super) fn push_record_columns(query: &mut QueryBuilder<Db>) {
+    query.push(
+        "seq, request_id, created_at, state, group_name, user_id, key_id, account, model, size, quality, error_reason, \
+         input_tokens, output_tokens, total_tokens, input_text_tokens, input_image_tokens, input_cached_text_tokens, \
+         input_cached_image_tokens, output_text_tokens, output_image_tokens, host_input_tokens, host_output_tokens, \
+         host_total_tokens, cost_nano_usd, latency_ms, ",
+    );
+    query.push("CAST(").push(IMAGE_COUNT).push(" AS BIGINT) AS images");
+}
+
+pub(super) fn record_from_row(row: &DbRow) -> sqlx::Result<CountedRecord> {
+    let text = |column: &str| row.try_get::<Option<String>, _>(column).map(Option::unwrap_or_default);
+    let number = |column: &str| row.try_get::<Option<i64>, _>(column).map(|count| count.map(i64::unsigned_abs));
+    let sum = |one: &str, other: &str| -> sqlx::Result<u64> {
+        let sum = number(one)?.unwrap_or_default().saturating_add(number(other)?.unwrap_or_default());
+        Ok(sum.min(i64::MAX.cast_unsigned()))
+    };
+    let count = |column: &str| number(column).map(Option::unwrap_or_default);
+    let counts = UsageDetails {
+        images: count("images")?,
+        input_tokens: sum("input_tokens", "host_input_tokens")?,
+        output_tokens: sum("output_tokens", "host_output_tokens")?,
+        total_tokens: sum("total_tokens", "host_total_tokens")?,
+        input_text_tokens: count("input_text_tokens")?,
+        input_image_tokens: count("input_image_tokens")?,
+        input_cached_tokens: sum("input_cached_text_tokens", "input_cached_image_tokens")?,
+        output_text_tokens: count("output_text_tokens")?,
+        output_image_tokens: count("output_image_tokens")?,
+        host_input_tokens: count("host_input_tokens")?,
+        host_output_tokens: count("host_output_tokens")?,
+        cost_nano_usd: count("cost_nano_usd")?,
+        ..UsageDetails::default()
+    };
+    let state: &str = row.try_get("state")?;
+    let has_cost = number("cost_nano_usd")?.is_some();
+    Ok(CountedRecord {
+        seq: row.try_get("seq")?,
+        is_running: state == "running",
+        counts: counts_of_record(counts, state == "succeeded", has_cost, number("latency_ms")?),
+        request_id: text("request_id")?,
+        created_at: text("created_at")?,
+        group: text("group_name")?,
+        user: text("user_id")?,
+        key: text("key_id")?,
+        account: text("account")?,
+        model: text("model")?,
+        size: text("size")?,
+        quality: text("quality")?,
+        reason: text("error_reason")?,
+    })
+}
+
+fn details_from_row(row: &DbRow) -> sqlx::Result<UsageDetails> {
+    let number = |column: &str| row.try_get::<i64, _>(column).map(i64::unsigned_abs);
+    let mut counts = [0; UsageDetails::COUNTS];
+    for (count, column) in counts.iter_mut().zip(UsageDetails::COLUMNS) {
+        *count = number(column)?;
+        if column.ends_with(NANO_USD) {
+            let whole = number(&format!("{column}_whole"))?.saturating_mul(1_000_000_000);
+            *count = count.saturating_add(whole).min(i64::MAX.cast_unsigned());
+        }
+    }
+    let mut durations = DurationCounts::default();
+    for (count, column) in durations.0.iter_mut().zip(duration_columns()) {
+        *count = number(&column)?;
+    }
+    Ok(UsageDetails::from_counts(counts, durations))
+}

@@ -1,0 +1,197 @@
+//! Counts closed records and replayed answers in detail.
+//!
+//! The number of the last counted record is moved in the transaction that adds the counts, and only from the value that
+//! was read before: so whatever ends a process, and however many processes count, each record counts once. The records
+//! themselves are read outside of that transaction, because a closed record never changes.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use sqlx::QueryBuilder;
+
+use super::dialect::{COMMITS_OUT_OF_ORDER, Db, DbConnection, DbPool, JSON_CELLS, SqlStore, ordered_join, sum_of_two};
+use super::error_conversion::during;
+use super::paging::push_json_texts;
+use super::transaction::transact;
+use super::usage_details::{self, duration_columns, folded_seq, newest_seq, push_record_columns, record_from_row};
+use crate::gateway::store::usage_fold::{CountedRecord, FoldedRows};
+use crate::gateway::store::{
+    ReplayCount, StoreError, UsageDetailRead, UsageDetailStore, UsageDetails, UsageFilter, UsageGrouping,
+};
+
+/// The first running record; there are few of them. The condition is written exactly like that of the partial index.
+pub(in super::super) const FIRST_RUNNING: &str = "WITH running AS MATERIALIZED \
+    (SELECT seq FROM records WHERE state = 'running') SELECT min(seq) FROM running";
+
+/// The number of texts before the counts in a row of [`to_json_rows`].
+const ROW_TEXTS: usize = 6;
+
+/// Adds the scopes that the rows name.
+static ADD_SCOPES: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT INTO usage_scopes (group_name, user_id, key_id) \
+         SELECT DISTINCT cells.value ->> 0, cells.value ->> 1, cells.value ->> 2 FROM {JSON_CELLS} WHERE TRUE \
+         ON CONFLICT (group_name, user_id, key_id) DO NOTHING"
+    )
+});
+
+/// Adds the rows to those that are stored.
+static ADD_ROWS: LazyLock<String> = LazyLock::new(|| {
+    let durations: Vec<String> = duration_columns().collect();
+    let counts = UsageDetails::COLUMNS.map(str::to_owned);
+    let columns: Vec<&String> = counts.iter().chain(&durations).collect();
+    let values = (ROW_TEXTS..).take(columns.len()).map(|index| format!("CAST(cells.value ->> {index} AS BIGINT)"));
+    let add = |column: &String| {
+        let sum = sum_of_two(&format!("usage_details.{column}"), &format!("excluded.{column}"));
+        format!("{column} = {sum}")
+    };
+    let add_duration = |column: &String| {
+        let sum =
+            sum_of_two(&format!("coalesce(usage_details.{column}, 0)"), &format!("coalesce(excluded.{column}, 0)"));
+        format!("{column} = nullif({sum}, 0)")
+    };
+    let sums: Vec<String> = counts.iter().map(add).chain(durations.iter().map(add_duration)).collect();
+    let names: Vec<&str> = columns.iter().map(|column| column.as_str()).collect();
+    format!(
+        "INSERT INTO usage_details (scope, dimension, day, value, {}) \
+         SELECT usage_scopes.id, cells.value ->> 3, cells.value ->> 4, cells.value ->> 5, {} FROM {JSON_CELLS} {} \
+         usage_scopes ON usage_scopes.group_name = cells.value ->> 0 AND usage_scopes.user_id = cells.value ->> 1 \
+         AND usage_scopes.key_id = cells.value ->> 2 WHERE TRUE \
+         ON CONFLICT (scope, dimension, day, value) DO UPDATE SET {}",
+        names.join(", "),
+        values.collect::<Vec<_>>().join(", "),
+        ordered_join!(),
+        sums.join(", ")
+    )
+});
+
+#[async_trait]
+impl UsageDetailStore for SqlStore {
+    async fn newest_record(&self) -> Result<i64, StoreError> {
+        const DOING: &str = "reading the number of the newest record";
+        let mut connection = self.readers.acquire().await.map_err(during(DOING))?;
+        newest_seq(&mut connection).await.map_err(during(DOING))
+    }
+
+    fn commits_out_of_order(&self) -> bool {
+        COMMITS_OUT_OF_ORDER
+    }
+
+    async fn fold_records(&self, up_to: i64, limit: u32) -> Result<u32, StoreError> {
+        let Some(step) = read_step(&self.readers, up_to, limit).await.map_err(during("reading records to count"))?
+        else {
+            return Ok(0);
+        };
+        add_step(&self.writer, step).await.map_err(during("counting records"))
+    }
+
+    async fn add_replays(&self, replays: &[ReplayCount]) -> Result<Vec<ReplayCount>, StoreError> {
+        add_replays(self, replays).await.map_err(during("counting replayed answers"))
+    }
+
+    async fn usage_details(
+        &self,
+        filter: &UsageFilter,
+        groupings: &[UsageGrouping],
+    ) -> Result<UsageDetailRead, StoreError> {
+        usage_details::read(&self.readers, filter, groupings).await.map_err(during("reading the detailed usage counts"))
+    }
+}
+
+/// Records that are to be counted: those after the number `after`, up to the number `end`.
+struct FoldStep {
+    after: i64,
+    end: i64,
+    records: u32,
+    rows: FoldedRows,
+}
+
+/// Reads the next records to count; `None` if there are none.
+async fn read_step(pool: &DbPool, up_to: i64, limit: u32) -> sqlx::Result<Option<FoldStep>> {
+    let mut connection = pool.acquire().await?;
+    let after = folded_seq(&mut connection).await?;
+    let first_running: Option<i64> = sqlx::query_scalar(FIRST_RUNNING).fetch_one(&mut *connection).await?;
+    // The records that were opened since then have higher numbers than these.
+    let up_to = up_to.min(newest_seq(&mut connection).await?);
+    let end = first_running.map_or(up_to, |first| up_to.min(first - 1));
+    if end <= after {
+        return Ok(None);
+    }
+    let mut query = QueryBuilder::<Db>::new("SELECT ");
+    push_record_columns(&mut query);
+    query.push(" FROM records WHERE seq > ").push_bind(after).push(" AND seq <= ").push_bind(end);
+    query.push(" ORDER BY seq LIMIT ").push_bind(i64::from(limit));
+    let (mut rows, mut last, mut records) = (FoldedRows::default(), after, 0);
+    for row in query.build().fetch_all(&mut *connection).await? {
+        let record = record_from_row(&row)?;
+        rows.add_record(&record);
+        (last, records) = (record.seq, records + 1);
+    }
+    let end = if records < limit { end } else { last };
+    Ok(Some(FoldStep { after, end, records, rows }))
+}
+
+async fn add_step(pool: &DbPool, step: FoldStep) -> sqlx::Result<u32> {
+    let FoldStep { after, end, records, rows } = step;
+    transact!(pool, |transaction| {
+        let moved = sqlx::query("UPDATE usage_fold SET folded_seq = $1 WHERE folded_seq = $2").bind(end).bind(after);
+        if moved.execute(&mut *transaction).await?.rows_affected() == 0 {
+            // Another process has counted them.
+            return Ok(0);
+        }
+        add_rows(&mut transaction, &rows).await?;
+        records
+    })
+}
+
+async fn add_rows(connection: &mut DbConnection, rows: &FoldedRows) -> sqlx::Result<()> {
+    if rows.0.is_empty() {
+        return Ok(());
+    }
+    let json = to_json_rows(rows)?;
+    for statement in [&*ADD_SCOPES, &*ADD_ROWS] {
+        sqlx::query(statement.as_str()).bind(&json).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Returns the rows as the value of a statement: a JSON list of lists. The statement is the same for any number of rows.
+fn to_json_rows(rows: &FoldedRows) -> sqlx::Result<String> {
+    let row = |(key, details): (&crate::gateway::store::usage_fold::DetailRowKey, &UsageDetails)| {
+        let mut cells: Vec<Value> = key.scope.iter().map(|text| Value::from(text.as_str())).collect();
+        cells.extend([key.dimension, &key.day, &key.value].map(Value::from));
+        cells.extend(details.counts().map(Value::from));
+        let durations = details.durations.0.iter();
+        cells.extend(durations.map(|count| if *count == 0 { Value::Null } else { Value::from(*count) }));
+        cells
+    };
+    let rows: Vec<Vec<Value>> = rows.0.iter().map(row).collect();
+    serde_json::to_string(&rows).map_err(|error| sqlx::Error::Encode(error.into()))
+}
+
+async fn add_replays(store: &SqlStore, replays: &[ReplayCount]) -> sqlx::Result<Vec<ReplayCount>> {
+    let ids: Vec<&str> = replays.iter().map(|replay| replay.request_id.as_str()).collect();
+    let ids = serde_json::to_string(&ids).map_err(|error| sqlx::Error::Encode(error.into()))?;
+    let mut query = QueryBuilder::<Db>::new("SELECT ");
+    push_record_columns(&mut query);
+    query.push(" FROM records WHERE request_id IN ");
+    push_json_texts(&mut query, ids);
+    let mut records = HashMap::new();
+    for row in query.build().fetch_all(&store.readers).await? {
+        let record = record_from_row(&row)?;
+        records.insert(record.request_id.clone(), record);
+    }
+    let (mut rows, mut running) = (FoldedRows::default(), Vec::new());
+    let removed = CountedRecord::default();
+    for replay in replays {
+        match records.get(replay.request_id.as_str()) {
+            Some(record) if record.is_running => running.push(replay.clone()),
+            record => rows.add_replay(record.unwrap_or(&removed), replay),
+        }
+    }
+    let pool = &store.writer;
+    transact!(pool, |transaction| add_rows(&mut transaction, &rows).await?)?;
+    Ok(running)
+}

@@ -1,0 +1,141 @@
+//! Adds up records to the rows of detailed counts. Pure.
+
+use std::collections::BTreeMap;
+
+use super::{DurationCounts, ReplayCount, UsageDetails, UsageGrouping};
+
+/// The properties of a closed record that are counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct CountedRecord {
+    pub(super) seq: i64,
+    pub(super) request_id: String,
+    pub(super) is_running: bool,
+    /// The time at which the job began, as it is stored.
+    pub(super) created_at: String,
+    pub(super) group: String,
+    pub(super) user: String,
+    pub(super) key: String,
+    pub(super) account: String,
+    pub(super) model: String,
+    pub(super) size: String,
+    pub(super) quality: String,
+    pub(super) reason: String,
+    pub(super) counts: UsageDetails,
+}
+
+/// The key of a row of counts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct DetailRowKey {
+    /// The group, the user and the key; three empty texts for all of them together.
+    pub(super) scope: [String; 3],
+    pub(super) dimension: &'static str,
+    pub(super) day: String,
+    pub(super) value: String,
+}
+
+/// Rows of counts that are to be added to the database.
+#[derive(Debug, Default)]
+pub(super) struct FoldedRows(pub(super) BTreeMap<DetailRowKey, UsageDetails>);
+
+/// The dimension with one value, which stands for all records.
+pub(super) const ALL_RECORDS: &str = "all";
+
+/// The groupings whose values are stored, each as the dimension with its name.
+pub(super) const DIMENSIONS: [UsageGrouping; 6] = [
+    UsageGrouping::Hour,
+    UsageGrouping::Account,
+    UsageGrouping::Model,
+    UsageGrouping::Size,
+    UsageGrouping::Quality,
+    UsageGrouping::Reason,
+];
+
+// === impl CountedRecord ===
+
+impl CountedRecord {
+    /// Returns the value of a grouping; `None` if the record does not count in it: only requests that did not succeed
+    /// have a reason.
+    pub(super) fn value(&self, grouping: UsageGrouping) -> Option<&str> {
+        Some(match grouping {
+            UsageGrouping::Day => self.created_at.get(..10)?,
+            UsageGrouping::Hour => self.created_at.get(..13)?,
+            UsageGrouping::Key => &self.key,
+            UsageGrouping::User => &self.user,
+            UsageGrouping::Group => &self.group,
+            UsageGrouping::Account => &self.account,
+            UsageGrouping::Model => &self.model,
+            UsageGrouping::Size => &self.size,
+            UsageGrouping::Quality => &self.quality,
+            UsageGrouping::Reason if self.counts.failed() == 0 => return None,
+            UsageGrouping::Reason => &self.reason,
+        })
+    }
+
+    /// Returns the counts of answers that were replayed, as if they were a record: at the time of the replay, with the
+    /// properties of the job that had made the answer.
+    fn of_replay(&self, replay: &ReplayCount) -> Self {
+        let times = u64::from(replay.count);
+        let counts = UsageDetails {
+            replays: times,
+            replayed_images: self.counts.images.saturating_mul(times),
+            saved_nano_usd: self.counts.cost_nano_usd.saturating_mul(times).min(i64::MAX.cast_unsigned()),
+            saved_unknown: self.counts.cost_unknown.saturating_mul(times),
+            ..UsageDetails::default()
+        };
+        Self {
+            created_at: replay.hour.clone(),
+            group: replay.group.clone(),
+            user: replay.user.to_string(),
+            key: replay.key.to_string(),
+            counts,
+            ..self.clone()
+        }
+    }
+}
+
+// === impl FoldedRows ===
+
+impl FoldedRows {
+    pub(super) fn add_record(&mut self, record: &CountedRecord) {
+        let Some(day) = record.value(UsageGrouping::Day) else { return };
+        let own = [record.group.clone(), record.user.clone(), record.key.clone()];
+        for scope in [<[String; 3]>::default(), own] {
+            let mut add = |dimension: &'static str, value: &str| {
+                let (scope, day, value) = (scope.clone(), day.to_owned(), value.to_owned());
+                self.0.entry(DetailRowKey { scope, dimension, day, value }).or_default().add(&record.counts);
+            };
+            add(ALL_RECORDS, "");
+            for dimension in DIMENSIONS {
+                let Some(value) = record.value(dimension) else { continue };
+                // The day is a column of its own.
+                let value = if dimension == UsageGrouping::Hour { value.get(11..).unwrap_or_default() } else { value };
+                add(dimension.as_str(), value);
+            }
+        }
+    }
+
+    /// Adds replays of the answer that this record had; of an answer whose record was removed since, `record` is empty.
+    pub(super) fn add_replay(&mut self, record: &CountedRecord, replay: &ReplayCount) {
+        self.add_record(&record.of_replay(replay));
+    }
+}
+
+/// Counts one closed record.
+pub(super) fn counts_of_record(
+    counts: UsageDetails,
+    is_succeeded: bool,
+    has_cost: bool,
+    latency_ms: Option<u64>,
+) -> UsageDetails {
+    let mut durations = DurationCounts::default();
+    if let Some(latency) = latency_ms.filter(|_| is_succeeded) {
+        durations.add(latency);
+    }
+    UsageDetails {
+        requests: 1,
+        succeeded: u64::from(is_succeeded),
+        cost_unknown: u64::from(!has_cost),
+        durations,
+        ..counts
+    }
+}
