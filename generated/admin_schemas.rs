@@ -519,6 +519,26 @@ impl schemars::JsonSchema for types::KeyUpdate {
         super::served::component("KeyUpdate", generator)
     }
 }
+impl schemars::JsonSchema for types::LimitUsage {
+    fn schema_name() -> String {
+        "LimitUsage".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("LimitUsage", generator)
+    }
+}
+impl schemars::JsonSchema for types::LimitUsageState {
+    fn schema_name() -> String {
+        "LimitUsageState".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("LimitUsageState", generator)
+    }
+}
 impl schemars::JsonSchema for types::LinkPurpose {
     fn schema_name() -> String {
         "LinkPurpose".to_owned()

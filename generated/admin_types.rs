@@ -1609,6 +1609,9 @@ pub struct Group {
     /// The number of its keys. For admins only.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub keys: ::std::option::Option<u64>,
+    /// What is used of each limit of the group that counts, by all of its keys. Absent if it has none. For admins only.
+    #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
+    pub limit_usage: ::std::vec::Vec<LimitUsage>,
     /// The name. Unique.
     pub name: ::std::string::String,
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -1874,6 +1877,9 @@ pub struct Key {
     /// The latest expiry that its owner can set, if an admin has set one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latest_end: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// What is used of each limit of the key that counts. Absent if it has none.
+    #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
+    pub limit_usage: ::std::vec::Vec<LimitUsage>,
     /// The limits of the key. Absent if it has none.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub limits: ::std::option::Option<RequestLimits>,
@@ -2220,6 +2226,92 @@ pub struct KeyUpdate {
 impl KeyUpdate {
     pub fn builder() -> builder::KeyUpdate {
         Default::default()
+    }
+}
+/// A limit, and what is used of it now.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct LimitUsage {
+    /// With a budget: the amount at which an alert is raised.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub alert: ::std::option::Option<f64>,
+    /// The limit: a number, or US dollars.
+    pub limit: f64,
+    /// The name of the limit in `limits`.
+    pub name: ::std::string::String,
+    /// With a budget: the most that running requests can cost.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub reserved: ::std::option::Option<f64>,
+    /// The time at which all that is used is free again. Absent if that is not known, or if nothing is used of a limit by the minute.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub resets_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    pub state: LimitUsageState,
+    /// What is used: for a budget, the cost of finished requests of the period.
+    pub used: f64,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl LimitUsage {
+    pub fn builder() -> builder::LimitUsage {
+        Default::default()
+    }
+}
+/// `free`: much is left. `near`: little is left; for a budget, its soft mark is reached. `reached`: nothing is left now.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum LimitUsageState {
+    #[serde(rename = "free")]
+    Free,
+    #[serde(rename = "near")]
+    Near,
+    #[serde(rename = "reached")]
+    Reached,
+}
+impl ::std::fmt::Display for LimitUsageState {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Free => f.write_str("free"),
+            Self::Near => f.write_str("near"),
+            Self::Reached => f.write_str("reached"),
+        }
+    }
+}
+impl ::std::str::FromStr for LimitUsageState {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "free" => Ok(Self::Free),
+            "near" => Ok(Self::Near),
+            "reached" => Ok(Self::Reached),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for LimitUsageState {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for LimitUsageState {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
     }
 }
 /// The purpose of a link: `invitation` to set the first password, `reset` to set another.
@@ -3999,6 +4091,9 @@ pub struct User {
     pub last_sign_in_at: ::std::option::Option<
         ::chrono::DateTime<::chrono::offset::Utc>,
     >,
+    /// What is used of each limit of the user that counts, by all keys of the user. Absent if there are none.
+    #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
+    pub limit_usage: ::std::vec::Vec<LimitUsage>,
     /// The limits of all keys of the user together. Absent if there are none.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub limits: ::std::option::Option<RequestLimits>,
@@ -6723,6 +6818,10 @@ pub mod builder {
     #[derive(Clone, Debug)]
     pub struct Group {
         keys: ::std::result::Result<::std::option::Option<u64>, ::std::string::String>,
+        limit_usage: ::std::result::Result<
+            ::std::vec::Vec<super::LimitUsage>,
+            ::std::string::String,
+        >,
         name: ::std::result::Result<::std::string::String, ::std::string::String>,
         policy: ::std::result::Result<
             ::std::option::Option<super::GroupPolicy>,
@@ -6742,6 +6841,7 @@ pub mod builder {
         fn default() -> Self {
             Self {
                 keys: Ok(Default::default()),
+                limit_usage: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
                 policy: Ok(Default::default()),
                 problem: Ok(Default::default()),
@@ -6759,6 +6859,18 @@ pub mod builder {
             self.keys = value
                 .try_into()
                 .map_err(|e| format!("error converting supplied value for keys: {e}"));
+            self
+        }
+        pub fn limit_usage<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::LimitUsage>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limit_usage = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for limit_usage: {e}")
+                });
             self
         }
         pub fn name<T>(mut self, value: T) -> Self
@@ -6823,6 +6935,7 @@ pub mod builder {
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
                 keys: value.keys?,
+                limit_usage: value.limit_usage?,
                 name: value.name?,
                 policy: value.policy?,
                 problem: value.problem?,
@@ -6835,6 +6948,7 @@ pub mod builder {
         fn from(value: super::Group) -> Self {
             Self {
                 keys: Ok(value.keys),
+                limit_usage: Ok(value.limit_usage),
                 name: Ok(value.name),
                 policy: Ok(value.policy),
                 problem: Ok(value.problem),
@@ -7434,6 +7548,10 @@ pub mod builder {
             ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
             ::std::string::String,
         >,
+        limit_usage: ::std::result::Result<
+            ::std::vec::Vec<super::LimitUsage>,
+            ::std::string::String,
+        >,
         limits: ::std::result::Result<
             ::std::option::Option<super::RequestLimits>,
             ::std::string::String,
@@ -7473,6 +7591,7 @@ pub mod builder {
                 images: Err("no value supplied for images".to_string()),
                 last_used_at: Ok(Default::default()),
                 latest_end: Ok(Default::default()),
+                limit_usage: Ok(Default::default()),
                 limits: Ok(Default::default()),
                 locked: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
@@ -7609,6 +7728,18 @@ pub mod builder {
                 });
             self
         }
+        pub fn limit_usage<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::LimitUsage>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limit_usage = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for limit_usage: {e}")
+                });
+            self
+        }
         pub fn limits<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::RequestLimits>>,
@@ -7738,6 +7869,7 @@ pub mod builder {
                 images: value.images?,
                 last_used_at: value.last_used_at?,
                 latest_end: value.latest_end?,
+                limit_usage: value.limit_usage?,
                 limits: value.limits?,
                 locked: value.locked?,
                 name: value.name?,
@@ -7764,6 +7896,7 @@ pub mod builder {
                 images: Ok(value.images),
                 last_used_at: Ok(value.last_used_at),
                 latest_end: Ok(value.latest_end),
+                limit_usage: Ok(value.limit_usage),
                 limits: Ok(value.limits),
                 locked: Ok(value.locked),
                 name: Ok(value.name),
@@ -8043,6 +8176,161 @@ pub mod builder {
                 limits: Ok(value.limits),
                 name: Ok(value.name),
                 never_expires: Ok(value.never_expires),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct LimitUsage {
+        alert: ::std::result::Result<::std::option::Option<f64>, ::std::string::String>,
+        limit: ::std::result::Result<f64, ::std::string::String>,
+        name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        reserved: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        resets_at: ::std::result::Result<
+            ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            ::std::string::String,
+        >,
+        state: ::std::result::Result<super::LimitUsageState, ::std::string::String>,
+        used: ::std::result::Result<f64, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for LimitUsage {
+        fn default() -> Self {
+            Self {
+                alert: Ok(Default::default()),
+                limit: Err("no value supplied for limit".to_string()),
+                name: Err("no value supplied for name".to_string()),
+                reserved: Ok(Default::default()),
+                resets_at: Ok(Default::default()),
+                state: Err("no value supplied for state".to_string()),
+                used: Err("no value supplied for used".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl LimitUsage {
+        pub fn alert<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.alert = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for alert: {e}"));
+            self
+        }
+        pub fn limit<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<f64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limit = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for limit: {e}"));
+            self
+        }
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        pub fn reserved<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.reserved = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for reserved: {e}")
+                });
+            self
+        }
+        pub fn resets_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.resets_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for resets_at: {e}")
+                });
+            self
+        }
+        pub fn state<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::LimitUsageState>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.state = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for state: {e}"));
+            self
+        }
+        pub fn used<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<f64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.used = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for used: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<LimitUsage> for super::LimitUsage {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: LimitUsage,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                alert: value.alert?,
+                limit: value.limit?,
+                name: value.name?,
+                reserved: value.reserved?,
+                resets_at: value.resets_at?,
+                state: value.state?,
+                used: value.used?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::LimitUsage> for LimitUsage {
+        fn from(value: super::LimitUsage) -> Self {
+            Self {
+                alert: Ok(value.alert),
+                limit: Ok(value.limit),
+                name: Ok(value.name),
+                reserved: Ok(value.reserved),
+                resets_at: Ok(value.resets_at),
+                state: Ok(value.state),
+                used: Ok(value.used),
+                extra: Ok(value.extra),
             }
         }
     }
@@ -12879,6 +13167,10 @@ pub mod builder {
             ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
             ::std::string::String,
         >,
+        limit_usage: ::std::result::Result<
+            ::std::vec::Vec<super::LimitUsage>,
+            ::std::string::String,
+        >,
         limits: ::std::result::Result<
             ::std::option::Option<super::RequestLimits>,
             ::std::string::String,
@@ -12903,6 +13195,7 @@ pub mod builder {
                 has_password: Err("no value supplied for has_password".to_string()),
                 id: Err("no value supplied for id".to_string()),
                 last_sign_in_at: Ok(Default::default()),
+                limit_usage: Ok(Default::default()),
                 limits: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
                 role: Err("no value supplied for role".to_string()),
@@ -12984,6 +13277,18 @@ pub mod builder {
                 });
             self
         }
+        pub fn limit_usage<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::LimitUsage>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limit_usage = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for limit_usage: {e}")
+                });
+            self
+        }
         pub fn limits<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::RequestLimits>>,
@@ -13051,6 +13356,7 @@ pub mod builder {
                 has_password: value.has_password?,
                 id: value.id?,
                 last_sign_in_at: value.last_sign_in_at?,
+                limit_usage: value.limit_usage?,
                 limits: value.limits?,
                 name: value.name?,
                 role: value.role?,
@@ -13068,6 +13374,7 @@ pub mod builder {
                 has_password: Ok(value.has_password),
                 id: Ok(value.id),
                 last_sign_in_at: Ok(value.last_sign_in_at),
+                limit_usage: Ok(value.limit_usage),
                 limits: Ok(value.limits),
                 name: Ok(value.name),
                 role: Ok(value.role),

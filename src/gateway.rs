@@ -185,12 +185,14 @@ impl Gateway {
         prices.spawn_refresh_task(Arc::clone(store) as _);
         let (tokens, endpoint) = (Arc::clone(store) as _, Arc::clone(&upstream) as Arc<dyn CredentialService>);
         let accounts = Accounts::open(&config.accounts, tokens, vault.clone(), endpoint, node.clone()).await?;
+        let limiter = Arc::new(RequestLimiter::new(Arc::clone(store) as _));
         let console_services = ConsoleServices {
             store: Arc::clone(store),
             keys: Arc::clone(&keys),
             people: Arc::clone(&people),
             prices: Arc::clone(&prices),
             accounts: Arc::clone(&accounts),
+            limiter: Arc::clone(&limiter),
         };
         let console = Arc::new(Console::new(&config, console_services, Arc::clone(&upstream), group_refresh)?);
         accounts.start_tasks().await?;
@@ -220,7 +222,7 @@ impl Gateway {
             heartbeat: Arc::new(heartbeat),
             usage_fold: Arc::new(UsageFoldTask::start(Arc::clone(store) as _)),
             ledger,
-            limiter: Arc::new(RequestLimiter::new(Arc::clone(store) as _)),
+            limiter,
             prices,
             metrics,
             registry: config.skills_dir.as_deref().map(|folder| Arc::new(RegistryPublisher::new(folder))),

@@ -19,6 +19,7 @@ mod config_admin_token;
 mod error_conversion;
 mod groups;
 mod keys;
+mod limit_usage;
 mod prices;
 mod records;
 mod request_fields;
@@ -39,6 +40,7 @@ use super::accounts::Accounts;
 use super::config::Config;
 use super::group_refresh::GroupRefreshHandle;
 use super::keys::{ApiKeys, bearer_token};
+use super::limits::RequestLimiter;
 use super::people::{Actor, IdentityService};
 use super::prices::CurrentPrices;
 use super::store::Store;
@@ -56,6 +58,7 @@ pub(crate) struct Console {
     people: Arc<IdentityService>,
     prices: Arc<CurrentPrices>,
     accounts: Arc<Accounts>,
+    limiter: Arc<RequestLimiter>,
     upstream: Arc<UpstreamClient>,
     group_refresh: GroupRefreshHandle,
     /// The admin token of the settings, if there is one.
@@ -74,6 +77,8 @@ pub(crate) struct ConsoleServices {
     pub(crate) prices: Arc<CurrentPrices>,
     /// The upstream accounts as this process uses them.
     pub(crate) accounts: Arc<Accounts>,
+    /// The limits of groups, users and keys.
+    pub(crate) limiter: Arc<RequestLimiter>,
 }
 
 // === impl Console ===
@@ -92,8 +97,9 @@ impl Console {
         group_refresh: GroupRefreshHandle,
     ) -> Result<Self, AdminTokenError> {
         let token = config.admin_token.as_ref().map(ConfigAdminToken::new).transpose()?;
-        let ConsoleServices { store, keys, people, prices, accounts } = services;
-        Ok(Self { config: Arc::clone(config), store, keys, people, prices, accounts, upstream, group_refresh, token })
+        let ConsoleServices { store, keys, people, prices, accounts, limiter } = services;
+        let config = Arc::clone(config);
+        Ok(Self { config, store, keys, people, prices, accounts, limiter, upstream, group_refresh, token })
     }
 
     /// Returns the same console with other settings.
@@ -108,6 +114,7 @@ impl Console {
             people: Arc::clone(&self.people),
             prices: Arc::clone(&self.prices),
             accounts: Arc::clone(&self.accounts),
+            limiter: Arc::clone(&self.limiter),
         };
         Self::new(config, services, Arc::clone(&self.upstream), self.group_refresh.clone())
     }

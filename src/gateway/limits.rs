@@ -13,6 +13,7 @@
 //! counted since the start of the period, so a restart forgets nothing. The counters of a minute begin empty.
 
 mod counters;
+mod limit_usage;
 mod reservation;
 mod shared;
 mod status;
@@ -21,5 +22,6 @@ mod window;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use limit_usage::{LimitAmounts, LimitState, LimitUsage};
 pub(crate) use reservation::{JobDemand, LimitError, LimitReservation, LimitSubject, RequestLimiter, SubjectLimits};
 pub(crate) use status::LimitStatus;

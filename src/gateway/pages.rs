@@ -35,6 +35,7 @@ mod key;
 mod key_selection;
 mod keys;
 mod language;
+mod limit_bars;
 mod page_context;
 mod page_error;
 mod page_layout;

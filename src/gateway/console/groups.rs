@@ -6,9 +6,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::error_conversion::{ErrorSubject, from_identity_error};
+use super::limit_usage::StoredSubject;
 use super::{Console, list_object, require_admin};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::config::{self, Config, ConfigProblem};
+use crate::gateway::limits::LimitSubject;
 use crate::gateway::manage::{self, PolicyEnvironment};
 use crate::gateway::people::{Actor, KeyGroup};
 use crate::gateway::rules::{check_fields, read_object};
@@ -37,6 +39,8 @@ impl Console {
         for group in visible_groups {
             data.push(self.to_wire_group(group, actor).await?);
         }
+        let usage = self.limit_usage(data.iter().map(group_subject).collect()).await?;
+        data.iter_mut().zip(usage).for_each(|(group, usage)| group.limit_usage = usage);
         Ok(types::GroupList { object: list_object(), data, extra: Map::new() })
     }
 
@@ -48,7 +52,7 @@ impl Console {
     pub(crate) async fn retrieve_group(&self, actor: &Actor, handle: &str) -> Result<types::Group, Error> {
         require_admin(actor)?;
         let group = self.people.find_group(handle).await.map_err(from_identity_error(ErrorSubject::Group, handle))?;
-        self.to_wire_group(group, actor).await
+        self.group_with_limit_usage(group, actor).await
     }
 
     /// Returns the group with the settings exactly as they are stored. For admins.
@@ -64,7 +68,7 @@ impl Console {
         require_admin(actor)?;
         let group = self.people.find_group(handle).await.map_err(from_identity_error(ErrorSubject::Group, handle))?;
         let stored = group.row.policy.clone().unwrap_or_else(|| "{}".to_owned());
-        Ok((self.to_wire_group(group, actor).await?, stored))
+        Ok((self.group_with_limit_usage(group, actor).await?, stored))
     }
 
     /// Adds a group. For admins.
@@ -84,7 +88,7 @@ impl Console {
         let created_group = created.map_err(from_identity_error(ErrorSubject::Group, name))?;
         // Requests of a group with a policy are refused until the group is in force.
         self.group_refresh.refresh().await;
-        self.to_wire_group(created_group, actor).await
+        self.group_with_limit_usage(created_group, actor).await
     }
 
     /// Replaces the policy of a group. For admins.
@@ -111,7 +115,7 @@ impl Console {
         if !self.group_refresh.refresh().await {
             return Err(Error::Unavailable);
         }
-        self.to_wire_group(changed, actor).await
+        self.group_with_limit_usage(changed, actor).await
     }
 
     /// Deletes a group. For admins.
@@ -160,7 +164,13 @@ impl Console {
         })
     }
 
-    /// Returns a group as the API shows it. Members see neither the policy nor the number of keys.
+    async fn group_with_limit_usage(&self, group: KeyGroup, actor: &Actor) -> Result<types::Group, Error> {
+        let group = self.to_wire_group(group, actor).await?;
+        let usage = self.limit_usage(vec![group_subject(&group)]).await?.pop();
+        Ok(types::Group { limit_usage: usage.unwrap_or_default(), ..group })
+    }
+
+    /// Returns a group as the API shows it, without the use of its limits. Members see neither the policy nor the number of keys.
     async fn to_wire_group(&self, group: KeyGroup, actor: &Actor) -> Result<types::Group, Error> {
         let KeyGroup { row, is_in_file: of_file } = group;
         let (policy, problem) = if actor.is_admin() {
@@ -182,9 +192,17 @@ impl Console {
             name: row.name,
             policy: policy.and_then(|policy| serde_json::from_value(Value::Object(policy)).ok()),
             problem,
+            limit_usage: Vec::new(),
             extra: Map::new(),
         })
     }
+}
+
+/// A group that is shown with its policy, and its limits.
+fn group_subject(group: &types::Group) -> StoredSubject {
+    let limits = group.policy.as_ref().and_then(|policy| serde_json::to_value(policy.limits.as_ref()?).ok());
+    let limits = limits.and_then(|limits| if let Value::Object(limits) = limits { Some(limits) } else { None });
+    (LimitSubject::Group(group.name.clone()), limits)
 }
 
 /// Reads a body, and checks its fields by the table. The policy is returned unchecked, because the settings define its

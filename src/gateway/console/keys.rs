@@ -5,10 +5,12 @@ use std::time::Duration;
 use serde_json::Map;
 
 use super::error_conversion::{from_key_error, from_store_error};
+use super::limit_usage::stored_limits;
 use super::request_fields::{page_size, read_body, read_body_with_limits, read_change_body, to_timestamp};
 use super::{Console, list_object};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::keys::{DEFAULT_GRACE, IssuedKey, KeyRow, KeyState, NewKey};
+use crate::gateway::limits::LimitSubject;
 use crate::gateway::people::Actor;
 use crate::gateway::store::{KeyChange, KeyFilter, KeyId, KeyLock, KeySort, Timestamp, UsageCounters, UserRow};
 use crate::tables::{KEY_ROTATION_FIELDS, KEY_UPDATE_FIELDS, NEW_KEY_FIELDS};
@@ -150,9 +152,15 @@ impl Console {
     pub(super) async fn keys_with_usage(&self, rows: Vec<KeyRow>) -> Result<Vec<types::Key>, Error> {
         let ids: Vec<KeyId> = rows.iter().map(|row| row.id.clone()).collect();
         let usage = self.usage().totals_by_key(&ids).await.map_err(from_store_error)?;
+        let limited = rows.iter().map(|row| (LimitSubject::Key(row.id.clone()), stored_limits(row.limits.as_deref())));
+        let limit_usage = self.limit_usage(limited.collect()).await?;
         let now = Timestamp::now();
         let counts = |row: &KeyRow| usage.get(&row.id).copied().unwrap_or_default();
-        Ok(rows.into_iter().map(|row| to_wire_key(counts(&row), row, now)).collect())
+        let keys = rows.into_iter().zip(limit_usage).map(|(row, limit_usage)| {
+            let key = to_wire_key(counts(&row), row, now);
+            types::Key { limit_usage, ..key }
+        });
+        Ok(keys.collect())
     }
 }
 
@@ -228,6 +236,7 @@ fn to_wire_key(usage: UsageCounters, row: KeyRow, now: Timestamp) -> types::Key 
         cost_usd: Some(usage.cost_usd.dollars()),
         cost_unknown: Some(usage.cost_unknown),
         limits: row.limits.and_then(|limits| serde_json::from_str(&limits).ok()),
+        limit_usage: Vec::new(),
         extra: Map::new(),
     }
 }

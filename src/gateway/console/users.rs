@@ -3,9 +3,11 @@
 use serde_json::Map;
 
 use super::error_conversion::{ErrorSubject, from_identity_error};
+use super::limit_usage::stored_limits;
 use super::request_fields::{page_size, read_body_with_limits, read_change_body};
 use super::{Console, list_object, require_admin};
 use crate::error::{Error, MissingResource};
+use crate::gateway::limits::LimitSubject;
 use crate::gateway::people::{Actor, IdentityError, IssuedLink};
 use crate::gateway::store::{NewUser, OneTimeLinkPurpose, UserChange, UserFilter, UserId, UserRole, UserRow, UserSort};
 use crate::tables::{NEW_USER_FIELDS, USER_UPDATE_FIELDS};
@@ -38,7 +40,7 @@ impl Console {
         let page = self.people.user_page(&filter).await.map_err(from_identity_error(ErrorSubject::User, ""))?;
         Ok(types::UserList {
             object: list_object(),
-            data: page.items.into_iter().map(to_wire_user).collect(),
+            data: self.users_with_limit_usage(page.items).await?,
             has_more: page.has_more,
             total: page.total,
             extra: Map::new(),
@@ -75,7 +77,7 @@ impl Console {
             .find_visible_user(actor, handle)
             .await
             .map_err(from_identity_error(ErrorSubject::User, handle))?;
-        Ok(to_wire_user(user))
+        self.user_with_limit_usage(user).await
     }
 
     /// Makes one or more changes to a user, either all of them or none. For admins.
@@ -96,7 +98,7 @@ impl Console {
             self.people.apply_user_changes_and_list_stopped_keys(&actor.audit_context(), handle, &changes).await;
         let (user, stopped_rows) = changed.map_err(from_identity_error(ErrorSubject::User, handle))?;
         let stopped_keys = self.keys_with_usage(stopped_rows).await?;
-        Ok(types::User { stopped_keys, ..to_wire_user(user) })
+        Ok(types::User { stopped_keys, ..self.user_with_limit_usage(user).await? })
     }
 
     /// Creates a link with which the user sets a new password. Only this answer contains the link. For admins.
@@ -131,12 +133,25 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// Returns no error at present.
-    #[expect(clippy::unused_async, reason = "every operation is async")]
+    /// Returns an error if the store cannot be read.
     pub(crate) async fn retrieve_me(&self, actor: &Actor) -> Result<types::Me, Error> {
-        let user = actor.user().cloned().map(to_wire_user);
+        let user = match actor.user().cloned() {
+            Some(user) => Some(self.user_with_limit_usage(user).await?),
+            None => None,
+        };
         let name = user.as_ref().map_or_else(|| SETTINGS_ACTOR_NAME.to_owned(), |user| user.name.clone());
         Ok(types::Me { name, role: to_wire_role(actor.role()), user, extra: Map::new() })
+    }
+
+    async fn user_with_limit_usage(&self, row: UserRow) -> Result<types::User, Error> {
+        self.users_with_limit_usage(vec![row]).await?.pop().ok_or(Error::Internal)
+    }
+
+    async fn users_with_limit_usage(&self, rows: Vec<UserRow>) -> Result<Vec<types::User>, Error> {
+        let limited = rows.iter().map(|row| (LimitSubject::User(row.id.clone()), stored_limits(row.limits.as_deref())));
+        let usage = self.limit_usage(limited.collect()).await?;
+        let users = rows.into_iter().zip(usage);
+        Ok(users.map(|(row, limit_usage)| types::User { limit_usage, ..to_wire_user(row) }).collect())
     }
 
     fn to_wire_link(&self, link: &IssuedLink) -> types::OneTimeLink {
@@ -206,6 +221,7 @@ fn to_wire_user(row: UserRow) -> types::User {
         disabled_at: row.disabled_at.map(Into::into),
         last_sign_in_at: row.last_sign_in_at.map(Into::into),
         limits: row.limits.and_then(|limits| serde_json::from_str(&limits).ok()),
+        limit_usage: Vec::new(),
         stopped_keys: Vec::new(),
         extra: Map::new(),
     }

@@ -251,6 +251,6 @@ fn week_ago(day: NaiveDate) -> NaiveDate {
     day.checked_sub_days(Days::new(7)).unwrap_or(day)
 }
 
-fn next_day(day: NaiveDate) -> NaiveDate {
+pub(super) fn next_day(day: NaiveDate) -> NaiveDate {
     day.succ_opt().unwrap_or(day)
 }

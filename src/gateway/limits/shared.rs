@@ -8,11 +8,13 @@ use chrono::{NaiveDate, Utc};
 use tokio::time::Instant;
 
 use super::counters::{StoredUsage, SubjectCounters, period_begin};
+use super::limit_usage::{LimitUsage, limit_usage};
 use super::reservation::{JobDemand, LimitError, LimitSubject, SubjectLimits};
 use super::status::LimitStatus;
 use crate::gateway::money::Usd;
 use crate::gateway::store::{
-    NewReservation, RequestId, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage, UtcDay,
+    NewReservation, RequestId, ReservationSubject, ReservationSubjectKind, SharedReservations, StoreError,
+    SubjectUsage, UtcDay,
 };
 
 /// A budget of which most is spent.
@@ -49,6 +51,26 @@ pub(super) async fn reserve(
     decision
 }
 
+/// Returns the use of each limit of the subjects, in their order.
+pub(super) async fn usage(
+    reservations: &dyn SharedReservations,
+    subjects: &[SubjectLimits],
+) -> Result<Vec<Vec<LimitUsage>>, StoreError> {
+    let (now, today) = (Instant::now(), Utc::now().date_naive());
+    let rows: Vec<_> = subjects.iter().map(|subject| reservation_subject(subject, today)).collect();
+    let usages = reservations.read_usage(&rows, UtcDay::from(today)).await?;
+    let limit_usages = subjects.iter().zip(&usages).map(|(SubjectLimits { limits, .. }, usage)| {
+        let mut counters = SubjectCounters::of_usage(usage, now);
+        counters.begin_periods(limits, today, stored_usage(usage));
+        limit_usage(limits, &mut counters, now, today)
+    });
+    Ok(limit_usages.collect())
+}
+
+const fn stored_usage(usage: &SubjectUsage) -> StoredUsage {
+    StoredUsage { images_today: usage.images_today, spent: usage.spent, reserved: usage.reserved }
+}
+
 fn check_and_count(
     subjects: &[SubjectLimits],
     usages: Vec<SubjectUsage>,
@@ -58,8 +80,7 @@ fn check_and_count(
     let now = Instant::now();
     let mut counted: Vec<_> = usages.iter().map(|usage| SubjectCounters::of_usage(usage, now)).collect();
     for (SubjectLimits { subject, limits }, (counters, usage)) in subjects.iter().zip(counted.iter_mut().zip(&usages)) {
-        let stored = StoredUsage { images_today: usage.images_today, spent: usage.spent, reserved: usage.reserved };
-        counters.begin_periods(limits, today, stored);
+        counters.begin_periods(limits, today, stored_usage(usage));
         counters.check(limits, demand, now, today).map_err(|error| error.with_scope(subject.scope()))?;
     }
     let (mut status, mut alerts) = (LimitStatus::default(), Vec::new());

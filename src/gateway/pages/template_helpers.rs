@@ -8,6 +8,7 @@ use chrono::Utc;
 
 use super::format::{self, CountValue, DateTimeValue, OptionalCountValue};
 use super::language::Language;
+use super::limit_bars::{self, LimitBar};
 use super::page_context::last_valid_day;
 use super::page_layout::{PageLayout, Theme};
 use crate::gateway::names;
@@ -45,6 +46,16 @@ impl PageLayout {
     /// The number, or a dash if it is absent.
     pub(super) fn number_or_dash(&self, number: impl OptionalCountValue) -> String {
         number.optional_count().map_or_else(absent_value, format::with_thousands_separators)
+    }
+
+    /// The bars of limits.
+    pub(super) fn limit_bars(&self, limits: &[types::LimitUsage]) -> Vec<LimitBar> {
+        limit_bars::limit_bars(self.texts, limits, Utc::now())
+    }
+
+    /// The bar of the limit of which most is used.
+    pub(super) fn tightest_limit(&self, limits: &[types::LimitUsage]) -> Option<LimitBar> {
+        limit_bars::tightest_bar(self.texts, limits, Utc::now())
     }
 
     /// True if the number is positive.

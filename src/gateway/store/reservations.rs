@@ -21,6 +21,11 @@ pub(crate) trait SharedReservations: Send + Sync {
         decide: &mut (dyn FnMut(Vec<SubjectUsage>) -> bool + Send),
     ) -> Result<(), StoreError>;
 
+    /// Reads the usage of the subjects, in their order, without waiting for reservations. The requests of the last minute
+    /// are one sum, with the age of the newest.
+    async fn read_usage(&self, subjects: &[ReservationSubject], today: UtcDay)
+    -> Result<Vec<SubjectUsage>, StoreError>;
+
     /// Removes the reservation of a request that has no record.
     async fn release_reservation(&self, request_id: &RequestId) -> Result<(), StoreError>;
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
 
 use super::PostgresStore;
@@ -43,6 +44,30 @@ macro_rules! find_usage {
     };
 }
 
+/// Reads the usage of many subjects of one kind, with the sum of the last minute.
+macro_rules! find_all_usage {
+    ($column:literal) => {
+        concat!(
+            "SELECT running.jobs, running.images + counted.images AS images, running.nano_usd AS reserved, ",
+            "counted.nano_usd AS spent, recent.requests, recent.images AS recent_images, recent.quarters ",
+            "FROM unnest($1::TEXT[], $2::TEXT[], $3::TEXT[]) WITH ORDINALITY AS wanted (subject, id, since, position) ",
+            "CROSS JOIN LATERAL (SELECT count(*) AS jobs, ",
+            "CAST(coalesce(sum(images) FILTER (WHERE day = $4), 0) AS BIGINT) AS images, ",
+            "capped(coalesce(sum(nano_usd) FILTER (WHERE day >= wanted.since), 0)) AS nano_usd ",
+            "FROM limit_reservations WHERE subject = wanted.subject AND is_open) AS running ",
+            "CROSS JOIN LATERAL (SELECT CAST(coalesce(sum(images) FILTER (WHERE day = $4), 0) AS BIGINT) AS images, ",
+            "capped(coalesce(sum(cost_nano_usd), 0)) AS nano_usd ",
+            "FROM usage_days WHERE day >= wanted.since AND ",
+            $column,
+            " = wanted.id) AS counted ",
+            "CROSS JOIN LATERAL (SELECT count(*) AS requests, CAST(coalesce(sum(images), 0) AS BIGINT) AS images, ",
+            "CAST(floor(coalesce(extract(epoch FROM clock_timestamp() - max(begun_at)), 0) * 4) AS BIGINT) AS quarters ",
+            "FROM limit_reservations WHERE subject = wanted.subject ",
+            "AND begun_at > clock_timestamp() - interval '1 minute') AS recent ORDER BY wanted.position"
+        )
+    };
+}
+
 #[async_trait]
 impl SharedReservations for PostgresStore {
     async fn reserve(
@@ -51,6 +76,20 @@ impl SharedReservations for PostgresStore {
         decide: &mut (dyn FnMut(Vec<SubjectUsage>) -> bool + Send),
     ) -> Result<(), StoreError> {
         reserve(self, reservation, decide).await.map_err(during("reserving what a job can use"))
+    }
+
+    async fn read_usage(
+        &self,
+        subjects: &[ReservationSubject],
+        today: UtcDay,
+    ) -> Result<Vec<SubjectUsage>, StoreError> {
+        let mut usages = Vec::with_capacity(subjects.len());
+        // Subjects of one kind are one query; a page shows one kind.
+        for chunk in subjects.chunk_by(|first, second| first.kind == second.kind) {
+            let read = read_usage(self, chunk, today).await;
+            usages.extend(read.map_err(during("reading what is used of limits"))?);
+        }
+        Ok(usages)
     }
 
     async fn release_reservation(&self, request_id: &RequestId) -> Result<(), StoreError> {
@@ -90,6 +129,50 @@ async fn reserve(
     transaction.commit().await
 }
 
+/// Reads the usage of subjects that are of the same kind.
+async fn read_usage(
+    store: &PostgresStore,
+    subjects: &[ReservationSubject],
+    today: UtcDay,
+) -> sqlx::Result<Vec<SubjectUsage>> {
+    let Some(first) = subjects.first() else { return Ok(Vec::new()) };
+    let statement = match first.kind {
+        ReservationSubjectKind::Key => find_all_usage!("key_id"),
+        ReservationSubjectKind::User => find_all_usage!("user_id"),
+        ReservationSubjectKind::Group => find_all_usage!("group_name"),
+    };
+    let query = sqlx::query(statement)
+        .bind(subjects.iter().map(row_name).collect::<Vec<_>>())
+        .bind(subjects.iter().map(|subject| subject.id.clone()).collect::<Vec<_>>())
+        .bind(subjects.iter().map(|subject| subject.budget_since.to_string()).collect::<Vec<_>>())
+        .bind(today.to_string());
+    let rows = query.fetch_all(&store.readers).await?;
+    rows.iter().map(|row| usage_from_row(row, all_recent(row)?)).collect()
+}
+
+/// Returns the sum of the last minute of a row.
+fn all_recent(row: &PgRow) -> sqlx::Result<Vec<RecentRequests>> {
+    let recent = recent_from_row(row, "recent_images")?;
+    Ok(if recent.requests == 0 { Vec::new() } else { vec![recent] })
+}
+
+fn usage_from_row(row: &PgRow, last_minute: Vec<RecentRequests>) -> sqlx::Result<SubjectUsage> {
+    let count = |name: &str| row.try_get::<i64, _>(name).map(i64::unsigned_abs);
+    Ok(SubjectUsage {
+        last_minute,
+        jobs: u32::try_from(count("jobs")?).unwrap_or(u32::MAX),
+        images_today: count("images")?,
+        spent: Usd::from_nanos(count("spent")?),
+        reserved: Usd::from_nanos(count("reserved")?),
+    })
+}
+
+fn recent_from_row(row: &PgRow, images: &str) -> sqlx::Result<RecentRequests> {
+    const QUARTER: Duration = Duration::from_millis(250);
+    let count = |name: &str| row.try_get::<i64, _>(name).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+    Ok(RecentRequests { age: QUARTER * count("quarters")?, requests: count("requests")?, images: count(images)? })
+}
+
 /// Removes the open reservations of a node whose jobs have no record: its process died between the two.
 pub(super) async fn remove_without_record(pool: &sqlx::PgPool, node: &NodeId) -> sqlx::Result<()> {
     let query = sqlx::query(
@@ -122,28 +205,16 @@ async fn usage_of(
     let query = sqlx::query(statement).bind(row_name(subject)).bind(today.to_string());
     let query = query.bind(subject.budget_since.to_string()).bind(&subject.id);
     let row = query.fetch_one(&mut *connection).await?;
-    let count = |name: &str| row.try_get::<i64, _>(name).map(i64::unsigned_abs);
-    Ok(SubjectUsage {
-        last_minute: if subject.needs_last_minute { recent_requests(connection, subject).await? } else { Vec::new() },
-        jobs: u32::try_from(count("jobs")?).unwrap_or(u32::MAX),
-        images_today: count("images")?,
-        spent: Usd::from_nanos(count("spent")?),
-        reserved: Usd::from_nanos(count("reserved")?),
-    })
+    let last_minute = if subject.needs_last_minute { recent_requests(connection, subject).await? } else { Vec::new() };
+    usage_from_row(&row, last_minute)
 }
 
 async fn recent_requests(
     connection: &mut PgConnection,
     subject: &ReservationSubject,
 ) -> sqlx::Result<Vec<RecentRequests>> {
-    const QUARTER: Duration = Duration::from_millis(250);
     let rows = sqlx::query(FIND_RECENT).bind(row_name(subject)).fetch_all(connection).await?;
-    let recent = rows.iter().map(|row| {
-        let count = |name: &str| row.try_get::<i64, _>(name).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
-        let age = QUARTER * count("quarters")?;
-        Ok(RecentRequests { age, requests: count("requests")?, images: count("images")? })
-    });
-    recent.collect()
+    rows.iter().map(|row| recent_from_row(row, "images")).collect()
 }
 
 fn row_name(subject: &ReservationSubject) -> String {

@@ -1,0 +1,157 @@
+//! Bars that show what is used of limits. Each bar has the same facts as text beside it, so it needs neither colours nor
+//! a script.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::format;
+use super::language::PageTexts;
+use crate::wire::admin::types;
+
+/// The length of a bar, in units of its picture.
+const LENGTH: f64 = 1000.0;
+
+/// What is used of one limit.
+pub(super) struct LimitBar {
+    /// The key of the name of the limit.
+    pub(super) label: &'static str,
+    /// What is used, such as `$3.20 of $10.00`.
+    pub(super) used: String,
+    /// Other facts: what is reserved, and the soft mark.
+    pub(super) facts: Vec<String>,
+    /// The class of the state, and the key of its text.
+    pub(super) tone: &'static str,
+    pub(super) state: &'static str,
+    /// The time at which the limit is free again, and the text that says so.
+    pub(super) reset: Option<(DateTime<Utc>, String)>,
+    /// The lengths of what is used and of what is reserved, and the place of the soft mark.
+    pub(super) used_length: u32,
+    pub(super) reserved_length: u32,
+    pub(super) mark: Option<u32>,
+    /// True if the whole limit is free again at once at the end of a day.
+    pub(super) is_period: bool,
+    share: f64,
+}
+
+/// Returns the bars of limits, in their order.
+pub(super) fn limit_bars(texts: PageTexts, limits: &[types::LimitUsage], now: DateTime<Utc>) -> Vec<LimitBar> {
+    limits.iter().map(|limit| limit_bar(texts, limit, now)).collect()
+}
+
+/// Returns the bar of the limit of which the largest share is used.
+pub(super) fn tightest_bar(texts: PageTexts, limits: &[types::LimitUsage], now: DateTime<Utc>) -> Option<LimitBar> {
+    limit_bars(texts, limits, now).into_iter().max_by(|first, second| first.share.total_cmp(&second.share))
+}
+
+fn limit_bar(texts: PageTexts, limit: &types::LimitUsage, now: DateTime<Utc>) -> LimitBar {
+    let is_money = limit.alert.is_some();
+    let amount = |amount: f64| {
+        if is_money { format::dollars(amount, 2, 4) } else { format::with_thousands_separators(rounded(amount)) }
+    };
+    let reserved = limit.reserved.unwrap_or_default();
+    let used_length = length(limit.used, limit.limit);
+    let fact = |key: &'static str, value: f64| texts.get_with(key, "amount", amount(value));
+    let facts = [
+        limit.reserved.filter(|reserved| *reserved > 0.0).map(|reserved| fact("limits.reserved", reserved)),
+        limit.alert.map(|alert| fact("limits.alert", alert)),
+    ];
+    let (tone, state) = match limit.state {
+        types::LimitUsageState::Free => ("good", "limits.free"),
+        types::LimitUsageState::Near => ("warn", "limits.near"),
+        types::LimitUsageState::Reached => ("bad", "limits.reached"),
+    };
+    LimitBar {
+        label: label(&limit.name),
+        used: texts.get_with("limits.used", "used", amount(limit.used)).replace("{limit}", &amount(limit.limit)),
+        facts: facts.into_iter().flatten().collect(),
+        tone,
+        state,
+        reset: limit.resets_at.map(|at| (at, reset_text(texts, at - now))),
+        used_length,
+        reserved_length: length(limit.used + reserved, limit.limit).saturating_sub(used_length),
+        mark: limit.alert.map(|alert| length(alert, limit.limit)),
+        is_period: matches!(limit.name.as_str(), "images_per_day" | "budget_usd"),
+        share: if limit.limit > 0.0 { (limit.used + reserved) / limit.limit } else { 1.0 },
+    }
+}
+
+/// The key of the name of a limit.
+fn label(name: &str) -> &'static str {
+    match name {
+        "requests_per_minute" => "group.limit_requests",
+        "images_per_minute" => "group.limit_images",
+        "concurrent_jobs" => "group.limit_jobs",
+        "images_per_day" => "group.limit_day",
+        _ => "limits.budget",
+    }
+}
+
+/// Says in how many days, hours or minutes a limit is free again, rounded up.
+fn reset_text(texts: PageTexts, wait: TimeDelta) -> String {
+    let rounded_up = |unit: i64| (wait.num_seconds() + unit - 1).div_euclid(unit).max(1);
+    match wait.num_seconds() {
+        ..3_600 => texts.count("limits.resets_minutes", rounded_up(60)),
+        3_600..172_800 => texts.count("limits.resets_hours", rounded_up(3_600)),
+        _ => texts.count("limits.resets_days", rounded_up(86_400)),
+    }
+}
+
+/// The length of an amount on a bar.
+fn length(amount: f64, limit: f64) -> u32 {
+    let share = if limit > 0.0 { amount / limit } else { 1.0 };
+    u32::try_from(rounded(share.clamp(0.0, 1.0) * LENGTH)).unwrap_or(0)
+}
+
+/// A number of the API without its fraction.
+#[expect(clippy::cast_possible_truncation, reason = "amounts of limits are small, and the cast saturates")]
+const fn rounded(amount: f64) -> i64 {
+    amount.round() as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::gateway::pages::language::Language;
+
+    fn bar(usage: serde_json::Value) -> LimitBar {
+        let now = "2026-11-26T18:00:00Z".parse().unwrap();
+        limit_bar(PageTexts(Language::En), &serde_json::from_value(usage).unwrap(), now)
+    }
+
+    #[test]
+    fn a_bar_says_in_words_what_it_shows() {
+        let budget = bar(json!({
+            "name": "budget_usd", "limit": 10.0, "used": 3.2, "reserved": 0.25, "alert": 8.0, "state": "free",
+            "resets_at": "2026-11-30T00:00:00Z",
+        }));
+        assert_eq!(budget.used, "$3.20 of $10.00");
+        assert_eq!(budget.facts, ["$0.25 reserved by running requests", "alert at $8.00"]);
+        assert_eq!(budget.reset.unwrap().1, "resets in 4 days");
+        assert_eq!((budget.used_length, budget.reserved_length, budget.mark), (320, 25, Some(800)));
+        assert_eq!((budget.tone, budget.state), ("good", "limits.free"));
+    }
+
+    #[test]
+    fn a_limit_that_is_passed_fills_its_bar_and_no_more() {
+        let day = bar(json!({"name": "images_per_day", "limit": 2, "used": 3, "state": "reached",
+            "resets_at": "2026-11-27T00:00:00Z"}));
+        assert_eq!((day.used.as_str(), day.used_length, day.tone), ("3 of 2", 1000, "bad"));
+        assert_eq!(day.reset.unwrap().1, "resets in 6 hours");
+        let jobs = bar(json!({"name": "concurrent_jobs", "limit": 0, "used": 0, "state": "reached"}));
+        assert_eq!((jobs.used_length, jobs.reset.is_none(), jobs.facts.len()), (1000, true, 0));
+    }
+
+    #[test]
+    fn a_list_shows_the_limit_of_which_most_is_used() {
+        let limits: Vec<types::LimitUsage> = serde_json::from_value(json!([
+            {"name": "concurrent_jobs", "limit": 10, "used": 1, "state": "free"},
+            {"name": "images_per_day", "limit": 10, "used": 9, "state": "near"},
+            {"name": "requests_per_minute", "limit": 10, "used": 3, "state": "free"},
+        ]))
+        .unwrap();
+        let tightest = tightest_bar(PageTexts(Language::En), &limits, Utc::now()).unwrap();
+        assert_eq!((tightest.label, tightest.used.as_str()), ("group.limit_day", "9 of 10"));
+        assert!(tightest_bar(PageTexts(Language::En), &[], Utc::now()).is_none());
+    }
+}
