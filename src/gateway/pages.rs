@@ -29,6 +29,7 @@ mod form;
 mod form_nonce;
 mod format;
 mod group;
+mod group_overview;
 mod groups;
 mod http_messages;
 mod key;

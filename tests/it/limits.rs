@@ -2,6 +2,7 @@
 //! nothing, and the answer states what is left.
 
 mod estimates;
+mod usage;
 mod users;
 
 use std::thread;

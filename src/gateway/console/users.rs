@@ -32,6 +32,7 @@ impl Console {
         require_admin(actor)?;
         let filter = UserFilter {
             search: query.search.clone(),
+            group: query.group.clone(),
             role: query.role.map(from_wire_role),
             sort: query.sort.map(from_wire_sort).unwrap_or_default(),
             before: query.before.as_deref().map(Into::into),

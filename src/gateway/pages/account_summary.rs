@@ -70,6 +70,11 @@ impl AccountSummary {
         }
     }
 
+    /// True if the account serves this group.
+    pub(super) fn serves(&self, group: &str) -> bool {
+        self.account.groups.iter().any(|name| name == group)
+    }
+
     /// True if the account has an upstream.
     pub(super) fn has_upstream(&self) -> bool {
         self.account.kind != types::AccountKind::Simulator

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::form::{PageForm, WHOLE_FORM};
+use super::group_overview::{ACCOUNTS_FIELD, AccountAssignment, GroupOverview, UNSERVED_FIELD};
 use super::http_messages::{PageRequest, PageResponse};
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
@@ -56,10 +57,26 @@ struct GroupPage {
     /// The stored settings, if the form cannot show all of them, or if they were changed after the form was loaded.
     stored: Option<String>,
     form: PageForm,
+    overview: GroupOverview,
+    /// The form that assigns accounts.
+    accounts_form: PageForm,
     deliveries: Vec<String>,
     fallbacks: Vec<String>,
     on_errors: Vec<String>,
     limit_words: LimitWords,
+}
+
+/// The forms of the page.
+struct GroupForms {
+    policy: PageForm,
+    /// The form that assigns accounts; `None` if it shows the accounts that serve the group.
+    accounts: Option<PageForm>,
+}
+
+/// The words among which the fields of a policy let the reader choose.
+pub(super) struct PolicyWords {
+    pub(super) deliveries: Vec<String>,
+    pub(super) fallbacks: Vec<String>,
 }
 
 /// All fields of the form.
@@ -75,31 +92,62 @@ pub(super) async fn show(context: &PageContext<'_>, name: &str) -> Result<PageRe
     let (group, stored) = context.console().retrieve_stored_group(context.actor()?, name).await?;
     let form = form_from_policy(&parse_policy(&stored)).with_value(DIGEST_FIELD, policy_digest(&stored));
     let stored = settings_lost_by_form(&stored);
-    Ok(render_page(context, StatusCode::OK, (group, stored), form))
+    render_page(context, StatusCode::OK, (group, stored), form.into()).await
 }
 
 /// Renders the page, with the stored settings if they are given.
-fn render_page(
+async fn render_page(
     context: &PageContext<'_>,
     status: StatusCode,
     (group, stored): (types::Group, Option<String>),
-    form: PageForm,
-) -> PageResponse {
-    let setting_values = Console::group_setting_values;
+    forms: GroupForms,
+) -> Result<PageResponse, PageError> {
+    let overview = GroupOverview::of(context, &group.name).await?;
+    let served_now = || {
+        let ids = overview.serving.iter().map(|summary| summary.account.id.clone());
+        ids.fold(PageForm::default(), |form, id| form.with_value(ACCOUNTS_FIELD, id))
+    };
+    let words = PolicyWords::new();
     let template = GroupPage {
         page: context.layout("groups"),
         of_file: group.source == types::GroupSource::File,
         facts: labelled_settings(policy_fields(), &policy_as_json(&group)),
         path: format!("/groups/{}", super::http_messages::encode_path_segment(&group.name)),
+        accounts_form: forms.accounts.unwrap_or_else(served_now),
+        overview,
         group,
         stored,
-        form,
-        deliveries: setting_values("delivery"),
-        fallbacks: setting_values("fallback"),
-        on_errors: setting_values("filter.moderation.on_error"),
+        form: forms.policy,
+        deliveries: words.deliveries,
+        fallbacks: words.fallbacks,
+        on_errors: Console::group_setting_values("filter.moderation.on_error"),
         limit_words: LimitWords::new(),
     };
-    render(status, &template)
+    Ok(render(status, &template))
+}
+
+/// Assigns accounts to a group from the form.
+pub(super) async fn submit_accounts(context: &PageContext<'_>, name: &str) -> Result<PageResponse, PageError> {
+    let (console, actor) = (context.console(), context.actor()?);
+    let (group, stored) = console.retrieve_stored_group(actor, name).await?;
+    let assignment = AccountAssignment::parse(context.request);
+    let overview = GroupOverview::of(context, &group.name).await?;
+    let form = assignment.form(&overview);
+    let refused = if assignment.needs_consent(&overview, context.request) {
+        form.with_error(UNSERVED_FIELD, context.texts.get("group.unserved_needed"))
+    } else {
+        match assignment.apply(console, actor, &group.name).await {
+            Ok(()) => {
+                let segment = super::http_messages::encode_path_segment(&group.name);
+                return Ok(PageResponse::redirect(&format!("/groups/{segment}?done=group-accounts")));
+            }
+            Err(Error::Invalid(_)) => form.with_error(ACCOUNTS_FIELD, context.texts.get("group.last_group")),
+            Err(error) => form.with_console_error(context.texts, error)?,
+        }
+    };
+    let policy = form_from_policy(&parse_policy(&stored)).with_value(DIGEST_FIELD, policy_digest(&stored));
+    let forms = GroupForms { policy, accounts: Some(refused) };
+    render_page(context, StatusCode::UNPROCESSABLE_ENTITY, (group, settings_lost_by_form(&stored)), forms).await
 }
 
 /// Sets the policy of a group from the form.
@@ -110,14 +158,14 @@ pub(super) async fn submit_policy(context: &PageContext<'_>, name: &str) -> Resu
         let form = submitted_form(context.request)
             .with_value(DIGEST_FIELD, policy_digest(&stored))
             .with_error(WHOLE_FORM, context.texts.get("group.changed"));
-        return Ok(render_page(context, StatusCode::CONFLICT, (group, Some(pretty_json(&stored))), form));
+        return render_page(context, StatusCode::CONFLICT, (group, Some(pretty_json(&stored))), form.into()).await;
     }
     let lost_settings = settings_lost_by_form(&stored);
     if !of_file && lost_settings.is_some() && context.request.form_field(REPLACE_FIELD) != CHECKED {
         let form = submitted_form(context.request)
             .with_value(DIGEST_FIELD, policy_digest(&stored))
             .with_error(REPLACE_FIELD, context.texts.get("group.replace_needed"));
-        return Ok(render_page(context, StatusCode::UNPROCESSABLE_ENTITY, (group, lost_settings), form));
+        return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, (group, lost_settings), form.into()).await;
     }
     let policy = policy_from_form(&|name| context.request.raw_form_field(name));
     let body = json!({ "policy": policy }).to_string();
@@ -138,7 +186,7 @@ pub(super) async fn submit_policy(context: &PageContext<'_>, name: &str) -> Resu
         }
         error => form.with_console_error(context.texts, error)?,
     };
-    Ok(render_page(context, StatusCode::UNPROCESSABLE_ENTITY, (group, lost_settings), form))
+    render_page(context, StatusCode::UNPROCESSABLE_ENTITY, (group, lost_settings), form.into()).await
 }
 
 /// The stored settings; an empty object if they are not a JSON object.
@@ -198,7 +246,7 @@ fn form_from_policy(policy: &Value) -> PageForm {
 }
 
 /// The form with the submitted values.
-fn submitted_form(request: &PageRequest) -> PageForm {
+pub(super) fn submitted_form(request: &PageRequest) -> PageForm {
     let form = with_submitted(PageForm::default(), policy_fields(), request);
     let form = form.with_value(REPLACE_FIELD, request.form_field(REPLACE_FIELD));
     EMPTY_LIST_CHECKBOXES
@@ -207,7 +255,7 @@ fn submitted_form(request: &PageRequest) -> PageForm {
 }
 
 /// The policy that the values of a form describe. An empty field leaves its setting unset.
-fn policy_from_form<'a>(submitted_value: &dyn Fn(&str) -> &'a str) -> Map<String, Value> {
+pub(super) fn policy_from_form<'a>(submitted_value: &dyn Fn(&str) -> &'a str) -> Map<String, Value> {
     let mut policy = settings_from_form(policy_fields(), submitted_value);
     for (list, checkbox) in EMPTY_LIST_CHECKBOXES {
         if submitted_value(checkbox).trim() == CHECKED && !policy.contains_key(list) {
@@ -218,8 +266,25 @@ fn policy_from_form<'a>(submitted_value: &dyn Fn(&str) -> &'a str) -> Map<String
 }
 
 /// The form field for a console parameter such as `policy.filter.words[3]`; [`WHOLE_FORM`] if it has no field.
-fn form_field_for(param: &str) -> &'static str {
+pub(super) fn form_field_for(param: &str) -> &'static str {
     field_for_setting(policy_fields(), param.strip_prefix("policy.").unwrap_or_default())
+}
+
+// === impl GroupForms ===
+
+impl From<PageForm> for GroupForms {
+    fn from(policy: PageForm) -> Self {
+        Self { policy, accounts: None }
+    }
+}
+
+// === impl PolicyWords ===
+
+impl PolicyWords {
+    pub(super) fn new() -> Self {
+        let words = Console::group_setting_values;
+        Self { deliveries: words("delivery"), fallbacks: words("fallback") }
+    }
 }
 
 #[cfg(test)]

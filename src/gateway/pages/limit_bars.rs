@@ -51,17 +51,17 @@ fn limit_bar(texts: PageTexts, limit: &types::LimitUsage, now: DateTime<Utc>) ->
     let used_length = length(limit.used, limit.limit);
     let fact = |key: &'static str, value: f64| texts.get_with(key, "amount", amount(value));
     let facts = [
-        limit.reserved.filter(|reserved| *reserved > 0.0).map(|reserved| fact("limits.reserved", reserved)),
-        limit.alert.map(|alert| fact("limits.alert", alert)),
+        limit.reserved.filter(|reserved| *reserved > 0.0).map(|reserved| fact("quota.reserved", reserved)),
+        limit.alert.map(|alert| fact("quota.alert", alert)),
     ];
     let (tone, state) = match limit.state {
-        types::LimitUsageState::Free => ("good", "limits.free"),
-        types::LimitUsageState::Near => ("warn", "limits.near"),
-        types::LimitUsageState::Reached => ("bad", "limits.reached"),
+        types::LimitUsageState::Free => ("good", "quota.free"),
+        types::LimitUsageState::Near => ("warn", "quota.near"),
+        types::LimitUsageState::Reached => ("bad", "quota.reached"),
     };
     LimitBar {
         label: label(&limit.name),
-        used: texts.get_with("limits.used", "used", amount(limit.used)).replace("{limit}", &amount(limit.limit)),
+        used: texts.get_with("quota.used", "used", amount(limit.used)).replace("{limit}", &amount(limit.limit)),
         facts: facts.into_iter().flatten().collect(),
         tone,
         state,
@@ -81,7 +81,7 @@ fn label(name: &str) -> &'static str {
         "images_per_minute" => "group.limit_images",
         "concurrent_jobs" => "group.limit_jobs",
         "images_per_day" => "group.limit_day",
-        _ => "limits.budget",
+        _ => "quota.budget",
     }
 }
 
@@ -89,9 +89,9 @@ fn label(name: &str) -> &'static str {
 fn reset_text(texts: PageTexts, wait: TimeDelta) -> String {
     let rounded_up = |unit: i64| (wait.num_seconds() + unit - 1).div_euclid(unit).max(1);
     match wait.num_seconds() {
-        ..3_600 => texts.count("limits.resets_minutes", rounded_up(60)),
-        3_600..172_800 => texts.count("limits.resets_hours", rounded_up(3_600)),
-        _ => texts.count("limits.resets_days", rounded_up(86_400)),
+        ..3_600 => texts.count("quota.resets_minutes", rounded_up(60)),
+        3_600..172_800 => texts.count("quota.resets_hours", rounded_up(3_600)),
+        _ => texts.count("quota.resets_days", rounded_up(86_400)),
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(budget.facts, ["$0.25 reserved by running requests", "alert at $8.00"]);
         assert_eq!(budget.reset.unwrap().1, "resets in 4 days");
         assert_eq!((budget.used_length, budget.reserved_length, budget.mark), (320, 25, Some(800)));
-        assert_eq!((budget.tone, budget.state), ("good", "limits.free"));
+        assert_eq!((budget.tone, budget.state), ("good", "quota.free"));
     }
 
     #[test]

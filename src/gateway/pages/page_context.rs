@@ -33,7 +33,7 @@ const NOTICE_COOKIE: &str = "imagate_done";
 const NOTICE_COOKIE_AGE: cookie::time::Duration = cookie::time::Duration::minutes(1);
 
 /// The notices about a completed change: the value of `done` in the query, and the key of the text.
-const DONE_NOTICES: [(&str, &str); 23] = [
+const DONE_NOTICES: [(&str, &str); 24] = [
     ("disabled", "done.disabled"),
     ("enabled", "done.enabled"),
     ("deleted", "done.deleted"),
@@ -46,6 +46,7 @@ const DONE_NOTICES: [(&str, &str); 23] = [
     ("ended", "done.ended"),
     ("revoked", "done.revoked"),
     ("group", "done.group"),
+    ("group-accounts", "done.group_accounts"),
     ("group-deleted", "done.group_deleted"),
     ("policy", "done.policy"),
     ("user-disabled", "done.user_disabled"),

@@ -25,6 +25,8 @@ struct PeoplePage {
     groups: Vec<types::Group>,
     search: String,
     sort: SortLinks,
+    /// The group that the list is limited to.
+    group: String,
     is_open: bool,
     form: PageForm,
     nonce: String,
@@ -42,6 +44,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
     let request = context.request;
     let query = ListUsersQuery {
         before: request.query_param("before").map(str::to_owned),
+        group: request.query_param("group").map(str::to_owned),
         limit: types::PageLimit::new(PER_PAGE).ok(),
         role: None,
         search: request.query_param("search").map(str::to_owned),
@@ -57,6 +60,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
             .map(|_| format!("/people?{}", request.query.to_query_with("before", None))),
         search: query.search.unwrap_or_default(),
         sort: SortLinks::new(request, "/people", query.sort.unwrap_or(types::UserSort::Created)),
+        group: query.group.unwrap_or_default(),
         is_open: form.has_error(),
         nonce: context.issue_form_nonce()?,
         users,

@@ -32,6 +32,7 @@ struct ProfilePage {
     nonce: String,
     /// The limits of the user, with the keys of their labels.
     limits: Vec<(&'static str, String)>,
+    limit_usage: Vec<types::LimitUsage>,
 }
 
 /// A session as the page shows it.
@@ -71,6 +72,12 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
         tokens: context.console().list_tokens(&session.actor, &tokens).await?.data,
         nonce: context.issue_form_nonce()?,
         limits: stored_limits(user),
+        limit_usage: context
+            .console()
+            .retrieve_me(&session.actor)
+            .await?
+            .user
+            .map_or_else(Vec::new, |user| user.limit_usage),
         form,
     };
     Ok(render(status, &template))

@@ -58,6 +58,11 @@ impl PageLayout {
         limit_bars::tightest_bar(self.texts, limits, Utc::now())
     }
 
+    /// The number; zero if it is absent.
+    pub(super) fn or_zero(&self, number: impl OptionalCountValue) -> i64 {
+        number.optional_count().unwrap_or(0)
+    }
+
     /// True if the number is positive.
     pub(super) fn is_positive(&self, number: impl CountValue) -> bool {
         number.count() > 0

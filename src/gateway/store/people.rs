@@ -286,6 +286,8 @@ pub(crate) enum UserSort {
 pub(crate) struct UserFilter {
     /// A part of the name.
     pub(crate) search: Option<String>,
+    /// The name of a group in which the users may have keys.
+    pub(crate) group: Option<String>,
     /// The role of the users.
     pub(crate) role: Option<UserRole>,
     /// The order of the users.

@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::users::sign_in_ada;
-use super::visitor::unescaped;
+use super::visitor::{Visitor, unescaped};
 use crate::kit::{Gateway, eventually};
 
 #[test]
@@ -131,4 +131,52 @@ fn a_policy_the_form_cannot_show_is_replaced_only_after_confirmation() {
     assert_eq!(ada.submit(page, action, &[("replace", "yes")]).status, 303);
     assert!(!ada.get(page).text().contains("colour"));
     assert_eq!(ada.form(page, action).value("words"), "zeppelin");
+}
+
+/// Adds an account of the store in a form, and returns the path of its page.
+#[track_caller]
+fn add_account(ada: &mut Visitor<'_>, name: &str) -> String {
+    let fields = [("name", name), ("kind", "simulator"), ("groups", "default")];
+    let answer = ada.submit("/accounts", "/accounts", &fields);
+    assert_eq!(answer.status, 303, "{}", answer.text());
+    let location = answer.header("location").unwrap_or_default();
+    location.split('?').next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn accounts_are_assigned_on_the_page_of_a_group_and_a_group_without_service_is_warned_of() {
+    let gateway = Gateway::simulated();
+    let mut ada = sign_in_ada(&gateway);
+    let fields = [("name", "art"), ("delivery", "fail"), ("limit_day", "5"), ("limit_budget", "2")];
+    let made = ada.submit("/groups", "/groups", &fields);
+    assert_eq!(made.header("location"), Some("/groups/art?done=group"), "{}", made.text());
+    assert_eq!(ada.form("/groups/art", "/groups/art/change").value("limit_day"), "5");
+    let wrong = ada.submit("/groups", "/groups", &[("name", "other"), ("limit_day", "many")]);
+    assert!(wrong.status == 422 && wrong.text().contains("id=\"limit_day-error\""), "{}", wrong.text());
+    assert_eq!(ada.get("/groups/other").status, 404, "a refused form made the group");
+
+    let first = add_account(&mut ada, "brush");
+    let id = first.rsplit('/').next().unwrap_or_default();
+    let page = ada.get("/groups/art").text();
+    assert!(page.contains("No enabled account serves this group") && page.contains("$0.00 of $2.00"), "{page}");
+    let action = "/groups/art/accounts";
+    let assign = |ada: &mut Visitor<'_>, fields: &[(&str, &str)]| ada.submit("/groups/art", action, fields);
+    let assigned = assign(&mut ada, &[("accounts", id)]);
+    assert_eq!(assigned.header("location"), Some("/groups/art?done=group-accounts"), "{}", assigned.text());
+    let page = ada.get("/groups/art").text();
+    assert!(page.contains(&format!("href=\"{first}\"")) && !page.contains("No enabled account serves"), "{page}");
+    assert!(ada.get(&first).text().contains("value=\"art\" checked"), "the account has the group");
+
+    // The removal of the last account needs a consent.
+    let refused = assign(&mut ada, &[("accounts", "")]);
+    assert!(refused.status == 422 && refused.text().contains("name=\"unserved\""), "{}", refused.text());
+    let page = ada.get("/groups/art").text();
+    assert!(!page.contains("No enabled account serves"), "a refused form changed the account: {page}");
+    assert_eq!(assign(&mut ada, &[("accounts", ""), ("unserved", "yes")]).status, 303);
+    assert!(ada.get("/groups/art").text().contains("No enabled account serves"));
+
+    // The last group of an account stays.
+    let refused = ada.submit("/groups/default", "/groups/default/accounts", &[("accounts", ""), ("unserved", "yes")]);
+    let text = refused.text();
+    assert!(refused.status == 422 && text.contains("An account must serve at least one group"), "{text}");
 }

@@ -79,6 +79,13 @@ fn the_limits_of_a_key_are_set_in_a_form() {
     assert_limits_are_set_in_a_form(&mut ada, &page);
     let trail = unescaped(&ada.get("/audit").text());
     assert_eq!(trail.matches("key.limit").count(), 1, "{trail}");
+    let html = ada.get(&page).text();
+    for text in ["Limits now", "0 of 60", "0 of 5", "$0.00 of $2.50", "alert at $2.00", "Enough left"] {
+        assert!(html.contains(text), "{text}: {html}");
+    }
+    assert_eq!(html.matches("<svg class=\"limit-bar good\"").count(), 3, "{html}");
+    let list = ada.get("/keys").text();
+    assert_eq!(list.matches("<svg class=\"limit-bar").count(), 1, "the tightest limit: {list}");
 }
 
 #[test]
@@ -90,7 +97,8 @@ fn the_limits_of_a_user_are_set_in_a_form_and_shown_to_the_user() {
     let page = person_path(&mut ada, "ben@desk");
     assert_limits_are_set_in_a_form(&mut ada, &page);
     let profile = ben.get("/profile").text();
-    for text in ["Limits of all your keys together", "2048x2048", "sketch-1", "2.5", "Images on a day (UTC)"] {
+    for text in ["Limits of all your keys together", "2048x2048", "sketch-1", "2.5", "Images on a day (UTC)", "0 of 5"]
+    {
         assert!(profile.contains(text), "{text}: {profile}");
     }
     assert!(!profile.contains("Images in a minute"), "a limit that is not set: {profile}");

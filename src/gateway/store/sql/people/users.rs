@@ -110,6 +110,12 @@ fn push_conditions(query: &mut QueryBuilder<Db>, filter: &UserFilter) {
     if let Some(search) = &filter.search {
         query.push(" AND users.name ").push(LIKE).push(" ").push_bind(like_pattern(search)).push(r" ESCAPE '\'");
     }
+    if let Some(group) = &filter.group {
+        query.push(
+            " AND users.id IN (SELECT user_id FROM user_groups WHERE group_id = (SELECT id FROM groups WHERE name = ",
+        );
+        query.push_bind(group.clone()).push(" AND deleted_at IS NULL))");
+    }
     if let Some(role) = filter.role {
         query.push(" AND users.role = ").push_bind(role.as_str());
     }
