@@ -32,6 +32,7 @@ mod group;
 mod group_overview;
 mod groups;
 mod http_messages;
+mod identity_proof;
 mod key;
 mod key_selection;
 mod keys;

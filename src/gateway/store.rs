@@ -30,6 +30,7 @@ mod replay_columns;
 mod reservations;
 mod secret_bytes;
 mod secret_hashes;
+mod sessions;
 mod shared_answers;
 mod shared_attempts;
 mod shared_slots;
@@ -70,8 +71,8 @@ pub(crate) use keys::{
 };
 pub(crate) use master_key::MasterKey;
 pub(crate) use people::{
-    AdminTokenRow, GroupDeletionOutcome, GroupRow, LinkRedemption, LinkRow, NewLink, NewSession, NewUser,
-    OneTimeLinkPurpose, PeopleStore, SessionRow, UserChange, UserChangeOutcome, UserFilter, UserRole, UserRow,
+    AdminTokenRow, GroupDeletionOutcome, GroupRow, LinkRedemption, LinkRow, NewLink, NewUser,
+    OneTimeLinkPurpose, PeopleStore, UserChange, UserChangeOutcome, UserFilter, UserRole, UserRow,
     UserSort,
 };
 pub(crate) use postgres::{DatabaseUrl, ImportReport, PostgresStore, import_from_sqlite};
@@ -85,6 +86,7 @@ pub(crate) use reservations::{
     NewReservation, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage,
 };
 pub(crate) use secret_hashes::{PasswordHash, SecretHash};
+pub(crate) use sessions::{NewSession, SessionRow, SessionStore};
 pub(crate) use shared_answers::{AnswerPiece, SharedAnswerState, SharedAnswers};
 pub(crate) use shared_attempts::{AttemptBucket, SharedAttempts};
 pub(crate) use shared_slots::{

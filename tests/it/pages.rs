@@ -10,6 +10,7 @@ mod groups;
 mod harness;
 mod hostile;
 mod key_list;
+mod identity_proof;
 mod keyboard;
 mod limits;
 mod members;

@@ -184,6 +184,11 @@ impl UrlEncodedFields {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    /// All fields, in the order in which they were sent.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// The fields that are not empty, without those with these names, as a query string.
     pub(super) fn to_query_without(&self, names: &[&str]) -> String {
         let fields = self.0.iter().filter(|(key, value)| !names.contains(&key.as_str()) && !value.is_empty());

@@ -33,7 +33,7 @@ const NOTICE_COOKIE: &str = "imagate_done";
 const NOTICE_COOKIE_AGE: cookie::time::Duration = cookie::time::Duration::minutes(1);
 
 /// The notices about a completed change: the value of `done` in the query, and the key of the text.
-const DONE_NOTICES: [(&str, &str); 24] = [
+const DONE_NOTICES: [(&str, &str); 26] = [
     ("disabled", "done.disabled"),
     ("enabled", "done.enabled"),
     ("deleted", "done.deleted"),
@@ -44,6 +44,8 @@ const DONE_NOTICES: [(&str, &str); 24] = [
     ("password", "done.password"),
     ("signed-out", "done.signed_out"),
     ("ended", "done.ended"),
+    ("session-ended", "done.session_ended"),
+    ("sessions-ended", "done.sessions_ended"),
     ("revoked", "done.revoked"),
     ("group", "done.group"),
     ("group-accounts", "done.group_accounts"),

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
+use super::identity_proof::ask_for_proof;
 use super::keys::{FormRefusal, SecretPage, claim_form, older_page_link};
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
@@ -72,6 +73,10 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
 
 /// Invites a user, and shows the one-time link. Only this answer can show the link.
 pub(super) async fn invite(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let makes_admin = context.request.form_field("role") == types::Role::Admin.to_string();
+    if makes_admin && let Some(question) = ask_for_proof(context, "/people").await? {
+        return Ok(question);
+    }
     let mut form = PageForm::from_request(context.request, &["name", "role"]);
     let groups: Vec<String> = chosen_groups(context);
     for group in &groups {

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
+use super::identity_proof::ask_for_proof;
 use super::keys::{FormRefusal, claim_form};
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
@@ -96,6 +97,12 @@ pub(super) async fn perform(
 ) -> Result<PageResponse, PageError> {
     let (console, actor) = (context.console(), context.actor()?);
     let user = console.retrieve_user(actor, id).await?;
+    let makes_admin = action == PersonFormAction::Change
+        && user.role != types::Role::Admin
+        && context.request.form_field("role") == types::Role::Admin.to_string();
+    if makes_admin && let Some(question) = ask_for_proof(context, "/people").await? {
+        return Ok(question);
+    }
     let redirect_done = |notice: &str| Ok(PageResponse::redirect(&format!("/people/{}?done={notice}", user.id)));
     match action {
         PersonFormAction::Reset => return reset(context, user).await,

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
+use super::identity_proof::ask_for_proof;
 use super::keys::{FormRefusal, SecretPage, claim_form};
 use super::page_context::{PageContext, end_of_day};
 use super::page_error::{PageError, render};
@@ -37,6 +38,7 @@ struct ProfilePage {
 
 /// A session as the page shows it.
 struct SessionView {
+    id: String,
     is_this: bool,
     address: String,
     agent: String,
@@ -63,6 +65,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
             .into_iter()
             .map(|row| SessionView {
                 is_this: row.id == session.id,
+                id: row.id.to_string(),
                 address: row.address,
                 agent: row.agent,
                 created_at: row.created_at.into(),
@@ -118,8 +121,27 @@ pub(super) async fn sign_out_everywhere(context: &PageContext<'_>) -> Result<Pag
     Ok(PageResponse::redirect("/sign-in?done=signed-out").with_cookie(&context.session_cookie(None)))
 }
 
+/// Ends one session of the user. The user's own session ends like a sign-out.
+pub(super) async fn end_session(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+    let session = context.session()?;
+    if session.id.as_str() == id {
+        return super::sign_in::sign_out(context).await;
+    }
+    context.people().end_own_session(session, id).await?;
+    Ok(PageResponse::redirect("/profile?done=session-ended"))
+}
+
+/// Ends all sessions of the user except the current session.
+pub(super) async fn end_other_sessions(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    context.people().end_other_sessions(context.session()?).await?;
+    Ok(PageResponse::redirect("/profile?done=sessions-ended"))
+}
+
 /// Creates an admin token, and shows it. Only this answer can show the token.
 pub(super) async fn create_token(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    if let Some(question) = ask_for_proof(context, "/profile").await? {
+        return Ok(question);
+    }
     let form = PageForm::from_request(context.request, &["name", "expires_on"]);
     let mut body = Map::from_iter([("name".to_owned(), Value::from(form.value("name")))]);
     match (form.value("expires_on"), end_of_day(form.value("expires_on"))) {

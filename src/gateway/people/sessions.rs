@@ -16,6 +16,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(12 * 3600);
 const SESSION_LIFETIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The precision of the stored time of the last use (our choice).
 const LAST_USED_PRECISION: Duration = Duration::from_secs(60);
+/// The time for which a proof of the user's identity permits what needs a fresh one (our choice).
+const PROOF_LIFETIME: Duration = Duration::from_secs(10 * 60);
 /// The maximum number of characters of a user agent that are stored (our choice).
 const AGENT_CHARS: usize = 200;
 
@@ -39,6 +41,8 @@ pub(crate) struct UserSession {
     pub(crate) id: SessionId,
     /// The user of the session, as an actor.
     pub(crate) actor: Actor,
+    /// The last time at which the user has proved who they are.
+    proved_at: Timestamp,
     /// The CSRF token that every form of this session must have.
     pub(crate) csrf: String,
 }
@@ -61,7 +65,7 @@ impl IdentityService {
         if row.last_seen_at + LAST_USED_PRECISION <= now {
             self.store.record_session_use(&row.id, now).await?;
         }
-        Ok(Some(self.user_session(row.id, user, cookie)))
+        Ok(Some(self.user_session(row.id, user, row.proved_at, cookie)))
     }
 
     /// Ends this session.
@@ -70,7 +74,30 @@ impl IdentityService {
     ///
     /// Returns an error if the store cannot be written.
     pub(crate) async fn sign_out(&self, session: &UserSession) -> Result<(), IdentityError> {
-        Ok(self.store.end_session(&session.actor.audit_context(), &session.id).await?)
+        let user = session.actor.user().ok_or(IdentityError::Unknown)?;
+        self.store.end_session(&session.actor.audit_context(), &user.id, &session.id).await?;
+        Ok(())
+    }
+
+    /// Ends another session of the session's user.
+    ///
+    /// # Errors
+    ///
+    /// [`IdentityError::Unknown`] if the user has no session with this id.
+    pub(crate) async fn end_own_session(&self, session: &UserSession, id: &str) -> Result<(), IdentityError> {
+        let user = session.actor.user().ok_or(IdentityError::Unknown)?;
+        let ended = self.store.end_session(&session.actor.audit_context(), &user.id, &SessionId::from(id)).await?;
+        if ended { Ok(()) } else { Err(IdentityError::Unknown) }
+    }
+
+    /// Ends all sessions of the session's user except this one, and returns their number.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be written.
+    pub(crate) async fn end_other_sessions(&self, session: &UserSession) -> Result<u64, IdentityError> {
+        let user = session.actor.user().ok_or(IdentityError::Unknown)?;
+        Ok(self.store.end_sessions(&session.actor.audit_context(), &user.id, Some(&session.id)).await?)
     }
 
     /// Ends all sessions of a user, and returns their number. A member can end only their own sessions.
@@ -80,7 +107,7 @@ impl IdentityService {
     /// [`IdentityError::Unknown`] if there is no such user, or if the actor is a member and the user another one.
     pub(crate) async fn sign_out_everywhere(&self, actor: &Actor, user: &str) -> Result<u64, IdentityError> {
         let user = self.find_visible_user(actor, user).await?;
-        Ok(self.store.end_sessions(&actor.audit_context(), &user.id).await?)
+        Ok(self.store.end_sessions(&actor.audit_context(), &user.id, None).await?)
     }
 
     /// Returns the sessions of a user that have not ended, newest first.
@@ -109,16 +136,43 @@ impl IdentityService {
     ) -> Result<(), IdentityError> {
         let user = session.actor.user().ok_or(IdentityError::Unknown)?;
         passwords::check_password(new_password, &user.name)?;
+        self.check_own_password(session, old_password).await?;
+        let audit = AuditContext { at: self.clock.now(), ..session.actor.audit_context() };
+        let hash = self.passwords.hash(new_password).await?;
+        Ok(self.store.set_password(&audit, &user.id, &hash, &session.id).await?)
+    }
+
+    /// Checks the password of the session's user; a wrong one counts like a refused sign-in.
+    async fn check_own_password(&self, session: &UserSession, password: &str) -> Result<(), IdentityError> {
+        let user = session.actor.user().ok_or(IdentityError::Unknown)?;
         let address = session.actor.address().ok_or(IdentityError::WrongCredentials)?;
         let permit = self.count_attempt(&user.name, address).await?;
-        let audit = AuditContext { at: self.clock.now(), ..session.actor.audit_context() };
-        if !self.passwords.verify(old_password, self.store.password_hash(&user.id).await?).await? {
+        if !self.passwords.verify(password, self.store.password_hash(&user.id).await?).await? {
+            let audit = AuditContext { at: self.clock.now(), ..session.actor.audit_context() };
             self.store.record_refused_sign_in(&audit, Some(user)).await?;
             return Err(IdentityError::WrongCredentials);
         }
         self.undo_attempt(permit).await;
-        let hash = self.passwords.hash(new_password).await?;
-        Ok(self.store.set_password(&audit, &user.id, &hash, &session.id).await?)
+        Ok(())
+    }
+
+    /// True if the user of this session has proved who they are a short time ago. Actions that outlast the session, such
+    /// as the creation of an admin token, need this.
+    pub(crate) fn has_fresh_proof(&self, session: &UserSession) -> bool {
+        self.clock.now() < session.proved_at + PROOF_LIFETIME
+    }
+
+    /// Proves the identity of the session's user with their password.
+    ///
+    /// # Errors
+    ///
+    /// [`IdentityError::WrongCredentials`] if the password is wrong, [`IdentityError::TooManyAttempts`] after too many
+    /// attempts, [`IdentityError::Unknown`] if the session has ended meanwhile.
+    pub(crate) async fn prove_identity(&self, session: &UserSession, password: &str) -> Result<(), IdentityError> {
+        self.check_own_password(session, password).await?;
+        let audit = AuditContext { at: self.clock.now(), ..session.actor.audit_context() };
+        let recorded = self.store.record_session_proof(&audit, &session.id).await?;
+        if recorded { Ok(()) } else { Err(IdentityError::Unknown) }
     }
 
     /// Returns the value of a new cookie for forms of visitors who are not signed in.
@@ -155,12 +209,13 @@ impl IdentityService {
     }
 
     pub(super) fn issued_session(&self, user: UserRow, new_session: &NewSession, cookie: SecretText) -> IssuedSession {
-        IssuedSession { session: self.user_session(new_session.id.clone(), user, cookie.expose()), cookie }
+        let session = self.user_session(new_session.id.clone(), user, self.clock.now(), cookie.expose());
+        IssuedSession { session, cookie }
     }
 
-    fn user_session(&self, id: SessionId, user: UserRow, cookie: &str) -> UserSession {
+    fn user_session(&self, id: SessionId, user: UserRow, proved_at: Timestamp, cookie: &str) -> UserSession {
         let actor = Actor::from_user(ActorKind::User, user);
-        UserSession { id, actor, csrf: self.form_token(cookie) }
+        UserSession { id, actor, proved_at, csrf: self.form_token(cookie) }
     }
 
     fn cookie_hash(&self, cookie: &str) -> SecretHash {

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 
 use super::audit::UnknownWord;
 use super::{
-    AuditContext, AuditFilter, AuditRow, GroupId, KeyRow, ListPage, PasswordHash, PublicId, SecretHash, SessionId,
-    SharedAttempts, StoreError, Timestamp, TokenId, UserId,
+    AuditContext, AuditFilter, AuditRow, GroupId, KeyRow, ListPage, NewSession, PasswordHash, PublicId, SecretHash,
+    SessionId, SessionStore, SharedAttempts, StoreError, Timestamp, TokenId, UserId,
 };
 
 /// The database operations on people. Every change writes its row of the audit trail with it.
 #[async_trait]
-pub(crate) trait PeopleStore: Send + Sync {
+pub(crate) trait PeopleStore: SessionStore + Send + Sync {
     /// Returns the user of that name. If there is none, creates it as a member without a password.
     async fn ensure_user(&self, audit: &AuditContext, name: &str) -> Result<UserRow, StoreError>;
 
@@ -76,40 +76,8 @@ pub(crate) trait PeopleStore: Send + Sync {
         redemption: &LinkRedemption,
     ) -> Result<Option<UserRow>, StoreError>;
 
-    /// Opens a session for a user whose password was checked against this hash. Returns `false` and changes nothing if
-    /// the password has changed since, or the user is disabled.
-    async fn open_session(
-        &self,
-        audit: &AuditContext,
-        user: &UserId,
-        password: &PasswordHash,
-        session: &NewSession,
-    ) -> Result<bool, StoreError>;
-
-    /// Records a refused sign-in in the audit trail, up to a limit for 24 hours. The user is `None` if no user has the
-    /// name that was entered: that text may be a password and is not stored.
-    async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError>;
-
     /// Returns the password attempts on all nodes, if several nodes share them.
     fn shared_attempts(&self) -> Option<&dyn SharedAttempts>;
-
-    /// Returns the session with that hash, and its user. The caller must check whether it is still valid.
-    async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError>;
-
-    /// Stores the time of the last use of a session.
-    async fn record_session_use(&self, session: &SessionId, at: Timestamp) -> Result<(), StoreError>;
-
-    /// Returns the sessions of a user, newest first.
-    async fn list_sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, StoreError>;
-
-    /// Ends one session.
-    async fn end_session(&self, audit: &AuditContext, session: &SessionId) -> Result<(), StoreError>;
-
-    /// Ends every session of a user, and returns their number.
-    async fn end_sessions(&self, audit: &AuditContext, user: &UserId) -> Result<u64, StoreError>;
-
-    /// Returns true if that address is among the latest ones from which this user has signed in.
-    async fn has_signed_in_from(&self, user: &UserId, address: &str) -> Result<bool, StoreError>;
 
     /// Adds an admin token.
     async fn insert_admin_token(
@@ -338,40 +306,6 @@ pub(crate) struct LinkRedemption {
     pub(crate) password: PasswordHash,
     /// The session that the use of the link opens.
     pub(crate) session: NewSession,
-}
-
-/// A session to be opened.
-#[derive(Debug, Clone)]
-pub(crate) struct NewSession {
-    /// The id of the session.
-    pub(crate) id: SessionId,
-    /// The hash of the cookie's secret.
-    pub(crate) hash: SecretHash,
-    /// The network address of the sign-in.
-    pub(crate) address: String,
-    /// The user agent of the browser.
-    pub(crate) agent: String,
-    /// Sessions that were last used before this time have expired. Opening this session deletes them.
-    pub(crate) idle_since: Timestamp,
-    /// Sessions that were opened before this time have expired. Opening this session deletes them.
-    pub(crate) opened_since: Timestamp,
-}
-
-/// A session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SessionRow {
-    /// The id of the session. It gives no access.
-    pub(crate) id: SessionId,
-    /// The user of the session.
-    pub(crate) user: UserId,
-    /// The time of the sign-in.
-    pub(crate) created_at: Timestamp,
-    /// The time of the last use, to about a minute.
-    pub(crate) last_seen_at: Timestamp,
-    /// The network address of the sign-in.
-    pub(crate) address: String,
-    /// The user agent of the browser.
-    pub(crate) agent: String,
 }
 
 /// An admin token. The secret itself is stored nowhere.

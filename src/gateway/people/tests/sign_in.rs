@@ -3,6 +3,8 @@
 use super::*;
 use crate::gateway::people::rate_limit::PasswordRateLimiter;
 
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const WRONG: &str = "another password";
 
@@ -101,6 +103,65 @@ async fn sign_out_ends_one_session_and_sign_out_everywhere_all() {
     let ended = fixture.people.sign_out_everywhere(&second.session.actor, "ada").await.unwrap();
     assert_eq!(ended, 2);
     assert!(!fixture.is_open(&second).await && !fixture.is_open(&third).await);
+}
+
+#[tokio::test]
+async fn one_session_or_all_others_can_be_ended() {
+    let (fixture, first) = Fixture::set_up().await;
+    let second = fixture.sign_in("ada", PASSWORD, "192.0.2.2").await.unwrap();
+    let third = fixture.sign_in("ada", PASSWORD, "192.0.2.3").await.unwrap();
+    let bob = fixture.join("bob", UserRole::Member).await;
+    fixture.people.end_own_session(&first.session, second.session.id.as_str()).await.unwrap();
+    assert!(fixture.is_open(&first).await && !fixture.is_open(&second).await && fixture.is_open(&third).await);
+    for id in [bob.session.id.as_str(), second.session.id.as_str(), "ses_unknown"] {
+        let result = fixture.people.end_own_session(&first.session, id).await;
+        assert!(matches!(result, Err(IdentityError::Unknown)), "{id}");
+    }
+    assert_eq!(fixture.people.end_other_sessions(&first.session).await.unwrap(), 1);
+    assert!(fixture.is_open(&first).await && !fixture.is_open(&third).await && fixture.is_open(&bob).await);
+    let actions: Vec<_> = fixture.trail().await.into_iter().map(|row| row.action).collect();
+    assert_eq!(actions.iter().filter(|action| *action == "session.close").count(), 1);
+    assert_eq!(actions.iter().filter(|action| *action == "session.close_others").count(), 1);
+}
+
+#[tokio::test]
+async fn a_proof_of_identity_is_fresh_for_ten_minutes() {
+    let (fixture, issued) = Fixture::set_up().await;
+    let session = async || {
+        let found = fixture.people.find_session(issued.cookie.expose()).await.unwrap().unwrap();
+        found.with_address("192.0.2.1".parse().unwrap())
+    };
+    let is_fresh = async || fixture.people.has_fresh_proof(&session().await);
+    fixture.people.clock.advance(10 * MINUTE - SECOND);
+    assert!(is_fresh().await, "the sign-in is a proof");
+    fixture.people.clock.advance(SECOND);
+    assert!(!is_fresh().await);
+    let refused = fixture.people.prove_identity(&session().await, WRONG).await;
+    assert!(matches!(refused, Err(IdentityError::WrongCredentials)));
+    assert!(!is_fresh().await);
+    fixture.people.prove_identity(&session().await, PASSWORD).await.unwrap();
+    assert!(is_fresh().await);
+    let other = fixture.sign_in("ada", PASSWORD, "192.0.2.2").await.unwrap();
+    fixture.people.clock.advance(10 * MINUTE);
+    fixture.people.prove_identity(&session().await, PASSWORD).await.unwrap();
+    let other = fixture.people.find_session(other.cookie.expose()).await.unwrap().unwrap();
+    assert!(!fixture.people.has_fresh_proof(&other), "a proof is that of one session");
+}
+
+#[tokio::test]
+async fn wrong_proofs_are_limited_like_sign_ins() {
+    let (fixture, issued) = Fixture::set_up().await;
+    let session = issued.session.clone().with_address("192.0.2.1".parse().unwrap());
+    for _ in 0..5 {
+        let refused = fixture.people.prove_identity(&session, WRONG).await;
+        assert!(matches!(refused, Err(IdentityError::WrongCredentials)));
+    }
+    let refused = fixture.people.prove_identity(&session, PASSWORD).await;
+    assert!(matches!(refused, Err(IdentityError::TooManyAttempts { .. })));
+    let refused = fixture.sign_in("ada", PASSWORD, "192.0.2.1").await;
+    assert!(matches!(refused, Err(IdentityError::TooManyAttempts { .. })), "sign-ins share the limit");
+    let refusals = fixture.trail().await.into_iter().filter(|row| row.action == "session.refuse").count();
+    assert_eq!(refusals, 5);
 }
 
 #[tokio::test]

@@ -14,9 +14,59 @@ use super::error_conversion::during;
 use crate::gateway::store::{
     AdminTokenRow, AuditContext, AuditFilter, AuditRow, GroupDeletionOutcome, GroupId, GroupRow, LinkRedemption,
     LinkRow, ListPage, NewLink, NewSession, NewUser, PasswordHash, PeopleStore, PublicId, SecretHash, SessionId,
-    SessionRow, SharedAttempts, StoreError, Timestamp, TokenId, UserChange, UserChangeOutcome, UserFilter, UserId,
-    UserRow,
+    SessionRow, SessionStore, SharedAttempts, StoreError, Timestamp, TokenId, UserChange, UserChangeOutcome,
+    UserFilter, UserId, UserRow,
 };
+
+#[async_trait]
+impl SessionStore for SqlStore {
+    async fn open_session(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        password: &PasswordHash,
+        session: &NewSession,
+    ) -> Result<bool, StoreError> {
+        sessions::sign_in(&self.writer, audit, user, password, session).await.map_err(during("opening a session"))
+    }
+
+    async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError> {
+        sessions::record_refused_sign_in(&self.writer, audit, user).await.map_err(during("storing a refused sign-in"))
+    }
+
+    async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError> {
+        sessions::find(&self.readers, hash).await.map_err(during("looking up a session"))
+    }
+
+    async fn record_session_use(&self, session: &SessionId, at: Timestamp) -> Result<(), StoreError> {
+        sessions::record_use(&self.writer, session, at).await.map_err(during("storing the use of a session"))
+    }
+
+    async fn list_sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, StoreError> {
+        sessions::list(&self.readers, user).await.map_err(during("listing sessions"))
+    }
+
+    async fn record_session_proof(&self, audit: &AuditContext, session: &SessionId) -> Result<bool, StoreError> {
+        sessions::record_proof(&self.writer, audit, session).await.map_err(during("storing the proof of a session"))
+    }
+
+    async fn end_session(&self, audit: &AuditContext, user: &UserId, session: &SessionId) -> Result<bool, StoreError> {
+        sessions::end(&self.writer, audit, user, session).await.map_err(during("ending a session"))
+    }
+
+    async fn end_sessions(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        kept_session: Option<&SessionId>,
+    ) -> Result<u64, StoreError> {
+        sessions::end_all(&self.writer, audit, user, kept_session).await.map_err(during("ending sessions"))
+    }
+
+    async fn has_signed_in_from(&self, user: &UserId, address: &str) -> Result<bool, StoreError> {
+        sessions::has_signed_in_from(&self.readers, user, address).await.map_err(during("looking up an address"))
+    }
+}
 
 #[async_trait]
 impl PeopleStore for SqlStore {
@@ -96,46 +146,8 @@ impl PeopleStore for SqlStore {
         links::redeem(&self.writer, audit, &UserId::random()?, redemption).await.map_err(during("using a link"))
     }
 
-    async fn open_session(
-        &self,
-        audit: &AuditContext,
-        user: &UserId,
-        password: &PasswordHash,
-        session: &NewSession,
-    ) -> Result<bool, StoreError> {
-        sessions::sign_in(&self.writer, audit, user, password, session).await.map_err(during("opening a session"))
-    }
-
-    async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError> {
-        sessions::record_refused_sign_in(&self.writer, audit, user).await.map_err(during("storing a refused sign-in"))
-    }
-
     fn shared_attempts(&self) -> Option<&dyn SharedAttempts> {
         self.attempts_on_all_nodes()
-    }
-
-    async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError> {
-        sessions::find(&self.readers, hash).await.map_err(during("looking up a session"))
-    }
-
-    async fn record_session_use(&self, session: &SessionId, at: Timestamp) -> Result<(), StoreError> {
-        sessions::record_use(&self.writer, session, at).await.map_err(during("storing the use of a session"))
-    }
-
-    async fn list_sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, StoreError> {
-        sessions::list(&self.readers, user).await.map_err(during("listing sessions"))
-    }
-
-    async fn end_session(&self, audit: &AuditContext, session: &SessionId) -> Result<(), StoreError> {
-        sessions::end(&self.writer, audit, session).await.map_err(during("ending a session"))
-    }
-
-    async fn end_sessions(&self, audit: &AuditContext, user: &UserId) -> Result<u64, StoreError> {
-        sessions::end_all(&self.writer, audit, user).await.map_err(during("ending sessions"))
-    }
-
-    async fn has_signed_in_from(&self, user: &UserId, address: &str) -> Result<bool, StoreError> {
-        sessions::has_signed_in_from(&self.readers, user, address).await.map_err(during("looking up an address"))
     }
 
     async fn insert_admin_token(

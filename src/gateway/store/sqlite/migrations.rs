@@ -9,7 +9,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// The description and the statements of each migration, in their order. The number of a migration is its position,
 /// from 1.
-const ALL: [(&str, &str); 21] = [
+const ALL: [(&str, &str); 22] = [
     ("initial", include_str!("../migrations/sqlite/0001_initial.sql")),
     ("accounts and replays", include_str!("../migrations/sqlite/0002_accounts_and_replays.sql")),
     ("injected tool", include_str!("../migrations/sqlite/0003_injected_tool.sql")),
@@ -31,6 +31,7 @@ const ALL: [(&str, &str); 21] = [
     ("counts by end user", include_str!("../migrations/sqlite/0019_counts_by_end_user.sql")),
     ("records by error", include_str!("../migrations/sqlite/0020_records_by_error.sql")),
     ("usage details", include_str!("../migrations/sqlite/0021_usage_details.sql")),
+    ("session proofs", include_str!("../migrations/sqlite/0022_session_proofs.sql")),
 ];
 
 pub(in super::super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::super::audit_trail::{self, AuditEvent};
-use super::super::decode::{parsed, text};
+use super::super::decode::{optional_timestamp, parsed, text};
 use super::super::dialect::{DbConnection, DbPool, DbRow, indexed_by};
 use super::super::transaction::transact;
 use super::users;
@@ -66,8 +66,8 @@ pub(super) async fn open(
         .execute(&mut *connection)
         .await?;
     sqlx::query(
-        "INSERT INTO sessions (id, hash, user_id, created_at, last_seen_at, address, agent) \
-         VALUES ($1, $2, $3, $4, $4, $5, $6)",
+        "INSERT INTO sessions (id, hash, user_id, created_at, last_seen_at, proved_at, address, agent) \
+         VALUES ($1, $2, $3, $4, $4, $4, $5, $6)",
     )
     .bind(session.id.as_str())
     .bind(session.hash.0.as_slice())
@@ -153,23 +153,46 @@ pub(super) async fn list(pool: &DbPool, user: &UserId) -> sqlx::Result<Vec<Sessi
     query.bind(user.as_str()).fetch_all(pool).await?.iter().map(session_from_row).collect()
 }
 
-pub(super) async fn end(pool: &DbPool, audit: &AuditContext, id: &SessionId) -> sqlx::Result<()> {
+pub(super) async fn record_proof(pool: &DbPool, audit: &AuditContext, id: &SessionId) -> sqlx::Result<bool> {
     transact!(pool, |transaction| {
-        let query = sqlx::query_scalar("DELETE FROM sessions WHERE id = $1 RETURNING user_id").bind(id.as_str());
-        let user: Option<String> = query.fetch_optional(&mut *transaction).await?;
-        let Some(user) = user else { return Ok(()) };
+        let query = sqlx::query_scalar("UPDATE sessions SET proved_at = $2 WHERE id = $1 RETURNING user_id");
+        let user: Option<String> =
+            query.bind(id.as_str()).bind(audit.at.to_string()).fetch_optional(&mut *transaction).await?;
+        let Some(user) = user else { return Ok(false) };
         let user = users::get_even_if_deleted(&mut transaction, &UserId::from(user)).await?;
-        let event = AuditEvent::for_user("session.close", &user).with_details(json!({"session": id}));
+        let event = AuditEvent::for_user("session.confirm", &user).with_details(json!({"session": id}));
         audit_trail::write(&mut transaction, audit, event).await?;
+        true
     })
 }
 
-pub(super) async fn end_all(pool: &DbPool, audit: &AuditContext, user: &UserId) -> sqlx::Result<u64> {
+pub(super) async fn end(pool: &DbPool, audit: &AuditContext, user: &UserId, id: &SessionId) -> sqlx::Result<bool> {
     transact!(pool, |transaction| {
-        let query = sqlx::query("DELETE FROM sessions WHERE user_id = $1").bind(user.as_str());
+        let query = sqlx::query("DELETE FROM sessions WHERE id = $1 AND user_id = $2");
+        let ended = query.bind(id.as_str()).bind(user.as_str()).execute(&mut *transaction).await?.rows_affected();
+        if ended == 0 {
+            return Ok(false);
+        }
+        let user = users::get_even_if_deleted(&mut transaction, user).await?;
+        let event = AuditEvent::for_user("session.close", &user).with_details(json!({"session": id}));
+        audit_trail::write(&mut transaction, audit, event).await?;
+        true
+    })
+}
+
+pub(super) async fn end_all(
+    pool: &DbPool,
+    audit: &AuditContext,
+    user: &UserId,
+    kept: Option<&SessionId>,
+) -> sqlx::Result<u64> {
+    transact!(pool, |transaction| {
+        let query = sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id <> coalesce($2, '')");
+        let query = query.bind(user.as_str()).bind(kept.map(|session| session.as_str()));
         let ended = query.execute(&mut *transaction).await?.rows_affected();
         let user = users::get_even_if_deleted(&mut transaction, user).await?;
-        let event = AuditEvent::for_user("session.close_all", &user).with_details(json!({"sessions": ended}));
+        let action = if kept.is_none() { "session.close_all" } else { "session.close_others" };
+        let event = AuditEvent::for_user(action, &user).with_details(json!({"sessions": ended}));
         audit_trail::write(&mut transaction, audit, event).await?;
         ended
     })
@@ -181,10 +204,12 @@ pub(super) async fn has_signed_in_from(pool: &DbPool, user: &UserId, address: &s
 }
 
 fn session_from_row(row: &DbRow) -> sqlx::Result<SessionRow> {
+    let created_at = parsed(row, "created_at")?;
     Ok(SessionRow {
         id: text(row, "id")?,
         user: text(row, "user_id")?,
-        created_at: parsed(row, "created_at")?,
+        created_at,
+        proved_at: optional_timestamp(row, "proved_at")?.unwrap_or(created_at),
         last_seen_at: parsed(row, "last_seen_at")?,
         address: text(row, "address")?,
         agent: text(row, "agent")?,

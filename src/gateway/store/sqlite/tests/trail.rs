@@ -9,8 +9,8 @@ use crate::gateway::store::sqlite::sql::people::sessions::{UNKNOWN_USER_REFUSALS
 use crate::gateway::store::testing::add_key;
 use crate::gateway::store::{
     AccountChange, AdminTokenRow, AuditContext, AuditFilter, KeyChange, KeyHash, KeyRow, KeyStore as _, LinkRedemption,
-    NewAccount, NewLink, NewSession, NewUser, PasswordHash, SecretHash, SecretRotation, StoredEjection, UserChange,
-    UserRole,
+    NewAccount, NewLink, NewSession, NewUser, PasswordHash, SecretHash, SecretRotation, SessionStore as _,
+    StoredEjection, UserChange, UserRole,
 };
 
 struct Trail {
@@ -105,7 +105,12 @@ async fn every_change_writes_its_audit_row_or_fails() {
     keys(&mut trail, &store).await;
     accounts(&mut trail, &store).await;
 
-    let traits = [include_str!("../../people.rs"), include_str!("../../keys.rs"), include_str!("../../../store.rs")];
+    let traits = [
+        include_str!("../../people.rs"),
+        include_str!("../../sessions.rs"),
+        include_str!("../../keys.rs"),
+        include_str!("../../../store.rs"),
+    ];
     let mut expected = Vec::new();
     for declaration in traits.iter().flat_map(|text| text.split("async fn ").skip(1)) {
         let (name, signature) = declaration.split_once('(').unwrap();
@@ -148,8 +153,13 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
         ["user.password"],
         store.set_password(context, &ada.id, &new_password, &"ses_4".into())
     );
-    step!(trail, "end_session", ["session.close"], store.end_session(context, &"ses_4".into()));
-    step!(trail, "end_sessions", ["session.close_all"], store.end_sessions(context, &ada.id));
+    let session_of_ada = "ses_4".into();
+    step!(trail, "record_session_proof", ["session.confirm"], store.record_session_proof(context, &session_of_ada));
+    let kept = "ses_of_nobody".into();
+    step!(trail, "end_sessions", ["session.close_others"], store.end_sessions(context, &ada.id, Some(&kept)));
+    step!(trail, "open_session", ["session.open"], store.open_session(context, &ada.id, &new_password, &session(4)));
+    step!(trail, "end_session", ["session.close"], store.end_session(context, &ada.id, &session_of_ada));
+    step!(trail, "end_sessions", ["session.close_all"], store.end_sessions(context, &ada.id, None));
     step!(trail, "change_user", ["user.role"], store.change_user(context, "bob", &[UserChange::Role(UserRole::Admin)]));
     let studio = [UserChange::Groups(vec!["studio".to_owned()])];
     step!(trail, "change_user", ["user.groups"], store.change_user(context, "bob", &studio));

@@ -1,0 +1,86 @@
+//! The sessions of people who are signed in, as they are stored.
+
+use async_trait::async_trait;
+
+use super::{AuditContext, PasswordHash, SecretHash, SessionId, StoreError, Timestamp, UserId, UserRow};
+
+/// The database operations on sessions. Every change writes its row of the audit trail with it.
+#[async_trait]
+pub(crate) trait SessionStore: Send + Sync {
+    /// Opens a session for a user whose password was checked against this hash. Returns `false` and changes nothing if
+    /// the password has changed since, or the user is disabled.
+    async fn open_session(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        password: &PasswordHash,
+        session: &NewSession,
+    ) -> Result<bool, StoreError>;
+
+    /// Records a refused sign-in in the audit trail, up to a limit for 24 hours. The user is `None` if no user has the
+    /// name that was entered: that text may be a password and is not stored.
+    async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError>;
+
+    /// Returns the session with that hash, and its user. The caller must check whether it is still valid.
+    async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError>;
+
+    /// Stores the time of the last use of a session.
+    async fn record_session_use(&self, session: &SessionId, at: Timestamp) -> Result<(), StoreError>;
+
+    /// Returns the sessions of a user, newest first.
+    async fn list_sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, StoreError>;
+
+    /// Stores that the user of a session has proved who they are. Returns `false` and changes nothing if the session has
+    /// ended.
+    async fn record_session_proof(&self, audit: &AuditContext, session: &SessionId) -> Result<bool, StoreError>;
+
+    /// Ends one session of this user. Returns `false` if the user has no such session.
+    async fn end_session(&self, audit: &AuditContext, user: &UserId, session: &SessionId) -> Result<bool, StoreError>;
+
+    /// Ends every session of a user, except `kept_session` if it is given, and returns their number.
+    async fn end_sessions(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        kept_session: Option<&SessionId>,
+    ) -> Result<u64, StoreError>;
+
+    /// Returns true if that address is among the latest ones from which this user has signed in.
+    async fn has_signed_in_from(&self, user: &UserId, address: &str) -> Result<bool, StoreError>;
+}
+
+/// A session to be opened.
+#[derive(Debug, Clone)]
+pub(crate) struct NewSession {
+    /// The id of the session.
+    pub(crate) id: SessionId,
+    /// The hash of the cookie's secret.
+    pub(crate) hash: SecretHash,
+    /// The network address of the sign-in.
+    pub(crate) address: String,
+    /// The user agent of the browser.
+    pub(crate) agent: String,
+    /// Sessions that were last used before this time have expired. Opening this session deletes them.
+    pub(crate) idle_since: Timestamp,
+    /// Sessions that were opened before this time have expired. Opening this session deletes them.
+    pub(crate) opened_since: Timestamp,
+}
+
+/// A session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SessionRow {
+    /// The id of the session. It gives no access.
+    pub(crate) id: SessionId,
+    /// The user of the session.
+    pub(crate) user: UserId,
+    /// The time of the sign-in.
+    pub(crate) created_at: Timestamp,
+    /// The time of the last use, to about a minute.
+    pub(crate) last_seen_at: Timestamp,
+    /// The last time at which the user has proved who they are: at the sign-in, or later.
+    pub(crate) proved_at: Timestamp,
+    /// The network address of the sign-in.
+    pub(crate) address: String,
+    /// The user agent of the browser.
+    pub(crate) agent: String,
+}
