@@ -296,7 +296,7 @@ let response = client.update_group()
     }
     /**List the keys
 
-Newest first, without deleted ones and without secrets. A member sees only their own.
+Newest first, or in the order of `sort`; without deleted ones and without secrets. A member sees only their own.
 
 Sends a `GET` request to `/admin/v1/keys`
 
@@ -305,6 +305,7 @@ Arguments:
 - `group`: Only the keys of this group.
 - `limit`: The maximum number of entries. 50 when absent.
 - `search`: Only keys whose name, public id or user name contains this text, regardless of case.
+- `sort`: The order of the keys. `created` when absent. Counts are those of all finished requests of a key, so an order by counts reads the usage of all keys.
 - `state`: Only keys in this state.
 - `user`: Only the keys of this user, by id or name.
 ```ignore
@@ -313,6 +314,7 @@ let response = client.list_keys()
     .group(group)
     .limit(limit)
     .search(search)
+    .sort(sort)
     .state(state)
     .user(user)
     .send()
@@ -474,7 +476,7 @@ let response = client.delete_price()
     }
     /**List the records of requests
 
-Newest first. A member sees the records of their own keys, without the accounts that served them.
+Newest first, or in the order of `sort`. A member sees the records of their own keys, without the accounts that served them.
 
 Sends a `GET` request to `/admin/v1/records`
 
@@ -490,6 +492,7 @@ Arguments:
 - `model`: Only records of requests for this model.
 - `outcome`: Only finished requests with this outcome.
 - `since`: Only records of requests that began at this time or later.
+- `sort`: The order of the records. `time` when absent. Any other order sorts the newest 10,000 records that pass the filter, and the list has one page.
 - `state`: Only records in this state. All finished requests when absent.
 - `until`: Only records of requests that began before this time.
 - `user`: Only records of the user with this id or name.
@@ -506,6 +509,7 @@ let response = client.list_records()
     .model(model)
     .outcome(outcome)
     .since(since)
+    .sort(sort)
     .state(state)
     .until(until)
     .user(user)
@@ -581,16 +585,20 @@ let response = client.delete_token()
     pub fn delete_token(&self) -> builder::DeleteToken<'_> {
         builder::DeleteToken::new(self)
     }
-    /**Count by day and by key
+    /**Count by day, by key, and by another property
 
 Finished requests, counted on the day on which they began. A member sees the counts of their own keys.
+
+With `group_by`, the answer also has `groups` and `overall`, with durations, tokens by kind, and what replayed answers saved. Such counts are not kept by end user: with `end_user`, `group_by` can be `day`, `key`, `user` or `group`, and the entries have only the counts of `totals`.
 
 Sends a `GET` request to `/admin/v1/usage`
 
 Arguments:
 - `end_user`: Only counts of this end user, as given in `safety_identifier` or `user`. They do not include refused requests.
 - `group`: Only counts of this group.
+- `group_by`: The property of the entries in `groups`. `account` is for admins only, and `hour` for at most 31 days.
 - `key`: Only counts of the key with this id or public id.
+- `measure`: The entries in `groups` with the most of this come first, unless they are times. `requests` when absent.
 - `since`: The first day, in UTC. When absent: 30 days with `until` as the last day.
 - `until`: The last day, which is included, in UTC. Today when absent.
 - `user`: Only counts of the user with this id or name.
@@ -598,7 +606,9 @@ Arguments:
 let response = client.retrieve_usage()
     .end_user(end_user)
     .group(group)
+    .group_by(group_by)
     .key(key)
+    .measure(measure)
     .since(since)
     .until(until)
     .user(user)
@@ -610,7 +620,7 @@ let response = client.retrieve_usage()
     }
     /**List the users
 
-Newest first. For admins.
+Newest first, or in the order of `sort`. For admins.
 
 Sends a `GET` request to `/admin/v1/users`
 
@@ -620,6 +630,7 @@ Arguments:
 - `limit`: The maximum number of entries. 50 when absent.
 - `role`: Only users with this role.
 - `search`: Only users whose name contains this text, regardless of case.
+- `sort`: The order of the users. `created` when absent.
 ```ignore
 let response = client.list_users()
     .before(before)
@@ -627,6 +638,7 @@ let response = client.list_users()
     .limit(limit)
     .role(role)
     .search(search)
+    .sort(sort)
     .send()
     .await;
 ```*/
@@ -1820,6 +1832,7 @@ pub mod builder {
         group: Result<Option<::std::string::String>, String>,
         limit: Result<Option<crate::wire::Bounded<1, 500>>, String>,
         search: Result<Option<::std::string::String>, String>,
+        sort: Result<Option<types::KeySort>, String>,
         state: Result<Option<types::KeyState>, String>,
         user: Result<Option<::std::string::String>, String>,
     }
@@ -1831,6 +1844,7 @@ pub mod builder {
                 group: Ok(None),
                 limit: Ok(None),
                 search: Ok(None),
+                sort: Ok(None),
                 state: Ok(None),
                 user: Ok(None),
             }
@@ -1887,6 +1901,16 @@ pub mod builder {
                 });
             self
         }
+        pub fn sort<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::KeySort>,
+        {
+            self.sort = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| "conversion to `KeySort` for sort failed".to_string());
+            self
+        }
         pub fn state<V>(mut self, value: V) -> Self
         where
             V: std::convert::TryInto<types::KeyState>,
@@ -1914,11 +1938,12 @@ pub mod builder {
         pub async fn send(
             self,
         ) -> Result<ResponseValue<types::KeyList>, Error<types::ErrorResponse>> {
-            let Self { client, before, group, limit, search, state, user } = self;
+            let Self { client, before, group, limit, search, sort, state, user } = self;
             let before = before.map_err(Error::InvalidRequest)?;
             let group = group.map_err(Error::InvalidRequest)?;
             let limit = limit.map_err(Error::InvalidRequest)?;
             let search = search.map_err(Error::InvalidRequest)?;
+            let sort = sort.map_err(Error::InvalidRequest)?;
             let state = state.map_err(Error::InvalidRequest)?;
             let user = user.map_err(Error::InvalidRequest)?;
             let url = format!("{}/admin/v1/keys", client.baseurl,);
@@ -1942,6 +1967,7 @@ pub mod builder {
                 .query(&progenitor_client::QueryParam::new("group", &group))
                 .query(&progenitor_client::QueryParam::new("limit", &limit))
                 .query(&progenitor_client::QueryParam::new("search", &search))
+                .query(&progenitor_client::QueryParam::new("sort", &sort))
                 .query(&progenitor_client::QueryParam::new("state", &state))
                 .query(&progenitor_client::QueryParam::new("user", &user))
                 .headers(header_map)
@@ -2766,6 +2792,7 @@ pub mod builder {
         model: Result<Option<::std::string::String>, String>,
         outcome: Result<Option<types::RecordOutcome>, String>,
         since: Result<Option<::chrono::DateTime<::chrono::offset::Utc>>, String>,
+        sort: Result<Option<types::RecordSort>, String>,
         state: Result<Option<types::RecordState>, String>,
         until: Result<Option<::chrono::DateTime<::chrono::offset::Utc>>, String>,
         user: Result<Option<::std::string::String>, String>,
@@ -2785,6 +2812,7 @@ pub mod builder {
                 model: Ok(None),
                 outcome: Ok(None),
                 since: Ok(None),
+                sort: Ok(None),
                 state: Ok(None),
                 until: Ok(None),
                 user: Ok(None),
@@ -2931,6 +2959,16 @@ pub mod builder {
                 });
             self
         }
+        pub fn sort<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::RecordSort>,
+        {
+            self.sort = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| "conversion to `RecordSort` for sort failed".to_string());
+            self
+        }
         pub fn state<V>(mut self, value: V) -> Self
         where
             V: std::convert::TryInto<types::RecordState>,
@@ -2984,6 +3022,7 @@ pub mod builder {
                 model,
                 outcome,
                 since,
+                sort,
                 state,
                 until,
                 user,
@@ -2999,6 +3038,7 @@ pub mod builder {
             let model = model.map_err(Error::InvalidRequest)?;
             let outcome = outcome.map_err(Error::InvalidRequest)?;
             let since = since.map_err(Error::InvalidRequest)?;
+            let sort = sort.map_err(Error::InvalidRequest)?;
             let state = state.map_err(Error::InvalidRequest)?;
             let until = until.map_err(Error::InvalidRequest)?;
             let user = user.map_err(Error::InvalidRequest)?;
@@ -3032,6 +3072,7 @@ pub mod builder {
                 .query(&progenitor_client::QueryParam::new("model", &model))
                 .query(&progenitor_client::QueryParam::new("outcome", &outcome))
                 .query(&progenitor_client::QueryParam::new("since", &since))
+                .query(&progenitor_client::QueryParam::new("sort", &sort))
                 .query(&progenitor_client::QueryParam::new("state", &state))
                 .query(&progenitor_client::QueryParam::new("until", &until))
                 .query(&progenitor_client::QueryParam::new("user", &user))
@@ -3404,7 +3445,9 @@ pub mod builder {
         client: &'a super::Client,
         end_user: Result<Option<::std::string::String>, String>,
         group: Result<Option<::std::string::String>, String>,
+        group_by: Result<Option<types::UsageGrouping>, String>,
         key: Result<Option<::std::string::String>, String>,
+        measure: Result<Option<types::UsageMeasure>, String>,
         since: Result<Option<::chrono::naive::NaiveDate>, String>,
         until: Result<Option<::chrono::naive::NaiveDate>, String>,
         user: Result<Option<::std::string::String>, String>,
@@ -3415,7 +3458,9 @@ pub mod builder {
                 client: client,
                 end_user: Ok(None),
                 group: Ok(None),
+                group_by: Ok(None),
                 key: Ok(None),
+                measure: Ok(None),
                 since: Ok(None),
                 until: Ok(None),
                 user: Ok(None),
@@ -3447,6 +3492,18 @@ pub mod builder {
                 });
             self
         }
+        pub fn group_by<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::UsageGrouping>,
+        {
+            self.group_by = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `UsageGrouping` for group_by failed".to_string()
+                });
+            self
+        }
         pub fn key<V>(mut self, value: V) -> Self
         where
             V: std::convert::TryInto<::std::string::String>,
@@ -3457,6 +3514,18 @@ pub mod builder {
                 .map_err(|_| {
                     "conversion to `:: std :: string :: String` for key failed"
                         .to_string()
+                });
+            self
+        }
+        pub fn measure<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::UsageMeasure>,
+        {
+            self.measure = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `UsageMeasure` for measure failed".to_string()
                 });
             self
         }
@@ -3503,10 +3572,22 @@ pub mod builder {
         pub async fn send(
             self,
         ) -> Result<ResponseValue<types::Usage>, Error<types::ErrorResponse>> {
-            let Self { client, end_user, group, key, since, until, user } = self;
+            let Self {
+                client,
+                end_user,
+                group,
+                group_by,
+                key,
+                measure,
+                since,
+                until,
+                user,
+            } = self;
             let end_user = end_user.map_err(Error::InvalidRequest)?;
             let group = group.map_err(Error::InvalidRequest)?;
+            let group_by = group_by.map_err(Error::InvalidRequest)?;
             let key = key.map_err(Error::InvalidRequest)?;
+            let measure = measure.map_err(Error::InvalidRequest)?;
             let since = since.map_err(Error::InvalidRequest)?;
             let until = until.map_err(Error::InvalidRequest)?;
             let user = user.map_err(Error::InvalidRequest)?;
@@ -3529,7 +3610,9 @@ pub mod builder {
                 )
                 .query(&progenitor_client::QueryParam::new("end_user", &end_user))
                 .query(&progenitor_client::QueryParam::new("group", &group))
+                .query(&progenitor_client::QueryParam::new("group_by", &group_by))
                 .query(&progenitor_client::QueryParam::new("key", &key))
+                .query(&progenitor_client::QueryParam::new("measure", &measure))
                 .query(&progenitor_client::QueryParam::new("since", &since))
                 .query(&progenitor_client::QueryParam::new("until", &until))
                 .query(&progenitor_client::QueryParam::new("user", &user))
@@ -3573,6 +3656,7 @@ pub mod builder {
         limit: Result<Option<crate::wire::Bounded<1, 500>>, String>,
         role: Result<Option<types::Role>, String>,
         search: Result<Option<::std::string::String>, String>,
+        sort: Result<Option<types::UserSort>, String>,
     }
     impl<'a> ListUsers<'a> {
         pub fn new(client: &'a super::Client) -> Self {
@@ -3583,6 +3667,7 @@ pub mod builder {
                 limit: Ok(None),
                 role: Ok(None),
                 search: Ok(None),
+                sort: Ok(None),
             }
         }
         pub fn before<V>(mut self, value: V) -> Self
@@ -3647,16 +3732,27 @@ pub mod builder {
                 });
             self
         }
+        pub fn sort<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<types::UserSort>,
+        {
+            self.sort = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| "conversion to `UserSort` for sort failed".to_string());
+            self
+        }
         ///Sends a `GET` request to `/admin/v1/users`
         pub async fn send(
             self,
         ) -> Result<ResponseValue<types::UserList>, Error<types::ErrorResponse>> {
-            let Self { client, before, group, limit, role, search } = self;
+            let Self { client, before, group, limit, role, search, sort } = self;
             let before = before.map_err(Error::InvalidRequest)?;
             let group = group.map_err(Error::InvalidRequest)?;
             let limit = limit.map_err(Error::InvalidRequest)?;
             let role = role.map_err(Error::InvalidRequest)?;
             let search = search.map_err(Error::InvalidRequest)?;
+            let sort = sort.map_err(Error::InvalidRequest)?;
             let url = format!("{}/admin/v1/users", client.baseurl,);
             let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
             header_map
@@ -3679,6 +3775,7 @@ pub mod builder {
                 .query(&progenitor_client::QueryParam::new("limit", &limit))
                 .query(&progenitor_client::QueryParam::new("role", &role))
                 .query(&progenitor_client::QueryParam::new("search", &search))
+                .query(&progenitor_client::QueryParam::new("sort", &sort))
                 .headers(header_map)
                 .build()?;
             let info = OperationInfo {

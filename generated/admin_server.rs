@@ -175,6 +175,8 @@ pub struct ListKeysQuery {
     pub limit: Option<types::PageLimit>,
     /// Only keys whose name, public id or user name contains this text, regardless of case.
     pub search: Option<String>,
+    /// The order of the keys. `created` when absent. Counts are those of all finished requests of a key, so an order by counts reads the usage of all keys.
+    pub sort: Option<types::KeySort>,
     /// Only keys in this state.
     pub state: Option<types::KeyState>,
     /// Only the keys of this user, by id or name.
@@ -191,7 +193,7 @@ impl schemars::JsonSchema for ListKeysQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"before\":{\"description\":\"Only the keys after the key with this id: the last one of the previous page.\",\"type\":\"string\"},\"group\":{\"description\":\"Only the keys of this group.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"},\"search\":{\"description\":\"Only keys whose name, public id or user name contains this text, regardless of case.\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/KeyState\"}],\"description\":\"Only keys in this state.\"},\"user\":{\"description\":\"Only the keys of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"before\":{\"description\":\"Only the keys after the key with this id: the last one of the previous page.\",\"type\":\"string\"},\"group\":{\"description\":\"Only the keys of this group.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"},\"search\":{\"description\":\"Only keys whose name, public id or user name contains this text, regardless of case.\",\"type\":\"string\"},\"sort\":{\"allOf\":[{\"$ref\":\"#/components/schemas/KeySort\"}],\"description\":\"The order of the keys. `created` when absent. Counts are those of all finished requests of a key, so an order by counts reads the usage of all keys.\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/KeyState\"}],\"description\":\"Only keys in this state.\"},\"user\":{\"description\":\"Only the keys of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }
@@ -319,6 +321,8 @@ pub struct ListRecordsQuery {
     pub outcome: Option<types::RecordOutcome>,
     /// Only records of requests that began at this time or later.
     pub since: Option<chrono::DateTime<chrono::Utc>>,
+    /// The order of the records. `time` when absent. Any other order sorts the newest 10,000 records that pass the filter, and the list has one page.
+    pub sort: Option<types::RecordSort>,
     /// Only records in this state. All finished requests when absent.
     pub state: Option<types::RecordState>,
     /// Only records of requests that began before this time.
@@ -337,7 +341,7 @@ impl schemars::JsonSchema for ListRecordsQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"account\":{\"description\":\"Only records whose last call went to the account with this name. For admins only.\",\"type\":\"string\"},\"before\":{\"description\":\"Only the records after the record with this request id: the last one of the previous page.\",\"type\":\"string\"},\"end_user\":{\"description\":\"Only records of this end user, as given in `safety_identifier` or `user`. A long value is cut as in a record.\",\"type\":\"string\"},\"error_code\":{\"description\":\"Only records of requests that got an error with this `code`.\",\"type\":\"string\"},\"error_reason\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordReason\"}],\"description\":\"Only records of requests that failed for this reason.\"},\"group\":{\"description\":\"Only records of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only records of the key with this id or public id.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"},\"model\":{\"description\":\"Only records of requests for this model.\",\"type\":\"string\"},\"outcome\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordOutcome\"}],\"description\":\"Only finished requests with this outcome.\"},\"since\":{\"description\":\"Only records of requests that began at this time or later.\",\"format\":\"date-time\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordState\"}],\"description\":\"Only records in this state. All finished requests when absent.\"},\"until\":{\"description\":\"Only records of requests that began before this time.\",\"format\":\"date-time\",\"type\":\"string\"},\"user\":{\"description\":\"Only records of the user with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"account\":{\"description\":\"Only records whose last call went to the account with this name. For admins only.\",\"type\":\"string\"},\"before\":{\"description\":\"Only the records after the record with this request id: the last one of the previous page.\",\"type\":\"string\"},\"end_user\":{\"description\":\"Only records of this end user, as given in `safety_identifier` or `user`. A long value is cut as in a record.\",\"type\":\"string\"},\"error_code\":{\"description\":\"Only records of requests that got an error with this `code`.\",\"type\":\"string\"},\"error_reason\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordReason\"}],\"description\":\"Only records of requests that failed for this reason.\"},\"group\":{\"description\":\"Only records of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only records of the key with this id or public id.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"},\"model\":{\"description\":\"Only records of requests for this model.\",\"type\":\"string\"},\"outcome\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordOutcome\"}],\"description\":\"Only finished requests with this outcome.\"},\"since\":{\"description\":\"Only records of requests that began at this time or later.\",\"format\":\"date-time\",\"type\":\"string\"},\"sort\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordSort\"}],\"description\":\"The order of the records. `time` when absent. Any other order sorts the newest 10,000 records that pass the filter, and the list has one page.\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordState\"}],\"description\":\"Only records in this state. All finished requests when absent.\"},\"until\":{\"description\":\"Only records of requests that began before this time.\",\"format\":\"date-time\",\"type\":\"string\"},\"user\":{\"description\":\"Only records of the user with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }
@@ -411,8 +415,12 @@ pub struct RetrieveUsageQuery {
     pub end_user: Option<String>,
     /// Only counts of this group.
     pub group: Option<String>,
+    /// The property of the entries in `groups`. `account` is for admins only, and `hour` for at most 31 days.
+    pub group_by: Option<types::UsageGrouping>,
     /// Only counts of the key with this id or public id.
     pub key: Option<String>,
+    /// The entries in `groups` with the most of this come first, unless they are times. `requests` when absent.
+    pub measure: Option<types::UsageMeasure>,
     /// The first day, in UTC. When absent: 30 days with `until` as the last day.
     pub since: Option<chrono::NaiveDate>,
     /// The last day, which is included, in UTC. Today when absent.
@@ -431,7 +439,7 @@ impl schemars::JsonSchema for RetrieveUsageQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"end_user\":{\"description\":\"Only counts of this end user, as given in `safety_identifier` or `user`. They do not include refused requests.\",\"type\":\"string\"},\"group\":{\"description\":\"Only counts of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only counts of the key with this id or public id.\",\"type\":\"string\"},\"since\":{\"description\":\"The first day, in UTC. When absent: 30 days with `until` as the last day.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"The last day, which is included, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only counts of the user with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"end_user\":{\"description\":\"Only counts of this end user, as given in `safety_identifier` or `user`. They do not include refused requests.\",\"type\":\"string\"},\"group\":{\"description\":\"Only counts of this group.\",\"type\":\"string\"},\"group_by\":{\"allOf\":[{\"$ref\":\"#/components/schemas/UsageGrouping\"}],\"description\":\"The property of the entries in `groups`. `account` is for admins only, and `hour` for at most 31 days.\"},\"key\":{\"description\":\"Only counts of the key with this id or public id.\",\"type\":\"string\"},\"measure\":{\"allOf\":[{\"$ref\":\"#/components/schemas/UsageMeasure\"}],\"description\":\"The entries in `groups` with the most of this come first, unless they are times. `requests` when absent.\"},\"since\":{\"description\":\"The first day, in UTC. When absent: 30 days with `until` as the last day.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"The last day, which is included, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only counts of the user with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }
@@ -450,6 +458,8 @@ pub struct ListUsersQuery {
     pub role: Option<types::Role>,
     /// Only users whose name contains this text, regardless of case.
     pub search: Option<String>,
+    /// The order of the users. `created` when absent.
+    pub sort: Option<types::UserSort>,
 }
 impl front::QueryParameters for ListUsersQuery {
     const TABLE: &'static [crate::tables::Field] = crate::tables::LIST_USERS_PARAMETERS;
@@ -462,7 +472,7 @@ impl schemars::JsonSchema for ListUsersQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"before\":{\"description\":\"Only the users after the user with this id: the last one of the previous page.\",\"type\":\"string\"},\"group\":{\"description\":\"Only users who may have keys in this group.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"},\"role\":{\"allOf\":[{\"$ref\":\"#/components/schemas/Role\"}],\"description\":\"Only users with this role.\"},\"search\":{\"description\":\"Only users whose name contains this text, regardless of case.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"before\":{\"description\":\"Only the users after the user with this id: the last one of the previous page.\",\"type\":\"string\"},\"group\":{\"description\":\"Only users who may have keys in this group.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"},\"role\":{\"allOf\":[{\"$ref\":\"#/components/schemas/Role\"}],\"description\":\"Only users with this role.\"},\"search\":{\"description\":\"Only users whose name contains this text, regardless of case.\",\"type\":\"string\"},\"sort\":{\"allOf\":[{\"$ref\":\"#/components/schemas/UserSort\"}],\"description\":\"The order of the users. `created` when absent.\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }
@@ -742,7 +752,7 @@ pub trait AdminApi {
     >;
     /// List the keys.
     ///
-    /// Newest first, without deleted ones and without secrets. A member sees only their own.
+    /// Newest first, or in the order of `sort`; without deleted ones and without secrets. A member sees only their own.
     #[endpoint{method = GET,
     path = "/admin/v1/keys",
     operation_id = "list_keys",
@@ -889,7 +899,7 @@ pub trait AdminApi {
     >;
     /// List the records of requests.
     ///
-    /// Newest first. A member sees the records of their own keys, without the accounts that served them.
+    /// Newest first, or in the order of `sort`. A member sees the records of their own keys, without the accounts that served them.
     #[endpoint{method = GET,
     path = "/admin/v1/records",
     operation_id = "list_records",
@@ -963,9 +973,11 @@ pub trait AdminApi {
         front::TypedResponse<types::DeletedToken>,
         front::ApiError<types::ErrorResponse>,
     >;
-    /// Count by day and by key.
+    /// Count by day, by key, and by another property.
     ///
     /// Finished requests, counted on the day on which they began. A member sees the counts of their own keys.
+    ///
+    /// With `group_by`, the answer also has `groups` and `overall`, with durations, tokens by kind, and what replayed answers saved. Such counts are not kept by end user: with `end_user`, `group_by` can be `day`, `key`, `user` or `group`, and the entries have only the counts of `totals`.
     #[endpoint{method = GET,
     path = "/admin/v1/usage",
     operation_id = "retrieve_usage",
@@ -980,7 +992,7 @@ pub trait AdminApi {
     >;
     /// List the users.
     ///
-    /// Newest first. For admins.
+    /// Newest first, or in the order of `sort`. For admins.
     #[endpoint{method = GET,
     path = "/admin/v1/users",
     operation_id = "list_users",

@@ -71,9 +71,8 @@ pub(crate) use keys::{
 };
 pub(crate) use master_key::MasterKey;
 pub(crate) use people::{
-    AdminTokenRow, GroupDeletionOutcome, GroupRow, LinkRedemption, LinkRow, NewLink, NewUser,
-    OneTimeLinkPurpose, PeopleStore, UserChange, UserChangeOutcome, UserFilter, UserRole, UserRow,
-    UserSort,
+    AdminTokenRow, GroupDeletionOutcome, GroupRow, LinkRedemption, LinkRow, NewLink, NewUser, OneTimeLinkPurpose,
+    PeopleStore, UserChange, UserChangeOutcome, UserFilter, UserRole, UserRow, UserSort,
 };
 pub(crate) use postgres::{DatabaseUrl, ImportReport, PostgresStore, import_from_sqlite};
 pub(crate) use prices::PriceStore;

@@ -291,9 +291,8 @@ async fn records_are_sorted_by_cost_tokens_and_latency() {
         }
         let sorted = async |sort, limit| {
             let filter = RecordFilter { sort, limit, ..RecordFilter::default() };
-            let mut found = ids(&store.list_records(&filter).await.unwrap());
-            found.reverse();
-            found.concat()
+            let found = store.list_records(&filter).await.unwrap();
+            ids(&found).into_iter().rev().collect::<String>()
         };
         // An unknown cost comes last; of equal costs the newest comes first.
         assert_eq!(sorted(RecordSort::Cost, None).await, "dacb");
