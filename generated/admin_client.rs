@@ -185,6 +185,23 @@ let response = client.test_account()
     pub fn test_account(&self) -> builder::TestAccount<'_> {
         builder::TestAccount::new(self)
     }
+    /**List the newest alerts
+
+Events such as a budget that is spent, newest first, with their deliveries. Alerts are kept for 90 days. For admins.
+
+Sends a `GET` request to `/admin/v1/alerts`
+
+Arguments:
+- `limit`: The maximum number of entries. 50 when absent.
+```ignore
+let response = client.list_alerts()
+    .limit(limit)
+    .send()
+    .await;
+```*/
+    pub fn list_alerts(&self) -> builder::ListAlerts<'_> {
+        builder::ListAlerts::new(self)
+    }
     /**List the audit trail
 
 Newest first: each change of keys, users, groups, accounts and tokens, and each sign-in, including failed ones. An entry is written together with its change. For admins.
@@ -1227,6 +1244,87 @@ pub mod builder {
                 .build()?;
             let info = OperationInfo {
                 operation_id: "test_account",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::list_alerts`]
+    ///
+    /// [`Client::list_alerts`]: super::Client::list_alerts
+    #[derive(Debug, Clone)]
+    pub struct ListAlerts<'a> {
+        client: &'a super::Client,
+        limit: Result<Option<crate::wire::Bounded<1, 500>>, String>,
+    }
+    impl<'a> ListAlerts<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                limit: Ok(None),
+            }
+        }
+        pub fn limit<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<crate::wire::Bounded<1, 500>>,
+        {
+            self.limit = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `crate :: wire :: Bounded < 1 , 500 >` for limit failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `GET` request to `/admin/v1/alerts`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::AlertList>, Error<types::ErrorResponse>> {
+            let Self { client, limit } = self;
+            let limit = limit.map_err(Error::InvalidRequest)?;
+            let url = format!("{}/admin/v1/alerts", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .query(&progenitor_client::QueryParam::new("limit", &limit))
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "list_alerts",
             };
             client.pre(&mut request, &info).await?;
             let result = client.exec(request, &info).await;

@@ -169,6 +169,46 @@ impl schemars::JsonSchema for types::ActorKind {
         super::served::component("ActorKind", generator)
     }
 }
+impl schemars::JsonSchema for types::Alert {
+    fn schema_name() -> String {
+        "Alert".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("Alert", generator)
+    }
+}
+impl schemars::JsonSchema for types::AlertDelivery {
+    fn schema_name() -> String {
+        "AlertDelivery".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AlertDelivery", generator)
+    }
+}
+impl schemars::JsonSchema for types::AlertDeliveryState {
+    fn schema_name() -> String {
+        "AlertDeliveryState".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AlertDeliveryState", generator)
+    }
+}
+impl schemars::JsonSchema for types::AlertList {
+    fn schema_name() -> String {
+        "AlertList".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AlertList", generator)
+    }
+}
 impl schemars::JsonSchema for types::AuditDetails {
     fn schema_name() -> String {
         "AuditDetails".to_owned()

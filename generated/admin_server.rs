@@ -75,6 +75,29 @@ impl schemars::JsonSchema for TestAccountPath {
         )
     }
 }
+/// The query parameters of `list_alerts`.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListAlertsQuery {
+    /// The maximum number of entries. 50 when absent.
+    pub limit: Option<types::PageLimit>,
+}
+impl front::QueryParameters for ListAlertsQuery {
+    const TABLE: &'static [crate::tables::Field] = crate::tables::LIST_ALERTS_PARAMETERS;
+}
+impl schemars::JsonSchema for ListAlertsQuery {
+    fn schema_name() -> String {
+        "ListAlertsQuery".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"}},\"required\":[],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
 /// The query parameters of `list_audit`.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -656,6 +679,21 @@ pub trait AdminApi {
         front::TypedResponse<types::AccountTest>,
         front::ApiError<types::ErrorResponse>,
     >;
+    /// List the newest alerts.
+    ///
+    /// Events such as a budget that is spent, newest first, with their deliveries. Alerts are kept for 90 days. For admins.
+    #[endpoint{method = GET,
+    path = "/admin/v1/alerts",
+    operation_id = "list_alerts",
+    tags = ["alerts"],
+    }]
+    async fn list_alerts(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        query: front::Query<ListAlertsQuery>,
+    ) -> Result<
+        front::TypedResponse<types::AlertList>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// List the audit trail.
     ///
     /// Newest first: each change of keys, users, groups, accounts and tokens, and each sign-in, including failed ones. An entry is written together with its change. For admins.
@@ -1147,6 +1185,16 @@ pub fn register<Served: AdminApi>(
             dropshot::Method::POST,
             "application/json",
             "/admin/v1/accounts/{name}/test",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "list_alerts".to_owned(),
+            Served::list_alerts,
+            dropshot::Method::GET,
+            "application/json",
+            "/admin/v1/alerts",
             dropshot::ApiEndpointVersions::All,
         ),
     )?;

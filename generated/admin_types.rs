@@ -837,6 +837,122 @@ impl ::std::convert::TryFrom<::std::string::String> for ActorKind {
         value.parse()
     }
 }
+/// An event that operators want to hear of.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct Alert {
+    /// The time at which it was raised.
+    pub created_at: ::chrono::DateTime<::chrono::offset::Utc>,
+    /// The facts, as in the message: of a budget `subject` with `kind`, `id` and `name`, `limit`, `budget_usd`, `alert_usd`, `spent_usd` and `period_ends`.
+    pub data: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+    /// Its delivery by each channel that was configured when it was raised.
+    pub deliveries: ::std::vec::Vec<AlertDelivery>,
+    /// The unique id, which is also the id of its messages.
+    pub id: ::std::string::String,
+    /// The event: `budget.soft_limit_reached` or `budget.exhausted`. There may be more in the future.
+    #[serde(rename = "type")]
+    pub type_: ::std::string::String,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl Alert {
+    pub fn builder() -> builder::Alert {
+        Default::default()
+    }
+}
+/// The delivery of an alert by one channel.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct AlertDelivery {
+    /// With `pending` the time of the next attempt, otherwise that of the end.
+    pub at: ::chrono::DateTime<::chrono::offset::Utc>,
+    /// The number of attempts so far.
+    pub attempts: u64,
+    /// The channel: `webhook` or `email`.
+    pub channel: ::std::string::String,
+    /// The reason why the last attempt failed.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub last_error: ::std::option::Option<::std::string::String>,
+    pub state: AlertDeliveryState,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl AlertDelivery {
+    pub fn builder() -> builder::AlertDelivery {
+        Default::default()
+    }
+}
+/// `pending`: it is tried again. `delivered`: it was accepted. `failed`: it was given up.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+pub enum AlertDeliveryState {
+    #[serde(rename = "pending")]
+    Pending,
+    #[serde(rename = "delivered")]
+    Delivered,
+    #[serde(rename = "failed")]
+    Failed,
+}
+impl ::std::fmt::Display for AlertDeliveryState {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Pending => f.write_str("pending"),
+            Self::Delivered => f.write_str("delivered"),
+            Self::Failed => f.write_str("failed"),
+        }
+    }
+}
+impl ::std::str::FromStr for AlertDeliveryState {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "pending" => Ok(Self::Pending),
+            "delivered" => Ok(Self::Delivered),
+            "failed" => Ok(Self::Failed),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for AlertDeliveryState {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for AlertDeliveryState {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+/// Alerts.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+pub struct AlertList {
+    /// The alerts.
+    pub data: ::std::vec::Vec<Alert>,
+    pub object: ListObject,
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl AlertList {
+    pub fn builder() -> builder::AlertList {
+        Default::default()
+    }
+}
 /// Further details, which depend on the action. They never contain a secret.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(transparent)]
@@ -3497,7 +3613,7 @@ impl RecordUsage {
 /// Limits on requests: the fields of `[groups.limits]` in the settings file, as they are written. An absent field is no limit. An unknown field is refused.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct RequestLimits {
-    /// The share of the budget at which a warning is logged.
+    /// The share of the budget at which an alert is raised.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub budget_alert: ::std::option::Option<f64>,
     /// The period of the budget: `day`, `week` or `month`. `month` when absent.
@@ -5637,6 +5753,339 @@ pub mod builder {
                 name: Ok(value.name),
                 result: Ok(value.result),
                 status: Ok(value.status),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct Alert {
+        created_at: ::std::result::Result<
+            ::chrono::DateTime<::chrono::offset::Utc>,
+            ::std::string::String,
+        >,
+        data: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+        deliveries: ::std::result::Result<
+            ::std::vec::Vec<super::AlertDelivery>,
+            ::std::string::String,
+        >,
+        id: ::std::result::Result<::std::string::String, ::std::string::String>,
+        type_: ::std::result::Result<::std::string::String, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for Alert {
+        fn default() -> Self {
+            Self {
+                created_at: Err("no value supplied for created_at".to_string()),
+                data: Err("no value supplied for data".to_string()),
+                deliveries: Err("no value supplied for deliveries".to_string()),
+                id: Err("no value supplied for id".to_string()),
+                type_: Err("no value supplied for type_".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl Alert {
+        pub fn created_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::DateTime<::chrono::offset::Utc>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.created_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for created_at: {e}")
+                });
+            self
+        }
+        pub fn data<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.data = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for data: {e}"));
+            self
+        }
+        pub fn deliveries<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::AlertDelivery>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.deliveries = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for deliveries: {e}")
+                });
+            self
+        }
+        pub fn id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for id: {e}"));
+            self
+        }
+        pub fn type_<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.type_ = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for type_: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<Alert> for super::Alert {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: Alert,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                created_at: value.created_at?,
+                data: value.data?,
+                deliveries: value.deliveries?,
+                id: value.id?,
+                type_: value.type_?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::Alert> for Alert {
+        fn from(value: super::Alert) -> Self {
+            Self {
+                created_at: Ok(value.created_at),
+                data: Ok(value.data),
+                deliveries: Ok(value.deliveries),
+                id: Ok(value.id),
+                type_: Ok(value.type_),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct AlertDelivery {
+        at: ::std::result::Result<
+            ::chrono::DateTime<::chrono::offset::Utc>,
+            ::std::string::String,
+        >,
+        attempts: ::std::result::Result<u64, ::std::string::String>,
+        channel: ::std::result::Result<::std::string::String, ::std::string::String>,
+        last_error: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        state: ::std::result::Result<super::AlertDeliveryState, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for AlertDelivery {
+        fn default() -> Self {
+            Self {
+                at: Err("no value supplied for at".to_string()),
+                attempts: Err("no value supplied for attempts".to_string()),
+                channel: Err("no value supplied for channel".to_string()),
+                last_error: Ok(Default::default()),
+                state: Err("no value supplied for state".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl AlertDelivery {
+        pub fn at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::chrono::DateTime<::chrono::offset::Utc>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.at = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for at: {e}"));
+            self
+        }
+        pub fn attempts<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<u64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.attempts = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for attempts: {e}")
+                });
+            self
+        }
+        pub fn channel<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.channel = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for channel: {e}")
+                });
+            self
+        }
+        pub fn last_error<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.last_error = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for last_error: {e}")
+                });
+            self
+        }
+        pub fn state<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::AlertDeliveryState>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.state = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for state: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<AlertDelivery> for super::AlertDelivery {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: AlertDelivery,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                at: value.at?,
+                attempts: value.attempts?,
+                channel: value.channel?,
+                last_error: value.last_error?,
+                state: value.state?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::AlertDelivery> for AlertDelivery {
+        fn from(value: super::AlertDelivery) -> Self {
+            Self {
+                at: Ok(value.at),
+                attempts: Ok(value.attempts),
+                channel: Ok(value.channel),
+                last_error: Ok(value.last_error),
+                state: Ok(value.state),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    #[derive(Clone, Debug)]
+    pub struct AlertList {
+        data: ::std::result::Result<
+            ::std::vec::Vec<super::Alert>,
+            ::std::string::String,
+        >,
+        object: ::std::result::Result<super::ListObject, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for AlertList {
+        fn default() -> Self {
+            Self {
+                data: Err("no value supplied for data".to_string()),
+                object: Err("no value supplied for object".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl AlertList {
+        pub fn data<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::Alert>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.data = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for data: {e}"));
+            self
+        }
+        pub fn object<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::ListObject>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.object = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for object: {e}"));
+            self
+        }
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<AlertList> for super::AlertList {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: AlertList,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                data: value.data?,
+                object: value.object?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::AlertList> for AlertList {
+        fn from(value: super::AlertList) -> Self {
+            Self {
+                data: Ok(value.data),
+                object: Ok(value.object),
                 extra: Ok(value.extra),
             }
         }

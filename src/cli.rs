@@ -6,6 +6,7 @@
 //! Exit codes: 0 done, 1 failed, 2 wrong usage, 3 partly done, 64 wrong configuration.
 
 mod account;
+mod alerts;
 mod audit;
 mod backup;
 mod completions;
@@ -19,6 +20,7 @@ mod image_command;
 mod installation;
 mod key;
 mod limit_arg;
+mod limits;
 mod master_key;
 mod migrate;
 mod openapi;
@@ -66,6 +68,12 @@ enum CliCommand {
     Account(account::AccountCommand),
     /// Manage the prices of models, from which requests get their cost.
     Price(price::PriceCommand),
+    /// Show what is used of the limits of groups, users and keys.
+    ///
+    /// With SQLite, limits by the minute and running requests are known only to the server; the admin API shows them.
+    Limits(limits::LimitsCommand),
+    /// Show the alerts, such as budgets that are spent, and test their delivery.
+    Alerts(alerts::AlertsCommand),
     /// Write everything that the installation needs to one file, whether the gateway is running or not.
     Backup(backup::BackupCommand),
     /// Restore a backup into a new data folder.
@@ -120,6 +128,8 @@ fn run(command: CliCommand) -> Result<(), CommandFailure> {
         CliCommand::Group(group) => group.run(),
         CliCommand::Account(account) => account.run(),
         CliCommand::Price(price) => price.run(),
+        CliCommand::Limits(limits) => limits.run(),
+        CliCommand::Alerts(alerts) => alerts.run(),
         CliCommand::Backup(backup) => backup.run(),
         CliCommand::Restore(restore) => restore.run(),
         CliCommand::Doctor(doctor) => doctor.run(),

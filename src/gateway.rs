@@ -1,6 +1,7 @@
 //! The server: owns the modules of the gateway, and starts and stops them.
 
 mod accounts;
+pub(crate) mod alerts;
 pub(crate) mod backup;
 mod catalog;
 pub(crate) mod config;
@@ -49,6 +50,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use accounts::{Accounts, CredentialService};
+use alerts::AlertService;
 use catalog::TextModelCatalog;
 use config::{Config, DeadlineConfig, Durability, GroupConfig, TrustedProxies};
 use console::{Console, ConsoleServices};
@@ -88,6 +90,7 @@ pub(crate) struct Gateway {
     replay: Arc<AnswerReplay>,
     ledger: Ledger,
     limiter: Arc<RequestLimiter>,
+    alerts: Arc<AlertService>,
     prices: Arc<CurrentPrices>,
     retention: Arc<RetentionTask>,
     heartbeat: Arc<HeartbeatTask>,
@@ -222,6 +225,7 @@ impl Gateway {
             heartbeat: Arc::new(heartbeat),
             usage_fold: Arc::new(UsageFoldTask::start(Arc::clone(store) as _)),
             ledger,
+            alerts: Arc::new(AlertService::start(Arc::clone(store) as _, Arc::clone(&limiter), &config)),
             limiter,
             prices,
             metrics,
@@ -252,6 +256,7 @@ impl Gateway {
         let console = Arc::new(self.console.with_config(&config)?);
         // Nothing below can fail: prices of settings that cannot be used do not come into force.
         self.prices.set_file_prices(&config.prices);
+        self.alerts.set_config(&config);
         Ok(Self {
             console,
             keys: Arc::clone(&self.keys),
@@ -265,6 +270,7 @@ impl Gateway {
             replay: Arc::clone(&self.replay),
             ledger: self.ledger.clone(),
             limiter: Arc::clone(&self.limiter),
+            alerts: Arc::clone(&self.alerts),
             prices: Arc::clone(&self.prices),
             metrics: Arc::clone(&self.metrics),
             registry: self.registry.clone(),
@@ -332,6 +338,11 @@ impl Gateway {
     /// The limits of groups, users and keys.
     pub(crate) const fn limiter(&self) -> &Arc<RequestLimiter> {
         &self.limiter
+    }
+
+    /// The tasks that raise and deliver alerts.
+    pub(crate) fn alerts(&self) -> &AlertService {
+        &self.alerts
     }
 
     /// The prices of models.
@@ -437,16 +448,6 @@ impl Gateway {
     /// The settings in force, with the groups of the store.
     pub(crate) const fn config(&self) -> &Arc<Config> {
         &self.config
-    }
-
-    /// True if the settings of a group cannot be used; its requests are refused then.
-    pub(crate) fn is_group_unusable(&self, group: &str) -> bool {
-        self.groups.get(group).is_some_and(|group| group.problem.is_some())
-    }
-
-    /// The time limits for one request of a group.
-    pub(crate) fn deadlines(&self, group: &str) -> DeadlineConfig {
-        self.groups.get(group).map_or(self.deadlines, |group| group.deadlines)
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod account;
 mod address;
+mod alerts;
 mod config_file;
 mod config_printer;
 mod difference;
@@ -39,6 +40,7 @@ use resolve::{ConfigLayers, resolve, resolve_for_command};
 
 pub(crate) use account::{AccountConfig, AccountCredentials, EndpointConfig, GrantConfig, OauthConfig, UpstreamConfig};
 pub(crate) use address::ListenAddress;
+pub(crate) use alerts::{AlertConfig, EmailConfig, WebhookConfig};
 pub(crate) use config_file::allowed_words;
 pub(crate) use difference::ConfigDifference;
 pub(crate) use group::{FilterConfig, GroupConfig, ModerationConfig};
@@ -51,7 +53,7 @@ pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{
     BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Durability, FallbackPolicy, LogFormat,
-    ModerationErrorPolicy, QualityLimit, UpstreamProtocol,
+    ModerationErrorPolicy, QualityLimit, SmtpTls, UpstreamProtocol,
 };
 pub(crate) use schema::schema_json;
 pub(crate) use secret::ConfigSecret;
@@ -106,6 +108,8 @@ pub(crate) struct Config {
     pub(crate) image_models: Vec<ImageModelSpec>,
     /// The prices of models: at most one entry for each model and day.
     pub(crate) prices: Vec<ModelPrice>,
+    /// The channels by which alerts are sent.
+    pub(crate) alerts: AlertConfig,
     /// The limits on open connections.
     pub(crate) connections: ConnectionLimits,
     /// The time limits for one request.

@@ -14,6 +14,7 @@
 mod account_test;
 mod account_view;
 mod accounts;
+mod alerts;
 mod audit;
 mod config_admin_token;
 mod error_conversion;

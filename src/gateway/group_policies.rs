@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Gateway;
-use super::config::{DeliveryPolicy, FallbackPolicy, RequestLimits};
+use super::config::{DeadlineConfig, DeliveryPolicy, FallbackPolicy, RequestLimits};
 
 // === impl Gateway ===
 
@@ -41,5 +41,15 @@ impl Gateway {
     pub(crate) fn request_limits(&self, group: &str) -> Option<&Arc<RequestLimits>> {
         let limits = self.groups.get(group).map(|group| &group.limits);
         limits.filter(|limits| ***limits != RequestLimits::default())
+    }
+
+    /// True if the settings of a group cannot be used; its requests are refused then.
+    pub(crate) fn is_group_unusable(&self, group: &str) -> bool {
+        self.groups.get(group).is_some_and(|group| group.problem.is_some())
+    }
+
+    /// The time limits for one request of a group.
+    pub(crate) fn deadlines(&self, group: &str) -> DeadlineConfig {
+        self.groups.get(group).map_or(self.deadlines, |group| group.deadlines)
     }
 }

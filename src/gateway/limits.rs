@@ -23,5 +23,7 @@ mod window;
 mod tests;
 
 pub(crate) use limit_usage::{LimitAmounts, LimitState, LimitUsage};
-pub(crate) use reservation::{JobDemand, LimitError, LimitReservation, LimitSubject, RequestLimiter, SubjectLimits};
+pub(crate) use reservation::{
+    ChangedBudget, JobDemand, LimitError, LimitReservation, LimitSubject, RequestLimiter, SubjectLimits,
+};
 pub(crate) use status::LimitStatus;

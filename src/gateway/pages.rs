@@ -16,6 +16,7 @@ mod account_availability;
 mod account_fields;
 mod account_summary;
 mod accounts;
+mod alerts;
 mod assets;
 mod attempt_timeline;
 mod audit;

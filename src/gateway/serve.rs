@@ -146,6 +146,7 @@ pub(crate) async fn serve(
         gateway.keys().stop().await;
         gateway.usage_fold().stop().await;
         gateway.retention().stop();
+        gateway.alerts().stop();
         gateway.heartbeat().stop();
         store.close().await;
     };

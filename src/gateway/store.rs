@@ -10,6 +10,7 @@
 //! it, and the tests in `store/tests.rs` require the same behaviour of every implementation.
 
 mod account_rows;
+mod alerts;
 mod audit;
 mod cost;
 mod data_dir;
@@ -52,6 +53,7 @@ pub(crate) use account_rows::{
     AccountChange, AccountRow, AccountSpec, AccountStore, NewAccount, StoredAccountSettings, StoredEjection, TokenRow,
     TokenStore,
 };
+pub(crate) use alerts::{AlertRow, AlertStore, DeliveryOutcome, DeliveryRow, DueDelivery, LimitedSubject, NewAlert};
 pub(crate) use audit::{ActorKind, AuditContext, AuditFilter, AuditRow, ListPage};
 pub(crate) use cost::{CostBasis, CostReason};
 pub(crate) use data_dir::{ServeLock, ServingStatus, has_node_id};
@@ -106,6 +108,7 @@ use ids::random_bytes;
 /// An open database with everything that the gateway keeps in it.
 pub(crate) trait Store:
     AccountStore
+    + AlertStore
     + InstallationStore
     + KeyStore
     + PeopleStore
@@ -121,6 +124,7 @@ pub(crate) trait Store:
 
 impl<T> Store for T where
     T: AccountStore
+        + AlertStore
         + InstallationStore
         + KeyStore
         + PeopleStore

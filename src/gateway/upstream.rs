@@ -15,11 +15,13 @@ mod service_calls;
 mod simulated_upstream;
 mod simulator;
 mod transport;
+mod webhook_call;
 
 pub(crate) use failure_classification::{classify_imageless_answer, is_refusal};
 pub(crate) use reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
 pub(crate) use service_calls::ServiceCallError;
 pub(crate) use transport::TransportError;
+pub(crate) use webhook_call::WebhookClient;
 
 use std::time::Duration;
 

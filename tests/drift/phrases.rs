@@ -124,6 +124,16 @@ const SOURCES: &[Phrase] = &[
             source_number("src/gateway/store/shared_slots.rs", constant)
         }],
     ),
+    ("lerts are kept for {} days", &[|_| alerts_kept_days()]),
+    ("a row in the database for {} days", &[|_| alerts_kept_days()]),
+    (
+        "or {} % of the budget if that is less",
+        &[|_| source_number("src/gateway/alerts/detection.rs", "const MOST_PERCENT: u64 = ")],
+    ),
+    (
+        "after {} seconds without an answer, the delivery",
+        &[|_| source_number("src/gateway/upstream/webhook_call.rs", "const TIMEOUT: Duration = Duration::from_secs(")],
+    ),
     ("set one, once and within {} hours", &[|_| link_seconds("INVITATION_LIFETIME") / 3600]),
     ("set a password, once and within {} hours", &[|_| link_seconds("RESET_LINK_LIFETIME") / 3600]),
     (
@@ -204,6 +214,8 @@ const STATUSES: &[Phrase] = &[
     // The statuses by which an upstream refuses an account.
     ("answers {}, {}, {} or {} |", &[|_| 401, |_| 402, |_| 403, |_| 429]),
     ("a {} or {} of the upstream", &[|_| 502, |_| 504]),
+    // The statuses of Standard Webhooks.
+    ("A status from {} to {} ends the delivery, and {} gives it up", &[|_| 200, |_| 299, |_| 410]),
     ("after the {} had been sent", &[|_| 200]),
     ("{}: the key is wrong or disabled", &[|facts| facts.status("INVALID_API_KEY")]),
     ("{}: look up the request", &[|facts| facts.status("upstream_error")]),
@@ -218,6 +230,10 @@ pub(crate) fn phrases() -> impl Iterator<Item = &'static Phrase> {
 
 fn replay_seconds(field: &str) -> u64 {
     source_number("src/gateway/config/resolve.rs", &format!("{field}: Duration::from_secs("))
+}
+
+fn alerts_kept_days() -> u64 {
+    source_number("src/gateway/alerts.rs", "const KEPT_FOR: Duration = Duration::from_secs(") / 86_400
 }
 
 fn link_seconds(name: &str) -> u64 {

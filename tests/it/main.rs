@@ -17,6 +17,7 @@ mod admin_people;
 mod admin_table;
 mod admission;
 mod agents;
+mod alerts;
 mod attempts;
 mod backup;
 mod canary;

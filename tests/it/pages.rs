@@ -4,6 +4,7 @@
 mod accounts;
 mod album;
 mod browser;
+mod budgets;
 mod failures;
 mod forgery;
 mod groups;

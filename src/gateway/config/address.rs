@@ -128,7 +128,7 @@ fn parse_bracketed_ipv6(host: &str) -> Option<Ipv6Addr> {
 
 /// True only for hosts whose connections cannot leave this machine. A name such as `127.0.0.1.example.com` is no
 /// loopback address.
-fn is_loopback(host: &str) -> bool {
+pub(super) fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
         || parse_bracketed_ipv6(host).is_some_and(|address| address.is_loopback())

@@ -6,9 +6,9 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use super::{
-    AccountConfig, AccountCredentials, Config, ConnectionLimits, FIGURE_NAMES, FilterConfig, GrantConfig, GroupConfig,
-    ImageModelSpec, ModelPrice, ModerationConfig, OauthConfig, QualityLimit, RequestLimits, RetentionPeriods,
-    SettingSource, UploadLimits, UpstreamConfig, UpstreamProtocol, duration,
+    AccountConfig, AccountCredentials, AlertConfig, Config, ConnectionLimits, FIGURE_NAMES, FilterConfig, GrantConfig,
+    GroupConfig, ImageModelSpec, ModelPrice, ModerationConfig, OauthConfig, QualityLimit, RequestLimits,
+    RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig, UpstreamProtocol, duration,
 };
 
 const REDACTED: &str = "[redacted]";
@@ -92,6 +92,7 @@ impl ConfigPrinter<'_> {
         self.line("replay", "max_megabytes", &(config.replay.max_bytes >> 20).to_string());
         self.uploads(&config.uploads);
         self.retention(config.retention);
+        self.alerts(&config.alerts);
     }
 
     fn retention(&mut self, retention: RetentionPeriods) {
@@ -104,6 +105,27 @@ impl ConfigPrinter<'_> {
                 self.line("retention", name, &quoted_duration(period));
             }
         }
+    }
+
+    fn alerts(&mut self, alerts: &AlertConfig) {
+        if let Some(webhook) = &alerts.webhook {
+            self.header("[alerts.webhook]");
+            self.line("alerts.webhook", "url", &quoted(&webhook.url.to_string()));
+            self.line("alerts.webhook", "secret", &quoted(REDACTED));
+            self.line("alerts.webhook", "allow_link_local", &webhook.allow_link_local.to_string());
+        }
+        let Some(email) = &alerts.email else { return };
+        self.header("[alerts.email]");
+        self.line("alerts.email", "host", &quoted(&email.host));
+        self.line("alerts.email", "port", &email.port.to_string());
+        self.line("alerts.email", "tls", &quoted(email.tls.as_str()));
+        if let Some((user, _)) = &email.login {
+            self.line("alerts.email", "user", &quoted(user));
+            self.line("alerts.email", "password", &quoted(REDACTED));
+        }
+        self.line("alerts.email", "from", &quoted(&email.from.to_string()));
+        let to: Vec<_> = email.to.iter().map(ToString::to_string).collect();
+        self.line("alerts.email", "to", &list(&to));
     }
 
     fn uploads(&mut self, uploads: &UploadLimits) {

@@ -89,6 +89,7 @@ impl Config {
             shutdown_delay,
             text_models,
             prices,
+            alerts,
             deadlines,
             admin_token
         );
@@ -120,6 +121,7 @@ impl Config {
             log_format: _,
             shutdown_delay: _,
             text_models: _,
+            alerts: _,
             prices: _,
             image_models: _,
             connections: _,

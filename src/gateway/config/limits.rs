@@ -32,7 +32,7 @@ pub(crate) struct Budget {
     pub(crate) usd: Usd,
     /// The period.
     pub(crate) period: BudgetPeriod,
-    /// The amount at which a warning is logged.
+    /// The amount at which an alert is raised.
     pub(crate) alert: Usd,
 }
 

@@ -5,8 +5,11 @@
 
 #![expect(unused_qualifications, reason = "schemars writes the types of required fields with their whole path")]
 
+mod alerts;
 mod choice;
 
+pub(crate) use alerts::SmtpTls;
+pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
 pub(super) use choice::{BackgroundOption, CredentialKind, GrantKind, OutputFormatOption};
 pub(crate) use choice::{
     BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Durability, FallbackPolicy, LogFormat,
@@ -90,6 +93,8 @@ pub(crate) struct RawConfig {
     pub(super) retention: Option<RawRetention>,
     /// The memory and disk space that requests may use while they arrive and run.
     pub(super) uploads: Option<RawUploads>,
+    /// The channels by which alerts are sent, for example if most of a budget is spent. Default: none.
+    pub(super) alerts: Option<RawAlerts>,
     /// The upstream accounts. Without any, the built-in simulator draws the images.
     pub(super) accounts: Option<Vec<RawAccount>>,
     /// The groups that keys belong to. The group `default` is always there.
@@ -354,7 +359,7 @@ pub(super) struct RawLimits {
     pub(super) budget_usd: Option<f64>,
     /// The period of the budget, in UTC; a week begins on Monday. Default: `month`.
     pub(super) budget_period: Option<BudgetPeriod>,
-    /// The share of the budget at which a warning is logged. Default: 0.8.
+    /// The share of the budget at which an alert is raised. Default: 0.8.
     #[schemars(range(min = 0, max = 1))]
     pub(super) budget_alert: Option<f64>,
 }

@@ -4,6 +4,7 @@
 //! invalid value it continues with the default, and it discards the result at the end.
 
 mod accounts;
+mod alerts;
 mod endpoint;
 mod groups;
 mod limits;
@@ -196,6 +197,7 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
         prices: resolver.prices(),
         connections: resolver.connections(),
         deadlines,
+        alerts: resolver.alerts(),
         accounts: resolver.accounts(Some(&groups)),
         groups,
         replay: resolver.replay(),

@@ -1,5 +1,6 @@
 //! Loads settings as an operator writes them, from a file and an environment, and checks the result or the messages.
 
+mod alerts;
 mod commands;
 mod filters;
 mod groups;

@@ -19,10 +19,10 @@ use crate::gateway::front::{
 };
 use crate::gateway::people::Actor;
 use crate::wire::admin::server::{
-    AdminApi, DeleteAccountPath, DeleteGroupPath, DeleteKeyPath, DeletePricePath, DeleteTokenPath, ListAuditQuery,
-    ListKeysQuery, ListRecordsQuery, ListTokensQuery, ListUsersQuery, ResetUserPath, RetrieveAccountPath,
-    RetrieveGroupPath, RetrieveKeyPath, RetrieveRecordPath, RetrieveUsageQuery, RetrieveUserPath, RotateKeyPath,
-    SignOutUserPath, TestAccountPath, UpdateAccountPath, UpdateGroupPath, UpdateKeyPath, UpdateUserPath,
+    AdminApi, DeleteAccountPath, DeleteGroupPath, DeleteKeyPath, DeletePricePath, DeleteTokenPath, ListAlertsQuery,
+    ListAuditQuery, ListKeysQuery, ListRecordsQuery, ListTokensQuery, ListUsersQuery, ResetUserPath,
+    RetrieveAccountPath, RetrieveGroupPath, RetrieveKeyPath, RetrieveRecordPath, RetrieveUsageQuery, RetrieveUserPath,
+    RotateKeyPath, SignOutUserPath, TestAccountPath, UpdateAccountPath, UpdateGroupPath, UpdateKeyPath, UpdateUserPath,
 };
 use crate::wire::admin::types;
 
@@ -227,6 +227,14 @@ impl AdminApi for AdminEndpoints {
             console.delete_group(&actor, &path.into_value()?.into_inner().name).await
         })
         .await
+    }
+
+    async fn list_alerts(
+        context: AdminContext,
+        query: Query<ListAlertsQuery>,
+    ) -> Result<TypedResponse<types::AlertList>, AdminApiError> {
+        run_operation(&context, |console, actor| async move { console.list_alerts(&actor, &query.parse()?).await })
+            .await
     }
 
     async fn list_prices(context: AdminContext) -> Result<TypedResponse<types::PriceList>, AdminApiError> {

@@ -15,6 +15,9 @@ use crate::gateway::store::SubjectUsage;
 /// The wait after which a job may find a free place among the concurrent ones, in seconds (our choice).
 const PLACE_WAIT_SECONDS: u64 = 2;
 
+/// The name of the budget in settings.
+pub(super) const BUDGET: &str = "budget_usd";
+
 /// The counters of a group, a user or a key.
 #[derive(Debug, Default)]
 pub(super) struct SubjectCounters {
@@ -138,7 +141,7 @@ impl SubjectCounters {
         let used = self.budget.as_ref().map_or(Usd::ZERO, |counter| counter.spent.plus(counter.reserved));
         if used.plus(cost) > budget.usd {
             let end = period_end(budget.period, today);
-            return Err(period_refusal("budget_usd", budget.usd.to_string(), end).into());
+            return Err(period_refusal(BUDGET, budget.usd.to_string(), end).into());
         }
         Ok(())
     }
@@ -181,21 +184,12 @@ impl SubjectCounters {
         }
     }
 
-    /// Replaces the money that a job has reserved by what it did cost. Returns what is spent if the alert of the budget
-    /// is reached by this job.
-    pub(super) fn settle_money(
-        &mut self,
-        budget: Budget,
-        demand: &JobDemand,
-        cost: Usd,
-        day: NaiveDate,
-    ) -> Option<Usd> {
+    /// Replaces the money that a job has reserved by what it did cost.
+    pub(super) fn settle_money(&mut self, budget: Budget, demand: &JobDemand, cost: Usd, day: NaiveDate) {
         let begin = period_begin(budget.period, day);
-        let counter = self.budget.as_mut().filter(|counter| counter.begin == begin)?;
-        let before = counter.spent;
+        let Some(counter) = self.budget.as_mut().filter(|counter| counter.begin == begin) else { return };
         counter.reserved = counter.reserved.minus(demand.cost.unwrap_or_default());
-        counter.spent = before.plus(cost);
-        (before < budget.alert && counter.spent >= budget.alert).then_some(counter.spent)
+        counter.spent = counter.spent.plus(cost);
     }
 }
 

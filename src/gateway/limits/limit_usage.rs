@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, NaiveDate, NaiveTime, TimeDelta, Utc};
 use tokio::time::Instant;
 
-use super::counters::{SubjectCounters, next_day, period_end};
+use super::counters::{BUDGET, SubjectCounters, next_day, period_end};
 use crate::gateway::config::RequestLimits;
 use crate::gateway::money::Usd;
 
@@ -111,7 +111,7 @@ pub(super) fn limit_usage(
         let counter = counters.budget.as_ref();
         let (used, reserved) = counter.map_or_else(Default::default, |counter| (counter.spent, counter.reserved));
         let amounts = LimitAmounts::Money { limit: budget.usd, used, reserved, alert: budget.alert };
-        add("budget_usd", amounts, Some(begin_of(period_end(budget.period, today))));
+        add(BUDGET, amounts, Some(begin_of(period_end(budget.period, today))));
     }
     usage
 }

@@ -1,6 +1,6 @@
 //! Reserves a place, images and money for a job, and settles them when it ends.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,15 +8,16 @@ use chrono::{NaiveDate, NaiveTime, Utc};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::counters::{StoredUsage, SubjectCounters, period_begin};
+use super::counters::{BUDGET, StoredUsage, SubjectCounters, period_begin};
 use super::limit_usage::{LimitUsage, limit_usage};
-use super::shared::{self, BudgetAlert};
+use super::shared;
 use super::status::LimitStatus;
 use crate::error::LimitRefusal;
 use crate::gateway::config::RequestLimits;
 use crate::gateway::money::Usd;
 use crate::gateway::store::{
-    JobState, KeyId, RecordFilter, RequestId, StoreError, Timestamp, UsageFilter, UsageStore, UserId, UtcDay,
+    JobState, KeyId, RecordFilter, RequestId, ReservationSubjectKind, StoreError, Timestamp, UsageFilter, UsageStore,
+    UserId, UtcDay,
 };
 
 /// The time between two removals of idle counters (our choice).
@@ -40,6 +41,15 @@ pub(crate) struct SubjectLimits {
     pub(crate) subject: LimitSubject,
     /// Its limits.
     pub(crate) limits: Arc<RequestLimits>,
+}
+
+/// A budget of which something was spent, or that has refused a job.
+#[derive(Clone, Debug)]
+pub(crate) struct ChangedBudget {
+    /// The subject, and its limits when that happened.
+    pub(crate) of: SubjectLimits,
+    /// True if it has refused a job.
+    pub(crate) has_refused: bool,
 }
 
 /// The images and the money that a job asks for.
@@ -77,8 +87,8 @@ pub(crate) enum LimitError {
 pub(crate) struct RequestLimiter {
     usage: Arc<dyn UsageStore>,
     counters: Mutex<LimitCounters>,
-    /// The periods of shared budgets of which most was spent when this node last looked.
-    alerts: Mutex<HashSet<(LimitSubject, NaiveDate)>>,
+    /// The budgets of which something was spent, or that have refused a job, since alerts were last looked for.
+    changed_budgets: Mutex<HashMap<LimitSubject, ChangedBudget>>,
 }
 
 /// The counters of all subjects that have had limits since the start of the process.
@@ -113,6 +123,15 @@ impl LimitSubject {
             Self::Key(_) => "key",
         }
     }
+
+    /// Returns the kind of the subject, and its id or its name.
+    pub(crate) fn kind_and_id(&self) -> (ReservationSubjectKind, &str) {
+        match self {
+            Self::Group(name) => (ReservationSubjectKind::Group, name),
+            Self::User(user) => (ReservationSubjectKind::User, user.as_str()),
+            Self::Key(key) => (ReservationSubjectKind::Key, key.as_str()),
+        }
+    }
 }
 
 impl From<LimitRefusal> for LimitError {
@@ -126,7 +145,7 @@ impl From<LimitRefusal> for LimitError {
 impl RequestLimiter {
     /// Creates the limits of an installation whose usage this store has.
     pub(crate) fn new(usage: Arc<dyn UsageStore>) -> Self {
-        Self { usage, counters: Mutex::default(), alerts: Mutex::default() }
+        Self { usage, counters: Mutex::default(), changed_budgets: Mutex::default() }
     }
 
     /// Reserves what a job asks for in the limits of all its subjects, or in none.
@@ -145,15 +164,19 @@ impl RequestLimiter {
         }
         let day = Utc::now().date_naive();
         if let Some(reservations) = self.usage.shared_reservations() {
-            let (status, alerts) = shared::reserve(reservations, request_id, &subjects, &demand, false).await?;
-            self.log_new_alerts(alerts);
+            let reserved = shared::reserve(reservations, request_id, &subjects, &demand, false).await;
+            let status = reserved.inspect_err(|error| self.note_refusal(&subjects, error))?;
             let (limiter, shared_request) = (Some(Arc::clone(self)), Some(request_id.clone()));
             return Ok(LimitReservation { limiter, shared_request, subjects, demand, day, status });
         }
         self.begin_all_periods(&subjects, day).await?;
         let now = Instant::now();
         let mut counters = self.lock();
-        counters.check(&subjects, &demand, now, day)?;
+        if let Err(error) = counters.check(&subjects, &demand, now, day) {
+            drop(counters);
+            self.note_refusal(&subjects, &error);
+            return Err(error);
+        }
         let mut status = LimitStatus::default();
         for SubjectLimits { subject, limits } in &subjects {
             let counters = counters.of(subject);
@@ -269,15 +292,31 @@ impl RequestLimiter {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Logs each shared budget of which most is spent, once for each period.
-    fn log_new_alerts(&self, alerts: Vec<BudgetAlert>) {
-        let mut known = self.alerts.lock().unwrap_or_else(PoisonError::into_inner);
-        for BudgetAlert { subject, begin, spent, budget } in alerts {
-            // The period before needs no place any more.
-            known.retain(|(other, day)| *other != subject || *day == begin);
-            if known.insert((subject.clone(), begin)) {
-                tracing::warn!(?subject, %spent, %budget, "most of a budget is spent");
-            }
+    /// Takes the budgets of which something was spent, or that have refused a job, since the last call.
+    pub(crate) fn take_changed_budgets(&self) -> Vec<ChangedBudget> {
+        let mut changed = self.changed_budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        changed.drain().map(|(_, budget)| budget).collect()
+    }
+
+    fn note_budget(&self, subject: &SubjectLimits, has_refused: bool) {
+        let mut changed = self.changed_budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || ChangedBudget { of: subject.clone(), has_refused: false };
+        changed.entry(subject.subject.clone()).or_insert_with(new).has_refused |= has_refused;
+    }
+
+    /// Notes that a budget has refused a job.
+    fn note_refusal(&self, subjects: &[SubjectLimits], error: &LimitError) {
+        let LimitError::Reached(refusal) = error else { return };
+        let refuses = |of: &&SubjectLimits| of.limits.budget.is_some() && of.subject.scope() == refusal.scope;
+        if let Some(subject) = subjects.iter().find(refuses).filter(|_| refusal.limit == BUDGET) {
+            self.note_budget(subject, true);
+        }
+    }
+
+    /// Notes the budgets of a job that has ended.
+    fn note_spending(&self, subjects: &[SubjectLimits]) {
+        for subject in subjects.iter().filter(|subject| subject.limits.budget.is_some()) {
+            self.note_budget(subject, false);
         }
     }
 
@@ -300,11 +339,12 @@ impl RequestLimiter {
         for SubjectLimits { subject, limits } in subjects {
             let Some(counters) = counters.subjects.get_mut(subject) else { continue };
             counters.settle_images(limits, demand, images, *day);
-            let Some(budget) = limits.budget else { continue };
-            if let Some(spent) = counters.settle_money(budget, demand, cost, *day) {
-                tracing::warn!(?subject, %spent, budget = %budget.usd, "most of a budget is spent");
+            if let Some(budget) = limits.budget {
+                counters.settle_money(budget, demand, cost, *day);
             }
         }
+        drop(counters);
+        self.note_spending(subjects);
     }
 }
 
@@ -359,9 +399,10 @@ impl LimitReservation {
     /// Settles the reservation with the cost of the job, which counts as the most that was reserved if it is not known,
     /// and with the number of images that it delivered. A reservation in the database ends with the record of the job.
     pub(crate) fn settle(mut self, cost: Option<Usd>, images: u64) {
-        if let Some(limiter) = self.limiter.take()
-            && self.shared_request.is_none()
-        {
+        let Some(limiter) = self.limiter.take() else { return };
+        if self.shared_request.is_some() {
+            limiter.note_spending(&self.subjects);
+        } else {
             limiter.settle(&self, cost.or(self.demand.cost).unwrap_or_default(), images);
         }
     }

@@ -11,20 +11,10 @@ use super::counters::{StoredUsage, SubjectCounters, period_begin};
 use super::limit_usage::{LimitUsage, limit_usage};
 use super::reservation::{JobDemand, LimitError, LimitSubject, SubjectLimits};
 use super::status::LimitStatus;
-use crate::gateway::money::Usd;
 use crate::gateway::store::{
     NewReservation, RequestId, ReservationSubject, ReservationSubjectKind, SharedReservations, StoreError,
     SubjectUsage, UtcDay,
 };
-
-/// A budget of which most is spent.
-pub(super) struct BudgetAlert {
-    pub(super) subject: LimitSubject,
-    /// The first day of the period.
-    pub(super) begin: NaiveDate,
-    pub(super) spent: Usd,
-    pub(super) budget: Usd,
-}
 
 /// Reserves what a job asks for in the limits of all its subjects, or in none. With `is_check`, nothing is reserved.
 pub(super) async fn reserve(
@@ -33,7 +23,7 @@ pub(super) async fn reserve(
     subjects: &[SubjectLimits],
     demand: &JobDemand,
     is_check: bool,
-) -> Result<(LimitStatus, Vec<BudgetAlert>), LimitError> {
+) -> Result<LimitStatus, LimitError> {
     let today = Utc::now().date_naive();
     let new = NewReservation {
         request_id,
@@ -76,26 +66,19 @@ fn check_and_count(
     usages: Vec<SubjectUsage>,
     demand: &JobDemand,
     today: NaiveDate,
-) -> Result<(LimitStatus, Vec<BudgetAlert>), LimitError> {
+) -> Result<LimitStatus, LimitError> {
     let now = Instant::now();
     let mut counted: Vec<_> = usages.iter().map(|usage| SubjectCounters::of_usage(usage, now)).collect();
     for (SubjectLimits { subject, limits }, (counters, usage)) in subjects.iter().zip(counted.iter_mut().zip(&usages)) {
         counters.begin_periods(limits, today, stored_usage(usage));
         counters.check(limits, demand, now, today).map_err(|error| error.with_scope(subject.scope()))?;
     }
-    let (mut status, mut alerts) = (LimitStatus::default(), Vec::new());
-    for (SubjectLimits { subject, limits }, counters) in subjects.iter().zip(&mut counted) {
-        let reached = limits.budget.zip(counters.budget.as_ref()).filter(|(budget, spent)| spent.spent >= budget.alert);
-        alerts.extend(reached.map(|(budget, counter)| BudgetAlert {
-            subject: subject.clone(),
-            begin: counter.begin,
-            spent: counter.spent,
-            budget: budget.usd,
-        }));
+    let mut status = LimitStatus::default();
+    for (SubjectLimits { limits, .. }, counters) in subjects.iter().zip(&mut counted) {
         counters.reserve(limits, demand, now);
         status.add(limits, counters, now);
     }
-    Ok((status, alerts))
+    Ok(status)
 }
 
 fn reservation_subject(subject: &SubjectLimits, today: NaiveDate) -> ReservationSubject {

@@ -5,6 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::format;
 use super::language::PageTexts;
+use crate::error::LimitRefusal;
 use crate::wire::admin::types;
 
 /// The length of a bar, in units of its picture.
@@ -74,6 +75,25 @@ fn limit_bar(texts: PageTexts, limit: &types::LimitUsage, now: DateTime<Utc>) ->
     }
 }
 
+/// Explains why a limit has refused a request, and when it is free again.
+pub(super) fn refusal_text(texts: PageTexts, refusal: &LimitRefusal, now: DateTime<Utc>) -> String {
+    let owner = match refusal.scope {
+        "key" => "refusal.of_key",
+        "user" => "refusal.of_user",
+        _ => "refusal.of_group",
+    };
+    let (explanation, amount) = if refusal.limit == "budget_usd" {
+        let dollars = refusal.value.parse().map_or_else(|_| refusal.value.clone(), |usd| format::dollars(usd, 2, 4));
+        ("refusal.budget", dollars)
+    } else {
+        ("refusal.limit", refusal.value.clone())
+    };
+    let text = texts.get_with(explanation, "limit", amount);
+    let text = text.replace("{name}", texts.get(label(refusal.limit))).replace("{owner}", texts.get(owner));
+    let Some(at) = refusal.resets_at.and_then(|at| DateTime::from_timestamp(at, 0)) else { return text };
+    format!("{text} ({}, {})", reset_text(texts, at - now), format::time_to_minute(at))
+}
+
 /// The key of the name of a limit.
 fn label(name: &str) -> &'static str {
     match name {
@@ -140,6 +160,33 @@ mod tests {
         assert_eq!(day.reset.unwrap().1, "resets in 6 hours");
         let jobs = bar(json!({"name": "concurrent_jobs", "limit": 0, "used": 0, "state": "reached"}));
         assert_eq!((jobs.used_length, jobs.reset.is_none(), jobs.facts.len()), (1000, true, 0));
+    }
+
+    #[test]
+    fn a_refusal_says_which_budget_is_spent_and_when_it_resets() {
+        let now: DateTime<Utc> = "2026-11-26T18:00:00Z".parse().unwrap();
+        let resets_at = Some("2026-11-27T00:00:00Z".parse::<DateTime<Utc>>().unwrap().timestamp());
+        let mut refusal = LimitRefusal {
+            scope: "key",
+            limit: "budget_usd",
+            value: "0.012".to_owned(),
+            resets_at,
+            wait_seconds: 9,
+            is_quota: true,
+        };
+        assert_eq!(
+            refusal_text(PageTexts(Language::En), &refusal, now),
+            "The budget of $0.012 of this key is spent, or less is left of it than this request can cost (resets in 6 hours, 2026-11-27 00:00 UTC)"
+        );
+        refusal = LimitRefusal {
+            scope: "group",
+            limit: "concurrent_jobs",
+            value: "4".to_owned(),
+            resets_at: None,
+            ..refusal
+        };
+        let text = refusal_text(PageTexts(Language::En), &refusal, now);
+        assert!(text.starts_with("The limit “") && text.ends_with("of the group is reached: 4"), "{text}");
     }
 
     #[test]

@@ -68,6 +68,7 @@ const NAV: [(&str, &str, &str); 11] = [
     ("/groups", "groups", "nav.groups"),
     ("/accounts", "accounts", "nav.accounts"),
     ("/prices", "prices", "nav.prices"),
+    ("/alerts", "alerts", "nav.alerts"),
     ("/audit", "audit", "nav.audit"),
 ];
 /// The number of entries that all users see.

@@ -5,6 +5,7 @@
 //! a mask that is painted on the picture, intermediate images, and the history, which stays in the browser.
 
 use askama::Template;
+use chrono::Utc;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
@@ -12,6 +13,7 @@ use super::examples::CodeExample;
 use super::first_steps::newest_record;
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
+use super::limit_bars::refusal_text;
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
@@ -124,7 +126,11 @@ pub(super) fn submitted_form(context: &PageContext<'_>) -> PageForm {
 pub(super) async fn render_error(context: &PageContext<'_>, error: &Error) -> Result<PageResponse, PageError> {
     let param = error.param().unwrap_or_default();
     let field = API_FIELDS.into_iter().chain([IMAGE_FIELD, "mask"]).find(|name| *name == param).unwrap_or(WHOLE_FORM);
-    let form = submitted_form(context).with_error(field, error.to_string());
+    let text = match error {
+        Error::LimitReached(refusal) => refusal_text(context.texts, refusal, Utc::now()),
+        error => error.to_string(),
+    };
+    let form = submitted_form(context).with_error(field, text);
     let status = StatusCode::from_u16(error.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     render_page(context, status, form, None, None).await
 }

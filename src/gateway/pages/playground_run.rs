@@ -4,12 +4,14 @@
 //! another node, and the answer is kept for a while: the pictures of a page without a script come from it. A nonce is
 //! valid in one session only, and so are the pictures.
 
+use chrono::Utc;
 use http::StatusCode;
 use http::header::{CONTENT_DISPOSITION, CONTENT_LOCATION, REFRESH};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use super::http_messages::{PageBody, PageResponse};
+use super::limit_bars::refusal_text;
 use super::page_context::PageContext;
 use super::page_error::PageError;
 use super::playground::{self, NEW_KEY};
@@ -188,7 +190,11 @@ async fn refuse(context: &PageContext<'_>, error: &Error) -> Result<PageResponse
         return playground::render_error(context, error).await;
     }
     let status = StatusCode::from_u16(error.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    Ok(PageResponse::new(status, "application/json", error.body().to_string().into()))
+    let mut body = error.body();
+    if let Error::LimitReached(refusal) = error {
+        body["error"]["message"] = refusal_text(context.texts, refusal, Utc::now()).into();
+    }
+    Ok(PageResponse::new(status, "application/json", body.to_string().into()))
 }
 
 fn send_events(answer: GatewayAnswer) -> PageResponse {

@@ -7,7 +7,7 @@ use super::http_messages::PageResponse;
 use super::page_context::PageContext;
 use super::page_error::PageError;
 use super::{
-    account, accounts, audit, docs, first_steps, group, groups, key, key_selection, keys, people, person, playground,
+    account, accounts, alerts, audit, docs, first_steps, group, groups, key, key_selection, keys, people, person, playground,
     playground_run, preferences, prices, profile, records, sign_in, usage,
 };
 
@@ -51,6 +51,7 @@ pub(super) enum PageRoute {
     Invite,
     Person(String),
     PersonAction(String, PersonFormAction),
+    Alerts,
     Groups,
     CreateGroup,
     Group(String),
@@ -168,6 +169,7 @@ fn get_route(segments: &[&str]) -> Option<PageRoute> {
         ["records", record] if !record.is_empty() => PageRoute::Record(record.to_owned()),
         ["people"] => PageRoute::People,
         ["people", user] if !user.is_empty() => PageRoute::Person(user.to_owned()),
+        ["alerts"] => PageRoute::Alerts,
         ["groups"] => PageRoute::Groups,
         ["groups", group] if !group.is_empty() => PageRoute::Group(group.to_owned()),
         ["accounts"] => PageRoute::Accounts,
@@ -301,6 +303,7 @@ async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result
         PageRoute::Invite => people::invite(context).await,
         PageRoute::Person(id) => person::show(context, &id).await,
         PageRoute::PersonAction(id, action) => person::perform(context, &id, action).await,
+        PageRoute::Alerts => alerts::show(context).await,
         PageRoute::Groups => groups::show(context).await,
         PageRoute::CreateGroup => groups::create(context).await,
         PageRoute::Group(name) => group::show(context, &name).await,

@@ -1,6 +1,7 @@
 //! Tests that every implementation of [`Store`] must pass. A new implementation is added in [`stores`].
 
 mod accounts;
+mod alerts;
 mod keys;
 mod prices;
 mod record_filters;

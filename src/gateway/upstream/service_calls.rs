@@ -30,7 +30,7 @@ const SERVICE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The longest wait for a list of models (our choice). An upstream needs no time to compute it.
 const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 
 /// No usable answer was received. The reason is logged at its source; this error is safe to show.
@@ -161,14 +161,14 @@ impl CredentialService for UpstreamClient {
 }
 
 /// One small call.
-struct ServiceCall {
+pub(super) struct ServiceCall {
     /// The name of the call in the log.
-    log_name: &'static str,
-    method: Method,
-    headers: HeaderMap,
-    body: String,
+    pub(super) log_name: &'static str,
+    pub(super) method: Method,
+    pub(super) headers: HeaderMap,
+    pub(super) body: String,
     /// The most bytes of an answer that are read.
-    max_bytes: usize,
+    pub(super) max_bytes: usize,
 }
 
 // === impl ServiceCall ===
@@ -196,7 +196,8 @@ impl ServiceCall {
         Ok((head.status.as_u16(), answer))
     }
 
-    async fn send(
+    /// Makes the call, and returns when the head of the answer has arrived.
+    pub(super) async fn send(
         self,
         transport: &Transport,
         url: &str,

@@ -23,6 +23,7 @@ mod transport_stream;
 mod tests;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +67,8 @@ pub(crate) struct TransportSettings {
     pub(crate) small_read: usize,
     /// The largest head of an answer, and the largest trailers of a chunked one, in bytes.
     pub(crate) max_head: usize,
+    /// True for a resolved address to which no connection is made.
+    pub(crate) refuses_address: fn(IpAddr) -> bool,
     /// Root certificates that are trusted in addition to the machine's trust store.
     pub(crate) extra_roots: Vec<CertificateDer<'static>>,
 }
@@ -97,6 +100,7 @@ impl Default for TransportSettings {
             buffer_budget: 8 * 1024 * 1024,
             small_read: 64 * 1024,
             max_head: 64 * 1024,
+            refuses_address: |_| false,
             extra_roots: Vec::new(),
         }
     }

@@ -61,6 +61,10 @@ impl ConfigResolver<'_> {
         let url = |text: Option<&String>| text.and_then(|text| address::base_url(text, true).ok());
         let mut sources: Vec<_> =
             [&raw.database_url, &raw.master_key, &raw.admin_token].map(|source| (source, None)).into();
+        let alerts = raw.alerts.as_ref();
+        let webhook = alerts.and_then(|alerts| alerts.webhook.as_ref());
+        sources.extend(webhook.map(|webhook| (&webhook.secret, url(webhook.url.as_ref()))));
+        sources.extend(alerts.and_then(|alerts| alerts.email.as_ref()).map(|email| (&email.password, None)));
         for account in raw.accounts.iter().flatten() {
             sources.push((&account.api_key, url(account.base_url.as_ref())));
             sources.extend([(&account.client_secret, None), (&account.refresh_token, None)]);

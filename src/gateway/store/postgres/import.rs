@@ -23,7 +23,7 @@ use crate::gateway::store::{InstallationStore as _, MasterKey, NodeId, SqliteSto
 
 /// The tables, in an order in which each row comes after the rows that it refers to. The rows of `write_check`,
 /// `key_revision` and `audit_removal` belong to a database and not to an installation.
-const TABLES: [&str; 18] = [
+const TABLES: [&str; 20] = [
     "data_keys",
     "users",
     "groups",
@@ -42,6 +42,8 @@ const TABLES: [&str; 18] = [
     "audit",
     "records",
     "replays",
+    "alerts",
+    "alert_deliveries",
 ];
 
 /// The tables of detailed counts. They are copied only into an empty database: afterwards, the database counts the records

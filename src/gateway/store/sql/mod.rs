@@ -9,6 +9,7 @@
 use super::{dialect, error_conversion};
 
 mod accounts;
+mod alerts;
 mod audit_trail;
 pub(super) mod data_key_unlock;
 pub(super) mod data_keys;

@@ -1,0 +1,95 @@
+//! The page of the alerts: the newest events, and their delivery.
+
+use askama::Template;
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+use super::format;
+use super::http_messages::{PageResponse, encode_path_segment};
+use super::language::PageTexts;
+use super::page_context::PageContext;
+use super::page_error::{PageError, render};
+use super::page_layout::PageLayout;
+use crate::wire::admin::server::ListAlertsQuery;
+use crate::wire::admin::types;
+
+/// The number of alerts on the page (our choice).
+const LISTED: i64 = 100;
+
+#[derive(Template)]
+#[template(path = "alerts.html", config = "src/gateway/pages/askama.toml")]
+struct AlertsPage {
+    page: PageLayout,
+    alerts: Vec<AlertView>,
+    /// True if a channel is configured.
+    has_channel: bool,
+}
+
+/// An alert as the page shows it.
+struct AlertView {
+    alert: types::Alert,
+    /// The name of the subject, and its page.
+    name: String,
+    path: String,
+    /// The key of the text for the kind of the subject.
+    kind: &'static str,
+    /// The class and the key of the text of the event.
+    tone: &'static str,
+    label: &'static str,
+    /// What is spent of the budget, such as `$8.10 of $10.00`.
+    spent: String,
+}
+
+/// Shows the newest alerts.
+pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let query = ListAlertsQuery { limit: types::PageLimit::new(LISTED).ok() };
+    let list = context.console().list_alerts(context.actor()?, &query).await?;
+    let template = AlertsPage {
+        page: context.layout("alerts"),
+        alerts: list.data.into_iter().map(|alert| AlertView::new(context.texts, alert)).collect(),
+        has_channel: context.console().delivers_alerts(),
+    };
+    Ok(render(StatusCode::OK, &template))
+}
+
+// === impl AlertView ===
+
+impl AlertView {
+    fn new(texts: PageTexts, alert: types::Alert) -> Self {
+        let subject = alert.data.get("subject").and_then(Value::as_object);
+        let word = |name: &str| subject.and_then(|subject| subject.get(name)?.as_str()).unwrap_or_default().to_owned();
+        let (kind, id, name) = (word("kind"), word("id"), word("name"));
+        let amount = |name: &str| format::dollars(number(&alert.data, name), 2, 4);
+        let (section, kind) = match kind.as_str() {
+            "group" => ("groups", "keys.group"),
+            "user" => ("people", "keys.user"),
+            _ => ("keys", "records.key"),
+        };
+        let (tone, label) = match alert.type_.as_str() {
+            "budget.exhausted" => ("bad", "alerts.exhausted"),
+            _ => ("warn", "alerts.soft"),
+        };
+        Self {
+            path: format!("/{section}/{}", encode_path_segment(&id)),
+            name: if name.is_empty() { id } else { name },
+            kind,
+            tone,
+            label,
+            spent: texts.get_with("quota.used", "used", amount("spent_usd")).replace("{limit}", &amount("budget_usd")),
+            alert,
+        }
+    }
+}
+
+fn number(data: &Map<String, Value>, name: &str) -> f64 {
+    data.get(name).and_then(Value::as_f64).unwrap_or_default()
+}
+
+/// The class and the key of the text of the state of a delivery.
+const fn delivery_state(delivery: &types::AlertDelivery) -> (&'static str, &'static str) {
+    match delivery.state {
+        types::AlertDeliveryState::Pending => ("warn", "alerts.pending"),
+        types::AlertDeliveryState::Delivered => ("good", "alerts.delivered"),
+        types::AlertDeliveryState::Failed => ("bad", "alerts.failed"),
+    }
+}

@@ -1,0 +1,90 @@
+//! A budget from its form to its end, in a real browser: a key is made, its budget is spent, and the pages explain the
+//! refusal and list the alerts.
+
+use serde_json::json;
+
+use super::browser::{Browser, Tab, WITH_SCRIPT};
+use super::playground::wait_for_pictures;
+use super::users::{ADA, ADAS_PASSWORD, setup_path, watch_passwords};
+use crate::kit::{Account, FakeUpstream, Gateway, eventually};
+
+/// Asserts that the page has no faults of accessibility and fits into windows of both widths.
+#[track_caller]
+fn assert_good_at_both_widths(tab: &Tab<'_>) {
+    for width in [390, 1280] {
+        tab.resize(width, "light");
+        assert_eq!(tab.accessibility_violations(), Vec::<serde_json::Value>::new(), "{width}");
+        assert_eq!(tab.overflow(), Vec::<String>::new(), "{width}");
+    }
+}
+
+#[test]
+fn a_key_is_made_its_budget_spent_and_the_refusal_explained() {
+    let upstream = FakeUpstream::start();
+    let account = Account::for_upstream("only", &upstream);
+    let gateway = Gateway::with("[[groups]]\nname = \"written\"\n[groups.limits]\nimages_per_day = 5\n", &[account]);
+    let browser = Browser::start();
+    let tab = browser.tab(&gateway, WITH_SCRIPT);
+    watch_passwords(&gateway);
+    tab.go(&setup_path(&gateway));
+    tab.fill("User name", ADA);
+    tab.fill("Password", ADAS_PASSWORD);
+    tab.fill("Repeat password", ADAS_PASSWORD);
+    tab.follow("button", "Create admin and continue");
+
+    tab.go("/keys");
+    tab.open_details("New key");
+    tab.fill("Name", "trial");
+    tab.follow("button", "Create key");
+    tab.go("/keys");
+    tab.follow("link", "trial");
+    let path = tab.evaluate("location.pathname").as_str().expect("a path").to_owned();
+    // One image costs 0.0059125 dollars.
+    tab.fill("Budget in US dollars", "0.007");
+    tab.evaluate("document.getElementById('limit_period').value = 'day'");
+    tab.follow("button", "Save limits");
+    tab.assert_text("$0.00 of $0.007");
+    tab.assert_text("alert at $0.0056");
+    assert_good_at_both_widths(&tab);
+
+    tab.go("/studio");
+    let choose = format!("document.getElementById('key').value = '{}'", path.rsplit('/').next().unwrap_or_default());
+    let make = || {
+        tab.evaluate("document.getElementById('quality').value = 'low'");
+        tab.evaluate(&choose);
+        tab.fill("Prompt", "a cube");
+        tab.click("button", "Make the image");
+    };
+    make();
+    wait_for_pictures(&tab, 1);
+    make();
+    let refusal = eventually("the refusal is explained", || {
+        let text = tab.evaluate("document.querySelector('#playground-error p').textContent");
+        text.as_str().filter(|text| text.contains("budget")).map(str::to_owned)
+    });
+    assert!(refusal.starts_with("The budget of $0.007 of this key is spent"), "{refusal}");
+    assert!(refusal.contains("resets in") && refusal.contains("00:00 UTC"), "{refusal}");
+    // The browser notes an answer with an error status.
+    tab.wait_for_faults(1, "429");
+    assert_eq!(upstream.attempt_count(), 1, "the refused request was not sent");
+
+    tab.go(&path);
+    tab.assert_text("$0.0059 of $0.007");
+    tab.assert_text("Little left");
+    tab.go("/keys");
+    tab.assert_text("$0.0059 of $0.007");
+    assert_good_at_both_widths(&tab);
+    eventually("both alerts are listed", || {
+        tab.go("/alerts");
+        (tab.evaluate("document.querySelectorAll('tbody tr').length") == json!(2)).then_some(())
+    });
+    tab.assert_text("Soft mark reached");
+    tab.assert_text("Budget used up");
+    tab.assert_text("trial");
+    assert_good_at_both_widths(&tab);
+    for page in ["/groups", "/groups/default", "/groups/written", "/people", "/profile", "/start"] {
+        tab.go(page);
+        assert_good_at_both_widths(&tab);
+    }
+    tab.close();
+}
