@@ -730,6 +730,23 @@ let response = client.reset_user()
     pub fn reset_user(&self) -> builder::ResetUser<'_> {
         builder::ResetUser::new(self)
     }
+    /**Remove the second factor of a user
+
+The user then signs in with the password alone, or sets up another one if the settings require it. It is meant for a user who has lost the authenticator app and the recovery codes. Refused if the user has none. For admins.
+
+Sends a `POST` request to `/admin/v1/users/{id}/reset-factor`
+
+Arguments:
+- `id`: The id of the user, or the name.
+```ignore
+let response = client.reset_user_factor()
+    .id(id)
+    .send()
+    .await;
+```*/
+    pub fn reset_user_factor(&self) -> builder::ResetUserFactor<'_> {
+        builder::ResetUserFactor::new(self)
+    }
     /**Sign a user out everywhere
 
 Every session in a browser ends. Tokens and keys stay as they are. For admins.
@@ -4238,6 +4255,88 @@ pub mod builder {
                 .build()?;
             let info = OperationInfo {
                 operation_id: "reset_user",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::reset_user_factor`]
+    ///
+    /// [`Client::reset_user_factor`]: super::Client::reset_user_factor
+    #[derive(Debug, Clone)]
+    pub struct ResetUserFactor<'a> {
+        client: &'a super::Client,
+        id: Result<::std::string::String, String>,
+    }
+    impl<'a> ResetUserFactor<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                id: Err("id was not initialized".to_string()),
+            }
+        }
+        pub fn id<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for id failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `POST` request to `/admin/v1/users/{id}/reset-factor`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::User>, Error<types::ErrorResponse>> {
+            let Self { client, id } = self;
+            let id = id.map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/users/{}/reset-factor", client.baseurl, encode_path(& id
+                .to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .post(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "reset_user_factor",
             };
             client.pre(&mut request, &info).await?;
             let result = client.exec(request, &info).await;

@@ -557,6 +557,25 @@ impl schemars::JsonSchema for ResetUserPath {
         )
     }
 }
+/// The path parameters of `reset_user_factor`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct ResetUserFactorPath {
+    /// The id of the user, or the name.
+    pub id: String,
+}
+impl schemars::JsonSchema for ResetUserFactorPath {
+    fn schema_name() -> String {
+        "ResetUserFactorPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"id\":{\"description\":\"The id of the user, or the name.\",\"type\":\"string\"}},\"required\":[\"id\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
 /// The path parameters of `sign_out_user`.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct SignOutUserPath {
@@ -1106,6 +1125,21 @@ pub trait AdminApi {
         front::TypedResponse<types::OneTimeLink>,
         front::ApiError<types::ErrorResponse>,
     >;
+    /// Remove the second factor of a user.
+    ///
+    /// The user then signs in with the password alone, or sets up another one if the settings require it. It is meant for a user who has lost the authenticator app and the recovery codes. Refused if the user has none. For admins.
+    #[endpoint{method = POST,
+    path = "/admin/v1/users/{id}/reset-factor",
+    operation_id = "reset_user_factor",
+    tags = ["users"],
+    }]
+    async fn reset_user_factor(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::ExtractorResult<dropshot::Path<ResetUserFactorPath>>,
+    ) -> Result<
+        front::TypedResponse<types::User>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Sign a user out everywhere.
     ///
     /// Every session in a browser ends. Tokens and keys stay as they are. For admins.
@@ -1474,6 +1508,16 @@ pub fn register<Served: AdminApi>(
             dropshot::Method::POST,
             "application/json",
             "/admin/v1/users/{id}/reset",
+            dropshot::ApiEndpointVersions::All,
+        ),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "reset_user_factor".to_owned(),
+            Served::reset_user_factor,
+            dropshot::Method::POST,
+            "application/json",
+            "/admin/v1/users/{id}/reset-factor",
             dropshot::ApiEndpointVersions::All,
         ),
     )?;

@@ -4200,6 +4200,9 @@ pub struct User {
     pub groups: ::std::vec::Vec<::std::string::String>,
     /// `true` if the user has set a password: `false` until the link of the invitation is used.
     pub has_password: bool,
+    /// `true` if the user signs in with a second factor: the code of an authenticator app.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub has_second_factor: ::std::option::Option<bool>,
     /// The unique id, which is never used again.
     pub id: ::std::string::String,
     /// The time of the last sign-in.
@@ -13611,6 +13614,10 @@ pub mod builder {
             ::std::string::String,
         >,
         has_password: ::std::result::Result<bool, ::std::string::String>,
+        has_second_factor: ::std::result::Result<
+            ::std::option::Option<bool>,
+            ::std::string::String,
+        >,
         id: ::std::result::Result<::std::string::String, ::std::string::String>,
         last_sign_in_at: ::std::result::Result<
             ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
@@ -13642,6 +13649,7 @@ pub mod builder {
                 disabled_at: Ok(Default::default()),
                 groups: Err("no value supplied for groups".to_string()),
                 has_password: Err("no value supplied for has_password".to_string()),
+                has_second_factor: Ok(Default::default()),
                 id: Err("no value supplied for id".to_string()),
                 last_sign_in_at: Ok(Default::default()),
                 limit_usage: Ok(Default::default()),
@@ -13699,6 +13707,18 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for has_password: {e}")
+                });
+            self
+        }
+        pub fn has_second_factor<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<bool>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.has_second_factor = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for has_second_factor: {e}")
                 });
             self
         }
@@ -13803,6 +13823,7 @@ pub mod builder {
                 disabled_at: value.disabled_at?,
                 groups: value.groups?,
                 has_password: value.has_password?,
+                has_second_factor: value.has_second_factor?,
                 id: value.id?,
                 last_sign_in_at: value.last_sign_in_at?,
                 limit_usage: value.limit_usage?,
@@ -13821,6 +13842,7 @@ pub mod builder {
                 disabled_at: Ok(value.disabled_at),
                 groups: Ok(value.groups),
                 has_password: Ok(value.has_password),
+                has_second_factor: Ok(value.has_second_factor),
                 id: Ok(value.id),
                 last_sign_in_at: Ok(value.last_sign_in_at),
                 limit_usage: Ok(value.limit_usage),

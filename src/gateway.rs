@@ -52,7 +52,7 @@ use tokio_util::sync::CancellationToken;
 use accounts::{Accounts, CredentialService};
 use alerts::AlertService;
 use catalog::TextModelCatalog;
-use config::{Config, DeadlineConfig, Durability, GroupConfig, TrustedProxies};
+use config::{Config, DeadlineConfig, Durability, GroupConfig, SecondFactorPolicy, TrustedProxies};
 use console::{Console, ConsoleServices};
 use filter::PromptFilters;
 use front::ConnectionTable;
@@ -151,7 +151,8 @@ pub(crate) fn open_keys(store: &Arc<dyn Store>) -> Arc<ApiKeys> {
 /// Returns the users of a store.
 pub(crate) fn open_people(config: &Config, store: &Arc<dyn Store>) -> Arc<IdentityService> {
     let people = Arc::clone(store) as Arc<dyn PeopleStore>;
-    Arc::new(IdentityService::new(people, Pepper::new(store.pepper_key()), config.file_groups()))
+    let secrets = (Pepper::new(store.pepper_key()), store.vault().clone());
+    Arc::new(IdentityService::new(people, secrets, config.file_groups()))
 }
 
 // === impl UnreadyReason ===
@@ -304,6 +305,11 @@ impl Gateway {
 
     pub(crate) const fn trusted_proxies(&self) -> &TrustedProxies {
         &self.trusted_proxies
+    }
+
+    /// The users who must have a second factor.
+    pub(crate) fn second_factor_policy(&self) -> SecondFactorPolicy {
+        self.config.require_second_factor
     }
 
     /// The open connections of callers.

@@ -1,4 +1,4 @@
-//! The command `imagate user list|invite|setup-link|reset|limit|disable|enable|groups|role`.
+//! The command `imagate user list|invite|setup-link|reset|reset-factor|limit|disable|enable|groups|role`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -63,6 +63,11 @@ enum UserAction {
         /// The name or id of the user.
         name: String,
     },
+    /// Remove the second factor of a user who has lost it. The user then signs in with the password alone.
+    ResetFactor {
+        /// The name or id of the user.
+        name: String,
+    },
     /// Disable a user: all sessions end, and all keys of the user are refused.
     Disable {
         /// The name or id of the user.
@@ -104,6 +109,7 @@ struct UserJson<'a> {
     role: &'static str,
     groups: &'a [String],
     has_password: bool,
+    has_second_factor: bool,
     created_at: Timestamp,
     disabled_at: Option<Timestamp>,
     last_sign_in_at: Option<Timestamp>,
@@ -152,6 +158,10 @@ impl UserAction {
             Self::SetupLink => return print_setup_link(people.create_setup_link().await?, config, json),
             Self::Reset { name } => {
                 return print_link(people.create_reset_link(&audit, &name).await, &name, config, json);
+            }
+            Self::ResetFactor { name } => {
+                let reset = people.remove_second_factor(&audit, &name).await;
+                return print_change(reset, &name, "has no second factor", json);
             }
             Self::Groups { name, group } => return change_groups(people, &audit, &name, group, json).await,
             Self::Limit { name, limits } => (name, UserChange::Limit(stored_limits(limits)?), "limited"),
@@ -293,6 +303,7 @@ fn to_json(user: &UserRow) -> UserJson<'_> {
         role: user.role.as_str(),
         groups: &user.groups,
         has_password: user.has_password,
+        has_second_factor: user.has_second_factor,
         created_at: user.created_at,
         disabled_at: user.disabled_at,
         last_sign_in_at: user.last_sign_in_at,

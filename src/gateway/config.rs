@@ -53,7 +53,7 @@ pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{
     BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Durability, FallbackPolicy, LogFormat,
-    ModerationErrorPolicy, QualityLimit, SmtpTls, UpstreamProtocol,
+    ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, SmtpTls, UpstreamProtocol,
 };
 pub(crate) use schema::schema_json;
 pub(crate) use secret::ConfigSecret;
@@ -93,6 +93,8 @@ pub(crate) struct Config {
     pub(crate) skills_dir: Option<PathBuf>,
     /// The maximum number of keys of a member; an admin may create more for the member.
     pub(crate) max_keys_per_member: u32,
+    /// The users who must have a second factor.
+    pub(crate) require_second_factor: SecondFactorPolicy,
     /// The failures that the records of requests survive.
     pub(crate) durability: Durability,
     /// The time that running requests have to finish at shutdown.

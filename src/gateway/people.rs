@@ -14,11 +14,14 @@ mod error;
 mod groups;
 mod links;
 mod passwords;
+mod pending_sign_in;
 mod rate_limit;
+mod second_factor;
 mod secret_text;
 mod sessions;
 mod sign_in;
 mod tokens;
+mod totp;
 mod users;
 
 #[cfg(test)]
@@ -28,15 +31,17 @@ pub(crate) use actor::Actor;
 pub(crate) use error::IdentityError;
 pub(crate) use groups::KeyGroup;
 pub(crate) use links::{IssuedLink, LinkDetails};
+pub(crate) use pending_sign_in::PENDING_LIFETIME;
+pub(crate) use second_factor::Enrolment;
 pub(crate) use secret_text::SecretText;
 pub(crate) use sessions::{IssuedSession, UserSession};
-pub(crate) use sign_in::SignInOrigin;
+pub(crate) use sign_in::{SignInOrigin, SignInStep};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::keys::Pepper;
-use super::store::{AuditFilter, AuditRow, ListPage, PeopleStore, Timestamp, TokenId};
+use super::store::{AuditFilter, AuditRow, ListPage, PeopleStore, Timestamp, TokenId, Vault};
 use clock::Clock;
 use passwords::PasswordHashService;
 use rate_limit::PasswordRateLimiter;
@@ -45,6 +50,7 @@ use rate_limit::PasswordRateLimiter;
 pub(crate) struct IdentityService {
     store: Arc<dyn PeopleStore>,
     pepper: Pepper,
+    vault: Vault,
     passwords: PasswordHashService,
     limits: PasswordRateLimiter,
     clock: Clock,
@@ -57,12 +63,13 @@ pub(crate) struct IdentityService {
 // === impl IdentityService ===
 
 impl IdentityService {
-    /// Creates the service for this store. Links, sessions and tokens are hashed under this pepper; `file_groups` are
-    /// the names of the groups of the settings file.
-    pub(crate) fn new(store: Arc<dyn PeopleStore>, pepper: Pepper, file_groups: Vec<String>) -> Self {
+    /// Creates the service for this store. Links, sessions and tokens are hashed under this pepper, and the secrets of
+    /// second factors are sealed in this vault; `file_groups` are the names of the groups of the settings file.
+    pub(crate) fn new(store: Arc<dyn PeopleStore>, (pepper, vault): (Pepper, Vault), file_groups: Vec<String>) -> Self {
         Self {
             store,
             pepper,
+            vault,
             passwords: PasswordHashService::new(),
             limits: PasswordRateLimiter::default(),
             clock: Clock::new(),

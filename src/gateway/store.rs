@@ -29,6 +29,7 @@ mod record;
 mod replay;
 mod replay_columns;
 mod reservations;
+mod second_factors;
 mod secret_bytes;
 mod secret_hashes;
 mod sessions;
@@ -60,7 +61,7 @@ pub(crate) use data_dir::{ServeLock, ServingStatus, has_node_id};
 pub(crate) use data_keys::PepperKey;
 pub(crate) use error::StoreError;
 pub(crate) use ids::{
-    AccountId, GroupId, KeyId, NodeId, PublicId, RequestId, SessionId, TokenId, UserId, random_base62,
+    AccountId, GroupId, KeyId, NodeId, PublicId, RequestId, SessionId, TokenId, UserId, random_base62, random_bytes,
 };
 pub(crate) use installation::{
     EmptyDataDir, EmptyDataDirError, INSTALLATION_FILES, InstallationFacts, MasterKeySource, check_undamaged,
@@ -86,8 +87,9 @@ pub(crate) use replay::{ReplayClaim, ReplayState, ReplayStore, ReplayWrite, Stor
 pub(crate) use reservations::{
     NewReservation, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage,
 };
+pub(crate) use second_factors::{FactorUse, NewSecondFactor, SecondFactorRow, SecondFactorStore};
 pub(crate) use secret_hashes::{PasswordHash, SecretHash};
-pub(crate) use sessions::{NewSession, SessionRow, SessionStore};
+pub(crate) use sessions::{NewSession, SessionRow, SessionStore, SignInProof};
 pub(crate) use shared_answers::{AnswerPiece, SharedAnswerState, SharedAnswers};
 pub(crate) use shared_attempts::{AttemptBucket, SharedAttempts};
 pub(crate) use shared_slots::{
@@ -103,7 +105,6 @@ pub(crate) use utc_day::UtcDay;
 pub(crate) use vault::Vault;
 
 use async_trait::async_trait;
-use ids::random_bytes;
 
 /// An open database with everything that the gateway keeps in it.
 pub(crate) trait Store:

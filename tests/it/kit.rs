@@ -25,6 +25,7 @@ mod random;
 mod recording_proxy;
 mod stub_server;
 mod tokens;
+mod totp;
 mod upstream;
 mod verbatim;
 
@@ -46,6 +47,7 @@ pub(crate) use process::{CommandOutput, Program, Server, ends_within, signal};
 pub(crate) use random::Random;
 pub(crate) use recording_proxy::RecordingProxy;
 pub(crate) use tokens::{Exchange, FakeTokens};
+pub(crate) use totp::totp_code;
 pub(crate) use upstream::{Attempt, FakeUpstream, ModelStep, RefusingPort, UnresponsivePort, sha256};
 pub(crate) use verbatim::VerbatimUpstream;
 

@@ -19,6 +19,7 @@ mod playground;
 mod prices;
 mod reference;
 mod request_limits;
+mod second_factor;
 mod seed;
 mod sessions;
 mod usage_views;

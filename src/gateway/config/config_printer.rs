@@ -58,6 +58,7 @@ impl ConfigPrinter<'_> {
             self.line("", "skills_dir", &quoted(&folder.display().to_string()));
         }
         self.line("", "durability", &quoted(config.durability.as_str()));
+        self.line("", "require_second_factor", &quoted(config.require_second_factor.as_str()));
         self.line("", "max_keys_per_member", &config.max_keys_per_member.to_string());
         self.line("", "drain_timeout", &quoted_duration(config.drain_timeout));
         self.line("", "answer_deadline", &quoted_duration(config.answer_deadline));

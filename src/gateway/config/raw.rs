@@ -13,7 +13,7 @@ pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
 pub(super) use choice::{BackgroundOption, CredentialKind, GrantKind, OutputFormatOption};
 pub(crate) use choice::{
     BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Durability, FallbackPolicy, LogFormat,
-    ModerationErrorPolicy, QualityLimit, UpstreamProtocol,
+    ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, UpstreamProtocol,
 };
 
 use std::collections::BTreeMap;
@@ -60,6 +60,9 @@ pub(crate) struct RawConfig {
     pub(super) master_key: Option<SecretSource>,
     /// The bearer token of operators for `/admin/v1`: a text of at least 32 characters. Default: none.
     pub(super) admin_token: Option<SecretSource>,
+    /// The users who must sign in with a second factor: the code of an authenticator app. A user who must and has none can
+    /// do nothing in the console before setting it up. Admin tokens and keys need none. Default: `off`.
+    pub(super) require_second_factor: Option<SecondFactorPolicy>,
     /// The maximum number of keys that a member can have. Admins and commands can give a member more. Default: 50.
     pub(super) max_keys_per_member: Option<u32>,
     /// The time that running requests have to finish after the gateway receives the signal to stop. Requests that still

@@ -184,6 +184,7 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
         max_keys_per_member: resolver.layers.file.raw.max_keys_per_member.unwrap_or(MAX_KEYS_PER_MEMBER),
         data_dir: resolver.data_dir(),
         skills_dir: resolver.skills_dir(),
+        require_second_factor: resolver.layers.file.raw.require_second_factor.unwrap_or_default(),
         durability: resolver.layers.file.raw.durability.unwrap_or_default(),
         log_format: resolver
             .winning_value("log_format", LOG_FORMAT, |raw| raw.log_format.as_ref())

@@ -130,6 +130,17 @@ impl Console {
         Ok(to_wire_user(user))
     }
 
+    /// Removes the second factor of a user. For admins.
+    ///
+    /// # Errors
+    ///
+    /// 403 for members, 404 if there is no such user, 400 if the user has no second factor.
+    pub(crate) async fn reset_user_factor(&self, actor: &Actor, handle: &str) -> Result<types::User, Error> {
+        require_admin(actor)?;
+        let user = self.people.remove_second_factor(&actor.audit_context(), handle).await;
+        Ok(to_wire_user(user.map_err(from_identity_error(ErrorSubject::User, handle))?))
+    }
+
     /// Returns the actor of this request.
     ///
     /// # Errors
@@ -218,6 +229,7 @@ fn to_wire_user(row: UserRow) -> types::User {
         role: to_wire_role(row.role),
         groups: row.groups,
         has_password: row.has_password,
+        has_second_factor: Some(row.has_second_factor),
         created_at: row.created_at.into(),
         disabled_at: row.disabled_at.map(Into::into),
         last_sign_in_at: row.last_sign_in_at.map(Into::into),

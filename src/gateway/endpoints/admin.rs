@@ -20,9 +20,10 @@ use crate::gateway::front::{
 use crate::gateway::people::Actor;
 use crate::wire::admin::server::{
     AdminApi, DeleteAccountPath, DeleteGroupPath, DeleteKeyPath, DeletePricePath, DeleteTokenPath, ListAlertsQuery,
-    ListAuditQuery, ListKeysQuery, ListRecordsQuery, ListTokensQuery, ListUsersQuery, ResetUserPath,
-    RetrieveAccountPath, RetrieveGroupPath, RetrieveKeyPath, RetrieveRecordPath, RetrieveUsageQuery, RetrieveUserPath,
-    RotateKeyPath, SignOutUserPath, TestAccountPath, UpdateAccountPath, UpdateGroupPath, UpdateKeyPath, UpdateUserPath,
+    ListAuditQuery, ListKeysQuery, ListRecordsQuery, ListTokensQuery, ListUsersQuery, ResetUserFactorPath,
+    ResetUserPath, RetrieveAccountPath, RetrieveGroupPath, RetrieveKeyPath, RetrieveRecordPath, RetrieveUsageQuery,
+    RetrieveUserPath, RotateKeyPath, SignOutUserPath, TestAccountPath, UpdateAccountPath, UpdateGroupPath,
+    UpdateKeyPath, UpdateUserPath,
 };
 use crate::wire::admin::types;
 
@@ -138,6 +139,16 @@ impl AdminApi for AdminEndpoints {
     ) -> Result<TypedResponse<types::OneTimeLink>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.reset_user(&actor, &path.into_value()?.into_inner().id).await
+        })
+        .await
+    }
+
+    async fn reset_user_factor(
+        context: AdminContext,
+        path: ExtractorResult<Path<ResetUserFactorPath>>,
+    ) -> Result<TypedResponse<types::User>, AdminApiError> {
+        run_operation(&context, |console, actor| async move {
+            console.reset_user_factor(&actor, &path.into_value()?.into_inner().id).await
         })
         .await
     }

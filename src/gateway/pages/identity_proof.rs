@@ -1,4 +1,5 @@
-//! Asks for the password again before an action that outlasts the session, such as the creation of an admin token.
+//! Asks for the password again, and for a code of the second factor if there is one, before an action that outlasts the
+//! session, such as the creation of an admin token.
 //!
 //! The question is the answer to the submitted form. Its page repeats the fields of that form, so the form is processed
 //! when the password is right, and nothing that was entered is lost. It works without a script. The nonce of the form is
@@ -15,8 +16,9 @@ use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use crate::gateway::people::IdentityError;
 
-/// The field with the password.
+/// The fields with the password and the code.
 const PASSWORD_FIELD: &str = "confirm_password";
+const CODE_FIELD: &str = "confirm_code";
 
 #[derive(Template)]
 #[template(path = "identity_proof.html", config = "src/gateway/pages/askama.toml")]
@@ -27,6 +29,8 @@ struct IdentityProofPage {
     /// The fields of that form.
     fields: Vec<(String, String)>,
     name: String,
+    /// True if the user has a second factor.
+    needs_code: bool,
     form: PageForm,
     cancel: &'static str,
 }
@@ -49,10 +53,12 @@ pub(super) async fn ask_for_proof(
     if password.is_empty() {
         return render_question(context, cancel, StatusCode::OK, PageForm::default()).map(Some);
     }
-    match context.people().prove_identity(session, password).await {
+    match context.people().prove_identity(session, password, context.request.form_field(CODE_FIELD)).await {
         Ok(()) => Ok(None),
         Err(IdentityError::WrongCredentials) => {
-            let form = PageForm::default().with_error(WHOLE_FORM, context.texts.get("proof.wrong"));
+            let has_code = session.actor.user().is_some_and(|user| user.has_second_factor);
+            let text = if has_code { "proof.wrong_code" } else { "proof.wrong" };
+            let form = PageForm::default().with_error(WHOLE_FORM, context.texts.get(text));
             render_question(context, cancel, StatusCode::UNPROCESSABLE_ENTITY, form).map(Some)
         }
         Err(error) => Err(error.into()),
@@ -71,9 +77,10 @@ fn render_question(
     page.back = None;
     let repeated = context.request.form.iter().flat_map(|fields| fields.pairs());
     let fields = repeated
-        .filter(|(name, _)| ![TOKEN_FIELD, PASSWORD_FIELD].contains(name))
+        .filter(|(name, _)| ![TOKEN_FIELD, PASSWORD_FIELD, CODE_FIELD].contains(name))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
     let action = context.request.path.clone();
-    Ok(render(status, &IdentityProofPage { page, action, fields, name: user.name.clone(), form, cancel }))
+    let (name, needs_code) = (user.name.clone(), user.has_second_factor);
+    Ok(render(status, &IdentityProofPage { page, action, fields, name, needs_code, form, cancel }))
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use cookie::{Cookie, CookieBuilder, SameSite};
@@ -17,10 +18,11 @@ use super::preferences::{LANGUAGE_COOKIE, THEME_COOKIE};
 use super::routes::{RouteMatch, find_route};
 use super::site_origin::SiteOrigin;
 use crate::gateway::Gateway;
+use crate::gateway::config::SecondFactorPolicy;
 use crate::gateway::console::Console;
-use crate::gateway::people::{Actor, IdentityError, IdentityService, SignInOrigin, UserSession};
+use crate::gateway::people::{Actor, IdentityError, IdentityService, PENDING_LIFETIME, SignInOrigin, UserSession};
 use crate::gateway::replay::OneTimeUse;
-use crate::gateway::store::UserId;
+use crate::gateway::store::{UserId, UserRole};
 
 /// The lifetime in hours of the form cookie, to which the forms for sign-in, first set-up and invitations are bound
 /// (our choice). A visitor has this time to submit such a form.
@@ -33,7 +35,7 @@ const NOTICE_COOKIE: &str = "imagate_done";
 const NOTICE_COOKIE_AGE: cookie::time::Duration = cookie::time::Duration::minutes(1);
 
 /// The notices about a completed change: the value of `done` in the query, and the key of the text.
-const DONE_NOTICES: [(&str, &str); 26] = [
+const DONE_NOTICES: [(&str, &str); 28] = [
     ("disabled", "done.disabled"),
     ("enabled", "done.enabled"),
     ("deleted", "done.deleted"),
@@ -46,6 +48,8 @@ const DONE_NOTICES: [(&str, &str); 26] = [
     ("ended", "done.ended"),
     ("session-ended", "done.session_ended"),
     ("sessions-ended", "done.sessions_ended"),
+    ("factor-off", "done.factor_off"),
+    ("factor-reset", "done.factor_reset"),
     ("revoked", "done.revoked"),
     ("group", "done.group"),
     ("group-accounts", "done.group_accounts"),
@@ -154,6 +158,31 @@ impl<'a> PageContext<'a> {
         if is_removal { cookie.max_age(cookie::time::Duration::ZERO).build() } else { cookie.build() }
     }
 
+    /// The cookie of a sign-in that waits for a code; without a value, a cookie that removes it.
+    pub(super) fn pending_cookie(&self, value: Option<String>) -> Cookie<'static> {
+        let age = value.as_ref().map_or(Duration::ZERO, |_| PENDING_LIFETIME);
+        let cookie = self.cookie(pending_cookie(self.site), value.unwrap_or_default());
+        cookie.max_age(cookie::time::Duration::try_from(age).unwrap_or_default()).build()
+    }
+
+    /// The value of the cookie of a sign-in that waits for a code.
+    pub(super) fn pending_sign_in(&self) -> Option<String> {
+        self.request.cookie(&pending_cookie(self.site))
+    }
+
+    /// True if the signed-in user must set up a second factor before anything else.
+    pub(super) fn must_enrol(&self) -> bool {
+        let user = self.session.as_ref().and_then(|session| session.actor.user());
+        user.is_some_and(|user| {
+            !user.has_second_factor
+                && match self.gateway.second_factor_policy() {
+                    SecondFactorPolicy::Off => false,
+                    SecondFactorPolicy::Admins => user.role == UserRole::Admin,
+                    SecondFactorPolicy::Everyone => true,
+                }
+        })
+    }
+
     /// Adds the cookie that lets the next page state a completed change, or removes it if this page has stated it. The
     /// address alone cannot make a page state a change, because anyone can write a link.
     pub(super) fn with_notice_cookie(&self, response: PageResponse) -> PageResponse {
@@ -249,7 +278,11 @@ impl<'a> PageContext<'a> {
 
     /// The address and browser of the request, for a new session, the audit trail and the rate limits.
     pub(super) fn sign_in_origin(&self) -> SignInOrigin {
-        SignInOrigin { address: self.request.address, agent: self.request.user_agent.clone() }
+        SignInOrigin {
+            address: self.request.address,
+            agent: self.request.user_agent.clone(),
+            browser: self.csrf.clone(),
+        }
     }
 
     /// Issues a nonce for a form that creates something.
@@ -325,6 +358,11 @@ fn session_cookie(site: &SiteOrigin) -> String {
 /// The name of the form cookie.
 fn form_cookie(site: &SiteOrigin) -> String {
     if site.is_secure() { "__Host-imagate-form".to_owned() } else { format!("imagate_form_{}", site.port()) }
+}
+
+/// The name of the cookie of a sign-in that waits for a code.
+fn pending_cookie(site: &SiteOrigin) -> String {
+    if site.is_secure() { "__Host-imagate-pending".to_owned() } else { format!("imagate_pending_{}", site.port()) }
 }
 
 /// The end of a day in UTC; `None` if the text is not a day. A key that expires on a day is still valid on that day.

@@ -110,6 +110,13 @@ pub(super) async fn perform(
             console.sign_out_user(actor, id).await?;
             return redirect_done("ended");
         }
+        PersonFormAction::ResetFactor => {
+            if let Some(question) = ask_for_proof(context, "/people").await? {
+                return Ok(question);
+            }
+            console.reset_user_factor(actor, id).await?;
+            return redirect_done("factor-reset");
+        }
         PersonFormAction::Change | PersonFormAction::Limit | PersonFormAction::Disable | PersonFormAction::Enable => {}
     }
     let (body, notice) = match action {

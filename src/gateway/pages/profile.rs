@@ -34,6 +34,8 @@ struct ProfilePage {
     /// The limits of the user, with the keys of their labels.
     limits: Vec<(&'static str, String)>,
     limit_usage: Vec<types::LimitUsage>,
+    /// The number of recovery codes that were not used yet; `None` without a second factor.
+    recovery_codes: Option<u64>,
 }
 
 /// A session as the page shows it.
@@ -81,6 +83,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
             .await?
             .user
             .map_or_else(Vec::new, |user| user.limit_usage),
+        recovery_codes: context.people().recovery_codes_left(&user.id).await?,
         form,
     };
     Ok(render(status, &template))

@@ -7,8 +7,8 @@ use super::http_messages::PageResponse;
 use super::page_context::PageContext;
 use super::page_error::PageError;
 use super::{
-    account, accounts, alerts, audit, docs, first_steps, group, groups, key, key_selection, keys, people, person, playground,
-    playground_run, preferences, prices, profile, records, sign_in, usage,
+    account, accounts, alerts, audit, docs, first_steps, group, groups, key, key_selection, keys, people, person,
+    playground, playground_run, preferences, prices, profile, records, second_factor, sign_in, sign_in_code, usage,
 };
 
 /// A page, or the target of a form.
@@ -18,6 +18,8 @@ pub(super) enum PageRoute {
     Asset(String),
     SignIn,
     SubmitSignIn,
+    SignInCode,
+    SubmitSignInCode,
     SignOut,
     Setup(String),
     SubmitSetup(String),
@@ -74,6 +76,10 @@ pub(super) enum PageRoute {
     SignOutEverywhere,
     EndSession(String),
     EndOtherSessions,
+    SecondFactor,
+    ConfirmSecondFactor,
+    RenewRecoveryCodes,
+    TurnOffSecondFactor,
     CreateToken,
     RevokeToken(String),
 }
@@ -109,6 +115,7 @@ pub(super) enum PersonFormAction {
     Enable,
     Reset,
     SignOut,
+    ResetFactor,
 }
 
 /// The result of looking up a path.
@@ -150,6 +157,7 @@ fn get_route(segments: &[&str]) -> Option<PageRoute> {
         [""] => PageRoute::Root,
         ["assets", name] => PageRoute::Asset(name.to_owned()),
         ["sign-in"] => PageRoute::SignIn,
+        ["sign-in", "code"] => PageRoute::SignInCode,
         ["setup", link] => PageRoute::Setup(link.to_owned()),
         ["invitation", link] => PageRoute::Invitation(link.to_owned()),
         ["docs"] => PageRoute::Docs,
@@ -179,6 +187,7 @@ fn get_route(segments: &[&str]) -> Option<PageRoute> {
         ["prices"] => PageRoute::Prices,
         ["audit"] => PageRoute::Audit,
         ["profile"] => PageRoute::Profile,
+        ["profile", "second-factor"] => PageRoute::SecondFactor,
         _ => return None,
     })
 }
@@ -187,6 +196,7 @@ fn get_route(segments: &[&str]) -> Option<PageRoute> {
 fn post_route(segments: &[&str]) -> Option<PageRoute> {
     Some(match *segments {
         ["sign-in"] => PageRoute::SubmitSignIn,
+        ["sign-in", "code"] => PageRoute::SubmitSignInCode,
         ["sign-out"] => PageRoute::SignOut,
         ["setup", link] => PageRoute::SubmitSetup(link.to_owned()),
         ["invitation", link] => PageRoute::SubmitInvitation(link.to_owned()),
@@ -210,6 +220,9 @@ fn post_route(segments: &[&str]) -> Option<PageRoute> {
         ["profile", "sign-out"] => PageRoute::SignOutEverywhere,
         ["profile", "sessions", "end-others"] => PageRoute::EndOtherSessions,
         ["profile", "sessions", session, "end"] => PageRoute::EndSession(session.to_owned()),
+        ["profile", "second-factor"] => PageRoute::ConfirmSecondFactor,
+        ["profile", "second-factor", "codes"] => PageRoute::RenewRecoveryCodes,
+        ["profile", "second-factor", "off"] => PageRoute::TurnOffSecondFactor,
         ["profile", "tokens"] => PageRoute::CreateToken,
         ["profile", "tokens", token, "revoke"] => PageRoute::RevokeToken(token.to_owned()),
         _ => return None,
@@ -248,6 +261,7 @@ fn parse_person_action(word: &str) -> Option<PersonFormAction> {
         "enable" => PersonFormAction::Enable,
         "reset" => PersonFormAction::Reset,
         "sign-out" => PersonFormAction::SignOut,
+        "reset-factor" => PersonFormAction::ResetFactor,
         _ => return None,
     })
 }
@@ -259,6 +273,8 @@ pub(super) async fn handle(context: &PageContext<'_>, route: PageRoute) -> Resul
         PageRoute::Asset(_) => Err(PageError::NotFound),
         PageRoute::SignIn => sign_in::show_sign_in_page(context).await,
         PageRoute::SubmitSignIn => sign_in::submit_sign_in(context).await,
+        PageRoute::SignInCode => sign_in_code::show(context).await,
+        PageRoute::SubmitSignInCode => sign_in_code::submit(context).await,
         PageRoute::SignOut => sign_in::sign_out(context).await,
         PageRoute::Setup(link) => sign_in::show_setup_page(context, &link).await,
         PageRoute::SubmitSetup(link) => sign_in::submit_setup(context, &link).await,
@@ -271,6 +287,9 @@ pub(super) async fn handle(context: &PageContext<'_>, route: PageRoute) -> Resul
         route => {
             if context.session.is_none() {
                 return Err(PageError::Redirect(context.sign_in_path()));
+            }
+            if context.must_enrol() && !matches!(route, PageRoute::SecondFactor | PageRoute::ConfirmSecondFactor) {
+                return Err(PageError::Redirect(second_factor::PATH.to_owned()));
             }
             handle_signed_in(context, route).await
         }
@@ -324,6 +343,10 @@ async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result
         PageRoute::SignOutEverywhere => profile::sign_out_everywhere(context).await,
         PageRoute::EndSession(id) => profile::end_session(context, &id).await,
         PageRoute::EndOtherSessions => profile::end_other_sessions(context).await,
+        PageRoute::SecondFactor => second_factor::show(context).await,
+        PageRoute::ConfirmSecondFactor => second_factor::confirm(context).await,
+        PageRoute::RenewRecoveryCodes => second_factor::renew_codes(context).await,
+        PageRoute::TurnOffSecondFactor => second_factor::turn_off(context).await,
         PageRoute::CreateToken => profile::create_token(context).await,
         PageRoute::RevokeToken(id) => profile::revoke_token(context, &id).await,
         _ => Err(PageError::NotFound),
@@ -339,6 +362,8 @@ impl PageRoute {
             self,
             Self::SignIn
                 | Self::SubmitSignIn
+                | Self::SignInCode
+                | Self::SubmitSignInCode
                 | Self::Setup(_)
                 | Self::SubmitSetup(_)
                 | Self::Invitation(_)

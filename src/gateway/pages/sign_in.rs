@@ -9,6 +9,7 @@ use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::preferences::safe_redirect_path;
+use super::sign_in_code::continue_sign_in;
 use crate::gateway::people::{IdentityError, IssuedSession, LinkDetails};
 use crate::gateway::store::OneTimeLinkPurpose;
 
@@ -51,22 +52,29 @@ pub(super) async fn show_sign_in_page(context: &PageContext<'_>) -> Result<PageR
 pub(super) async fn submit_sign_in(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let (name, password) = (context.request.form_field("name"), context.request.raw_form_field("password"));
     let next = context.request.form_field("next");
-    let session = match context.people().sign_in(name, password, &context.sign_in_origin()).await {
-        Ok(session) => session,
+    let step = match context.people().sign_in(name, password, &context.sign_in_origin()).await {
+        Ok(step) => step,
         Err(IdentityError::WrongCredentials | IdentityError::InvalidField { .. }) => {
             // The message does not reveal whether the name or the password is wrong.
             let form = PageForm::from_request(context.request, &["name"])
                 .with_error(WHOLE_FORM, context.texts.get("sign_in.wrong"));
-            let template = SignInPage { page: context.layout(""), form, next: next.to_owned(), is_set_up: true };
-            return Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &template));
+            return Ok(render_refused_sign_in(context, form, next));
         }
         Err(error) => return Err(error.into()),
     };
-    Ok(redirect_with_session(
-        context,
-        session,
-        &if next.is_empty() { "/studio".to_owned() } else { safe_redirect_path(next) },
-    ))
+    let next = if next.is_empty() { "/studio".to_owned() } else { safe_redirect_path(next) };
+    Ok(continue_sign_in(context, step, &next))
+}
+
+fn render_refused_sign_in(context: &PageContext<'_>, form: PageForm, next: &str) -> PageResponse {
+    let template = SignInPage { page: context.layout(""), form, next: next.to_owned(), is_set_up: true };
+    render(StatusCode::UNPROCESSABLE_ENTITY, &template)
+}
+
+/// Shows the sign-in page after the time for the code is over.
+pub(super) fn render_expired_code(context: &PageContext<'_>, next: &str) -> PageResponse {
+    let form = PageForm::default().with_error(WHOLE_FORM, context.texts.get("sign_in.code_expired"));
+    render_refused_sign_in(context, form, next)
 }
 
 /// Ends the session, if there is one.
@@ -111,7 +119,7 @@ pub(super) async fn submit_setup(context: &PageContext<'_>, link: &str) -> Resul
         .create_first_admin(link, context.request.form_field("name"), password, &context.sign_in_origin())
         .await
     {
-        Ok(session) => Ok(redirect_with_session(context, session, "/studio")),
+        Ok(step) => Ok(continue_sign_in(context, step, "/studio")),
         Err(error) => {
             let form = with_identity_error(context, form, error)?;
             Ok(render_setup(context, StatusCode::UNPROCESSABLE_ENTITY, link, form))
@@ -155,7 +163,7 @@ pub(super) async fn submit_invitation(context: &PageContext<'_>, link: &str) -> 
         return Ok(render_invitation(context, StatusCode::UNPROCESSABLE_ENTITY, link, details, form));
     };
     match context.people().accept_link(link, password, &context.sign_in_origin()).await {
-        Ok(session) => Ok(redirect_with_session(context, session, "/studio")),
+        Ok(step) => Ok(continue_sign_in(context, step, "/studio")),
         Err(error) => {
             let form = with_identity_error(context, PageForm::default(), error)?;
             Ok(render_invitation(context, StatusCode::UNPROCESSABLE_ENTITY, link, details, form))
@@ -179,7 +187,8 @@ fn matching_password<'a>(context: &PageContext<'a>) -> Option<&'a str> {
     (password == context.request.raw_form_field("again")).then_some(password)
 }
 
-fn redirect_with_session(context: &PageContext<'_>, session: IssuedSession, path: &str) -> PageResponse {
+/// Redirects to a page, and gives the browser the cookie of its session.
+pub(super) fn redirect_with_session(context: &PageContext<'_>, session: &IssuedSession, path: &str) -> PageResponse {
     PageResponse::redirect(path).with_cookie(&context.session_cookie(Some(session.cookie.expose().to_owned())))
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::rate_limit::RateLimitPermit;
 use super::{IdentityError, IdentityService};
+use crate::gateway::store::UserId;
 
 impl IdentityService {
     /// Counts an attempt with a sign-in name from an address.
@@ -33,6 +34,21 @@ impl IdentityService {
     ) -> Result<RateLimitPermit, IdentityError> {
         let for_account = self.limits.count_for_account(account, self.clock.instant()).map_err(too_many_attempts)?;
         Ok(permit.join(self.count_on_all_nodes(for_account).await?))
+    }
+
+    /// Counts an attempt with a code of the second factor, which only somebody with the right password can make.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`IdentityService::count_attempt`].
+    pub(super) async fn count_code_attempt(
+        &self,
+        user: &UserId,
+        address: IpAddr,
+    ) -> Result<RateLimitPermit, IdentityError> {
+        let permit =
+            self.limits.count_code_attempt(user.as_str(), address, self.clock.instant()).map_err(too_many_attempts)?;
+        self.count_on_all_nodes(permit).await
     }
 
     /// Removes an attempt, because the password was right. A failure is only logged: the attempt then counts as a wrong

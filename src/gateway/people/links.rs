@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{IdentityError, IdentityService, IssuedSession, SecretText, SignInOrigin, passwords, users};
+use super::{IdentityError, IdentityService, SecretText, SignInOrigin, SignInStep, passwords, users};
 use crate::gateway::store::{
     AuditContext, LinkRedemption, NewLink, OneTimeLinkPurpose, SecretHash, StoreError, Timestamp, random_base62,
 };
@@ -103,7 +103,7 @@ impl IdentityService {
         name: &str,
         password: &str,
         origin: &SignInOrigin,
-    ) -> Result<IssuedSession, IdentityError> {
+    ) -> Result<SignInStep, IdentityError> {
         if self.link_details(token).await?.purpose != OneTimeLinkPurpose::Setup {
             return Err(IdentityError::InvalidLink);
         }
@@ -112,7 +112,8 @@ impl IdentityService {
         self.redeem_link(token, Some(&name), password, origin).await
     }
 
-    /// Sets the password of the link's user, ends the former sessions of the user, and signs the user in.
+    /// Sets the password of the link's user, ends the former sessions of the user, and signs the user in. A user with a
+    /// second factor must then enter a code.
     ///
     /// # Errors
     ///
@@ -122,7 +123,7 @@ impl IdentityService {
         token: &str,
         password: &str,
         origin: &SignInOrigin,
-    ) -> Result<IssuedSession, IdentityError> {
+    ) -> Result<SignInStep, IdentityError> {
         let link = self.link_details(token).await?;
         let name = link.name.ok_or(IdentityError::InvalidLink)?;
         passwords::check_password(password, &name)?;
@@ -135,7 +136,7 @@ impl IdentityService {
         name: Option<&str>,
         password: &str,
         origin: &SignInOrigin,
-    ) -> Result<IssuedSession, IdentityError> {
+    ) -> Result<SignInStep, IdentityError> {
         // The link was checked before, so that a client without a link cannot cause the computation of a hash.
         let password = self.passwords.hash(password).await?;
         let audit = self.audit_context(None, origin);
@@ -143,11 +144,14 @@ impl IdentityService {
         let redemption = LinkRedemption {
             link: self.link_hash(token),
             name: name.map(str::to_owned),
-            password,
+            password: password.clone(),
             session: session.clone(),
         };
         let user = self.store.redeem_link(&audit, &redemption).await?.ok_or(IdentityError::InvalidLink)?;
-        Ok(self.issued_session(user, &session, cookie))
+        if user.has_second_factor {
+            return Ok(SignInStep::NeedsCode(self.pending_sign_in(&user, Some(&password), origin)));
+        }
+        Ok(SignInStep::Complete(self.issued_session(user, &session, cookie)))
     }
 
     pub(super) fn new_link(

@@ -1,7 +1,7 @@
 //! Limits password attempts.
 //!
-//! There are three limits, each a leaky bucket (the generic cell rate algorithm): for a sign-in name from one address,
-//! for an address, and for a sign-in name from all addresses. The last limit does not apply to an address from which
+//! There are four limits, each a leaky bucket (the generic cell rate algorithm): for a sign-in name from one address,
+//! for an address, for a sign-in name from all addresses, and for the codes of a second factor. The last limit does not apply to an address from which
 //! the user with that name has signed in before, so that attempts of others cannot lock out this user. In this module,
 //! `account` is the sign-in name. It has no clock: the current time is an argument.
 
@@ -27,6 +27,11 @@ const ADDRESS_LIMIT: RateLimit = RateLimit { burst: 30, interval: Duration::from
 /// The limit for a sign-in name from all addresses.
 const ACCOUNT_LIMIT: RateLimit = RateLimit { burst: 20, interval: Duration::from_secs(10) };
 
+/// The limit for the codes of the second factor of a user, from all addresses. It is strict, because a code has only six
+/// digits, and because only somebody with the password reaches it: about three of a million codes are right at a time, so
+/// a guess succeeds within a year with a probability of less than a third.
+const CODE_LIMIT: RateLimit = RateLimit { burst: 10, interval: Duration::from_secs(300) };
+
 /// The number of buckets at which empty buckets are removed (our choice).
 const BUCKETS_PRUNE_AT: usize = 10_000;
 
@@ -36,6 +41,7 @@ enum RateLimitKey {
     Pair(String, IpAddr),
     Address(IpAddr),
     Account(String),
+    Code(String),
 }
 
 /// The buckets, each with the time at which it is empty.
@@ -71,6 +77,22 @@ impl PasswordRateLimiter {
     /// Counts an attempt for a sign-in name from all addresses.
     pub(super) fn count_for_account(&self, account: &str, now: Instant) -> Result<RateLimitPermit, Duration> {
         self.fill_buckets(vec![(RateLimitKey::Account(account.to_owned()), ACCOUNT_LIMIT)], now)
+    }
+
+    /// Counts an attempt with a code of the second factor of a user.
+    pub(super) fn count_code_attempt(
+        &self,
+        user: &str,
+        address: IpAddr,
+        now: Instant,
+    ) -> Result<RateLimitPermit, Duration> {
+        self.fill_buckets(
+            vec![
+                (RateLimitKey::Code(user.to_owned()), CODE_LIMIT),
+                (RateLimitKey::Address(network(address)), ADDRESS_LIMIT),
+            ],
+            now,
+        )
     }
 
     fn fill_buckets(&self, buckets: Vec<(RateLimitKey, RateLimit)>, now: Instant) -> Result<RateLimitPermit, Duration> {
@@ -127,6 +149,7 @@ impl RateLimitKey {
             Self::Pair(account, address) => format!("pair {address} {account}"),
             Self::Address(address) => format!("address {address}"),
             Self::Account(account) => format!("account {account}"),
+            Self::Code(user) => format!("code {user}"),
         }
     }
 }

@@ -162,17 +162,32 @@ impl IdentityService {
         self.clock.now() < session.proved_at + PROOF_LIFETIME
     }
 
-    /// Proves the identity of the session's user with their password.
+    /// Proves the identity of the session's user with their password, and with a code if they have a second factor.
     ///
     /// # Errors
     ///
-    /// [`IdentityError::WrongCredentials`] if the password is wrong, [`IdentityError::TooManyAttempts`] after too many
+    /// [`IdentityError::WrongCredentials`] if the password or the code is wrong, [`IdentityError::TooManyAttempts`] after too many
     /// attempts, [`IdentityError::Unknown`] if the session has ended meanwhile.
-    pub(crate) async fn prove_identity(&self, session: &UserSession, password: &str) -> Result<(), IdentityError> {
+    pub(crate) async fn prove_identity(
+        &self,
+        session: &UserSession,
+        password: &str,
+        code: &str,
+    ) -> Result<(), IdentityError> {
+        let user = session.actor.user().ok_or(IdentityError::Unknown)?;
         self.check_own_password(session, password).await?;
         let audit = AuditContext { at: self.clock.now(), ..session.actor.audit_context() };
-        let recorded = self.store.record_session_proof(&audit, &session.id).await?;
-        if recorded { Ok(()) } else { Err(IdentityError::Unknown) }
+        if !user.has_second_factor {
+            let recorded = self.store.record_session_proof(&audit, &session.id, None).await?;
+            return if recorded { Ok(()) } else { Err(IdentityError::Unknown) };
+        }
+        let address = session.actor.address().ok_or(IdentityError::WrongCredentials)?;
+        let (factor, permit) = self.check_code(user, code, (address, &audit)).await?;
+        if !self.store.record_session_proof(&audit, &session.id, Some(&factor)).await? {
+            return Err(self.refuse_code(user, &audit).await);
+        }
+        self.undo_attempt(permit).await;
+        Ok(())
     }
 
     /// Returns the value of a new cookie for forms of visitors who are not signed in.

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use super::rate_limit::RateLimitPermit;
-use super::{IdentityError, IdentityService, IssuedSession};
+use super::{IdentityError, IdentityService, IssuedSession, SecretText};
 use crate::gateway::names;
-use crate::gateway::store::{ActorKind, AuditContext, UserRow};
+use crate::gateway::store::{ActorKind, AuditContext, SignInProof, UserRow};
 
 /// The address and browser of a sign-in.
 #[derive(Debug, Clone)]
@@ -14,12 +14,24 @@ pub(crate) struct SignInOrigin {
     pub(crate) address: IpAddr,
     /// The user agent of the browser.
     pub(crate) agent: String,
+    /// A text that only this browser knows. A sign-in that waits for a code can be completed only with it.
+    pub(crate) browser: String,
+}
+
+/// The result of a right password.
+#[derive(Debug)]
+pub(crate) enum SignInStep {
+    /// The user is signed in.
+    Complete(IssuedSession),
+    /// The user must enter a code of the second factor. The value is that of the cookie for this browser.
+    NeedsCode(SecretText),
 }
 
 // === impl IdentityService ===
 
 impl IdentityService {
-    /// Opens a new session if the password is right. An existing session is never reused.
+    /// Opens a new session if the password is right and the user has no second factor. An existing session is never
+    /// reused.
     ///
     /// # Errors
     ///
@@ -30,7 +42,7 @@ impl IdentityService {
         name: &str,
         password: &str,
         origin: &SignInOrigin,
-    ) -> Result<IssuedSession, IdentityError> {
+    ) -> Result<SignInStep, IdentityError> {
         let composed = names::to_nfc(name);
         let account = counted_name(&composed);
         let permit = self.count_attempt(account, origin.address).await?;
@@ -46,10 +58,15 @@ impl IdentityService {
         };
         let is_right = self.passwords.verify(password, hash.clone()).await?;
         if let (Some(user), Some(hash), true) = (&user, hash, is_right) {
-            let (session, cookie) = self.new_session(origin, audit.at)?;
-            if self.store.open_session(&audit, &user.id, &hash, &session).await? {
+            if user.has_second_factor {
                 self.undo_attempt(permit).await;
-                return Ok(self.issued_session(user.clone(), &session, cookie));
+                return Ok(SignInStep::NeedsCode(self.pending_sign_in(user, Some(&hash), origin)));
+            }
+            let (session, cookie) = self.new_session(origin, audit.at)?;
+            let proof = SignInProof { password: Some(hash), factor: None };
+            if self.store.open_session(&audit, &user.id, &proof, &session).await? {
+                self.undo_attempt(permit).await;
+                return Ok(SignInStep::Complete(self.issued_session(user.clone(), &session, cookie)));
             }
         }
         self.store.record_refused_sign_in(&audit, user.as_ref()).await?;

@@ -1,6 +1,7 @@
 //! Tests of users: sign-in, sessions, links, tokens, and the audit trail.
 
 mod links;
+mod second_factor;
 mod sign_in;
 mod trail;
 mod users;
@@ -28,7 +29,7 @@ struct Fixture {
 fn people_of(store: &Arc<SqliteStore>) -> IdentityService {
     IdentityService::new(
         Arc::clone(store) as Arc<dyn PeopleStore>,
-        Pepper::new(store.pepper_key()),
+        (Pepper::new(store.pepper_key()), store.vault().clone()),
         vec!["default".to_owned()],
     )
 }
@@ -39,7 +40,16 @@ fn new_user(name: &str, role: UserRole, groups: &[&str]) -> NewUser {
 }
 
 fn origin_at(address: &str) -> SignInOrigin {
-    SignInOrigin { address: address.parse().unwrap(), agent: "a browser".to_owned() }
+    SignInOrigin { address: address.parse().unwrap(), agent: "a browser".to_owned(), browser: "form".to_owned() }
+}
+
+/// The session of a sign-in that needs no code.
+#[track_caller]
+fn completed(step: SignInStep) -> IssuedSession {
+    match step {
+        SignInStep::Complete(session) => session,
+        SignInStep::NeedsCode(_) => panic!("the sign-in waits for a code"),
+    }
 }
 
 /// The address from which the users of the fixture sign in.
@@ -57,15 +67,16 @@ impl Fixture {
     async fn set_up() -> (Self, IssuedSession) {
         let fixture = Self::new().await;
         let link = fixture.people.create_setup_link().await.unwrap().unwrap();
-        let session =
+        let step =
             fixture.people.create_first_admin(link.token.expose(), "ada", PASSWORD, &home_origin()).await.unwrap();
+        let session = completed(step);
         (fixture, session)
     }
 
     /// Invites a user and accepts the invitation.
     async fn join(&self, name: &str, role: UserRole) -> IssuedSession {
         let (_, link) = self.people.invite(&AuditContext::command(), new_user(name, role, &[])).await.unwrap();
-        self.people.accept_link(link.token.expose(), PASSWORD, &home_origin()).await.unwrap()
+        completed(self.people.accept_link(link.token.expose(), PASSWORD, &home_origin()).await.unwrap())
     }
 
     async fn is_open(&self, session: &IssuedSession) -> bool {
@@ -73,7 +84,7 @@ impl Fixture {
     }
 
     async fn sign_in(&self, name: &str, password: &str, address: &str) -> Result<IssuedSession, IdentityError> {
-        self.people.sign_in(name, password, &origin_at(address)).await
+        self.people.sign_in(name, password, &origin_at(address)).await.map(completed)
     }
 
     /// Returns the rows of the audit trail, oldest first.

@@ -147,7 +147,7 @@ pub(crate) fn random_base62<const N: usize>() -> Result<[u8; N], StoreError> {
 }
 
 /// Returns bytes from the system's random generator.
-pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N], StoreError> {
+pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], StoreError> {
     let mut bytes = [0; N];
     fill_random(&mut bytes)?;
     Ok(bytes)

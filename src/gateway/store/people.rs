@@ -6,13 +6,13 @@ use async_trait::async_trait;
 
 use super::audit::UnknownWord;
 use super::{
-    AuditContext, AuditFilter, AuditRow, GroupId, KeyRow, ListPage, NewSession, PasswordHash, PublicId, SecretHash,
-    SessionId, SessionStore, SharedAttempts, StoreError, Timestamp, TokenId, UserId,
+    AuditContext, AuditFilter, AuditRow, GroupId, KeyRow, ListPage, NewSession, PasswordHash, PublicId,
+    SecondFactorStore, SecretHash, SessionId, SessionStore, SharedAttempts, StoreError, Timestamp, TokenId, UserId,
 };
 
 /// The database operations on people. Every change writes its row of the audit trail with it.
 #[async_trait]
-pub(crate) trait PeopleStore: SessionStore + Send + Sync {
+pub(crate) trait PeopleStore: SecondFactorStore + SessionStore + Send + Sync {
     /// Returns the user of that name. If there is none, creates it as a member without a password.
     async fn ensure_user(&self, audit: &AuditContext, name: &str) -> Result<UserRow, StoreError>;
 
@@ -68,8 +68,8 @@ pub(crate) trait PeopleStore: SessionStore + Send + Sync {
     /// Returns the link with that hash, if it is valid at that time.
     async fn find_link(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<LinkRow>, StoreError>;
 
-    /// Consumes a link: sets the password, ends every session of the user, and opens the given session. Returns `None`
-    /// and changes nothing if the link is no longer valid, or a name is given or missing contrary to its purpose.
+    /// Consumes a link: sets the password, ends every session of the user, and opens the given session, unless the user
+    /// has a second factor. Returns `None` and changes nothing if the link is no longer valid, or a name is given or missing contrary to its purpose.
     async fn redeem_link(
         &self,
         audit: &AuditContext,
@@ -150,6 +150,8 @@ pub(crate) struct UserRow {
     pub(crate) groups: Vec<String>,
     /// True if the user has a password.
     pub(crate) has_password: bool,
+    /// True if the user must enter a code after the password.
+    pub(crate) has_second_factor: bool,
     /// The time at which the user was made.
     pub(crate) created_at: Timestamp,
     /// The time at which the user was disabled.
@@ -340,6 +342,7 @@ impl UserRow {
             role: UserRole::Member,
             groups: Vec::new(),
             has_password: false,
+            has_second_factor: false,
             created_at: Timestamp::now(),
             disabled_at: None,
             last_sign_in_at: None,

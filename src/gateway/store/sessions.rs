@@ -2,18 +2,18 @@
 
 use async_trait::async_trait;
 
-use super::{AuditContext, PasswordHash, SecretHash, SessionId, StoreError, Timestamp, UserId, UserRow};
+use super::{AuditContext, FactorUse, PasswordHash, SecretHash, SessionId, StoreError, Timestamp, UserId, UserRow};
 
 /// The database operations on sessions. Every change writes its row of the audit trail with it.
 #[async_trait]
 pub(crate) trait SessionStore: Send + Sync {
-    /// Opens a session for a user whose password was checked against this hash. Returns `false` and changes nothing if
-    /// the password has changed since, or the user is disabled.
+    /// Opens a session for a user with this proof. Returns `false` and changes nothing if the password has changed since,
+    /// the code was used before, the user has a second factor and the proof has none, or the user is disabled.
     async fn open_session(
         &self,
         audit: &AuditContext,
         user: &UserId,
-        password: &PasswordHash,
+        proof: &SignInProof,
         session: &NewSession,
     ) -> Result<bool, StoreError>;
 
@@ -30,9 +30,15 @@ pub(crate) trait SessionStore: Send + Sync {
     /// Returns the sessions of a user, newest first.
     async fn list_sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, StoreError>;
 
-    /// Stores that the user of a session has proved who they are. Returns `false` and changes nothing if the session has
-    /// ended.
-    async fn record_session_proof(&self, audit: &AuditContext, session: &SessionId) -> Result<bool, StoreError>;
+    /// Stores that the user of a session has proved who they are, with this use of the second factor if there is one.
+    /// Returns `false` and changes nothing if the session has ended, the code was used before, or the user has a second
+    /// factor that was not used.
+    async fn record_session_proof(
+        &self,
+        audit: &AuditContext,
+        session: &SessionId,
+        factor: Option<&FactorUse>,
+    ) -> Result<bool, StoreError>;
 
     /// Ends one session of this user. Returns `false` if the user has no such session.
     async fn end_session(&self, audit: &AuditContext, user: &UserId, session: &SessionId) -> Result<bool, StoreError>;
@@ -47,6 +53,15 @@ pub(crate) trait SessionStore: Send + Sync {
 
     /// Returns true if that address is among the latest ones from which this user has signed in.
     async fn has_signed_in_from(&self, user: &UserId, address: &str) -> Result<bool, StoreError>;
+}
+
+/// The proof with which a session is opened.
+#[derive(Debug, Clone)]
+pub(crate) struct SignInProof {
+    /// The hash against which the password was checked; `None` if the user has none.
+    pub(crate) password: Option<PasswordHash>,
+    /// The use of the second factor, if the user has one.
+    pub(crate) factor: Option<FactorUse>,
 }
 
 /// A session to be opened.

@@ -2,17 +2,19 @@
 //! phone and in the light and dark theme; `cargo xtask screenshots` writes a screenshot of each.
 
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
 use super::browser::{Browser, Tab, WITH_SCRIPT, WindowOptions};
+use super::identity_proof::age_sessions;
 use super::seed::{ItemPaths, Seeded};
 use super::users::{
     ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, link_in, secret_in, setup_path, sign_in, sign_in_at, token_in, watch_link,
     watch_passwords,
 };
 use super::visitor::Visitor;
-use crate::kit::{Gateway, OutputChannel, env_setting};
+use crate::kit::{Gateway, OutputChannel, env_setting, totp_code};
 
 const WIDE: u32 = 1280;
 const WIDEST: u32 = 1920;
@@ -97,6 +99,7 @@ fn visit_used_gateway(browser: &Browser, handler: &mut dyn StateHandler) {
     }
     ben.go("/audit");
     handler.handle_state("forbidden", &ben);
+    visit_second_factor(browser, &ben, handler);
     let chinese = browser.tab(gateway, CHINESE);
     visit_chinese_pages(&chinese, handler, &paths);
     tab.resize(PHONE, "light");
@@ -193,6 +196,31 @@ fn visit_people_forms(tab: &Tab<'_>, gateway: &Gateway, handler: &mut dyn StateH
     handler.handle_state("password-refused", tab);
     let mut visitor = Visitor::new(gateway);
     drop(visitor.get(&paths.person));
+}
+
+/// Visits the set-up of a second factor, and the sign-in with it.
+fn visit_second_factor(browser: &Browser, ben: &Tab<'_>, handler: &mut dyn StateHandler) {
+    ben.go("/profile/second-factor");
+    ben.fill("Code", "000000");
+    ben.follow("button", "Turn on");
+    handler.handle_state("second-factor", ben);
+    let secret = ben.texts_of("#secret").concat().replace(' ', "");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time");
+    ben.fill("Code", &totp_code(&secret, now.as_secs()));
+    ben.follow("button", "Turn on");
+    handler.handle_state("recovery-codes", ben);
+    ben.go("/profile");
+    handler.handle_state("profile-with-factor", ben);
+    let stranger = browser.tab(ben.gateway(), WITH_SCRIPT);
+    stranger.go("/sign-in");
+    stranger.fill("User name", BEN);
+    stranger.fill("Password", BENS_PASSWORD);
+    stranger.follow("button", "Sign in");
+    handler.handle_state("sign-in-code", &stranger);
+    let Some(()) = age_sessions(ben.gateway()) else { return };
+    ben.fill("Name", "deploy");
+    ben.follow("button", "Create token");
+    handler.handle_state("identity-proof", ben);
 }
 
 /// Visits the states of the playground.
@@ -323,7 +351,7 @@ fn every_page_of_a_new_gateway_is_accessible_in_each_window_and_theme() {
 fn every_page_of_a_used_gateway_is_accessible_in_each_window_and_theme() {
     let mut collector = FaultCollector::default();
     visit_used_gateway(&Browser::start(), &mut collector);
-    collector.assert_no_faults(43);
+    collector.assert_no_faults(47);
 }
 
 /// Writes screenshots to a folder.

@@ -12,7 +12,7 @@ const WRONG: &str = "this was never the password";
 const PASSWORD_FIELD: &str = "confirm_password";
 
 /// Makes every session of the gateway as old as one whose user signed in hours ago. `None` if the data is not in a file.
-fn age_sessions(gateway: &Gateway) -> Option<()> {
+pub(super) fn age_sessions(gateway: &Gateway) -> Option<()> {
     if env_setting("IT_STORE").is_some_and(|store| store == "postgres") {
         return None;
     }

@@ -119,6 +119,19 @@ pub(crate) enum Durability {
     Process,
 }
 
+/// The users who must have a second factor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SecondFactorPolicy {
+    /// Nobody: each user decides.
+    #[default]
+    Off,
+    /// Admins.
+    Admins,
+    /// All users.
+    Everyone,
+}
+
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -254,6 +267,19 @@ impl Durability {
         match self {
             Self::Power => "power",
             Self::Process => "process",
+        }
+    }
+}
+
+// === impl SecondFactorPolicy ===
+
+impl SecondFactorPolicy {
+    /// Returns the word for the value in the configuration file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Admins => "admins",
+            Self::Everyone => "everyone",
         }
     }
 }

@@ -16,7 +16,8 @@ async fn the_first_admin_can_be_set_up_only_once() {
     );
     assert_eq!(link.path(), format!("/setup/{}", link.token.expose()));
 
-    let session = people.create_first_admin(link.token.expose(), "ada", PASSWORD, &home_origin()).await.unwrap();
+    let step = people.create_first_admin(link.token.expose(), "ada", PASSWORD, &home_origin()).await.unwrap();
+    let session = completed(step);
     assert!(session.session.actor.is_admin() && session.session.actor.restricted_to().is_none());
     assert!(store.is_set_up().await.unwrap());
     let again = people.create_first_admin(link.token.expose(), "eve", PASSWORD, &home_origin()).await;
@@ -167,8 +168,8 @@ async fn a_user_created_by_a_command_can_become_the_first_admin() {
     let fixture = Fixture::new().await;
     let created = fixture.people.find_or_create_user(&AuditContext::command(), "admin").await.unwrap();
     let link = fixture.people.create_setup_link().await.unwrap().unwrap();
-    let session =
-        fixture.people.create_first_admin(link.token.expose(), "admin", PASSWORD, &home_origin()).await.unwrap();
+    let step = fixture.people.create_first_admin(link.token.expose(), "admin", PASSWORD, &home_origin()).await.unwrap();
+    let session = completed(step);
     let user = session.session.actor.user().unwrap();
     assert_eq!((&user.id, user.role, user.has_password), (&created.id, UserRole::Admin, true));
 }
@@ -180,8 +181,8 @@ async fn a_new_reset_link_invalidates_the_former_one_and_its_use_ends_all_sessio
     let (_, second) = fixture.people.create_reset_link(&AuditContext::command(), "ada").await.unwrap();
     assert!(matches!(fixture.people.link_details(first.token.expose()).await, Err(IdentityError::InvalidLink)));
     assert!(fixture.is_open(&session).await, "an unused link changes nothing");
-    let new_session =
-        fixture.people.accept_link(second.token.expose(), "another password", &home_origin()).await.unwrap();
+    let step = fixture.people.accept_link(second.token.expose(), "another password", &home_origin()).await.unwrap();
+    let new_session = completed(step);
     assert!(!fixture.is_open(&session).await && fixture.is_open(&new_session).await);
     assert!(matches!(fixture.sign_in("ada", PASSWORD, "192.0.2.1").await, Err(IdentityError::WrongCredentials)));
     assert!(fixture.sign_in("ada", "another password", "192.0.2.1").await.is_ok());

@@ -136,14 +136,14 @@ async fn a_proof_of_identity_is_fresh_for_ten_minutes() {
     assert!(is_fresh().await, "the sign-in is a proof");
     fixture.people.clock.advance(SECOND);
     assert!(!is_fresh().await);
-    let refused = fixture.people.prove_identity(&session().await, WRONG).await;
+    let refused = fixture.people.prove_identity(&session().await, WRONG, "").await;
     assert!(matches!(refused, Err(IdentityError::WrongCredentials)));
     assert!(!is_fresh().await);
-    fixture.people.prove_identity(&session().await, PASSWORD).await.unwrap();
+    fixture.people.prove_identity(&session().await, PASSWORD, "").await.unwrap();
     assert!(is_fresh().await);
     let other = fixture.sign_in("ada", PASSWORD, "192.0.2.2").await.unwrap();
     fixture.people.clock.advance(10 * MINUTE);
-    fixture.people.prove_identity(&session().await, PASSWORD).await.unwrap();
+    fixture.people.prove_identity(&session().await, PASSWORD, "").await.unwrap();
     let other = fixture.people.find_session(other.cookie.expose()).await.unwrap().unwrap();
     assert!(!fixture.people.has_fresh_proof(&other), "a proof is that of one session");
 }
@@ -153,10 +153,10 @@ async fn wrong_proofs_are_limited_like_sign_ins() {
     let (fixture, issued) = Fixture::set_up().await;
     let session = issued.session.clone().with_address("192.0.2.1".parse().unwrap());
     for _ in 0..5 {
-        let refused = fixture.people.prove_identity(&session, WRONG).await;
+        let refused = fixture.people.prove_identity(&session, WRONG, "").await;
         assert!(matches!(refused, Err(IdentityError::WrongCredentials)));
     }
-    let refused = fixture.people.prove_identity(&session, PASSWORD).await;
+    let refused = fixture.people.prove_identity(&session, PASSWORD, "").await;
     assert!(matches!(refused, Err(IdentityError::TooManyAttempts { .. })));
     let refused = fixture.sign_in("ada", PASSWORD, "192.0.2.1").await;
     assert!(matches!(refused, Err(IdentityError::TooManyAttempts { .. })), "sign-ins share the limit");

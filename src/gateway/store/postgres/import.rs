@@ -35,6 +35,8 @@ const TABLES: [&str; 20] = [
     "milestones",
     "sessions",
     "known_addresses",
+    "second_factors",
+    "recovery_codes",
     "admin_tokens",
     "prices",
     "usage_days",

@@ -2,6 +2,7 @@
 
 mod groups;
 mod links;
+mod second_factors;
 pub(in super::super) mod sessions;
 mod tokens;
 mod users;
@@ -12,10 +13,10 @@ use super::audit_trail;
 use super::dialect::SqlStore;
 use super::error_conversion::during;
 use crate::gateway::store::{
-    AdminTokenRow, AuditContext, AuditFilter, AuditRow, GroupDeletionOutcome, GroupId, GroupRow, LinkRedemption,
-    LinkRow, ListPage, NewLink, NewSession, NewUser, PasswordHash, PeopleStore, PublicId, SecretHash, SessionId,
-    SessionRow, SessionStore, SharedAttempts, StoreError, Timestamp, TokenId, UserChange, UserChangeOutcome,
-    UserFilter, UserId, UserRow,
+    AdminTokenRow, AuditContext, AuditFilter, AuditRow, FactorUse, GroupDeletionOutcome, GroupId, GroupRow,
+    LinkRedemption, LinkRow, ListPage, NewLink, NewSecondFactor, NewSession, NewUser, PasswordHash, PeopleStore,
+    PublicId, SecondFactorRow, SecondFactorStore, SecretHash, SessionId, SessionRow, SessionStore, SharedAttempts,
+    SignInProof, StoreError, Timestamp, TokenId, UserChange, UserChangeOutcome, UserFilter, UserId, UserRow,
 };
 
 #[async_trait]
@@ -24,10 +25,10 @@ impl SessionStore for SqlStore {
         &self,
         audit: &AuditContext,
         user: &UserId,
-        password: &PasswordHash,
+        proof: &SignInProof,
         session: &NewSession,
     ) -> Result<bool, StoreError> {
-        sessions::sign_in(&self.writer, audit, user, password, session).await.map_err(during("opening a session"))
+        sessions::sign_in(&self.writer, audit, user, proof, session).await.map_err(during("opening a session"))
     }
 
     async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError> {
@@ -46,8 +47,14 @@ impl SessionStore for SqlStore {
         sessions::list(&self.readers, user).await.map_err(during("listing sessions"))
     }
 
-    async fn record_session_proof(&self, audit: &AuditContext, session: &SessionId) -> Result<bool, StoreError> {
-        sessions::record_proof(&self.writer, audit, session).await.map_err(during("storing the proof of a session"))
+    async fn record_session_proof(
+        &self,
+        audit: &AuditContext,
+        session: &SessionId,
+        factor: Option<&FactorUse>,
+    ) -> Result<bool, StoreError> {
+        let recorded = sessions::record_proof(&self.writer, audit, session, factor).await;
+        recorded.map_err(during("storing the proof of a session"))
     }
 
     async fn end_session(&self, audit: &AuditContext, user: &UserId, session: &SessionId) -> Result<bool, StoreError> {
@@ -65,6 +72,37 @@ impl SessionStore for SqlStore {
 
     async fn has_signed_in_from(&self, user: &UserId, address: &str) -> Result<bool, StoreError> {
         sessions::has_signed_in_from(&self.readers, user, address).await.map_err(during("looking up an address"))
+    }
+}
+
+#[async_trait]
+impl SecondFactorStore for SqlStore {
+    async fn find_second_factor(&self, user: &UserId) -> Result<Option<SecondFactorRow>, StoreError> {
+        second_factors::find(&self.readers, user).await.map_err(during("looking up a second factor"))
+    }
+
+    async fn add_second_factor(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        factor: &NewSecondFactor,
+        kept_session: &SessionId,
+    ) -> Result<bool, StoreError> {
+        let added = second_factors::add(&self.writer, audit, user, factor, kept_session).await;
+        added.map_err(during("storing a second factor"))
+    }
+
+    async fn replace_recovery_codes(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        codes: &[SecretHash],
+    ) -> Result<bool, StoreError> {
+        second_factors::replace_codes(&self.writer, audit, user, codes).await.map_err(during("storing recovery codes"))
+    }
+
+    async fn remove_second_factor(&self, audit: &AuditContext, user: &UserId) -> Result<bool, StoreError> {
+        second_factors::remove(&self.writer, audit, user).await.map_err(during("removing a second factor"))
     }
 }
 

@@ -153,7 +153,10 @@ pub(super) async fn redeem(
         if user.role == UserRole::Admin {
             complete_setup(&mut transaction, &context, &user).await?;
         }
-        sessions::open(&mut transaction, &context, &user, &redemption.session).await?;
+        // A link proves no more than a password does.
+        if !user.has_second_factor {
+            sessions::open(&mut transaction, &context, &user, &redemption.session, None).await?;
+        }
         Some(users::get_even_if_deleted(&mut transaction, &user.id).await?)
     })
 }

@@ -8,9 +8,9 @@ use super::super::audit_trail::{self, AuditEvent};
 use super::super::decode::{optional_timestamp, parsed, text};
 use super::super::dialect::{DbConnection, DbPool, DbRow, indexed_by};
 use super::super::transaction::transact;
-use super::users;
+use super::{second_factors, users};
 use crate::gateway::store::{
-    AuditContext, NewSession, PasswordHash, SecretHash, SessionId, SessionRow, Timestamp, UserId, UserRow,
+    AuditContext, FactorUse, NewSession, SecretHash, SessionId, SessionRow, SignInProof, Timestamp, UserId, UserRow,
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -35,22 +35,38 @@ pub(super) async fn sign_in(
     pool: &DbPool,
     audit: &AuditContext,
     user: &UserId,
-    password: &PasswordHash,
+    proof: &SignInProof,
     session: &NewSession,
 ) -> sqlx::Result<bool> {
     transact!(pool, |transaction| {
         let query = sqlx::query_scalar(
-            "SELECT EXISTS (SELECT 1 FROM users WHERE id = $1 AND password = $2 AND disabled_at IS NULL)",
+            "SELECT EXISTS (SELECT 1 FROM users WHERE id = $1 AND password IS NOT DISTINCT FROM $2 \
+             AND disabled_at IS NULL)",
         );
+        let password = proof.password.as_ref().map(|hash| hash.0.as_str());
         // The password may have been changed while it was checked, which takes some time.
-        let is_unchanged: bool = query.bind(user.as_str()).bind(&password.0).fetch_one(&mut *transaction).await?;
+        let is_unchanged: bool = query.bind(user.as_str()).bind(password).fetch_one(&mut *transaction).await?;
         if !is_unchanged {
             return Ok(false);
         }
         let user = users::get_even_if_deleted(&mut transaction, user).await?;
-        open(&mut transaction, audit, &user, session).await?;
+        let Some(factor) = use_factor(&mut transaction, &user, proof.factor.as_ref()).await? else { return Ok(false) };
+        open(&mut transaction, audit, &user, session, factor).await?;
         true
     })
+}
+
+/// Uses the second factor up, and returns the word for its kind, if the user has one. `None` if it is missing, or was
+/// used before.
+async fn use_factor(
+    connection: &mut DbConnection,
+    user: &UserRow,
+    factor: Option<&FactorUse>,
+) -> sqlx::Result<Option<Option<&'static str>>> {
+    match factor {
+        Some(factor) => Ok(second_factors::consume(connection, &user.id, factor).await?.map(Some)),
+        None => Ok((!user.has_second_factor).then_some(None)),
+    }
 }
 
 pub(super) async fn open(
@@ -58,6 +74,7 @@ pub(super) async fn open(
     audit: &AuditContext,
     user: &UserRow,
     session: &NewSession,
+    factor: Option<&str>,
 ) -> sqlx::Result<()> {
     let at = audit.at.to_string();
     sqlx::query("DELETE FROM sessions WHERE last_seen_at < $1 OR created_at < $2")
@@ -83,7 +100,7 @@ pub(super) async fn open(
         .execute(&mut *connection)
         .await?;
     remember_address(connection, &user.id, &session.address, &at).await?;
-    let event = AuditEvent::for_user("session.open", user).with_details(json!({"session": session.id}));
+    let event = AuditEvent::for_user("session.open", user).with_details(second_factors::details(&session.id, factor));
     audit_trail::write(connection, audit, event).await
 }
 
@@ -153,14 +170,20 @@ pub(super) async fn list(pool: &DbPool, user: &UserId) -> sqlx::Result<Vec<Sessi
     query.bind(user.as_str()).fetch_all(pool).await?.iter().map(session_from_row).collect()
 }
 
-pub(super) async fn record_proof(pool: &DbPool, audit: &AuditContext, id: &SessionId) -> sqlx::Result<bool> {
+pub(super) async fn record_proof(
+    pool: &DbPool,
+    audit: &AuditContext,
+    id: &SessionId,
+    factor: Option<&FactorUse>,
+) -> sqlx::Result<bool> {
     transact!(pool, |transaction| {
         let query = sqlx::query_scalar("UPDATE sessions SET proved_at = $2 WHERE id = $1 RETURNING user_id");
         let user: Option<String> =
             query.bind(id.as_str()).bind(audit.at.to_string()).fetch_optional(&mut *transaction).await?;
         let Some(user) = user else { return Ok(false) };
         let user = users::get_even_if_deleted(&mut transaction, &UserId::from(user)).await?;
-        let event = AuditEvent::for_user("session.confirm", &user).with_details(json!({"session": id}));
+        let Some(factor) = use_factor(&mut transaction, &user, factor).await? else { return Ok(false) };
+        let event = AuditEvent::for_user("session.confirm", &user).with_details(second_factors::details(id, factor));
         audit_trail::write(&mut transaction, audit, event).await?;
         true
     })

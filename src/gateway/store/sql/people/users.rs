@@ -23,7 +23,8 @@ macro_rules! select_users {
         concat!(
             "SELECT users.id, users.name, users.role, users.created_at, users.disabled_at, users.last_sign_in_at, ",
             "users.limits, ",
-            "users.password IS NOT NULL AS has_password, (SELECT ",
+            "users.password IS NOT NULL AS has_password, ",
+            "EXISTS (SELECT 1 FROM second_factors WHERE user_id = users.id) AS has_second_factor, (SELECT ",
             json_list!("name"),
             " FROM (SELECT groups.name FROM user_groups JOIN groups ON groups.id = user_groups.group_id ",
             "WHERE user_groups.user_id = users.id AND groups.deleted_at IS NULL ORDER BY groups.name) AS names) ",
@@ -310,6 +311,7 @@ fn user_from_row(row: &DbRow) -> sqlx::Result<UserRow> {
         role: parsed(row, "role")?,
         groups: list(row, "group_names")?,
         has_password: row.try_get("has_password")?,
+        has_second_factor: row.try_get("has_second_factor")?,
         created_at: parsed(row, "created_at")?,
         disabled_at: optional_timestamp(row, "disabled_at")?,
         last_sign_in_at: optional_timestamp(row, "last_sign_in_at")?,

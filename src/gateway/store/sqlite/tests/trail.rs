@@ -9,8 +9,8 @@ use crate::gateway::store::sqlite::sql::people::sessions::{UNKNOWN_USER_REFUSALS
 use crate::gateway::store::testing::add_key;
 use crate::gateway::store::{
     AccountChange, AdminTokenRow, AuditContext, AuditFilter, KeyChange, KeyHash, KeyRow, KeyStore as _, LinkRedemption,
-    NewAccount, NewLink, NewSession, NewUser, PasswordHash, SecretHash, SecretRotation, SessionStore as _,
-    StoredEjection, UserChange, UserRole,
+    NewAccount, NewLink, NewSecondFactor, NewSession, NewUser, PasswordHash, SecondFactorStore as _, SecretHash,
+    SecretRotation, SessionStore as _, SignInProof, StoredEjection, UserChange, UserId, UserRole,
 };
 
 struct Trail {
@@ -108,6 +108,7 @@ async fn every_change_writes_its_audit_row_or_fails() {
     let traits = [
         include_str!("../../people.rs"),
         include_str!("../../sessions.rs"),
+        include_str!("../../second_factors.rs"),
         include_str!("../../keys.rs"),
         include_str!("../../../store.rs"),
     ];
@@ -142,7 +143,7 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
     step!(trail, "redeem_link", ["user.join", "session.open"], store.redeem_link(context, &redeemed(2, None)));
     step!(trail, "make_reset_link", ["user.reset"], store.make_reset_link(context, &ada.id, &link(3)));
     step!(trail, "redeem_link", ["user.password", "session.open"], store.redeem_link(context, &redeemed(3, None)));
-    let password = PasswordHash("hash 3".to_owned());
+    let password = SignInProof { password: Some(PasswordHash("hash 3".to_owned())), factor: None };
     step!(trail, "open_session", ["session.open"], store.open_session(context, &ada.id, &password, &session(4)));
     step!(trail, "record_refused_sign_in", ["session.refuse"], store.record_refused_sign_in(context, None));
     step!(trail, "record_refused_sign_in", ["session.refuse"], store.record_refused_sign_in(context, Some(&ada)));
@@ -153,13 +154,8 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
         ["user.password"],
         store.set_password(context, &ada.id, &new_password, &"ses_4".into())
     );
-    let session_of_ada = "ses_4".into();
-    step!(trail, "record_session_proof", ["session.confirm"], store.record_session_proof(context, &session_of_ada));
-    let kept = "ses_of_nobody".into();
-    step!(trail, "end_sessions", ["session.close_others"], store.end_sessions(context, &ada.id, Some(&kept)));
-    step!(trail, "open_session", ["session.open"], store.open_session(context, &ada.id, &new_password, &session(4)));
-    step!(trail, "end_session", ["session.close"], store.end_session(context, &ada.id, &session_of_ada));
-    step!(trail, "end_sessions", ["session.close_all"], store.end_sessions(context, &ada.id, None));
+    sessions(trail, store, &ada.id, new_password).await;
+    second_factors(trail, store, &ada.id).await;
     step!(trail, "change_user", ["user.role"], store.change_user(context, "bob", &[UserChange::Role(UserRole::Admin)]));
     let studio = [UserChange::Groups(vec!["studio".to_owned()])];
     step!(trail, "change_user", ["user.groups"], store.change_user(context, "bob", &studio));
@@ -183,6 +179,34 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
     let hash = SecretHash([9; 32]);
     step!(trail, "insert_admin_token", ["token.create"], store.insert_admin_token(context, &token, &hash));
     step!(trail, "delete_admin_token", ["token.delete"], store.delete_admin_token(context, "tok_1", None));
+}
+
+/// The sessions of a user with this password.
+async fn sessions(trail: &mut Trail, store: &SqliteStore, user: &UserId, password: PasswordHash) {
+    let context = &AuditContext::command();
+    let session_of_user = "ses_4".into();
+    step!(
+        trail,
+        "record_session_proof",
+        ["session.confirm"],
+        store.record_session_proof(context, &session_of_user, None)
+    );
+    let kept = "ses_of_nobody".into();
+    let new_proof = SignInProof { password: Some(password), factor: None };
+    step!(trail, "end_sessions", ["session.close_others"], store.end_sessions(context, user, Some(&kept)));
+    step!(trail, "open_session", ["session.open"], store.open_session(context, user, &new_proof, &session(4)));
+    step!(trail, "end_session", ["session.close"], store.end_session(context, user, &session_of_user));
+    step!(trail, "end_sessions", ["session.close_all"], store.end_sessions(context, user, None));
+}
+
+/// The second factor of a user.
+async fn second_factors(trail: &mut Trail, store: &SqliteStore, user: &UserId) {
+    let (context, kept) = (&AuditContext::command(), "ses_of_nobody".into());
+    let factor = NewSecondFactor { sealed_secret: vec![1], last_step: 7, recovery_codes: vec![SecretHash([1; 32])] };
+    step!(trail, "add_second_factor", ["factor.add"], store.add_second_factor(context, user, &factor, &kept));
+    let codes = [SecretHash([2; 32])];
+    step!(trail, "replace_recovery_codes", ["factor.codes"], store.replace_recovery_codes(context, user, &codes));
+    step!(trail, "remove_second_factor", ["factor.remove"], store.remove_second_factor(context, user));
 }
 
 async fn keys(trail: &mut Trail, store: &SqliteStore) {

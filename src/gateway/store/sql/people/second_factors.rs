@@ -1,0 +1,128 @@
+//! The statements for second factors and recovery codes.
+
+use serde_json::json;
+use sqlx::Row;
+
+use super::super::audit_trail::{self, AuditEvent};
+use super::super::dialect::{DbConnection, DbPool};
+use super::super::transaction::transact;
+use super::users;
+use crate::gateway::store::{AuditContext, FactorUse, NewSecondFactor, SecondFactorRow, SecretHash, SessionId, UserId};
+
+pub(super) async fn find(pool: &DbPool, user: &UserId) -> sqlx::Result<Option<SecondFactorRow>> {
+    let query = sqlx::query(
+        "SELECT sealed, last_step, (SELECT count(*) FROM recovery_codes WHERE user_id = $1) AS codes \
+         FROM second_factors WHERE user_id = $1",
+    );
+    let row = query.bind(user.as_str()).fetch_optional(pool).await?;
+    row.map(|row| {
+        Ok(SecondFactorRow {
+            sealed_secret: row.try_get("sealed")?,
+            last_step: row.try_get("last_step")?,
+            recovery_codes: row.try_get::<i64, _>("codes")?.unsigned_abs(),
+        })
+    })
+    .transpose()
+}
+
+pub(super) async fn add(
+    pool: &DbPool,
+    audit: &AuditContext,
+    user: &UserId,
+    factor: &NewSecondFactor,
+    kept_session: &SessionId,
+) -> sqlx::Result<bool> {
+    transact!(pool, |transaction| {
+        let insert = sqlx::query(
+            "INSERT INTO second_factors (user_id, sealed, last_step, created_at) VALUES ($1, $2, $3, $4) \
+             ON CONFLICT DO NOTHING",
+        );
+        let insert = insert.bind(user.as_str()).bind(&factor.sealed_secret).bind(factor.last_step);
+        let inserted = insert.bind(audit.at.to_string()).execute(&mut *transaction).await?;
+        if inserted.rows_affected() == 0 {
+            return Ok(false);
+        }
+        insert_codes(&mut transaction, user, &factor.recovery_codes).await?;
+        // The other sessions were opened without the second factor.
+        sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id <> $2")
+            .bind(user.as_str())
+            .bind(kept_session.as_str())
+            .execute(&mut *transaction)
+            .await?;
+        let user = users::get_even_if_deleted(&mut transaction, user).await?;
+        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("factor.add", &user)).await?;
+        true
+    })
+}
+
+pub(super) async fn replace_codes(
+    pool: &DbPool,
+    audit: &AuditContext,
+    user: &UserId,
+    codes: &[SecretHash],
+) -> sqlx::Result<bool> {
+    transact!(pool, |transaction| {
+        let user = users::get_even_if_deleted(&mut transaction, user).await?;
+        if !user.has_second_factor {
+            return Ok(false);
+        }
+        delete_codes(&mut transaction, &user.id).await?;
+        insert_codes(&mut transaction, &user.id, codes).await?;
+        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("factor.codes", &user)).await?;
+        true
+    })
+}
+
+pub(super) async fn remove(pool: &DbPool, audit: &AuditContext, user: &UserId) -> sqlx::Result<bool> {
+    transact!(pool, |transaction| {
+        delete_codes(&mut transaction, user).await?;
+        let query = sqlx::query("DELETE FROM second_factors WHERE user_id = $1").bind(user.as_str());
+        if query.execute(&mut *transaction).await?.rows_affected() == 0 {
+            return Ok(false);
+        }
+        let user = users::get_even_if_deleted(&mut transaction, user).await?;
+        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("factor.remove", &user)).await?;
+        true
+    })
+}
+
+/// Uses a code, and returns the word for its kind; `None` if it was used before, or no longer exists. The transaction
+/// makes it impossible to use a code twice, on whatever node.
+pub(super) async fn consume(
+    connection: &mut DbConnection,
+    user: &UserId,
+    factor: &FactorUse,
+) -> sqlx::Result<Option<&'static str>> {
+    let (result, word) = match factor {
+        FactorUse::Step(step) => {
+            let update = "UPDATE second_factors SET last_step = $2 WHERE user_id = $1 AND last_step < $2";
+            (sqlx::query(update).bind(user.as_str()).bind(step).execute(connection).await?, "code")
+        }
+        FactorUse::RecoveryCode(hash) => {
+            let delete = sqlx::query("DELETE FROM recovery_codes WHERE user_id = $1 AND hash = $2");
+            (delete.bind(user.as_str()).bind(hash.0.as_slice()).execute(connection).await?, "recovery code")
+        }
+    };
+    Ok((result.rows_affected() == 1).then_some(word))
+}
+
+/// Returns the details of an event that a second factor confirmed.
+pub(super) fn details(session: &SessionId, factor: Option<&str>) -> serde_json::Value {
+    factor.map_or_else(|| json!({"session": session}), |factor| json!({"session": session, "factor": factor}))
+}
+
+async fn insert_codes(connection: &mut DbConnection, user: &UserId, codes: &[SecretHash]) -> sqlx::Result<()> {
+    for code in codes {
+        sqlx::query("INSERT INTO recovery_codes (user_id, hash) VALUES ($1, $2)")
+            .bind(user.as_str())
+            .bind(code.0.as_slice())
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn delete_codes(connection: &mut DbConnection, user: &UserId) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM recovery_codes WHERE user_id = $1").bind(user.as_str()).execute(connection).await?;
+    Ok(())
+}
