@@ -57,7 +57,7 @@ pub(super) struct NavItem {
 }
 
 /// The entries of the navigation: path, section, and key of the text. The last entries are for admins.
-const NAV: [(&str, &str, &str); 11] = [
+const NAV: [(&str, &str, &str); 12] = [
     ("/studio", "playground", "nav.playground"),
     ("/start", "start", "nav.start"),
     ("/keys", "keys", "nav.keys"),

@@ -23,7 +23,7 @@ use crate::gateway::store::{InstallationStore as _, MasterKey, NodeId, SqliteSto
 
 /// The tables, in an order in which each row comes after the rows that it refers to. The rows of `write_check`,
 /// `key_revision` and `audit_removal` belong to a database and not to an installation.
-const TABLES: [&str; 20] = [
+const TABLES: [&str; 22] = [
     "data_keys",
     "users",
     "groups",
