@@ -26,7 +26,7 @@ use tokio::time::{Instant, interval};
 
 use super::config::{AlertConfig, Config, RequestLimits, limits_from_json};
 use super::limits::{ChangedBudget, LimitSubject, RequestLimiter, SubjectLimits};
-use super::store::{AlertStore, LimitedSubject, NewAlert, ReservationSubjectKind, StoreError, Timestamp};
+use super::store::{AlertStore, LimitedSubject, NewAlert, ReservationSubjectKind, Store, StoreError, Timestamp};
 
 pub(crate) use delivery::send_test;
 
@@ -69,7 +69,8 @@ struct AlertSettings {
 
 impl AlertService {
     /// Starts the tasks.
-    pub(crate) fn start(store: Arc<dyn AlertStore>, limiter: Arc<RequestLimiter>, config: &Config) -> Self {
+    pub(crate) fn start(store: &Arc<dyn Store>, limiter: &Arc<RequestLimiter>, config: &Config) -> Self {
+        let (store, limiter) = (Arc::clone(store) as Arc<dyn AlertStore>, Arc::clone(limiter));
         let settings = Mutex::new(Arc::new(AlertSettings::of(config)));
         let state = Arc::new(AlertState { store, limiter, settings, raised: Notify::new() });
         let mut tasks = vec![Handle::current().spawn(watch_budgets(Arc::clone(&state))).abort_handle()];

@@ -29,7 +29,7 @@ impl Gateway {
 
     /// The text models that a group may name; `None` if it may name any.
     pub(crate) fn allowed_text_models(&self, group: &str) -> Option<&[String]> {
-        self.groups.get(group).map_or(self.text_models.as_deref(), |group| group.text_models.as_deref())
+        self.groups.get(group).map_or(self.config.text_models.as_deref(), |group| group.text_models.as_deref())
     }
 
     /// The types of tools that the upstream may run for a group; `None` if it may run any.

@@ -27,11 +27,13 @@ components! {
     admin_reader of admin_types:
     Account AccountActivity AccountChange AccountConcurrency AccountFailure AccountHeaders AccountKind AccountList
     AccountName AccountPriority AccountProtocol AccountSecretHeaders AccountSettings AccountSource AccountState AccountTest
-    AccountTestResult AccountTier ActorKind AuditDetails AuditEntry
+    AccountTestResult AccountTier ActorKind Alert AlertDelivery AlertDeliveryState AlertList
+    AuditDetails AuditEntry
     AuditList AuditSeq CostBasis CostReason CreatedKey CreatedToken CreatedUser DeletedAccount DeletedGroup
     DeletedKey DeletedPrice DeletedToken DisabledReason ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType
     GraceSeconds Group GroupFilter GroupList GroupModeration GroupName GroupPolicy GroupSource GroupUpdate Key KeyList
-    KeyLock KeyName KeyRotation KeyState KeyUpdate LinkAddress LinkPurpose ListObject Me NewAccount NewGroup NewKey
+    KeyLock KeyName KeyRotation KeyState KeyUpdate LimitUsage LimitUsageState LinkAddress LinkPurpose ListObject Me
+    NewAccount NewGroup NewKey
     NewPrice NewSecret NewToken NewUser OauthClientAuth OauthGrant OneTimeLink PageLimit Price PriceList PriceOrigin
     Record RecordAttempt RecordClass RecordImage RecordList RecordOutcome RecordReason RecordState RecordTokens RecordUsage
     RequestLimits Role Secret SecretSource Token TokenList Usage UsageCounts UsageDay UsageKey User UserList UserName UserUpdate

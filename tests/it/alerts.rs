@@ -111,7 +111,7 @@ fn the_soft_mark_and_the_end_of_a_budget_are_posted_once_and_signed() {
     assert!(listed.ok_stdout().contains("key two images"), "{listed:?}");
 
     // A budget that is raised has its own marks.
-    let raised = json!({"limits": {"budget_usd": 0.0175, "budget_period": "day"}});
+    let raised = json!({"limits": {"budget_usd": 0.018, "budget_period": "day"}});
     ask(&gateway, Call::patch(&format!("/admin/v1/keys/{id}")).json(&raised)).ok_json();
     eventually("the new budget is in force", || (draw(&gateway, &secret) == 200).then_some(()));
     assert_eq!(draw(&gateway, &secret), 429);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, NaiveDate, NaiveTime, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDate, NaiveTime, SubsecRound as _, TimeDelta, Utc};
 use tokio::time::Instant;
 
 use super::counters::{BUDGET, SubjectCounters, next_day, period_end};
@@ -117,7 +117,7 @@ pub(super) fn limit_usage(
 }
 
 fn time_after(wait: Duration) -> Option<DateTime<Utc>> {
-    TimeDelta::from_std(wait).ok().map(|wait| Utc::now() + wait)
+    TimeDelta::from_std(wait).ok().map(|wait| (Utc::now() + wait).trunc_subsecs(0))
 }
 
 fn begin_of(day: NaiveDate) -> DateTime<Utc> {

@@ -18,6 +18,25 @@ fn assert_good_at_both_widths(tab: &Tab<'_>) {
     }
 }
 
+/// Makes a key with a budget of the day, and returns the path of its page, which is open then.
+#[track_caller]
+fn make_key_with_budget(tab: &Tab<'_>) -> String {
+    tab.go("/keys");
+    tab.open_details("New key");
+    tab.fill("Name", "trial");
+    tab.follow("button", "Create key");
+    tab.go("/keys");
+    tab.follow("link", "trial");
+    let path = tab.evaluate("location.pathname").as_str().expect("a path").to_owned();
+    // One image costs 0.0059125 dollars.
+    tab.fill("Budget in US dollars", "0.007");
+    tab.evaluate("document.getElementById('limit_period').value = 'day'");
+    tab.follow("button", "Save limits");
+    tab.assert_text("$0.00 of $0.007");
+    tab.assert_text("alert at $0.0056");
+    path
+}
+
 #[test]
 fn a_key_is_made_its_budget_spent_and_the_refusal_explained() {
     let upstream = FakeUpstream::start();
@@ -32,19 +51,7 @@ fn a_key_is_made_its_budget_spent_and_the_refusal_explained() {
     tab.fill("Repeat password", ADAS_PASSWORD);
     tab.follow("button", "Create admin and continue");
 
-    tab.go("/keys");
-    tab.open_details("New key");
-    tab.fill("Name", "trial");
-    tab.follow("button", "Create key");
-    tab.go("/keys");
-    tab.follow("link", "trial");
-    let path = tab.evaluate("location.pathname").as_str().expect("a path").to_owned();
-    // One image costs 0.0059125 dollars.
-    tab.fill("Budget in US dollars", "0.007");
-    tab.evaluate("document.getElementById('limit_period').value = 'day'");
-    tab.follow("button", "Save limits");
-    tab.assert_text("$0.00 of $0.007");
-    tab.assert_text("alert at $0.0056");
+    let path = make_key_with_budget(&tab);
     assert_good_at_both_widths(&tab);
 
     tab.go("/studio");
