@@ -50,7 +50,7 @@ fn key_with(gateway: &Gateway, name: &str, limits: &Value) -> (String, String) {
     (made["id"].as_str().expect("an id").to_owned(), made["secret"].as_str().expect("a secret").to_owned())
 }
 
-/// Sends a request that costs 0.0059125 dollars, and at most 0.00599.
+/// Sends a request that costs 0.005945 dollars, and at most 0.00599.
 fn draw(gateway: &Gateway, secret: &str) -> u16 {
     let fields = request(json!({"prompt": "a cube", "quality": "low", "size": "1024x1024"}));
     Call::generation().json(&fields).key(secret).send(gateway.address()).status
@@ -99,7 +99,7 @@ fn the_soft_mark_and_the_end_of_a_budget_are_posted_once_and_signed() {
     for message in &messages {
         let body = message.json();
         assert_eq!(body["data"]["subject"], json!({"kind": "key", "id": id, "name": "two images"}));
-        assert_eq!((&body["data"]["budget_usd"], &body["data"]["spent_usd"]), (&json!(0.012), &json!(0.011825)));
+        assert_eq!((&body["data"]["budget_usd"], &body["data"]["spent_usd"]), (&json!(0.012), &json!(0.01189)));
         assert!(body["timestamp"].is_string() && body["data"]["period_ends"].is_string(), "{body}");
         assert!(!message.body.contains("cube") && !message.body.contains(&secret), "{}", message.body);
         assert!(message.header("authorization").is_none(), "no credential of the gateway");
@@ -234,7 +234,7 @@ fn two_nodes_post_one_message() {
     wait_for_deliveries(&nodes[0], 2, "delivered");
     assert_eq!(types(&receiver.wait_for(2)), [END, SOFT]);
     let group = ask(&nodes[1], Call::get("/admin/v1/groups/default")).ok_json();
-    assert_eq!(group["limit_usage"][0]["used"], json!(0.011825), "{group}");
+    assert_eq!(group["limit_usage"][0]["used"], json!(0.01189), "{group}");
     drop(nodes);
     assert_eq!(receiver.count(), 2);
 }

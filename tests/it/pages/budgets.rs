@@ -28,12 +28,13 @@ fn make_key_with_budget(tab: &Tab<'_>) -> String {
     tab.go("/keys");
     tab.follow("link", "trial");
     let path = tab.evaluate("location.pathname").as_str().expect("a path").to_owned();
-    // One image costs 0.0059125 dollars.
-    tab.fill("Budget in US dollars", "0.007");
+    // One image costs about 0.006 dollars, and with two intermediate images at most about 0.012.
+    tab.fill("Budget in US dollars", "0.015");
+    tab.fill("Share of the budget at which an alert is raised", "0.3");
     tab.evaluate("document.getElementById('limit_period').value = 'day'");
     tab.follow("button", "Save limits");
-    tab.assert_text("$0.00 of $0.007");
-    tab.assert_text("alert at $0.0056");
+    tab.assert_text("$0.00 of $0.015");
+    tab.assert_text("alert at $0.0045");
     path
 }
 
@@ -69,17 +70,17 @@ fn a_key_is_made_its_budget_spent_and_the_refusal_explained() {
         let text = tab.evaluate("document.querySelector('#playground-error p').textContent");
         text.as_str().filter(|text| text.contains("budget")).map(str::to_owned)
     });
-    assert!(refusal.starts_with("The budget of $0.007 of this key is spent"), "{refusal}");
+    assert!(refusal.starts_with("The budget of $0.015 of this key is spent"), "{refusal}");
     assert!(refusal.contains("resets in") && refusal.contains("00:00 UTC"), "{refusal}");
     // The browser notes an answer with an error status.
     tab.wait_for_faults(1, "429");
     assert_eq!(upstream.attempt_count(), 1, "the refused request was not sent");
 
     tab.go(&path);
-    tab.assert_text("$0.0059 of $0.007");
+    tab.assert_text("of $0.015");
     tab.assert_text("Little left");
     tab.go("/keys");
-    tab.assert_text("$0.0059 of $0.007");
+    tab.assert_text("of $0.015");
     assert_good_at_both_widths(&tab);
     eventually("both alerts are listed", || {
         tab.go("/alerts");
