@@ -613,7 +613,7 @@ Sends a `GET` request to `/admin/v1/usage`
 Arguments:
 - `end_user`: Only counts of this end user, as given in `safety_identifier` or `user`. They do not include refused requests.
 - `group`: Only counts of this group.
-- `group_by`: The property of the entries in `groups`. `account` is for admins only, and `hour` for at most 31 days.
+- `group_by`: The property of the entries in `groups`. `account` is for admins only, and `hour` for a month at most.
 - `key`: Only counts of the key with this id or public id.
 - `measure`: The entries in `groups` with the most of this come first, unless they are times. `requests` when absent.
 - `since`: The first day, in UTC. When absent: 30 days with `until` as the last day.

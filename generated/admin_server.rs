@@ -438,7 +438,7 @@ pub struct RetrieveUsageQuery {
     pub end_user: Option<String>,
     /// Only counts of this group.
     pub group: Option<String>,
-    /// The property of the entries in `groups`. `account` is for admins only, and `hour` for at most 31 days.
+    /// The property of the entries in `groups`. `account` is for admins only, and `hour` for a month at most.
     pub group_by: Option<types::UsageGrouping>,
     /// Only counts of the key with this id or public id.
     pub key: Option<String>,
@@ -462,7 +462,7 @@ impl schemars::JsonSchema for RetrieveUsageQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"end_user\":{\"description\":\"Only counts of this end user, as given in `safety_identifier` or `user`. They do not include refused requests.\",\"type\":\"string\"},\"group\":{\"description\":\"Only counts of this group.\",\"type\":\"string\"},\"group_by\":{\"allOf\":[{\"$ref\":\"#/components/schemas/UsageGrouping\"}],\"description\":\"The property of the entries in `groups`. `account` is for admins only, and `hour` for at most 31 days.\"},\"key\":{\"description\":\"Only counts of the key with this id or public id.\",\"type\":\"string\"},\"measure\":{\"allOf\":[{\"$ref\":\"#/components/schemas/UsageMeasure\"}],\"description\":\"The entries in `groups` with the most of this come first, unless they are times. `requests` when absent.\"},\"since\":{\"description\":\"The first day, in UTC. When absent: 30 days with `until` as the last day.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"The last day, which is included, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only counts of the user with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"end_user\":{\"description\":\"Only counts of this end user, as given in `safety_identifier` or `user`. They do not include refused requests.\",\"type\":\"string\"},\"group\":{\"description\":\"Only counts of this group.\",\"type\":\"string\"},\"group_by\":{\"allOf\":[{\"$ref\":\"#/components/schemas/UsageGrouping\"}],\"description\":\"The property of the entries in `groups`. `account` is for admins only, and `hour` for a month at most.\"},\"key\":{\"description\":\"Only counts of the key with this id or public id.\",\"type\":\"string\"},\"measure\":{\"allOf\":[{\"$ref\":\"#/components/schemas/UsageMeasure\"}],\"description\":\"The entries in `groups` with the most of this come first, unless they are times. `requests` when absent.\"},\"since\":{\"description\":\"The first day, in UTC. When absent: 30 days with `until` as the last day.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"The last day, which is included, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only counts of the user with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }

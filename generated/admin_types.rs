@@ -3787,7 +3787,7 @@ pub struct Usage {
     /// The counts of the whole period. Its `value` is empty.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub overall: ::std::option::Option<UsageGroup>,
-    /// About how many records the detailed counts do not have yet. It is 0, except for some minutes after an upgrade of a large installation.
+    /// About how many records the detailed counts do not have yet: none, except for some minutes after an upgrade of a large installation.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub pending_records: ::std::option::Option<u64>,
     /// The first day that counts, in UTC.
@@ -3915,10 +3915,10 @@ pub struct UsageGroup {
     pub output_text_tokens: ::std::option::Option<u64>,
     /// Tokens that came out.
     pub output_tokens: u64,
-    /// Half of the successful requests took at most this time, within about 13 %.
+    /// Half of the successful requests took at most this time. It is at most an eighth too long or too short.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub p50_ms: ::std::option::Option<u64>,
-    /// 95 % of the successful requests took at most this time, within about 13 %.
+    /// All but one in twenty of the successful requests took at most this time. It is at most an eighth too long or too short.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub p95_ms: ::std::option::Option<u64>,
     /// Requests that were refused before they became one of `requests`. They are counted by `day`, `key`, `user` and `group` only.
@@ -4108,7 +4108,7 @@ impl UsageKey {
 /// | `cost` | The known cost. |
 /// | `saved` | The known cost that replayed answers saved. |
 /// | `p50` | The median of the duration of successful requests. |
-/// | `p95` | The duration that 95 % of the successful requests did not exceed. |
+/// | `p95` | The duration that all but one in twenty of the successful requests did not exceed. |
 /// | `success` | The share of the requests that succeeded. |
 #[derive(
     ::serde::Deserialize,

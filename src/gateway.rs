@@ -94,7 +94,8 @@ pub(crate) struct Gateway {
     prices: Arc<CurrentPrices>,
     retention: Arc<RetentionTask>,
     heartbeat: Arc<HeartbeatTask>,
-    usage_fold: Arc<UsageFoldTask>,
+    /// The task that counts usage in detail.
+    pub(crate) usage_fold: Arc<UsageFoldTask>,
     metrics: Arc<Metrics>,
     registry: Option<Arc<RegistryPublisher>>,
     spool: Spool,
@@ -359,11 +360,6 @@ impl Gateway {
 
     pub(crate) fn heartbeat(&self) -> &HeartbeatTask {
         &self.heartbeat
-    }
-
-    /// The task that counts usage in detail.
-    pub(crate) fn usage_fold(&self) -> &UsageFoldTask {
-        &self.usage_fold
     }
 
     /// The skills that are published now; `None` if there is no skills folder, or nothing of it has been published.

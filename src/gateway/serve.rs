@@ -144,7 +144,7 @@ pub(crate) async fn serve(
             metrics_server.stop(SHORT_SHUTDOWN_TIMEOUT).await;
         }
         gateway.keys().stop().await;
-        gateway.usage_fold().stop().await;
+        gateway.usage_fold.stop().await;
         gateway.retention().stop();
         gateway.alerts().stop();
         gateway.heartbeat().stop();

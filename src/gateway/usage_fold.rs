@@ -25,9 +25,12 @@ const RUN_INTERVAL: Duration = Duration::from_secs(5);
 /// choice). A write that takes longer than some seconds is given up.
 const LATE_COMMITS: Duration = Duration::from_secs(60);
 
-/// The maximum number of records that one transaction counts (our choice). Such a transaction takes some milliseconds,
-/// for which the write of a record may have to wait.
-const BATCH_RECORDS: u32 = 500;
+/// The maximum number of records that one transaction counts (our choice). The write of a record may have to wait for it.
+const BATCH_RECORDS: u32 = 200;
+
+/// The same after many full batches: there is a history to count. Larger batches have fewer rows of counts for each record.
+const HISTORY_BATCH_RECORDS: u32 = 1000;
+const BATCHES_OF_HISTORY: u32 = 20;
 
 /// After each transaction the task pauses for this many times the duration of the step, and at least for `MIN_PAUSE`
 /// (our choice), so that others can use the database.
@@ -116,11 +119,14 @@ fn log_failure(error: &StoreError) {
 async fn fold(store: &dyn UsageDetailStore, visible: &mut VisibleRecords) -> Result<(), StoreError> {
     let delay = if store.commits_out_of_order() { LATE_COMMITS } else { Duration::ZERO };
     let Some(up_to) = visible.advance(Instant::now(), store.newest_record().await?, delay) else { return Ok(()) };
+    let mut batches = 0_u32;
     loop {
         let start = Instant::now();
-        if store.fold_records(up_to, BATCH_RECORDS).await? < BATCH_RECORDS {
+        let limit = if batches < BATCHES_OF_HISTORY { BATCH_RECORDS } else { HISTORY_BATCH_RECORDS };
+        if store.fold_records(up_to, limit).await? < limit {
             return Ok(());
         }
+        batches = batches.saturating_add(1);
         sleep((start.elapsed() * PAUSE_FACTOR).max(MIN_PAUSE)).await;
     }
 }

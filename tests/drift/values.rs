@@ -36,7 +36,7 @@ components! {
     NewAccount NewGroup NewKey
     NewPrice NewSecret NewToken NewUser OauthClientAuth OauthGrant OneTimeLink PageLimit Price PriceList PriceOrigin
     Record RecordAttempt RecordClass RecordImage RecordList RecordOutcome RecordReason RecordState RecordTokens RecordUsage
-    RequestLimits Role Secret SecretSource Token TokenList Usage UsageCounts UsageDay UsageKey User UserList UserName UserUpdate
+    RequestLimits Role Secret SecretSource Token TokenList Usage UsageCounts UsageDay UsageGroup UsageGrouping UsageKey UsageMeasure User UserList UserName UserUpdate
 }
 
 components! {

@@ -113,7 +113,7 @@ async fn read_repeated_answer(context: &JobContext, reader: AnswerReader) -> Res
     let request_id = reader.request_id().cloned();
     let answer = read_stored_answer(&context.gateway, reader).await?;
     if let Some(request_id) = request_id.filter(|_| answer.head.status == 200) {
-        context.gateway.usage_fold().note_replay(&context.caller, &request_id);
+        context.gateway.usage_fold.note_replay(&context.caller, &request_id);
     }
     Ok(answer.into_replayed())
 }

@@ -20,8 +20,8 @@ pub(super) const fn label(measure: UsageMeasure) -> &'static str {
         UsageMeasure::Tokens => "count.total_tokens",
         UsageMeasure::Cost => "count.cost",
         UsageMeasure::Saved => "count.saved",
-        UsageMeasure::P50 => "count.p50",
-        UsageMeasure::P95 => "count.p95",
+        UsageMeasure::P50 => "count.median",
+        UsageMeasure::P95 => "count.nearly_all",
         UsageMeasure::Success => "count.success",
     }
 }
@@ -50,7 +50,11 @@ pub(super) fn change(before: i64, now: i64) -> Option<String> {
     }
     let percent = (to_f64(now) - to_f64(before)) / to_f64(before) * 100.0;
     // The minus sign is as wide as the plus sign.
-    let sign = if percent < 0.0 { '\u{2212}' } else { '+' };
+    let sign = match percent.round() {
+        rounded if rounded < 0.0 => '\u{2212}',
+        rounded if rounded > 0.0 => '+',
+        _ => '±',
+    };
     Some(format!("{sign}{:.0} %", percent.abs()))
 }
 
@@ -72,6 +76,7 @@ mod tests {
     fn changes_and_shares_are_percentages_of_something() {
         assert_eq!(change(100, 112).as_deref(), Some("+12 %"));
         assert_eq!(change(100, 40).as_deref(), Some("\u{2212}60 %"));
+        assert_eq!(change(1000, 999).as_deref(), Some("±0 %"));
         assert_eq!(change(0, 7), None);
         assert_eq!(share(985, 1000).as_deref(), Some("98.5 %"));
         assert_eq!(share(0, 0), None);

@@ -21,7 +21,13 @@ pub(super) const LIKE: &str = "ILIKE";
 pub(super) const COMMITS_OUT_OF_ORDER: bool = true;
 
 /// The items of the JSON list that is the first value of a statement, as the column `value` of the table `cells`.
-pub(super) const JSON_CELLS: &str = "json_array_elements(CAST($1 AS JSON)) AS cells (value)";
+pub(super) const JSON_CELLS: &str = "jsonb_array_elements(CAST($1 AS JSONB)) AS cells (value)";
+
+/// Nothing: the planner of PostgreSQL chooses the index.
+pub(super) const BY_NUMBER: &str = "";
+
+/// True if many rows are written faster one by one than as one JSON list. Here, each statement is a journey.
+pub(super) const WRITES_SINGLE_ROWS: bool = false;
 
 /// The number of images of a record.
 pub(super) const IMAGE_COUNT: &str = "image_count";

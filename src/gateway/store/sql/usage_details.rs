@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use sqlx::{Connection as _, QueryBuilder, Row};
 
-use super::dialect::{Db, DbConnection, DbPool, DbRow, IMAGE_COUNT, ordered_join, sum_of};
+use super::dialect::{BY_NUMBER, Db, DbConnection, DbPool, DbRow, IMAGE_COUNT, ordered_join, sum_of};
 use super::usage::{push_day_conditions, push_scope_conditions};
 use crate::gateway::store::sql_connection::SqlConnection;
 use crate::gateway::store::usage_fold::{ALL_RECORDS, CountedRecord, counts_of_record};
@@ -121,7 +121,8 @@ pub(in super::super) fn counts_query(filter: &UsageFilter, grouping: UsageGroupi
 pub(in super::super) fn records_query(filter: &UsageFilter, folded_seq: i64) -> QueryBuilder<Db> {
     let mut query = QueryBuilder::new("SELECT ");
     push_record_columns(&mut query);
-    query.push(" FROM records WHERE seq > ").push_bind(folded_seq).push(" AND state <> 'running'");
+    query.push(" FROM records").push(BY_NUMBER).push(" WHERE seq > ").push_bind(folded_seq);
+    query.push(" AND state <> 'running'");
     push_scope_conditions(&mut query, filter);
     // A time begins with its day, and `U` comes after the `T` that follows the day.
     if let Some(since) = filter.since {

@@ -11,12 +11,14 @@ use async_trait::async_trait;
 use serde_json::Value;
 use sqlx::QueryBuilder;
 
-use super::dialect::{COMMITS_OUT_OF_ORDER, Db, DbConnection, DbPool, JSON_CELLS, SqlStore, ordered_join, sum_of_two};
+use super::dialect::{
+    COMMITS_OUT_OF_ORDER, Db, DbConnection, DbPool, JSON_CELLS, SqlStore, WRITES_SINGLE_ROWS, ordered_join, sum_of_two,
+};
 use super::error_conversion::during;
 use super::paging::push_json_texts;
 use super::transaction::transact;
 use super::usage_details::{self, duration_columns, folded_seq, newest_seq, push_record_columns, record_from_row};
-use crate::gateway::store::usage_fold::{CountedRecord, FoldedRows};
+use crate::gateway::store::usage_fold::{CountedRecord, DetailRowKey, FoldedRows};
 use crate::gateway::store::{
     ReplayCount, StoreError, UsageDetailRead, UsageDetailStore, UsageDetails, UsageFilter, UsageGrouping,
 };
@@ -37,35 +39,50 @@ static ADD_SCOPES: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Adds the rows to those that are stored.
+/// Adds the rows of a JSON list to those that are stored.
 static ADD_ROWS: LazyLock<String> = LazyLock::new(|| {
-    let durations: Vec<String> = duration_columns().collect();
-    let counts = UsageDetails::COLUMNS.map(str::to_owned);
-    let columns: Vec<&String> = counts.iter().chain(&durations).collect();
-    let values = (ROW_TEXTS..).take(columns.len()).map(|index| format!("CAST(cells.value ->> {index} AS BIGINT)"));
-    let add = |column: &String| {
-        let sum = sum_of_two(&format!("usage_details.{column}"), &format!("excluded.{column}"));
-        format!("{column} = {sum}")
-    };
-    let add_duration = |column: &String| {
-        let sum =
-            sum_of_two(&format!("coalesce(usage_details.{column}, 0)"), &format!("coalesce(excluded.{column}, 0)"));
+    let cells: Vec<String> = (0..ROW_TEXTS).map(|index| format!("cells.value ->> {index}")).collect();
+    let counts: Vec<String> = (ROW_TEXTS..ROW_TEXTS + count_columns().len())
+        .map(|index| format!("CAST(cells.value ->> {index} AS BIGINT)"))
+        .collect();
+    add_statement(&cells, &counts, &format!("{JSON_CELLS} {}", ordered_join!()))
+});
+
+/// Adds one row, whose cells are values of the statement.
+static ADD_ROW: LazyLock<String> = LazyLock::new(|| {
+    let values: Vec<String> = (1..=ROW_TEXTS + count_columns().len()).map(|index| format!("${index}")).collect();
+    let (cells, counts) = values.split_at(ROW_TEXTS);
+    add_statement(cells, counts, "")
+});
+
+fn count_columns() -> Vec<String> {
+    UsageDetails::COLUMNS.into_iter().map(str::to_owned).chain(duration_columns()).collect()
+}
+
+/// Returns a statement that adds rows of these cells and counts, which come from `source`.
+fn add_statement(cells: &[String], counts: &[String], source: &str) -> String {
+    let columns = count_columns();
+    let add = |(index, column): (usize, &String)| {
+        let (old, new) = (format!("usage_details.{column}"), format!("excluded.{column}"));
+        if index < UsageDetails::COUNTS {
+            return format!("{column} = {}", sum_of_two(&old, &new));
+        }
+        let sum = sum_of_two(&format!("coalesce({old}, 0)"), &format!("coalesce({new}, 0)"));
         format!("{column} = nullif({sum}, 0)")
     };
-    let sums: Vec<String> = counts.iter().map(add).chain(durations.iter().map(add_duration)).collect();
-    let names: Vec<&str> = columns.iter().map(|column| column.as_str()).collect();
+    let sums: Vec<String> = columns.iter().enumerate().map(add).collect();
+    let [group, user, key, dimension, day, value] = cells else { return String::new() };
+    let (scopes, condition) = if source.is_empty() { ("usage_scopes", "WHERE") } else { ("usage_scopes ON", "") };
+    let guard = if source.is_empty() { "" } else { "WHERE TRUE" };
     format!(
-        "INSERT INTO usage_details (scope, dimension, day, value, {}) \
-         SELECT usage_scopes.id, cells.value ->> 3, cells.value ->> 4, cells.value ->> 5, {} FROM {JSON_CELLS} {} \
-         usage_scopes ON usage_scopes.group_name = cells.value ->> 0 AND usage_scopes.user_id = cells.value ->> 1 \
-         AND usage_scopes.key_id = cells.value ->> 2 WHERE TRUE \
-         ON CONFLICT (scope, dimension, day, value) DO UPDATE SET {}",
-        names.join(", "),
-        values.collect::<Vec<_>>().join(", "),
-        ordered_join!(),
+        "INSERT INTO usage_details (scope, dimension, day, value, {}) SELECT usage_scopes.id, {dimension}, {day}, {value}, \
+         {} FROM {source} {scopes} {condition} usage_scopes.group_name = {group} AND usage_scopes.user_id = {user} \
+         AND usage_scopes.key_id = {key} {guard} ON CONFLICT (scope, dimension, day, value) DO UPDATE SET {}",
+        columns.join(", "),
+        counts.join(", "),
         sums.join(", ")
     )
-});
+}
 
 #[async_trait]
 impl UsageDetailStore for SqlStore {
@@ -151,15 +168,30 @@ async fn add_rows(connection: &mut DbConnection, rows: &FoldedRows) -> sqlx::Res
         return Ok(());
     }
     let json = to_json_rows(rows)?;
-    for statement in [&*ADD_SCOPES, &*ADD_ROWS] {
-        sqlx::query(statement.as_str()).bind(&json).execute(&mut *connection).await?;
+    sqlx::query(ADD_SCOPES.as_str()).bind(&json).execute(&mut *connection).await?;
+    if !WRITES_SINGLE_ROWS {
+        sqlx::query(ADD_ROWS.as_str()).bind(&json).execute(&mut *connection).await?;
+        return Ok(());
+    }
+    for (key, details) in &rows.0 {
+        let mut query = sqlx::query(ADD_ROW.as_str());
+        for text in key.scope.iter().map(String::as_str).chain([key.dimension, &key.day, &key.value]) {
+            query = query.bind(text);
+        }
+        for count in details.counts() {
+            query = query.bind(count.cast_signed());
+        }
+        for count in details.durations.0 {
+            query = query.bind((count > 0).then_some(count.cast_signed()));
+        }
+        query.execute(&mut *connection).await?;
     }
     Ok(())
 }
 
 /// Returns the rows as the value of a statement: a JSON list of lists. The statement is the same for any number of rows.
 fn to_json_rows(rows: &FoldedRows) -> sqlx::Result<String> {
-    let row = |(key, details): (&crate::gateway::store::usage_fold::DetailRowKey, &UsageDetails)| {
+    let row = |(key, details): (&DetailRowKey, &UsageDetails)| {
         let mut cells: Vec<Value> = key.scope.iter().map(|text| Value::from(text.as_str())).collect();
         cells.extend([key.dimension, &key.day, &key.value].map(Value::from));
         cells.extend(details.counts().map(Value::from));
