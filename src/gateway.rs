@@ -179,7 +179,6 @@ impl Gateway {
         group_refresh: GroupRefreshHandle,
     ) -> Result<Self, ServeError> {
         let (keys, people) = (open_keys(store), open_people(config, store));
-        manage::sync_configured_rows(config, &**store).await?;
         let (records, replays) = (Arc::clone(store) as Arc<dyn RecordStore>, Arc::clone(store) as Arc<dyn ReplayStore>);
         let (node, vault) = (store.node_id().clone(), store.vault());
         // The client prepares TLS now if the settings need it, so that a problem fails the start and not every call.
@@ -207,8 +206,6 @@ impl Gateway {
         spool.start_space_checks();
         let free = spool.free_space(config.data_dir.clone());
         let replay = AnswerReplay::open(&config.replay, free, replays, ledger.clone(), vault.clone(), node).await?;
-        let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());
-        let connections = ConnectionTable::new(config.connections, descriptors, &config.trusted_proxies, counts);
         keys.spawn_refresh_task();
         Ok(Self {
             console,
@@ -216,7 +213,7 @@ impl Gateway {
             people,
             pages: Arc::new(Pages::new(config.public_url.as_ref(), vault.clone())),
             trusted_proxies: config.trusted_proxies.clone(),
-            connections,
+            connections: ConnectionTable::for_gateway(&config, &metrics),
             filters,
             catalog: Arc::new(TextModelCatalog::new(&accounts, &upstream)),
             upstream,
@@ -289,6 +286,15 @@ impl Gateway {
         })
     }
 
+    /// Ends the tasks in the background, after all requests have ended.
+    async fn stop_tasks(&self) {
+        self.keys.stop().await;
+        self.usage_fold.stop().await;
+        self.retention.stop();
+        self.alerts.stop();
+        self.heartbeat.stop();
+    }
+
     pub(crate) const fn console(&self) -> &Arc<Console> {
         &self.console
     }
@@ -344,22 +350,9 @@ impl Gateway {
         &self.limiter
     }
 
-    /// The tasks that raise and deliver alerts.
-    pub(crate) fn alerts(&self) -> &AlertService {
-        &self.alerts
-    }
-
     /// The prices of models.
     pub(crate) fn prices(&self) -> &CurrentPrices {
         &self.prices
-    }
-
-    pub(crate) fn retention(&self) -> &RetentionTask {
-        &self.retention
-    }
-
-    pub(crate) fn heartbeat(&self) -> &HeartbeatTask {
-        &self.heartbeat
     }
 
     /// The skills that are published now; `None` if there is no skills folder, or nothing of it has been published.

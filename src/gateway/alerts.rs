@@ -160,10 +160,10 @@ impl AlertState {
         let subjects: Vec<_> = changed.iter().map(|budget| budget.of.clone()).collect();
         let usages = self.limiter.usage(&subjects).await?;
         for (budget, usage) in changed.iter().zip(&usages) {
-            for event in detection::budget_events(&budget.of.subject, usage, budget.has_refused) {
-                if !known.contains(&event.identity) {
-                    self.raise(event, &budget.of.subject).await.map(|identity| known.insert(identity))?;
-                }
+            let mut events = detection::budget_events(&budget.of.subject, usage, budget.has_refused);
+            events.retain(|event| !known.contains(&event.identity));
+            for event in events {
+                known.insert(self.raise(event, &budget.of.subject).await?);
             }
         }
         Ok(())

@@ -38,7 +38,6 @@ pub use error_samples::served_errors;
 pub(crate) use form::{EditBody, ImagePageForm};
 pub(crate) use form_body::FormBody;
 pub(crate) use gathered_body::GatheredBody;
-pub(crate) use listener::raise_descriptor_limit;
 pub(crate) use query::{Query, QueryParameters, check_query};
 pub(crate) use response::{
     HandlerResponse, PageContent, ResponseCounter, ResponseKind, TypedResponse, run_handler, run_page_handler,

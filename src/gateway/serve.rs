@@ -98,6 +98,7 @@ pub(crate) async fn serve(
         manage::disable_first_key(&config, &*store, &AuditContext::system()).await?;
     }
     let (group_refresh, mut changes) = group_refresh_channel();
+    manage::sync_configured_rows(&config, &*store).await?;
     let current = CurrentGateway::new(Gateway::build(&config, &store, group_refresh).await?);
     let gateway = current.get();
     let listen = resolve_address(&config.listen).await?;
@@ -143,11 +144,7 @@ pub(crate) async fn serve(
             // The metrics are served until all requests have ended, so that the shutdown can be observed.
             metrics_server.stop(SHORT_SHUTDOWN_TIMEOUT).await;
         }
-        gateway.keys().stop().await;
-        gateway.usage_fold.stop().await;
-        gateway.retention().stop();
-        gateway.alerts().stop();
-        gateway.heartbeat().stop();
+        gateway.stop_tasks().await;
         store.close().await;
     };
     shutdown::run_final_work(STORE_CLOSE_TIMEOUT, final_work, signals.stop_requested()).await;

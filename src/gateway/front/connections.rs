@@ -17,8 +17,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::connection_activity::{ConnectionActivity, ConnectionDeadlines, ConnectionState};
-use crate::gateway::config::{ConnectionLimits, TrustedProxies};
-use crate::gateway::telemetry::ConnectionMetrics;
+use super::listener::raise_descriptor_limit;
+use crate::gateway::config::{Config, ConnectionLimits, TrustedProxies};
+use crate::gateway::telemetry::{ConnectionMetrics, Metrics};
 use crate::tables::CLIENT_WRITE_STALL_SECONDS;
 
 /// The time within which the head of a request must be sent (our choice).
@@ -124,6 +125,12 @@ impl ConnectionTable {
             write: Duration::from_secs(CLIENT_WRITE_STALL_SECONDS),
         };
         Arc::new(Self::with_limits(max, max_per_address, deadlines, exempt.clone(), metrics))
+    }
+
+    /// The table of the main listener, for as many connections as there can be descriptors.
+    pub(crate) fn for_gateway(config: &Config, metrics: &Metrics) -> Arc<Self> {
+        let counts = metrics.connections().clone();
+        Self::new(config.connections, raise_descriptor_limit(), &config.trusted_proxies, counts)
     }
 
     /// The table of the metrics listener. It is small, and separate from the table of the main listener, so that a

@@ -73,7 +73,7 @@ fn defer_accept(socket: &SockRef<'_>) -> std::io::Result<()> {
 /// Raises the soft limit of open file descriptors to the hard limit, but at most to [`DESCRIPTORS_MAX`], and returns
 /// the limit in force. A higher limit is not lowered.
 #[cfg(unix)]
-pub(crate) fn raise_descriptor_limit() -> u64 {
+pub(super) fn raise_descriptor_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let target = maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX);
     let current_limit = current.unwrap_or(DESCRIPTORS_MAX);
@@ -90,7 +90,7 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
 
 /// Returns the number of descriptors that is assumed on a system without such a limit.
 #[cfg(not(unix))]
-pub(crate) fn raise_descriptor_limit() -> u64 {
+pub(super) fn raise_descriptor_limit() -> u64 {
     DESCRIPTORS_MAX
 }
 

@@ -23,16 +23,13 @@ impl QrCode {
     pub(super) fn of_text(text: &str) -> Option<Self> {
         let modules = Modules::encode_text(text, QrCodeEcc::Medium).ok()?;
         let mut path = String::new();
-        for y in 0..modules.size() {
-            let mut x = 0;
-            while x < modules.size() {
-                let run = (x..modules.size()).take_while(|at| modules.get_module(*at, y)).count();
-                let width = i32::try_from(run).ok()?;
-                if width > 0 {
-                    write!(path, "M{} {}h{width}v1h-{width}z", x + BORDER, y + BORDER).ok()?;
-                }
-                x += width + 1;
+        for (x, y) in (0..modules.size()).flat_map(|y| (0..modules.size()).map(move |x| (x, y))) {
+            // A run of dark modules is one rectangle, which begins at the first of them.
+            if !modules.get_module(x, y) || modules.get_module(x - 1, y) {
+                continue;
             }
+            let width = (x..modules.size()).take_while(|at| modules.get_module(*at, y)).count();
+            write!(path, "M{} {}h{width}v1h-{width}z", x + BORDER, y + BORDER).ok()?;
         }
         Some(Self { size: modules.size() + 2 * BORDER, path })
     }

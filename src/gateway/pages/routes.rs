@@ -343,7 +343,7 @@ async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result
         PageRoute::SignOutEverywhere => profile::sign_out_everywhere(context).await,
         PageRoute::EndSession(id) => profile::end_session(context, &id).await,
         PageRoute::EndOtherSessions => profile::end_other_sessions(context).await,
-        PageRoute::SecondFactor => second_factor::show(context).await,
+        PageRoute::SecondFactor => second_factor::show(context),
         PageRoute::ConfirmSecondFactor => second_factor::confirm(context).await,
         PageRoute::RenewRecoveryCodes => second_factor::renew_codes(context).await,
         PageRoute::TurnOffSecondFactor => second_factor::turn_off(context).await,

@@ -40,7 +40,7 @@ struct RecoveryCodesPage {
 }
 
 /// Shows the set-up of a second factor.
-pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+pub(super) fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let session = context.session()?;
     if session.actor.user().is_some_and(|user| user.has_second_factor) {
         return Ok(PageResponse::redirect("/profile"));

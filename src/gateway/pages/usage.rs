@@ -191,6 +191,7 @@ impl UsagePage {
         measure.of_group(&self.overall).map(|amount| usage_measure::format(measure, amount.count()))
     }
 
+    #[expect(clippy::unused_self, reason = "a template can call functions only on its fields and itself")]
     fn measure_label(&self, measure: impl Borrow<UsageMeasure>) -> &'static str {
         label(*measure.borrow())
     }

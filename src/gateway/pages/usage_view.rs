@@ -177,12 +177,9 @@ impl UsageView {
         ];
         let link = |(label, since): (&'static str, NaiveDate)| {
             let mut query = url::form_urlencoded::Serializer::new(String::new());
-            for name in ["key", "user", "end_user", "group", "measure", "group_by"] {
-                let value = context.request.query.get(name);
-                if !value.is_empty() {
-                    query.append_pair(name, value);
-                }
-            }
+            let kept = ["key", "user", "end_user", "group", "measure", "group_by"];
+            let kept = kept.map(|name| (name, context.request.query.get(name)));
+            query.extend_pairs(kept.iter().filter(|(_, value)| !value.is_empty()));
             query.append_pair("since", &since.to_string()).append_pair("until", &today.to_string());
             let is_current = !self.form.has_error() && self.since == since && self.until == today;
             ViewLink { label, path: format!("/usage?{}", query.finish()), is_current }

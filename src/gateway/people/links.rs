@@ -151,7 +151,7 @@ impl IdentityService {
         if user.has_second_factor {
             return Ok(SignInStep::NeedsCode(self.pending_sign_in(&user, Some(&password), origin)));
         }
-        Ok(SignInStep::Complete(self.issued_session(user, &session, cookie)))
+        Ok(SignInStep::Complete(Box::new(self.issued_session(user, &session, cookie))))
     }
 
     pub(super) fn new_link(

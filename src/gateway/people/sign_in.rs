@@ -22,7 +22,7 @@ pub(crate) struct SignInOrigin {
 #[derive(Debug)]
 pub(crate) enum SignInStep {
     /// The user is signed in.
-    Complete(IssuedSession),
+    Complete(Box<IssuedSession>),
     /// The user must enter a code of the second factor. The value is that of the cookie for this browser.
     NeedsCode(SecretText),
 }
@@ -66,7 +66,7 @@ impl IdentityService {
             let proof = SignInProof { password: Some(hash), factor: None };
             if self.store.open_session(&audit, &user.id, &proof, &session).await? {
                 self.undo_attempt(permit).await;
-                return Ok(SignInStep::Complete(self.issued_session(user.clone(), &session, cookie)));
+                return Ok(SignInStep::Complete(Box::new(self.issued_session(user.clone(), &session, cookie))));
             }
         }
         self.store.record_refused_sign_in(&audit, user.as_ref()).await?;

@@ -47,7 +47,7 @@ fn origin_at(address: &str) -> SignInOrigin {
 #[track_caller]
 fn completed(step: SignInStep) -> IssuedSession {
     match step {
-        SignInStep::Complete(session) => session,
+        SignInStep::Complete(session) => *session,
         SignInStep::NeedsCode(_) => panic!("the sign-in waits for a code"),
     }
 }

@@ -54,7 +54,7 @@ impl TotpSecret {
         let offset = tag.last().map_or(0, |last| usize::from(last & 0x0f));
         let number = tag.iter().skip(offset).take(4).fold(0_u32, |number, byte| (number << 8) | u32::from(*byte));
         let code = (number & 0x7fff_ffff) % 1_000_000;
-        format!("{code:0width$}", width = DIGITS)
+        format!("{code:0DIGITS$}")
     }
 
     /// Returns the secret as text, in the form in which people enter it into an app (RFC 4648, base 32).

@@ -329,6 +329,7 @@ mod tests {
         let mut counts = DurationCounts::default();
         assert_eq!(counts.percentile(50), None);
         // 1,000 durations from 300 ms to about 10 minutes, evenly on the logarithmic scale.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most ten minutes")]
         let durations: Vec<u64> = (0..1000_i32).map(|index| (300.0 * 1.0076_f64.powi(index)) as u64).collect();
         durations.iter().for_each(|duration| counts.add(*duration));
         for (percent, rank) in [(1, 10), (50, 500), (95, 950), (99, 990), (100, 1000)] {

@@ -99,17 +99,17 @@ impl FoldedRows {
     pub(super) fn add_record(&mut self, record: &CountedRecord) {
         let Some(day) = record.value(UsageGrouping::Day) else { return };
         let own = [record.group.clone(), record.user.clone(), record.key.clone()];
+        // The day is a column of its own.
+        let value_of = |dimension: UsageGrouping| match dimension {
+            UsageGrouping::Hour => record.value(dimension).map(|hour| hour.get(11..).unwrap_or_default()),
+            _ => record.value(dimension),
+        };
+        let values = DIMENSIONS.iter().filter_map(|dimension| Some((dimension.as_str(), value_of(*dimension)?)));
+        let values: Vec<_> = std::iter::once((ALL_RECORDS, "")).chain(values).collect();
         for scope in [<[String; 3]>::default(), own] {
-            let mut add = |dimension: &'static str, value: &str| {
+            for &(dimension, value) in &values {
                 let (scope, day, value) = (scope.clone(), day.to_owned(), value.to_owned());
                 self.0.entry(DetailRowKey { scope, dimension, day, value }).or_default().add(&record.counts);
-            };
-            add(ALL_RECORDS, "");
-            for dimension in DIMENSIONS {
-                let Some(value) = record.value(dimension) else { continue };
-                // The day is a column of its own.
-                let value = if dimension == UsageGrouping::Hour { value.get(11..).unwrap_or_default() } else { value };
-                add(dimension.as_str(), value);
             }
         }
     }

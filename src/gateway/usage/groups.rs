@@ -257,9 +257,8 @@ impl UsageReader {
                 let keys: Vec<KeyId> = groups.iter().map(|group| group.value.as_str().into()).collect();
                 let mut names = self.load_names(&keys).await?;
                 for (group, key) in groups.iter_mut().zip(keys) {
-                    if let Some(KeyDisplayNames { name, user_name }) = names.remove(&key) {
-                        (group.name, group.user_name) = (Some(name), user_name);
-                    }
+                    let names = names.remove(&key).map(|KeyDisplayNames { name, user_name }| (Some(name), user_name));
+                    (group.name, group.user_name) = names.unwrap_or_default();
                 }
             }
             UsageGrouping::User => {

@@ -73,7 +73,7 @@ fn hour_of(time: Timestamp) -> String {
 mod tests {
     use super::*;
     use crate::gateway::store::testing::{finished_record, new_store, running_record};
-    use crate::gateway::store::{NodeId, RecordStore as _, RowWrite, UsageFilter, UsageGrouping};
+    use crate::gateway::store::{NodeId, RecordStore as _, RowWrite, UsageDetails, UsageFilter, UsageGrouping};
 
     fn replay(request: &str) -> ReplayCount {
         ReplayCount {
@@ -84,6 +84,10 @@ mod tests {
             hour: hour_of("2026-11-23T04:05:06Z".parse().unwrap()),
             count: 1,
         }
+    }
+
+    fn replays_of(details: &UsageDetails) -> [u64; 3] {
+        [details.replays, details.replayed_images, details.saved_nano_usd]
     }
 
     #[tokio::test]
@@ -98,9 +102,7 @@ mod tests {
         let counts = async |grouping| {
             let read = store.usage_details(&UsageFilter::default(), &[grouping]).await.unwrap();
             let group = read.groups.into_iter().next().unwrap();
-            let row = |(value, details): (String, crate::gateway::store::UsageDetails)| {
-                (value, [details.replays, details.replayed_images, details.saved_nano_usd])
-            };
+            let row = |(value, details): (String, UsageDetails)| (value, replays_of(&details));
             group.into_iter().map(row).filter(|(_, counts)| counts[0] > 0).collect::<Vec<_>>()
         };
         counter.write(&*store).await.unwrap();

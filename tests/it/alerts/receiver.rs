@@ -75,12 +75,11 @@ impl Receiver {
         if !statuses.is_empty() {
             let (received, statuses, location) = (Arc::clone(&messages), statuses.to_vec(), location.to_owned());
             std::thread::spawn(move || {
-                for stream in listener.incoming().flatten() {
-                    let number = received.lock().expect("the messages").len();
-                    let status = statuses.get(number).or(statuses.last()).copied().unwrap_or(200);
-                    // A connection that breaks off is no message.
-                    let _ = serve(stream, status, &location, &received);
-                }
+                // A connection that breaks off is no message.
+                listener
+                    .incoming()
+                    .flatten()
+                    .for_each(|stream| drop(serve(stream, next_status(&statuses, &received), &location, &received)));
             });
         }
         Self { address, messages }
@@ -102,6 +101,12 @@ impl Receiver {
             (messages.len() >= count).then_some(messages)
         })
     }
+}
+
+/// The status of the answer to the next message: the last one stays.
+fn next_status(statuses: &[u16], received: &Mutex<Vec<Message>>) -> u16 {
+    let number = received.lock().expect("the messages").len();
+    statuses.get(number).or(statuses.last()).copied().unwrap_or(200)
 }
 
 fn serve(stream: TcpStream, status: u16, location: &str, received: &Mutex<Vec<Message>>) -> std::io::Result<()> {

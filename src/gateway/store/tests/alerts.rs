@@ -14,6 +14,7 @@ fn alert(id: &str, identity: &str, at: &str) -> NewAlert {
     }
 }
 
+#[expect(clippy::excessive_nesting, reason = "every store, and every step of a history")]
 #[tokio::test]
 async fn an_alert_is_raised_once_however_many_nodes_see_it() {
     for Fixture { store, second_store, .. } in stores().await {

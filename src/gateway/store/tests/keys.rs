@@ -182,6 +182,7 @@ async fn pages_of_keys_are_sorted_newest_first() {
     }
 }
 
+#[expect(clippy::excessive_nesting, reason = "every store, and every step of a history")]
 #[tokio::test]
 async fn pages_of_keys_follow_their_order() {
     for Fixture { store, .. } in stores().await {

@@ -37,6 +37,7 @@ impl CountedJobs {
     }
 
     /// Does one of the things that happen between requests.
+    #[expect(clippy::excessive_nesting, reason = "a step that ends at any point")]
     async fn disturb(&mut self) {
         let limit = self.random.pick(&[1, 2, 5, 100]);
         let (one, other) = (Arc::clone(&self.fixture.store), Arc::clone(&self.fixture.second_store));
@@ -74,6 +75,7 @@ impl CountedJobs {
     }
 
     /// Compares every grouping, with several filters, with the sums of the records.
+    #[expect(clippy::excessive_nesting, reason = "every filter, grouping and record")]
     async fn check(&self) {
         let mut records = all_records(&*self.fixture.store).await;
         records.extend(self.removed.iter().cloned());
@@ -170,6 +172,7 @@ fn details_of(record: &Record) -> UsageDetails {
     }
 }
 
+#[expect(clippy::excessive_nesting, reason = "every store, and every step of a history")]
 #[tokio::test]
 async fn details_match_the_records_whatever_happens_while_they_are_counted() {
     for seed in 0..3 {
@@ -203,6 +206,7 @@ async fn total(store: &dyn Store) -> u64 {
     read.groups[0].iter().map(|(_, details)| details.requests).sum()
 }
 
+#[expect(clippy::excessive_nesting, reason = "every store, and every step of a history")]
 #[tokio::test]
 async fn records_that_come_after_the_removal_of_all_others_are_counted() {
     for Fixture { store, .. } in stores().await {
