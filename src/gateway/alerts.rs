@@ -100,10 +100,17 @@ impl Drop for AlertService {
 /// Looks at the budgets that have changed, and from time to time at all of them.
 async fn watch_budgets(state: Arc<AlertState>) {
     let (mut ticks, mut swept_at, mut known) = (interval(LOOK_INTERVAL), None::<Instant>, HashSet::new());
+    let mut last = Vec::new();
     loop {
         ticks.tick().await;
         let changed = state.limiter.take_changed_budgets();
-        state.look(changed, &mut known).await.unwrap_or_else(|error| log_failure(&error));
+        // Each one is looked at twice: the spending may have been noted just before it was stored.
+        let looked_at = [std::mem::take(&mut last), changed.clone()].concat();
+        last = changed;
+        if let Err(error) = state.look(&looked_at, &mut known).await {
+            log_failure(&error);
+            state.limiter.note_again(&looked_at);
+        }
         if swept_at.is_none_or(|at| at.elapsed() >= SWEEP_INTERVAL) {
             swept_at = Some(Instant::now());
             state.sweep(&mut known).await.unwrap_or_else(|error| log_failure(&error));
@@ -113,7 +120,7 @@ async fn watch_budgets(state: Arc<AlertState>) {
 
 fn log_failure(error: &StoreError) {
     let error = error as &dyn std::error::Error;
-    tracing::warn!(error, "alerts could not be checked; the next sweep will find them");
+    tracing::warn!(error, "alerts could not be checked; the next look will try again");
 }
 
 // === impl AlertSettings ===
@@ -147,13 +154,13 @@ impl AlertState {
         let all: Vec<_> = self.settings().groups.iter().cloned().chain(stored).collect();
         for batch in all.chunks(SWEEP_BATCH) {
             let changed = batch.iter().map(|of| ChangedBudget { of: of.clone(), has_refused: false });
-            self.look(changed.collect(), known).await?;
+            self.look(&changed.collect::<Vec<_>>(), known).await?;
         }
         Ok(())
     }
 
     /// Raises the alerts of these budgets that were not raised before.
-    async fn look(&self, changed: Vec<ChangedBudget>, known: &mut HashSet<String>) -> Result<(), StoreError> {
+    async fn look(&self, changed: &[ChangedBudget], known: &mut HashSet<String>) -> Result<(), StoreError> {
         if changed.is_empty() {
             return Ok(());
         }

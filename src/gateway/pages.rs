@@ -92,8 +92,9 @@ use routes::{PageRoute, RouteMatch, find_route};
 use site_origin::{PublicAddress, SiteOrigin};
 
 /// The first path segments of all pages except `/`, of the targets of forms, and of the static files.
-pub(crate) const SECTIONS: [&str; 20] = [
+pub(crate) const SECTIONS: [&str; 21] = [
     "accounts",
+    "alerts",
     "assets",
     "audit",
     "docs",

@@ -25,12 +25,15 @@ const RUN_INTERVAL: Duration = Duration::from_secs(5);
 /// choice). A write that takes longer than some seconds is given up.
 const LATE_COMMITS: Duration = Duration::from_secs(60);
 
-/// The maximum number of records that one transaction counts (our choice). The write of a record may have to wait for it.
-const BATCH_RECORDS: u32 = 200;
+/// The maximum number of records that the first transaction counts, and the bounds of that number (our choice). Larger
+/// batches have fewer rows of counts for each record.
+const FIRST_BATCH_RECORDS: u32 = 50;
+const MIN_BATCH_RECORDS: u32 = 10;
+const MAX_BATCH_RECORDS: u32 = 1000;
 
-/// The same after many full batches: there is a history to count. Larger batches have fewer rows of counts for each record.
-const HISTORY_BATCH_RECORDS: u32 = 1000;
-const BATCHES_OF_HISTORY: u32 = 20;
+/// The duration of a step to which the number of its records is adapted (our choice). The write of a record may have to
+/// wait for it.
+const STEP_TARGET: Duration = Duration::from_millis(50);
 
 /// After each transaction the task pauses for this many times the duration of the step, and at least for `MIN_PAUSE`
 /// (our choice), so that others can use the database.
@@ -62,7 +65,7 @@ impl UsageFoldTask {
         let task = Handle::current().spawn(async move {
             let mut ticks = interval(RUN_INTERVAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let mut visible = VisibleRecords::default();
+            let (mut visible, mut limit) = (VisibleRecords::default(), FIRST_BATCH_RECORDS);
             loop {
                 tokio::select! {
                     () = task_stop.cancelled() => return,
@@ -72,7 +75,7 @@ impl UsageFoldTask {
                 tokio::select! {
                     // A step that is cut off is rolled back, and made again by the next process.
                     () = task_stop.cancelled() => return,
-                    result = fold(&*task_store, &mut visible) => result.unwrap_or_else(|error| log_failure(&error)),
+                    result = fold(&*task_store, &mut visible, &mut limit) => result.unwrap_or_else(|error| log_failure(&error)),
                 }
             }
         });
@@ -115,20 +118,35 @@ fn log_failure(error: &StoreError) {
     tracing::warn!(error, "records could not be counted in detail; the next run will try again");
 }
 
-/// Counts all records that may be counted, in small steps.
-async fn fold(store: &dyn UsageDetailStore, visible: &mut VisibleRecords) -> Result<(), StoreError> {
+/// Counts all records that may be counted, in steps of at most `limit` records, which is adapted to their duration.
+async fn fold(
+    store: &dyn UsageDetailStore,
+    visible: &mut VisibleRecords,
+    limit: &mut u32,
+) -> Result<(), StoreError> {
     let delay = if store.commits_out_of_order() { LATE_COMMITS } else { Duration::ZERO };
     let Some(up_to) = visible.advance(Instant::now(), store.newest_record().await?, delay) else { return Ok(()) };
-    let mut batches = 0_u32;
     loop {
         let start = Instant::now();
-        let limit = if batches < BATCHES_OF_HISTORY { BATCH_RECORDS } else { HISTORY_BATCH_RECORDS };
-        if store.fold_records(up_to, limit).await? < limit {
+        if store.fold_records(up_to, *limit).await? == 0 {
             return Ok(());
         }
-        batches = batches.saturating_add(1);
-        sleep((start.elapsed() * PAUSE_FACTOR).max(MIN_PAUSE)).await;
+        let duration = start.elapsed();
+        *limit = adapt_limit(*limit, duration);
+        sleep((duration * PAUSE_FACTOR).max(MIN_PAUSE)).await;
     }
+}
+
+/// The number of records for the next step, after one of `limit` records that took so long.
+fn adapt_limit(limit: u32, duration: Duration) -> u32 {
+    let next = if duration > STEP_TARGET {
+        limit / 2
+    } else if duration < STEP_TARGET / 2 {
+        limit * 2
+    } else {
+        limit
+    };
+    next.clamp(MIN_BATCH_RECORDS, MAX_BATCH_RECORDS)
 }
 
 // === impl VisibleRecords ===
@@ -151,6 +169,15 @@ impl VisibleRecords {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slow_step_is_followed_by_a_smaller_one() {
+        assert_eq!(adapt_limit(50, STEP_TARGET * 2), 25);
+        assert_eq!(adapt_limit(50, STEP_TARGET), 50);
+        assert_eq!(adapt_limit(50, Duration::ZERO), 100);
+        assert_eq!(adapt_limit(MIN_BATCH_RECORDS, STEP_TARGET * 9), MIN_BATCH_RECORDS);
+        assert_eq!(adapt_limit(MAX_BATCH_RECORDS, Duration::ZERO), MAX_BATCH_RECORDS);
+    }
 
     #[tokio::test]
     async fn a_record_may_be_counted_some_time_after_it_was_seen() {

@@ -55,6 +55,10 @@ pub(super) async fn deliver_all(state: Arc<AlertState>, channel: &'static str) {
 
 async fn deliver_due(state: &AlertState, channel: &'static str) -> Result<(), StoreError> {
     loop {
+        // A node without the channel, for example during a change of the settings, leaves its deliveries to the others.
+        if !configured(&state.settings().channels).contains(&channel) {
+            return Ok(());
+        }
         let now = Timestamp::now();
         let Some(delivery) = state.store.claim_delivery(channel, now, now + CLAIM).await? else { return Ok(()) };
         let result = send(&state.settings().channels, &delivery).await;

@@ -298,10 +298,17 @@ impl RequestLimiter {
         changed.drain().map(|(_, budget)| budget).collect()
     }
 
+    /// Notes changed budgets again, because they could not be looked at.
+    pub(crate) fn note_again(&self, budgets: &[ChangedBudget]) {
+        budgets.iter().for_each(|budget| self.note_budget(&budget.of, budget.has_refused));
+    }
+
     fn note_budget(&self, subject: &SubjectLimits, has_refused: bool) {
         let mut changed = self.changed_budgets.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || ChangedBudget { of: subject.clone(), has_refused: false };
-        changed.entry(subject.subject.clone()).or_insert_with(new).has_refused |= has_refused;
+        let budget = changed.entry(subject.subject.clone()).or_insert_with(new);
+        budget.of.clone_from(subject);
+        budget.has_refused |= has_refused;
     }
 
     /// Notes that a budget has refused a job.

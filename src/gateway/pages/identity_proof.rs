@@ -7,6 +7,7 @@
 
 use askama::Template;
 use http::StatusCode;
+use http::header::RETRY_AFTER;
 
 use super::csrf::TOKEN_FIELD;
 use super::form::{PageForm, WHOLE_FORM};
@@ -60,6 +61,13 @@ pub(super) async fn ask_for_proof(
             let text = if has_code { "proof.wrong_code" } else { "proof.wrong" };
             let form = PageForm::default().with_error(WHOLE_FORM, context.texts.get(text));
             render_question(context, cancel, StatusCode::UNPROCESSABLE_ENTITY, form).map(Some)
+        }
+        Err(IdentityError::TooManyAttempts { retry_after }) => {
+            let seconds = retry_after.as_secs();
+            let text = context.texts.count("failure.slow_text", i64::try_from(seconds).unwrap_or(i64::MAX));
+            let form = PageForm::default().with_error(WHOLE_FORM, text);
+            let page = render_question(context, cancel, StatusCode::TOO_MANY_REQUESTS, form)?;
+            Ok(Some(page.with_header(RETRY_AFTER, &seconds.to_string())))
         }
         Err(error) => Err(error.into()),
     }

@@ -18,6 +18,9 @@ const KEY_FIELD: &str = "key";
 /// The field with the query of the list, to which the browser returns.
 const QUERY_FIELD: &str = "query";
 
+/// The most keys of one form: a page of the list has no more.
+const SELECTED_MAX: usize = 50;
+
 /// A change of all selected keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SelectionChange {
@@ -65,7 +68,7 @@ pub(super) async fn submit(context: &PageContext<'_>) -> Result<PageResponse, Pa
 /// Returns the selected keys that exist and that the user may see.
 async fn selected_keys(context: &PageContext<'_>) -> Result<Vec<SelectedKey>, PageError> {
     let form = context.request.form.as_ref().ok();
-    let ids: BTreeSet<&str> = form.into_iter().flat_map(|form| form.get_all(KEY_FIELD)).collect();
+    let ids: BTreeSet<&str> = form.into_iter().flat_map(|form| form.get_all(KEY_FIELD)).take(SELECTED_MAX).collect();
     let mut keys = Vec::new();
     for id in ids {
         match context.console().retrieve_key(context.actor()?, id).await {

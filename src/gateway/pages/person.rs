@@ -97,10 +97,7 @@ pub(super) async fn perform(
 ) -> Result<PageResponse, PageError> {
     let (console, actor) = (context.console(), context.actor()?);
     let user = console.retrieve_user(actor, id).await?;
-    let makes_admin = action == PersonFormAction::Change
-        && user.role != types::Role::Admin
-        && context.request.form_field("role") == types::Role::Admin.to_string();
-    if makes_admin && let Some(question) = ask_for_proof(context, "/people").await? {
+    if needs_proof(context, &user, action) && let Some(question) = ask_for_proof(context, "/people").await? {
         return Ok(question);
     }
     let redirect_done = |notice: &str| Ok(PageResponse::redirect(&format!("/people/{}?done={notice}", user.id)));
@@ -111,9 +108,6 @@ pub(super) async fn perform(
             return redirect_done("ended");
         }
         PersonFormAction::ResetFactor => {
-            if let Some(question) = ask_for_proof(context, "/people").await? {
-                return Ok(question);
-            }
             console.reset_user_factor(actor, id).await?;
             return redirect_done("factor-reset");
         }
@@ -138,6 +132,17 @@ pub(super) async fn perform(
             let form = stored_values(&user).with_console_error(context.texts, error)?;
             render_page(context, StatusCode::UNPROCESSABLE_ENTITY, user, Some(form)).await
         }
+    }
+}
+
+/// True if the action outlasts the session: it makes a further admin, or a way to sign in as a user.
+fn needs_proof(context: &PageContext<'_>, user: &types::User, action: PersonFormAction) -> bool {
+    let is_admin = user.role == types::Role::Admin;
+    match action {
+        PersonFormAction::Reset | PersonFormAction::ResetFactor => true,
+        PersonFormAction::Enable => is_admin,
+        PersonFormAction::Change => !is_admin && context.request.form_field("role") == types::Role::Admin.to_string(),
+        PersonFormAction::Limit | PersonFormAction::Disable | PersonFormAction::SignOut => false,
     }
 }
 

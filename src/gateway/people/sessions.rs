@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::links::{is_random_text, random_text};
+use super::sign_in::counted_name;
 use super::{Actor, IdentityError, IdentityService, SecretText, SignInOrigin, passwords};
 use crate::gateway::store::{
     ActorKind, AuditContext, NewSession, SecretHash, SessionId, SessionRow, StoreError, Timestamp, UserId, UserRow,
@@ -146,7 +147,9 @@ impl IdentityService {
     async fn check_own_password(&self, session: &UserSession, password: &str) -> Result<(), IdentityError> {
         let user = session.actor.user().ok_or(IdentityError::Unknown)?;
         let address = session.actor.address().ok_or(IdentityError::WrongCredentials)?;
-        let permit = self.count_attempt(&user.name, address).await?;
+        let account = counted_name(&user.name);
+        let permit = self.count_attempt(account, address).await?;
+        let permit = self.count_for_account(permit, account, Some(user), address).await?;
         if !self.passwords.verify(password, self.store.password_hash(&user.id).await?).await? {
             let audit = AuditContext { at: self.clock.now(), ..session.actor.audit_context() };
             self.store.record_refused_sign_in(&audit, Some(user)).await?;

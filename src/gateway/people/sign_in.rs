@@ -50,7 +50,7 @@ impl IdentityService {
             None if composed != name => self.user_named(&composed).await?,
             user => user,
         };
-        let permit = self.count_for_account(permit, account, user.as_ref(), origin).await?;
+        let permit = self.count_for_account(permit, account, user.as_ref(), origin.address).await?;
         let audit = self.audit_context(user.as_ref(), origin);
         let hash = match &user {
             Some(user) if user.disabled_at.is_none() => self.store.password_hash(&user.id).await?,
@@ -79,15 +79,15 @@ impl IdentityService {
     }
 
     /// Counts the attempt for the name from all addresses, unless the user has signed in from this address before.
-    async fn count_for_account(
+    pub(super) async fn count_for_account(
         &self,
         permit: RateLimitPermit,
         account: &str,
         user: Option<&UserRow>,
-        origin: &SignInOrigin,
+        address: IpAddr,
     ) -> Result<RateLimitPermit, IdentityError> {
         let is_known_address = match user {
-            Some(user) => self.store.has_signed_in_from(&user.id, &origin.address.to_string()).await?,
+            Some(user) => self.store.has_signed_in_from(&user.id, &address.to_string()).await?,
             None => false,
         };
         if is_known_address { Ok(permit) } else { self.count_attempt_for_account(permit, account).await }
@@ -106,7 +106,7 @@ impl IdentityService {
 }
 
 /// Returns the beginning of a name, for which attempts are counted: as many characters as a valid name may have.
-fn counted_name(name: &str) -> &str {
+pub(super) fn counted_name(name: &str) -> &str {
     let end = name.char_indices().nth(names::MAX_NAME_CHARS).map_or(name.len(), |(index, _)| index);
     &name[..end]
 }

@@ -11,6 +11,9 @@ use crate::gateway::store::{KeyId, ReplayCount, RequestId, StoreError, Timestamp
 /// are not counted.
 const COUNTS_MAX: usize = 100_000;
 
+/// The most counts that one transaction writes (our choice). The write of a record may have to wait for it.
+const BATCH_COUNTS: usize = 50;
+
 /// The hour, the key and the request whose answer it was.
 type CountKey = (String, KeyId, RequestId);
 
@@ -45,16 +48,17 @@ impl ReplayCounter {
     /// Writes the counts of jobs that have ended. If the store fails, all counts are kept for the next write.
     pub(super) async fn write(&self, store: &dyn UsageDetailStore) -> Result<(), StoreError> {
         let counts: Vec<ReplayCount> = self.lock().drain().map(|(_, count)| count).collect();
-        if counts.is_empty() {
-            return Ok(());
+        let mut chunks = counts.chunks(BATCH_COUNTS);
+        while let Some(chunk) = chunks.next() {
+            match store.add_replays(chunk).await {
+                Ok(running) => running.into_iter().for_each(|count| self.add(count)),
+                Err(error) => {
+                    std::iter::once(chunk).chain(chunks).flatten().for_each(|count| self.add(count.clone()));
+                    return Err(error);
+                }
+            }
         }
-        let result = store.add_replays(&counts).await;
-        let (unwritten, result) = match result {
-            Ok(running) => (running, Ok(())),
-            Err(error) => (counts, Err(error)),
-        };
-        unwritten.into_iter().for_each(|count| self.add(count));
-        result
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<CountKey, ReplayCount>> {

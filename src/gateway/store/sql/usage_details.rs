@@ -13,9 +13,12 @@ use crate::gateway::store::{
     DetailsByValue, DurationCounts, UsageDetailRead, UsageDetails, UsageFilter, UsageGrouping,
 };
 
-/// The most records that a read counts itself (our choice): that takes about a second. There are more only for some
-/// minutes after an upgrade, or if the task that counts them fails.
+/// The most records that a read counts itself (our choice): that takes about a second. There are more only while the
+/// records of before an upgrade are counted, or if the task that counts them fails.
 const UNCOUNTED_MAX: i64 = 100_000;
+
+/// The number of records that are in memory at the same time while they are counted (our choice).
+const READ_BATCH: i64 = 1000;
 
 /// The ending of columns with amounts, which are added in two parts: a sum may be larger than the largest integer, and a
 /// float would round it.
@@ -61,9 +64,16 @@ pub(super) async fn read(
     if uncounted > UNCOUNTED_MAX {
         pending_records = uncounted.unsigned_abs();
     } else if uncounted > 0 {
-        let mut query = records_query(filter, folded);
-        for row in query.build().fetch_all(&mut *transaction).await? {
-            add_record(&mut groups, groupings, &record_from_row(&row)?);
+        let mut after = Some(folded);
+        while let Some(last) = after {
+            let mut query = records_query(filter, last);
+            query.push(" ORDER BY seq LIMIT ").push_bind(READ_BATCH);
+            after = None;
+            for row in query.build().fetch_all(&mut *transaction).await? {
+                let record = record_from_row(&row)?;
+                add_record(&mut groups, groupings, &record);
+                after = Some(record.seq);
+            }
         }
     }
     transaction.commit().await?;

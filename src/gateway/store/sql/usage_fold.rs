@@ -27,6 +27,10 @@ use crate::gateway::store::{
 pub(in super::super) const FIRST_RUNNING: &str = "WITH running AS MATERIALIZED \
     (SELECT seq FROM records WHERE state = 'running') SELECT min(seq) FROM running";
 
+/// The most rows of counts in a step, for each record that it may count (our choice): of many keys, a record has more
+/// rows of its own.
+const ROWS_PER_RECORD: usize = 8;
+
 /// The number of texts before the counts in a row of [`to_json_rows`].
 const ROW_TEXTS: usize = 6;
 
@@ -140,13 +144,17 @@ async fn read_step(pool: &DbPool, up_to: i64, limit: u32) -> sqlx::Result<Option
     push_record_columns(&mut query);
     query.push(" FROM records WHERE seq > ").push_bind(after).push(" AND seq <= ").push_bind(end);
     query.push(" ORDER BY seq LIMIT ").push_bind(i64::from(limit));
-    let (mut rows, mut last, mut records) = (FoldedRows::default(), after, 0);
+    let (mut rows, mut last, mut records, mut is_cut) = (FoldedRows::default(), after, 0, false);
     for row in query.build().fetch_all(&mut *connection).await? {
         let record = record_from_row(&row)?;
         rows.add_record(&record);
         (last, records) = (record.seq, records + 1);
+        is_cut = rows.0.len() / ROWS_PER_RECORD >= limit as usize;
+        if is_cut {
+            break;
+        }
     }
-    let end = if records < limit { end } else { last };
+    let end = if records < limit && !is_cut { end } else { last };
     Ok(Some(FoldStep { after, end, records, rows }))
 }
 
@@ -222,6 +230,9 @@ async fn add_replays(store: &SqlStore, replays: &[ReplayCount]) -> sqlx::Result<
             Some(record) if record.is_running => running.push(replay.clone()),
             record => rows.add_replay(record.unwrap_or(&removed), replay),
         }
+    }
+    if rows.0.is_empty() {
+        return Ok(running);
     }
     let pool = &store.writer;
     transact!(pool, |transaction| add_rows(&mut transaction, &rows).await?)?;
