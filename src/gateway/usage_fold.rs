@@ -119,11 +119,7 @@ fn log_failure(error: &StoreError) {
 }
 
 /// Counts all records that may be counted, in steps of at most `limit` records, which is adapted to their duration.
-async fn fold(
-    store: &dyn UsageDetailStore,
-    visible: &mut VisibleRecords,
-    limit: &mut u32,
-) -> Result<(), StoreError> {
+async fn fold(store: &dyn UsageDetailStore, visible: &mut VisibleRecords, limit: &mut u32) -> Result<(), StoreError> {
     let delay = if store.commits_out_of_order() { LATE_COMMITS } else { Duration::ZERO };
     let Some(up_to) = visible.advance(Instant::now(), store.newest_record().await?, delay) else { return Ok(()) };
     loop {

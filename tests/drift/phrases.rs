@@ -15,6 +15,10 @@ const MIB: u64 = 1024 * 1024;
 
 /// Time, bytes and characters.
 const LIMITS: &[Phrase] = &[
+    (
+        "the newest {} records that pass the filter",
+        &[|_| source_number("src/gateway/store/record.rs", "pub(crate) const SORTED_MAX: u32 = ")],
+    ),
     ("never above {}", &[|facts| facts.limit("retry_after_max_seconds")]),
     ("every {} seconds; every reader", &[|facts| facts.limit("heartbeat_seconds")]),
     ("first comment after {} seconds", &[|facts| facts.limit("heartbeat_seconds")]),

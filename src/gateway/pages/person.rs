@@ -97,7 +97,9 @@ pub(super) async fn perform(
 ) -> Result<PageResponse, PageError> {
     let (console, actor) = (context.console(), context.actor()?);
     let user = console.retrieve_user(actor, id).await?;
-    if needs_proof(context, &user, action) && let Some(question) = ask_for_proof(context, "/people").await? {
+    if needs_proof(context, &user, action)
+        && let Some(question) = ask_for_proof(context, "/people").await?
+    {
         return Ok(question);
     }
     let redirect_done = |notice: &str| Ok(PageResponse::redirect(&format!("/people/{}?done={notice}", user.id)));
