@@ -322,7 +322,7 @@ Arguments:
 - `group`: Only the keys of this group.
 - `limit`: The maximum number of entries. 50 when absent.
 - `search`: Only keys whose name, public id or user name contains this text, regardless of case.
-- `sort`: The order of the keys. `created` when absent. Counts are those of all finished requests of a key, so an order by counts reads the usage of all keys.
+- `sort`: The order of the keys. `created` when absent. Counts are those of all finished requests of a key, so an order by counts reads the usage of all keys. A key whose value changes between two pages can be missing or listed twice.
 - `state`: Only keys in this state.
 - `user`: Only the keys of this user, by id or name.
 ```ignore

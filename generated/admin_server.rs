@@ -198,7 +198,7 @@ pub struct ListKeysQuery {
     pub limit: Option<types::PageLimit>,
     /// Only keys whose name, public id or user name contains this text, regardless of case.
     pub search: Option<String>,
-    /// The order of the keys. `created` when absent. Counts are those of all finished requests of a key, so an order by counts reads the usage of all keys.
+    /// The order of the keys. `created` when absent. Counts are those of all finished requests of a key, so an order by counts reads the usage of all keys. A key whose value changes between two pages can be missing or listed twice.
     pub sort: Option<types::KeySort>,
     /// Only keys in this state.
     pub state: Option<types::KeyState>,
@@ -216,7 +216,7 @@ impl schemars::JsonSchema for ListKeysQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"before\":{\"description\":\"Only the keys after the key with this id: the last one of the previous page.\",\"type\":\"string\"},\"group\":{\"description\":\"Only the keys of this group.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"},\"search\":{\"description\":\"Only keys whose name, public id or user name contains this text, regardless of case.\",\"type\":\"string\"},\"sort\":{\"allOf\":[{\"$ref\":\"#/components/schemas/KeySort\"}],\"description\":\"The order of the keys. `created` when absent. Counts are those of all finished requests of a key, so an order by counts reads the usage of all keys.\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/KeyState\"}],\"description\":\"Only keys in this state.\"},\"user\":{\"description\":\"Only the keys of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"before\":{\"description\":\"Only the keys after the key with this id: the last one of the previous page.\",\"type\":\"string\"},\"group\":{\"description\":\"Only the keys of this group.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"},\"search\":{\"description\":\"Only keys whose name, public id or user name contains this text, regardless of case.\",\"type\":\"string\"},\"sort\":{\"allOf\":[{\"$ref\":\"#/components/schemas/KeySort\"}],\"description\":\"The order of the keys. `created` when absent. Counts are those of all finished requests of a key, so an order by counts reads the usage of all keys. A key whose value changes between two pages can be missing or listed twice.\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/KeyState\"}],\"description\":\"Only keys in this state.\"},\"user\":{\"description\":\"Only the keys of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }

@@ -3787,7 +3787,7 @@ pub struct Usage {
     /// The counts of the whole period. Its `value` is empty.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub overall: ::std::option::Option<UsageGroup>,
-    /// About how many records the detailed counts do not have yet: none, except for some minutes after an upgrade of a large installation.
+    /// About how many records the detailed counts do not have yet: none, except while the records of before an upgrade are counted, which takes hours for ten million.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub pending_records: ::std::option::Option<u64>,
     /// The first day that counts, in UTC.
