@@ -10,7 +10,7 @@ use super::visitor::{Form, Visitor, forms, post};
 use crate::kit::{ForeignSite, Gateway};
 
 /// The pages of a signed-in user that need no id. The tests find the pages of single items by links.
-pub(super) const PAGES: [&str; 11] = [
+pub(super) const PAGES: [&str; 12] = [
     "/studio",
     "/start",
     "/keys",
@@ -21,6 +21,7 @@ pub(super) const PAGES: [&str; 11] = [
     "/accounts",
     "/prices",
     "/audit",
+    "/alerts",
     "/profile",
 ];
 

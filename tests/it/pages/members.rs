@@ -8,9 +8,10 @@ use super::visitor::forms;
 use crate::kit::{Call, Gateway, request};
 
 /// The pages that only administrators have.
-const ADMIN_PAGES: [&str; 5] = ["/people", "/groups", "/audit", "/accounts", "/prices"];
+const ADMIN_PAGES: [&str; 6] = ["/people", "/groups", "/audit", "/accounts", "/prices", "/alerts"];
 /// The actions of the forms that every user has.
-const OWN_ACTIONS: [&str; 6] = ["/preferences", "/sign-out", "/profile/", "/keys", "/start", "/studio"];
+const OWN_ACTIONS: [&str; 7] =
+    ["/preferences", "/sign-out", "/profile/", "/keys", "/keys/selected", "/start", "/studio"];
 
 #[test]
 fn no_page_of_an_administrator_opens_for_a_member() {
