@@ -109,7 +109,7 @@ async fn watch_budgets(state: Arc<AlertState>) {
         last = changed;
         if let Err(error) = state.look(&looked_at, &mut known).await {
             log_failure(&error);
-            state.limiter.note_again(&looked_at);
+            looked_at.iter().for_each(|budget| state.limiter.note_budget(&budget.of, budget.has_refused));
         }
         if swept_at.is_none_or(|at| at.elapsed() >= SWEEP_INTERVAL) {
             swept_at = Some(Instant::now());

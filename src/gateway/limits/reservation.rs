@@ -298,15 +298,11 @@ impl RequestLimiter {
         changed.drain().map(|(_, budget)| budget).collect()
     }
 
-    /// Notes changed budgets again, because they could not be looked at.
-    pub(crate) fn note_again(&self, budgets: &[ChangedBudget]) {
-        budgets.iter().for_each(|budget| self.note_budget(&budget.of, budget.has_refused));
-    }
-
-    fn note_budget(&self, subject: &SubjectLimits, has_refused: bool) {
+    /// Notes that a budget has changed, or could not be looked at.
+    pub(crate) fn note_budget(&self, subject: &SubjectLimits, has_refused: bool) {
         let mut changed = self.changed_budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || ChangedBudget { of: subject.clone(), has_refused: false };
-        let budget = changed.entry(subject.subject.clone()).or_insert_with(new);
+        let new = ChangedBudget { of: subject.clone(), has_refused: false };
+        let budget = changed.entry(subject.subject.clone()).or_insert(new);
         budget.of.clone_from(subject);
         budget.has_refused |= has_refused;
     }
@@ -322,9 +318,8 @@ impl RequestLimiter {
 
     /// Notes the budgets of a job that has ended.
     fn note_spending(&self, subjects: &[SubjectLimits]) {
-        for subject in subjects.iter().filter(|subject| subject.limits.budget.is_some()) {
-            self.note_budget(subject, false);
-        }
+        let spent = subjects.iter().filter(|subject| subject.limits.budget.is_some());
+        spent.for_each(|subject| self.note_budget(subject, false));
     }
 
     /// Removes the reservation of a job that did not begin.
