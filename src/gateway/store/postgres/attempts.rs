@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 
 use super::PostgresStore;
 use super::error_conversion::during;
+use super::sql::transaction::transact;
 use crate::gateway::store::StoreError;
 use crate::gateway::store::shared_attempts::{AttemptBucket, SharedAttempts};
 
@@ -44,26 +45,26 @@ impl SharedAttempts for PostgresStore {
 }
 
 async fn add(store: &PostgresStore, buckets: &[AttemptBucket]) -> sqlx::Result<Option<Duration>> {
-    let mut transaction = store.writer.begin().await?;
-    let filled = lock(&mut transaction, buckets).await?;
-    let wait = buckets.iter().map(|bucket| wait(bucket, filled.get(&bucket.hash.0[..]).copied().unwrap_or_default()));
-    if let Some(wait) = wait.max().filter(|wait| !wait.is_zero()) {
-        transaction.rollback().await?;
-        return Ok(Some(wait));
-    }
-    sqlx::query(ADD).bind(hashes(buckets)).bind(seconds(buckets)).execute(&mut *transaction).await?;
-    sqlx::query(REMOVE_EMPTY).execute(&mut *transaction).await?;
-    transaction.commit().await?;
-    Ok(None)
+    transact!(store.writer, begin, |transaction| {
+        let filled = lock(&mut transaction, buckets).await?;
+        let filled = |bucket: &AttemptBucket| filled.get(&bucket.hash.0[..]).copied().unwrap_or_default();
+        let longest = buckets.iter().map(|bucket| wait(bucket, filled(bucket))).max();
+        if let Some(wait) = longest.filter(|wait| !wait.is_zero()) {
+            return Ok(Some(wait));
+        }
+        sqlx::query(ADD).bind(hashes(buckets)).bind(seconds(buckets)).execute(&mut *transaction).await?;
+        sqlx::query(REMOVE_EMPTY).execute(&mut *transaction).await?;
+        None
+    })
 }
 
 async fn remove(store: &PostgresStore, buckets: &[AttemptBucket]) -> sqlx::Result<()> {
     let (emptied, others): (Vec<_>, Vec<_>) = buckets.iter().cloned().partition(|bucket| bucket.is_emptied);
-    let mut transaction = store.writer.begin().await?;
-    lock(&mut transaction, buckets).await?;
-    sqlx::query(SUBTRACT).bind(hashes(&others)).bind(seconds(&others)).execute(&mut *transaction).await?;
-    sqlx::query(EMPTY).bind(hashes(&emptied)).execute(&mut *transaction).await?;
-    transaction.commit().await
+    transact!(store.writer, begin, |transaction| {
+        lock(&mut transaction, buckets).await?;
+        sqlx::query(SUBTRACT).bind(hashes(&others)).bind(seconds(&others)).execute(&mut *transaction).await?;
+        sqlx::query(EMPTY).bind(hashes(&emptied)).execute(&mut *transaction).await?;
+    })
 }
 
 /// Locks the buckets, and returns the time until each of them is empty.

@@ -8,6 +8,7 @@ use sqlx::{PgConnection, Row as _};
 
 use super::PostgresStore;
 use super::error_conversion::during;
+use super::sql::transaction::transact;
 use crate::gateway::money::Usd;
 use crate::gateway::store::reservations::{
     NewReservation, RecentRequests, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage,
@@ -108,25 +109,25 @@ async fn reserve(
     locks.sort_unstable();
     // The semaphore is never closed, so the error cannot occur.
     let _permit = store.reservation_permits.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
-    let mut transaction = store.writer.begin().await?;
-    sqlx::query(LOCK).bind(&locks).execute(&mut *transaction).await?;
-    let mut usages = Vec::with_capacity(names.len());
-    for subject in &reservation.subjects {
-        usages.push(usage_of(&mut transaction, subject, reservation.today).await?);
-    }
-    if !decide(usages) {
-        return transaction.rollback().await;
-    }
-    sqlx::query(INSERT)
-        .bind(reservation.request_id.as_str())
-        .bind(&names)
-        .bind(store.node.as_str())
-        .bind(reservation.today.to_string())
-        .bind(i64::from(reservation.images))
-        .bind(reservation.cost.nanos().cast_signed())
-        .execute(&mut *transaction)
-        .await?;
-    transaction.commit().await
+    transact!(store.writer, begin, |transaction| {
+        sqlx::query(LOCK).bind(&locks).execute(&mut *transaction).await?;
+        let mut usages = Vec::with_capacity(names.len());
+        for subject in &reservation.subjects {
+            usages.push(usage_of(&mut transaction, subject, reservation.today).await?);
+        }
+        if !decide(usages) {
+            return Ok(());
+        }
+        sqlx::query(INSERT)
+            .bind(reservation.request_id.as_str())
+            .bind(&names)
+            .bind(store.node.as_str())
+            .bind(reservation.today.to_string())
+            .bind(i64::from(reservation.images))
+            .bind(reservation.cost.nanos().cast_signed())
+            .execute(&mut *transaction)
+            .await?;
+    })
 }
 
 /// Reads the usage of subjects that are of the same kind.

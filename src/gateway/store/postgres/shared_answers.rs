@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 
 use super::PostgresStore;
 use super::error_conversion::during;
+use super::sql::transaction::transact;
 use crate::gateway::store::shared_answers::{AnswerPiece, SharedAnswerState, SharedAnswers};
 use crate::gateway::store::{StoreError, Timestamp};
 
@@ -91,26 +92,30 @@ pub(super) async fn remove_expired(store: &PostgresStore, now: Timestamp) -> Res
     const DOING: &str = "removing the bytes of expired answers";
     let _permit = store.answer_permit().await?;
     loop {
-        let mut transaction = store.writer.begin().await.map_err(during(DOING))?;
-        sqlx::query(LOCK_FOR_REMOVAL).execute(&mut *transaction).await.map_err(during(DOING))?;
-        let query = sqlx::query(REMOVE_EXPIRED).bind(now.to_string()).bind(REMOVED_BYTES);
-        let removed = query.execute(&mut *transaction).await.map_err(during(DOING))?.rows_affected();
-        transaction.commit().await.map_err(during(DOING))?;
-        if removed == 0 {
+        if remove_some_expired(store, now).await.map_err(during(DOING))? == 0 {
             return Ok(());
         }
     }
 }
 
+/// Returns the number of rows that were removed.
+async fn remove_some_expired(store: &PostgresStore, now: Timestamp) -> sqlx::Result<u64> {
+    transact!(store.writer, begin, |transaction| {
+        sqlx::query(LOCK_FOR_REMOVAL).execute(&mut *transaction).await?;
+        let query = sqlx::query(REMOVE_EXPIRED).bind(now.to_string()).bind(REMOVED_BYTES);
+        query.execute(&mut *transaction).await?.rows_affected()
+    })
+}
+
 async fn limit(store: &PostgresStore, max_bytes: u64) -> sqlx::Result<()> {
-    let mut transaction = store.writer.begin().await?;
-    sqlx::query(LOCK_FOR_REMOVAL).execute(&mut *transaction).await?;
-    let total = "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM shared_answers";
-    let total: i64 = sqlx::query_scalar(total).fetch_one(&mut *transaction).await?;
-    if total.unsigned_abs() > max_bytes {
-        remove_oldest(&mut transaction, max_bytes).await?;
-    }
-    transaction.commit().await
+    transact!(store.writer, begin, |transaction| {
+        sqlx::query(LOCK_FOR_REMOVAL).execute(&mut *transaction).await?;
+        let total = "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM shared_answers";
+        let total: i64 = sqlx::query_scalar(total).fetch_one(&mut *transaction).await?;
+        if total.unsigned_abs() > max_bytes {
+            remove_oldest(&mut transaction, max_bytes).await?;
+        }
+    })
 }
 
 async fn remove_oldest(connection: &mut PgConnection, max_bytes: u64) -> sqlx::Result<()> {

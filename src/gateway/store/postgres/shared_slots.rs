@@ -6,6 +6,7 @@ use sqlx::{PgConnection, Row as _};
 
 use super::PostgresStore;
 use super::error_conversion::during;
+use super::sql::transaction::transact;
 use crate::gateway::store::shared_slots::{
     HeldSlots, OtherNodeHolding, OtherNodeSlots, SHARED_SLOT_TIMEOUT, SharedSlots,
 };
@@ -48,13 +49,13 @@ async fn exchange(
     store: &PostgresStore,
     decide: &mut (dyn FnMut(Vec<OtherNodeSlots>) -> Option<Vec<HeldSlots>> + Send),
 ) -> sqlx::Result<()> {
-    let mut transaction = store.writer.begin().await?;
-    sqlx::query(LOCK).execute(&mut *transaction).await?;
-    let rows = sqlx::query(FIND_OTHERS).bind(store.node.as_str()).fetch_all(&mut *transaction).await?;
-    let others = rows.iter().map(other_node_slots).collect::<sqlx::Result<_>>()?;
-    let Some(slots) = decide(others) else { return transaction.rollback().await };
-    write(&mut transaction, &store.node, &slots).await?;
-    transaction.commit().await
+    transact!(store.writer, begin, |transaction| {
+        sqlx::query(LOCK).execute(&mut *transaction).await?;
+        let rows = sqlx::query(FIND_OTHERS).bind(store.node.as_str()).fetch_all(&mut *transaction).await?;
+        let others = rows.iter().map(other_node_slots).collect::<sqlx::Result<_>>()?;
+        let Some(slots) = decide(others) else { return Ok(()) };
+        write(&mut transaction, &store.node, &slots).await?;
+    })
 }
 
 async fn write(connection: &mut PgConnection, node: &NodeId, slots: &[HeldSlots]) -> sqlx::Result<()> {
@@ -78,11 +79,11 @@ async fn write(connection: &mut PgConnection, node: &NodeId, slots: &[HeldSlots]
 
 /// Takes the lock, too: an exchange that was abandoned must not write after this.
 async fn release(store: &PostgresStore) -> sqlx::Result<()> {
-    let mut transaction = store.writer.begin().await?;
-    sqlx::query(LOCK).execute(&mut *transaction).await?;
-    let delete = sqlx::query("DELETE FROM account_slots WHERE node = $1").bind(store.node.as_str());
-    delete.execute(&mut *transaction).await?;
-    transaction.commit().await
+    transact!(store.writer, begin, |transaction| {
+        sqlx::query(LOCK).execute(&mut *transaction).await?;
+        let delete = sqlx::query("DELETE FROM account_slots WHERE node = $1").bind(store.node.as_str());
+        delete.execute(&mut *transaction).await?;
+    })
 }
 
 fn other_node_slots(row: &PgRow) -> sqlx::Result<OtherNodeSlots> {

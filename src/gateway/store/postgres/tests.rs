@@ -7,16 +7,19 @@ mod attempts;
 mod shared_answers;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
+use super::dialect::DbConnection;
 use super::migrations::MIGRATIONS;
 use super::*;
+use crate::gateway::store::sql_connection::SqlConnection as _;
 use crate::gateway::store::testing::{finished_record, new_postgres_database, new_postgres_store, running_record};
 use crate::gateway::store::{
     AuditContext, InstallationStore as _, JobState, PeopleStore as _, Record, RecordFilter, RequestId, UsageFilter,
-    UsageStore as _,
+    UsageDetailStore as _, UsageGrouping, UsageStore as _,
 };
 
 /// A key that the settings of all nodes give.
@@ -33,6 +36,36 @@ async fn end_sessions(store: &PostgresStore) {
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
         WHERE datname = current_database() AND pid <> pg_backend_pid()";
     sqlx::query(end).execute(&store.readers).await.unwrap();
+}
+
+/// A browser that goes away, or a request whose time is over, drops its change wherever it is.
+#[tokio::test]
+async fn a_change_that_is_dropped_while_it_waits_leaves_no_transaction() {
+    const OPEN: &str = "SELECT count(*) FROM pg_stat_activity \
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND state LIKE 'idle in transaction%'";
+    let Some((_dir, _url, store)) = new_postgres_store().await else { return };
+    let store = Arc::new(store);
+    for wait in [0, 1, 3, 10, 30, 100] {
+        let mut other_node = store.writer.begin_with(DbConnection::BEGIN_CHANGE).await.unwrap();
+        let context = AuditContext::command();
+        let change = store.ensure_user(&context, "ada");
+        let waiting = tokio::time::timeout(Duration::from_millis(wait), change).await;
+        assert!(waiting.is_err(), "changes take turns");
+        sqlx::query("SELECT 1").execute(&mut *other_node).await.unwrap();
+        other_node.commit().await.unwrap();
+        store.ensure_user(&context, "ada").await.unwrap();
+        // Enough at once for all connections of the pool.
+        let mut reads = JoinSet::new();
+        for _ in 0..20 {
+            let store = Arc::clone(&store);
+            reads.spawn(async move { store.usage_details(&UsageFilter::default(), &[UsageGrouping::Day]).await });
+        }
+        for read in reads.join_all().await {
+            read.unwrap();
+        }
+        let open: i64 = sqlx::query_scalar(OPEN).fetch_one(&store.readers).await.unwrap();
+        assert_eq!(open, 0, "after {wait} ms");
+    }
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ pub(super) mod records;
 pub(super) mod replays;
 pub(super) mod retention;
 mod tokens;
-mod transaction;
+pub(super) mod transaction;
 pub(super) mod usage;
 pub(super) mod usage_details;
 pub(super) mod usage_fold;

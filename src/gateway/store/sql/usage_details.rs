@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use sqlx::{Connection as _, QueryBuilder, Row};
+use sqlx::{QueryBuilder, Row};
 
 use super::dialect::{BY_NUMBER, Db, DbConnection, DbPool, DbRow, IMAGE_COUNT, ordered_join, sum_of};
+use super::transaction::transact;
 use super::usage::{push_day_conditions, push_scope_conditions};
-use crate::gateway::store::sql_connection::SqlConnection;
 use crate::gateway::store::usage_fold::{ALL_RECORDS, CountedRecord, counts_of_record};
 use crate::gateway::store::{
     DetailsByValue, DurationCounts, UsageDetailRead, UsageDetails, UsageFilter, UsageGrouping,
@@ -49,17 +49,23 @@ pub(super) async fn read(
     filter: &UsageFilter,
     groupings: &[UsageGrouping],
 ) -> sqlx::Result<UsageDetailRead> {
-    let mut connection = pool.acquire().await?;
-    let mut transaction = connection.begin_with(<DbConnection as SqlConnection>::BEGIN_READ).await?;
-    let (mut groups, folded) = (Vec::new(), folded_seq(&mut transaction).await?);
+    transact!(pool, begin_read, |transaction| read_at_once(&mut transaction, filter, groupings).await?)
+}
+
+async fn read_at_once(
+    connection: &mut DbConnection,
+    filter: &UsageFilter,
+    groupings: &[UsageGrouping],
+) -> sqlx::Result<UsageDetailRead> {
+    let (mut groups, folded) = (Vec::new(), folded_seq(connection).await?);
     for grouping in groupings {
         let mut values = BTreeMap::<String, UsageDetails>::new();
-        for row in counts_query(filter, *grouping).build().fetch_all(&mut *transaction).await? {
+        for row in counts_query(filter, *grouping).build().fetch_all(&mut *connection).await? {
             values.insert(row.try_get("label")?, details_from_row(&row)?);
         }
         groups.push(values);
     }
-    let uncounted = newest_seq(&mut transaction).await?.saturating_sub(folded);
+    let uncounted = newest_seq(connection).await?.saturating_sub(folded);
     let mut pending_records = 0;
     if uncounted > UNCOUNTED_MAX {
         pending_records = uncounted.unsigned_abs();
@@ -69,14 +75,13 @@ pub(super) async fn read(
             let mut query = records_query(filter, last);
             query.push(" ORDER BY seq LIMIT ").push_bind(READ_BATCH);
             after = None;
-            for row in query.build().fetch_all(&mut *transaction).await? {
+            for row in query.build().fetch_all(&mut *connection).await? {
                 let record = record_from_row(&row)?;
                 add_record(&mut groups, groupings, &record);
                 after = Some(record.seq);
             }
         }
     }
-    transaction.commit().await?;
     let groups = groups.into_iter().map(|values| values.into_iter().collect::<DetailsByValue>()).collect();
     Ok(UsageDetailRead { groups, pending_records })
 }
