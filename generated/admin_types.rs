@@ -1725,7 +1725,7 @@ pub struct Group {
     /// The number of its keys. For admins only.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub keys: ::std::option::Option<u64>,
-    /// What is used of each limit of the group that counts, by all of its keys. Absent if it has none. For admins only.
+    /// The use of each limit of the group that counts, by all of its keys. Absent if it has none. For admins only.
     #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
     pub limit_usage: ::std::vec::Vec<LimitUsage>,
     /// The name. Unique.
@@ -1993,7 +1993,7 @@ pub struct Key {
     /// The latest expiry that its owner can set, if an admin has set one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latest_end: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
-    /// What is used of each limit of the key that counts. Absent if it has none.
+    /// The use of each limit of the key that counts. Absent if it has none.
     #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
     pub limit_usage: ::std::vec::Vec<LimitUsage>,
     /// The limits of the key. Absent if it has none.
@@ -2361,7 +2361,7 @@ pub struct LimitUsage {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub resets_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
     pub state: LimitUsageState,
-    /// What is used: for a budget, the cost of finished requests of the period.
+    /// The used part: for a budget, the cost of finished requests of the period.
     pub used: f64,
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
@@ -3787,7 +3787,7 @@ pub struct Usage {
     /// The counts of the whole period. Its `value` is empty.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub overall: ::std::option::Option<UsageGroup>,
-    /// About how many records the detailed counts do not have yet: none, except while the records of before an upgrade are counted, which takes hours for ten million.
+    /// About how many records of all users the detailed counts do not have yet; for members only 1 if there are any. None, except while the records of before an upgrade are counted, which takes hours for ten million.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub pending_records: ::std::option::Option<u64>,
     /// The first day that counts, in UTC.
@@ -4210,7 +4210,7 @@ pub struct User {
     pub last_sign_in_at: ::std::option::Option<
         ::chrono::DateTime<::chrono::offset::Utc>,
     >,
-    /// What is used of each limit of the user that counts, by all keys of the user. Absent if there are none.
+    /// The use of each limit of the user that counts, by all keys of the user. Absent if there are none.
     #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
     pub limit_usage: ::std::vec::Vec<LimitUsage>,
     /// The limits of all keys of the user together. Absent if there are none.

@@ -32,7 +32,7 @@ pub(crate) use error::IdentityError;
 pub(crate) use groups::KeyGroup;
 pub(crate) use links::{IssuedLink, LinkDetails};
 pub(crate) use pending_sign_in::PENDING_LIFETIME;
-pub(crate) use second_factor::Enrolment;
+pub(crate) use second_factor::SecondFactorEnrolment;
 pub(crate) use secret_text::SecretText;
 pub(crate) use sessions::{IssuedSession, UserSession};
 pub(crate) use sign_in::{SignInOrigin, SignInStep};

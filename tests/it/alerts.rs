@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, PostgresDatabase, eventually, request};
 use mail_server::MailServer;
-use receiver::{Message, Receiver, SECRET};
+use receiver::{SECRET, WebhookMessage, WebhookReceiver};
 
 const TOKEN: &str = "admin-token-canary-0123456789abcdef";
 const MASTER_KEY: &str = "5e1f0c7a9b3d2468ace013579bdf02468ace013579bdf02468ace013579bdf02";
@@ -74,7 +74,7 @@ fn wait_for_deliveries(gateway: &Gateway, count: usize, state: &str) -> Vec<Valu
     })
 }
 
-fn types(messages: &[Message]) -> Vec<String> {
+fn types(messages: &[WebhookMessage]) -> Vec<String> {
     let mut types: Vec<_> =
         messages.iter().map(|message| message.json()["type"].as_str().unwrap_or_default().to_owned()).collect();
     types.sort();
@@ -83,7 +83,7 @@ fn types(messages: &[Message]) -> Vec<String> {
 
 #[test]
 fn the_soft_mark_and_the_end_of_a_budget_are_posted_once_and_signed() {
-    let (upstream, receiver) = (FakeUpstream::start(), Receiver::start(&[500, 200]));
+    let (upstream, receiver) = (FakeUpstream::start(), WebhookReceiver::start(&[500, 200]));
     let gateway = open(&upstream, &webhook(&receiver.url()));
     let limits = json!({"budget_usd": 0.012, "budget_period": "day"});
     let (id, secret) = key_with(&gateway, "two images", &limits);
@@ -91,7 +91,7 @@ fn the_soft_mark_and_the_end_of_a_budget_are_posted_once_and_signed() {
     assert_eq!(draw(&gateway, &secret), 200);
     assert_eq!([draw(&gateway, &secret), draw(&gateway, &secret)], [429, 429]);
     let messages = receiver.wait_for(3);
-    messages.iter().for_each(Message::assert_signed);
+    messages.iter().for_each(WebhookMessage::assert_signed);
     let first = &messages[0];
     let repeated = messages[1..].iter().filter(|message| message.header("webhook-id") == first.header("webhook-id"));
     assert_eq!(repeated.count(), 1, "the message that got a 500 came again with its id");
@@ -120,7 +120,7 @@ fn the_soft_mark_and_the_end_of_a_budget_are_posted_once_and_signed() {
 
 #[test]
 fn an_alert_survives_the_end_of_the_process_before_it_is_raised_and_before_it_is_delivered() {
-    let (upstream, receiver) = (FakeUpstream::start(), Receiver::start(&[503, 200]));
+    let (upstream, receiver) = (FakeUpstream::start(), WebhookReceiver::start(&[503, 200]));
     let mut gateway = open(
         &upstream,
         &format!(
@@ -147,8 +147,8 @@ fn an_alert_survives_the_end_of_the_process_before_it_is_raised_and_before_it_is
 
 #[test]
 fn a_redirect_is_not_followed_and_a_receiver_that_is_gone_gets_nothing_more() {
-    let (upstream, other) = (FakeUpstream::start(), Receiver::start(&[200]));
-    let receiver = Receiver::redirecting(&[302, 410], &other.url());
+    let (upstream, other) = (FakeUpstream::start(), WebhookReceiver::start(&[200]));
+    let receiver = WebhookReceiver::redirecting(&[302, 410], &other.url());
     let gateway = open(&upstream, &webhook(&receiver.url()));
     let (_, secret) = key_with(&gateway, "one", &json!({"budget_usd": 0.007, "budget_period": "week"}));
     assert_eq!(draw(&gateway, &secret), 200);
@@ -162,7 +162,7 @@ fn a_redirect_is_not_followed_and_a_receiver_that_is_gone_gets_nothing_more() {
 #[test]
 fn an_unreachable_receiver_delays_no_image_and_a_test_says_so() {
     let upstream = FakeUpstream::start();
-    let closed = Receiver::start(&[]).url();
+    let closed = WebhookReceiver::start(&[]).url();
     let gateway = open(&upstream, &webhook(&closed));
     let (_, secret) = key_with(&gateway, "one", &json!({"budget_usd": 0.007, "budget_period": "day"}));
     assert_eq!(draw(&gateway, &secret), 200);
@@ -185,7 +185,7 @@ fn a_webhook_to_a_link_local_address_is_not_called() {
 
 #[test]
 fn a_test_is_signed_and_delivered_by_each_channel() {
-    let (upstream, receiver, mail) = (FakeUpstream::start(), Receiver::start(&[204]), MailServer::start(0));
+    let (upstream, receiver, mail) = (FakeUpstream::start(), WebhookReceiver::start(&[204]), MailServer::start(0));
     let gateway = open(&upstream, &format!("{}{}", webhook(&receiver.url()), mail.settings()));
     let test = gateway.run_command(&["alerts", "test"]);
     assert_eq!(test.ok_stdout(), "webhook: delivered\nemail: delivered\n");
@@ -215,7 +215,7 @@ fn an_alert_is_mailed_with_a_sign_in_and_again_if_the_server_refuses_it() {
 #[test]
 fn two_nodes_post_one_message() {
     let Some(database) = PostgresDatabase::create() else { return };
-    let (upstream, receiver) = (FakeUpstream::start(), Receiver::start(&[200]));
+    let (upstream, receiver) = (FakeUpstream::start(), WebhookReceiver::start(&[200]));
     let settings = format!(
         "admin_token = {{ env = \"IT_ADMIN\" }}\n{}[[groups]]\nname = \"default\"\n[groups.limits]\n\
          budget_usd = 0.0125\nbudget_period = \"day\"\n",

@@ -29,7 +29,13 @@ impl Console {
     /// [`Console::retrieve_usage`].
     pub(crate) async fn usage_groups(&self, actor: &Actor, query: &RetrieveUsageQuery) -> Result<GroupedUsage, Error> {
         let (filter, grouping, measure) = self.grouped_filter(actor, query).await?;
-        self.usage().groups(&filter, grouping, measure, Some(GROUPS_MAX)).await.map_err(from_store_error)
+        let groups = self.usage().groups(&filter, grouping, measure, Some(GROUPS_MAX)).await;
+        let mut groups = groups.map_err(from_store_error)?;
+        if !actor.is_admin() {
+            // The number is that of all users.
+            groups.pending_records = groups.pending_records.min(1);
+        }
+        Ok(groups)
     }
 
     /// Returns a few of the same groups: those with the most of the measure of the query.

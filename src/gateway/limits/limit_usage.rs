@@ -33,7 +33,7 @@ pub(crate) enum LimitAmounts {
     Count {
         /// The limit.
         limit: u64,
-        /// What is used of it.
+        /// The used part of it.
         used: u64,
     },
     /// Money.

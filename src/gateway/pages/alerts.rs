@@ -36,7 +36,7 @@ struct AlertView {
     /// The class and the key of the text of the event.
     tone: &'static str,
     label: &'static str,
-    /// What is spent of the budget, such as `$8.10 of $10.00`.
+    /// The spent part of the budget, such as `$8.10 of $10.00`.
     spent: String,
 }
 

@@ -17,7 +17,7 @@ use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use api_document::{ApiDocument, ApiOperation};
-use markdown::Markdown;
+use markdown::MarkdownHtml;
 use schema_view::{FieldView, SchemaView, TypePart};
 
 /// The operations for which the playground is the form: each with the fields that a link passes on.
@@ -34,7 +34,7 @@ struct OverviewPage {
 /// One API in the overview.
 struct DocumentSummary {
     document: &'static ApiDocument,
-    description: Markdown,
+    description: MarkdownHtml,
     tags: Vec<TagSummary>,
     schemas: Vec<&'static str>,
 }
@@ -50,7 +50,7 @@ struct TagSummary {
 struct OperationPage {
     page: PageLayout,
     operation: ApiOperation,
-    description: Markdown,
+    description: MarkdownHtml,
     parameters: Vec<FieldView>,
     bodies: Vec<BodyView>,
     responses: Vec<ResponseView>,
@@ -81,7 +81,7 @@ struct BodyView {
 /// One answer of an operation.
 struct ResponseView {
     status: &'static str,
-    description: Markdown,
+    description: MarkdownHtml,
     headers: Vec<FieldView>,
     bodies: Vec<BodyView>,
 }
@@ -133,7 +133,7 @@ impl DocumentSummary {
         };
         Self {
             document,
-            description: Markdown::new(document.text_at("/info/description")),
+            description: MarkdownHtml::new(document.text_at("/info/description")),
             tags: document.tags().map(tag).collect(),
             schemas: document.schemas().map(|(name, _)| name).collect(),
         }
@@ -148,7 +148,7 @@ impl OperationPage {
         let responses = operation.value["responses"].as_object().into_iter().flatten();
         Self {
             page: context.layout("docs"),
-            description: Markdown::new(operation.description()),
+            description: MarkdownHtml::new(operation.description()),
             parameters: parameters.map(|parameter| FieldView::of_parameter(document, parameter)).collect(),
             bodies: bodies(document, &operation.value["requestBody"]),
             responses: responses.map(|(status, value)| ResponseView::new(document, status, value)).collect(),
@@ -168,7 +168,7 @@ impl ResponseView {
         let headers = response["headers"].as_object().into_iter().flatten();
         Self {
             status,
-            description: Markdown::new(response["description"].as_str().unwrap_or_default()),
+            description: MarkdownHtml::new(response["description"].as_str().unwrap_or_default()),
             headers: headers.map(|(name, header)| FieldView::of_header(document, name, header)).collect(),
             bodies: bodies(document, response),
         }

@@ -1,4 +1,4 @@
-//! What belongs to a group: the accounts that serve it, its keys, and the users who may have keys in it; and the form
+//! The parts of a group: the accounts that serve it, its keys, and the users who may have keys in it; and the form
 //! that assigns accounts to it.
 
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ const SHOWN_ACCOUNTS_FIELD: &str = "had";
 /// The checkbox that allows a change after which no account serves the group.
 pub(super) const UNSERVED_FIELD: &str = "unserved";
 
-/// What belongs to a group.
+/// The accounts, keys and users of a group.
 pub(super) struct GroupOverview {
     /// The accounts that serve the group.
     pub(super) serving: Vec<AccountSummary>,

@@ -1,21 +1,21 @@
-//! Bars that show what is used of limits. Each bar has the same facts as text beside it, so it needs neither colours nor
+//! Bars that show the use of limits. Each bar has the same facts as text beside it, so it needs neither colours nor
 //! a script.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::Value;
 
 use super::format;
 use super::language::PageTexts;
-use crate::error::LimitRefusal;
 use crate::wire::admin::types;
 
 /// The length of a bar, in units of its picture.
 const LENGTH: f64 = 1000.0;
 
-/// What is used of one limit.
+/// The use of one limit.
 pub(super) struct LimitBar {
     /// The key of the name of the limit.
     pub(super) label: &'static str,
-    /// What is used, such as `$3.20 of $10.00`.
+    /// The used part, such as `$3.20 of $10.00`.
     pub(super) used: String,
     /// Other facts: what is reserved, and the soft mark.
     pub(super) facts: Vec<String>,
@@ -75,23 +75,26 @@ fn limit_bar(texts: PageTexts, limit: &types::LimitUsage, now: DateTime<Utc>) ->
     }
 }
 
-/// Explains why a limit has refused a request, and when it is free again.
-pub(super) fn refusal_text(texts: PageTexts, refusal: &LimitRefusal, now: DateTime<Utc>) -> String {
-    let owner = match refusal.scope {
-        "key" => "refusal.of_key",
-        "user" => "refusal.of_user",
+/// Explains why a limit has refused a request, and when it is free again. `error` is the error object of the API; `None`
+/// if it is another error.
+pub(super) fn refusal_text(texts: PageTexts, error: &Value, now: DateTime<Utc>) -> Option<String> {
+    let limit = error["limit"].as_str()?;
+    let owner = match error["limit_scope"].as_str() {
+        Some("key") => "refusal.of_key",
+        Some("user") => "refusal.of_user",
         _ => "refusal.of_group",
     };
-    let (explanation, amount) = if refusal.limit == "budget_usd" {
-        let dollars = refusal.value.parse().map_or_else(|_| refusal.value.clone(), |usd| format::dollars(usd, 2, 4));
-        ("refusal.budget", dollars)
+    let value = error["limit_value"].as_str().unwrap_or_default();
+    let (explanation, amount) = if limit == "budget_usd" {
+        ("refusal.budget", value.parse().map_or_else(|_| value.to_owned(), |usd| format::dollars(usd, 2, 4)))
     } else {
-        ("refusal.limit", refusal.value.clone())
+        ("refusal.limit", value.to_owned())
     };
     let text = texts.get_with(explanation, "limit", amount);
-    let text = text.replace("{name}", texts.get(label(refusal.limit))).replace("{owner}", texts.get(owner));
-    let Some(at) = refusal.resets_at.and_then(|at| DateTime::from_timestamp(at, 0)) else { return text };
-    format!("{text} ({}, {})", reset_text(texts, at - now), format::time_to_minute(at))
+    let text = text.replace("{name}", texts.get(label(limit))).replace("{owner}", texts.get(owner));
+    let resets_at = error["resets_at"].as_i64().and_then(|at| DateTime::from_timestamp(at, 0));
+    let Some(at) = resets_at else { return Some(text) };
+    Some(format!("{text} ({}, {})", reset_text(texts, at - now), format::time_to_minute(at)))
 }
 
 /// The key of the name of a limit.
@@ -132,9 +135,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::error::{Error, LimitRefusal};
     use crate::gateway::pages::language::Language;
 
-    fn bar(usage: serde_json::Value) -> LimitBar {
+    fn bar(usage: Value) -> LimitBar {
         let now = "2026-11-26T18:00:00Z".parse().unwrap();
         limit_bar(PageTexts(Language::En), &serde_json::from_value(usage).unwrap(), now)
     }
@@ -174,8 +178,12 @@ mod tests {
             wait_seconds: 9,
             is_quota: true,
         };
+        let explained = |refusal: &LimitRefusal| {
+            let body = Error::LimitReached(Box::new(refusal.clone())).body();
+            refusal_text(PageTexts(Language::En), &body["error"], now)
+        };
         assert_eq!(
-            refusal_text(PageTexts(Language::En), &refusal, now),
+            explained(&refusal).unwrap(),
             "The budget of $0.012 of this key is spent, or less is left of it than this request can cost (resets in 6 hours, 2026-11-27 00:00 UTC)"
         );
         refusal = LimitRefusal {
@@ -185,8 +193,9 @@ mod tests {
             resets_at: None,
             ..refusal
         };
-        let text = refusal_text(PageTexts(Language::En), &refusal, now);
+        let text = explained(&refusal).unwrap();
         assert!(text.starts_with("The limit “") && text.ends_with("of the group is reached: 4"), "{text}");
+        assert_eq!(refusal_text(PageTexts(Language::En), &Error::Unavailable.body()["error"], now), None);
     }
 
     #[test]

@@ -5,7 +5,6 @@
 //! a mask that is painted on the picture, intermediate images, and the history, which stays in the browser.
 
 use askama::Template;
-use chrono::Utc;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
@@ -13,7 +12,6 @@ use super::examples::CodeExample;
 use super::first_steps::newest_record;
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
-use super::limit_bars::refusal_text;
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
@@ -71,7 +69,7 @@ struct SizeRules {
     max_pixels: u32,
 }
 
-/// What a request would cost, and the request as code.
+/// The cost that a request would have, and the request as code.
 struct RequestPreview {
     /// The cost, or the reason why the request is refused.
     estimate: Result<CostPreview, String>,
@@ -126,19 +124,19 @@ pub(super) fn submitted_form(context: &PageContext<'_>) -> PageForm {
 pub(super) async fn render_error(context: &PageContext<'_>, error: &Error) -> Result<PageResponse, PageError> {
     let param = error.param().unwrap_or_default();
     let field = API_FIELDS.into_iter().chain([IMAGE_FIELD, "mask"]).find(|name| *name == param).unwrap_or(WHOLE_FORM);
-    let text = match error {
-        Error::LimitReached(refusal) => refusal_text(context.texts, refusal, Utc::now()),
-        error => error.to_string(),
-    };
-    let form = submitted_form(context).with_error(field, text);
+    let form = submitted_form(context).with_error(field, error.to_string());
     let status = StatusCode::from_u16(error.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     render_page(context, status, form, None, None).await
 }
 
 /// Shows the form with an error that belongs to no field.
-pub(super) async fn render_refusal(context: &PageContext<'_>, text: &str) -> Result<PageResponse, PageError> {
+pub(super) async fn render_refusal(
+    context: &PageContext<'_>,
+    status: StatusCode,
+    text: &str,
+) -> Result<PageResponse, PageError> {
     let form = submitted_form(context).with_error(WHOLE_FORM, text);
-    render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form, None, None).await
+    render_page(context, status, form, None, None).await
 }
 
 /// Shows the form with a request that was sent.

@@ -30,6 +30,7 @@ const PARTIAL_IMAGES: u32 = 2;
 /// The word for a property that the model chooses.
 const AUTO: &str = "auto";
 const EVENTS: &str = "text/event-stream; charset=utf-8";
+const JSON: &str = "application/json";
 /// The seconds after which a page without a script looks again for the outcome of a request (our choice).
 const LOOK_AGAIN_SECONDS: &str = "2";
 
@@ -61,13 +62,17 @@ pub(super) async fn submit(context: &PageContext<'_>) -> Result<PageResponse, Pa
     });
     let nonce = context.request.form_field("nonce").to_owned();
     if !context.is_valid_nonce(&nonce) {
-        return playground::render_refusal(context, context.texts.get("error.stale")).await;
+        let text = context.texts.get("error.stale");
+        return playground::render_refusal(context, StatusCode::UNPROCESSABLE_ENTITY, text).await;
     }
     let key = match chosen_key(context).await? {
         Ok(key) => key,
         Err(error) => return refuse(context, &error).await,
     };
     match begin(context, &key, nonce.clone(), form).await {
+        Ok(answer) if answer.head.status == StatusCode::TOO_MANY_REQUESTS.as_u16() => {
+            show_too_many_requests(context, answer, &run_path(&key.id, &nonce)).await
+        }
         // The header tells the script where the outcome is shown.
         Ok(answer) if context.request.wants_events => {
             Ok(send_events(answer).with_header(CONTENT_LOCATION, &run_path(&key.id, &nonce)))
@@ -190,16 +195,38 @@ async fn refuse(context: &PageContext<'_>, error: &Error) -> Result<PageResponse
         return playground::render_error(context, error).await;
     }
     let status = StatusCode::from_u16(error.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut body = error.body();
-    if let Error::LimitReached(refusal) = error {
-        body["error"]["message"] = refusal_text(context.texts, refusal, Utc::now()).into();
+    Ok(PageResponse::new(status, JSON, error.body().to_string().into()))
+}
+
+/// Shows an answer that asks for fewer requests: the refusal of a limit in words, and any other as usual. The error is the
+/// body of an answer, because it belongs to the nonce of the form like any answer.
+async fn show_too_many_requests(
+    context: &PageContext<'_>,
+    answer: GatewayAnswer,
+    path: &str,
+) -> Result<PageResponse, PageError> {
+    let body = answer.body.collect().await.map_err(|error| {
+        tracing::warn!(%error, "the answer for a page broke off");
+        PageError::Unavailable
+    })?;
+    let mut body: Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+    let text = refusal_text(context.texts, &body["error"], Utc::now());
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    match text {
+        Some(text) if !context.request.wants_events => playground::render_refusal(context, status, &text).await,
+        None if !context.request.wants_events => Ok(PageResponse::redirect(path)),
+        text => {
+            if let Some(text) = text {
+                body["error"]["message"] = text.into();
+            }
+            Ok(PageResponse::new(status, JSON, body.to_string().into()).with_header(CONTENT_LOCATION, path))
+        }
     }
-    Ok(PageResponse::new(status, "application/json", body.to_string().into()))
 }
 
 fn send_events(answer: GatewayAnswer) -> PageResponse {
     let status = StatusCode::from_u16(answer.head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let content_type = if answer.is_stream() { EVENTS } else { "application/json" };
+    let content_type = if answer.is_stream() { EVENTS } else { JSON };
     PageResponse::with_body(status, content_type, PageBody::Events(answer.body))
 }
 

@@ -11,7 +11,7 @@ use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::qr_code::QrCode;
-use crate::gateway::people::{Enrolment, IdentityError, SecretText};
+use crate::gateway::people::{IdentityError, SecondFactorEnrolment, SecretText};
 
 /// The path of the set-up, to which users are led who must have a second factor and have none.
 pub(super) const PATH: &str = "/profile/second-factor";
@@ -52,7 +52,7 @@ pub(super) fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError>
 fn render_enrolment(
     context: &PageContext<'_>,
     status: StatusCode,
-    enrolment: &Enrolment,
+    enrolment: &SecondFactorEnrolment,
     form: PageForm,
 ) -> Result<PageResponse, PageError> {
     let user = context.session()?.actor.user().ok_or(PageError::NotFound)?;

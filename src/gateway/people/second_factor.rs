@@ -27,15 +27,15 @@ const RECOVERY_CODE_CHARS: usize = 10;
 
 /// A new second factor that no code has confirmed yet.
 #[derive(Debug)]
-pub(crate) struct Enrolment {
+pub(crate) struct SecondFactorEnrolment {
     secret: TotpSecret,
     account: String,
     sealed: String,
 }
 
-// === impl Enrolment ===
+// === impl SecondFactorEnrolment ===
 
-impl Enrolment {
+impl SecondFactorEnrolment {
     /// Returns the sealed secret, for a field of the form that confirms it.
     pub(crate) fn sealed(&self) -> &str {
         &self.sealed
@@ -62,24 +62,24 @@ impl IdentityService {
     /// # Errors
     ///
     /// Returns an error if the system has no random bytes.
-    pub(crate) fn begin_enrolment(&self, session: &UserSession) -> Result<Enrolment, IdentityError> {
+    pub(crate) fn begin_enrolment(&self, session: &UserSession) -> Result<SecondFactorEnrolment, IdentityError> {
         let user = session.actor.user().ok_or(IdentityError::Unknown)?;
         let secret: [u8; SECRET_BYTES] = random_bytes()?;
         let expires_at = self.unix_seconds().saturating_add_unsigned(ENROLMENT_LIFETIME.as_secs());
         let plain = [&expires_at.to_be_bytes()[..], &secret].concat();
         let sealed = URL_SAFE_NO_PAD.encode(self.vault.seal(&enrolment_context(session, user), &plain)?);
-        Ok(Enrolment { secret: TotpSecret::new(secret), account: user.name.clone(), sealed })
+        Ok(SecondFactorEnrolment { secret: TotpSecret::new(secret), account: user.name.clone(), sealed })
     }
 
     /// Opens the sealed secret that a form has sent back; `None` if it is too old, or not of this session.
-    pub(crate) fn reopen_enrolment(&self, session: &UserSession, sealed: &str) -> Option<Enrolment> {
+    pub(crate) fn reopen_enrolment(&self, session: &UserSession, sealed: &str) -> Option<SecondFactorEnrolment> {
         let user = session.actor.user()?;
         let bytes = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let plain = self.vault.open(&enrolment_context(session, user), &bytes).ok()?;
         let (expires_at, secret) = plain.split_first_chunk::<8>()?;
         let secret = TotpSecret::new(secret.try_into().ok()?);
         let is_valid = self.unix_seconds() < i64::from_be_bytes(*expires_at);
-        is_valid.then(|| Enrolment { secret, account: user.name.clone(), sealed: sealed.to_owned() })
+        is_valid.then(|| SecondFactorEnrolment { secret, account: user.name.clone(), sealed: sealed.to_owned() })
     }
 
     /// Stores a new second factor after its first code, ends the other sessions of the user, and returns the recovery
@@ -92,7 +92,7 @@ impl IdentityService {
     pub(crate) async fn confirm_enrolment(
         &self,
         session: &UserSession,
-        enrolment: &Enrolment,
+        enrolment: &SecondFactorEnrolment,
         code: &str,
     ) -> Result<Vec<SecretText>, IdentityError> {
         let user = session.actor.user().ok_or(IdentityError::Unknown)?;

@@ -13,7 +13,7 @@ const USER: &str = "imagate";
 pub(super) const PASSWORD: &str = "canary-of-the-mail-server";
 
 #[derive(Default)]
-struct Mailbox {
+struct MailServerState {
     mails: Vec<String>,
     refused: usize,
     signed_in: bool,
@@ -22,7 +22,7 @@ struct Mailbox {
 /// The server. Its thread ends with the test.
 pub(super) struct MailServer {
     address: SocketAddr,
-    mailbox: Arc<Mutex<Mailbox>>,
+    mailbox: Arc<Mutex<MailServerState>>,
 }
 
 impl MailServer {
@@ -30,7 +30,7 @@ impl MailServer {
     pub(super) fn start(refuses: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let mailbox = Arc::<Mutex<Mailbox>>::default();
+        let mailbox = Arc::<Mutex<MailServerState>>::default();
         let received = Arc::clone(&mailbox);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -64,7 +64,7 @@ impl MailServer {
     }
 }
 
-fn serve(stream: TcpStream, refuses: usize, mailbox: &Mutex<Mailbox>) -> std::io::Result<()> {
+fn serve(stream: TcpStream, refuses: usize, mailbox: &Mutex<MailServerState>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let credentials = STANDARD.encode(format!("\0{USER}\0{PASSWORD}"));
     reader.get_mut().write_all(b"220 mail.example ready\r\n")?;

@@ -16,20 +16,20 @@ pub(super) const SECRET: &str = "whsec_Y2FuYXJ5LW9mLXRoZS13ZWJob29rLTEy";
 
 /// A message that was received.
 #[derive(Clone, Debug)]
-pub(super) struct Message {
+pub(super) struct WebhookMessage {
     headers: Vec<(String, String)>,
     pub(super) body: String,
 }
 
 /// The receiver. Its thread ends with the test.
-pub(super) struct Receiver {
+pub(super) struct WebhookReceiver {
     address: SocketAddr,
-    messages: Arc<Mutex<Vec<Message>>>,
+    messages: Arc<Mutex<Vec<WebhookMessage>>>,
 }
 
-// === impl Message ===
+// === impl WebhookMessage ===
 
-impl Message {
+impl WebhookMessage {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -59,9 +59,9 @@ fn hmac_sha256(key: &[u8], message: &[u8]) -> Vec<u8> {
     Sha256::digest([padded(0x5c), inner.to_vec()].concat()).to_vec()
 }
 
-// === impl Receiver ===
+// === impl WebhookReceiver ===
 
-impl Receiver {
+impl WebhookReceiver {
     /// Answers the first messages with these statuses, and further ones with the last. Without any, the port is closed.
     pub(super) fn start(statuses: &[u16]) -> Self {
         Self::redirecting(statuses, "/")
@@ -71,7 +71,7 @@ impl Receiver {
     pub(super) fn redirecting(statuses: &[u16], location: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let messages = Arc::<Mutex<Vec<Message>>>::default();
+        let messages = Arc::<Mutex<Vec<WebhookMessage>>>::default();
         if !statuses.is_empty() {
             let (received, statuses, location) = (Arc::clone(&messages), statuses.to_vec(), location.to_owned());
             std::thread::spawn(move || {
@@ -95,7 +95,7 @@ impl Receiver {
 
     /// Waits for this number of messages, and returns all.
     #[track_caller]
-    pub(super) fn wait_for(&self, count: usize) -> Vec<Message> {
+    pub(super) fn wait_for(&self, count: usize) -> Vec<WebhookMessage> {
         eventually("the messages arrive", || {
             let messages = self.messages.lock().expect("the messages").clone();
             (messages.len() >= count).then_some(messages)
@@ -104,12 +104,12 @@ impl Receiver {
 }
 
 /// The status of the answer to the next message: the last one stays.
-fn next_status(statuses: &[u16], received: &Mutex<Vec<Message>>) -> u16 {
+fn next_status(statuses: &[u16], received: &Mutex<Vec<WebhookMessage>>) -> u16 {
     let number = received.lock().expect("the messages").len();
     statuses.get(number).or(statuses.last()).copied().unwrap_or(200)
 }
 
-fn serve(stream: TcpStream, status: u16, location: &str, received: &Mutex<Vec<Message>>) -> std::io::Result<()> {
+fn serve(stream: TcpStream, status: u16, location: &str, received: &Mutex<Vec<WebhookMessage>>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let (mut line, mut headers) = (String::new(), Vec::new());
     reader.read_line(&mut line)?;
@@ -126,7 +126,7 @@ fn serve(stream: TcpStream, status: u16, location: &str, received: &Mutex<Vec<Me
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body)?;
     let body = String::from_utf8_lossy(&body).into_owned();
-    received.lock().expect("the messages").push(Message { headers, body });
+    received.lock().expect("the messages").push(WebhookMessage { headers, body });
     let answer = format!("HTTP/1.1 {status} Said\r\nlocation: {location}\r\ncontent-length: 2\r\n\r\n{{}}");
     reader.get_mut().write_all(answer.as_bytes())
 }

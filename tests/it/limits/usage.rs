@@ -1,4 +1,4 @@
-//! What is used of limits, as the admin API shows it.
+//! The use of limits, as the admin API shows it.
 
 use serde_json::{Value, json};
 

@@ -7,11 +7,11 @@ use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
 /// Text of an API document as HTML. Only text that is compiled into the program can become HTML, so a template may
 /// write it without escaping.
-pub(super) struct Markdown(String);
+pub(super) struct MarkdownHtml(String);
 
-impl HtmlSafe for Markdown {}
+impl HtmlSafe for MarkdownHtml {}
 
-impl fmt::Display for Markdown {
+impl fmt::Display for MarkdownHtml {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }
@@ -19,7 +19,7 @@ impl fmt::Display for Markdown {
 
 // === impl Markdown ===
 
-impl Markdown {
+impl MarkdownHtml {
     /// Renders a text. Its headings are two levels below those of the page.
     pub(super) fn new(text: &'static str) -> Self {
         let events = Parser::new_ext(text, Options::ENABLE_TABLES).map(|event| match event {
@@ -56,10 +56,11 @@ mod tests {
 
     #[test]
     fn markdown_becomes_html_without_markup_of_its_own() {
-        let html = Markdown::new("# Size\n\nA `1x1` & <b>more</b>\n\n| a | b |\n|---|---|\n| 1 | 2 |\n").to_string();
+        let html =
+            MarkdownHtml::new("# Size\n\nA `1x1` & <b>more</b>\n\n| a | b |\n|---|---|\n| 1 | 2 |\n").to_string();
         assert!(html.contains("<h3>Size</h3>"), "{html}");
         assert!(html.contains("<code>1x1</code> &amp; &lt;b&gt;more&lt;/b&gt;"), "{html}");
         assert!(html.contains("<th>a</th>") && html.contains("<td>2</td>"), "{html}");
-        assert!(Markdown::new("").is_empty());
+        assert!(MarkdownHtml::new("").is_empty());
     }
 }

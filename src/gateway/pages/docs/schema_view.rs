@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use super::api_document::ApiDocument;
 use super::example;
-use super::markdown::Markdown;
+use super::markdown::MarkdownHtml;
 
 /// A schema.
 pub(super) struct SchemaView {
-    pub(super) description: Markdown,
+    pub(super) description: MarkdownHtml,
     pub(super) parts: Vec<TypePart>,
     pub(super) limits: Vec<String>,
     /// The possible words, if the schema lists them.
@@ -23,7 +23,7 @@ pub(super) struct FieldView {
     pub(super) name: &'static str,
     pub(super) parts: Vec<TypePart>,
     pub(super) is_required: bool,
-    pub(super) description: Markdown,
+    pub(super) description: MarkdownHtml,
     pub(super) limits: Vec<String>,
     pub(super) words: Vec<&'static str>,
 }
@@ -117,7 +117,7 @@ impl SchemaView {
         let mut fields: Vec<_> = fields.map(field).collect();
         fields.sort_by_key(|field| !field.is_required);
         Self {
-            description: Markdown::new(description(schema)),
+            description: MarkdownHtml::new(description(schema)),
             parts: type_parts(document, schema),
             limits: limits(schema),
             words: words(schema),
@@ -140,7 +140,7 @@ impl FieldView {
             name,
             parts: type_parts(document, schema),
             is_required: false,
-            description: Markdown::new(text),
+            description: MarkdownHtml::new(text),
             limits: all_limits,
             words: words(target),
         }
@@ -152,7 +152,7 @@ impl FieldView {
         let name = parameter["name"].as_str().unwrap_or_default();
         Self {
             is_required: parameter["required"] == true,
-            description: Markdown::new(description(parameter)),
+            description: MarkdownHtml::new(description(parameter)),
             ..Self::new(document, name, &parameter["schema"])
         }
     }
@@ -162,7 +162,7 @@ impl FieldView {
         let header = document.resolve(header);
         Self {
             is_required: header["required"] == true,
-            description: Markdown::new(description(header)),
+            description: MarkdownHtml::new(description(header)),
             ..Self::new(document, name, &header["schema"])
         }
     }
