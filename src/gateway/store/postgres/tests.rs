@@ -38,6 +38,15 @@ async fn end_sessions(store: &PostgresStore) {
     sqlx::query(end).execute(&store.readers).await.unwrap();
 }
 
+/// Reads often enough at once for all connections of the pool.
+async fn read_with_all_connections(store: &Arc<PostgresStore>) {
+    let mut reads = JoinSet::new();
+    for store in std::iter::repeat_n(Arc::clone(store), 20) {
+        reads.spawn(async move { store.usage_details(&UsageFilter::default(), &[UsageGrouping::Day]).await });
+    }
+    reads.join_all().await.into_iter().for_each(|read| drop(read.unwrap()));
+}
+
 /// A browser that goes away, or a request whose time is over, drops its change wherever it is.
 #[tokio::test]
 async fn a_change_that_is_dropped_while_it_waits_leaves_no_transaction() {
@@ -48,21 +57,14 @@ async fn a_change_that_is_dropped_while_it_waits_leaves_no_transaction() {
     for wait in [0, 1, 3, 10, 30, 100] {
         let mut other_node = store.writer.begin_with(DbConnection::BEGIN_CHANGE).await.unwrap();
         let context = AuditContext::command();
-        let change = store.ensure_user(&context, "ada");
+        let name = format!("ada {wait}");
+        let change = store.ensure_user(&context, &name);
         let waiting = tokio::time::timeout(Duration::from_millis(wait), change).await;
         assert!(waiting.is_err(), "changes take turns");
         sqlx::query("SELECT 1").execute(&mut *other_node).await.unwrap();
         other_node.commit().await.unwrap();
-        store.ensure_user(&context, "ada").await.unwrap();
-        // Enough at once for all connections of the pool.
-        let mut reads = JoinSet::new();
-        for _ in 0..20 {
-            let store = Arc::clone(&store);
-            reads.spawn(async move { store.usage_details(&UsageFilter::default(), &[UsageGrouping::Day]).await });
-        }
-        for read in reads.join_all().await {
-            read.unwrap();
-        }
+        store.ensure_user(&context, &name).await.unwrap();
+        read_with_all_connections(&store).await;
         let open: i64 = sqlx::query_scalar(OPEN).fetch_one(&store.readers).await.unwrap();
         assert_eq!(open, 0, "after {wait} ms");
     }
