@@ -713,6 +713,23 @@ let response = client.update_user()
     pub fn update_user(&self) -> builder::UpdateUser<'_> {
         builder::UpdateUser::new(self)
     }
+    /**Remove the connection of a user with the provider of OpenID Connect
+
+All sessions of the user end, and the user signs in with a password from then on. If the settings let the provider create users, the person can become another user with the next sign-in; disable the user to prevent that. Refused if the user is not connected. For admins.
+
+Sends a `POST` request to `/admin/v1/users/{id}/disconnect`
+
+Arguments:
+- `id`: The id of the user, or the name.
+```ignore
+let response = client.disconnect_user()
+    .id(id)
+    .send()
+    .await;
+```*/
+    pub fn disconnect_user(&self) -> builder::DisconnectUser<'_> {
+        builder::DisconnectUser::new(self)
+    }
     /**Make a link for a new password
 
 Anyone who has the link can set a password, once and within 24 hours. No other answer contains the link. The previous password stays valid until then, and earlier links become invalid. For admins.
@@ -4173,6 +4190,88 @@ pub mod builder {
                 .build()?;
             let info = OperationInfo {
                 operation_id: "update_user",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
+    /// Builder for [`Client::disconnect_user`]
+    ///
+    /// [`Client::disconnect_user`]: super::Client::disconnect_user
+    #[derive(Debug, Clone)]
+    pub struct DisconnectUser<'a> {
+        client: &'a super::Client,
+        id: Result<::std::string::String, String>,
+    }
+    impl<'a> DisconnectUser<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                id: Err("id was not initialized".to_string()),
+            }
+        }
+        pub fn id<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for id failed"
+                        .to_string()
+                });
+            self
+        }
+        ///Sends a `POST` request to `/admin/v1/users/{id}/disconnect`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::User>, Error<types::ErrorResponse>> {
+            let Self { client, id } = self;
+            let id = id.map_err(Error::InvalidRequest)?;
+            let url = format!(
+                "{}/admin/v1/users/{}/disconnect", client.baseurl, encode_path(& id
+                .to_string()),
+            );
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .post(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "disconnect_user",
             };
             client.pre(&mut request, &info).await?;
             let result = client.exec(request, &info).await;

@@ -538,6 +538,25 @@ impl schemars::JsonSchema for UpdateUserPath {
         )
     }
 }
+/// The path parameters of `disconnect_user`.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct DisconnectUserPath {
+    /// The id of the user, or the name.
+    pub id: String,
+}
+impl schemars::JsonSchema for DisconnectUserPath {
+    fn schema_name() -> String {
+        "DisconnectUserPath".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::schema(
+            "{\"properties\":{\"id\":{\"description\":\"The id of the user, or the name.\",\"type\":\"string\"}},\"required\":[\"id\"],\"type\":\"object\"}",
+            generator,
+        )
+    }
+}
 /// The path parameters of `reset_user`.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct ResetUserPath {
@@ -1110,6 +1129,21 @@ pub trait AdminApi {
         front::TypedResponse<types::User>,
         front::ApiError<types::ErrorResponse>,
     >;
+    /// Remove the connection of a user with the provider of OpenID Connect.
+    ///
+    /// All sessions of the user end, and the user signs in with a password from then on. If the settings let the provider create users, the person can become another user with the next sign-in; disable the user to prevent that. Refused if the user is not connected. For admins.
+    #[endpoint{method = POST,
+    path = "/admin/v1/users/{id}/disconnect",
+    operation_id = "disconnect_user",
+    tags = ["users"],
+    }]
+    async fn disconnect_user(
+        rqctx: dropshot::RequestContext<Self::Context>,
+        path: front::ExtractorResult<dropshot::Path<DisconnectUserPath>>,
+    ) -> Result<
+        front::TypedResponse<types::User>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// Make a link for a new password.
     ///
     /// Anyone who has the link can set a password, once and within 24 hours. No other answer contains the link. The previous password stays valid until then, and earlier links become invalid. For admins.
@@ -1500,6 +1534,16 @@ pub fn register<Served: AdminApi>(
                 dropshot::ApiEndpointVersions::All,
             )
             .request_body_max_bytes(65536),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "disconnect_user".to_owned(),
+            Served::disconnect_user,
+            dropshot::Method::POST,
+            "application/json",
+            "/admin/v1/users/{id}/disconnect",
+            dropshot::ApiEndpointVersions::All,
+        ),
     )?;
     api.register(
         dropshot::ApiEndpoint::new(

@@ -4198,6 +4198,9 @@ pub struct User {
     pub disabled_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
     /// The groups in which the user may have keys.
     pub groups: ::std::vec::Vec<::std::string::String>,
+    /// `true` if the user can sign in with the provider of OpenID Connect.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub has_identity: ::std::option::Option<bool>,
     /// `true` if the user has set a password: `false` until the link of the invitation is used.
     pub has_password: bool,
     /// `true` if the user signs in with a second factor: the code of an authenticator app.
@@ -13613,6 +13616,10 @@ pub mod builder {
             ::std::vec::Vec<::std::string::String>,
             ::std::string::String,
         >,
+        has_identity: ::std::result::Result<
+            ::std::option::Option<bool>,
+            ::std::string::String,
+        >,
         has_password: ::std::result::Result<bool, ::std::string::String>,
         has_second_factor: ::std::result::Result<
             ::std::option::Option<bool>,
@@ -13648,6 +13655,7 @@ pub mod builder {
                 created_at: Err("no value supplied for created_at".to_string()),
                 disabled_at: Ok(Default::default()),
                 groups: Err("no value supplied for groups".to_string()),
+                has_identity: Ok(Default::default()),
                 has_password: Err("no value supplied for has_password".to_string()),
                 has_second_factor: Ok(Default::default()),
                 id: Err("no value supplied for id".to_string()),
@@ -13696,6 +13704,18 @@ pub mod builder {
             self.groups = value
                 .try_into()
                 .map_err(|e| format!("error converting supplied value for groups: {e}"));
+            self
+        }
+        pub fn has_identity<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<bool>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.has_identity = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for has_identity: {e}")
+                });
             self
         }
         pub fn has_password<T>(mut self, value: T) -> Self
@@ -13822,6 +13842,7 @@ pub mod builder {
                 created_at: value.created_at?,
                 disabled_at: value.disabled_at?,
                 groups: value.groups?,
+                has_identity: value.has_identity?,
                 has_password: value.has_password?,
                 has_second_factor: value.has_second_factor?,
                 id: value.id?,
@@ -13841,6 +13862,7 @@ pub mod builder {
                 created_at: Ok(value.created_at),
                 disabled_at: Ok(value.disabled_at),
                 groups: Ok(value.groups),
+                has_identity: Ok(value.has_identity),
                 has_password: Ok(value.has_password),
                 has_second_factor: Ok(value.has_second_factor),
                 id: Ok(value.id),

@@ -24,6 +24,7 @@ pub(crate) mod limits;
 pub(crate) mod manage;
 pub(crate) mod money;
 pub(crate) mod names;
+pub(crate) mod oidc;
 mod pages;
 pub(crate) mod people;
 pub(crate) mod prices;
@@ -36,12 +37,14 @@ mod serve;
 pub(crate) mod spool;
 pub(crate) mod store;
 pub(crate) mod telemetry;
+mod unready_reason;
 mod upstream;
 pub(crate) mod usage;
 mod usage_fold;
 
 pub(crate) use current_gateway::CurrentGateway;
 pub(crate) use serve::{ServeError, SignalListeners, serve};
+pub(crate) use unready_reason::UnreadyReason;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -61,6 +64,7 @@ use heartbeat::HeartbeatTask;
 use keys::{ApiKeys, Pepper};
 use ledger::Ledger;
 use limits::RequestLimiter;
+use oidc::OidcProvider;
 use pages::Pages;
 use people::{IdentityError, IdentityService};
 use prices::CurrentPrices;
@@ -91,6 +95,8 @@ pub(crate) struct Gateway {
     ledger: Ledger,
     limiter: Arc<RequestLimiter>,
     alerts: Arc<AlertService>,
+    /// The provider with which users sign in, if there is one.
+    oidc: Option<Arc<OidcProvider>>,
     prices: Arc<CurrentPrices>,
     retention: Arc<RetentionTask>,
     heartbeat: Arc<HeartbeatTask>,
@@ -111,19 +117,6 @@ pub(crate) struct Gateway {
     shutdown_requested: CancellationToken,
     /// This token is cancelled when the time for the drain is over.
     cutoff: CancellationToken,
-}
-
-/// The reason why `/readyz` reports that the gateway is not ready, so that load balancers send it no more requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnreadyReason {
-    /// The process was asked to end.
-    Stopping,
-    /// The last periodic read of the accounts from the database failed or took too long.
-    StoreReads,
-    /// The database does not accept records, or takes too long to write them.
-    StoreWrites,
-    /// Less than half of the disk space that is reserved for the database is free.
-    DiskSpace,
 }
 
 /// Opens the store of a configuration, for the server or for a command, which may run at the same time as a server.
@@ -155,20 +148,6 @@ pub(crate) fn open_people(config: &Config, store: &Arc<dyn Store>) -> Arc<Identi
     Arc::new(IdentityService::new(people, secrets, config.file_groups()))
 }
 
-// === impl UnreadyReason ===
-
-impl UnreadyReason {
-    /// The word for the reason in the answer of `/readyz`.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stopping => "stopping",
-            Self::StoreReads => "store_reads",
-            Self::StoreWrites => "store_writes",
-            Self::DiskSpace => "disk_space",
-        }
-    }
-}
-
 // === impl Gateway ===
 
 impl Gateway {
@@ -184,8 +163,7 @@ impl Gateway {
         // The client prepares TLS now if the settings need it, so that a problem fails the start and not every call.
         let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, needs_tls(config))?);
         let (config, filters) = merge_stored_groups(config, store.group_policies().await?, &upstream).await?;
-        let prices = Arc::new(CurrentPrices::new(&config.prices, store.list_prices().await?));
-        prices.spawn_refresh_task(Arc::clone(store) as _);
+        let prices = CurrentPrices::start(&config.prices, Arc::clone(store) as _).await?;
         let (tokens, endpoint) = (Arc::clone(store) as _, Arc::clone(&upstream) as Arc<dyn CredentialService>);
         let accounts = Accounts::open(&config.accounts, tokens, vault.clone(), endpoint, node.clone()).await?;
         let limiter = Arc::new(RequestLimiter::new(Arc::clone(store) as _));
@@ -224,6 +202,7 @@ impl Gateway {
             usage_fold: Arc::new(UsageFoldTask::start(Arc::clone(store) as _)),
             ledger,
             alerts: Arc::new(AlertService::start(store, &limiter, &config)),
+            oidc: OidcProvider::renew(None, config.oidc.as_ref())?,
             limiter,
             prices,
             metrics,
@@ -251,6 +230,7 @@ impl Gateway {
         }
         let (config, filters) = merge_stored_groups(config, groups.to_vec(), &self.upstream).await?;
         let console = Arc::new(self.console.with_config(&config)?);
+        let oidc = OidcProvider::renew(self.oidc.as_ref(), config.oidc.as_ref())?;
         // Nothing below can fail: prices of settings that cannot be used do not come into force.
         self.prices.set_file_prices(&config.prices);
         self.alerts.set_config(&config);
@@ -268,6 +248,7 @@ impl Gateway {
             ledger: self.ledger.clone(),
             limiter: Arc::clone(&self.limiter),
             alerts: Arc::clone(&self.alerts),
+            oidc,
             prices: Arc::clone(&self.prices),
             metrics: Arc::clone(&self.metrics),
             registry: self.registry.clone(),
@@ -293,6 +274,11 @@ impl Gateway {
         self.retention.stop();
         self.alerts.stop();
         self.heartbeat.stop();
+    }
+
+    /// Returns the provider with which users sign in, if there is one.
+    pub(crate) const fn oidc(&self) -> Option<&Arc<OidcProvider>> {
+        self.oidc.as_ref()
     }
 
     pub(crate) const fn console(&self) -> &Arc<Console> {

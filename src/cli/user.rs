@@ -1,4 +1,4 @@
-//! The command `imagate user list|invite|setup-link|reset|reset-factor|limit|disable|enable|groups|role`.
+//! The command `imagate user list|invite|setup-link|reset|reset-factor|disconnect|limit|disable|enable|groups|role`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -68,6 +68,11 @@ enum UserAction {
         /// The name or id of the user.
         name: String,
     },
+    /// Remove the connection of a user with the provider of OpenID Connect. All sessions of the user end.
+    Disconnect {
+        /// The name or id of the user.
+        name: String,
+    },
     /// Disable a user: all sessions end, and all keys of the user are refused.
     Disable {
         /// The name or id of the user.
@@ -110,6 +115,7 @@ struct UserJson<'a> {
     groups: &'a [String],
     has_password: bool,
     has_second_factor: bool,
+    has_identity: bool,
     created_at: Timestamp,
     disabled_at: Option<Timestamp>,
     last_sign_in_at: Option<Timestamp>,
@@ -162,6 +168,10 @@ impl UserAction {
             Self::ResetFactor { name } => {
                 let reset = people.remove_second_factor(&audit, &name).await;
                 return print_change(reset, &name, "has no second factor", json);
+            }
+            Self::Disconnect { name } => {
+                let disconnected = people.disconnect_provider(&audit, &name).await;
+                return print_change(disconnected, &name, "is not connected with the provider any more", json);
             }
             Self::Groups { name, group } => return change_groups(people, &audit, &name, group, json).await,
             Self::Limit { name, limits } => (name, UserChange::Limit(stored_limits(limits)?), "limited"),
@@ -304,6 +314,7 @@ fn to_json(user: &UserRow) -> UserJson<'_> {
         groups: &user.groups,
         has_password: user.has_password,
         has_second_factor: user.has_second_factor,
+        has_identity: user.has_identity,
         created_at: user.created_at,
         disabled_at: user.disabled_at,
         last_sign_in_at: user.last_sign_in_at,
@@ -312,7 +323,7 @@ fn to_json(user: &UserRow) -> UserJson<'_> {
 }
 
 fn table_row(user: UserRow) -> [String; 6] {
-    let state = match (user.disabled_at, user.has_password) {
+    let state = match (user.disabled_at, user.has_password || user.has_identity) {
         (Some(_), _) => "disabled",
         (None, true) => "active",
         (None, false) => "no password",

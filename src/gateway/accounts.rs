@@ -41,7 +41,7 @@ pub(crate) use explanation::{AccountAvailability, AccountExplanation};
 pub(crate) use feedback::{AccountFeedback, RetryTarget};
 pub(crate) use lease::{Lease, LeaseGrant};
 pub(crate) use live_accounts::{LiveAccount, LiveAccountState};
-pub(crate) use oauth::{CredentialService, CredentialServiceError, TokenRequest, TokenResponse};
+pub(crate) use oauth::{CredentialService, CredentialServiceError, TokenRequest, TokenResponse, basic_header};
 pub(crate) use recent_calls::CallFailure;
 pub(crate) use rows::{account_from_row as account_of_row, credentials_context, secrets_from_row as secrets_of_row};
 pub(crate) use text_model_accounts::TextModelAccount;

@@ -20,6 +20,7 @@ mod headers;
 mod host_environment;
 mod limits;
 mod model;
+mod oidc;
 mod pattern;
 mod price;
 mod problem;
@@ -47,6 +48,7 @@ pub(crate) use group::{FilterConfig, GroupConfig, ModerationConfig};
 pub(crate) use host_environment::{HostEnvironment, SystemEnvironment};
 pub(crate) use limits::{Budget, RequestLimits};
 pub(crate) use model::ImageModelSpec;
+pub(crate) use oidc::OidcConfig;
 pub(crate) use price::{FIGURE_NAMES, ModelPrice, PriceFault, PriceFigures, PriceInput};
 pub(crate) use problem::ConfigProblem;
 pub(crate) use proxies::TrustedProxies;
@@ -112,6 +114,8 @@ pub(crate) struct Config {
     pub(crate) prices: Vec<ModelPrice>,
     /// The channels by which alerts are sent.
     pub(crate) alerts: AlertConfig,
+    /// The provider with which users sign in, if there is one.
+    pub(crate) oidc: Option<OidcConfig>,
     /// The limits on open connections.
     pub(crate) connections: ConnectionLimits,
     /// The time limits for one request.

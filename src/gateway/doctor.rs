@@ -11,6 +11,7 @@ mod data_dir;
 mod database;
 mod ports;
 mod prices;
+mod sign_in_provider;
 
 #[cfg(test)]
 mod tests;
@@ -21,8 +22,6 @@ use std::fmt::Write as _;
 use super::config::{self, Config, ConfigOverrides, HostEnvironment};
 use super::open_store;
 use super::store::{DatabaseFile, Store};
-
-pub(crate) use accounts::check_online;
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +74,13 @@ pub(crate) fn check_settings(
             (problems.iter().map(problem).collect(), config::load_for_command(overrides.clone(), host).ok())
         }
     }
+}
+
+/// Asks the upstream of each enabled account for its models, and the provider of OpenID Connect for its metadata.
+pub(crate) async fn check_online(config: &Config) -> Vec<CheckResult> {
+    let mut results = accounts::check_online(config).await;
+    results.extend(sign_in_provider::check(config).await);
+    results
 }
 
 /// Makes all checks that need nothing but this machine.

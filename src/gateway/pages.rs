@@ -50,6 +50,8 @@ mod playground_run;
 mod preferences;
 mod prices;
 mod profile;
+mod provider_flow;
+mod provider_sign_in;
 mod qr_code;
 mod record_filters;
 mod records;
@@ -148,6 +150,8 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 pub(crate) struct Pages {
     public_address: Option<PublicAddress>,
     nonces: FormNonces,
+    /// Seals the state of browsers that are at the provider of identities.
+    vault: Vault,
 }
 
 // === impl Pages ===
@@ -161,7 +165,7 @@ impl Pages {
             host: url.host().to_owned(),
             is_https: url.is_https(),
         });
-        Self { public_address, nonces: FormNonces::new(vault) }
+        Self { public_address, nonces: FormNonces::new(vault.clone()), vault }
     }
 
     /// Returns the user whose browser sends the form that makes images from a page of the gateway; `None` if there is no
@@ -207,7 +211,9 @@ impl Pages {
 
     /// Serves a route that exists. The origin and the token of a submitted form are checked before its handler runs.
     async fn handle_route(&self, context: &mut PageContext<'_>, route: PageRoute) -> Result<PageResponse, PageError> {
-        if route.is_for_signed_out() {
+        // A user with a session may come back from the provider, too.
+        let has_own_token = route == PageRoute::ReceiveProviderResponse && context.session.is_some();
+        if route.is_for_signed_out() && !has_own_token {
             context.prepare_signed_out_form()?;
         }
         if context.request.is_post() {

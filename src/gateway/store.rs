@@ -16,6 +16,7 @@ mod cost;
 mod data_dir;
 mod data_keys;
 mod error;
+mod identities;
 mod ids;
 mod installation;
 mod installation_store;
@@ -60,6 +61,7 @@ pub(crate) use cost::{CostBasis, CostReason};
 pub(crate) use data_dir::{ServeLock, ServingStatus, has_node_id};
 pub(crate) use data_keys::PepperKey;
 pub(crate) use error::StoreError;
+pub(crate) use identities::{IdentityRow, IdentityStore, NewIdentity};
 pub(crate) use ids::{
     AccountId, GroupId, KeyId, NodeId, PublicId, RequestId, SessionId, TokenId, UserId, random_base62, random_bytes,
 };

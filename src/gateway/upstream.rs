@@ -9,6 +9,7 @@ mod generation_call;
 mod image_tool;
 mod images;
 mod multipart_form;
+mod oidc_call;
 mod reply;
 mod responses;
 mod service_calls;
@@ -18,6 +19,7 @@ mod transport;
 mod webhook_call;
 
 pub(crate) use failure_classification::{classify_imageless_answer, is_refusal};
+pub(crate) use oidc_call::OidcClient;
 pub(crate) use reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
 pub(crate) use service_calls::ServiceCallError;
 pub(crate) use transport::TransportError;

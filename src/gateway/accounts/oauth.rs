@@ -170,7 +170,7 @@ fn parse_refusal(members: &Map<String, Value>) -> GrantRefusal {
 
 /// Returns the header value for HTTP basic authentication. Id and secret are form-encoded before they are joined (RFC
 /// 6749 section 2.3.1).
-fn basic_header(id: &str, secret: &str) -> HeaderValue {
+pub(crate) fn basic_header(id: &str, secret: &str) -> HeaderValue {
     let (mut encoded_id, mut encoded_secret) = (String::new(), String::new());
     form_encode(id, &mut encoded_id);
     form_encode(secret, &mut encoded_secret);

@@ -7,7 +7,7 @@ use http::HeaderMap;
 
 use super::{
     AccountConfig, AccountCredentials, AlertConfig, Config, ConnectionLimits, FIGURE_NAMES, FilterConfig, GrantConfig,
-    GroupConfig, ImageModelSpec, ModelPrice, ModerationConfig, OauthConfig, QualityLimit, RequestLimits,
+    GroupConfig, ImageModelSpec, ModelPrice, ModerationConfig, OauthConfig, OidcConfig, QualityLimit, RequestLimits,
     RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig, UpstreamProtocol, duration,
 };
 
@@ -94,6 +94,7 @@ impl ConfigPrinter<'_> {
         self.uploads(&config.uploads);
         self.retention(config.retention);
         self.alerts(&config.alerts);
+        self.oidc(config.oidc.as_ref());
     }
 
     fn retention(&mut self, retention: RetentionPeriods) {
@@ -127,6 +128,27 @@ impl ConfigPrinter<'_> {
         self.line("alerts.email", "from", &quoted(&email.from.to_string()));
         let to: Vec<_> = email.to.iter().map(ToString::to_string).collect();
         self.line("alerts.email", "to", &list(&to));
+    }
+
+    fn oidc(&mut self, oidc: Option<&OidcConfig>) {
+        let Some(oidc) = oidc else { return };
+        self.header("[oidc]");
+        self.line("oidc", "issuer", &quoted(&oidc.issuer));
+        self.line("oidc", "client_id", &quoted(&oidc.client_id));
+        if oidc.client_secret.is_some() {
+            self.line("oidc", "client_secret", &quoted(REDACTED));
+        }
+        self.line("oidc", "label", &quoted(&oidc.label));
+        self.line("oidc", "scopes", &list(&oidc.scopes));
+        self.line("oidc", "name_claim", &quoted(&oidc.name_claim));
+        self.line("oidc", "create_users", &oidc.create_users.to_string());
+        self.line("oidc", "allow_http", &oidc.allow_http.to_string());
+        self.line("oidc", "allow_link_local", &oidc.allow_link_local.to_string());
+        if let Some((name, value)) = &oidc.required_claim {
+            self.header("[oidc.required_claim]");
+            self.line("oidc.required_claim", "name", &quoted(name));
+            self.line("oidc.required_claim", "value", &quoted(value));
+        }
     }
 
     fn uploads(&mut self, uploads: &UploadLimits) {

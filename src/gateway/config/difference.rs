@@ -91,6 +91,7 @@ impl Config {
             text_models,
             prices,
             alerts,
+            oidc,
             deadlines,
             admin_token
         );
@@ -124,6 +125,7 @@ impl Config {
             shutdown_delay: _,
             text_models: _,
             alerts: _,
+            oidc: _,
             prices: _,
             image_models: _,
             connections: _,

@@ -7,6 +7,8 @@
 
 mod alerts;
 mod choice;
+mod duration_text;
+mod oidc;
 
 pub(crate) use alerts::SmtpTls;
 pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
@@ -15,13 +17,13 @@ pub(crate) use choice::{
     BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Durability, FallbackPolicy, LogFormat,
     ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, UpstreamProtocol,
 };
+pub(super) use duration_text::RawDuration;
+pub(super) use oidc::{RawOidc, RawRequiredClaim};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use schemars::r#gen::SchemaGenerator;
-use schemars::schema::{InstanceType, Metadata, Schema, SchemaObject, StringValidation};
 use serde::{Deserialize, Serialize};
 
 /// The settings of the gateway, as written in the TOML settings file.
@@ -98,6 +100,8 @@ pub(crate) struct RawConfig {
     pub(super) uploads: Option<RawUploads>,
     /// The channels by which alerts are sent, for example if most of a budget is spent. Default: none.
     pub(super) alerts: Option<RawAlerts>,
+    /// A provider of OpenID Connect with which users sign in, in addition to passwords. Default: none.
+    pub(super) oidc: Option<RawOidc>,
     /// The upstream accounts. Without any, the built-in simulator draws the images.
     pub(super) accounts: Option<Vec<RawAccount>>,
     /// The groups that keys belong to. The group `default` is always there.
@@ -419,32 +423,4 @@ pub(super) enum RawHeader {
     Plain(String),
     /// A secret that is read from its source.
     Secret(SecretSource),
-}
-
-/// A duration as written.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(transparent)]
-pub(super) struct RawDuration(pub(super) String);
-
-impl JsonSchema for RawDuration {
-    fn schema_name() -> String {
-        "Period".to_owned()
-    }
-
-    fn is_referenceable() -> bool {
-        false
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let pattern = r"^([0-9]{1,9}(ms|s|m|h|d) ?)+$".to_owned();
-        Schema::Object(SchemaObject {
-            instance_type: Some(InstanceType::String.into()),
-            metadata: Some(Box::new(Metadata {
-                title: Some(super::duration::EXPECTED.to_owned()),
-                ..Metadata::default()
-            })),
-            string: Some(Box::new(StringValidation { pattern: Some(pattern), ..StringValidation::default() })),
-            ..SchemaObject::default()
-        })
-    }
 }

@@ -10,6 +10,7 @@ mod groups;
 mod limits;
 mod models;
 mod oauth;
+mod oidc;
 mod prices;
 mod secrets;
 mod storage;
@@ -199,6 +200,7 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
         connections: resolver.connections(),
         deadlines,
         alerts: resolver.alerts(),
+        oidc: resolver.oidc(),
         accounts: resolver.accounts(Some(&groups)),
         groups,
         replay: resolver.replay(),

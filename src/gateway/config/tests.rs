@@ -5,6 +5,7 @@ mod commands;
 mod filters;
 mod groups;
 mod models;
+mod oidc;
 mod tokens;
 
 use super::host_environment::fake::FakeEnvironment;

@@ -141,6 +141,17 @@ impl Console {
         Ok(to_wire_user(user.map_err(from_identity_error(ErrorSubject::User, handle))?))
     }
 
+    /// Removes the connection of a user with the provider of OpenID Connect.
+    ///
+    /// # Errors
+    ///
+    /// 403 for members, 404 if there is no such user, 400 if the user is not connected.
+    pub(crate) async fn disconnect_user(&self, actor: &Actor, handle: &str) -> Result<types::User, Error> {
+        require_admin(actor)?;
+        let user = self.people.disconnect_provider(&actor.audit_context(), handle).await;
+        Ok(to_wire_user(user.map_err(from_identity_error(ErrorSubject::User, handle))?))
+    }
+
     /// Returns the actor of this request.
     ///
     /// # Errors
@@ -230,6 +241,7 @@ fn to_wire_user(row: UserRow) -> types::User {
         groups: row.groups,
         has_password: row.has_password,
         has_second_factor: Some(row.has_second_factor),
+        has_identity: Some(row.has_identity),
         created_at: row.created_at.into(),
         disabled_at: row.disabled_at.map(Into::into),
         last_sign_in_at: row.last_sign_in_at.map(Into::into),

@@ -33,7 +33,7 @@ pub(super) async fn check(installation: &InstallationContents<'_>) -> Vec<CheckR
 
 /// Asks the upstream of each enabled account for its models, with the account's credentials. This makes no image and
 /// costs nothing. A token that is fetched for it is stored, as by a running gateway.
-pub(crate) async fn check_online(config: &Config) -> Vec<CheckResult> {
+pub(super) async fn check_online(config: &Config) -> Vec<CheckResult> {
     let results = async {
         let store = open_store(config).await?;
         let results = probe_all(config, &store).await;

@@ -19,11 +19,11 @@ use crate::gateway::front::{
 };
 use crate::gateway::people::Actor;
 use crate::wire::admin::server::{
-    AdminApi, DeleteAccountPath, DeleteGroupPath, DeleteKeyPath, DeletePricePath, DeleteTokenPath, ListAlertsQuery,
-    ListAuditQuery, ListKeysQuery, ListRecordsQuery, ListTokensQuery, ListUsersQuery, ResetUserFactorPath,
-    ResetUserPath, RetrieveAccountPath, RetrieveGroupPath, RetrieveKeyPath, RetrieveRecordPath, RetrieveUsageQuery,
-    RetrieveUserPath, RotateKeyPath, SignOutUserPath, TestAccountPath, UpdateAccountPath, UpdateGroupPath,
-    UpdateKeyPath, UpdateUserPath,
+    AdminApi, DeleteAccountPath, DeleteGroupPath, DeleteKeyPath, DeletePricePath, DeleteTokenPath, DisconnectUserPath,
+    ListAlertsQuery, ListAuditQuery, ListKeysQuery, ListRecordsQuery, ListTokensQuery, ListUsersQuery,
+    ResetUserFactorPath, ResetUserPath, RetrieveAccountPath, RetrieveGroupPath, RetrieveKeyPath, RetrieveRecordPath,
+    RetrieveUsageQuery, RetrieveUserPath, RotateKeyPath, SignOutUserPath, TestAccountPath, UpdateAccountPath,
+    UpdateGroupPath, UpdateKeyPath, UpdateUserPath,
 };
 use crate::wire::admin::types;
 
@@ -149,6 +149,16 @@ impl AdminApi for AdminEndpoints {
     ) -> Result<TypedResponse<types::User>, AdminApiError> {
         run_operation(&context, |console, actor| async move {
             console.reset_user_factor(&actor, &path.into_value()?.into_inner().id).await
+        })
+        .await
+    }
+
+    async fn disconnect_user(
+        context: AdminContext,
+        path: ExtractorResult<Path<DisconnectUserPath>>,
+    ) -> Result<TypedResponse<types::User>, AdminApiError> {
+        run_operation(&context, |console, actor| async move {
+            console.disconnect_user(&actor, &path.into_value()?.into_inner().id).await
         })
         .await
     }

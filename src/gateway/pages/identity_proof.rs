@@ -32,6 +32,9 @@ struct IdentityProofPage {
     name: String,
     /// True if the user has a second factor.
     needs_code: bool,
+    has_password: bool,
+    /// The name of the provider that can identify the user, if there is one.
+    provider: Option<String>,
     form: PageForm,
     cancel: &'static str,
 }
@@ -88,7 +91,16 @@ fn render_question(
         .filter(|(name, _)| ![TOKEN_FIELD, PASSWORD_FIELD, CODE_FIELD].contains(name))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    let action = context.request.path.clone();
-    let (name, needs_code) = (user.name.clone(), user.has_second_factor);
-    Ok(render(status, &IdentityProofPage { page, action, fields, name, needs_code, form, cancel }))
+    let template = IdentityProofPage {
+        page,
+        action: context.request.path.clone(),
+        fields,
+        name: user.name.clone(),
+        needs_code: user.has_second_factor,
+        has_password: user.has_password,
+        provider: context.provider_label().filter(|_| user.has_identity),
+        form,
+        cancel,
+    };
+    Ok(render(status, &template))
 }

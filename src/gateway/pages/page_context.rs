@@ -15,6 +15,7 @@ use super::language::{Language, PageTexts};
 use super::page_error::PageError;
 use super::page_layout::{PageLayout, PageNotice, SignedInUser, Theme};
 use super::preferences::{LANGUAGE_COOKIE, THEME_COOKIE};
+use super::provider_flow::{CALLBACK_PATH, FLOW_LIFETIME, ProviderFlow};
 use super::routes::{RouteMatch, find_route};
 use super::site_origin::SiteOrigin;
 use crate::gateway::Gateway;
@@ -22,7 +23,7 @@ use crate::gateway::config::SecondFactorPolicy;
 use crate::gateway::console::Console;
 use crate::gateway::people::{Actor, IdentityError, IdentityService, PENDING_LIFETIME, SignInOrigin, UserSession};
 use crate::gateway::replay::OneTimeUse;
-use crate::gateway::store::{UserId, UserRole};
+use crate::gateway::store::{UserId, UserRole, Vault};
 
 /// The lifetime in hours of the form cookie, to which the forms for sign-in, first set-up and invitations are bound
 /// (our choice). A visitor has this time to submit such a form.
@@ -35,7 +36,7 @@ const NOTICE_COOKIE: &str = "imagate_done";
 const NOTICE_COOKIE_AGE: cookie::time::Duration = cookie::time::Duration::minutes(1);
 
 /// The notices about a completed change: the value of `done` in the query, and the key of the text.
-const DONE_NOTICES: [(&str, &str); 28] = [
+const DONE_NOTICES: [(&str, &str); 30] = [
     ("disabled", "done.disabled"),
     ("enabled", "done.enabled"),
     ("deleted", "done.deleted"),
@@ -49,6 +50,8 @@ const DONE_NOTICES: [(&str, &str); 28] = [
     ("session-ended", "done.session_ended"),
     ("sessions-ended", "done.sessions_ended"),
     ("factor-off", "done.factor_off"),
+    ("disconnected", "done.disconnected"),
+    ("person-disconnected", "done.person_disconnected"),
     ("factor-reset", "done.factor_reset"),
     ("revoked", "done.revoked"),
     ("group", "done.group"),
@@ -170,6 +173,29 @@ impl<'a> PageContext<'a> {
         self.request.cookie(&pending_cookie(self.site))
     }
 
+    /// The cookie of a browser that is at the provider of identities; without a value, a cookie that removes it. The way
+    /// back begins at another site, and browsers then omit cookies that are `Strict`.
+    pub(super) fn flow_cookie(&self, value: Option<String>) -> Cookie<'static> {
+        let age = value.as_ref().map_or(Duration::ZERO, |_| FLOW_LIFETIME);
+        let cookie = self.cookie(flow_cookie(self.site), value.unwrap_or_default()).same_site(SameSite::Lax);
+        cookie.max_age(cookie::time::Duration::try_from(age).unwrap_or_default()).build()
+    }
+
+    /// The state of a browser that comes back from the provider of identities.
+    pub(super) fn provider_flow(&self) -> Option<ProviderFlow> {
+        ProviderFlow::open(self, &self.request.cookie(&flow_cookie(self.site))?)
+    }
+
+    /// The name of the provider with which users can sign in, if there is one.
+    pub(super) fn provider_label(&self) -> Option<String> {
+        self.gateway.oidc().map(|provider| provider.config().label.clone())
+    }
+
+    /// Seals the state of browsers.
+    pub(super) const fn vault(&self) -> &'a Vault {
+        &self.pages.vault
+    }
+
     /// True if the signed-in user must set up a second factor before anything else.
     pub(super) fn must_enrol(&self) -> bool {
         let user = self.session.as_ref().and_then(|session| session.actor.user());
@@ -221,6 +247,10 @@ impl<'a> PageContext<'a> {
 
     /// The path and query of this page, if it can be requested with GET; after a submitted form, the path alone.
     fn return_path(&self) -> Option<String> {
+        // Its query has a code, and it leads here once.
+        if self.request.path == CALLBACK_PATH {
+            return Some("/sign-in".to_owned());
+        }
         let is_page = matches!(find_route(&http::Method::GET, &self.request.path), RouteMatch::Found(_));
         let query = if self.request.is_post() { String::new() } else { self.request.query.to_query_with("done", None) };
         let query = if query.is_empty() { query } else { format!("?{query}") };
@@ -344,7 +374,7 @@ fn cookie(name: impl Into<Cow<'static, str>>, value: String, site: &SiteOrigin) 
     Cookie::build((name.into(), value)).path("/").http_only(true).same_site(SameSite::Strict).secure(site.is_secure())
 }
 
-fn no_randomness(error: getrandom::Error) -> PageError {
+pub(super) fn no_randomness(error: getrandom::Error) -> PageError {
     tracing::error!(%error, "the system provides no random bytes");
     PageError::Internal
 }
@@ -363,6 +393,11 @@ fn form_cookie(site: &SiteOrigin) -> String {
 /// The name of the cookie of a sign-in that waits for a code.
 fn pending_cookie(site: &SiteOrigin) -> String {
     if site.is_secure() { "__Host-imagate-pending".to_owned() } else { format!("imagate_pending_{}", site.port()) }
+}
+
+/// The name of the cookie of a browser that is at the provider of identities.
+fn flow_cookie(site: &SiteOrigin) -> String {
+    if site.is_secure() { "__Host-imagate-provider".to_owned() } else { format!("imagate_provider_{}", site.port()) }
 }
 
 /// The end of a day in UTC; `None` if the text is not a day. A key that expires on a day is still valid on that day.

@@ -113,6 +113,10 @@ pub(super) async fn perform(
             console.reset_user_factor(actor, id).await?;
             return redirect_done("factor-reset");
         }
+        PersonFormAction::Disconnect => {
+            console.disconnect_user(actor, id).await?;
+            return redirect_done("person-disconnected");
+        }
         PersonFormAction::Change | PersonFormAction::Limit | PersonFormAction::Disable | PersonFormAction::Enable => {}
     }
     let (body, notice) = match action {
@@ -144,7 +148,10 @@ fn needs_proof(context: &PageContext<'_>, user: &types::User, action: PersonForm
         PersonFormAction::Reset | PersonFormAction::ResetFactor => true,
         PersonFormAction::Enable => is_admin,
         PersonFormAction::Change => !is_admin && context.request.form_field("role") == types::Role::Admin.to_string(),
-        PersonFormAction::Limit | PersonFormAction::Disable | PersonFormAction::SignOut => false,
+        PersonFormAction::Limit
+        | PersonFormAction::Disable
+        | PersonFormAction::SignOut
+        | PersonFormAction::Disconnect => false,
     }
 }
 

@@ -15,7 +15,7 @@ use super::page_layout::PageLayout;
 use super::setting_fields::{LIMIT_FIELDS, labelled_settings};
 use super::sign_in::with_identity_error;
 use crate::gateway::people::IdentityError;
-use crate::gateway::store::UserRow;
+use crate::gateway::store::{IdentityRow, UserRow};
 use crate::wire::admin::server::ListTokensQuery;
 use crate::wire::admin::types;
 
@@ -36,6 +36,10 @@ struct ProfilePage {
     limit_usage: Vec<types::LimitUsage>,
     /// The number of recovery codes that were not used yet; `None` without a second factor.
     recovery_codes: Option<u64>,
+    has_password: bool,
+    /// The name of the provider with which users can sign in, if there is one.
+    provider: Option<String>,
+    identity: Option<IdentityRow>,
 }
 
 /// A session as the page shows it.
@@ -84,6 +88,9 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
             .user
             .map_or_else(Vec::new, |user| user.limit_usage),
         recovery_codes: context.people().recovery_codes_left(&user.id).await?,
+        has_password: user.has_password,
+        provider: context.provider_label(),
+        identity: context.people().identity_of(&user.id).await?,
         form,
     };
     Ok(render(status, &template))

@@ -8,7 +8,8 @@ use super::page_context::PageContext;
 use super::page_error::PageError;
 use super::{
     account, accounts, alerts, audit, docs, first_steps, group, groups, key, key_selection, keys, people, person,
-    playground, playground_run, preferences, prices, profile, records, second_factor, sign_in, sign_in_code, usage,
+    playground, playground_run, preferences, prices, profile, provider_sign_in, records, second_factor, sign_in,
+    sign_in_code, usage,
 };
 
 /// A page, or the target of a form.
@@ -80,6 +81,12 @@ pub(super) enum PageRoute {
     ConfirmSecondFactor,
     RenewRecoveryCodes,
     TurnOffSecondFactor,
+    StartProviderSignIn,
+    ReceiveProviderResponse,
+    ConnectProvider,
+    DisconnectProvider,
+    ConfirmWithProvider,
+    SubmitProviderCode,
     CreateToken,
     RevokeToken(String),
 }
@@ -116,6 +123,7 @@ pub(super) enum PersonFormAction {
     Reset,
     SignOut,
     ResetFactor,
+    Disconnect,
 }
 
 /// The result of looking up a path.
@@ -158,6 +166,8 @@ fn get_route(segments: &[&str]) -> Option<PageRoute> {
         ["assets", name] => PageRoute::Asset(name.to_owned()),
         ["sign-in"] => PageRoute::SignIn,
         ["sign-in", "code"] => PageRoute::SignInCode,
+        ["sign-in", "provider"] => PageRoute::StartProviderSignIn,
+        ["sign-in", "provider", "callback"] => PageRoute::ReceiveProviderResponse,
         ["setup", link] => PageRoute::Setup(link.to_owned()),
         ["invitation", link] => PageRoute::Invitation(link.to_owned()),
         ["docs"] => PageRoute::Docs,
@@ -188,6 +198,7 @@ fn get_route(segments: &[&str]) -> Option<PageRoute> {
         ["audit"] => PageRoute::Audit,
         ["profile"] => PageRoute::Profile,
         ["profile", "second-factor"] => PageRoute::SecondFactor,
+        ["profile", "provider", "confirm"] => PageRoute::ConfirmWithProvider,
         _ => return None,
     })
 }
@@ -223,6 +234,9 @@ fn post_route(segments: &[&str]) -> Option<PageRoute> {
         ["profile", "second-factor"] => PageRoute::ConfirmSecondFactor,
         ["profile", "second-factor", "codes"] => PageRoute::RenewRecoveryCodes,
         ["profile", "second-factor", "off"] => PageRoute::TurnOffSecondFactor,
+        ["profile", "provider", "connect"] => PageRoute::ConnectProvider,
+        ["profile", "provider", "disconnect"] => PageRoute::DisconnectProvider,
+        ["profile", "provider", "confirm"] => PageRoute::SubmitProviderCode,
         ["profile", "tokens"] => PageRoute::CreateToken,
         ["profile", "tokens", token, "revoke"] => PageRoute::RevokeToken(token.to_owned()),
         _ => return None,
@@ -262,6 +276,7 @@ fn parse_person_action(word: &str) -> Option<PersonFormAction> {
         "reset" => PersonFormAction::Reset,
         "sign-out" => PersonFormAction::SignOut,
         "reset-factor" => PersonFormAction::ResetFactor,
+        "disconnect" => PersonFormAction::Disconnect,
         _ => return None,
     })
 }
@@ -276,6 +291,8 @@ pub(super) async fn handle(context: &PageContext<'_>, route: PageRoute) -> Resul
         PageRoute::SignInCode => sign_in_code::show(context).await,
         PageRoute::SubmitSignInCode => sign_in_code::submit(context).await,
         PageRoute::SignOut => sign_in::sign_out(context).await,
+        PageRoute::StartProviderSignIn => provider_sign_in::start(context).await,
+        PageRoute::ReceiveProviderResponse => provider_sign_in::receive(context).await,
         PageRoute::Setup(link) => sign_in::show_setup_page(context, &link).await,
         PageRoute::SubmitSetup(link) => sign_in::submit_setup(context, &link).await,
         PageRoute::Invitation(link) => sign_in::show_invitation_page(context, &link).await,
@@ -347,6 +364,10 @@ async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result
         PageRoute::ConfirmSecondFactor => second_factor::confirm(context).await,
         PageRoute::RenewRecoveryCodes => second_factor::renew_codes(context).await,
         PageRoute::TurnOffSecondFactor => second_factor::turn_off(context).await,
+        PageRoute::ConnectProvider => provider_sign_in::connect(context).await,
+        PageRoute::DisconnectProvider => provider_sign_in::disconnect(context).await,
+        PageRoute::ConfirmWithProvider => provider_sign_in::confirm(context).await,
+        PageRoute::SubmitProviderCode => provider_sign_in::submit_code(context).await,
         PageRoute::CreateToken => profile::create_token(context).await,
         PageRoute::RevokeToken(id) => profile::revoke_token(context, &id).await,
         _ => Err(PageError::NotFound),
@@ -364,6 +385,8 @@ impl PageRoute {
                 | Self::SubmitSignIn
                 | Self::SignInCode
                 | Self::SubmitSignInCode
+                | Self::StartProviderSignIn
+                | Self::ReceiveProviderResponse
                 | Self::Setup(_)
                 | Self::SubmitSetup(_)
                 | Self::Invitation(_)

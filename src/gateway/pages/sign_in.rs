@@ -19,6 +19,8 @@ struct SignInPage {
     page: PageLayout,
     form: PageForm,
     next: String,
+    /// The name of the provider with which users can sign in, if there is one.
+    provider: Option<String>,
     /// False if there is no admin yet, so that nobody can sign in.
     is_set_up: bool,
 }
@@ -44,7 +46,8 @@ pub(super) async fn show_sign_in_page(context: &PageContext<'_>) -> Result<PageR
     }
     let next = context.request.query_param("next").map(safe_redirect_path).unwrap_or_default();
     let is_set_up = context.people().is_set_up().await?;
-    let template = SignInPage { page: context.layout(""), form: PageForm::default(), next, is_set_up };
+    let provider = context.provider_label();
+    let template = SignInPage { page: context.layout(""), form: PageForm::default(), next, provider, is_set_up };
     Ok(render(StatusCode::OK, &template))
 }
 
@@ -66,8 +69,10 @@ pub(super) async fn submit_sign_in(context: &PageContext<'_>) -> Result<PageResp
     Ok(continue_sign_in(context, step, &next))
 }
 
-fn render_refused_sign_in(context: &PageContext<'_>, form: PageForm, next: &str) -> PageResponse {
-    let template = SignInPage { page: context.layout(""), form, next: next.to_owned(), is_set_up: true };
+/// Shows the sign-in page after a refused sign-in.
+pub(super) fn render_refused_sign_in(context: &PageContext<'_>, form: PageForm, next: &str) -> PageResponse {
+    let (next, provider) = (next.to_owned(), context.provider_label());
+    let template = SignInPage { page: context.layout(""), form, next, provider, is_set_up: true };
     render(StatusCode::UNPROCESSABLE_ENTITY, &template)
 }
 

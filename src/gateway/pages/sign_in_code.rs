@@ -30,10 +30,14 @@ pub(super) fn continue_sign_in(context: &PageContext<'_>, step: SignInStep, next
     }
 }
 
-fn lead_to_question(context: &PageContext<'_>, pending: &SecretText, next: &str) -> PageResponse {
+/// The path of the question, with the page after it.
+pub(super) fn path(next: &str) -> String {
     let query = url::form_urlencoded::Serializer::new(String::new()).append_pair("next", next).finish();
-    PageResponse::redirect(&format!("{PATH}?{query}"))
-        .with_cookie(&context.pending_cookie(Some(pending.expose().to_owned())))
+    format!("{PATH}?{query}")
+}
+
+fn lead_to_question(context: &PageContext<'_>, pending: &SecretText, next: &str) -> PageResponse {
+    PageResponse::redirect(&path(next)).with_cookie(&context.pending_cookie(Some(pending.expose().to_owned())))
 }
 
 /// Shows the question for the code, if a sign-in of this browser waits for it.

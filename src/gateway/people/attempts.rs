@@ -10,6 +10,9 @@ use super::rate_limit::RateLimitPermit;
 use super::{IdentityError, IdentityService};
 use crate::gateway::store::UserId;
 
+/// Takes the place of a name for attempts with the provider of identities. It is no valid name.
+const PROVIDER: &str = "\u{0}";
+
 impl IdentityService {
     /// Counts an attempt with a sign-in name from an address.
     ///
@@ -51,9 +54,18 @@ impl IdentityService {
         self.count_on_all_nodes(permit).await
     }
 
+    /// Counts an attempt with a response of the provider of identities, which anybody can make up.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`IdentityService::count_attempt`].
+    pub(crate) async fn count_provider_attempt(&self, address: IpAddr) -> Result<RateLimitPermit, IdentityError> {
+        self.count_attempt(PROVIDER, address).await
+    }
+
     /// Removes an attempt, because the password was right. A failure is only logged: the attempt then counts as a wrong
     /// one on other nodes.
-    pub(super) async fn undo_attempt(&self, permit: RateLimitPermit) {
+    pub(crate) async fn undo_attempt(&self, permit: RateLimitPermit) {
         if let Some(shared) = self.store.shared_attempts()
             && let Err(error) = shared.remove_attempt(&permit.shared_buckets(&self.pepper)).await
         {

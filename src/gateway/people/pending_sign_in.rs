@@ -63,7 +63,7 @@ impl IdentityService {
         let audit = self.audit_context(Some(&user), origin);
         let (factor, permit) = self.check_code(&user, code, (origin.address, &audit)).await?;
         let (session, session_cookie) = self.new_session(origin, audit.at)?;
-        let proof = SignInProof { password, factor: Some(factor) };
+        let proof = SignInProof { password, factor: Some(factor), identity: None };
         if !self.store.open_session(&audit, &user.id, &proof, &session).await? {
             return Err(self.refuse_code(&user, &audit).await);
         }

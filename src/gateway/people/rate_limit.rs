@@ -49,7 +49,7 @@ enum RateLimitKey {
 pub(super) struct PasswordRateLimiter(Mutex<HashMap<RateLimitKey, Instant>>);
 
 /// An allowed attempt. It is removed from its buckets if the password was right.
-pub(super) struct RateLimitPermit {
+pub(crate) struct RateLimitPermit {
     buckets: Vec<(RateLimitKey, RateLimit)>,
 }
 

@@ -14,7 +14,7 @@ use crate::gateway::store::{
 /// The time without use after which a session ends (our choice).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(12 * 3600);
 /// The maximum lifetime of a session (our choice).
-const SESSION_LIFETIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+pub(super) const SESSION_LIFETIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The precision of the stored time of the last use (our choice).
 const LAST_USED_PRECISION: Duration = Duration::from_secs(60);
 /// The time for which a proof of the user's identity permits what needs a fresh one (our choice).
@@ -184,10 +184,20 @@ impl IdentityService {
             let recorded = self.store.record_session_proof(&audit, &session.id, None).await?;
             return if recorded { Ok(()) } else { Err(IdentityError::Unknown) };
         }
+        self.prove_with_code(session, user, (code, &audit)).await
+    }
+
+    /// Stores the proof of a user whose code is right. The first factor must have been checked.
+    pub(super) async fn prove_with_code(
+        &self,
+        session: &UserSession,
+        user: &UserRow,
+        (code, audit): (&str, &AuditContext),
+    ) -> Result<(), IdentityError> {
         let address = session.actor.address().ok_or(IdentityError::WrongCredentials)?;
-        let (factor, permit) = self.check_code(user, code, (address, &audit)).await?;
-        if !self.store.record_session_proof(&audit, &session.id, Some(&factor)).await? {
-            return Err(self.refuse_code(user, &audit).await);
+        let (factor, permit) = self.check_code(user, code, (address, audit)).await?;
+        if !self.store.record_session_proof(audit, &session.id, Some(&factor)).await? {
+            return Err(self.refuse_code(user, audit).await);
         }
         self.undo_attempt(permit).await;
         Ok(())
@@ -220,6 +230,7 @@ impl IdentityService {
             hash: self.cookie_hash(cookie.expose()),
             address: origin.address.to_string(),
             agent: origin.agent.chars().filter(|character| !character.is_control()).take(AGENT_CHARS).collect(),
+            proved_at: now,
             idle_since: now - IDLE_TIMEOUT,
             opened_since: now - SESSION_LIFETIME_MAX,
         };
@@ -227,7 +238,7 @@ impl IdentityService {
     }
 
     pub(super) fn issued_session(&self, user: UserRow, new_session: &NewSession, cookie: SecretText) -> IssuedSession {
-        let session = self.user_session(new_session.id.clone(), user, self.clock.now(), cookie.expose());
+        let session = self.user_session(new_session.id.clone(), user, new_session.proved_at, cookie.expose());
         IssuedSession { session, cookie }
     }
 

@@ -63,7 +63,7 @@ impl IdentityService {
                 return Ok(SignInStep::NeedsCode(self.pending_sign_in(user, Some(&hash), origin)));
             }
             let (session, cookie) = self.new_session(origin, audit.at)?;
-            let proof = SignInProof { password: Some(hash), factor: None };
+            let proof = SignInProof { password: Some(hash), ..SignInProof::default() };
             if self.store.open_session(&audit, &user.id, &proof, &session).await? {
                 self.undo_attempt(permit).await;
                 return Ok(SignInStep::Complete(Box::new(self.issued_session(user.clone(), &session, cookie))));

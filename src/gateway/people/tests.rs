@@ -1,6 +1,7 @@
 //! Tests of users: sign-in, sessions, links, tokens, and the audit trail.
 
 mod links;
+mod provider_sign_in;
 mod second_factor;
 mod sign_in;
 mod trail;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::table::PriceTable;
 use crate::gateway::config::ModelPrice;
-use crate::gateway::store::PriceStore;
+use crate::gateway::store::{PriceStore, StoreError};
 
 /// The pause between two reads of the store (our choice): the maximum delay until the price that a command sets takes
 /// effect.
@@ -53,17 +53,23 @@ impl CurrentPrices {
         }
     }
 
-    /// Starts the task that reads the prices of the store, which commands change. It ends with the last reference to
-    /// these prices.
-    pub(crate) fn spawn_refresh_task(self: &Arc<Self>, store: Arc<dyn PriceStore>) {
-        let prices = Arc::downgrade(self);
+    /// Reads the prices of the store, and starts the task that reads them again and again, because commands change them. The
+    /// task ends with the last reference to these prices.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn start(file: &[ModelPrice], store: Arc<dyn PriceStore>) -> Result<Arc<Self>, StoreError> {
+        let prices = Arc::new(Self::new(file, store.list_prices().await?));
+        let refreshed = Arc::downgrade(&prices);
         tokio::runtime::Handle::current().spawn(async move {
-            while let Some(prices) = prices.upgrade() {
+            while let Some(prices) = refreshed.upgrade() {
                 prices.read_store(&*store).await;
                 drop(prices);
                 tokio::time::sleep(REFRESH_INTERVAL).await;
             }
         });
+        Ok(prices)
     }
 
     async fn read_store(&self, store: &dyn PriceStore) {

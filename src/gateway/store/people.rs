@@ -6,13 +6,13 @@ use async_trait::async_trait;
 
 use super::audit::UnknownWord;
 use super::{
-    AuditContext, AuditFilter, AuditRow, GroupId, KeyRow, ListPage, NewSession, PasswordHash, PublicId,
+    AuditContext, AuditFilter, AuditRow, GroupId, IdentityStore, KeyRow, ListPage, NewSession, PasswordHash, PublicId,
     SecondFactorStore, SecretHash, SessionId, SessionStore, SharedAttempts, StoreError, Timestamp, TokenId, UserId,
 };
 
 /// The database operations on people. Every change writes its row of the audit trail with it.
 #[async_trait]
-pub(crate) trait PeopleStore: SecondFactorStore + SessionStore + Send + Sync {
+pub(crate) trait PeopleStore: IdentityStore + SecondFactorStore + SessionStore + Send + Sync {
     /// Returns the user of that name. If there is none, creates it as a member without a password.
     async fn ensure_user(&self, audit: &AuditContext, name: &str) -> Result<UserRow, StoreError>;
 
@@ -152,6 +152,8 @@ pub(crate) struct UserRow {
     pub(crate) has_password: bool,
     /// True if the user must enter a code after the password.
     pub(crate) has_second_factor: bool,
+    /// True if the user can sign in with a provider of OpenID Connect.
+    pub(crate) has_identity: bool,
     /// The time at which the user was made.
     pub(crate) created_at: Timestamp,
     /// The time at which the user was disabled.
@@ -343,6 +345,7 @@ impl UserRow {
             groups: Vec::new(),
             has_password: false,
             has_second_factor: false,
+            has_identity: false,
             created_at: Timestamp::now(),
             disabled_at: None,
             last_sign_in_at: None,

@@ -56,12 +56,14 @@ pub(crate) trait SessionStore: Send + Sync {
 }
 
 /// The proof with which a session is opened.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct SignInProof {
     /// The hash against which the password was checked; `None` if the user has none.
     pub(crate) password: Option<PasswordHash>,
     /// The use of the second factor, if the user has one.
     pub(crate) factor: Option<FactorUse>,
+    /// The issuer and the subject, if a provider has identified the user.
+    pub(crate) identity: Option<(String, String)>,
 }
 
 /// A session to be opened.
@@ -75,6 +77,8 @@ pub(crate) struct NewSession {
     pub(crate) address: String,
     /// The user agent of the browser.
     pub(crate) agent: String,
+    /// The time at which the user has entered their credentials.
+    pub(crate) proved_at: Timestamp,
     /// Sessions that were last used before this time have expired. Opening this session deletes them.
     pub(crate) idle_since: Timestamp,
     /// Sessions that were opened before this time have expired. Opening this session deletes them.

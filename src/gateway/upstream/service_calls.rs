@@ -31,7 +31,7 @@ const SERVICE_TIMEOUT: Duration = Duration::from_secs(15);
 const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
+pub(super) const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 
 /// No usable answer was received. The reason is logged at its source; this error is safe to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -175,7 +175,7 @@ pub(super) struct ServiceCall {
 
 impl ServiceCall {
     /// Makes the call and reads the whole answer.
-    async fn send_and_read(
+    pub(super) async fn send_and_read(
         self,
         transport: &Transport,
         url: &str,

@@ -30,12 +30,7 @@ impl WebhookClient {
     ///
     /// Returns an error if the settings of the transport cannot be used.
     pub(crate) fn new(allows_link_local: bool) -> Result<Self, TransportError> {
-        let settings = TransportSettings {
-            refuses_address: if allows_link_local { |_| false } else { is_link_local_or_unusual },
-            max_idle_per_origin: 0,
-            ..TransportSettings::default()
-        };
-        Transport::new(settings).map(Self)
+        checked_transport(allows_link_local).map(Self)
     }
 
     /// Posts a JSON body, and returns the status of the answer.
@@ -49,6 +44,15 @@ impl WebhookClient {
         let response = call.send(&self.0, &url.to_string(), Instant::now() + TIMEOUT).await?;
         Ok(response.status().as_u16())
     }
+}
+
+/// Returns a transport that keeps no connection, and refuses link-local addresses unless they are allowed.
+pub(super) fn checked_transport(allows_link_local: bool) -> Result<Transport, TransportError> {
+    Transport::new(TransportSettings {
+        refuses_address: if allows_link_local { |_| false } else { is_link_local_or_unusual },
+        max_idle_per_origin: 0,
+        ..TransportSettings::default()
+    })
 }
 
 /// True for a link-local address, in any of its forms, and for addresses that belong to no single other machine. Clouds

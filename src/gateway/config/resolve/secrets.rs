@@ -65,6 +65,7 @@ impl ConfigResolver<'_> {
         let webhook = alerts.and_then(|alerts| alerts.webhook.as_ref());
         sources.extend(webhook.map(|webhook| (&webhook.secret, url(webhook.url.as_ref()))));
         sources.extend(alerts.and_then(|alerts| alerts.email.as_ref()).map(|email| (&email.password, None)));
+        sources.extend(raw.oidc.as_ref().map(|oidc| (&oidc.client_secret, None)));
         for account in raw.accounts.iter().flatten() {
             sources.push((&account.api_key, url(account.base_url.as_ref())));
             sources.extend([(&account.client_secret, None), (&account.refresh_token, None)]);

@@ -23,7 +23,7 @@ use crate::gateway::store::{InstallationStore as _, MasterKey, NodeId, SqliteSto
 
 /// The tables, in an order in which each row comes after the rows that it refers to. The rows of `write_check`,
 /// `key_revision` and `audit_removal` belong to a database and not to an installation.
-const TABLES: [&str; 22] = [
+const TABLES: [&str; 23] = [
     "data_keys",
     "users",
     "groups",
@@ -37,6 +37,7 @@ const TABLES: [&str; 22] = [
     "known_addresses",
     "second_factors",
     "recovery_codes",
+    "identities",
     "admin_tokens",
     "prices",
     "usage_days",

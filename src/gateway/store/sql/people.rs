@@ -1,6 +1,7 @@
 //! The store of people. The statements are in the files of this folder, one file for each kind of row.
 
 mod groups;
+mod identities;
 mod links;
 mod second_factors;
 pub(in super::super) mod sessions;
@@ -14,9 +15,10 @@ use super::dialect::SqlStore;
 use super::error_conversion::during;
 use crate::gateway::store::{
     AdminTokenRow, AuditContext, AuditFilter, AuditRow, FactorUse, GroupDeletionOutcome, GroupId, GroupRow,
-    LinkRedemption, LinkRow, ListPage, NewLink, NewSecondFactor, NewSession, NewUser, PasswordHash, PeopleStore,
-    PublicId, SecondFactorRow, SecondFactorStore, SecretHash, SessionId, SessionRow, SessionStore, SharedAttempts,
-    SignInProof, StoreError, Timestamp, TokenId, UserChange, UserChangeOutcome, UserFilter, UserId, UserRow,
+    IdentityRow, IdentityStore, LinkRedemption, LinkRow, ListPage, NewIdentity, NewLink, NewSecondFactor, NewSession,
+    NewUser, PasswordHash, PeopleStore, PublicId, SecondFactorRow, SecondFactorStore, SecretHash, SessionId,
+    SessionRow, SessionStore, SharedAttempts, SignInProof, StoreError, Timestamp, TokenId, UserChange,
+    UserChangeOutcome, UserFilter, UserId, UserRow,
 };
 
 #[async_trait]
@@ -103,6 +105,46 @@ impl SecondFactorStore for SqlStore {
 
     async fn remove_second_factor(&self, audit: &AuditContext, user: &UserId) -> Result<bool, StoreError> {
         second_factors::remove(&self.writer, audit, user).await.map_err(during("removing a second factor"))
+    }
+}
+
+#[async_trait]
+impl IdentityStore for SqlStore {
+    async fn find_user_of_identity(&self, issuer: &str, subject: &str) -> Result<Option<UserRow>, StoreError> {
+        identities::find_user(&self.readers, issuer, subject).await.map_err(during("looking up an identity"))
+    }
+
+    async fn find_identity(&self, user: &UserId) -> Result<Option<IdentityRow>, StoreError> {
+        identities::find(&self.readers, user).await.map_err(during("looking up an identity"))
+    }
+
+    async fn connect_identity(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        identity: &NewIdentity,
+    ) -> Result<bool, StoreError> {
+        identities::connect(&self.writer, audit, user, identity).await.map_err(during("storing an identity"))
+    }
+
+    async fn create_user_with_identity(
+        &self,
+        audit: &AuditContext,
+        name: &str,
+        identity: &NewIdentity,
+    ) -> Result<Option<UserRow>, StoreError> {
+        let user = (UserId::random()?, name);
+        identities::create_user(&self.writer, audit, user, identity).await.map_err(during("storing a user"))
+    }
+
+    async fn disconnect_identity(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        kept_session: Option<&SessionId>,
+    ) -> Result<bool, StoreError> {
+        let removed = identities::disconnect(&self.writer, audit, user, kept_session).await;
+        removed.map_err(during("removing an identity"))
     }
 }
 

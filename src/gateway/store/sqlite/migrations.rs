@@ -9,7 +9,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// The description and the statements of each migration, in their order. The number of a migration is its position,
 /// from 1.
-const ALL: [(&str, &str); 24] = [
+const ALL: [(&str, &str); 25] = [
     ("initial", include_str!("../migrations/sqlite/0001_initial.sql")),
     ("accounts and replays", include_str!("../migrations/sqlite/0002_accounts_and_replays.sql")),
     ("injected tool", include_str!("../migrations/sqlite/0003_injected_tool.sql")),
@@ -34,6 +34,7 @@ const ALL: [(&str, &str); 24] = [
     ("session proofs", include_str!("../migrations/sqlite/0022_session_proofs.sql")),
     ("alerts", include_str!("../migrations/sqlite/0023_alerts.sql")),
     ("second factors", include_str!("../migrations/sqlite/0024_second_factors.sql")),
+    ("identities", include_str!("../migrations/sqlite/0025_identities.sql")),
 ];
 
 pub(in super::super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {

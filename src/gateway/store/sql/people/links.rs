@@ -155,7 +155,7 @@ pub(super) async fn redeem(
         }
         // A link proves no more than a password does.
         if !user.has_second_factor {
-            sessions::open(&mut transaction, &context, &user, &redemption.session, None).await?;
+            sessions::open(&mut transaction, &context, &user, &redemption.session, (None, None)).await?;
         }
         Some(users::get_even_if_deleted(&mut transaction, &user.id).await?)
     })

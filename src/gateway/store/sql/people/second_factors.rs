@@ -1,6 +1,6 @@
 //! The statements for second factors and recovery codes.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::Row;
 
 use super::super::audit_trail::{self, AuditEvent};
@@ -106,9 +106,16 @@ pub(super) async fn consume(
     Ok((result.rows_affected() == 1).then_some(word))
 }
 
-/// Returns the details of an event that a second factor confirmed.
-pub(super) fn details(session: &SessionId, factor: Option<&str>) -> serde_json::Value {
-    factor.map_or_else(|| json!({"session": session}), |factor| json!({"session": session, "factor": factor}))
+/// Returns the details of an event of a session: the second factor that was used, and the issuer that has identified the
+/// user, if there are any.
+pub(super) fn details(session: &SessionId, factor: Option<&str>, issuer: Option<&str>) -> Value {
+    let mut details = json!({ "session": session });
+    for (name, value) in [("factor", factor), ("issuer", issuer)] {
+        if let Some(value) = value {
+            details[name] = value.into();
+        }
+    }
+    details
 }
 
 async fn insert_codes(connection: &mut DbConnection, user: &UserId, codes: &[SecretHash]) -> sqlx::Result<()> {

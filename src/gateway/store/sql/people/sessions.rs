@@ -8,7 +8,7 @@ use super::super::audit_trail::{self, AuditEvent};
 use super::super::decode::{optional_timestamp, parsed, text};
 use super::super::dialect::{DbConnection, DbPool, DbRow, indexed_by};
 use super::super::transaction::transact;
-use super::{second_factors, users};
+use super::{identities, second_factors, users};
 use crate::gateway::store::{
     AuditContext, FactorUse, NewSession, SecretHash, SessionId, SessionRow, SignInProof, Timestamp, UserId, UserRow,
 };
@@ -49,9 +49,15 @@ pub(super) async fn sign_in(
         if !is_unchanged {
             return Ok(false);
         }
+        if let Some((issuer, subject)) = &proof.identity
+            && !identities::is_of_user(&mut transaction, user, issuer, subject).await?
+        {
+            return Ok(false);
+        }
         let user = users::get_even_if_deleted(&mut transaction, user).await?;
         let Some(factor) = use_factor(&mut transaction, &user, proof.factor.as_ref()).await? else { return Ok(false) };
-        open(&mut transaction, audit, &user, session, factor).await?;
+        let issuer = proof.identity.as_ref().map(|(issuer, _)| issuer.as_str());
+        open(&mut transaction, audit, &user, session, (factor, issuer)).await?;
         true
     })
 }
@@ -74,7 +80,7 @@ pub(super) async fn open(
     audit: &AuditContext,
     user: &UserRow,
     session: &NewSession,
-    factor: Option<&str>,
+    (factor, issuer): (Option<&str>, Option<&str>),
 ) -> sqlx::Result<()> {
     let at = audit.at.to_string();
     sqlx::query("DELETE FROM sessions WHERE last_seen_at < $1 OR created_at < $2")
@@ -84,7 +90,7 @@ pub(super) async fn open(
         .await?;
     sqlx::query(
         "INSERT INTO sessions (id, hash, user_id, created_at, last_seen_at, proved_at, address, agent) \
-         VALUES ($1, $2, $3, $4, $4, $4, $5, $6)",
+         VALUES ($1, $2, $3, $4, $4, $7, $5, $6)",
     )
     .bind(session.id.as_str())
     .bind(session.hash.0.as_slice())
@@ -92,6 +98,7 @@ pub(super) async fn open(
     .bind(&at)
     .bind(&session.address)
     .bind(&session.agent)
+    .bind(session.proved_at.to_string())
     .execute(&mut *connection)
     .await?;
     sqlx::query("UPDATE users SET last_sign_in_at = $2 WHERE id = $1")
@@ -100,7 +107,8 @@ pub(super) async fn open(
         .execute(&mut *connection)
         .await?;
     remember_address(connection, &user.id, &session.address, &at).await?;
-    let event = AuditEvent::for_user("session.open", user).with_details(second_factors::details(&session.id, factor));
+    let event =
+        AuditEvent::for_user("session.open", user).with_details(second_factors::details(&session.id, factor, issuer));
     audit_trail::write(connection, audit, event).await
 }
 
@@ -183,7 +191,8 @@ pub(super) async fn record_proof(
         let Some(user) = user else { return Ok(false) };
         let user = users::get_even_if_deleted(&mut transaction, &UserId::from(user)).await?;
         let Some(factor) = use_factor(&mut transaction, &user, factor).await? else { return Ok(false) };
-        let event = AuditEvent::for_user("session.confirm", &user).with_details(second_factors::details(id, factor));
+        let event =
+            AuditEvent::for_user("session.confirm", &user).with_details(second_factors::details(id, factor, None));
         audit_trail::write(&mut transaction, audit, event).await?;
         true
     })

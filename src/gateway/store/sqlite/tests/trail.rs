@@ -8,9 +8,10 @@ use super::*;
 use crate::gateway::store::sqlite::sql::people::sessions::{UNKNOWN_USER_REFUSALS_PER_DAY, USER_REFUSALS_PER_DAY};
 use crate::gateway::store::testing::add_key;
 use crate::gateway::store::{
-    AccountChange, AdminTokenRow, AuditContext, AuditFilter, KeyChange, KeyHash, KeyRow, KeyStore as _, LinkRedemption,
-    NewAccount, NewLink, NewSecondFactor, NewSession, NewUser, PasswordHash, SecondFactorStore as _, SecretHash,
-    SecretRotation, SessionStore as _, SignInProof, StoredEjection, UserChange, UserId, UserRole,
+    AccountChange, AdminTokenRow, AuditContext, AuditFilter, IdentityStore as _, KeyChange, KeyHash, KeyRow,
+    KeyStore as _, LinkRedemption, NewAccount, NewIdentity, NewLink, NewSecondFactor, NewSession, NewUser,
+    PasswordHash, SecondFactorStore as _, SecretHash, SecretRotation, SessionStore as _, SignInProof, StoredEjection,
+    UserChange, UserId, UserRole,
 };
 
 struct Trail {
@@ -87,6 +88,7 @@ fn session(byte: u8) -> NewSession {
         hash: SecretHash([byte; 32]),
         address: "192.0.2.1".to_owned(),
         agent: String::new(),
+        proved_at: Timestamp::now(),
         idle_since: long_ago,
         opened_since: long_ago,
     }
@@ -109,6 +111,7 @@ async fn every_change_writes_its_audit_row_or_fails() {
         include_str!("../../people.rs"),
         include_str!("../../sessions.rs"),
         include_str!("../../second_factors.rs"),
+        include_str!("../../identities.rs"),
         include_str!("../../keys.rs"),
         include_str!("../../../store.rs"),
     ];
@@ -143,7 +146,7 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
     step!(trail, "redeem_link", ["user.join", "session.open"], store.redeem_link(context, &redeemed(2, None)));
     step!(trail, "make_reset_link", ["user.reset"], store.make_reset_link(context, &ada.id, &link(3)));
     step!(trail, "redeem_link", ["user.password", "session.open"], store.redeem_link(context, &redeemed(3, None)));
-    let password = SignInProof { password: Some(PasswordHash("hash 3".to_owned())), factor: None };
+    let password = SignInProof { password: Some(PasswordHash("hash 3".to_owned())), ..SignInProof::default() };
     step!(trail, "open_session", ["session.open"], store.open_session(context, &ada.id, &password, &session(4)));
     step!(trail, "record_refused_sign_in", ["session.refuse"], store.record_refused_sign_in(context, None));
     step!(trail, "record_refused_sign_in", ["session.refuse"], store.record_refused_sign_in(context, Some(&ada)));
@@ -156,6 +159,7 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
     );
     sessions(trail, store, &ada.id, new_password).await;
     second_factors(trail, store, &ada.id).await;
+    identities(trail, store, &ada.id).await;
     step!(trail, "change_user", ["user.role"], store.change_user(context, "bob", &[UserChange::Role(UserRole::Admin)]));
     let studio = [UserChange::Groups(vec!["studio".to_owned()])];
     step!(trail, "change_user", ["user.groups"], store.change_user(context, "bob", &studio));
@@ -192,7 +196,7 @@ async fn sessions(trail: &mut Trail, store: &SqliteStore, user: &UserId, passwor
         store.record_session_proof(context, &session_of_user, None)
     );
     let kept = "ses_of_nobody".into();
-    let new_proof = SignInProof { password: Some(password), factor: None };
+    let new_proof = SignInProof { password: Some(password), ..SignInProof::default() };
     step!(trail, "end_sessions", ["session.close_others"], store.end_sessions(context, user, Some(&kept)));
     step!(trail, "open_session", ["session.open"], store.open_session(context, user, &new_proof, &session(4)));
     step!(trail, "end_session", ["session.close"], store.end_session(context, user, &session_of_user));
@@ -207,6 +211,25 @@ async fn second_factors(trail: &mut Trail, store: &SqliteStore, user: &UserId) {
     let codes = [SecretHash([2; 32])];
     step!(trail, "replace_recovery_codes", ["factor.codes"], store.replace_recovery_codes(context, user, &codes));
     step!(trail, "remove_second_factor", ["factor.remove"], store.remove_second_factor(context, user));
+}
+
+/// The identities of a user and of a new one.
+async fn identities(trail: &mut Trail, store: &SqliteStore, user: &UserId) {
+    let context = &AuditContext::command();
+    let identity = |subject: &str| NewIdentity {
+        issuer: "https://login.example.com".to_owned(),
+        subject: subject.to_owned(),
+        name: "kim".to_owned(),
+    };
+    let (first, second) = (identity("person-1"), identity("person-2"));
+    step!(trail, "connect_identity", ["identity.connect"], store.connect_identity(context, user, &first));
+    step!(trail, "disconnect_identity", ["identity.disconnect"], store.disconnect_identity(context, user, None));
+    step!(
+        trail,
+        "create_user_with_identity",
+        ["user.create", "identity.connect"],
+        store.create_user_with_identity(context, "kim", &second)
+    );
 }
 
 async fn keys(trail: &mut Trail, store: &SqliteStore) {

@@ -1,0 +1,27 @@
+//! The provider of OpenID Connect: whether its metadata and keys can be read, and are those of the settings.
+
+use super::CheckResult;
+use crate::gateway::config::Config;
+use crate::gateway::oidc::{OidcError, OidcProvider};
+
+const CHECK: &str = "oidc";
+
+/// Reads the metadata and the keys of the provider, if one is configured.
+pub(super) async fn check(config: &Config) -> Option<CheckResult> {
+    let settings = config.oidc.as_ref()?;
+    let checked = match OidcProvider::new(settings) {
+        Ok(provider) => provider.check().await,
+        Err(error) => return Some(CheckResult::problem(CHECK, error.to_string(), None)),
+    };
+    Some(match checked {
+        Ok(()) => CheckResult::ok(CHECK, format!("{} can be used", settings.issuer)),
+        Err(error @ OidcError::Metadata(_)) => {
+            let advice = "set `oidc.issuer` to the text that the provider states as `issuer`";
+            CheckResult::problem(CHECK, format!("{}: {error}", settings.issuer), Some(advice))
+        }
+        Err(error) => {
+            let advice = "users can sign in with their passwords; check `oidc.issuer` and the way to it";
+            CheckResult::warning(CHECK, format!("{}: {error}", settings.issuer), Some(advice))
+        }
+    })
+}

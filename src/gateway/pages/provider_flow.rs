@@ -1,0 +1,105 @@
+//! The state of a browser that is at the provider of identities: a sealed cookie.
+//!
+//! It binds the response of the provider to this browser, to the purpose for which it was sent there, and to its
+//! session. It works on every node, and is good for one response.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::Utc;
+use serde::{Deserialize, Serialize};
+
+use super::csrf::random_token;
+use super::page_context::PageContext;
+use super::page_error::PageError;
+use crate::gateway::oidc::AuthorizationRequest;
+
+/// The time that a person has at the provider (our choice).
+pub(super) const FLOW_LIFETIME: Duration = Duration::from_secs(15 * 60);
+/// The context for which the state is sealed.
+const CONTEXT: &str = "state of a sign-in at the provider";
+/// The path to which the provider sends the browser back.
+pub(super) const CALLBACK_PATH: &str = "/sign-in/provider/callback";
+
+/// The state of a browser that is at the provider.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ProviderFlow {
+    pub(super) purpose: FlowPurpose,
+    /// The path after a sign-in.
+    pub(super) next: String,
+    pub(super) state: String,
+    /// The time at which the browser was sent to the provider, in seconds since 1970.
+    pub(super) started_at: i64,
+    redirect_uri: String,
+    nonce: String,
+    verifier: String,
+}
+
+/// The purpose for which a browser is at the provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum FlowPurpose {
+    /// The user signs in.
+    SignIn,
+    /// The user of the session with this id connects their account.
+    Connect(String),
+    /// The user of the session with this id proves their identity again.
+    Confirm(String),
+}
+
+// === impl ProviderFlow ===
+
+impl ProviderFlow {
+    /// Begins a flow.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system provides no random bytes.
+    pub(super) fn begin(context: &PageContext<'_>, purpose: FlowPurpose, next: String) -> Result<Self, PageError> {
+        let random = || random_token().map_err(super::page_context::no_randomness);
+        Ok(Self {
+            purpose,
+            next,
+            state: random()?,
+            started_at: Utc::now().timestamp(),
+            redirect_uri: format!("{}{CALLBACK_PATH}", context.site.origin()),
+            nonce: random()?,
+            // A verifier has at least 43 characters (RFC 7636, section 4.1).
+            verifier: format!("{}{}", random()?, random()?),
+        })
+    }
+
+    /// The request that the browser takes to the provider.
+    pub(super) fn request(&self) -> AuthorizationRequest<'_> {
+        AuthorizationRequest {
+            redirect_uri: &self.redirect_uri,
+            state: &self.state,
+            nonce: &self.nonce,
+            verifier: &self.verifier,
+            requires_login: matches!(self.purpose, FlowPurpose::Confirm(_)),
+        }
+    }
+
+    /// Seals the state for the cookie.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system provides no random bytes.
+    pub(super) fn seal(&self, context: &PageContext<'_>) -> Result<String, PageError> {
+        let plain = serde_json::to_vec(self).map_err(|error| {
+            tracing::error!(%error, "the state of a sign-in cannot be written");
+            PageError::Internal
+        })?;
+        let sealed = context.vault().seal(CONTEXT, &plain).map_err(crate::gateway::people::IdentityError::from)?;
+        Ok(URL_SAFE_NO_PAD.encode(sealed))
+    }
+
+    /// Opens the state of a cookie; `None` if it is too old, or is not one of this gateway.
+    pub(super) fn open(context: &PageContext<'_>, cookie: &str) -> Option<Self> {
+        let sealed = URL_SAFE_NO_PAD.decode(cookie).ok()?;
+        let flow: Self = serde_json::from_slice(&context.vault().open(CONTEXT, &sealed).ok()?).ok()?;
+        let age = Utc::now().timestamp().saturating_sub(flow.started_at);
+        (u64::try_from(age).is_ok_and(|age| age < FLOW_LIFETIME.as_secs())).then_some(flow)
+    }
+}

@@ -1,0 +1,123 @@
+//! The statements for the identities of people at a provider.
+
+use serde_json::json;
+
+use super::super::audit_trail::{self, AuditEvent};
+use super::super::decode::{parsed, text};
+use super::super::dialect::{DbConnection, DbPool};
+use super::super::transaction::transact;
+use super::users;
+use crate::gateway::store::{AuditContext, IdentityRow, NewIdentity, NewUser, SessionId, UserId, UserRole, UserRow};
+
+pub(super) async fn find_user(pool: &DbPool, issuer: &str, subject: &str) -> sqlx::Result<Option<UserRow>> {
+    let mut connection = pool.acquire().await?;
+    let query = sqlx::query_scalar("SELECT user_id FROM identities WHERE issuer = $1 AND subject = $2");
+    let user: Option<String> = query.bind(issuer).bind(subject).fetch_optional(&mut *connection).await?;
+    match user {
+        Some(user) => users::get_even_if_deleted(&mut connection, &UserId::from(user)).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+pub(super) async fn find(pool: &DbPool, user: &UserId) -> sqlx::Result<Option<IdentityRow>> {
+    let query = sqlx::query("SELECT issuer, subject, name, created_at FROM identities WHERE user_id = $1");
+    let row = query.bind(user.as_str()).fetch_optional(pool).await?;
+    row.map(|row| {
+        Ok(IdentityRow {
+            issuer: text(&row, "issuer")?,
+            subject: text(&row, "subject")?,
+            name: text(&row, "name")?,
+            created_at: parsed(&row, "created_at")?,
+        })
+    })
+    .transpose()
+}
+
+pub(super) async fn connect(
+    pool: &DbPool,
+    audit: &AuditContext,
+    user: &UserId,
+    identity: &NewIdentity,
+) -> sqlx::Result<bool> {
+    transact!(pool, |transaction| insert(&mut transaction, audit, user, identity).await?)
+}
+
+pub(super) async fn create_user(
+    pool: &DbPool,
+    audit: &AuditContext,
+    (new_id, name): (UserId, &str),
+    identity: &NewIdentity,
+) -> sqlx::Result<Option<UserRow>> {
+    transact!(pool, |transaction| {
+        if users::find_by_name(&mut transaction, name).await?.is_some() {
+            return Ok(None);
+        }
+        let groups = vec![users::DEFAULT_GROUP.to_owned()];
+        let user = NewUser { name: name.to_owned(), role: UserRole::Member, groups, limits: None };
+        users::insert(&mut transaction, audit, &new_id, &user).await?;
+        users::set_groups(&mut transaction, &new_id, &user.groups).await?;
+        let created = users::get_even_if_deleted(&mut transaction, &new_id).await?;
+        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.create", &created)).await?;
+        if !insert(&mut transaction, audit, &new_id, identity).await? {
+            return Ok(None);
+        }
+        Some(users::get_even_if_deleted(&mut transaction, &new_id).await?)
+    })
+}
+
+pub(super) async fn disconnect(
+    pool: &DbPool,
+    audit: &AuditContext,
+    user: &UserId,
+    kept_session: Option<&SessionId>,
+) -> sqlx::Result<bool> {
+    transact!(pool, |transaction| {
+        let delete = sqlx::query("DELETE FROM identities WHERE user_id = $1").bind(user.as_str());
+        if delete.execute(&mut *transaction).await?.rows_affected() == 0 {
+            return Ok(false);
+        }
+        sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id <> $2")
+            .bind(user.as_str())
+            .bind(kept_session.map_or("", |session| session.as_str()))
+            .execute(&mut *transaction)
+            .await?;
+        let user = users::get_even_if_deleted(&mut transaction, user).await?;
+        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("identity.disconnect", &user)).await?;
+        true
+    })
+}
+
+/// True if this identity is that of the user.
+pub(super) async fn is_of_user(
+    connection: &mut DbConnection,
+    user: &UserId,
+    issuer: &str,
+    subject: &str,
+) -> sqlx::Result<bool> {
+    let query = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM identities WHERE user_id = $1 AND issuer = $2 AND subject = $3)",
+    );
+    query.bind(user.as_str()).bind(issuer).bind(subject).fetch_one(connection).await
+}
+
+/// Adds an identity, unless the user has one already, or it is that of another user.
+async fn insert(
+    connection: &mut DbConnection,
+    audit: &AuditContext,
+    user: &UserId,
+    identity: &NewIdentity,
+) -> sqlx::Result<bool> {
+    let insert = sqlx::query(
+        "INSERT INTO identities (user_id, issuer, subject, name, created_at) VALUES ($1, $2, $3, $4, $5) \
+         ON CONFLICT DO NOTHING",
+    );
+    let insert = insert.bind(user.as_str()).bind(&identity.issuer).bind(&identity.subject).bind(&identity.name);
+    if insert.bind(audit.at.to_string()).execute(&mut *connection).await?.rows_affected() == 0 {
+        return Ok(false);
+    }
+    let user = users::get_even_if_deleted(connection, user).await?;
+    let details = json!({ "issuer": identity.issuer, "subject": identity.subject });
+    audit_trail::write(connection, audit, AuditEvent::for_user("identity.connect", &user).with_details(details))
+        .await?;
+    Ok(true)
+}
