@@ -9,6 +9,7 @@ mod contract;
 mod database_proxy;
 mod disk;
 mod events;
+mod fake_oidc;
 mod foreign_site;
 mod form;
 mod gateway;
@@ -33,6 +34,10 @@ pub(crate) use config::Account;
 pub(crate) use database_proxy::DatabaseProxy;
 pub(crate) use disk::SmallDisk;
 pub(crate) use events::{ERROR_FRAME, Event, Events, before_error_frame};
+pub(crate) use fake_oidc::{
+    ALL_ANSWER_FLAWS, ALL_DISCOVERY_FLAWS, ALL_TOKEN_FLAWS, AnswerFlaw, CLIENT_ID, CLIENT_SECRET, FakeProvider,
+    KeyKind, TokenFlaw,
+};
 pub(crate) use foreign_site::ForeignSite;
 pub(crate) use form::{Form, Pieces, alpha_png, concat, stretched_png};
 pub(crate) use gateway::{Gateway, request};
@@ -46,7 +51,7 @@ pub(crate) use postgres::PostgresDatabase;
 pub(crate) use process::{CommandOutput, Program, Server, ends_within, signal};
 pub(crate) use random::Random;
 pub(crate) use recording_proxy::RecordingProxy;
-pub(crate) use tokens::{Exchange, FakeTokens};
+pub(crate) use tokens::{Exchange, FakeTokens, decoded_fields};
 pub(crate) use totp::totp_code;
 pub(crate) use upstream::{Attempt, FakeUpstream, ModelStep, RefusingPort, UnresponsivePort, sha256};
 pub(crate) use verbatim::VerbatimUpstream;

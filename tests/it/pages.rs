@@ -17,6 +17,7 @@ mod limits;
 mod members;
 mod playground;
 mod prices;
+mod provider_sign_in;
 mod reference;
 mod request_limits;
 mod second_factor;

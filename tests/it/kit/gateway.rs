@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use super::leak_watch::LeakWatch;
 use super::process::Server;
 use super::{
-    Account, Answer, Call, Events, FakeTokens, FakeUpstream, Form, OutputChannel, PostgresDatabase, Program, config,
-    eventually,
+    Account, Answer, Call, Events, FakeProvider, FakeTokens, FakeUpstream, Form, OutputChannel, PostgresDatabase,
+    Program, config, eventually,
 };
 
 /// A gateway with its directory; it can be killed and started again on the same data.
@@ -148,6 +148,11 @@ impl Gateway {
     /// Watches for the tokens of this endpoint too, for an account that the configuration file does not have.
     pub(crate) fn watch_tokens(&self, tokens: &FakeTokens) {
         tokens.issuer().add_watch(&self.leak_watch);
+    }
+
+    /// Watches for the codes and tokens of this provider, and for the verifiers that it receives.
+    pub(crate) fn watch_provider(&self, provider: &FakeProvider) {
+        provider.secrets().add_watch(&self.leak_watch);
     }
 
     /// Reads the metrics, which are scanned for secrets as they are read. A process that was asked to end is skipped:

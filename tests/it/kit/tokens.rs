@@ -123,7 +123,7 @@ fn exchange(state: &Mutex<State>, request: &StubRequest) -> Option<(u16, String)
     let delay = lock(state).delay;
     pause(delay);
     let mut state = lock(state);
-    let form = form(&request.body);
+    let form = decoded_fields(&request.body);
     let client = client(request, &form);
     let account = client.as_ref().and_then(|(id, _)| id.strip_prefix("client-")).unwrap_or_default().to_owned();
     let known = client.is_some_and(|(_, secret)| secret == format!("secret-{account}"));
@@ -184,7 +184,7 @@ impl State {
 }
 
 /// The client's id and secret, from the header or from the form.
-fn client(request: &StubRequest, form: &BTreeMap<String, String>) -> Option<(String, String)> {
+pub(super) fn client(request: &StubRequest, form: &BTreeMap<String, String>) -> Option<(String, String)> {
     if let Some(encoded) = request.header("authorization").and_then(|value| value.strip_prefix("Basic ")) {
         let text = String::from_utf8(STANDARD.decode(encoded).ok()?).ok()?;
         let (id, secret) = text.split_once(':')?;
@@ -193,8 +193,9 @@ fn client(request: &StubRequest, form: &BTreeMap<String, String>) -> Option<(Str
     Some((form.get("client_id")?.clone(), form.get("client_secret").cloned().unwrap_or_default()))
 }
 
-fn form(body: &[u8]) -> BTreeMap<String, String> {
-    let text = String::from_utf8_lossy(body);
+/// The fields of a URL-encoded form, or of the query of a URL.
+pub(crate) fn decoded_fields(encoded: &[u8]) -> BTreeMap<String, String> {
+    let text = String::from_utf8_lossy(encoded);
     let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
     pairs.map(|(name, value)| (decoded(name), decoded(value))).collect()
 }

@@ -213,6 +213,9 @@ fn visit_second_factor(browser: &Browser, ben: &Tab<'_>, handler: &mut dyn State
     handler.handle_state("profile-with-factor", ben);
     let stranger = browser.tab(ben.gateway(), WITH_SCRIPT);
     stranger.go("/sign-in");
+    handler.handle_state("sign-in-with-provider", &stranger);
+    stranger.follow("link", "Sign in with Example");
+    handler.handle_state("sign-in-provider-unreachable", &stranger);
     stranger.fill("User name", BEN);
     stranger.fill("Password", BENS_PASSWORD);
     stranger.follow("button", "Sign in");

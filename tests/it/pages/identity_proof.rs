@@ -28,13 +28,13 @@ pub(super) fn age_sessions(gateway: &Gateway) -> Option<()> {
 }
 
 /// True if the answer is the page that asks for the password.
-fn is_question(answer: &Answer) -> bool {
+pub(super) fn is_question(answer: &Answer) -> bool {
     forms(&answer.text()).iter().any(|form| form.fields.iter().any(|(name, _)| name == PASSWORD_FIELD))
 }
 
 /// Sends the form of the question with this password.
 #[track_caller]
-fn answer_question(visitor: &mut Visitor<'_>, question: &Answer, action: &str, password: &str) -> Answer {
+pub(super) fn answer_question(visitor: &mut Visitor<'_>, question: &Answer, action: &str, password: &str) -> Answer {
     let html = question.text();
     let form = forms(&html).into_iter().find(|form| form.action == action);
     let form = form.unwrap_or_else(|| panic!("no form {action}: {html}"));

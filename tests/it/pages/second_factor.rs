@@ -44,7 +44,7 @@ fn unix_seconds() -> u64 {
 
 /// Sets up a second factor; returns its secret, the code that was used, and the recovery codes.
 #[track_caller]
-fn set_up(visitor: &mut Visitor<'_>) -> (String, String, Vec<String>) {
+pub(super) fn set_up(visitor: &mut Visitor<'_>) -> (String, String, Vec<String>) {
     let page = visitor.get(PAGE);
     let secret = secret_on(&page);
     visitor.gateway.watch_secret("the secret of a second factor", &secret, &[]);

@@ -51,6 +51,10 @@ pub(super) struct ItemPaths {
     pub(super) unknown_record: String,
 }
 
+/// A further group, and a provider of OpenID Connect that cannot be reached.
+const SETTINGS: &str = "[[groups]]\nname = \"research\"\n\
+    [oidc]\nissuer = \"http://127.0.0.1:1\"\nclient_id = \"imagate\"\nlabel = \"Example\"\n";
+
 // === impl Seeded ===
 
 impl Seeded {
@@ -62,7 +66,7 @@ impl Seeded {
             Account::for_upstream("azure-west", &upstream).with_free_tier(),
             Account::for_upstream("reserve", &upstream).with_free_tier(),
         ];
-        let gateway = Gateway::with("[[groups]]\nname = \"research\"\n", &accounts);
+        let gateway = Gateway::with(SETTINGS, &accounts);
         Self { gateway, _upstream: upstream }
     }
 

@@ -1,5 +1,6 @@
 //! The tools outside of Rust that the tests need: a C compiler, curl, Chromium, Node with the official SDK, a coding
-//! agent and a browser driver, and Python with the official SDK, two agent frameworks, a fuzzer and two validators.
+//! agent, a browser driver and a provider of OpenID Connect, and Python with the official SDK, two agent frameworks, a
+//! fuzzer and two validators.
 
 use std::ffi::OsString;
 use std::fs;
@@ -113,10 +114,11 @@ const PACKAGES: [ToolPackage; 7] = [
 ];
 
 /// Folders with packages of Node: the name, the packages, and the environment variable with the path of the folder.
-const NODE: [(&str, &str, &str); 3] = [
+const NODE: [(&str, &str, &str); 4] = [
     ("openai", "openai", "IMAGATE_NODE_OPENAI"),
     ("codex", "@openai/codex", "IMAGATE_NODE_CODEX"),
     ("browser", "playwright-core@1.65.1 axe-core@4.14.1", "IMAGATE_NODE_BROWSER"),
+    ("oidc-provider", "oidc-provider@8.8.1", "IMAGATE_NODE_OIDC_PROVIDER"),
 ];
 
 /// The file that marks an environment as complete; it contains the installed packages.
