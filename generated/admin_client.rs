@@ -508,7 +508,9 @@ Arguments:
 - `limit`: The maximum number of entries. 50 when absent.
 - `model`: Only records of requests for this model.
 - `outcome`: Only finished requests with this outcome.
+- `quality`: Only records of requests for this quality, among the newest 10,000 records that pass the other filters.
 - `since`: Only records of requests that began at this time or later.
+- `size`: Only records of requests for this size, such as `1024x1024`, among the newest 10,000 records that pass the other filters.
 - `sort`: The order of the records. `time` when absent. Any other order sorts the newest 10,000 records that pass the filter, and the list has one page.
 - `state`: Only records in this state. All finished requests when absent.
 - `until`: Only records of requests that began before this time.
@@ -525,7 +527,9 @@ let response = client.list_records()
     .limit(limit)
     .model(model)
     .outcome(outcome)
+    .quality(quality)
     .since(since)
+    .size(size)
     .sort(sort)
     .state(state)
     .until(until)
@@ -2923,7 +2927,9 @@ pub mod builder {
         limit: Result<Option<crate::wire::Bounded<1, 500>>, String>,
         model: Result<Option<::std::string::String>, String>,
         outcome: Result<Option<types::RecordOutcome>, String>,
+        quality: Result<Option<::std::string::String>, String>,
         since: Result<Option<::chrono::DateTime<::chrono::offset::Utc>>, String>,
+        size: Result<Option<::std::string::String>, String>,
         sort: Result<Option<types::RecordSort>, String>,
         state: Result<Option<types::RecordState>, String>,
         until: Result<Option<::chrono::DateTime<::chrono::offset::Utc>>, String>,
@@ -2943,7 +2949,9 @@ pub mod builder {
                 limit: Ok(None),
                 model: Ok(None),
                 outcome: Ok(None),
+                quality: Ok(None),
                 since: Ok(None),
+                size: Ok(None),
                 sort: Ok(None),
                 state: Ok(None),
                 until: Ok(None),
@@ -3078,6 +3086,19 @@ pub mod builder {
                 });
             self
         }
+        pub fn quality<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.quality = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for quality failed"
+                        .to_string()
+                });
+            self
+        }
         pub fn since<V>(mut self, value: V) -> Self
         where
             V: std::convert::TryInto<::chrono::DateTime<::chrono::offset::Utc>>,
@@ -3087,6 +3108,19 @@ pub mod builder {
                 .map(Some)
                 .map_err(|_| {
                     "conversion to `:: chrono :: DateTime < :: chrono :: offset :: Utc >` for since failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn size<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.size = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for size failed"
                         .to_string()
                 });
             self
@@ -3153,7 +3187,9 @@ pub mod builder {
                 limit,
                 model,
                 outcome,
+                quality,
                 since,
+                size,
                 sort,
                 state,
                 until,
@@ -3169,7 +3205,9 @@ pub mod builder {
             let limit = limit.map_err(Error::InvalidRequest)?;
             let model = model.map_err(Error::InvalidRequest)?;
             let outcome = outcome.map_err(Error::InvalidRequest)?;
+            let quality = quality.map_err(Error::InvalidRequest)?;
             let since = since.map_err(Error::InvalidRequest)?;
+            let size = size.map_err(Error::InvalidRequest)?;
             let sort = sort.map_err(Error::InvalidRequest)?;
             let state = state.map_err(Error::InvalidRequest)?;
             let until = until.map_err(Error::InvalidRequest)?;
@@ -3203,7 +3241,9 @@ pub mod builder {
                 .query(&progenitor_client::QueryParam::new("limit", &limit))
                 .query(&progenitor_client::QueryParam::new("model", &model))
                 .query(&progenitor_client::QueryParam::new("outcome", &outcome))
+                .query(&progenitor_client::QueryParam::new("quality", &quality))
                 .query(&progenitor_client::QueryParam::new("since", &since))
+                .query(&progenitor_client::QueryParam::new("size", &size))
                 .query(&progenitor_client::QueryParam::new("sort", &sort))
                 .query(&progenitor_client::QueryParam::new("state", &state))
                 .query(&progenitor_client::QueryParam::new("until", &until))

@@ -70,6 +70,12 @@ struct RecordArgs {
     /// Only requests whose last call went to this account.
     #[arg(long, value_name = "NAME", conflicts_with = "by")]
     account: Option<String>,
+    /// Only requests with this size, such as 1024x1024, among the newest 10,000 records that pass the other filters.
+    #[arg(long, value_name = "WIDTHxHEIGHT", conflicts_with = "by")]
+    size: Option<String>,
+    /// Only requests with this quality, such as high, among the newest 10,000 records that pass the other filters.
+    #[arg(long, value_name = "WORD", conflicts_with = "by")]
+    quality: Option<String>,
     /// Only requests that got an error with this code, such as `upstream_error`.
     #[arg(long, value_name = "CODE", conflicts_with = "by")]
     error_code: Option<String>,
@@ -134,7 +140,7 @@ impl UsageCommand {
                 return Ok(print(&counts::render_counts(&usage, by, &filter, format).await?)?);
             }
             let limit = matches!(format, UsageFormat::Table { .. }).then_some(MAX_TABLE_ROWS);
-            let RecordArgs { state, unsuccessful: is_unsuccessful, model, account, error_code, error_reason } = records;
+            let RecordArgs { state, unsuccessful, model, account, size, quality, error_code, error_reason } = records;
             let filter = RecordFilter {
                 key,
                 user,
@@ -142,10 +148,12 @@ impl UsageCommand {
                 end_user,
                 model,
                 account,
+                size,
+                quality,
                 error_code,
                 error_reason,
                 state,
-                is_unsuccessful,
+                is_unsuccessful: unsuccessful,
                 since,
                 limit,
                 ..RecordFilter::default()

@@ -19,6 +19,10 @@ const LIMITS: &[Phrase] = &[
         "the newest {} records that pass the filter",
         &[|_| source_number("src/gateway/store/record.rs", "pub(crate) const SORTED_MAX: u32 = ")],
     ),
+    (
+        "the newest {} records that pass the other filters",
+        &[|_| source_number("src/gateway/store/record.rs", "pub(crate) const SORTED_MAX: u32 = ")],
+    ),
     ("never above {}", &[|facts| facts.limit("retry_after_max_seconds")]),
     ("every {} seconds; every reader", &[|facts| facts.limit("heartbeat_seconds")]),
     ("first comment after {} seconds", &[|facts| facts.limit("heartbeat_seconds")]),

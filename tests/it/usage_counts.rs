@@ -272,7 +272,7 @@ fn the_api_and_the_command_filter_by_end_user() {
 fn the_api_and_the_command_filter_by_error_model_and_account() {
     let upstream = FakeUpstream::start();
     let gateway = open(&upstream);
-    gateway.generate(json!({"model": "gpt-image-2-2026-04-21"})).ok_json();
+    gateway.generate(json!({"model": "gpt-image-2-2026-04-21", "size": "1536x1024", "quality": "low"})).ok_json();
     assert!(gateway.scripted("status=400 body=policy").status >= 400);
     let records = gateway.final_records(2);
     let ids = |records: &[Value]| records.iter().map(|record| record["request_id"].clone()).collect::<Vec<_>>();
@@ -285,6 +285,9 @@ fn the_api_and_the_command_filter_by_error_model_and_account() {
         ("outcome=succeeded", &["--state", "succeeded"], succeeded),
         ("account=only", &["--account", "only"], &records[..]),
         ("account=other", &["--account", "other"], &[]),
+        ("size=1536x1024", &["--size", "1536x1024"], succeeded),
+        ("size=1536x1024&quality=high", &["--size", "1536x1024", "--quality", "high"], &[]),
+        ("quality=low&outcome=succeeded", &["--quality", "low", "--state", "succeeded"], succeeded),
     ] {
         let mut listed = rows(&get_json(&gateway, TOKEN, &format!("records?{query}"))["data"]).to_vec();
         listed.reverse();

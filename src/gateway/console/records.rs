@@ -85,6 +85,8 @@ impl Console {
             end_user: query.end_user.clone(),
             model: query.model.clone(),
             account: query.account.clone(),
+            size: query.size.clone(),
+            quality: query.quality.clone(),
             error_code: query.error_code.clone(),
             error_reason: query.error_reason.map(|reason| reason.to_string()),
             state: query.state.map(from_wire_state).or(succeeded),

@@ -15,12 +15,14 @@ use crate::wire::admin::types;
 pub(super) const UNSUCCESSFUL: &str = "unsuccessful";
 
 /// The fields of the filter form, and the keys of their labels.
-const FIELDS: [(&str, &str); 11] = [
+const FIELDS: [(&str, &str); 13] = [
     ("state", "keys.state"),
     ("error_reason", "records.error"),
     ("since", "filter.since"),
     ("until", "filter.until"),
     ("model", "records.model"),
+    ("size", "records.size"),
+    ("quality", "records.quality"),
     ("error_code", "record.error"),
     ("key", "filter.key"),
     ("user", "keys.user"),
@@ -157,7 +159,9 @@ pub(super) fn console_query(context: &PageContext<'_>, limit: i64) -> ListRecord
         key: query_param("key"),
         limit: types::PageLimit::new(limit).ok(),
         model: query_param("model"),
+        quality: query_param("quality"),
         outcome: state.filter(|word| *word == UNSUCCESSFUL).map(|_| types::RecordOutcome::Unsuccessful),
+        size: query_param("size"),
         since: request.query_param("since").and_then(beginning_of_day),
         sort: request.query_param(SORT_FIELD).and_then(|word| word.parse().ok()),
         state: state.and_then(|word| word.parse().ok()),

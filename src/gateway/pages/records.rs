@@ -30,8 +30,8 @@ struct RecordsPage {
     records: types::RecordList,
     filters: RecordFilters,
     sort: SortLinks,
-    /// True if the records are not listed by time.
-    is_sorted: bool,
+    /// True if only the newest records are looked at, because no index has the order or a filter.
+    is_bounded: bool,
     download: String,
     newest: Option<String>,
     older: Option<String>,
@@ -75,7 +75,7 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
     let sort = query.sort.unwrap_or(types::RecordSort::Time);
     let template = RecordsPage {
         sort: SortLinks::new(request, "/records", sort),
-        is_sorted: sort != types::RecordSort::Time,
+        is_bounded: sort != types::RecordSort::Time || query.size.is_some() || query.quality.is_some(),
         older: records
             .data
             .last()

@@ -144,7 +144,8 @@ fn records_of_group(view: &UsageView, value: &str, filters: &[(&'static str, Str
         UsageGrouping::Account => ("account", [&*since, &*until]),
         UsageGrouping::Model => ("model", [&*since, &*until]),
         UsageGrouping::Reason => ("error_reason", [&*since, &*until]),
-        UsageGrouping::Size | UsageGrouping::Quality => return None,
+        UsageGrouping::Size => ("size", [&*since, &*until]),
+        UsageGrouping::Quality => ("quality", [&*since, &*until]),
     };
     if value.is_empty() {
         return None;

@@ -281,6 +281,10 @@ pub(crate) struct RecordFilter {
     pub(crate) model: Option<String>,
     /// Only the records whose last call went to the account with this name.
     pub(crate) account: Option<String>,
+    /// Only the records with this requested size, among the newest [`RecordFilter::SORTED_MAX`] that pass the other filters.
+    pub(crate) size: Option<String>,
+    /// Only the records with this requested quality, among the same ones.
+    pub(crate) quality: Option<String>,
     /// Only the records with this error code.
     pub(crate) error_code: Option<String>,
     /// Only the records with this reason of a failure.

@@ -102,10 +102,13 @@ fn every_grouping_shows_the_same_on_the_page_in_the_api_and_in_the_file() {
         assert_eq!((usage["overall"]["requests"].as_i64(), usage["undetailed_requests"].as_i64()), (Some(3), Some(0)));
         assert!(usage["overall"]["p50_ms"].as_i64().is_some_and(|time| time > 0), "{usage}");
     }
-    // A model leads to its records.
-    let page = ada.get("/usage?group_by=model&measure=p95").text();
-    let link = links(&page, "/records?").into_iter().find(|link| link.contains("model=gpt-image-2")).expect("a link");
-    assert_eq!(ada.get(&link).text().matches("href=\"/records/").count(), 3);
+    // A group leads to its records.
+    for (grouping, value, count) in [("model", "gpt-image-2", 3), ("size", "1024x1024", 2), ("quality", "low", 3)] {
+        let page = ada.get(&format!("/usage?group_by={grouping}&measure=p95")).text();
+        let filter = format!("{grouping}={value}");
+        let link = links(&page, "/records?").into_iter().find(|link| link.contains(&filter)).expect("a link");
+        assert_eq!(ada.get(&link).text().matches("href=\"/records/").count(), count, "{link}");
+    }
     let hours = ada.get(&format!("/usage?group_by=hour&since={}", today())).text();
     assert!(hours.contains("data-read-out=\"") && hours.contains(":00 · "), "{hours}");
 }

@@ -15,6 +15,8 @@ fn passes(record: &Record, filter: &RecordFilter) -> bool {
         && filter.end_user.as_ref().is_none_or(|end_user| record.end_user.as_ref() == Some(end_user))
         && filter.model.as_ref().is_none_or(|model| record.model.as_ref() == Some(model))
         && filter.account.as_ref().is_none_or(|account| record.account.as_ref() == Some(account))
+        && filter.size.as_ref().is_none_or(|size| record.size.as_ref() == Some(size))
+        && filter.quality.as_ref().is_none_or(|quality| record.quality.as_ref() == Some(quality))
         && filter.error_code.as_ref().is_none_or(|code| record.error_code.as_ref() == Some(code))
         && filter.error_reason.as_ref().is_none_or(|reason| record.error_reason.as_ref() == Some(reason))
 }
@@ -45,11 +47,22 @@ fn combined_filters() -> Vec<RecordFilter> {
         filter.group = value.map(str::to_owned);
     });
     let filters = each(&filters, &[None, Some("of other")], |filter, value| filter.end_user = value.map(str::to_owned));
-    let words = [None, Some("model"), Some("account"), Some("code"), Some("reason and account"), Some("unsuccessful")];
+    let words = [
+        None,
+        Some("model"),
+        Some("account"),
+        Some("code"),
+        Some("reason and account"),
+        Some("unsuccessful"),
+        Some("size"),
+        Some("size and quality"),
+    ];
     each(&filters, &words, |filter, value| {
         let words = value.unwrap_or_default();
         filter.is_unsuccessful = words == "unsuccessful";
         filter.model = words.contains("model").then(|| "gpt-image-1.5".to_owned());
+        filter.size = words.contains("size").then(|| "1024x1024".to_owned());
+        filter.quality = words.contains("quality").then(|| "high".to_owned());
         filter.account = words.contains("account").then(|| "second".to_owned());
         filter.error_code = words.contains("code").then(|| "upstream_error".to_owned());
         filter.error_reason = words.contains("reason").then(|| "throttled".to_owned());

@@ -50,7 +50,9 @@ pub(in super::super) async fn list(pool: &DbPool, filter: &RecordFilter) -> sqlx
 
 pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Option<RecordCursor>) -> QueryBuilder<Db> {
     let value = sort_value(filter.sort);
-    let mut query = QueryBuilder::new(if value.is_some() { "SELECT * FROM (" } else { "" });
+    // No index has these values, so a bounded number of records is read for them.
+    let is_bounded = value.is_some() || filter.size.is_some() || filter.quality.is_some();
+    let mut query = QueryBuilder::new(if is_bounded { "SELECT * FROM (" } else { "" });
     query.push("SELECT * FROM records");
     push_index(&mut query, choose_index(filter));
     query.push(" WHERE ");
@@ -93,9 +95,18 @@ pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Optio
         query.push(" AND (created_at, seq) < (").push_bind(created_at).push(", ").push_bind(seq).push(")");
     }
     query.push(" ORDER BY created_at DESC, seq DESC LIMIT ");
-    if let Some(value) = value {
-        query.push_bind(i64::from(RecordFilter::SORTED_MAX)).push(") AS newest ORDER BY ").push(value);
-        query.push(" DESC, created_at DESC, seq DESC LIMIT ");
+    if is_bounded {
+        query.push_bind(i64::from(RecordFilter::SORTED_MAX)).push(") AS newest WHERE true");
+        for (condition, wanted) in [(" AND size = ", &filter.size), (" AND quality = ", &filter.quality)] {
+            if let Some(wanted) = wanted {
+                query.push(condition).push_bind(Record::truncate_text(wanted.clone()));
+            }
+        }
+        query.push(" ORDER BY ");
+        if let Some(value) = value {
+            query.push(value).push(" DESC, ");
+        }
+        query.push("created_at DESC, seq DESC LIMIT ");
     }
     query.push_bind(filter.limit.map_or(NO_LIMIT, i64::from));
     query
