@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::Utc;
 use http::HeaderValue;
 use serde::Deserialize;
 use url::form_urlencoded;
@@ -37,6 +38,12 @@ const LOAD_INTERVAL: Duration = Duration::from_secs(5);
 /// The time in seconds after which the provider must ask for the credentials again (our choice): the longest time of a
 /// session.
 const CREDENTIALS_MAX_AGE: &str = "604800";
+
+/// The difference between the clocks of the provider, of other nodes and of this one that is accepted, in seconds (our
+/// choice).
+pub(crate) const CLOCK_TOLERANCE: i64 = 60;
+/// The error for a code that is wrong, was used, or has expired (RFC 6749, section 5.2).
+const WRONG_CODE: &str = "invalid_grant";
 
 /// A provider that is configured.
 #[derive(Debug)]
@@ -88,8 +95,11 @@ pub(crate) enum OidcError {
     /// The metadata or the keys of the provider cannot be used.
     #[error("the provider's metadata cannot be used: {0}")]
     Metadata(&'static str),
-    /// The provider did not accept the code.
-    #[error("the provider did not accept the code: {0}")]
+    /// The provider does not know the code.
+    #[error("the provider does not know the code")]
+    WrongCode,
+    /// The provider refused the request, for example because the secret of the gateway is wrong.
+    #[error("the provider refused the request: {0}")]
     Refused(String),
     /// The ID token cannot be trusted.
     #[error("the ID token is not valid: {0}")]
@@ -140,13 +150,14 @@ impl OidcProvider {
         &self.config
     }
 
-    /// Loads the metadata and the keys.
+    /// Loads the metadata and the keys. Returns true if the provider can state when a person has entered their credentials,
+    /// as far as it says.
     ///
     /// # Errors
     ///
     /// Returns an error if they cannot be loaded or used.
-    pub(crate) async fn check(&self) -> Result<(), OidcError> {
-        self.load().await.map(drop)
+    pub(crate) async fn check(&self) -> Result<bool, OidcError> {
+        Ok(self.load().await?.metadata.states_login_time)
     }
 
     /// Returns the address to which the browser is sent.
@@ -169,7 +180,10 @@ impl OidcProvider {
             .append_pair("code_challenge_method", "S256");
         // With a longest age, the ID token states the time at which the person has entered their credentials.
         if request.requires_login {
-            query.append_pair("prompt", "login").append_pair("max_age", "0");
+            query.append_pair("max_age", "0");
+            if provider.metadata.takes_prompt_login {
+                query.append_pair("prompt", "login");
+            }
         } else {
             query.append_pair("max_age", CREDENTIALS_MAX_AGE);
         }
@@ -204,10 +218,16 @@ impl OidcProvider {
     ) -> Result<ProviderIdentity, OidcError> {
         let mut provider = self.load().await?;
         let token = self.exchange(&provider.metadata, code, request).await?;
-        if !provider.keys.has_key_of(&token) && self.forget_keys() {
+        if !provider.keys.has_key_of(&token) {
+            self.forget_keys();
             provider = self.load().await?;
         }
-        let claims = provider.keys.verify(&token, &self.config, request.nonce)?;
+        let mut claims = provider.keys.verify(&token, &self.config, request.nonce);
+        // A token without the id of a key may be signed with a new one.
+        if claims.is_err() && !id_token::names_key(&token) && self.forget_keys() {
+            claims = self.load().await?.keys.verify(&token, &self.config, request.nonce);
+        }
+        let claims = claims?;
         if let Some((name, value)) = &self.config.required_claim
             && !claims.contains(name, value)
         {
@@ -216,7 +236,7 @@ impl OidcProvider {
         Ok(ProviderIdentity {
             issuer: self.config.issuer.clone(),
             name: claims.text(&self.config.name_claim).map(str::to_owned),
-            authenticated_at: claims.auth_time,
+            authenticated_at: claims.auth_time.filter(|at| (0..=unix_seconds() + CLOCK_TOLERANCE).contains(at)),
             subject: claims.sub,
         })
     }
@@ -233,6 +253,7 @@ impl OidcProvider {
         match (status, answer) {
             (200, Some(TokenAnswer { id_token: Some(token), .. })) => Ok(token),
             (200, _) => Err(OidcError::Token("the provider sent none")),
+            (_, Some(TokenAnswer { error: Some(error), .. })) if error == WRONG_CODE => Err(OidcError::WrongCode),
             (_, Some(TokenAnswer { error: Some(error), .. })) => Err(OidcError::Refused(printable(&error))),
             (status, _) => Err(ServiceCallError::Status(status).into()),
         }
@@ -312,6 +333,11 @@ impl OidcProvider {
         let keys = SigningKeys::parse(&self.client.get(&metadata.jwks_uri.to_string()).await?)?;
         Ok(LoadedProvider { metadata, keys, at: Instant::now() })
     }
+}
+
+/// Returns the time in seconds since 1970.
+fn unix_seconds() -> i64 {
+    Utc::now().timestamp()
 }
 
 /// The visible characters of an error code, for the log.

@@ -14,7 +14,13 @@ pub(super) async fn check(config: &Config) -> Option<CheckResult> {
         Err(error) => return Some(CheckResult::problem(CHECK, error.to_string(), None)),
     };
     Some(match checked {
-        Ok(()) => CheckResult::ok(CHECK, format!("{} can be used", settings.issuer)),
+        Ok(true) => CheckResult::ok(CHECK, format!("{} can be used", settings.issuer)),
+        Ok(false) => {
+            let message = format!("{} does not list the claim auth_time", settings.issuer);
+            let advice =
+                "if its ID tokens have none, users without a password cannot confirm changes; see docs/sign-in.md";
+            CheckResult::warning(CHECK, message, Some(advice))
+        }
         Err(error @ OidcError::Metadata(_)) => {
             let advice = "set `oidc.issuer` to the text that the provider states as `issuer`";
             CheckResult::problem(CHECK, format!("{}: {error}", settings.issuer), Some(advice))

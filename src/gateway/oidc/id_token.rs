@@ -40,6 +40,11 @@ pub(super) struct IdTokenClaims {
     others: Map<String, Value>,
 }
 
+/// True if a token names the key with which it is signed.
+pub(super) fn names_key(token: &str) -> bool {
+    decode_header(token).is_ok_and(|header| header.kid.is_some())
+}
+
 // === impl SigningKeys ===
 
 impl SigningKeys {

@@ -18,6 +18,10 @@ pub(super) struct ProviderMetadata {
     pub(super) jwks_uri: Uri,
     /// True if credentials are sent in a header, false if they are sent in the form.
     pub(super) takes_basic_authentication: bool,
+    /// False if the provider says that it does not take `prompt=login`.
+    pub(super) takes_prompt_login: bool,
+    /// False if the provider lists its claims, without the time at which a person has entered their credentials.
+    pub(super) states_login_time: bool,
     /// True if each response states its issuer (RFC 9207).
     pub(super) states_issuer: bool,
 }
@@ -30,6 +34,8 @@ struct PublishedMetadata {
     token_endpoint: String,
     jwks_uri: String,
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    prompt_values_supported: Option<Vec<String>>,
+    claims_supported: Option<Vec<String>>,
     #[serde(default)]
     authorization_response_iss_parameter_supported: bool,
 }
@@ -57,14 +63,18 @@ impl ProviderMetadata {
         let endpoint = |text: &str| {
             config.parse_endpoint(text).ok_or(OidcError::Metadata("an address is not one, or not encrypted"))
         };
+        let lists =
+            |list: &Option<Vec<String>>, word: &str| list.as_ref().map(|list| list.iter().any(|item| item == word));
         let methods = published.token_endpoint_auth_methods_supported;
-        let has = |method: &str| methods.as_ref().is_some_and(|methods| methods.iter().any(|word| word == method));
+        let has = |method: &str| lists(&methods, method) == Some(true);
         Ok(Self {
             authorization_endpoint: endpoint(&published.authorization_endpoint)?,
             token_endpoint: endpoint(&published.token_endpoint)?,
             jwks_uri: endpoint(&published.jwks_uri)?,
             // Without a list, the header is what every provider takes.
             takes_basic_authentication: has(BASIC) || !has(POST),
+            takes_prompt_login: lists(&published.prompt_values_supported, "login") != Some(false),
+            states_login_time: lists(&published.claims_supported, "auth_time") != Some(false),
             states_issuer: published.authorization_response_iss_parameter_supported,
         })
     }

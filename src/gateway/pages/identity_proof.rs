@@ -55,7 +55,7 @@ pub(super) async fn ask_for_proof(
     }
     let password = context.request.raw_form_field(PASSWORD_FIELD);
     if password.is_empty() {
-        return render_question(context, cancel, StatusCode::OK, PageForm::default()).map(Some);
+        return render_question(context, cancel, StatusCode::OK, PageForm::default()).await.map(Some);
     }
     match context.people().prove_identity(session, password, context.request.form_field(CODE_FIELD)).await {
         Ok(()) => Ok(None),
@@ -63,20 +63,20 @@ pub(super) async fn ask_for_proof(
             let has_code = session.actor.user().is_some_and(|user| user.has_second_factor);
             let text = if has_code { "proof.wrong_code" } else { "proof.wrong" };
             let form = PageForm::default().with_error(WHOLE_FORM, context.texts.get(text));
-            render_question(context, cancel, StatusCode::UNPROCESSABLE_ENTITY, form).map(Some)
+            render_question(context, cancel, StatusCode::UNPROCESSABLE_ENTITY, form).await.map(Some)
         }
         Err(IdentityError::TooManyAttempts { retry_after }) => {
             let seconds = retry_after.as_secs();
             let text = context.texts.count("failure.slow_text", i64::try_from(seconds).unwrap_or(i64::MAX));
             let form = PageForm::default().with_error(WHOLE_FORM, text);
-            let page = render_question(context, cancel, StatusCode::TOO_MANY_REQUESTS, form)?;
+            let page = render_question(context, cancel, StatusCode::TOO_MANY_REQUESTS, form).await?;
             Ok(Some(page.with_header(RETRY_AFTER, &seconds.to_string())))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-fn render_question(
+async fn render_question(
     context: &PageContext<'_>,
     cancel: &'static str,
     status: StatusCode,
@@ -98,7 +98,7 @@ fn render_question(
         name: user.name.clone(),
         needs_code: user.has_second_factor,
         has_password: user.has_password,
-        provider: context.provider_label().filter(|_| user.has_identity),
+        provider: context.own_identity().await?.and(context.provider_label()),
         form,
         cancel,
     };

@@ -21,9 +21,10 @@ use super::site_origin::SiteOrigin;
 use crate::gateway::Gateway;
 use crate::gateway::config::SecondFactorPolicy;
 use crate::gateway::console::Console;
+use crate::gateway::oidc::OidcProvider;
 use crate::gateway::people::{Actor, IdentityError, IdentityService, PENDING_LIFETIME, SignInOrigin, UserSession};
 use crate::gateway::replay::OneTimeUse;
-use crate::gateway::store::{UserId, UserRole, Vault};
+use crate::gateway::store::{IdentityRow, UserId, UserRole, Vault};
 
 /// The lifetime in hours of the form cookie, to which the forms for sign-in, first set-up and invitations are bound
 /// (our choice). A visitor has this time to submit such a form.
@@ -182,8 +183,19 @@ impl<'a> PageContext<'a> {
     }
 
     /// The state of a browser that comes back from the provider of identities.
-    pub(super) fn provider_flow(&self) -> Option<ProviderFlow> {
-        ProviderFlow::open(self, &self.request.cookie(&flow_cookie(self.site))?)
+    pub(super) fn provider_flow(&self, provider: &OidcProvider) -> Option<ProviderFlow> {
+        ProviderFlow::open(self, provider, &self.request.cookie(&flow_cookie(self.site))?)
+    }
+
+    /// The identity of the signed-in user at the configured provider, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read.
+    pub(super) async fn own_identity(&self) -> Result<Option<IdentityRow>, PageError> {
+        let (Some(provider), Some(user)) = (self.gateway.oidc(), self.own_user_id()) else { return Ok(None) };
+        let identity = self.people().identity_of(&user).await?;
+        Ok(identity.filter(|identity| identity.issuer == provider.config().issuer))
     }
 
     /// The name of the provider with which users can sign in, if there is one.

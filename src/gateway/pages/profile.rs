@@ -90,7 +90,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
         recovery_codes: context.people().recovery_codes_left(&user.id).await?,
         has_password: user.has_password,
         provider: context.provider_label(),
-        identity: context.people().identity_of(&user.id).await?,
+        identity: context.own_identity().await?,
         form,
     };
     Ok(render(status, &template))

@@ -13,10 +13,12 @@ use serde::{Deserialize, Serialize};
 use super::csrf::random_token;
 use super::page_context::PageContext;
 use super::page_error::PageError;
-use crate::gateway::oidc::AuthorizationRequest;
+use crate::gateway::oidc::{AuthorizationRequest, CLOCK_TOLERANCE, OidcProvider};
 
 /// The time that a person has at the provider (our choice).
 pub(super) const FLOW_LIFETIME: Duration = Duration::from_secs(15 * 60);
+/// The longest path after a sign-in that is kept, in bytes (our choice).
+const NEXT_MAX: usize = 1024;
 /// The context for which the state is sealed.
 const CONTEXT: &str = "state of a sign-in at the provider";
 /// The path to which the provider sends the browser back.
@@ -31,6 +33,8 @@ pub(super) struct ProviderFlow {
     pub(super) state: String,
     /// The time at which the browser was sent to the provider, in seconds since 1970.
     pub(super) started_at: i64,
+    /// The issuer of that time: the settings may change meanwhile.
+    issuer: String,
     redirect_uri: String,
     nonce: String,
     verifier: String,
@@ -56,11 +60,18 @@ impl ProviderFlow {
     /// # Errors
     ///
     /// Returns an error if the system provides no random bytes.
-    pub(super) fn begin(context: &PageContext<'_>, purpose: FlowPurpose, next: String) -> Result<Self, PageError> {
+    pub(super) fn begin(
+        context: &PageContext<'_>,
+        provider: &OidcProvider,
+        purpose: FlowPurpose,
+        next: String,
+    ) -> Result<Self, PageError> {
         let random = || random_token().map_err(super::page_context::no_randomness);
         Ok(Self {
             purpose,
-            next,
+            // Browsers drop a cookie that is too long.
+            next: if next.len() <= NEXT_MAX { next } else { String::new() },
+            issuer: provider.config().issuer.clone(),
             state: random()?,
             started_at: Utc::now().timestamp(),
             redirect_uri: format!("{}{CALLBACK_PATH}", context.site.origin()),
@@ -95,11 +106,13 @@ impl ProviderFlow {
         Ok(URL_SAFE_NO_PAD.encode(sealed))
     }
 
-    /// Opens the state of a cookie; `None` if it is too old, or is not one of this gateway.
-    pub(super) fn open(context: &PageContext<'_>, cookie: &str) -> Option<Self> {
+    /// Opens the state of a cookie; `None` if it is too old, is not one of this gateway, or is that of another provider.
+    pub(super) fn open(context: &PageContext<'_>, provider: &OidcProvider, cookie: &str) -> Option<Self> {
         let sealed = URL_SAFE_NO_PAD.decode(cookie).ok()?;
         let flow: Self = serde_json::from_slice(&context.vault().open(CONTEXT, &sealed).ok()?).ok()?;
         let age = Utc::now().timestamp().saturating_sub(flow.started_at);
-        (u64::try_from(age).is_ok_and(|age| age < FLOW_LIFETIME.as_secs())).then_some(flow)
+        // The browser may come back to a node whose clock is behind.
+        let is_young = u64::try_from(age + CLOCK_TOLERANCE).is_ok_and(|age| age < FLOW_LIFETIME.as_secs());
+        (is_young && flow.issuer == provider.config().issuer).then_some(flow)
     }
 }

@@ -18,11 +18,8 @@ use super::preferences::safe_redirect_path;
 use super::provider_flow::{FlowPurpose, ProviderFlow};
 use super::sign_in::{redirect_with_session, render_refused_sign_in};
 use super::sign_in_code;
-use crate::gateway::oidc::{OidcError, OidcProvider};
+use crate::gateway::oidc::{CLOCK_TOLERANCE, OidcError, OidcProvider};
 use crate::gateway::people::{IdentityError, ProviderIdentity, SignInStep, UserSession};
-
-/// The difference between the clocks of the provider and the gateway that is accepted, in seconds (our choice).
-const CLOCK_TOLERANCE: i64 = 60;
 
 /// A page that leads on to another one.
 #[derive(Template)]
@@ -57,7 +54,7 @@ pub(super) async fn start(context: &PageContext<'_>) -> Result<PageResponse, Pag
         return Ok(PageResponse::redirect("/studio"));
     }
     let next = context.request.query_param("next").map(safe_redirect_path).unwrap_or_default();
-    let flow = ProviderFlow::begin(context, FlowPurpose::SignIn, next)?;
+    let flow = ProviderFlow::begin(context, provider, FlowPurpose::SignIn, next)?;
     match provider.authorization_url(&flow.request()).await {
         Ok(url) => Ok(PageResponse::redirect(&url).with_cookie(&context.flow_cookie(Some(flow.seal(context)?)))),
         Err(error) => render_failure(context, &flow.next, failure_key(&error)),
@@ -72,11 +69,11 @@ pub(super) async fn confirm(context: &PageContext<'_>) -> Result<PageResponse, P
         return Err(PageError::ForgedForm);
     }
     let session = context.session()?;
-    if !session.actor.user().is_some_and(|user| user.has_identity) {
+    if context.own_identity().await?.is_none() {
         return Err(PageError::NotFound);
     }
     let purpose = FlowPurpose::Confirm(session.id.to_string());
-    let flow = ProviderFlow::begin(context, purpose, String::new())?;
+    let flow = ProviderFlow::begin(context, provider, purpose, String::new())?;
     let url = provider.authorization_url(&flow.request()).await.map_err(|error| unavailable(&error))?;
     Ok(PageResponse::redirect(&url).with_cookie(&context.flow_cookie(Some(flow.seal(context)?))))
 }
@@ -88,7 +85,7 @@ pub(super) async fn connect(context: &PageContext<'_>) -> Result<PageResponse, P
         return Ok(question);
     }
     let purpose = FlowPurpose::Connect(context.session()?.id.to_string());
-    let flow = ProviderFlow::begin(context, purpose, String::new())?;
+    let flow = ProviderFlow::begin(context, provider, purpose, String::new())?;
     let url = provider.authorization_url(&flow.request()).await.map_err(|error| unavailable(&error))?;
     let label = &provider.config().label;
     let page = step_page(context, ("provider.go_title", "provider.go_lead", "provider.go"), label, (url, true));
@@ -107,27 +104,33 @@ pub(super) async fn disconnect(context: &PageContext<'_>) -> Result<PageResponse
     }
 }
 
-/// Processes the response of the provider. The state is removed from the browser whatever comes of it.
+/// Processes the response of the provider. If it belongs to the state of the browser, that state is removed, whatever
+/// comes of the response: it is good for one.
 pub(super) async fn receive(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let response = receive_response(context).await?;
-    Ok(response.with_cookie(&context.flow_cookie(None)))
-}
-
-async fn receive_response(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let provider = provider(context)?;
-    let flow = context.provider_flow().filter(|flow| {
+    let flow = context.provider_flow(provider).filter(|flow| {
         let stated = context.request.query_param("state").unwrap_or_default();
         verify_slices_are_equal(stated.as_bytes(), flow.state.as_bytes()).is_ok()
     });
     let Some(flow) = flow else { return render_failure(context, "", "provider.expired") };
-    let identity = match identify(context, provider, &flow).await? {
+    let response = receive_response(context, provider, &flow).await;
+    let response = response.unwrap_or_else(|error| error.into_response(context.layout("")));
+    Ok(response.with_cookie(&context.flow_cookie(None)))
+}
+
+async fn receive_response(
+    context: &PageContext<'_>,
+    provider: &OidcProvider,
+    flow: &ProviderFlow,
+) -> Result<PageResponse, PageError> {
+    let identity = match identify(context, provider, flow).await? {
         Ok(identity) => identity,
         Err(key) => return render_failure(context, &flow.next, key),
     };
     match &flow.purpose {
-        FlowPurpose::SignIn => sign_in(context, provider, &identity, &flow).await,
+        FlowPurpose::SignIn => sign_in(context, provider, &identity, flow).await,
         FlowPurpose::Connect(session) => finish_connecting(context, session, &identity).await,
-        FlowPurpose::Confirm(session) => finish_confirming(context, session, (&identity, &flow)).await,
+        FlowPurpose::Confirm(session) => finish_confirming(context, session, (&identity, flow)).await,
     }
 }
 
@@ -158,8 +161,11 @@ async fn redeem(
 ) -> Result<Result<ProviderIdentity, &'static str>, PageError> {
     let permit = context.people().count_provider_attempt(context.request.address).await?;
     let identity = provider.redeem(code, &flow.request()).await;
-    if !matches!(identity, Err(OidcError::Refused(_) | OidcError::Token(_))) {
+    if !matches!(identity, Err(OidcError::WrongCode | OidcError::Token(_))) {
         context.people().undo_attempt(permit).await;
+    }
+    if identity == Err(OidcError::NotPermitted) {
+        context.people().refuse_identity(&context.sign_in_origin()).await?;
     }
     Ok(identity.map_err(|error| failure_key(&error)))
 }
@@ -186,6 +192,7 @@ async fn sign_in(
         Err(IdentityError::WrongCredentials) => "provider.refused",
         Err(error) => return Err(error.into()),
     };
+    log_refusal(key);
     render_failure(context, &flow.next, key)
 }
 
@@ -205,7 +212,7 @@ async fn finish_connecting(
             let keys = ("provider.connected_title", "provider.connected_lead", "provider.to_profile");
             Ok(step_page(context, keys, &provider(context)?.config().label, ("/profile".to_owned(), false)))
         }
-        Err(IdentityError::InUse) => Err(PageError::Conflict("provider.taken")),
+        Err(IdentityError::InUse) => Err(refusal("provider.taken")),
         Err(error) => Err(error.into()),
     }
 }
@@ -217,8 +224,11 @@ async fn finish_confirming(
 ) -> Result<PageResponse, PageError> {
     let Some(session) = same_session(context, session) else { return render_failure(context, "", "provider.expired") };
     let is_fresh = identity.authenticated_at.is_some_and(|at| at >= flow.started_at - CLOCK_TOLERANCE);
-    if !is_fresh || !context.people().is_identity_of(session, identity).await? {
-        return Err(PageError::Conflict("provider.not_confirmed"));
+    if !is_fresh {
+        return Err(refusal("provider.not_asked"));
+    }
+    if !context.people().is_identity_of(session, identity).await? {
+        return Err(refusal("provider.not_confirmed"));
     }
     if session.actor.user().is_some_and(|user| user.has_second_factor) {
         let sealed_proof = context.people().seal_provider_proof(session)?;
@@ -287,8 +297,18 @@ fn failure_key(error: &OidcError) -> &'static str {
     match error {
         OidcError::Unreachable(_) | OidcError::Metadata(_) => "provider.unreachable",
         OidcError::NotPermitted => "provider.not_permitted",
-        OidcError::Refused(_) | OidcError::Token(_) => "provider.failed",
+        OidcError::WrongCode | OidcError::Refused(_) | OidcError::Token(_) => "provider.failed",
     }
+}
+
+/// Logs and returns the refusal of a person whom the provider has identified.
+fn refusal(key: &'static str) -> PageError {
+    log_refusal(key);
+    PageError::Conflict(key)
+}
+
+fn log_refusal(key: &'static str) {
+    tracing::warn!(reason = key, "a person whom the provider has identified was refused");
 }
 
 fn unavailable(error: &OidcError) -> PageError {

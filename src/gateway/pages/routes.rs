@@ -305,7 +305,7 @@ pub(super) async fn handle(context: &PageContext<'_>, route: PageRoute) -> Resul
             if context.session.is_none() {
                 return Err(PageError::Redirect(context.sign_in_path()));
             }
-            if context.must_enrol() && !matches!(route, PageRoute::SecondFactor | PageRoute::ConfirmSecondFactor) {
+            if context.must_enrol() && !route.is_for_enrolment() {
                 return Err(PageError::Redirect(second_factor::PATH.to_owned()));
             }
             handle_signed_in(context, route).await
@@ -377,6 +377,11 @@ async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result
 // === impl PageRoute ===
 
 impl PageRoute {
+    /// True for the routes that a user needs for setting up a second factor.
+    const fn is_for_enrolment(&self) -> bool {
+        matches!(self, Self::SecondFactor | Self::ConfirmSecondFactor | Self::ConfirmWithProvider)
+    }
+
     /// True for the routes of visitors without a session, whose forms are bound to the form cookie.
     pub(super) const fn is_for_signed_out(&self) -> bool {
         matches!(

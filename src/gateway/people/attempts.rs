@@ -10,9 +10,6 @@ use super::rate_limit::RateLimitPermit;
 use super::{IdentityError, IdentityService};
 use crate::gateway::store::UserId;
 
-/// Takes the place of a name for attempts with the provider of identities. It is no valid name.
-const PROVIDER: &str = "\u{0}";
-
 impl IdentityService {
     /// Counts an attempt with a sign-in name from an address.
     ///
@@ -60,7 +57,8 @@ impl IdentityService {
     ///
     /// The errors of [`IdentityService::count_attempt`].
     pub(crate) async fn count_provider_attempt(&self, address: IpAddr) -> Result<RateLimitPermit, IdentityError> {
-        self.count_attempt(PROVIDER, address).await
+        let permit = self.limits.count_for_address(address, self.clock.instant()).map_err(too_many_attempts)?;
+        self.count_on_all_nodes(permit).await
     }
 
     /// Removes an attempt, because the password was right. A failure is only logged: the attempt then counts as a wrong

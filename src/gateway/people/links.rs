@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::pending_sign_in::FirstFactor;
 use super::{IdentityError, IdentityService, SecretText, SignInOrigin, SignInStep, passwords, users};
 use crate::gateway::store::{
     AuditContext, LinkRedemption, NewLink, OneTimeLinkPurpose, SecretHash, StoreError, Timestamp, random_base62,
@@ -109,6 +110,10 @@ impl IdentityService {
         }
         let name = users::check_name(name)?;
         passwords::check_password(password, &name)?;
+        // A user whom a command has created becomes the admin; one whom a provider identifies is somebody else.
+        if self.user_named(&name).await?.is_some_and(|user| user.has_identity) {
+            return Err(IdentityError::NameTaken);
+        }
         self.redeem_link(token, Some(&name), password, origin).await
     }
 
@@ -149,7 +154,8 @@ impl IdentityService {
         };
         let user = self.store.redeem_link(&audit, &redemption).await?.ok_or(IdentityError::InvalidLink)?;
         if user.has_second_factor {
-            return Ok(SignInStep::NeedsCode(self.pending_sign_in(&user, Some(&password), origin)));
+            let first = FirstFactor { password: Some(password), identity: None, proved_at: audit.at };
+            return Ok(SignInStep::NeedsCode(self.pending_sign_in(&user, &first, origin)));
         }
         Ok(SignInStep::Complete(Box::new(self.issued_session(user, &session, cookie))))
     }

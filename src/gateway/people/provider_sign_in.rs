@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
 
+use super::pending_sign_in::FirstFactor;
 use super::sessions::SESSION_LIFETIME_MAX;
 use super::{IdentityError, IdentityService, SignInOrigin, SignInStep, UserSession, users};
 use crate::gateway::names;
@@ -49,18 +50,25 @@ impl IdentityService {
     ) -> Result<SignInStep, IdentityError> {
         let user = match self.store.find_user_of_identity(&identity.issuer, &identity.subject).await? {
             Some(user) => user,
-            None if creates_users => self.create_user(identity, origin).await?,
-            None => return Err(IdentityError::Unknown),
+            // Until there is an admin, nobody can be a user: the first admin may want the same name.
+            None if creates_users && self.store.is_set_up().await? => self.create_user(identity, origin).await?,
+            None => {
+                self.refuse_identity(origin).await?;
+                return Err(IdentityError::Unknown);
+            }
         };
         let audit = self.audit_context(Some(&user), origin);
-        let password = self.store.password_hash(&user.id).await?;
+        let first = FirstFactor {
+            password: self.store.password_hash(&user.id).await?,
+            identity: Some((identity.issuer.clone(), identity.subject.clone())),
+            proved_at: proof_time(identity, audit.at),
+        };
         if user.disabled_at.is_none() && user.has_second_factor {
-            return Ok(SignInStep::NeedsCode(self.pending_sign_in(&user, password.as_ref(), origin)));
+            return Ok(SignInStep::NeedsCode(self.pending_sign_in(&user, &first, origin)));
         }
         let (mut session, cookie) = self.new_session(origin, audit.at)?;
-        session.proved_at = proof_time(identity, audit.at);
-        let key = (identity.issuer.clone(), identity.subject.clone());
-        let proof = SignInProof { password, identity: Some(key), ..SignInProof::default() };
+        session.proved_at = first.proved_at;
+        let proof = SignInProof { password: first.password, identity: first.identity, factor: None };
         if self.store.open_session(&audit, &user.id, &proof, &session).await? {
             return Ok(SignInStep::Complete(Box::new(self.issued_session(user, &session, cookie))));
         }
@@ -72,15 +80,29 @@ impl IdentityService {
         let name = identity.name.as_deref().ok_or_else(|| IdentityError::field("name", "the provider states none"))?;
         let name = users::check_name(name)?;
         let audit = AuditContext { name: name.clone(), ..self.audit_context(None, origin) };
-        let created = self.store.create_user_with_identity(&audit, &name, &new_identity(identity)).await?;
-        created.ok_or(IdentityError::NameTaken)
+        if let Some(user) = self.store.create_user_with_identity(&audit, &name, &new_identity(identity)).await? {
+            return Ok(user);
+        }
+        // Another sign-in of the same person may have created the user at this moment.
+        let user = self.store.find_user_of_identity(&identity.issuer, &identity.subject).await?;
+        user.ok_or(IdentityError::NameTaken)
+    }
+
+    /// Records in the audit trail that somebody whom the provider has identified may not sign in.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be written.
+    pub(crate) async fn refuse_identity(&self, origin: &SignInOrigin) -> Result<(), IdentityError> {
+        Ok(self.store.record_refused_sign_in(&self.audit_context(None, origin), None).await?)
     }
 
     /// Connects the session's user with an identity.
     ///
     /// # Errors
     ///
-    /// [`IdentityError::InUse`] if the user has an identity already, or if this one is that of another user.
+    /// [`IdentityError::InUse`] if the user has another identity of this issuer, if this one is that of another user, or if
+    /// the session has ended meanwhile.
     pub(crate) async fn connect_provider(
         &self,
         session: &UserSession,
@@ -88,7 +110,7 @@ impl IdentityService {
     ) -> Result<(), IdentityError> {
         let user = session.actor.user().ok_or(IdentityError::Unknown)?;
         let audit = AuditContext { at: self.clock.now(), ..session.actor.audit_context() };
-        let connected = self.store.connect_identity(&audit, &user.id, &new_identity(identity)).await?;
+        let connected = self.store.connect_identity(&audit, (&user.id, &session.id), &new_identity(identity)).await?;
         if connected { Ok(()) } else { Err(IdentityError::InUse) }
     }
 

@@ -74,6 +74,11 @@ impl PasswordRateLimiter {
         )
     }
 
+    /// Counts an attempt from an address, whatever the name is.
+    pub(super) fn count_for_address(&self, address: IpAddr, now: Instant) -> Result<RateLimitPermit, Duration> {
+        self.fill_buckets(vec![(RateLimitKey::Address(network(address)), ADDRESS_LIMIT)], now)
+    }
+
     /// Counts an attempt for a sign-in name from all addresses.
     pub(super) fn count_for_account(&self, account: &str, now: Instant) -> Result<RateLimitPermit, Duration> {
         self.fill_buckets(vec![(RateLimitKey::Account(account.to_owned()), ACCOUNT_LIMIT)], now)

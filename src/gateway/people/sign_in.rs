@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::pending_sign_in::FirstFactor;
 use super::rate_limit::RateLimitPermit;
 use super::{IdentityError, IdentityService, IssuedSession, SecretText};
 use crate::gateway::names;
@@ -60,7 +61,8 @@ impl IdentityService {
         if let (Some(user), Some(hash), true) = (&user, hash, is_right) {
             if user.has_second_factor {
                 self.undo_attempt(permit).await;
-                return Ok(SignInStep::NeedsCode(self.pending_sign_in(user, Some(&hash), origin)));
+                let first = FirstFactor { password: Some(hash), identity: None, proved_at: audit.at };
+                return Ok(SignInStep::NeedsCode(self.pending_sign_in(user, &first, origin)));
             }
             let (session, cookie) = self.new_session(origin, audit.at)?;
             let proof = SignInProof { password: Some(hash), ..SignInProof::default() };
@@ -74,7 +76,7 @@ impl IdentityService {
     }
 
     /// Returns the user with exactly this name; `find_user` also finds users by id.
-    async fn user_named(&self, name: &str) -> Result<Option<UserRow>, IdentityError> {
+    pub(super) async fn user_named(&self, name: &str) -> Result<Option<UserRow>, IdentityError> {
         Ok(self.store.find_user(name).await?.filter(|user| user.name == name))
     }
 

@@ -13,12 +13,12 @@ pub(crate) trait IdentityStore: Send + Sync {
     /// Returns the identity of a user, if there is one.
     async fn find_identity(&self, user: &UserId) -> Result<Option<IdentityRow>, StoreError>;
 
-    /// Connects a user with an identity. Returns `false` and changes nothing if the user has one already, or if it is
-    /// that of another user.
+    /// Connects the user of a session with an identity, in place of one of another issuer. Returns `false` and changes
+    /// nothing if the user has another one of this issuer, if it is that of another user, or if the session has ended.
     async fn connect_identity(
         &self,
         audit: &AuditContext,
-        user: &UserId,
+        of: (&UserId, &SessionId),
         identity: &NewIdentity,
     ) -> Result<bool, StoreError>;
 

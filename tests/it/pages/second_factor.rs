@@ -12,7 +12,7 @@ const CODE_PAGE: &str = "/sign-in/code";
 
 /// The secret that the set-up page shows.
 #[track_caller]
-fn secret_on(page: &Answer) -> String {
+pub(super) fn secret_on(page: &Answer) -> String {
     let html = page.text();
     let (_, rest) = html.split_once("<output id=\"secret\"").unwrap_or_else(|| panic!("no secret: {html}"));
     let (_, text) = rest.split_once('>').expect("an element");
@@ -21,7 +21,7 @@ fn secret_on(page: &Answer) -> String {
 
 /// The recovery codes of a page.
 #[track_caller]
-fn codes_on(page: &Answer) -> Vec<String> {
+pub(super) fn codes_on(page: &Answer) -> Vec<String> {
     let html = page.text();
     let (_, rest) = html.split_once("<output id=\"codes\"").unwrap_or_else(|| panic!("no codes: {html}"));
     let (_, text) = rest.split_once('>').expect("an element");
@@ -29,7 +29,7 @@ fn codes_on(page: &Answer) -> Vec<String> {
 }
 
 /// The code that an app shows now.
-fn current_code(secret: &str) -> String {
+pub(super) fn current_code(secret: &str) -> String {
     totp_code(secret, unix_seconds())
 }
 

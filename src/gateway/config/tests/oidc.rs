@@ -34,15 +34,15 @@ fn a_provider_is_read_and_printed_without_its_secret() {
 fn a_provider_with_a_wrong_setting_is_refused() {
     assert_refused(&PROVIDER.replace("https://login", "http://login"), "https://");
     assert_refused(&PROVIDER.replace("/realms/studio", "?tenant=1"), "query");
-    assert_refused(&PROVIDER.replace("\"imagate\"", "\"\""), "oidc.client_id");
+    assert_refused(&PROVIDER.replace("\"imagate\"", "\"\""), "must not be empty");
     assert_refused(&PROVIDER.replace("client_id = \"imagate\"\n", ""), "client_id");
     assert_refused(&PROVIDER.replace("OIDC", "ABSENT"), "ABSENT");
     for (line, words) in [
         ("scopes = [\"profile\"]", "openid"),
         ("scopes = [\"openid profile\"]", "without spaces"),
-        ("label = \"\"", "oidc.label"),
+        ("label = \"\"", "name of the provider"),
         ("required_claim = { name = \"groups\" }", "value"),
-        ("required_claim = { name = \"\", value = \"a\" }", "oidc.required_claim.name"),
+        ("required_claim = { name = \"\", value = \"a\" }", "must not be empty"),
         ("create_user = true", "create_users"),
     ] {
         assert_refused(&format!("{PROVIDER}{line}\n"), words);

@@ -1,7 +1,7 @@
 //! Tests of users whom a provider of OpenID Connect identifies.
 
 use super::*;
-use crate::gateway::store::{SessionStore as _, SignInProof};
+use crate::gateway::store::{IdentityStore as _, NewIdentity, SessionStore as _, SignInProof};
 
 fn identity(subject: &str, name: Option<&str>) -> ProviderIdentity {
     ProviderIdentity {
@@ -135,4 +135,52 @@ async fn the_proof_of_the_provider_is_for_one_session_and_a_short_time() {
     assert!(!fixture.people.has_fresh_proof(&session));
     fixture.people.prove_with_provider(&session, None).await.unwrap();
     assert!(fixture.people.has_fresh_proof(&session_of(&fixture, &issued).await));
+}
+
+/// Otherwise somebody could wait under the name that the first admin will have, and become the admin with it.
+#[tokio::test]
+async fn nobody_is_created_before_the_first_admin() {
+    let fixture = Fixture::new().await;
+    let admin = identity("person-1", Some("admin"));
+    assert!(matches!(sign_in(&fixture, &admin, true).await, Err(IdentityError::Unknown)));
+    let link = fixture.people.create_setup_link().await.unwrap().unwrap();
+    let issuer = NewIdentity { issuer: admin.issuer.clone(), subject: admin.subject.clone(), name: "admin".to_owned() };
+    fixture.store.create_user_with_identity(&AuditContext::command(), "admin", &issuer).await.unwrap();
+    let taken = fixture.people.create_first_admin(link.token.expose(), "admin", PASSWORD, &home_origin()).await;
+    assert!(matches!(taken, Err(IdentityError::NameTaken)), "{taken:?}");
+    completed(fixture.people.create_first_admin(link.token.expose(), "ada", PASSWORD, &home_origin()).await.unwrap());
+}
+
+#[tokio::test]
+async fn an_identity_is_not_connected_after_its_session_has_ended() {
+    let (fixture, issued) = Fixture::set_up().await;
+    let (session, kim) = (session_of(&fixture, &issued).await, identity("person-1", Some("kim")));
+    fixture.people.sign_out_everywhere(&session.actor, "ada").await.unwrap();
+    assert!(matches!(fixture.people.connect_provider(&session, &kim).await, Err(IdentityError::InUse)));
+    assert!(matches!(sign_in(&fixture, &kim, false).await, Err(IdentityError::Unknown)));
+}
+
+#[tokio::test]
+async fn an_identity_of_another_issuer_is_replaced() {
+    let (fixture, issued) = Fixture::set_up().await;
+    let (session, former) = (session_of(&fixture, &issued).await, identity("person-1", Some("kim")));
+    let now = ProviderIdentity { issuer: "https://other.example.com".to_owned(), ..former.clone() };
+    fixture.people.connect_provider(&session, &former).await.unwrap();
+    fixture.people.connect_provider(&session, &now).await.unwrap();
+    assert!(matches!(sign_in(&fixture, &former, false).await, Err(IdentityError::Unknown)));
+    completed(sign_in(&fixture, &now, false).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_sign_in_without_a_question_is_no_fresh_proof() {
+    let (fixture, _) = Fixture::set_up().await;
+    let now = fixture.people.unix_seconds();
+    for (authenticated_at, is_fresh) in
+        [(None, false), (Some(now), true), (Some(now - 3600), false), (Some(now + 30), true)]
+    {
+        let kim = ProviderIdentity { authenticated_at, ..identity("person-1", Some("kim")) };
+        let issued = completed(sign_in(&fixture, &kim, true).await.unwrap());
+        let session = session_of(&fixture, &issued).await;
+        assert_eq!(fixture.people.has_fresh_proof(&session), is_fresh, "{authenticated_at:?}");
+    }
 }

@@ -202,3 +202,31 @@ async fn a_factor_is_reset_by_an_admin_or_a_command() {
     let unknown = fixture.people.remove_second_factor(&AuditContext::command(), "nobody").await;
     assert!(matches!(unknown, Err(IdentityError::Unknown)));
 }
+
+/// The first factor of a sign-in is that of its session: an identity that was removed opens none, and a sign-in at the
+/// provider without a question is no fresh proof, whatever code follows.
+#[tokio::test]
+async fn a_code_does_not_change_the_first_factor() {
+    let (fixture, issued) = Fixture::set_up().await;
+    let (_, codes) = enrol(&fixture, &issued).await;
+    let session = session_of(&fixture, &issued).await;
+    let kim = ProviderIdentity {
+        issuer: "https://login.example.com".to_owned(),
+        subject: "person-1".to_owned(),
+        name: None,
+        authenticated_at: None,
+    };
+    fixture.people.connect_provider(&session, &kim).await.unwrap();
+    let at_provider = async || match fixture.people.sign_in_with_provider(&kim, false, &home_origin()).await.unwrap() {
+        SignInStep::NeedsCode(pending) => pending,
+        SignInStep::Complete(_) => panic!("the sign-in must wait for a code"),
+    };
+    let opened = complete(&fixture, &at_provider().await, codes[0].expose()).await.unwrap();
+    assert!(!fixture.people.has_fresh_proof(&session_of(&fixture, &opened).await));
+    let opened = complete(&fixture, &pending(&fixture, "192.0.2.1").await, codes[1].expose()).await.unwrap();
+    assert!(fixture.people.has_fresh_proof(&session_of(&fixture, &opened).await));
+    let waiting = at_provider().await;
+    fixture.people.disconnect_provider(&AuditContext::command(), "ada").await.unwrap();
+    let refused = complete(&fixture, &waiting, codes[2].expose()).await;
+    assert!(matches!(refused, Err(IdentityError::InvalidLink)), "{refused:?}");
+}

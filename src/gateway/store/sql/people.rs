@@ -121,10 +121,10 @@ impl IdentityStore for SqlStore {
     async fn connect_identity(
         &self,
         audit: &AuditContext,
-        user: &UserId,
+        of: (&UserId, &SessionId),
         identity: &NewIdentity,
     ) -> Result<bool, StoreError> {
-        identities::connect(&self.writer, audit, user, identity).await.map_err(during("storing an identity"))
+        identities::connect(&self.writer, audit, of, identity).await.map_err(during("storing an identity"))
     }
 
     async fn create_user_with_identity(

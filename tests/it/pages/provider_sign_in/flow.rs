@@ -76,7 +76,14 @@ pub(super) fn settings(issuer: &str, has_secret: bool, further: &str) -> String 
 /// A gateway whose users can sign in with the provider of this issuer.
 #[track_caller]
 pub(super) fn gateway_for(issuer: &str, further: &str) -> Gateway {
-    Gateway::with_secrets(&settings(issuer, true, further), &[], &[(SECRET_VARIABLE, CLIENT_SECRET)])
+    gateway_with("", issuer, further)
+}
+
+/// The same, with settings that come before those of the provider.
+#[track_caller]
+pub(super) fn gateway_with(top: &str, issuer: &str, further: &str) -> Gateway {
+    let top = format!("{top}\n{}", settings(issuer, true, further));
+    Gateway::with_secrets(&top, &[], &[(SECRET_VARIABLE, CLIENT_SECRET)])
 }
 
 /// Begins a sign-in.

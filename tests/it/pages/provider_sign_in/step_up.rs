@@ -5,11 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::super::identity_proof::{age_sessions, answer_question};
+use super::super::second_factor::{codes_on, current_code, secret_on};
 use super::super::users::{ADA, ADAS_PASSWORD, sign_in, sign_in_ada, token_in};
 use super::super::visitor::Visitor;
 use super::flow::{
     AuthorizationRequest, CONFIRM, assert_connected, assert_refused, begin, begin_connection, claims_of, gateway_for,
-    open_callback, redirect_of,
+    gateway_with, open_callback, redirect_of, sign_in_with,
 };
 use super::real_provider::{Person, RealProvider};
 use crate::kit::{Answer, FakeProvider, Gateway, OutputChannel};
@@ -179,4 +180,28 @@ fn a_confirmation_needs_a_connected_user() {
         let location = answer.header("location").unwrap_or_default();
         assert!(!location.starts_with(provider.issuer()), "{location}");
     }
+}
+
+/// The set-up of a required second factor needs a fresh proof, which a user without a password has only at the provider.
+#[test]
+fn a_user_without_a_password_sets_up_a_required_second_factor() {
+    const PAGE: &str = "/profile/second-factor";
+    let provider = FakeProvider::start();
+    let gateway = gateway_with("require_second_factor = \"everyone\"", provider.issuer(), "create_users = true");
+    gateway.watch_provider(&provider);
+    drop(sign_in_ada(&gateway));
+    let mut kim = Visitor::new(&gateway);
+    assert_eq!(sign_in_with(&mut kim, &provider, &claims_of("kim")).status, 303);
+    assert_eq!(kim.get("/keys").header("location"), Some(PAGE));
+    let page = kim.get(PAGE);
+    let code = current_code(&secret_on(&page));
+    let form = super::super::visitor::forms(&page.text()).into_iter().find(|form| form.action == PAGE).expect("a form");
+    let question = kim.post(PAGE, &form.with(&[("code", &code)]).fields);
+    assert!(leads_to_provider(&question), "a sign-in without a question is no proof: {}", question.text());
+    let request = begin_confirmation(&mut kim);
+    let answer = open_callback(&mut kim, &request.answer_of(&provider, &claims_at("kim", &json!(unix_seconds()))));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let made = answer_question(&mut kim, &question, PAGE, "");
+    assert_eq!(codes_on(&made).len(), 10);
+    assert_eq!(kim.get("/keys").status, 200);
 }

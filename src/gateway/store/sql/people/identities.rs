@@ -36,10 +36,30 @@ pub(super) async fn find(pool: &DbPool, user: &UserId) -> sqlx::Result<Option<Id
 pub(super) async fn connect(
     pool: &DbPool,
     audit: &AuditContext,
-    user: &UserId,
+    (user, session): (&UserId, &SessionId),
     identity: &NewIdentity,
 ) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| insert(&mut transaction, audit, user, identity).await?)
+    transact!(pool, |transaction| {
+        // The provider takes some time, and an admin may have ended the session meanwhile.
+        let is_open = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM sessions JOIN users ON users.id = sessions.user_id \
+             WHERE sessions.id = $1 AND users.id = $2 AND users.disabled_at IS NULL)",
+        );
+        let is_open: bool = is_open.bind(session.as_str()).bind(user.as_str()).fetch_one(&mut *transaction).await?;
+        if !is_open {
+            return Ok(false);
+        }
+        let former = sqlx::query("DELETE FROM identities WHERE user_id = $1 AND issuer <> $2");
+        let former = former.bind(user.as_str()).bind(&identity.issuer).execute(&mut *transaction).await?;
+        if former.rows_affected() > 0 {
+            let user = users::get_even_if_deleted(&mut transaction, user).await?;
+            audit_trail::write(&mut transaction, audit, AuditEvent::for_user("identity.disconnect", &user)).await?;
+        }
+        if !insert(&mut transaction, audit, user, identity).await? {
+            return Ok(false);
+        }
+        true
+    })
 }
 
 pub(super) async fn create_user(

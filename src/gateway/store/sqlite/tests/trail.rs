@@ -222,7 +222,18 @@ async fn identities(trail: &mut Trail, store: &SqliteStore, user: &UserId) {
         name: "kim".to_owned(),
     };
     let (first, second) = (identity("person-1"), identity("person-2"));
-    step!(trail, "connect_identity", ["identity.connect"], store.connect_identity(context, user, &first));
+    let password = store.password_hash(user).await.unwrap();
+    let proof = SignInProof { password, ..SignInProof::default() };
+    step!(trail, "open_session", ["session.open"], store.open_session(context, user, &proof, &session(5)));
+    let of = (user, &"ses_5".into());
+    step!(trail, "connect_identity", ["identity.connect"], store.connect_identity(context, of, &first));
+    let elsewhere = NewIdentity { issuer: "https://other.example.com".to_owned(), ..first };
+    step!(
+        trail,
+        "connect_identity",
+        ["identity.disconnect", "identity.connect"],
+        store.connect_identity(context, of, &elsewhere)
+    );
     step!(trail, "disconnect_identity", ["identity.disconnect"], store.disconnect_identity(context, user, None));
     step!(
         trail,
