@@ -15,16 +15,15 @@ use super::language::{Language, PageTexts};
 use super::page_error::PageError;
 use super::page_layout::{PageLayout, PageNotice, SignedInUser, Theme};
 use super::preferences::{LANGUAGE_COOKIE, THEME_COOKIE};
-use super::provider_flow::{CALLBACK_PATH, FLOW_LIFETIME, ProviderFlow};
+use super::provider_flow::CALLBACK_PATH;
 use super::routes::{RouteMatch, find_route};
 use super::site_origin::SiteOrigin;
 use crate::gateway::Gateway;
 use crate::gateway::config::SecondFactorPolicy;
 use crate::gateway::console::Console;
-use crate::gateway::oidc::OidcProvider;
 use crate::gateway::people::{Actor, IdentityError, IdentityService, PENDING_LIFETIME, SignInOrigin, UserSession};
 use crate::gateway::replay::OneTimeUse;
-use crate::gateway::store::{IdentityRow, UserId, UserRole, Vault};
+use crate::gateway::store::{UserId, UserRole, Vault};
 
 /// The lifetime in hours of the form cookie, to which the forms for sign-in, first set-up and invitations are bound
 /// (our choice). A visitor has this time to submit such a form.
@@ -172,30 +171,6 @@ impl<'a> PageContext<'a> {
     /// The value of the cookie of a sign-in that waits for a code.
     pub(super) fn pending_sign_in(&self) -> Option<String> {
         self.request.cookie(&pending_cookie(self.site))
-    }
-
-    /// The cookie of a browser that is at the provider of identities; without a value, a cookie that removes it. The way
-    /// back begins at another site, and browsers then omit cookies that are `Strict`.
-    pub(super) fn flow_cookie(&self, value: Option<String>) -> Cookie<'static> {
-        let age = value.as_ref().map_or(Duration::ZERO, |_| FLOW_LIFETIME);
-        let cookie = self.cookie(flow_cookie(self.site), value.unwrap_or_default()).same_site(SameSite::Lax);
-        cookie.max_age(cookie::time::Duration::try_from(age).unwrap_or_default()).build()
-    }
-
-    /// The state of a browser that comes back from the provider of identities.
-    pub(super) fn provider_flow(&self, provider: &OidcProvider) -> Option<ProviderFlow> {
-        ProviderFlow::open(self, provider, &self.request.cookie(&flow_cookie(self.site))?)
-    }
-
-    /// The identity of the signed-in user at the configured provider, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the store cannot be read.
-    pub(super) async fn own_identity(&self) -> Result<Option<IdentityRow>, PageError> {
-        let (Some(provider), Some(user)) = (self.gateway.oidc(), self.own_user_id()) else { return Ok(None) };
-        let identity = self.people().identity_of(&user).await?;
-        Ok(identity.filter(|identity| identity.issuer == provider.config().issuer))
     }
 
     /// The name of the provider with which users can sign in, if there is one.
@@ -405,11 +380,6 @@ fn form_cookie(site: &SiteOrigin) -> String {
 /// The name of the cookie of a sign-in that waits for a code.
 fn pending_cookie(site: &SiteOrigin) -> String {
     if site.is_secure() { "__Host-imagate-pending".to_owned() } else { format!("imagate_pending_{}", site.port()) }
-}
-
-/// The name of the cookie of a browser that is at the provider of identities.
-fn flow_cookie(site: &SiteOrigin) -> String {
-    if site.is_secure() { "__Host-imagate-provider".to_owned() } else { format!("imagate_provider_{}", site.port()) }
 }
 
 /// The end of a day in UTC; `None` if the text is not a day. A key that expires on a day is still valid on that day.

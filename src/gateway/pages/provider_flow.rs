@@ -8,15 +8,18 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::Utc;
+use cookie::{Cookie, SameSite};
 use serde::{Deserialize, Serialize};
 
 use super::csrf::random_token;
 use super::page_context::PageContext;
 use super::page_error::PageError;
+use super::site_origin::SiteOrigin;
 use crate::gateway::oidc::{AuthorizationRequest, CLOCK_TOLERANCE, OidcProvider};
+use crate::gateway::store::IdentityRow;
 
 /// The time that a person has at the provider (our choice).
-pub(super) const FLOW_LIFETIME: Duration = Duration::from_secs(15 * 60);
+const FLOW_LIFETIME: Duration = Duration::from_secs(15 * 60);
 /// The longest path after a sign-in that is kept, in bytes (our choice).
 const NEXT_MAX: usize = 1024;
 /// The context for which the state is sealed.
@@ -107,7 +110,7 @@ impl ProviderFlow {
     }
 
     /// Opens the state of a cookie; `None` if it is too old, is not one of this gateway, or is that of another provider.
-    pub(super) fn open(context: &PageContext<'_>, provider: &OidcProvider, cookie: &str) -> Option<Self> {
+    fn open(context: &PageContext<'_>, provider: &OidcProvider, cookie: &str) -> Option<Self> {
         let sealed = URL_SAFE_NO_PAD.decode(cookie).ok()?;
         let flow: Self = serde_json::from_slice(&context.vault().open(CONTEXT, &sealed).ok()?).ok()?;
         let age = Utc::now().timestamp().saturating_sub(flow.started_at);
@@ -115,4 +118,37 @@ impl ProviderFlow {
         let is_young = u64::try_from(age + CLOCK_TOLERANCE).is_ok_and(|age| age < FLOW_LIFETIME.as_secs());
         (is_young && flow.issuer == provider.config().issuer).then_some(flow)
     }
+}
+
+// === impl PageContext ===
+
+impl PageContext<'_> {
+    /// The cookie of a browser that is at the provider of identities; without a value, a cookie that removes it. The way
+    /// back begins at another site, and browsers then omit cookies that are `Strict`.
+    pub(super) fn flow_cookie(&self, value: Option<String>) -> Cookie<'static> {
+        let age = value.as_ref().map_or(Duration::ZERO, |_| FLOW_LIFETIME);
+        let cookie = self.cookie(flow_cookie(self.site), value.unwrap_or_default()).same_site(SameSite::Lax);
+        cookie.max_age(cookie::time::Duration::try_from(age).unwrap_or_default()).build()
+    }
+
+    /// The state of a browser that comes back from the provider of identities.
+    pub(super) fn provider_flow(&self, provider: &OidcProvider) -> Option<ProviderFlow> {
+        ProviderFlow::open(self, provider, &self.request.cookie(&flow_cookie(self.site))?)
+    }
+
+    /// The identity of the signed-in user at the configured provider, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read.
+    pub(super) async fn own_identity(&self) -> Result<Option<IdentityRow>, PageError> {
+        let (Some(provider), Some(user)) = (self.gateway.oidc(), self.own_user_id()) else { return Ok(None) };
+        let identity = self.people().identity_of(&user).await?;
+        Ok(identity.filter(|identity| identity.issuer == provider.config().issuer))
+    }
+}
+
+/// The name of the cookie of a browser that is at the provider of identities.
+fn flow_cookie(site: &SiteOrigin) -> String {
+    if site.is_secure() { "__Host-imagate-provider".to_owned() } else { format!("imagate_provider_{}", site.port()) }
 }
