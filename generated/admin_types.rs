@@ -3787,7 +3787,7 @@ pub struct Usage {
     /// The counts of the whole period. Its `value` is empty.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub overall: ::std::option::Option<UsageGroup>,
-    /// About how many records of all users the detailed counts do not have yet; members get a count of one in place of any other. None, except while the records of before an upgrade are counted, which takes hours for ten million.
+    /// About how many records of all users the detailed counts do not have yet; members get a count of one in place of any other. None, except while the records of before an upgrade are counted, which takes up to some hours for ten million.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub pending_records: ::std::option::Option<u64>,
     /// The first day that counts, in UTC.

@@ -29,15 +29,15 @@ const LATE_COMMITS: Duration = Duration::from_secs(60);
 /// batches have fewer rows of counts for each record.
 const FIRST_BATCH_RECORDS: u32 = 50;
 const MIN_BATCH_RECORDS: u32 = 10;
-const MAX_BATCH_RECORDS: u32 = 1000;
+const MAX_BATCH_RECORDS: u32 = 10_000;
 
 /// The duration of a step to which the number of its records is adapted (our choice). The write of a record may have to
-/// wait for it.
-const STEP_TARGET: Duration = Duration::from_millis(50);
+/// wait for it, but only while the records of before an upgrade are counted: later steps have few records.
+const STEP_TARGET: Duration = Duration::from_millis(200);
 
 /// After each transaction the task pauses for this many times the duration of the step, and at least for `MIN_PAUSE`
 /// (our choice), so that others can use the database.
-const PAUSE_FACTOR: u32 = 2;
+const PAUSE_FACTOR: u32 = 1;
 const MIN_PAUSE: Duration = Duration::from_millis(5);
 
 /// The maximum wait at a stop (our choice).

@@ -31,6 +31,9 @@ pub(in super::super) const FIRST_RUNNING: &str = "WITH running AS MATERIALIZED \
 /// rows of its own.
 const ROWS_PER_RECORD: usize = 8;
 
+/// The most rows that a step changes (our choice). They are in memory, with about 1 KB each.
+const ROWS_MAX: usize = 10_000;
+
 /// The number of texts before the counts in a row of [`to_json_rows`].
 const ROW_TEXTS: usize = 6;
 
@@ -149,7 +152,7 @@ async fn read_step(pool: &DbPool, up_to: i64, limit: u32) -> sqlx::Result<Option
         let record = record_from_row(&row)?;
         rows.add_record(&record);
         (last, records) = (record.seq, records + 1);
-        is_cut = rows.0.len() / ROWS_PER_RECORD >= limit as usize;
+        is_cut = rows.0.len() >= (limit as usize).saturating_mul(ROWS_PER_RECORD).min(ROWS_MAX);
         if is_cut {
             break;
         }
