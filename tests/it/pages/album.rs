@@ -232,7 +232,7 @@ fn visit_playground(tab: &Tab<'_>, handler: &mut dyn StateHandler) {
     tab.fill("Prompt", "a harbour at night");
     tab.fill("Size", "1000x1000");
     tab.open_details("Format, background and number");
-    tab.open_details("Edit pictures");
+    tab.open_details("Edit images");
     handler.handle_state("playground-rule-broken", tab);
     tab.fill("Size", "1536x1024");
     tab.click("button", "Make the image");

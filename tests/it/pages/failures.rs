@@ -212,7 +212,7 @@ fn counts_lead_to_their_records_and_rejected_requests_are_shown() {
     gateway.final_records(2);
     let page = crate::kit::eventually("the rejected request is counted", || {
         let page = ada.get(&key).text();
-        text_of(&page).contains("Rejected, no record 1").then_some(page)
+        text_of(&page).contains("Rejected 1").then_some(page)
     });
     assert!(text_of(&page).contains("HTTP 400, 401, 404"), "{page}");
     let id = key.trim_start_matches("/keys/");

@@ -128,7 +128,7 @@ fn a_picture_is_edited_with_a_mask_that_is_painted_on_it() {
     let browser = Browser::start();
     let tab = browser.tab(&gateway, WITH_SCRIPT);
     set_up(&tab);
-    tab.open_details("Edit pictures");
+    tab.open_details("Edit images");
     tab.evaluate(
         "(async () => { const canvas = document.createElement('canvas'); canvas.width = 1024; canvas.height = 1024;
             canvas.getContext('2d').fillRect(0, 0, 512, 512);

@@ -97,11 +97,11 @@ fn the_limits_of_a_user_are_set_in_a_form_and_shown_to_the_user() {
     let page = person_path(&mut ada, "ben@desk");
     assert_limits_are_set_in_a_form(&mut ada, &page);
     let profile = ben.get("/profile").text();
-    for text in ["Limits of all your keys together", "2048x2048", "sketch-1", "2.5", "Images on a day (UTC)", "0 of 5"]
+    for text in ["Limits of all your keys together", "2048x2048", "sketch-1", "2.5", "Images per day (UTC)", "0 of 5"]
     {
         assert!(profile.contains(text), "{text}: {profile}");
     }
-    assert!(!profile.contains("Images in a minute"), "a limit that is not set: {profile}");
+    assert!(!profile.contains("Images per minute"), "a limit that is not set: {profile}");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_member_sees_the_limits_of_a_key_and_has_no_form_for_them() {
     assert!(!ben.get(&page).text().contains("Limits of the key"));
     assert_eq!(ada.submit(&page, &action, &[("limit_day", "5")]).status, 303);
     let html = ben.get(&page).text();
-    assert!(html.contains("Limits of the key") && html.contains("Images on a day (UTC)"), "{html}");
+    assert!(html.contains("Limits of the key") && html.contains("Images per day (UTC)"), "{html}");
     assert!(!html.contains(&action), "{html}");
     let token = ben.form(&page, &format!("{page}/change")).value("csrf").to_owned();
     for action in [action, format!("{}/limit", person_path(&mut ada, "ben@desk"))] {

@@ -593,6 +593,8 @@
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit(part("make"));
   });
   offerWords();
+  // The pad is drawn in the colours of the theme.
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", checkSize);
   checkSize();
   previewLater();
   showHistory();
