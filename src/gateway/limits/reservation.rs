@@ -301,9 +301,15 @@ impl RequestLimiter {
     /// Notes that a budget has changed, or could not be looked at.
     pub(crate) fn note_budget(&self, subject: &SubjectLimits, has_refused: bool) {
         let mut changed = self.changed_budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = ChangedBudget { of: subject.clone(), has_refused: false };
-        let budget = changed.entry(subject.subject.clone()).or_insert(new);
-        budget.of.clone_from(subject);
+        let Some(budget) = changed.get_mut(&subject.subject) else {
+            let budget = ChangedBudget { of: subject.clone(), has_refused };
+            changed.insert(subject.subject.clone(), budget);
+            return;
+        };
+        // Nearly every job finds its budget noted, with the same limits.
+        if !Arc::ptr_eq(&budget.of.limits, &subject.limits) {
+            budget.of.clone_from(subject);
+        }
         budget.has_refused |= has_refused;
     }
 
