@@ -302,14 +302,10 @@ impl RequestLimiter {
     pub(crate) fn note_budget(&self, subject: &SubjectLimits, has_refused: bool) {
         let mut changed = self.changed_budgets.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(budget) = changed.get_mut(&subject.subject) else {
-            let budget = ChangedBudget { of: subject.clone(), has_refused };
-            changed.insert(subject.subject.clone(), budget);
+            changed.insert(subject.subject.clone(), ChangedBudget { of: subject.clone(), has_refused });
             return;
         };
-        // Nearly every job finds its budget noted, with the same limits.
-        if !Arc::ptr_eq(&budget.of.limits, &subject.limits) {
-            budget.of.clone_from(subject);
-        }
+        budget.of.limits = Arc::clone(&subject.limits);
         budget.has_refused |= has_refused;
     }
 

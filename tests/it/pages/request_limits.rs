@@ -97,8 +97,7 @@ fn the_limits_of_a_user_are_set_in_a_form_and_shown_to_the_user() {
     let page = person_path(&mut ada, "ben@desk");
     assert_limits_are_set_in_a_form(&mut ada, &page);
     let profile = ben.get("/profile").text();
-    for text in ["Limits of all your keys together", "2048x2048", "sketch-1", "2.5", "Images per day (UTC)", "0 of 5"]
-    {
+    for text in ["Limits of all your keys together", "2048x2048", "sketch-1", "2.5", "Images per day (UTC)", "0 of 5"] {
         assert!(profile.contains(text), "{text}: {profile}");
     }
     assert!(!profile.contains("Images per minute"), "a limit that is not set: {profile}");
