@@ -80,11 +80,11 @@ pub(crate) const ALL_DISCOVERY_FLAWS: [DiscoveryFlaw; 6] = [
 pub(crate) struct FakeProvider {
     _server: StubServer,
     issuer: String,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FakeProviderState>>,
     secrets: SecretIssuer,
 }
 
-struct State {
+struct FakeProviderState {
     issuer: String,
     secrets: SecretIssuer,
     key: SigningKey,
@@ -114,7 +114,7 @@ impl FakeProvider {
     /// Starts it with a key of an elliptic curve.
     pub(crate) fn start() -> Self {
         let secrets = SecretIssuer::default();
-        let state = Arc::new(Mutex::new(State {
+        let state = Arc::new(Mutex::new(FakeProviderState {
             issuer: String::new(),
             secrets: secrets.clone(),
             key: SigningKey::new(KeyKind::Curve, "key-0"),
@@ -195,7 +195,7 @@ impl FakeProvider {
         self.state().requests.iter().filter(|known| *known == path).count()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FakeProviderState> {
         lock(&self.state)
     }
 }
@@ -207,7 +207,7 @@ impl Drop for FakeProvider {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<FakeProviderState>) -> MutexGuard<'_, FakeProviderState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -215,7 +215,7 @@ fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs()
 }
 
-fn answer(state: &Mutex<State>, request: &StubRequest) -> Option<(u16, String)> {
+fn answer(state: &Mutex<FakeProviderState>, request: &StubRequest) -> Option<(u16, String)> {
     let path = request.path.split('?').next().unwrap_or_default();
     lock(state).requests.push(path.to_owned());
     if lock(state).is_down {
@@ -229,7 +229,7 @@ fn answer(state: &Mutex<State>, request: &StubRequest) -> Option<(u16, String)> 
     }
 }
 
-fn answer_exchange(state: &Mutex<State>, request: &StubRequest) -> Option<(u16, String)> {
+fn answer_exchange(state: &Mutex<FakeProviderState>, request: &StubRequest) -> Option<(u16, String)> {
     while lock(state).answer_flaw == Some(AnswerFlaw::Hang) {
         pause(Duration::from_millis(20));
     }
@@ -259,9 +259,9 @@ fn refusal(status: u16, reason: &str) -> (u16, String) {
     (status, json!({"error": reason, "error_description": "canary of the provider"}).to_string())
 }
 
-// === impl State ===
+// === impl FakeProviderState ===
 
-impl State {
+impl FakeProviderState {
     fn describe(&self) -> (u16, String) {
         let issuer = &self.issuer;
         let mut description = json!({

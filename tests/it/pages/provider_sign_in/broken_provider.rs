@@ -3,23 +3,12 @@
 use super::super::users::{ADA, ADAS_PASSWORD, sign_in, sign_in_ada};
 use super::super::visitor::Visitor;
 use super::flow::{
-    LABEL, START, alert_on, assert_refused, assert_signed_in, begin, claims_of, gateway_for, has_session,
-    open_callback, sign_in_with, user_names,
+    CREATES_USERS, LABEL, START, alert_on, assert_refused, assert_signed_in, begin, claims_of, gateway_for,
+    has_session, open_callback, sign_in_with, start, user_names,
 };
 use crate::kit::{
     ALL_ANSWER_FLAWS, ALL_DISCOVERY_FLAWS, ALL_TOKEN_FLAWS, Answer, AnswerFlaw, FakeProvider, Gateway, eventually,
 };
-
-const CREATES_USERS: &str = "create_users = true";
-
-/// A provider, a gateway that creates users, and its first admin.
-fn start() -> (FakeProvider, Gateway) {
-    let provider = FakeProvider::start();
-    let gateway = gateway_for(provider.issuer(), CREATES_USERS);
-    gateway.watch_provider(&provider);
-    drop(sign_in_ada(&gateway));
-    (provider, gateway)
-}
 
 /// The answer says that the provider cannot be used, and leads nowhere.
 #[track_caller]

@@ -11,7 +11,7 @@ use super::flow::{
     CONNECT, DISCONNECT, assert_connected, assert_refused, assert_signed_in, begin, begin_connection, has_session,
     is_connected, open_callback, person_page, sign_in_as, user,
 };
-use super::real_provider::{Person, RealProvider};
+use super::real_provider::{ProviderVisitor, RealProvider};
 use crate::kit::{Call, OutputChannel};
 
 #[test]
@@ -22,14 +22,14 @@ fn a_user_connects_an_identity_and_signs_in_in_both_ways() {
     assert!(!is_connected(&mut ada));
     let rows_before = audit_row_count(&mut ada);
     let request = begin_connection(&mut ada);
-    let path = Person::new(&provider).choose(&request, "kim");
+    let path = ProviderVisitor::new(&provider).choose(&request, "kim");
     let answer = open_callback(&mut ada, &path);
     assert_connected(&mut ada, &answer);
     assert!(ada.get("/profile").text().contains("kim"), "the name at the provider");
     assert!(audit_row_count(&mut ada) > rows_before);
 
     let mut elsewhere = Visitor::new(&gateway);
-    let answer = sign_in_as(&mut elsewhere, &mut Person::new(&provider), "kim");
+    let answer = sign_in_as(&mut elsewhere, &mut ProviderVisitor::new(&provider), "kim");
     assert_signed_in(&mut elsewhere, &answer, "/studio");
     assert!(elsewhere.get("/profile").text().contains(ADA), "the user keeps the name");
     let mut third = Visitor::new(&gateway);
@@ -38,7 +38,7 @@ fn a_user_connects_an_identity_and_signs_in_in_both_ways() {
 
     let mut ben = sign_in_ben(&mut ada);
     let request = begin_connection(&mut ben);
-    let path = Person::new(&provider).choose(&request, "kim");
+    let path = ProviderVisitor::new(&provider).choose(&request, "kim");
     let answer = open_callback(&mut ben, &path);
     assert!((400..500).contains(&answer.status), "the identity is taken: {} {}", answer.status, answer.text());
     assert!(!is_connected(&mut ben) && is_connected(&mut ada));
@@ -46,7 +46,7 @@ fn a_user_connects_an_identity_and_signs_in_in_both_ways() {
     assert_eq!(ada.submit("/profile", DISCONNECT, &[]).status, 303);
     assert!(!is_connected(&mut ada));
     let mut later = Visitor::new(&gateway);
-    let answer = sign_in_as(&mut later, &mut Person::new(&provider), "kim");
+    let answer = sign_in_as(&mut later, &mut ProviderVisitor::new(&provider), "kim");
     assert_refused(&mut later, &answer, "after the end of the connection");
     assert_eq!(sign_in(&mut later, ADA, ADAS_PASSWORD).status, 303);
 }
@@ -70,13 +70,13 @@ fn a_user_without_a_password_cannot_disconnect() {
     let gateway = provider.gateway("create_users = true");
     drop(sign_in_ada(&gateway));
     let mut kim = Visitor::new(&gateway);
-    let answer = sign_in_as(&mut kim, &mut Person::new(&provider), "kim");
+    let answer = sign_in_as(&mut kim, &mut ProviderVisitor::new(&provider), "kim");
     assert_signed_in(&mut kim, &answer, "/studio");
     // The page need not offer it.
     let form = kim.form("/profile", "/sign-out");
     let refused = kim.post(DISCONNECT, &form.fields);
     assert_eq!(refused.status, 409, "{}", refused.text());
-    let answer = sign_in_as(&mut Visitor::new(&gateway), &mut Person::new(&provider), "kim");
+    let answer = sign_in_as(&mut Visitor::new(&gateway), &mut ProviderVisitor::new(&provider), "kim");
     assert_eq!(answer.status, 303, "{}", answer.text());
 }
 
@@ -87,13 +87,13 @@ fn the_second_factor_is_asked_for_after_the_provider() {
     let mut ada = sign_in_ada(&gateway);
     let (_, _, codes) = set_up(&mut ada);
     let request = begin_connection(&mut ada);
-    let path = Person::new(&provider).choose(&request, "kim");
+    let path = ProviderVisitor::new(&provider).choose(&request, "kim");
     let answer = open_callback(&mut ada, &path);
     assert_connected(&mut ada, &answer);
 
     let mut elsewhere = Visitor::new(&gateway);
     let request = begin(&mut elsewhere, "/usage");
-    let path = Person::new(&provider).choose(&request, "kim");
+    let path = ProviderVisitor::new(&provider).choose(&request, "kim");
     let answer = open_callback(&mut elsewhere, &path);
     let question = "/sign-in/code?next=%2Fusage";
     // A browser that another site has led here omits cookies after a redirect, so a page leads on.
@@ -113,7 +113,7 @@ fn an_admin_disconnects_a_user_whose_sessions_then_end() {
     let gateway = provider.gateway("create_users = true");
     let mut ada = sign_in_ada(&gateway);
     let mut kim = Visitor::new(&gateway);
-    let answer = sign_in_as(&mut kim, &mut Person::new(&provider), "kim");
+    let answer = sign_in_as(&mut kim, &mut ProviderVisitor::new(&provider), "kim");
     assert_signed_in(&mut kim, &answer, "/studio");
     let page = person_page(&mut ada, "kim");
     let action = format!("{page}/disconnect");
@@ -125,7 +125,7 @@ fn an_admin_disconnects_a_user_whose_sessions_then_end() {
     assert!(!has_session(&mut kim) && has_session(&mut ada));
     assert!(!ada.get(&page).text().contains(&action), "the user is not connected");
     let mut kim = Visitor::new(&gateway);
-    let answer = sign_in_as(&mut kim, &mut Person::new(&provider), "kim");
+    let answer = sign_in_as(&mut kim, &mut ProviderVisitor::new(&provider), "kim");
     assert_refused(&mut kim, &answer, "the name belongs to the user who was disconnected");
     assert!(ada.get("/audit").text().contains("disconnect"));
 }
@@ -145,7 +145,7 @@ fn a_command_and_the_admin_api_disconnect_a_user() {
             assert_eq!(sign_in(&mut ben, BEN, BENS_PASSWORD).status, 303);
         }
         let request = begin_connection(&mut ben);
-        let path = Person::new(&provider).choose(&request, "noor");
+        let path = ProviderVisitor::new(&provider).choose(&request, "noor");
         let answer = open_callback(&mut ben, &path);
         assert_connected(&mut ben, &answer);
         if way == "command" {
@@ -157,7 +157,7 @@ fn a_command_and_the_admin_api_disconnect_a_user() {
         }
         assert!(!has_session(&mut ben), "{way}");
         let mut elsewhere = Visitor::new(&gateway);
-        let answer = sign_in_as(&mut elsewhere, &mut Person::new(&provider), "noor");
+        let answer = sign_in_as(&mut elsewhere, &mut ProviderVisitor::new(&provider), "noor");
         assert_refused(&mut elsewhere, &answer, way);
     }
     assert_eq!(sign_in(&mut ben, BEN, BENS_PASSWORD).status, 303, "the password still works");

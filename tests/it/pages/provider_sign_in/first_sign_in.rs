@@ -5,13 +5,11 @@ use serde_json::{Value, json};
 use super::super::users::{ADA, ADAS_PASSWORD, sign_in, sign_in_ada};
 use super::super::visitor::{Visitor, unescaped};
 use super::flow::{
-    CALLBACK, LABEL, START, assert_refused, assert_signed_in, begin, claims_of, gateway_for, has_session, is_connected,
-    open_callback, redirect_of, settings, sign_in_as, sign_in_with, user, user_names,
+    CALLBACK, CREATES_USERS, LABEL, START, assert_refused, assert_signed_in, begin, claims_of, gateway_for,
+    has_session, is_connected, open_callback, redirect_of, settings, sign_in_as, sign_in_with, user, user_names,
 };
-use super::real_provider::{Person, RealProvider};
+use super::real_provider::{ProviderVisitor, RealProvider};
 use crate::kit::{FakeProvider, Gateway};
-
-const CREATES_USERS: &str = "create_users = true";
 
 #[test]
 fn a_first_sign_in_creates_the_user_whom_later_ones_find() {
@@ -24,7 +22,7 @@ fn a_first_sign_in_creates_the_user_whom_later_ones_find() {
     assert!(link.contains(LABEL), "{link}");
     let link = unescaped(link.split('"').next().unwrap_or_default());
     let request = redirect_of(&kim.get(&link));
-    let path = Person::new(&provider).choose(&request, "kim");
+    let path = ProviderVisitor::new(&provider).choose(&request, "kim");
     let answer = open_callback(&mut kim, &path);
     assert_signed_in(&mut kim, &answer, "/usage");
     assert!(kim.get("/profile").text().contains("kim"));
@@ -36,13 +34,13 @@ fn a_first_sign_in_creates_the_user_whom_later_ones_find() {
     provider.set_claims("kim", &json!({"preferred_username": "kimberly", "email": "other@people.example"}));
     let count = user_names(&gateway).len();
     let mut elsewhere = Visitor::new(&gateway);
-    let answer = sign_in_as(&mut elsewhere, &mut Person::new(&provider), "kim");
+    let answer = sign_in_as(&mut elsewhere, &mut ProviderVisitor::new(&provider), "kim");
     assert_signed_in(&mut elsewhere, &answer, "/studio");
     assert_eq!(user(&gateway, "kim")["id"], created["id"], "the identity is the subject, not the name");
     assert_eq!(user_names(&gateway).len(), count);
 
     let mut noor = Visitor::new(&gateway);
-    let answer = sign_in_as(&mut noor, &mut Person::new(&provider), "noor");
+    let answer = sign_in_as(&mut noor, &mut ProviderVisitor::new(&provider), "noor");
     assert_signed_in(&mut noor, &answer, "/studio");
     assert_ne!(user(&gateway, "noor")["id"], created["id"]);
 }
@@ -53,7 +51,7 @@ fn a_public_client_signs_in_without_a_secret() {
     let gateway = Gateway::with(&settings(provider.issuer(), false, CREATES_USERS), &[]);
     drop(sign_in_ada(&gateway));
     let mut kim = Visitor::new(&gateway);
-    let answer = sign_in_as(&mut kim, &mut Person::new(&provider), "kim");
+    let answer = sign_in_as(&mut kim, &mut ProviderVisitor::new(&provider), "kim");
     assert_signed_in(&mut kim, &answer, "/studio");
 }
 
@@ -63,7 +61,7 @@ fn another_claim_can_have_the_name() {
     let gateway = provider.gateway("create_users = true\nname_claim = \"email\"");
     drop(sign_in_ada(&gateway));
     let mut kim = Visitor::new(&gateway);
-    let answer = sign_in_as(&mut kim, &mut Person::new(&provider), "kim");
+    let answer = sign_in_as(&mut kim, &mut ProviderVisitor::new(&provider), "kim");
     assert_signed_in(&mut kim, &answer, "/studio");
     assert_eq!(user(&gateway, "kim@people.example")["role"], json!("member"));
 }
@@ -75,7 +73,7 @@ fn an_unknown_identity_is_refused_unless_users_are_created() {
     drop(sign_in_ada(&gateway));
     let before = user_names(&gateway);
     let mut kim = Visitor::new(&gateway);
-    let answer = sign_in_as(&mut kim, &mut Person::new(&provider), "kim");
+    let answer = sign_in_as(&mut kim, &mut ProviderVisitor::new(&provider), "kim");
     assert_refused(&mut kim, &answer, "an unknown identity");
     assert_eq!(user_names(&gateway), before);
     assert_eq!(sign_in(&mut kim, ADA, ADAS_PASSWORD).status, 303, "the form for the password still works");
@@ -89,7 +87,7 @@ fn a_required_claim_lets_in_only_who_has_it() {
     // The claim of one of them is a list, and that of the other is a text.
     for account in ["kim", "noor"] {
         let mut painter = Visitor::new(&gateway);
-        let answer = sign_in_as(&mut painter, &mut Person::new(&provider), account);
+        let answer = sign_in_as(&mut painter, &mut ProviderVisitor::new(&provider), account);
         assert_signed_in(&mut painter, &answer, "/studio");
     }
     let count = user_names(&gateway).len();
@@ -104,14 +102,14 @@ fn a_required_claim_lets_in_only_who_has_it() {
     for groups in others {
         provider.set_claims("ada", &json!({"groups": groups}));
         let mut other = Visitor::new(&gateway);
-        let answer = sign_in_as(&mut other, &mut Person::new(&provider), "ada");
+        let answer = sign_in_as(&mut other, &mut ProviderVisitor::new(&provider), "ada");
         assert_refused(&mut other, &answer, &groups.to_string());
     }
     assert_eq!(user_names(&gateway).len(), count, "no user is created");
 
     provider.set_claims("kim", &json!({"groups": ["staff"]}));
     let mut kim = Visitor::new(&gateway);
-    let answer = sign_in_as(&mut kim, &mut Person::new(&provider), "kim");
+    let answer = sign_in_as(&mut kim, &mut ProviderVisitor::new(&provider), "kim");
     assert_refused(&mut kim, &answer, "a user who is a painter no more");
 }
 
@@ -123,13 +121,13 @@ fn a_name_that_exists_is_refused_and_takes_over_nobody() {
     provider.set_claims("noor", &json!({"preferred_username": ADA}));
     let before = user_names(&gateway);
     let mut noor = Visitor::new(&gateway);
-    let answer = sign_in_as(&mut noor, &mut Person::new(&provider), "noor");
+    let answer = sign_in_as(&mut noor, &mut ProviderVisitor::new(&provider), "noor");
     assert_refused(&mut noor, &answer, "the name of Ada");
     assert_eq!(user_names(&gateway), before);
     assert!(has_session(&mut ada) && !is_connected(&mut ada));
 
     provider.set_claims("noor", &json!({"preferred_username": "noor"}));
-    let answer = sign_in_as(&mut noor, &mut Person::new(&provider), "noor");
+    let answer = sign_in_as(&mut noor, &mut ProviderVisitor::new(&provider), "noor");
     assert_signed_in(&mut noor, &answer, "/studio");
 }
 
@@ -139,16 +137,16 @@ fn a_disabled_user_is_refused() {
     let gateway = provider.gateway(CREATES_USERS);
     drop(sign_in_ada(&gateway));
     let mut kim = Visitor::new(&gateway);
-    let answer = sign_in_as(&mut kim, &mut Person::new(&provider), "kim");
+    let answer = sign_in_as(&mut kim, &mut ProviderVisitor::new(&provider), "kim");
     assert_signed_in(&mut kim, &answer, "/studio");
     gateway.run_command(&["user", "disable", "kim"]).ok_stdout();
     let count = user_names(&gateway).len();
     let mut again = Visitor::new(&gateway);
-    let answer = sign_in_as(&mut again, &mut Person::new(&provider), "kim");
+    let answer = sign_in_as(&mut again, &mut ProviderVisitor::new(&provider), "kim");
     assert_refused(&mut again, &answer, "a disabled user");
     assert_eq!(user_names(&gateway).len(), count);
     gateway.run_command(&["user", "enable", "kim"]).ok_stdout();
-    let answer = sign_in_as(&mut again, &mut Person::new(&provider), "kim");
+    let answer = sign_in_as(&mut again, &mut ProviderVisitor::new(&provider), "kim");
     assert_signed_in(&mut again, &answer, "/studio");
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::super::users::watch_cookies;
+use super::super::users::{sign_in_ada, watch_cookies};
 use super::super::visitor::{Visitor, percent_encoded, unescaped};
-use super::real_provider::Person;
+use super::real_provider::ProviderVisitor;
 use crate::kit::{Answer, CLIENT_ID, CLIENT_SECRET, FakeProvider, Gateway, decoded_fields};
 
 pub(super) const START: &str = "/sign-in/provider";
@@ -15,6 +15,9 @@ pub(super) const CONNECT: &str = "/profile/provider/connect";
 pub(super) const DISCONNECT: &str = "/profile/provider/disconnect";
 pub(super) const CONFIRM: &str = "/profile/provider/confirm";
 pub(super) const LABEL: &str = "Sign in with Example";
+
+/// The setting that lets a first sign-in create a user.
+pub(super) const CREATES_USERS: &str = "create_users = true";
 
 /// The variable with the client secret. The kit watches for the values of variables with this prefix.
 const SECRET_VARIABLE: &str = "IT_OIDC_SECRET";
@@ -100,6 +103,27 @@ pub(super) fn redirect_of(answer: &Answer) -> AuthorizationRequest {
     AuthorizationRequest::parse(answer.header("location").expect("a location"))
 }
 
+/// A provider, a gateway that creates users, and its first admin.
+#[track_caller]
+pub(super) fn start() -> (FakeProvider, Gateway) {
+    let provider = FakeProvider::start();
+    let gateway = gateway_for(provider.issuer(), CREATES_USERS);
+    gateway.watch_provider(&provider);
+    drop(sign_in_ada(&gateway));
+    (provider, gateway)
+}
+
+/// The first admin of a gateway, connected with the identity of kim at this provider.
+#[track_caller]
+pub(super) fn connect_ada<'a>(gateway: &'a Gateway, provider: &FakeProvider) -> Visitor<'a> {
+    gateway.watch_provider(provider);
+    let mut ada = sign_in_ada(gateway);
+    let request = begin_connection(&mut ada);
+    let answer = open_callback(&mut ada, &request.answer_of(provider, &claims_of("kim")));
+    assert_connected(&mut ada, &answer);
+    ada
+}
+
 /// Begins the connection of the user to an identity.
 #[track_caller]
 pub(super) fn begin_connection(visitor: &mut Visitor<'_>) -> AuthorizationRequest {
@@ -124,7 +148,7 @@ pub(super) fn open_callback(visitor: &mut Visitor<'_>, path: &str) -> Answer {
 
 /// Signs in as this account of the provider, and returns the answer of the callback.
 #[track_caller]
-pub(super) fn sign_in_as(visitor: &mut Visitor<'_>, person: &mut Person<'_>, account: &str) -> Answer {
+pub(super) fn sign_in_as(visitor: &mut Visitor<'_>, person: &mut ProviderVisitor<'_>, account: &str) -> Answer {
     let request = begin(visitor, "/studio");
     let path = person.choose(&request, account);
     open_callback(visitor, &path)

@@ -3,23 +3,12 @@
 use super::super::users::{ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, sign_in, sign_in_ada, sign_in_ben};
 use super::super::visitor::Visitor;
 use super::flow::{
-    AuthorizationRequest, CALLBACK, CONNECT, DISCONNECT, alert_on, assert_connected, assert_refused, assert_signed_in,
-    begin, begin_connection, callback_fields, callback_path, claims_of, gateway_for, is_connected, open_callback,
-    user_names,
+    AuthorizationRequest, CALLBACK, CONNECT, CREATES_USERS, DISCONNECT, alert_on, assert_connected, assert_refused,
+    assert_signed_in, begin, begin_connection, callback_fields, callback_path, claims_of, is_connected, open_callback,
+    start, user_names,
 };
-use super::real_provider::{Person, RealProvider};
-use crate::kit::{FakeProvider, Gateway};
-
-const CREATES_USERS: &str = "create_users = true";
-
-/// A provider, a gateway that creates users, and its first admin.
-fn start() -> (FakeProvider, Gateway) {
-    let provider = FakeProvider::start();
-    let gateway = gateway_for(provider.issuer(), CREATES_USERS);
-    gateway.watch_provider(&provider);
-    drop(sign_in_ada(&gateway));
-    (provider, gateway)
-}
+use super::real_provider::{ProviderVisitor, RealProvider};
+use crate::kit::Gateway;
 
 /// The cookies of a visitor without the session: those of a request to the provider.
 fn cookies_of_request(visitor: &Visitor<'_>) -> Vec<(String, String)> {
@@ -93,7 +82,7 @@ fn a_callback_works_once() {
     let mut kim = Visitor::new(&gateway);
     let request = begin(&mut kim, "/studio");
     let mut copy = kim.clone();
-    let path = Person::new(&provider).choose(&request, "kim");
+    let path = ProviderVisitor::new(&provider).choose(&request, "kim");
     let answer = open_callback(&mut kim, &path);
     assert_signed_in(&mut kim, &answer, "/studio");
     assert_eq!(provider.count_exchanges(), 1);
@@ -115,7 +104,7 @@ fn an_error_of_the_provider_is_shown_in_words_of_the_gateway() {
     drop(sign_in_ada(&gateway));
     let mut kim = Visitor::new(&gateway);
     let request = begin(&mut kim, "/studio");
-    let path = Person::new(&provider).cancel(&request);
+    let path = ProviderVisitor::new(&provider).cancel(&request);
     assert_eq!(callback_fields(&path).get("error").map(String::as_str), Some("access_denied"));
     let answer = open_callback(&mut kim, &path);
     assert_refused(&mut kim, &answer, "a person who cancels");

@@ -26,7 +26,7 @@ pub(super) struct RealProvider {
 }
 
 /// A person with a browser that has cookies of the provider.
-pub(super) struct Person<'a> {
+pub(super) struct ProviderVisitor<'a> {
     provider: &'a RealProvider,
     cookies: BTreeMap<String, String>,
 }
@@ -106,9 +106,9 @@ fn script_folder() -> &'static Path {
     FOLDER.get_or_init(|| node("IMAGATE_NODE_OIDC_PROVIDER", "oidc-provider", &[PACKAGE], &[SCRIPT]))
 }
 
-// === impl Person ===
+// === impl ProviderVisitor ===
 
-impl<'a> Person<'a> {
+impl<'a> ProviderVisitor<'a> {
     pub(super) fn new(provider: &'a RealProvider) -> Self {
         Self { provider, cookies: BTreeMap::new() }
     }
@@ -123,7 +123,7 @@ impl<'a> Person<'a> {
         }
     }
 
-    /// As [`Person::choose`], but the provider must ask.
+    /// As [`ProviderVisitor::choose`], but the provider must ask.
     #[track_caller]
     pub(super) fn choose_again(&mut self, request: &AuthorizationRequest, account: &str) -> String {
         let answer = self.open(request);

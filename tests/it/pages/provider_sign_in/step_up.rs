@@ -9,10 +9,10 @@ use super::super::second_factor::{codes_on, current_code, secret_on};
 use super::super::users::{ADA, ADAS_PASSWORD, sign_in, sign_in_ada, token_in};
 use super::super::visitor::Visitor;
 use super::flow::{
-    AuthorizationRequest, CONFIRM, assert_connected, assert_refused, begin, begin_connection, claims_of, gateway_for,
-    gateway_with, open_callback, redirect_of, sign_in_with,
+    AuthorizationRequest, CONFIRM, assert_connected, assert_refused, begin, begin_connection, claims_of, connect_ada,
+    gateway_for, gateway_with, open_callback, redirect_of, sign_in_with,
 };
-use super::real_provider::{Person, RealProvider};
+use super::real_provider::{ProviderVisitor, RealProvider};
 use crate::kit::{Answer, FakeProvider, Gateway, OutputChannel};
 
 const TOKENS: &str = "/profile/tokens";
@@ -65,7 +65,7 @@ fn the_provider_answers_a_question_in_place_of_the_password() {
     let mut ada = Visitor::new(&gateway);
     assert_eq!(sign_in(&mut ada, ADA, ADAS_PASSWORD).status, 303);
     let request = begin_connection(&mut ada);
-    let mut person = Person::new(&provider);
+    let mut person = ProviderVisitor::new(&provider);
     let path = person.choose(&request, "kim");
     let answer = open_callback(&mut ada, &path);
     assert_connected(&mut ada, &answer);
@@ -92,20 +92,20 @@ fn another_person_at_the_provider_confirms_nothing() {
     let gateway = provider.gateway("");
     let mut ada = sign_in_ada(&gateway);
     let request = begin_connection(&mut ada);
-    let path = Person::new(&provider).choose(&request, "kim");
+    let path = ProviderVisitor::new(&provider).choose(&request, "kim");
     let answer = open_callback(&mut ada, &path);
     assert_connected(&mut ada, &answer);
     let Some(()) = age_sessions(&gateway) else { return };
     let question = ask_for_token(&mut ada, "deploy");
     let request = begin_confirmation(&mut ada);
-    let path = Person::new(&provider).choose(&request, "noor");
+    let path = ProviderVisitor::new(&provider).choose(&request, "noor");
     let answer = open_callback(&mut ada, &path);
     assert!((400..500).contains(&answer.status), "{} {}", answer.status, answer.text());
     let refused = answer_question(&mut ada, &question, TOKENS, "");
     assert!(!shows_token(&gateway, &refused) && leads_to_provider(&refused), "{}", refused.text());
 
     let request = begin_confirmation(&mut ada);
-    let path = Person::new(&provider).cancel(&request);
+    let path = ProviderVisitor::new(&provider).cancel(&request);
     let answer = open_callback(&mut ada, &path);
     assert!((400..500).contains(&answer.status), "{} {}", answer.status, answer.text());
     let refused = answer_question(&mut ada, &refused, TOKENS, "");
@@ -116,11 +116,7 @@ fn another_person_at_the_provider_confirms_nothing() {
 fn an_old_sign_in_at_the_provider_confirms_nothing() {
     let provider = FakeProvider::start();
     let gateway = gateway_for(provider.issuer(), "");
-    gateway.watch_provider(&provider);
-    let mut ada = sign_in_ada(&gateway);
-    let request = begin_connection(&mut ada);
-    let answer = open_callback(&mut ada, &request.answer_of(&provider, &claims_of("kim")));
-    assert_connected(&mut ada, &answer);
+    let mut ada = connect_ada(&gateway, &provider);
     let Some(()) = age_sessions(&gateway) else { return };
     let mut question = ask_for_token(&mut ada, "deploy");
     let now = unix_seconds();
@@ -143,11 +139,7 @@ fn an_old_sign_in_at_the_provider_confirms_nothing() {
 fn only_the_answer_to_a_confirmation_confirms() {
     let provider = FakeProvider::start();
     let gateway = gateway_for(provider.issuer(), "");
-    gateway.watch_provider(&provider);
-    let mut ada = sign_in_ada(&gateway);
-    let request = begin_connection(&mut ada);
-    let answer = open_callback(&mut ada, &request.answer_of(&provider, &claims_of("kim")));
-    assert_connected(&mut ada, &answer);
+    let mut ada = connect_ada(&gateway, &provider);
     let Some(()) = age_sessions(&gateway) else { return };
     let question = ask_for_token(&mut ada, "deploy");
 
