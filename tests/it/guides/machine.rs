@@ -125,8 +125,13 @@ impl TestMachine {
     #[track_caller]
     pub(super) fn run_services(&self, block: &str) {
         // One line for each process that the block leaves behind.
-        let noted = block.replace(" &\n", " &\necho $! >> services.pid\n");
-        assert_ne!(noted, block, "the block leaves no process behind");
+        let is_service = |line: &&str| line.ends_with(" &");
+        assert!(block.lines().any(|line| is_service(&line)), "the block leaves no process behind");
+        let noted = block.lines().map(|line| {
+            let note = if is_service(&line) { "\necho $! >> services.pid" } else { "" };
+            format!("{line}{note}\n")
+        });
+        let noted: String = noted.collect();
         self.run(&format!("exec >> service.log 2>&1\n{noted}"));
     }
 
