@@ -26,8 +26,8 @@ pub(super) const JSON_CELLS: &str = "jsonb_array_elements(CAST($1 AS JSONB)) AS 
 /// Nothing: the planner of PostgreSQL chooses the index.
 pub(super) const BY_NUMBER: &str = "";
 
-/// True if many rows are written faster one by one than as one JSON list. Here, each statement is a journey.
-pub(super) const WRITES_SINGLE_ROWS: bool = false;
+/// True if rows of many cells are written fastest as one JSON list. Here, each statement is a journey.
+pub(super) const READS_JSON_LISTS_FAST: bool = true;
 
 /// The number of images of a record.
 pub(super) const IMAGE_COUNT: &str = "image_count";

@@ -4,15 +4,18 @@
 //! was read before: so whatever ends a process, and however many processes count, each record counts once. The records
 //! themselves are read outside of that transaction, because a closed record never changes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use async_trait::async_trait;
+use serde::Serialize;
 use serde_json::Value;
-use sqlx::QueryBuilder;
+use sqlx::query::Query;
+use sqlx::{Database, QueryBuilder};
 
 use super::dialect::{
-    COMMITS_OUT_OF_ORDER, Db, DbConnection, DbPool, JSON_CELLS, SqlStore, WRITES_SINGLE_ROWS, ordered_join, sum_of_two,
+    COMMITS_OUT_OF_ORDER, Db, DbConnection, DbPool, JSON_CELLS, READS_JSON_LISTS_FAST, SqlStore, ordered_join,
+    sum_of_two,
 };
 use super::error_conversion::during;
 use super::paging::push_json_texts;
@@ -20,7 +23,8 @@ use super::transaction::transact;
 use super::usage_details::{self, duration_columns, folded_seq, newest_seq, push_record_columns, record_from_row};
 use crate::gateway::store::usage_fold::{CountedRecord, DetailRowKey, FoldedRows};
 use crate::gateway::store::{
-    ReplayCount, StoreError, UsageDetailRead, UsageDetailStore, UsageDetails, UsageFilter, UsageGrouping,
+    DurationCounts, ReplayCount, StoreError, UsageDetailRead, UsageDetailStore, UsageDetails, UsageFilter,
+    UsageGrouping,
 };
 
 /// The first running record; there are few of them. The condition is written exactly like that of the partial index.
@@ -37,37 +41,47 @@ const ROWS_MAX: usize = 10_000;
 /// The number of texts before the counts in a row of [`to_json_rows`].
 const ROW_TEXTS: usize = 6;
 
-/// Adds the scopes that the rows name.
+/// The numbers of rows of [`ADD_VALUES`], the largest first (our choice). Each statement is an errand of another thread.
+const ROWS_PER_STATEMENT: [usize; 3] = [32, 4, 1];
+
+/// Adds the scopes of a JSON list.
 static ADD_SCOPES: LazyLock<String> = LazyLock::new(|| {
     format!(
         "INSERT INTO usage_scopes (group_name, user_id, key_id) \
-         SELECT DISTINCT cells.value ->> 0, cells.value ->> 1, cells.value ->> 2 FROM {JSON_CELLS} WHERE TRUE \
+         SELECT cells.value ->> 0, cells.value ->> 1, cells.value ->> 2 FROM {JSON_CELLS} WHERE TRUE \
          ON CONFLICT (group_name, user_id, key_id) DO NOTHING"
     )
 });
 
 /// Adds the rows of a JSON list to those that are stored.
 static ADD_ROWS: LazyLock<String> = LazyLock::new(|| {
-    let cells: Vec<String> = (0..ROW_TEXTS).map(|index| format!("cells.value ->> {index}")).collect();
-    let counts: Vec<String> = (ROW_TEXTS..ROW_TEXTS + count_columns().len())
-        .map(|index| format!("CAST(cells.value ->> {index} AS BIGINT)"))
-        .collect();
-    add_statement(&cells, &counts, &format!("{JSON_CELLS} {}", ordered_join!()))
+    let cells = (0..ROW_TEXTS).map(|index| format!("cells.value ->> {index}"));
+    let counts = (ROW_TEXTS..row_cells()).map(|index| format!("CAST(cells.value ->> {index} AS BIGINT)"));
+    add_statement(&cells.chain(counts).collect::<Vec<_>>(), JSON_CELLS)
 });
 
-/// Adds one row, whose cells are values of the statement.
-static ADD_ROW: LazyLock<String> = LazyLock::new(|| {
-    let values: Vec<String> = (1..=ROW_TEXTS + count_columns().len()).map(|index| format!("${index}")).collect();
-    let (cells, counts) = values.split_at(ROW_TEXTS);
-    add_statement(cells, counts, "")
+/// Adds rows whose cells are values of the statement.
+static ADD_VALUES: LazyLock<[(usize, String); 3]> = LazyLock::new(|| {
+    let cells: Vec<String> = (1..=row_cells()).map(|index| format!("cells.column{index}")).collect();
+    // Without numbers: the driver looks up the name of each numbered parameter in a list of all.
+    let row = format!("({})", vec!["?"; row_cells()].join(", "));
+    ROWS_PER_STATEMENT.map(|rows| {
+        let values = format!("(VALUES {}) AS cells", vec![row.as_str(); rows].join(", "));
+        (rows, add_statement(&cells, &values))
+    })
 });
+
+/// The number of cells of a row.
+fn row_cells() -> usize {
+    ROW_TEXTS + UsageDetails::COUNTS + DurationCounts::BUCKETS
+}
 
 fn count_columns() -> Vec<String> {
     UsageDetails::COLUMNS.into_iter().map(str::to_owned).chain(duration_columns()).collect()
 }
 
-/// Returns a statement that adds rows of these cells and counts, which come from `source`.
-fn add_statement(cells: &[String], counts: &[String], source: &str) -> String {
+/// Returns a statement that adds rows of these cells of the table `cells`.
+fn add_statement(cells: &[String], table: &str) -> String {
     let columns = count_columns();
     let add = |(index, column): (usize, &String)| {
         let (old, new) = (format!("usage_details.{column}"), format!("excluded.{column}"));
@@ -78,15 +92,14 @@ fn add_statement(cells: &[String], counts: &[String], source: &str) -> String {
         format!("{column} = nullif({sum}, 0)")
     };
     let sums: Vec<String> = columns.iter().enumerate().map(add).collect();
-    let [group, user, key, dimension, day, value] = cells else { return String::new() };
-    let (scopes, condition) = if source.is_empty() { ("usage_scopes", "WHERE") } else { ("usage_scopes ON", "") };
-    let guard = if source.is_empty() { "" } else { "WHERE TRUE" };
+    let [group, user, key, others @ ..] = cells else { return String::new() };
     format!(
-        "INSERT INTO usage_details (scope, dimension, day, value, {}) SELECT usage_scopes.id, {dimension}, {day}, {value}, \
-         {} FROM {source} {scopes} {condition} usage_scopes.group_name = {group} AND usage_scopes.user_id = {user} \
-         AND usage_scopes.key_id = {key} {guard} ON CONFLICT (scope, dimension, day, value) DO UPDATE SET {}",
+        "INSERT INTO usage_details (scope, dimension, day, value, {}) SELECT usage_scopes.id, {} FROM {table} {} \
+         usage_scopes ON usage_scopes.group_name = {group} AND usage_scopes.user_id = {user} \
+         AND usage_scopes.key_id = {key} WHERE TRUE ON CONFLICT (scope, dimension, day, value) DO UPDATE SET {}",
         columns.join(", "),
-        counts.join(", "),
+        others.join(", "),
+        ordered_join!(),
         sums.join(", ")
     )
 }
@@ -178,26 +191,40 @@ async fn add_rows(connection: &mut DbConnection, rows: &FoldedRows) -> sqlx::Res
     if rows.0.is_empty() {
         return Ok(());
     }
-    let json = to_json_rows(rows)?;
-    sqlx::query(ADD_SCOPES.as_str()).bind(&json).execute(&mut *connection).await?;
-    if !WRITES_SINGLE_ROWS {
-        sqlx::query(ADD_ROWS.as_str()).bind(&json).execute(&mut *connection).await?;
+    let scopes: BTreeSet<_> = rows.0.keys().map(|key| &key.scope).collect();
+    sqlx::query(ADD_SCOPES.as_str()).bind(to_json(&scopes)?).execute(&mut *connection).await?;
+    if READS_JSON_LISTS_FAST {
+        sqlx::query(ADD_ROWS.as_str()).bind(to_json_rows(rows)?).execute(&mut *connection).await?;
         return Ok(());
     }
-    for (key, details) in &rows.0 {
-        let mut query = sqlx::query(ADD_ROW.as_str());
-        for text in key.scope.iter().map(String::as_str).chain([key.dimension, &key.day, &key.value]) {
-            query = query.bind(text);
+    let all: Vec<_> = rows.0.iter().collect();
+    let mut rest = all.as_slice();
+    for (size, statement) in ADD_VALUES.iter() {
+        let batches = rest.chunks_exact(*size);
+        rest = batches.remainder();
+        for batch in batches {
+            let query = batch
+                .iter()
+                .fold(sqlx::query(statement.as_str()), |query, (key, details)| bind_row(query, key, details));
+            query.execute(&mut *connection).await?;
         }
-        for count in details.counts() {
-            query = query.bind(count.cast_signed());
-        }
-        for count in details.durations.0 {
-            query = query.bind((count > 0).then_some(count.cast_signed()));
-        }
-        query.execute(&mut *connection).await?;
     }
     Ok(())
+}
+
+type Statement<'q> = Query<'q, Db, <Db as Database>::Arguments>;
+
+fn bind_row<'q>(mut query: Statement<'q>, key: &'q DetailRowKey, details: &UsageDetails) -> Statement<'q> {
+    for text in key.scope.iter().map(String::as_str).chain([key.dimension, &key.day, &key.value]) {
+        query = query.bind(text);
+    }
+    for count in details.counts() {
+        query = query.bind(count.cast_signed());
+    }
+    for count in details.durations.0 {
+        query = query.bind((count > 0).then_some(count.cast_signed()));
+    }
+    query
 }
 
 /// Returns the rows as the value of a statement: a JSON list of lists. The statement is the same for any number of rows.
@@ -210,17 +237,19 @@ fn to_json_rows(rows: &FoldedRows) -> sqlx::Result<String> {
         cells.extend(durations.map(|count| if *count == 0 { Value::Null } else { Value::from(*count) }));
         cells
     };
-    let rows: Vec<Vec<Value>> = rows.0.iter().map(row).collect();
-    serde_json::to_string(&rows).map_err(|error| sqlx::Error::Encode(error.into()))
+    to_json(&rows.0.iter().map(row).collect::<Vec<Vec<Value>>>())
+}
+
+fn to_json(list: &impl Serialize) -> sqlx::Result<String> {
+    serde_json::to_string(list).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
 async fn add_replays(store: &SqlStore, replays: &[ReplayCount]) -> sqlx::Result<Vec<ReplayCount>> {
     let ids: Vec<&str> = replays.iter().map(|replay| replay.request_id.as_str()).collect();
-    let ids = serde_json::to_string(&ids).map_err(|error| sqlx::Error::Encode(error.into()))?;
     let mut query = QueryBuilder::<Db>::new("SELECT ");
     push_record_columns(&mut query);
     query.push(" FROM records WHERE request_id IN ");
-    push_json_texts(&mut query, ids);
+    push_json_texts(&mut query, to_json(&ids)?);
     let mut records = HashMap::new();
     for row in query.build().fetch_all(&store.readers).await? {
         let record = record_from_row(&row)?;

@@ -23,8 +23,8 @@ pub(super) const COMMITS_OUT_OF_ORDER: bool = false;
 /// The items of the JSON list that is the first value of a statement, as the column `value` of the table `cells`.
 pub(super) const JSON_CELLS: &str = "json_each($1) AS cells";
 
-/// True if many rows are written faster one by one than as one JSON list: SQLite searches the list for each cell.
-pub(super) const WRITES_SINGLE_ROWS: bool = true;
+/// False: SQLite searches a JSON list from its start for each item.
+pub(super) const READS_JSON_LISTS_FAST: bool = false;
 
 /// Makes a query find records by their sequence number, and by no index.
 pub(super) const BY_NUMBER: &str = " NOT INDEXED";
