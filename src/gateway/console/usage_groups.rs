@@ -9,7 +9,7 @@ use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::money::Usd;
 use crate::gateway::people::Actor;
 use crate::gateway::store::{Timestamp, UsageDetails, UsageGrouping};
-use crate::gateway::usage::{GroupedUsage, GroupingError, UsageFilter, UsageGroup, UsageMeasure};
+use crate::gateway::usage::{GroupedUsage, GroupingError, UsageFilter, UsageGroup, UsageMeasure, UsageOverview};
 use crate::wire::admin::server::RetrieveUsageQuery;
 use crate::wire::admin::types;
 
@@ -38,14 +38,31 @@ impl Console {
         Ok(groups)
     }
 
-    /// Returns a few of the same groups: those with the most of the measure of the query.
+    /// Returns the counts of a query by the property that it names, those of the period before, and for each of the
+    /// queries `tops` a few groups: those with the most of its measure.
     ///
     /// # Errors
     ///
     /// The errors of [`Console::usage_groups`].
-    pub(crate) async fn usage_top(&self, actor: &Actor, query: &RetrieveUsageQuery) -> Result<GroupedUsage, Error> {
-        let (filter, grouping, measure) = self.grouped_filter(actor, query).await?;
-        self.usage().top_groups(&filter, grouping, measure, TOP_GROUPS).await.map_err(from_store_error)
+    pub(crate) async fn usage_overview(
+        &self,
+        actor: &Actor,
+        query: &RetrieveUsageQuery,
+        before: &RetrieveUsageQuery,
+        tops: &[RetrieveUsageQuery],
+    ) -> Result<UsageOverview, Error> {
+        // Two reads at a time: the other connections to the database are for requests.
+        let others = async {
+            let (before, mut lists) = (self.usage_groups(actor, before).await?, Vec::new());
+            for query in tops {
+                let (filter, grouping, measure) = self.grouped_filter(actor, query).await?;
+                let top = self.usage().top_groups(&filter, grouping, measure, TOP_GROUPS).await;
+                lists.push(top.map_err(from_store_error)?);
+            }
+            Ok((before, lists))
+        };
+        let (groups, (before, tops)) = tokio::try_join!(self.usage_groups(actor, query), others)?;
+        Ok(UsageOverview { groups, before, tops })
     }
 
     async fn grouped_filter(

@@ -20,7 +20,7 @@ use super::usage_groups::{self, GroupRow, UsageCard, group_rows};
 use super::usage_measure::{self, label};
 use super::usage_view::{self, UsageView, ViewLink, grouping_label};
 use crate::gateway::store::UsageGrouping;
-use crate::gateway::usage::{GroupedUsage, UsageGroup, UsageMeasure};
+use crate::gateway::usage::{GroupedUsage, UsageGroup, UsageMeasure, UsageOverview};
 use crate::wire::admin::server::RetrieveUsageQuery;
 use crate::wire::admin::types;
 
@@ -80,9 +80,11 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
             return Ok(show_problem(context, view.with_form(form)));
         }
     };
-    let grouped = console.usage_groups(actor, &view.query).await?;
-    let before = console.usage_groups(actor, &view.query_before()).await?;
-    let cards = usage_groups::cards(context, &view).await?;
+    let cards = usage_groups::card_queries(context, &view);
+    let card_queries: Vec<_> = cards.iter().map(|card| card.query.clone()).collect();
+    let overview = console.usage_overview(actor, &view.query, &view.query_before(), &card_queries).await?;
+    let UsageOverview { groups: grouped, before, tops } = overview;
+    let cards = usage_groups::cards(context, &view, &cards, &tops);
     let record_filters = record_filters::shared_filters(&context.request.query);
     let rows = group_rows(context, &view, &grouped, &before, &record_filters);
     let template = UsagePage {

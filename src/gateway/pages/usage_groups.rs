@@ -4,7 +4,6 @@ use std::borrow::Borrow;
 
 use super::format::CountValue as _;
 use super::page_context::PageContext;
-use super::page_error::PageError;
 use super::record_filters::{self, UNSUCCESSFUL};
 use super::usage_measure;
 use super::usage_view::UsageView;
@@ -33,6 +32,13 @@ pub(super) struct GroupRow {
     /// The amount of the measure, and its change against the period before.
     pub(super) amount: String,
     pub(super) change: Option<String>,
+}
+
+/// The query for a card.
+pub(super) struct CardQuery {
+    id: &'static str,
+    title: &'static str,
+    pub(super) query: RetrieveUsageQuery,
 }
 
 /// A short list of groups.
@@ -84,14 +90,13 @@ pub(super) fn group_rows(
     }
 }
 
-/// The most expensive users and keys of the view, and its most frequent reasons of failures.
-pub(super) async fn cards(context: &PageContext<'_>, view: &UsageView) -> Result<Vec<UsageCard>, PageError> {
+/// The cards of the view: its most expensive users and keys, and its most frequent reasons of failures.
+pub(super) fn card_queries(context: &PageContext<'_>, view: &UsageView) -> Vec<CardQuery> {
     let wanted = [
         ("top-users", "usage.top_users", types::UsageGrouping::User, types::UsageMeasure::Cost),
         ("top-keys", "usage.top_keys", types::UsageGrouping::Key, types::UsageMeasure::Cost),
         ("top-reasons", "usage.top_reasons", types::UsageGrouping::Reason, types::UsageMeasure::Requests),
     ];
-    let filters = record_filters::shared_filters(&context.request.query);
     let mut cards = Vec::new();
     for (id, title, grouping, measure) in wanted {
         let is_of_others = grouping == types::UsageGrouping::User && !context.is_admin();
@@ -99,16 +104,30 @@ pub(super) async fn cards(context: &PageContext<'_>, view: &UsageView) -> Result
             continue;
         }
         let query = RetrieveUsageQuery { group_by: Some(grouping), measure: Some(measure), ..view.query.clone() };
-        let top = context.console().usage_top(context.actor()?, &query).await?;
-        let view = view.with_grouping(&query);
-        let mut rows = group_rows(context, &view, &top, &GroupedUsage::default(), &filters);
+        cards.push(CardQuery { id, title, query });
+    }
+    cards
+}
+
+/// The cards that have rows. `tops` has the groups for each of the queries.
+pub(super) fn cards(
+    context: &PageContext<'_>,
+    view: &UsageView,
+    queries: &[CardQuery],
+    tops: &[GroupedUsage],
+) -> Vec<UsageCard> {
+    let filters = record_filters::shared_filters(&context.request.query);
+    let mut cards = Vec::new();
+    for (CardQuery { id, title, query }, top) in queries.iter().zip(tops) {
+        let view = view.with_grouping(query);
+        let mut rows = group_rows(context, &view, top, &GroupedUsage::default(), &filters);
         rows.retain(|row| usage_measure::amount(view.measure, &row.group) > 0);
         rows.truncate(CARD_ROWS);
         if !rows.is_empty() {
             cards.push(UsageCard { id, title, rows });
         }
     }
-    Ok(cards)
+    cards
 }
 
 /// The value of a group in words.

@@ -85,6 +85,15 @@ pub(crate) struct GroupedUsage {
     pub(crate) undetailed_requests: u64,
 }
 
+/// The counts of a period beside those of the period before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UsageOverview {
+    pub(crate) groups: GroupedUsage,
+    pub(crate) before: GroupedUsage,
+    /// The groups of each of the short lists.
+    pub(crate) tops: Vec<GroupedUsage>,
+}
+
 /// A grouping that does not fit the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GroupingError {
@@ -195,21 +204,29 @@ impl UsageReader {
         let has_details = filter.end_user.is_none();
         let mut groups = BTreeMap::<String, UsageGroup>::new();
         // The details are read after the other counts, so that a request that ends meanwhile is not one without details.
-        let total = self.store.total_usage(filter).await?;
-        for (value, counts) in self.store.usage_by_column(filter, grouping).await? {
-            let details = has_details.then(UsageDetails::default);
-            groups.insert(value.clone(), UsageGroup { value, counts, details, ..UsageGroup::default() });
-        }
+        let total = if grouping.is_of_days() {
+            let counts = self.store.usage_by_column(filter, grouping).await?;
+            let total = counts.iter().fold(UsageCounters::default(), |sum, (_, counts)| sum.plus(counts));
+            groups.extend(counts.into_iter().map(|(value, counts)| {
+                let details = has_details.then(UsageDetails::default);
+                (value.clone(), UsageGroup { value, counts, details, ..UsageGroup::default() })
+            }));
+            total
+        } else {
+            self.store.total_usage(filter).await?
+        };
         let (mut overall, mut pending_records) = (UsageDetails::default(), 0);
         if has_details {
-            let read = self.store.usage_details(filter, &[grouping, UsageGrouping::Day]).await?;
+            // All other groupings have each record under one value.
+            let is_of_all_records = grouping != UsageGrouping::Reason;
+            let groupings = if is_of_all_records { &[grouping][..] } else { &[grouping, UsageGrouping::Day] };
+            let read = self.store.usage_details(filter, groupings).await?;
             pending_records = read.pending_records;
-            let mut lists = read.groups.into_iter();
-            for (value, details) in lists.next().unwrap_or_default() {
+            read.groups.last().into_iter().flatten().for_each(|(_, details)| overall.add(details));
+            for (value, details) in read.groups.into_iter().next().unwrap_or_default() {
                 let new = || UsageGroup { value: value.clone(), counts: counters(&details), ..UsageGroup::default() };
                 groups.entry(value.clone()).or_insert_with(new).details = Some(details);
             }
-            lists.next().unwrap_or_default().iter().for_each(|(_, details)| overall.add(details));
         }
         let mut groups: Vec<UsageGroup> = groups.into_values().collect();
         if !grouping.is_time() {
