@@ -20,7 +20,7 @@ struct GroupsPage {
     page: PageLayout,
     groups: Vec<types::Group>,
     form: PageForm,
-    /// True if the form with the settings of a new group is open.
+    /// True if the form for a new group is open.
     is_open: bool,
     deliveries: Vec<String>,
     fallbacks: Vec<String>,

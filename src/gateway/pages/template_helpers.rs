@@ -241,9 +241,10 @@ impl PageLayout {
         }
     }
 
-    /// True if the list has an error for the record: in words, or a code.
-    pub(super) fn has_error(&self, record: &types::Record) -> bool {
-        self.record_error(record).is_some() || record.error_code.is_some()
+    /// True if the record has an error that its state does not name.
+    pub(super) fn has_further_error(&self, record: &types::Record) -> bool {
+        let is_named = record.error_reason == Some(types::RecordReason::ContentRefused);
+        !is_named && (self.record_error(record).is_some() || record.error_code.is_some())
     }
 
     pub(super) fn is_estimate(&self, basis: impl Borrow<Option<types::CostBasis>>) -> bool {

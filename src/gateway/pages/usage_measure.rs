@@ -7,6 +7,9 @@ use crate::gateway::usage::{UsageGroup, UsageMeasure};
 const NANOS_OF_DOLLAR: f64 = 1_000_000_000.0;
 const MILLIONTHS_OF_PERCENT: f64 = 10_000.0;
 
+/// The quotient from which a change is shown as a multiple and not in percent (our choice).
+const MULTIPLE_MIN: f64 = 10.0;
+
 /// The measure with this word; `None` if there is none.
 pub(super) fn from_code(code: &str) -> Option<UsageMeasure> {
     UsageMeasure::ALL.into_iter().find(|measure| measure.as_str() == code)
@@ -43,12 +46,17 @@ pub(super) fn format(measure: UsageMeasure, amount: i64) -> String {
     }
 }
 
-/// The change from an amount to another, such as `+12 %`; `None` if there is nothing to compare with.
+/// The change from an amount to another, such as `+12 %`, or `× 13` of much less; `None` if there is nothing to compare
+/// with.
 pub(super) fn change(before: i64, now: i64) -> Option<String> {
     if before == 0 {
         return None;
     }
-    let percent = (to_f64(now) - to_f64(before)) / to_f64(before) * 100.0;
+    let times = to_f64(now) / to_f64(before);
+    if times >= MULTIPLE_MIN {
+        return Some(format!("× {times:.0}"));
+    }
+    let percent = (times - 1.0) * 100.0;
     // The minus sign is as wide as the plus sign.
     let sign = match percent.round() {
         rounded if rounded < 0.0 => '\u{2212}',
@@ -77,6 +85,8 @@ mod tests {
         assert_eq!(change(100, 112).as_deref(), Some("+12 %"));
         assert_eq!(change(100, 40).as_deref(), Some("\u{2212}60 %"));
         assert_eq!(change(1000, 999).as_deref(), Some("±0 %"));
+        assert_eq!(change(10, 99).as_deref(), Some("+890 %"));
+        assert_eq!(change(2, 1_179).as_deref(), Some("× 590"));
         assert_eq!(change(0, 7), None);
         assert_eq!(share(985, 1000).as_deref(), Some("98.5 %"));
         assert_eq!(share(0, 0), None);
