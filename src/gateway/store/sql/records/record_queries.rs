@@ -150,10 +150,10 @@ fn choose_index(filter: &RecordFilter) -> &'static str {
             "records_unsuccessful"
         }
         _ if filter.is_unsuccessful => "records_unsuccessful_by_time",
+        // The index by account holds all of the following, but only it and those of errors hold accounts.
+        Some(JobState::Succeeded) | None if filter.account.is_some() => "records_by_account",
         // One key can have many end users, but an end user rarely has many keys.
         Some(JobState::Succeeded) | None if filter.end_user.is_some() => "records_by_end_user",
-        // The index by account also holds keys, users and groups, but their indexes do not hold accounts.
-        Some(JobState::Succeeded) | None if filter.account.is_some() => "records_by_account",
         Some(JobState::Succeeded) | None if filter.key.is_some() => "records_by_key",
         Some(JobState::Succeeded) | None if by_user => "records_by_user",
         Some(JobState::Succeeded) | None if filter.model.is_some() => "records_by_model",

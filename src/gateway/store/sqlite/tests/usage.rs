@@ -154,6 +154,7 @@ async fn a_page_of_records_is_found_by_an_index_and_not_sorted() {
         (RecordFilter { is_unsuccessful: true, key: text("key_1"), ..any() }, "records_unsuccessful_by_time"),
         (RecordFilter { account: text("primary"), ..any() }, "records_by_account"),
         (RecordFilter { account: text("primary"), key: text("key_1"), ..any() }, "records_by_account"),
+        (RecordFilter { account: text("primary"), end_user: text("u-1"), ..any() }, "records_by_account"),
         (RecordFilter { error_reason: text("quota"), ..any() }, "records_by_error_reason"),
         (
             RecordFilter { error_reason: text("quota"), account: text("primary"), ..state(JobState::Failed) },
@@ -196,13 +197,13 @@ async fn the_indexes_of_records_hold_the_columns_of_further_filters() {
         ("records_by_key", "key_id created_at seq user_id group_name model"),
         ("records_by_user", "user_id created_at seq group_name model"),
         ("records_by_model", "model created_at seq group_name"),
-        ("records_by_account", "account created_at seq key_id user_id group_name model"),
+        ("records_by_account", "account created_at seq key_id user_id group_name model end_user"),
         (
             "records_by_error_reason",
             "error_reason created_at seq state error_code key_id user_id group_name end_user model account",
         ),
         ("records_by_error_code", "error_code created_at seq state key_id user_id group_name end_user model account"),
-        ("records_by_end_user", "end_user created_at seq key_id user_id group_name"),
+        ("records_by_end_user", "end_user created_at seq key_id user_id group_name model"),
         ("records_unsuccessful", "state created_at seq key_id user_id group_name end_user model account"),
         ("records_unsuccessful_by_time", "created_at seq key_id user_id group_name end_user model account"),
     ] {
