@@ -32,6 +32,7 @@ mod users;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use accounts::DEFAULT_DISABLED_REASON;
 pub(crate) use config_admin_token::AdminTokenError;
 
 use std::net::IpAddr;

@@ -24,8 +24,8 @@ const SETTINGS: &str = "settings";
 /// The prefix of the stored name of a secret header.
 const HEADER_PREFIX: &str = "headers.";
 
-/// The reason that is recorded if the request gives none.
-const DEFAULT_REASON: &str = "disabled by an operator";
+/// The reason for a disabled account that is recorded if the request gives none.
+pub(crate) const DEFAULT_DISABLED_REASON: &str = "disabled by an operator";
 
 /// An account to be added: its settings and its secrets, both by the names of the settings file.
 pub(super) struct NewAccountRequest {
@@ -231,7 +231,7 @@ fn parse_state_change(fields: &Map<String, Value>) -> Result<Option<AccountChang
         (Some(true), None) => Ok(Some(AccountChange::Enable)),
         (None, None) => Ok(None),
         (Some(false), reason) => {
-            Ok(Some(AccountChange::Disable { reason: reason.unwrap_or(DEFAULT_REASON).to_owned() }))
+            Ok(Some(AccountChange::Disable { reason: reason.unwrap_or(DEFAULT_DISABLED_REASON).to_owned() }))
         }
         (Some(true) | None, Some(_)) => Err(Rejection::new(
             "reason",

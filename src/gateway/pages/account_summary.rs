@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
+use crate::gateway::console::DEFAULT_DISABLED_REASON;
 use crate::wire::admin::types;
 
 /// The cause of a cooldown for which the usage window of the account is used up.
@@ -126,7 +127,8 @@ fn state_text(account: &types::Account) -> StateText {
     match account.state {
         types::AccountState::Enabled => serving_text(account),
         types::AccountState::Disabled => {
-            StateText { detail: account.disabled_reason.clone(), ..text("bad", "state.disabled") }
+            let reason = account.disabled_reason.clone().filter(|reason| reason != DEFAULT_DISABLED_REASON);
+            StateText { detail: reason, ..text("bad", "state.disabled") }
         }
         types::AccountState::Resting => {
             let cause = account.cooling_cause.as_deref().unwrap_or_default();

@@ -71,8 +71,8 @@ struct SizeRules {
 
 /// The cost that a request would have, and the request as code.
 struct RequestPreview {
-    /// The cost, or the reason why the request is refused.
-    estimate: Result<CostPreview, String>,
+    /// The cost, or the reason why the request is refused; `None` if there is no key yet for which it could be computed.
+    estimate: Result<Option<CostPreview>, String>,
     examples: Vec<CodeExample>,
     is_edit: bool,
 }
@@ -225,15 +225,15 @@ fn typed(name: &str, value: &str) -> Value {
     number.map_or_else(|| value.into(), Value::from)
 }
 
-/// Returns the most that the request can cost, or the text of the reason why it is refused.
+/// Returns the most that the request can cost, or the text of the reason why it is refused; `None` if the user has no key.
 async fn estimate(
     context: &PageContext<'_>,
     form: &PageForm,
     fields: &Map<String, Value>,
-) -> Result<Result<CostPreview, String>, PageError> {
+) -> Result<Result<Option<CostPreview>, String>, PageError> {
     let keys = own_keys(context).await?;
     let Some(key) = keys.iter().find(|key| key.id == form.value("key")).or(keys.first()) else {
-        return Ok(Err(context.texts.get("playground.no_key").to_owned()));
+        return Ok(Ok(None));
     };
     let body = Value::Object(fields.clone()).to_string();
     let options = RequestOptions::default();
@@ -241,9 +241,9 @@ async fn estimate(
         let caller = own_caller(context, key).await?;
         flow::estimate_image(context.gateway, &caller, &options, body.as_bytes()).await
     };
-    Ok(estimated.await.map_err(|error| error.to_string()).map(|estimate| CostPreview {
-        max_cost_usd: estimate.max_cost_usd,
-        refusal: estimate.refusal.map(|refusal| refusal.message),
+    Ok(estimated.await.map_err(|error| error.to_string()).map(|estimate| {
+        let refusal = estimate.refusal.map(|refusal| refusal.message);
+        Some(CostPreview { max_cost_usd: estimate.max_cost_usd, refusal })
     }))
 }
 
