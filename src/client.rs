@@ -43,7 +43,7 @@ mod timer;
 
 pub use answer::{Image, Images, Iter};
 pub use builder::Builder;
-pub use error::Error;
+pub use error::{Error, ErrorKind};
 pub use event::ImageEvent;
 pub use images::ImageCalls;
 pub use input::Input;

@@ -174,6 +174,15 @@ impl<'a> IntoIterator for &'a Images {
     }
 }
 
+impl IntoIterator for Images {
+    type Item = Image;
+    type IntoIter = std::vec::IntoIter<Image>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter().collect::<Vec<_>>().into_iter()
+    }
+}
+
 impl fmt::Debug for Images {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The images are left out, because megabytes of base64 are of no use in debug output.

@@ -22,7 +22,8 @@ const INVALID_REQUEST_ERROR: &str = "invalid_request_error";
 
 /// The reason why a call failed.
 ///
-/// `Display` describes the problem for a person; programs compare [`Error::code`], or call one of the `is_…` methods.
+/// `Display` describes the problem for a person; programs compare [`Error::kind`] and [`Error::code`], or call one of the
+/// `is_…` methods.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,28 +40,30 @@ const INVALID_REQUEST_ERROR: &str = "invalid_request_error";
 pub struct Error(Box<ClientErrorState>);
 
 struct ClientErrorState {
-    kind: ClientErrorKind,
+    kind: ErrorKind,
     message: String,
     head: Option<HttpResponseHead>,
     detail: ServiceErrorDetail,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ClientErrorKind {
+/// The kinds of failures; from [`Error::kind`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
     /// The address, the key, or the HTTP library cannot be used.
     Settings,
     /// The service would refuse a value of the request; nothing was sent.
     Request,
     /// No service was reached; nothing was sent.
     Connect,
-    /// The time limit was exceeded.
+    /// The time limit was exceeded. An image may have been made and paid for.
     Timeout,
-    /// The connection broke.
+    /// The connection broke, or a stream ended early. An image may have been made and paid for.
     Broken,
-    /// The service answered that the request failed.
+    /// The service answered that the request failed; [`Error::code`] and [`Error::status`] say how.
     Answer,
-    /// The service sent an answer that the client does not understand.
+    /// The service sent an answer that the client does not understand. An image may have been made and paid for.
     Unintelligible,
     /// A file could not be read or written.
     File,
@@ -73,27 +76,27 @@ enum ClientErrorKind {
 
 impl Error {
     pub(super) fn settings(message: impl Into<String>) -> Self {
-        Self::new(ClientErrorKind::Settings, message)
+        Self::new(ErrorKind::Settings, message)
     }
 
     pub(super) fn settings_from(message: &str, source: reqwest::Error) -> Self {
-        Self::new(ClientErrorKind::Settings, message).with_source(source)
+        Self::new(ErrorKind::Settings, message).with_source(source)
     }
 
     pub(super) fn request(param: &str, message: impl Into<String>) -> Self {
-        let mut error = Self::new(ClientErrorKind::Request, message);
+        let mut error = Self::new(ErrorKind::Request, message);
         error.0.detail.param = Some(param.to_owned());
         error
     }
 
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn file(message: impl Into<String>, source: std::io::Error) -> Self {
-        Self::new(ClientErrorKind::File, message).with_source(source)
+        Self::new(ErrorKind::File, message).with_source(source)
     }
 
     #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
     pub(super) fn image(message: &str) -> Self {
-        Self::new(ClientErrorKind::Image, message)
+        Self::new(ErrorKind::Image, message)
     }
 
     /// Creates the error that an error event of a stream or a failed response reports, after a status of success.
@@ -105,7 +108,7 @@ impl Error {
 
     /// Creates the error of a stream that ended without its image or its final response.
     pub(super) fn broken(message: &str, session: &Session) -> Self {
-        let mut error = Self::new(ClientErrorKind::Broken, message);
+        let mut error = Self::new(ErrorKind::Broken, message);
         error.0.head = session.head().cloned();
         error
     }
@@ -120,7 +123,7 @@ impl Error {
             (TimeLimit::Total(_), _) => "no complete answer",
         };
         let message = format!("{missing} within {seconds} s; the image may still have been made");
-        let mut error = Self::new(ClientErrorKind::Timeout, message);
+        let mut error = Self::new(ErrorKind::Timeout, message);
         error.0.head = session.head().cloned();
         error
     }
@@ -134,7 +137,7 @@ impl Error {
 
     /// Creates the error of an answer whose content cannot be used.
     pub(super) fn unintelligible(message: &str, head: Option<&HttpResponseHead>) -> Self {
-        let mut error = Self::new(ClientErrorKind::Unintelligible, message);
+        let mut error = Self::new(ErrorKind::Unintelligible, message);
         error.0.head = head.cloned();
         error
     }
@@ -148,9 +151,7 @@ impl Error {
     pub(super) fn from_call(error: WireError<types::ErrorResponse>, session: &Session) -> Self {
         let head = session.head();
         let mut error = match error {
-            WireError::InvalidRequest(message) | WireError::Custom(message) => {
-                Self::new(ClientErrorKind::Request, message)
-            }
+            WireError::InvalidRequest(message) | WireError::Custom(message) => Self::new(ErrorKind::Request, message),
             WireError::CommunicationError(source)
             | WireError::InvalidUpgrade(source)
             | WireError::ResponseBodyError(source) => Self::from_transport(source, session),
@@ -158,14 +159,13 @@ impl Error {
                 Self::from_detail(value.into_inner().error.into(), session.credentials())
             }
             WireError::InvalidResponsePayload(_, source) if head.is_none_or(HttpResponseHead::is_success) => {
-                Self::new(ClientErrorKind::Unintelligible, "this version does not understand the answer")
-                    .with_source(source)
+                Self::new(ErrorKind::Unintelligible, "this version does not understand the answer").with_source(source)
             }
             WireError::InvalidResponsePayload(body, _) => {
                 Self::from_detail(ServiceErrorDetail::parse(&body), session.credentials())
             }
             WireError::UnexpectedResponse(_) => {
-                Self::new(ClientErrorKind::Unintelligible, "the service answered with an unexpected status")
+                Self::new(ErrorKind::Unintelligible, "the service answered with an unexpected status")
             }
         };
         error.0.head = head.cloned();
@@ -174,15 +174,15 @@ impl Error {
 
     fn from_transport(source: reqwest::Error, session: &Session) -> Self {
         if let Some(message) = file_error_message(&source) {
-            return Self::new(ClientErrorKind::File, message);
+            return Self::new(ErrorKind::File, message);
         }
         let error = if retry::was_never_sent(&source) {
-            Self::new(ClientErrorKind::Connect, "the service cannot be reached")
+            Self::new(ErrorKind::Connect, "the service cannot be reached")
         } else if source.is_timeout() {
             Self::timed_out(session)
         } else {
             Self::new(
-                ClientErrorKind::Broken,
+                ErrorKind::Broken,
                 "the connection broke before the answer was complete; the image may still have been made",
             )
         };
@@ -192,12 +192,12 @@ impl Error {
     fn from_detail(detail: ServiceErrorDetail, credentials: &BearerCredentials) -> Self {
         let reported = detail.message.clone().filter(|message| !message.is_empty());
         let message = reported.map_or_else(|| "the request failed".to_owned(), |message| credentials.redact(message));
-        let mut error = Self::new(ClientErrorKind::Answer, message);
+        let mut error = Self::new(ErrorKind::Answer, message);
         error.0.detail = detail;
         error
     }
 
-    fn new(kind: ClientErrorKind, message: impl Into<String>) -> Self {
+    fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(ClientErrorState {
             kind,
             message: message.into(),
@@ -214,13 +214,19 @@ impl Error {
 
     /// Returns true if the service itself reported the failure.
     pub(super) fn is_answer(&self) -> bool {
-        self.0.kind == ClientErrorKind::Answer
+        self.0.kind == ErrorKind::Answer
     }
 
     /// Returns the message alone, without status, code and ids.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// Returns the kind of failure, for a program that treats each of them differently.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
     }
 
     /// Returns the HTTP status, if there was an answer.
@@ -272,8 +278,8 @@ impl Error {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match (self.0.kind, &self.0.head) {
-            (ClientErrorKind::Connect, _) => true,
-            (ClientErrorKind::Answer, Some(head)) => {
+            (ErrorKind::Connect, _) => true,
+            (ErrorKind::Answer, Some(head)) => {
                 // A 5xx without `x-should-retry` does not tell whether an image was made.
                 head.should_retry.unwrap_or(head.status == 429 && !self.is_usage_limit())
             }
@@ -300,7 +306,7 @@ impl Error {
     pub fn is_invalid_request(&self) -> bool {
         let is_reported =
             matches!(self.status(), Some(400 | 413 | 415 | 422)) || self.code() == Some(INVALID_REQUEST_ERROR);
-        self.0.kind == ClientErrorKind::Request || is_reported
+        self.0.kind == ErrorKind::Request || is_reported
     }
 
     /// Returns true if the service refuses the key.
@@ -318,13 +324,13 @@ impl Error {
     /// Returns true if the time limit was exceeded before the answer was complete.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        self.0.kind == ClientErrorKind::Timeout
+        self.0.kind == ErrorKind::Timeout
     }
 
     /// Returns true if no service was reached, so that nothing can have been paid for.
     #[must_use]
     pub fn is_connect(&self) -> bool {
-        self.0.kind == ClientErrorKind::Connect
+        self.0.kind == ErrorKind::Connect
     }
 }
 

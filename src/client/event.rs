@@ -43,7 +43,7 @@ pub enum ImageEvent {
     Other {
         /// The type of the event.
         kind: String,
-        /// The event, unchanged.
+        /// The event, unchanged; a JSON string if it is not JSON.
         json: Json,
     },
 }
@@ -72,7 +72,8 @@ pub(super) fn read_event(event: &SseEvent, partials: u32, session: &Session) -> 
     if event.data == b"[DONE]" {
         return Ok(None);
     }
-    let tag = read_tag(event, session)?;
+    // The name of the event decides if the data has no type, or is not JSON.
+    let tag: ImageEventTag = serde_json::from_slice(&event.data).unwrap_or_default();
     let kind = tag.kind.as_deref().unwrap_or(&event.name);
     let (family, step) = kind.rsplit_once('.').unwrap_or(("", kind));
     let is_known = FAMILIES.contains(&family);
@@ -83,36 +84,22 @@ pub(super) fn read_event(event: &SseEvent, partials: u32, session: &Session) -> 
             // The event is an error, whatever its other members are.
             Err(Error::from_stream_event(&serde_json::from_slice(&event.data).unwrap_or_default(), session))
         }
-        _ => read_unknown_event(kind, event, partials, session),
+        _ => Ok(Some(read_unknown_event(kind, event, partials, session))),
     }
 }
 
 /// Reads an event of an unknown type. If the event holds an image, the last word of the type decides whether the image
 /// is final.
-fn read_unknown_event(
-    kind: &str,
-    event: &SseEvent,
-    partials: u32,
-    session: &Session,
-) -> Result<Option<ImageEvent>, Error> {
-    match kind.rsplit('.').next() {
-        Some("completed") if let Ok(images) = event_images(event, session) => {
-            return Ok(Some(ImageEvent::completed(&images)));
-        }
-        Some("partial_image") if let Ok(event) = partial_image(event, partials, session) => return Ok(Some(event)),
-        _ => {}
-    }
-    let text = String::from_utf8_lossy(&event.data).into_owned();
-    let json = Json::read_text(text).map_err(|error| unreadable_event(error, session))?;
-    Ok(Some(ImageEvent::Other { kind: kind.to_owned(), json }))
-}
-
-fn read_tag(event: &SseEvent, session: &Session) -> Result<ImageEventTag, Error> {
-    match serde_json::from_slice(&event.data) {
-        Ok(tag) => Ok(tag),
-        Err(_) if event.name == ERROR => Ok(ImageEventTag::default()),
-        Err(error) => Err(unreadable_event(error, session)),
-    }
+fn read_unknown_event(kind: &str, event: &SseEvent, partials: u32, session: &Session) -> ImageEvent {
+    let with_image = match kind.rsplit('.').next() {
+        Some("completed") => event_images(event, session).map(|images| ImageEvent::completed(&images)).ok(),
+        Some("partial_image") => partial_image(event, partials, session).ok(),
+        _ => None,
+    };
+    with_image.unwrap_or_else(|| {
+        let json = Json::from_text_or_string(String::from_utf8_lossy(&event.data).into_owned());
+        ImageEvent::Other { kind: kind.to_owned(), json }
+    })
 }
 
 fn partial_image(event: &SseEvent, partials: u32, session: &Session) -> Result<ImageEvent, Error> {
@@ -128,9 +115,8 @@ fn event_images(event: &SseEvent, session: &Session) -> Result<Images, Error> {
 }
 
 fn members(event: &SseEvent, session: &Session) -> Result<JsonMap, Error> {
-    serde_json::from_slice(&event.data).map_err(|error| unreadable_event(error, session))
-}
-
-fn unreadable_event(error: serde_json::Error, session: &Session) -> Error {
-    Error::unintelligible("this version does not understand an event of the stream", session.head()).with_source(error)
+    lenient::read_object(&event.data).map_err(|error| {
+        Error::unintelligible("this version does not understand an event of the stream", session.head())
+            .with_source(error)
+    })
 }

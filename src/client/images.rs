@@ -146,7 +146,7 @@ fn images_from_result(
             if session.head().is_some_and(HttpResponseHead::is_success) =>
         {
             let to_error = |_| Error::from_call(WireError::InvalidResponsePayload(Bytes::new(), source), session);
-            lenient::response_from_answer(serde_json::from_slice(&body).map_err(to_error)?)
+            lenient::response_from_answer(lenient::read_object(&body).map_err(to_error)?)
         }
         Err(error) => return Err(Error::from_call(error, session)),
     };

@@ -157,6 +157,22 @@ impl From<PathBuf> for Input {
     }
 }
 
+/// Takes the text as the path of a file.
+#[cfg(not(target_arch = "wasm32"))]
+impl From<&str> for Input {
+    fn from(path: &str) -> Self {
+        Self::from_path(path)
+    }
+}
+
+/// Takes the text as the path of a file.
+#[cfg(not(target_arch = "wasm32"))]
+impl From<String> for Input {
+    fn from(path: String) -> Self {
+        Self::from_path(path)
+    }
+}
+
 #[cfg(not(target_arch = "wasm32"))]
 impl From<&Path> for Input {
     fn from(path: &Path) -> Self {
@@ -227,6 +243,7 @@ mod tests {
         let file = std::fs::File::options().write(true).open(&path).unwrap();
         file.set_len(52_428_799).unwrap();
         assert_eq!(check_input(&*path).unwrap().length(), 52_428_799);
+        assert_eq!(check_input(path.to_str().unwrap()).unwrap().length(), 52_428_799);
         file.set_len(52_428_800).unwrap();
         assert_refused(&*path, "a.png has 52428800 bytes");
     }

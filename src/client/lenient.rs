@@ -3,7 +3,10 @@
 //! The images are paid for, so no unexpected metadata makes the answer unreadable. Members that are not understood are
 //! kept in `extra` under their own names, so that they are written back unchanged.
 
+use std::collections::BTreeMap;
+
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::wire::types::{Image, ImagesResponse};
@@ -12,6 +15,35 @@ pub(super) type JsonMap = Map<String, Value>;
 
 /// The members of an event that belong to its image; the others belong to the answer.
 const IMAGE_MEMBERS: [&str; 3] = ["b64_json", "revised_prompt", "url"];
+
+/// The levels at which a member that cannot be read leaves the others readable: the answer, its list of images, an image.
+const READABLE_LEVELS: u32 = 3;
+
+/// Reads an object. A part of it that no [`Value`] can hold, such as the number `1e999`, becomes a string of its JSON text.
+pub(super) fn read_object(text: &[u8]) -> serde_json::Result<JsonMap> {
+    serde_json::from_slice(text).or_else(|error| {
+        let raw: &RawValue = serde_json::from_slice(text)?;
+        match read_value(raw, READABLE_LEVELS) {
+            Value::Object(members) => Ok(members),
+            _ => Err(error),
+        }
+    })
+}
+
+fn read_value(raw: &RawValue, levels: u32) -> Value {
+    let text = raw.get();
+    if let Ok(value) = serde_json::from_str(text) {
+        return value;
+    }
+    let Some(levels) = levels.checked_sub(1) else { return text.into() };
+    if let Ok(members) = serde_json::from_str::<BTreeMap<String, &RawValue>>(text) {
+        return members.into_iter().map(|(name, raw)| (name, read_value(raw, levels))).collect();
+    }
+    match serde_json::from_str::<Vec<&RawValue>>(text) {
+        Ok(elements) => elements.into_iter().map(|raw| read_value(raw, levels)).collect(),
+        Err(_) => text.into(),
+    }
+}
 
 /// Builds an answer from its JSON members. A member that is missing or of an unexpected type does not affect the others.
 pub(super) fn response_from_answer(mut members: JsonMap) -> ImagesResponse {

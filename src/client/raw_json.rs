@@ -78,10 +78,16 @@ impl Json {
     }
 
     pub(super) fn read_text(text: String) -> serde_json::Result<Self> {
-        let raw: &RawValue = serde_json::from_str(&text)?;
-        let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
-        let range = start..start + raw.get().len();
+        let range = value_range(&text)?;
         Ok(Self { source: Arc::new(text), range })
+    }
+
+    /// Keeps a text that is JSON, and makes a JSON string of any other.
+    pub(super) fn from_text_or_string(text: String) -> Self {
+        match value_range(&text) {
+            Ok(range) => Self { source: Arc::new(text), range },
+            Err(_) => text.as_str().into(),
+        }
     }
 
     /// Returns several members, in one pass.
@@ -168,6 +174,13 @@ impl fmt::Debug for Json {
             None => f.write_str(text),
         }
     }
+}
+
+/// Returns the part of a text that is its only value, without the spaces around it.
+fn value_range(text: &str) -> serde_json::Result<Range<usize>> {
+    let raw: &RawValue = serde_json::from_str(text)?;
+    let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
+    Ok(start..start + raw.get().len())
 }
 
 /// The members of an object, borrowed from its text.

@@ -63,10 +63,11 @@ pub(super) fn was_never_sent(_: &reqwest::Error) -> bool {
 }
 
 /// Returns true if the status and `x-should-retry` of an answer allow the same request again. A 409 with
-/// `x-should-retry: true` is `image_in_progress`: the repeated request waits for the same image.
+/// `x-should-retry: true` is `image_in_progress`: the repeated request waits for the same image. A 429 with it is
+/// `rate_limit_exceeded`, for which nothing was spent; without it, a 429 may mean an exhausted quota.
 pub(super) fn allows_retry(head: &HttpResponseHead) -> bool {
     match head.status {
-        409 => head.should_retry == Some(true),
+        409 | 429 => head.should_retry == Some(true),
         502..=504 => head.should_retry != Some(false),
         _ => false,
     }
@@ -138,9 +139,13 @@ mod tests {
             check(&answer(status, Some(true), None), Some(500));
             check(&answer(status, Some(false), None), None);
         }
-        check(&answer(409, None, None), None);
-        check(&answer(409, Some(true), Some(1)), Some(1000));
-        for status in [200, 307, 400, 401, 403, 404, 408, 413, 429, 500, 501, 505, 520, 524] {
+        for status in [409, 429] {
+            check(&answer(status, None, None), None);
+            check(&answer(status, Some(false), Some(1)), None);
+            check(&answer(status, Some(true), Some(1)), Some(1000));
+            check(&answer(status, Some(true), Some(61)), None);
+        }
+        for status in [200, 307, 400, 401, 403, 404, 408, 413, 500, 501, 505, 520, 524] {
             check(&answer(status, None, None), None);
             check(&answer(status, Some(true), None), None);
         }

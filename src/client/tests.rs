@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use self::server::{Reaction, Server, answer};
 use super::session::TimeLimit;
-use super::{Client, EditRequest, Error, GenerateRequest, Images};
+use super::{Client, EditRequest, Error, ErrorKind, GenerateRequest, Images};
 
 const KEY: &str = "sk-img-test-0123456789";
 
@@ -94,6 +94,7 @@ fn an_invalid_parameter_is_named_and_the_request_is_not_sent_again() {
         (Some("invalid_value"), Some("r-2"), "It failed.")
     );
     assert!(error.is_invalid_request() && !error.is_retryable() && !error.is_rate_limited());
+    assert_eq!(error.kind(), ErrorKind::Answer);
     assert_eq!(server.requests().len(), 1);
 }
 
@@ -114,6 +115,21 @@ fn a_retry_has_the_retry_count_header() {
     let counts: Vec<_> =
         server.requests().iter().map(|request| request.header("x-stainless-retry-count").map(str::to_owned)).collect();
     assert_eq!(counts, [None, Some("1".to_owned())]);
+}
+
+#[test]
+fn an_overloaded_service_is_asked_again_if_it_allows_that() {
+    let busy = || answer(429, &failure("rate_limit_exceeded", &json!({})));
+    let server = Server::start([busy().header("x-should-retry", "true"), answer(200, &image())]);
+    let images = generate(&server).unwrap();
+    assert_eq!(
+        (images.into_iter().map(|image| image.bytes().unwrap()).collect::<Vec<_>>(), server.requests().len()),
+        (vec![b"hello".to_vec()], 2)
+    );
+    let server = Server::start([busy()]);
+    let error = generate(&server).unwrap_err();
+    assert!(error.is_rate_limited() && error.is_retryable(), "{error:?}");
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! The events of a response: their meaning, and each event as received.
 
-use serde_json::Value;
-
 use super::image::ResponseImage;
 use super::item::OutputItem;
 use super::response::Response;
@@ -173,13 +171,10 @@ pub(super) fn read_sse_event(event: SseEvent, session: &Session) -> Result<SseEv
     let unreadable =
         || Error::unintelligible("this version does not understand an event of the stream", session.head());
     let text = String::from_utf8(event.data).map_err(|error| unreadable().with_source(error))?;
-    let json = match Json::read_text(text) {
-        Ok(json) => json,
-        // An event that is named `error` is a failure, even if its data is not JSON.
-        Err(_) if event.name == ERROR => {
-            return Ok(SseEventContent::Failure(Error::from_stream_event(&Value::Null, session)));
-        }
-        Err(error) => return Err(unreadable().with_source(error)),
+    let json = if event.name.starts_with("response.") {
+        Json::read_text(text).map_err(|error| unreadable().with_source(error))?
+    } else {
+        Json::from_text_or_string(text)
     };
     let [kind, error] = json.members(["type", "error"]);
     let is_untyped_error = kind.is_none() && error.is_some_and(|error| !error.is_null());

@@ -61,6 +61,23 @@ fn members_of_an_unexpected_type_are_kept_under_their_names() {
 }
 
 #[test]
+fn numbers_and_depths_that_cannot_be_read_lose_no_image() {
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    for unreadable in ["1e999", &deep] {
+        let body = format!(
+            r#"{{"created":7,"weight":{unreadable},"data":[{{"b64_json":"aGVsbG8=","depth":{unreadable},"kept":1.5}}]}}"#
+        );
+        let server = Server::start([Reaction::with_body(200, &body)]);
+        let images = run(client(&server).images().generate("a fox")).unwrap();
+        let response = images.response();
+        assert_eq!((images.first().bytes().unwrap().as_slice(), response.created), (b"hello".as_slice(), 7));
+        assert_eq!(response.extra["weight"].to_string().replace('"', ""), unreadable, "kept as text");
+        assert_eq!(response.data[0].extra["depth"], unreadable);
+        assert_eq!(response.data[0].extra["kept"], 1.5);
+    }
+}
+
+#[test]
 fn an_unexpected_creation_time_loses_no_image() {
     for (created, expected) in [(json!(7.75), 7), (Value::Null, 0), (json!("today"), 0)] {
         let mut body = newer_answer();

@@ -110,6 +110,26 @@ fn unknown_metadata_does_not_invalidate_an_image() {
 }
 
 #[test]
+fn an_event_that_is_not_json_does_not_end_the_stream() {
+    check(
+        &["data: ping\n\n", "event: note\ndata: {cut\n\n", &completed()].concat(),
+        &[r#" "ping""#, r#"note "{cut""#, "completed true"],
+    );
+    // The final image is one, so its stream cannot go on as if nothing was lost.
+    let broken = describe_items(Reaction::events("event: image_generation.completed\ndata: {cut\n\n"));
+    assert_eq!(broken, ["error: this version does not understand an event of the stream (status 200)"]);
+}
+
+#[test]
+fn numbers_and_depths_that_cannot_be_read_do_not_invalidate_an_image() {
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    for unreadable in ["1e999", &deep] {
+        let data = format!(r#"{{"b64_json":"aGVsbG8=","weight":{unreadable}}}"#);
+        check(&format!("event: image_generation.completed\ndata: {data}\n\n"), &["completed false"]);
+    }
+}
+
+#[test]
 fn an_unreadable_intermediate_image_is_skipped() {
     let unreadable = event("image_generation.partial_image", &json!({"b64_json": null}));
     check(&[unreadable, completed()].concat(), &["completed true"]);
@@ -174,8 +194,7 @@ fn a_final_event_without_an_image_is_an_error() {
         let items = describe_items(Reaction::events(&event("image_generation.completed", &extra)));
         assert!(items.len() == 1 && items[0].starts_with("error: "), "{items:?}");
     }
-    let items = describe_items(Reaction::events("data: <html>\n\n"));
-    assert!(items[0].contains("this version does not understand"), "{items:?}");
+    check("data: <html>\n\n", &[r#" "<html>""#, UNFINISHED]);
 }
 
 #[test]
