@@ -212,9 +212,9 @@ async fn add_rows(connection: &mut DbConnection, rows: &FoldedRows) -> sqlx::Res
     Ok(())
 }
 
-type Statement<'q> = Query<'q, Db, <Db as Database>::Arguments>;
+type DbQuery<'q> = Query<'q, Db, <Db as Database>::Arguments>;
 
-fn bind_row<'q>(mut query: Statement<'q>, key: &'q DetailRowKey, details: &UsageDetails) -> Statement<'q> {
+fn bind_row<'q>(mut query: DbQuery<'q>, key: &'q DetailRowKey, details: &UsageDetails) -> DbQuery<'q> {
     for text in key.scope.iter().map(String::as_str).chain([key.dimension, &key.day, &key.value]) {
         query = query.bind(text);
     }
