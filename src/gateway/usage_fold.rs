@@ -32,9 +32,10 @@ const MIN_BATCH_RECORDS: u32 = 10;
 const MAX_BATCH_RECORDS: u32 = 10_000;
 
 /// The pace of new records, and that of the records of before an upgrade (our choice). The write of a record may have to
-/// wait for a step; larger steps share more of their rows.
+/// wait for a step, unless several nodes write; larger steps share more of their rows.
 const PACE: FoldPace = FoldPace { step: Duration::from_millis(50), pause_factor: 2 };
 const HISTORY_PACE: FoldPace = FoldPace { step: Duration::from_millis(200), pause_factor: 1 };
+const SHARED_HISTORY_PACE: FoldPace = FoldPace { step: Duration::from_secs(2), pause_factor: 1 };
 
 /// The number of steps of one run after which the records are regarded as those of before an upgrade (our choice).
 const HISTORY_STEPS: u32 = 100;
@@ -131,10 +132,11 @@ fn log_failure(error: &StoreError) {
 
 /// Counts all records that may be counted, in steps of at most `limit` records, which is adapted to their duration.
 async fn fold(store: &dyn UsageDetailStore, visible: &mut VisibleRecords, limit: &mut u32) -> Result<(), StoreError> {
-    let delay = if store.commits_out_of_order() { LATE_COMMITS } else { Duration::ZERO };
+    let (delay, history_pace) =
+        if store.commits_out_of_order() { (LATE_COMMITS, SHARED_HISTORY_PACE) } else { (Duration::ZERO, HISTORY_PACE) };
     let Some(up_to) = visible.advance(Instant::now(), store.newest_record().await?, delay) else { return Ok(()) };
     for step in 0_u32.. {
-        let pace = if step < HISTORY_STEPS { PACE } else { HISTORY_PACE };
+        let pace = if step < HISTORY_STEPS { PACE } else { history_pace };
         let start = Instant::now();
         if store.fold_records(up_to, *limit).await? == 0 {
             break;

@@ -10,7 +10,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// The description and the statements of each migration, in their order. The number of a migration is its position,
 /// from 1.
-const ALL: [(&str, &str); 8] = [
+const ALL: [(&str, &str); 9] = [
     ("initial", include_str!("../migrations/postgres/0001_initial.sql")),
     ("counts by end user", include_str!("../migrations/postgres/0002_counts_by_end_user.sql")),
     ("records by error", include_str!("../migrations/postgres/0003_records_by_error.sql")),
@@ -19,6 +19,7 @@ const ALL: [(&str, &str); 8] = [
     ("alerts", include_str!("../migrations/postgres/0006_alerts.sql")),
     ("second factors", include_str!("../migrations/postgres/0007_second_factors.sql")),
     ("identities", include_str!("../migrations/postgres/0008_identities.sql")),
+    ("usage details by dimension", include_str!("../migrations/postgres/0009_usage_details_by_dimension.sql")),
 ];
 
 pub(super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
