@@ -18,7 +18,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-pub(crate) use groups::{GroupedUsage, GroupingError, HOUR_DAYS_MAX, UsageGroup, UsageMeasure, UsageOverview};
+pub(crate) use groups::{
+    GroupedUsage, GroupingError, HOUR_DAYS_MAX, TopQuery, UsageGroup, UsageMeasure, UsageOverview,
+};
 
 pub(crate) use super::store::{DayCounts, KeyCounts, Record, RecordFilter, UsageCounters, UsageFilter, UtcDay};
 use super::store::{KeyDisplayNames, KeyId, RequestId, StoreError, UsageStore, UserId};

@@ -9,7 +9,9 @@ use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::money::Usd;
 use crate::gateway::people::Actor;
 use crate::gateway::store::{Timestamp, UsageDetails, UsageGrouping};
-use crate::gateway::usage::{GroupedUsage, GroupingError, UsageFilter, UsageGroup, UsageMeasure, UsageOverview};
+use crate::gateway::usage::{
+    GroupedUsage, GroupingError, TopQuery, UsageFilter, UsageGroup, UsageMeasure, UsageOverview,
+};
 use crate::wire::admin::server::RetrieveUsageQuery;
 use crate::wire::admin::types;
 
@@ -53,12 +55,12 @@ impl Console {
     ) -> Result<UsageOverview, Error> {
         // Two reads at a time: the other connections to the database are for requests.
         let others = async {
-            let (before, mut lists) = (self.usage_groups(actor, before).await?, Vec::new());
+            let (before, mut queries) = (self.usage_groups(actor, before).await?, Vec::new());
             for query in tops {
                 let (filter, grouping, measure) = self.grouped_filter(actor, query).await?;
-                let top = self.usage().top_groups(&filter, grouping, measure, TOP_GROUPS).await;
-                lists.push(top.map_err(from_store_error)?);
+                queries.push(TopQuery { filter, grouping, measure });
             }
+            let lists = self.usage().top_lists(&queries, TOP_GROUPS).await.map_err(from_store_error)?;
             Ok((before, lists))
         };
         let (groups, (before, tops)) = tokio::try_join!(self.usage_groups(actor, query), others)?;

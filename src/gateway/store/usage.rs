@@ -112,7 +112,7 @@ pub(crate) struct KeyDisplayNames {
 }
 
 /// A filter for counts. Fields that are `None` do not restrict it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct UsageFilter {
     /// Only the usage of this user, who reads it: the usage of other users is treated as absent.
     pub(crate) owner: Option<UserId>,

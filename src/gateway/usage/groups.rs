@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{UsageCounters, UsageFilter, UsageReader};
 use crate::gateway::money::Usd;
-use crate::gateway::store::{KeyDisplayNames, KeyId, StoreError, UsageDetails, UsageGrouping};
+use crate::gateway::store::{KeyCounts, KeyDisplayNames, KeyId, StoreError, UsageDetails, UsageGrouping};
 
 /// The longest period whose hours are listed, in days (our choice).
 pub(crate) const HOUR_DAYS_MAX: u32 = 31;
@@ -92,6 +92,14 @@ pub(crate) struct UsageOverview {
     pub(crate) before: GroupedUsage,
     /// The groups of each of the short lists.
     pub(crate) tops: Vec<GroupedUsage>,
+}
+
+/// A question for the values with the most of a measure.
+#[derive(Debug, Clone)]
+pub(crate) struct TopQuery {
+    pub(crate) filter: UsageFilter,
+    pub(crate) grouping: UsageGrouping,
+    pub(crate) measure: UsageMeasure,
 }
 
 /// A grouping that does not fit the filter.
@@ -241,31 +249,38 @@ impl UsageReader {
         Ok(GroupedUsage { groups, overall, pending_records, undetailed_requests })
     }
 
-    /// Returns only the values with the most of the measure, without the rest of the counts. The details are read only of
-    /// what has no other counts.
+    /// Returns for each of the queries only the values with the most of its measure, without the rest of the counts. The
+    /// details are read only of what has no other counts.
     ///
     /// # Errors
     /// Returns an error if the store fails.
-    pub(crate) async fn top_groups(
-        &self,
-        filter: &UsageFilter,
-        grouping: UsageGrouping,
-        measure: UsageMeasure,
-        limit: usize,
-    ) -> Result<GroupedUsage, StoreError> {
-        let group = |value: String, counts| UsageGroup { value, counts, ..UsageGroup::default() };
-        let mut groups: Vec<UsageGroup> = if grouping.is_of_days() {
-            let counts = self.store.usage_by_column(filter, grouping).await?;
-            counts.into_iter().map(|(value, counts)| group(value, counts)).collect()
-        } else {
-            let read = self.store.usage_details(filter, &[grouping]).await?;
-            let details = read.groups.into_iter().flatten();
-            details.map(|(value, details)| group(value, counters(&details))).collect()
-        };
-        groups.sort_by_key(|group| std::cmp::Reverse(measure.of_group(group)));
-        groups.truncate(limit);
-        self.add_names(&mut groups, grouping).await?;
-        Ok(GroupedUsage { groups, ..GroupedUsage::default() })
+    pub(crate) async fn top_lists(&self, queries: &[TopQuery], limit: usize) -> Result<Vec<GroupedUsage>, StoreError> {
+        let (mut lists, mut by_key) = (Vec::new(), None::<(&UsageFilter, Vec<KeyCounts>)>);
+        for TopQuery { filter, grouping, measure } in queries {
+            let counts = if matches!(grouping, UsageGrouping::Key | UsageGrouping::User | UsageGrouping::Group) {
+                // Keys, users and groups are sums of the same counts, which are read once.
+                let read = match by_key.take() {
+                    Some((of_filter, counts)) if of_filter == filter => counts,
+                    _ => self.store.usage_by_key(filter, None).await?,
+                };
+                let counts = counts_by_property(&read, *grouping);
+                by_key = Some((filter, read));
+                counts
+            } else if grouping.is_of_days() {
+                self.store.usage_by_column(filter, *grouping).await?
+            } else {
+                let read = self.store.usage_details(filter, &[*grouping]).await?;
+                let details = read.groups.into_iter().flatten();
+                details.map(|(value, details)| (value, counters(&details))).collect()
+            };
+            let group = |(value, counts)| UsageGroup { value, counts, ..UsageGroup::default() };
+            let mut groups: Vec<UsageGroup> = counts.into_iter().map(group).collect();
+            groups.sort_by_key(|group| std::cmp::Reverse(measure.of_group(group)));
+            groups.truncate(limit);
+            self.add_names(&mut groups, *grouping).await?;
+            lists.push(GroupedUsage { groups, ..GroupedUsage::default() });
+        }
+        Ok(lists)
     }
 
     async fn add_names(&self, groups: &mut [UsageGroup], grouping: UsageGrouping) -> Result<(), StoreError> {
@@ -287,6 +302,21 @@ impl UsageReader {
         }
         Ok(())
     }
+}
+
+/// Adds up the counts of keys by their key, user or group.
+fn counts_by_property(counts: &[KeyCounts], grouping: UsageGrouping) -> Vec<(String, UsageCounters)> {
+    let mut sums = BTreeMap::<String, UsageCounters>::new();
+    for KeyCounts { key, user, group, counts } in counts {
+        let value = match grouping {
+            UsageGrouping::User => user.to_string(),
+            UsageGrouping::Group => group.clone(),
+            _ => key.as_str().to_owned(),
+        };
+        let sum = sums.entry(value).or_default();
+        *sum = sum.plus(counts);
+    }
+    sums.into_iter().collect()
 }
 
 fn counters(details: &UsageDetails) -> UsageCounters {
@@ -358,6 +388,26 @@ mod tests {
         assert_eq!(by(UsageGrouping::User, UsageMeasure::Requests).await.groups[0].name.as_deref(), Some("ada"));
         let one = usage.groups(&UsageFilter::default(), UsageGrouping::Model, UsageMeasure::Cost, Some(1)).await;
         assert_eq!(values(&one.unwrap()), [("other", 1)]);
+    }
+
+    #[tokio::test]
+    async fn short_lists_have_the_counts_of_the_groups() {
+        let (_dir, usage, _) = reader_with_records().await;
+        let groupings =
+            [UsageGrouping::Key, UsageGrouping::User, UsageGrouping::Reason, UsageGrouping::Group, UsageGrouping::Day];
+        let query = |grouping| TopQuery { filter: UsageFilter::default(), grouping, measure: UsageMeasure::Requests };
+        let lists = usage.top_lists(&groupings.map(query), 20).await.unwrap();
+        let shown = |usage: &GroupedUsage| -> Vec<_> {
+            usage.groups.iter().map(|group| (group.value.clone(), group.name.clone(), group.counts)).collect()
+        };
+        for (grouping, list) in groupings.into_iter().zip(&lists) {
+            let all = usage.groups(&UsageFilter::default(), grouping, UsageMeasure::Requests, None).await.unwrap();
+            assert!(!list.groups.is_empty() && shown(list) == shown(&all), "{grouping:?}: {list:#?}");
+        }
+        let of_nobody = UsageFilter { user: Some("nobody".to_owned()), ..UsageFilter::default() };
+        let other = TopQuery { filter: of_nobody, ..query(UsageGrouping::Key) };
+        let lists = usage.top_lists(&[query(UsageGrouping::Key), other], 1).await.unwrap();
+        assert_eq!((lists[0].groups.len(), lists[1].groups.len()), (1, 0));
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! Reads detailed counts: those that are stored, and the records that are not counted yet.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use sqlx::{QueryBuilder, Row};
@@ -20,10 +21,14 @@ const UNCOUNTED_MAX: i64 = 100_000;
 /// The number of records that are in memory at the same time while they are counted (our choice).
 const READ_BATCH: i64 = 1000;
 
+/// The condition on the scope of all records together.
+const OF_EVERYBODY: &str = " AND group_name = '' AND user_id = '' AND key_id = ''";
+
 /// The ending of columns with amounts, which are added in two parts: a sum may be larger than the largest integer, and a
 /// float would round it.
 const NANO_USD: &str = "_nano_usd";
 
+/// The sums of all counts but those of durations.
 static SUMS: LazyLock<String> = LazyLock::new(|| {
     let mut sums: Vec<String> = Vec::new();
     for column in UsageDetails::COLUMNS {
@@ -34,7 +39,6 @@ static SUMS: LazyLock<String> = LazyLock::new(|| {
             sums.push(format!("{} AS {column}", sum_of(column)));
         }
     }
-    sums.extend(duration_columns().map(|column| format!("{} AS {column}", sum_of(&column))));
     sums.join(", ")
 });
 
@@ -58,10 +62,11 @@ async fn read_at_once(
     groupings: &[UsageGrouping],
 ) -> sqlx::Result<UsageDetailRead> {
     let (mut groups, folded) = (Vec::new(), folded_seq(connection).await?);
+    let durations = used_durations(connection, filter).await?;
     for grouping in groupings {
         let mut values = BTreeMap::<String, UsageDetails>::new();
-        for row in counts_query(filter, *grouping).build().fetch_all(&mut *connection).await? {
-            values.insert(row.try_get("label")?, details_from_row(&row)?);
+        for row in counts_query(filter, *grouping, &durations).build().fetch_all(&mut *connection).await? {
+            values.insert(row.try_get("label")?, details_from_row(&row, &durations)?);
         }
         groups.push(values);
     }
@@ -102,7 +107,39 @@ pub(super) async fn newest_seq(connection: &mut DbConnection) -> sqlx::Result<i6
     sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM records").fetch_one(connection).await
 }
 
-pub(in super::super) fn counts_query(filter: &UsageFilter, grouping: UsageGrouping) -> QueryBuilder<Db> {
+/// Returns the columns from the first to the last duration of the period that has a count. A sum costs time also where it
+/// is 0, and most services need only a part of the durations. It reads one row for each day.
+async fn used_durations(connection: &mut DbConnection, filter: &UsageFilter) -> sqlx::Result<Range<usize>> {
+    let counts: Vec<String> = duration_columns().map(|column| format!("count({column}) AS {column}")).collect();
+    let mut query = QueryBuilder::new("SELECT ");
+    push_counts_source(query.push(counts.join(", ")));
+    query.push(ALL_RECORDS).push("'").push(OF_EVERYBODY);
+    push_day_conditions(&mut query, filter);
+    let row = query.build().fetch_one(connection).await?;
+    let mut used = 0..0;
+    for (index, column) in duration_columns().enumerate() {
+        if row.try_get::<i64, _>(column.as_str())? > 0 {
+            used = if used.is_empty() { index..index + 1 } else { used.start..index + 1 };
+        }
+    }
+    Ok(used)
+}
+
+/// Adds the tables of the counts, and the beginning of the condition on the dimension.
+fn push_counts_source(query: &mut QueryBuilder<Db>) {
+    query.push(concat!(
+        " FROM usage_scopes ",
+        ordered_join!(),
+        " usage_details ON usage_details.scope = usage_scopes.id WHERE dimension = '"
+    ));
+}
+
+/// `durations` are the columns of [`used_durations`].
+pub(in super::super) fn counts_query(
+    filter: &UsageFilter,
+    grouping: UsageGrouping,
+    durations: &Range<usize>,
+) -> QueryBuilder<Db> {
     let (dimension, label) = match grouping {
         UsageGrouping::Day => (ALL_RECORDS, "day"),
         UsageGrouping::Key => (ALL_RECORDS, "key_id"),
@@ -113,16 +150,15 @@ pub(in super::super) fn counts_query(filter: &UsageFilter, grouping: UsageGroupi
     };
     let mut query = QueryBuilder::new("SELECT ");
     query.push(label).push(" AS label, ").push(SUMS.as_str());
-    query.push(concat!(
-        " FROM usage_scopes ",
-        ordered_join!(),
-        " usage_details ON usage_details.scope = usage_scopes.id"
-    ));
-    query.push(" WHERE dimension = '").push(dimension).push("'");
+    for column in columns_of(durations) {
+        query.push(format!(", {} AS {column}", sum_of(&column)));
+    }
+    push_counts_source(&mut query);
+    query.push(dimension).push("'");
     let UsageFilter { owner, key, user, group, .. } = filter;
     let is_of_all = owner.is_none() && key.is_none() && user.is_none() && group.is_none();
     if is_of_all && !matches!(grouping, UsageGrouping::Key | UsageGrouping::User | UsageGrouping::Group) {
-        query.push(" AND group_name = '' AND user_id = '' AND key_id = ''");
+        query.push(OF_EVERYBODY);
     } else {
         query.push(" AND key_id <> ''");
         push_scope_conditions(&mut query, filter);
@@ -202,7 +238,11 @@ pub(super) fn record_from_row(row: &DbRow) -> sqlx::Result<CountedRecord> {
     })
 }
 
-fn details_from_row(row: &DbRow) -> sqlx::Result<UsageDetails> {
+fn columns_of(durations: &Range<usize>) -> impl Iterator<Item = String> {
+    duration_columns().skip(durations.start).take(durations.len())
+}
+
+fn details_from_row(row: &DbRow, used_durations: &Range<usize>) -> sqlx::Result<UsageDetails> {
     let number = |column: &str| row.try_get::<i64, _>(column).map(i64::unsigned_abs);
     let mut counts = [0; UsageDetails::COUNTS];
     for (count, column) in counts.iter_mut().zip(UsageDetails::COLUMNS) {
@@ -213,7 +253,7 @@ fn details_from_row(row: &DbRow) -> sqlx::Result<UsageDetails> {
         }
     }
     let mut durations = DurationCounts::default();
-    for (count, column) in durations.0.iter_mut().zip(duration_columns()) {
+    for (count, column) in durations.0.iter_mut().skip(used_durations.start).zip(columns_of(used_durations)) {
         *count = number(&column)?;
     }
     Ok(UsageDetails::from_counts(counts, durations))
