@@ -25,6 +25,7 @@ mod input;
 mod lenient;
 #[doc(hidden)]
 pub mod literal;
+mod metadata;
 mod models;
 mod raw_json;
 mod request;
@@ -47,7 +48,8 @@ pub use error::{Error, ErrorKind};
 pub use event::ImageEvent;
 pub use images::ImageCalls;
 pub use input::Input;
-pub use models::ModelCalls;
+pub use metadata::{AnswerMetadata, RateLimit};
+pub use models::{Model, ModelCalls};
 pub use raw_json::Json;
 pub use request::{Compression, EditRequest, Fallback, GenerateRequest, ImageCount, ModelName, Output, PartialImages};
 #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
@@ -56,6 +58,7 @@ pub use responses::{
     ImageCall, ImageTool, Message, OutputItem, Response, ResponseCalls, ResponseEvent, ResponseImage, ResponseInput,
     ResponseItem, ResponseRequest, ResponseStep, ResponseStream, ResponseTool,
 };
+pub use retry::Retry;
 #[cfg(feature = "cli")]
 pub(crate) use save::{format_from_extension, numbered_path, path_with_suffix, replace_file, with_format_extension};
 #[doc(hidden)]
@@ -63,6 +66,8 @@ pub use session::Session;
 pub use stream::ImageStream;
 
 pub use crate::wire::{Bounded, OpenWord, OutOfBounds};
+/// The HTTP library, of the version that [`Builder::http_client`] takes.
+pub use reqwest;
 
 use std::fmt;
 use std::sync::Arc;
@@ -70,7 +75,7 @@ use std::sync::Arc;
 use reqwest::header::HeaderMap;
 
 use crate::wire;
-use session::TimeLimit;
+use session::CallOptions;
 
 /// A client of the gateway, or of any service with the same API.
 ///
@@ -95,11 +100,13 @@ pub struct Client {
 
 /// The state that all calls of a client share.
 struct ClientState {
-    /// The address without `/v1`, because the generated paths begin with it.
-    base_url: String,
+    address: builder::ServiceAddress,
     http: reqwest::Client,
     credentials: session::BearerCredentials,
-    max_retries: u32,
+    retry: Retry,
+    adds_idempotency_keys: bool,
+    /// The additional headers of each request.
+    headers: HeaderMap,
 }
 
 // === impl Client ===
@@ -107,7 +114,7 @@ struct ClientState {
 impl Client {
     /// Creates a client for the service at this address, with this key.
     ///
-    /// The address may end in `/v1` or leave it out.
+    /// The base URL is used as given; one without a path gets `/v1`.
     ///
     /// # Errors
     ///
@@ -121,7 +128,7 @@ impl Client {
     /// `OPENAI_BASE_URL` and `OPENAI_API_KEY`.
     ///
     /// A key is only sent to the address of its own pair. `IMAGATE_API_KEY` alone is for the gateway on this machine,
-    /// `http://127.0.0.1:8080/v1`; `OPENAI_API_KEY` alone is an error.
+    /// `http://127.0.0.1:8080/v1`, and `OPENAI_API_KEY` alone for `https://api.openai.com/v1`.
     ///
     /// # Errors
     ///
@@ -156,16 +163,22 @@ impl Client {
         ModelCalls::new(self)
     }
 
-    /// Returns the generated client for one call.
-    fn call(&self, limit: TimeLimit) -> wire::client::Client {
-        self.call_with(limit, HeaderMap::new())
+    /// Returns the generated client for one call whose whole answer is paid for.
+    fn paid_call(&self, mut options: CallOptions) -> wire::client::Client {
+        if self.shared.adds_idempotency_keys {
+            options.add_idempotency_key();
+        }
+        self.call(options)
     }
 
-    /// Like [`Self::call`], with additional headers.
-    fn call_with(&self, limit: TimeLimit, headers: HeaderMap) -> wire::client::Client {
+    /// Returns the generated client for one call.
+    fn call(&self, mut options: CallOptions) -> wire::client::Client {
         let shared = &*self.shared;
-        let session = Session::new(shared.credentials.clone(), shared.max_retries, limit, headers);
-        wire::client::Client::new_with_client(&shared.base_url, shared.http.clone(), session)
+        let own_headers = std::mem::replace(&mut options.headers, shared.headers.clone());
+        options.headers.extend(own_headers);
+        let base_path = Arc::clone(&shared.address.base_path);
+        let session = Session::new(shared.credentials.clone(), base_path, shared.retry, options);
+        wire::client::Client::new_with_client(&shared.address.origin, shared.http.clone(), session)
     }
 }
 
@@ -173,8 +186,8 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The key and the HTTP client are left out: the default headers of the client may hold another secret.
         f.debug_struct("Client")
-            .field("base_url", &self.shared.base_url)
-            .field("max_retries", &self.shared.max_retries)
+            .field("base_url", &self.shared.address.url())
+            .field("retry", &self.shared.retry)
             .finish_non_exhaustive()
     }
 }

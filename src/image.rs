@@ -19,7 +19,7 @@ pub(crate) use self::probe::has_known_format;
 pub(crate) use base64::Base64Decoder;
 #[cfg(feature = "gateway")]
 pub(crate) use data_url::{DataUrlDecoder, DataUrlError};
-pub use format::Format;
+pub use format::{Format, UnknownFormat};
 #[cfg(any(feature = "client", feature = "gateway"))]
 pub(crate) use probe::{ByteSource, ImageFileError, ImageHeader, ImageProperties, inspect, probe};
 pub use size::{Size, SizeError, SizeRequest};

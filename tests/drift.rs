@@ -37,6 +37,8 @@ mod prose;
 mod schema;
 #[path = "drift/served.rs"]
 mod served;
+#[path = "drift/setters.rs"]
+mod setters;
 #[path = "drift/values.rs"]
 mod values;
 

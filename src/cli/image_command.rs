@@ -10,6 +10,7 @@ mod target;
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -18,11 +19,11 @@ use super::failure::CommandFailure;
 use super::installation::block_on;
 use super::output::{print, print_bytes, print_json, print_message};
 use crate::client::{
-    self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Output, PartialImages,
+    self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Json, Output, PartialImages,
 };
 use crate::image::{Format, SizeRequest};
 use crate::tables::{self, FieldKind, IMAGE_GENERATION_FIELDS};
-use crate::wire::types::Quality;
+use crate::wire::types::{Background, Moderation, Quality};
 use output_image::OutputImage;
 use progress::ProgressDisplay;
 use report::{ImageReport, WrittenFile};
@@ -54,9 +55,26 @@ pub(super) struct ImageArgs {
     /// The model: `gpt-image-2`, its dated snapshot, or another that the gateway offers.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+    /// The background of the image.
+    #[arg(long, value_name = "BACKGROUND", value_parser = choice_parser::<Background>("background"))]
+    background: Option<Background>,
+    /// The strictness of the content filter of the model.
+    #[arg(long, value_name = "STRICTNESS", value_parser = choice_parser::<Moderation>("moderation"))]
+    moderation: Option<Moderation>,
     /// An identifier of the end user, which is stored in the usage record.
     #[arg(long, value_name = "USER")]
     user: Option<String>,
+    /// An identifier of the end user for the provider's detection of abuse.
+    #[arg(long, value_name = "ID")]
+    safety_identifier: Option<String>,
+    /// Set any field of the request, also one that only the service knows. The value is JSON, or else a text: `seed=7`,
+    /// `quality=xhigh`. Can be repeated.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_member)]
+    members: Vec<(String, Json)>,
+    /// The time limit in seconds, for the answer, or with `--stream` for each pause [default: 120, or 300 above
+    /// 2560x1440; `edit` adds the time to send the images]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: Option<u64>,
     /// Receive the image as a stream. A slow image does not time out as long as the gateway sends signs of progress.
     #[arg(long)]
     stream: bool,
@@ -90,7 +108,7 @@ pub(super) struct ImageArgs {
     /// Print a description of the images as JSON instead of the file names.
     #[arg(long)]
     json: bool,
-    /// The base URL of the gateway [env: `IMAGATE_BASE_URL`, or `OPENAI_BASE_URL` with `OPENAI_API_KEY`] [default: the
+    /// The base URL of the service [env: `IMAGATE_BASE_URL`, or `OPENAI_BASE_URL` with `OPENAI_API_KEY`] [default: the
     /// gateway on this machine]
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
@@ -198,9 +216,22 @@ impl ImageArgs {
         if let Some(model) = &self.model {
             request = request.model(model.as_str());
         }
+        if let Some(background) = self.background {
+            request = request.background(background);
+        }
+        if let Some(moderation) = self.moderation {
+            request = request.moderation(moderation);
+        }
         if let Some(user) = &self.user {
             request = request.user(user);
         }
+        if let Some(identifier) = &self.safety_identifier {
+            request = request.safety_identifier(identifier);
+        }
+        if let Some(seconds) = self.timeout {
+            request = request.timeout(Duration::from_secs(seconds));
+        }
+        request = self.members.iter().fold(request, |request, (name, value)| request.set(name, value.clone()));
         if let Some(partials) = self.partials {
             request = request.partial_images(partials);
         }
@@ -339,6 +370,12 @@ fn with_advice(error: client::Error) -> CommandFailure {
     if error.is_invalid_request() && error.status().is_none() {
         return CommandFailure::Usage(error.to_string());
     }
+    if error.is_connect() {
+        let error = anyhow::Error::new(error);
+        let message = format!("{error}: {}", error.root_cause());
+        let advice = "start a gateway with `imagate serve`, or name the service with --base-url or IMAGATE_BASE_URL";
+        return CommandFailure::Advised(anyhow::Error::msg(message), advice.to_owned());
+    }
     let row = tables::ERRORS.iter().find(|row| error.code() == Some(row.code));
     match row {
         Some(row) => CommandFailure::Advised(error.into(), row.action.to_owned()),
@@ -356,6 +393,16 @@ fn read_prompt() -> Result<String, CommandFailure> {
     let end = prompt.trim_end_matches(['\n', '\r']).len();
     prompt.truncate(end);
     Ok(prompt)
+}
+
+/// Parses a field of the request: a value that is not JSON is a text.
+fn parse_member(text: &str) -> Result<(String, Json), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => {
+            Ok((name.to_owned(), Json::parse(value).unwrap_or_else(|_| value.into())))
+        }
+        _ => Err("expected NAME=VALUE, such as seed=7".to_owned()),
+    }
 }
 
 /// Parses one of the words that the API document allows for a field.

@@ -32,13 +32,14 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 
 use super::Error;
-use super::builder::{ServiceAddress, http_builder, unencrypted_error};
+use super::builder::{DEFAULT_BASE_PATH, ServiceAddress, http_builder, unencrypted_error};
 use super::session::BearerCredentials;
 
 /// The time limit of a request (our choice): generous, because the store answers in milliseconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Creates a client for the gateway at this address, without a path, with the admin token of a user or of the settings.
+/// Creates a client for the gateway at this address, with the admin token of a user or of the settings. A `/v1` at the
+/// end of the address is left out.
 ///
 /// A token is not sent over plain http to another machine. If you trust the network, make a client with
 /// [`Client::new_with_client`] and an HTTP client that sends the token.
@@ -48,7 +49,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Returns an error if the address is not a web address or is plain http to another machine, if the token cannot be
 /// sent in a header, or if no HTTP client can be built on this machine.
 pub fn connect(address: &str, token: &str) -> Result<Client, Error> {
-    let ServiceAddress { is_local, is_encrypted, .. } = ServiceAddress::parse(address)?;
+    let ServiceAddress { origin, base_path, is_local, is_encrypted } = ServiceAddress::parse(address)?;
     if !is_encrypted && !is_local {
         return Err(unencrypted_error("the address", "the token"));
     }
@@ -56,5 +57,7 @@ pub fn connect(address: &str, token: &str) -> Result<Client, Error> {
     headers.insert(AUTHORIZATION, BearerCredentials::new(token)?.authorization());
     let http = http_builder(is_local).default_headers(headers).timeout(REQUEST_TIMEOUT).build();
     let http = http.map_err(|source| Error::settings_from("the HTTP client cannot be created", source))?;
-    Ok(Client::new_with_client(address.trim_end_matches('/'), http))
+    // The paths of the admin API do not begin with that of the public one.
+    let prefix = base_path.strip_suffix(DEFAULT_BASE_PATH).unwrap_or(&base_path);
+    Ok(Client::new_with_client(&format!("{origin}{prefix}"), http))
 }

@@ -5,9 +5,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::metadata::AnswerMetadata;
 #[cfg(not(target_arch = "wasm32"))]
 use super::save::{EncodedImage, FileNaming, ImageByteSink};
-use super::session::HttpResponseHead;
 use super::{Error, decode};
 use crate::image::Format;
 use crate::wire::types::{self, ImageUsage, ImagesResponse};
@@ -20,7 +20,7 @@ pub struct Images {
 
 struct ImagesState {
     response: ImagesResponse,
-    head: Option<HttpResponseHead>,
+    meta: AnswerMetadata,
     /// The positions of the images in `response.data`; some services send an empty entry for an image that was not
     /// made.
     positions: Vec<usize>,
@@ -46,14 +46,14 @@ pub struct Iter<'a> {
 impl Images {
     /// Creates the images of an answer. Returns an error if the answer holds no image, whatever its status is. An image
     /// may come as an address instead of bytes.
-    pub(super) fn new(response: ImagesResponse, head: Option<&HttpResponseHead>) -> Result<Self, Error> {
+    pub(super) fn new(response: ImagesResponse, head: Option<&AnswerMetadata>) -> Result<Self, Error> {
         let is_made = |image: &types::Image| !image.b64_json.is_empty() || url(image).is_some();
         let images = response.data.iter().enumerate();
         let positions: Vec<usize> = images.filter(|(_, image)| is_made(image)).map(|(position, _)| position).collect();
         if positions.is_empty() {
             return Err(Error::unintelligible("the answer holds no image", head));
         }
-        Ok(Self { state: Arc::new(ImagesState { response, head: head.cloned(), positions }) })
+        Ok(Self { state: Arc::new(ImagesState { response, meta: head.cloned().unwrap_or_default(), positions }) })
     }
 
     /// Returns an iterator over the images, in order.
@@ -94,30 +94,36 @@ impl Images {
         self.state.response.usage.as_ref()
     }
 
+    /// Returns the metadata of the answer: how often the request was sent, and the limits that are left.
+    #[must_use]
+    pub fn meta(&self) -> &AnswerMetadata {
+        &self.state.meta
+    }
+
     /// Returns the id of the request, which lets the operator of the service find it.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
-        self.head()?.request_id.as_deref()
+        self.meta().request_id()
     }
 
     /// Returns true if the built-in simulator of the gateway drew the images instead of the model.
     #[must_use]
     pub fn is_simulated(&self) -> bool {
-        self.head().is_some_and(|head| head.is_simulated)
+        self.meta().is_simulated()
     }
 
     /// Returns true if this is the answer to an earlier request with the same idempotency key; nothing was paid for it
     /// again.
     #[must_use]
     pub fn is_replayed(&self) -> bool {
-        self.head().is_some_and(|head| head.is_replayed)
+        self.meta().is_replayed()
     }
 
     /// Returns the size and quality that were made instead of the requested ones, such as `3840x2160 medium`, if a
     /// fallback was allowed and used.
     #[must_use]
     pub fn fallback(&self) -> Option<&str> {
-        self.head()?.fallback.as_deref()
+        self.meta().fallback()
     }
 
     /// Returns the number of requested images that are missing from the answer: the number that the service reports, or
@@ -125,20 +131,20 @@ impl Images {
     #[must_use]
     pub fn missing(&self) -> usize {
         let empty = self.state.response.data.len() - self.len();
-        self.head().map_or(0, |head| head.missing).max(empty)
+        self.meta().missing().max(empty)
     }
 
     /// Returns the actual size and format of the first image, such as `1024x1024 png`, if the service reports them.
     #[must_use]
     pub fn delivered(&self) -> Option<&str> {
-        self.head()?.delivered.as_deref()
+        self.meta().delivered()
     }
 
     /// Returns `match` or `mismatch`, the result of comparing [`Self::delivered`] with the request, if the service
     /// reports it.
     #[must_use]
     pub fn delivery(&self) -> Option<&str> {
-        self.head()?.delivery.as_deref()
+        self.meta().delivery()
     }
 
     /// Writes every image to a file of its own, and returns the paths in the order of the images.
@@ -153,10 +159,6 @@ impl Images {
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn write_all(&self, path: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
         super::save::save_all(self.iter(), path.as_ref()).await
-    }
-
-    fn head(&self) -> Option<&HttpResponseHead> {
-        self.state.head.as_ref()
     }
 
     fn image_at(&self, index: usize) -> Image {
@@ -294,7 +296,7 @@ impl Image {
     /// Returns the base64 text, or an error if the service sent only an address.
     fn base64_text(&self) -> Result<&str, Error> {
         match (self.base64(), self.url()) {
-            ("", Some(url)) => Err(Error::remote_image(url, self.images.head())),
+            ("", Some(url)) => Err(Error::remote_image(url, Some(self.images.meta()))),
             (base64, _) => Ok(base64),
         }
     }

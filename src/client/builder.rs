@@ -11,17 +11,19 @@ use std::sync::Arc;
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Duration;
 
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::retry::Retry;
 use super::session::BearerCredentials;
 use super::{Client, ClientState, Error};
-
-/// The maximum number of retries of a call: two, like the official clients (our choice); none if the platform has no
-/// timer to wait with.
-const MAX_RETRIES: u32 = if cfg!(target_arch = "wasm32") { 0 } else { 2 };
 
 /// The time limit for connecting (our choice): long enough for one or two lost packets, and short compared with the
 /// time that an image takes.
 #[cfg(not(target_arch = "wasm32"))]
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// The path of a base URL without one, and that of the API document.
+pub(super) const DEFAULT_BASE_PATH: &str = "/v1";
 
 /// The settings of a [`Client`] that is to be built.
 ///
@@ -36,15 +38,18 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 pub struct Builder {
     base_url: Option<String>,
     api_key: Option<String>,
-    max_retries: Option<u32>,
+    retry: Retry,
+    omits_idempotency_keys: bool,
     allows_http: bool,
     http: Option<reqwest::Client>,
+    headers: Vec<(String, String)>,
 }
 
 // === impl Builder ===
 
 impl Builder {
-    /// Sets the address of the service, with or without `/v1` at its end.
+    /// Sets the base URL of the service, to which the paths of the API are added: `https://host/v1`, or what another
+    /// service documents, such as `https://host/v1beta/openai` or `https://host/api/v3`. A URL without a path gets `/v1`.
     pub fn base_url(mut self, base_url: impl Into<String>) -> Self {
         self.base_url = Some(base_url.into());
         self
@@ -67,7 +72,22 @@ impl Builder {
     /// Sets how often the client may send a call again if it is certain, or the service says, that nothing is paid for
     /// twice. The default is 2, which is also the maximum.
     pub fn max_retries(mut self, max_retries: u32) -> Self {
-        self.max_retries = Some(max_retries.min(MAX_RETRIES));
+        self.retry = self.retry.max_retries(max_retries);
+        self
+    }
+
+    /// Sets the policy of retries; a request can have one of its own.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Sets whether a call for images gets an idempotency key of its own if its request has none. The default is true:
+    /// the key is the same for all retries of the call, so a gateway pays for the images once, whatever happens to its
+    /// answer. It keeps the answer for that, for a day. A stream gets no key, because a stream with a key is completed
+    /// and paid for also after its caller has gone.
+    pub fn idempotency_keys(mut self, adds: bool) -> Self {
+        self.omits_idempotency_keys = !adds;
         self
     }
 
@@ -75,6 +95,15 @@ impl Builder {
     /// lead to addresses that are not checked.
     pub fn http_client(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
+        self
+    }
+
+    /// Adds a header to each request, such as `openai-organization`, `openai-project`, or `api-key` for a service that
+    /// does not read `authorization`. It replaces a header of the client with the same name. Values are not printed.
+    ///
+    /// A name or a value that cannot be sent is an error of [`Builder::build`].
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
         self
     }
 
@@ -86,14 +115,16 @@ impl Builder {
     /// over plain http to another machine, or if the TLS library does not start.
     pub fn build(self) -> Result<Client, Error> {
         let pair = environment::complete_pair(self.base_url, self.api_key, environment::variable)?;
-        let ServiceAddress { url, is_local, is_encrypted } = ServiceAddress::parse(&pair.base_url)?;
-        if !is_encrypted && !is_local && !self.allows_http {
+        let address = ServiceAddress::parse(&pair.base_url)?;
+        if !address.is_encrypted && !address.is_local && !self.allows_http {
             return Err(unencrypted_error("the base URL", "the key"));
         }
         let credentials = BearerCredentials::new(&pair.api_key)?;
-        let http = self.http.map_or_else(|| http_client(is_local), Ok)?;
-        let max_retries = self.max_retries.unwrap_or(MAX_RETRIES);
-        Ok(Client { shared: Arc::new(ClientState { base_url: url, http, credentials, max_retries }) })
+        let headers = parse_headers(&self.headers)?;
+        let http = self.http.map_or_else(|| http_client(address.is_local), Ok)?;
+        let (retry, adds_idempotency_keys) = (self.retry, !self.omits_idempotency_keys);
+        let state = ClientState { address, http, credentials, retry, headers, adds_idempotency_keys };
+        Ok(Client { shared: Arc::new(state) })
     }
 }
 
@@ -102,8 +133,9 @@ impl fmt::Debug for Builder {
         f.debug_struct("Builder")
             .field("base_url", &self.base_url)
             .field("api_key", &self.api_key.as_ref().map(|_| "[redacted]"))
-            .field("max_retries", &self.max_retries)
+            .field("retry", &self.retry)
             .field("allows_http", &self.allows_http)
+            .field("headers", &self.headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
@@ -130,10 +162,24 @@ fn http_client(_: bool) -> Result<reqwest::Client, Error> {
         .map_err(|source| Error::settings_from("the HTTP client cannot be created", source))
 }
 
+fn parse_headers(headers: &[(String, String)]) -> Result<HeaderMap, Error> {
+    let parse = |(name, value): &(String, String)| {
+        let to_error = |problem: &str| Error::settings(format!("the header {name:?} {problem}"));
+        let header = HeaderName::try_from(name).map_err(|_| to_error("has an invalid name"))?;
+        let mut value = HeaderValue::try_from(value).map_err(|_| to_error("has characters that cannot be sent"))?;
+        value.set_sensitive(true);
+        Ok((header, value))
+    };
+    headers.iter().map(parse).collect()
+}
+
 /// The address of a service.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct ServiceAddress {
-    /// The URL without `/v1`, which the generated paths begin with.
-    pub(super) url: String,
+    /// Scheme, host and port.
+    pub(super) origin: String,
+    /// The path before the paths of the API, without a slash at its end.
+    pub(super) base_path: Arc<str>,
     /// True if the address is on this machine.
     pub(super) is_local: bool,
     pub(super) is_encrypted: bool,
@@ -146,9 +192,14 @@ impl ServiceAddress {
         let url = parse_web_address(text)?;
         let is_encrypted = url.scheme() == "https";
         let is_local = url.host_str().is_some_and(is_loopback);
-        let full_url = url.as_str().trim_end_matches('/');
-        let url = full_url.strip_suffix("/v1").unwrap_or(full_url).trim_end_matches('/').to_owned();
-        Ok(Self { url, is_local, is_encrypted })
+        let path = url.path().trim_end_matches('/');
+        let base_path = if path.is_empty() { DEFAULT_BASE_PATH } else { path }.into();
+        Ok(Self { origin: url.origin().ascii_serialization(), base_path, is_local, is_encrypted })
+    }
+
+    /// Returns the base URL.
+    pub(super) fn url(&self) -> String {
+        format!("{}{}", self.origin, self.base_path)
     }
 }
 
@@ -185,7 +236,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
-        assert_eq!(ServiceAddress::parse(text).ok().map(|address| address.url).as_deref(), expected, "{text}");
+        assert_eq!(ServiceAddress::parse(text).ok().map(|address| address.url()).as_deref(), expected, "{text}");
     }
 
     #[test]
@@ -209,12 +260,30 @@ mod tests {
     }
 
     #[test]
-    fn the_address_may_end_in_the_version_or_not() {
-        for text in ["https://host/v1", "https://host/v1/", "https://host", "https://host/", " HTTPS://Host/v1 "] {
-            check(text, Some("https://host"));
+    fn a_base_url_is_used_as_given_unless_it_has_no_path() {
+        for text in ["https://host/v1", "https://host/v1/", "https://host", "https://host/", " HTTPS://Host:443/v1 "] {
+            check(text, Some("https://host/v1"));
         }
-        check("http://127.0.0.1:8080/v1", Some("http://127.0.0.1:8080"));
-        check("https://host/openai/v1", Some("https://host/openai"));
+        check("http://127.0.0.1:8080", Some("http://127.0.0.1:8080/v1"));
+        for text in
+            ["https://host/openai", "https://host/v1beta/openai", "https://host/api/v3", "https://host/a%20b/v1"]
+        {
+            check(text, Some(text));
+            check(&format!("{text}/"), Some(text));
+        }
+    }
+
+    #[test]
+    fn a_header_that_cannot_be_sent_is_an_error_without_its_value() {
+        let build =
+            |name, value| Client::builder().base_url("https://host").api_key("sk-k").header(name, value).build().err();
+        assert!(build("OpenAI-Project", "p-1").is_none());
+        for (name, value) in [("a b", "hidden"), ("", "hidden"), ("x-a", "hidden\n")] {
+            let error = build(name, value).expect(name).to_string();
+            assert!(error.contains(&format!("{name:?}")) && !error.contains("hidden"), "{error}");
+        }
+        let builder = Client::builder().header("api-key", "hidden");
+        assert!(format!("{builder:?}").contains("api-key") && !format!("{builder:?}").contains("hidden"));
     }
 
     #[test]

@@ -53,8 +53,8 @@ impl ApiCall<'_> {
             // The call is sent again only if the service itself allows it: an error page of a proxy does not tell
             // whether an image was made.
             let outcome = SendOutcome::from_result(&result).without_implicit_retry();
-            if !retries.has_retries_left(session) || !retries.wait_for_retry(&outcome).await {
-                return self.check_response(result).await;
+            if !retries.has_retries_left(session) || !retries.wait_for_retry(session, &outcome).await {
+                return self.check_response(result, &retries).await;
             }
         }
     }
@@ -83,10 +83,14 @@ impl ApiCall<'_> {
         }
     }
 
-    async fn check_response(&self, result: reqwest::Result<Response>) -> Result<Response, Error> {
+    async fn check_response(
+        &self,
+        result: reqwest::Result<Response>,
+        retries: &RetryCounter,
+    ) -> Result<Response, Error> {
         let session = &self.client.inner;
         let response = result.map_err(|error| Error::from_stream(error, session))?;
-        session.record_head(&response);
+        session.record_head(&response, retries);
         if response.status().is_success() {
             return Ok(response);
         }

@@ -11,9 +11,12 @@ use std::time::Duration;
 use progenitor_client::Error as WireError;
 use serde_json::Value;
 
+use super::metadata::AnswerMetadata;
 use super::retry;
-use super::session::{BearerCredentials, HttpResponseHead, Session, TimeLimit};
-use crate::wire::types;
+use super::session::{BearerCredentials, Session, TimeLimit};
+use crate::image::{SizeError, UnknownFormat};
+use crate::wire::OutOfBounds;
+use crate::wire::types::{self, error::ConversionError};
 use detail::ServiceErrorDetail;
 
 /// These codes are checked in addition to the status, because an error inside a stream follows a status of 200.
@@ -42,7 +45,7 @@ pub struct Error(Box<ClientErrorState>);
 struct ClientErrorState {
     kind: ErrorKind,
     message: String,
-    head: Option<HttpResponseHead>,
+    head: Option<AnswerMetadata>,
     detail: ServiceErrorDetail,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
@@ -136,14 +139,14 @@ impl Error {
     }
 
     /// Creates the error of an answer whose content cannot be used.
-    pub(super) fn unintelligible(message: &str, head: Option<&HttpResponseHead>) -> Self {
+    pub(super) fn unintelligible(message: &str, head: Option<&AnswerMetadata>) -> Self {
         let mut error = Self::new(ErrorKind::Unintelligible, message);
         error.0.head = head.cloned();
         error
     }
 
     /// Creates the error of an image that is not in the answer but at this address.
-    pub(super) fn remote_image(url: &str, head: Option<&HttpResponseHead>) -> Self {
+    pub(super) fn remote_image(url: &str, head: Option<&AnswerMetadata>) -> Self {
         Self::unintelligible(&format!("the answer contains the URL of the image instead of its data: {url}"), head)
     }
 
@@ -158,7 +161,7 @@ impl Error {
             WireError::ErrorResponse(value) => {
                 Self::from_detail(value.into_inner().error.into(), session.credentials())
             }
-            WireError::InvalidResponsePayload(_, source) if head.is_none_or(HttpResponseHead::is_success) => {
+            WireError::InvalidResponsePayload(_, source) if head.is_none_or(AnswerMetadata::is_success) => {
                 Self::new(ErrorKind::Unintelligible, "this version does not understand the answer").with_source(source)
             }
             WireError::InvalidResponsePayload(body, _) => {
@@ -177,7 +180,9 @@ impl Error {
             return Self::new(ErrorKind::File, message);
         }
         let error = if retry::was_never_sent(&source) {
-            Self::new(ErrorKind::Connect, "the service cannot be reached")
+            let address = source.url().map(|url| url.origin().ascii_serialization());
+            let place = address.map(|address| format!(" at {address}")).unwrap_or_default();
+            Self::new(ErrorKind::Connect, format!("the service{place} cannot be reached"))
         } else if source.is_timeout() {
             Self::timed_out(session)
         } else {
@@ -229,10 +234,16 @@ impl Error {
         self.0.kind
     }
 
+    /// Returns the metadata of the answer, if there was one.
+    #[must_use]
+    pub fn meta(&self) -> Option<&AnswerMetadata> {
+        self.0.head.as_ref()
+    }
+
     /// Returns the HTTP status, if there was an answer.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
-        self.0.head.as_ref().map(|head| head.status)
+        self.meta().map(AnswerMetadata::status)
     }
 
     /// Returns the stable code for the kind of error, such as `usage_limit_reached`; see [`types::ErrorCode`].
@@ -257,13 +268,13 @@ impl Error {
     /// Returns the id of the request, which lets the operator of the service find it.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
-        self.0.head.as_ref()?.request_id.as_deref()
+        self.meta()?.request_id()
     }
 
     /// Returns the wait that the service asks for with `retry-after`.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.0.head.as_ref()?.retry_after
+        self.meta()?.retry_after()
     }
 
     /// Returns the time until an exhausted usage window opens again, if it is known.
@@ -281,7 +292,7 @@ impl Error {
             (ErrorKind::Connect, _) => true,
             (ErrorKind::Answer, Some(head)) => {
                 // A 5xx without `x-should-retry` does not tell whether an image was made.
-                head.should_retry.unwrap_or(head.status == 429 && !self.is_usage_limit())
+                head.should_retry().unwrap_or(head.status == 429 && !self.is_usage_limit())
             }
             _ => false,
         }
@@ -331,6 +342,34 @@ impl Error {
     #[must_use]
     pub fn is_connect(&self) -> bool {
         self.0.kind == ErrorKind::Connect
+    }
+}
+
+/// A number outside of its bounds.
+impl From<OutOfBounds> for Error {
+    fn from(source: OutOfBounds) -> Self {
+        Self::new(ErrorKind::Request, source.to_string())
+    }
+}
+
+/// A size that breaks one of the size rules.
+impl From<SizeError> for Error {
+    fn from(source: SizeError) -> Self {
+        Self::request("size", source.to_string())
+    }
+}
+
+/// A word that is no file format.
+impl From<UnknownFormat> for Error {
+    fn from(source: UnknownFormat) -> Self {
+        Self::request("output_format", source.to_string())
+    }
+}
+
+/// A text that is not of a type of the API document.
+impl From<ConversionError> for Error {
+    fn from(source: ConversionError) -> Self {
+        Self::new(ErrorKind::Request, source.to_string())
     }
 }
 

@@ -6,6 +6,7 @@
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::lenient::{self, JsonMap};
 use super::session::Session;
@@ -82,7 +83,8 @@ pub(super) fn read_event(event: &SseEvent, partials: u32, session: &Session) -> 
         "partial_image" if is_known => Ok(partial_image(event, partials, session).ok()),
         _ if kind == ERROR || tag.error.is_some() => {
             // The event is an error, whatever its other members are.
-            Err(Error::from_stream_event(&serde_json::from_slice(&event.data).unwrap_or_default(), session))
+            let detail = lenient::read_object(&event.data).map(Value::Object).unwrap_or_default();
+            Err(Error::from_stream_event(&detail, session))
         }
         _ => Ok(Some(read_unknown_event(kind, event, partials, session))),
     }

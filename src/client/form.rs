@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use reqwest::header::HeaderMap;
 use reqwest::multipart::Form;
-use serde_json::Value;
 
 use super::input::CheckedInput;
 use super::request::{AnswerMode, EditRequest};
-use super::{Error, Input};
+use super::session::{CallOptions, TimeLimit};
+use super::{Error, Input, Retry};
 
 /// The name of each part that holds an image. It is the same for a single image, because every service that accepts
 /// several images under this name also accepts one.
@@ -26,6 +26,7 @@ pub(super) struct EditForm {
     mask: Option<CheckedInput>,
     time_limit: Duration,
     headers: HeaderMap,
+    retry: Option<Retry>,
 }
 
 // === impl EditForm ===
@@ -35,8 +36,8 @@ impl EditForm {
     pub(super) async fn new(request: EditRequest, mode: AnswerMode) -> Result<Self, Error> {
         let (options, inputs, mask) = request.into_parts()?;
         let (time_limit, has_time_limit) = (options.time_limit(), options.has_time_limit());
-        let headers = options.headers()?;
-        let fields = text_fields(options.into_wire(mode)?);
+        let CallOptions { headers, retry, .. } = options.call_options(TimeLimit::Total(time_limit))?;
+        let fields = options.into_members(mode)?.into_form_fields().collect();
         let mut images = Vec::with_capacity(inputs.len());
         for input in inputs {
             images.push(input.check("image").await?);
@@ -45,7 +46,7 @@ impl EditForm {
             Some(mask) => Some(check_mask(mask, images.first()).await?),
             None => None,
         };
-        let mut form = Self { fields, images, mask, time_limit, headers };
+        let mut form = Self { fields, images, mask, time_limit, headers, retry };
         if !has_time_limit {
             form.time_limit += form.upload_time();
         }
@@ -57,9 +58,9 @@ impl EditForm {
         self.time_limit
     }
 
-    /// Returns the options that are sent as headers.
-    pub(super) fn headers(&self) -> HeaderMap {
-        self.headers.clone()
+    /// Returns the settings of a call with this limit.
+    pub(super) fn call_options(&self, limit: TimeLimit) -> CallOptions {
+        CallOptions { limit, headers: self.headers.clone(), retry: self.retry }
     }
 
     fn upload_time(&self) -> Duration {
@@ -81,17 +82,6 @@ impl EditForm {
             None => Ok(form),
         }
     }
-}
-
-/// Returns the fields as texts: a request has the same fields in JSON and in a form, and a form holds only texts.
-fn text_fields(request: Value) -> Vec<(String, String)> {
-    let Value::Object(members) = request else { return Vec::new() };
-    let text = |value: Value| match value {
-        Value::Null => None,
-        Value::String(text) => Some(text),
-        value => Some(value.to_string()),
-    };
-    members.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect()
 }
 
 /// Checks that the mask has the format and size of the first image, and an alpha channel.

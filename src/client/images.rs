@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use progenitor_client::{Error as WireError, ResponseValue};
-use reqwest::header::HeaderMap;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{RequestBuilder, StatusCode};
 
 use super::call::{ApiCall, ApiOperation};
 use super::form::EditForm;
+use super::metadata::AnswerMetadata;
 use super::request::AnswerMode;
-use super::session::{HttpResponseHead, Session, TimeLimit};
+use super::session::{Session, TimeLimit};
 use super::{Client, EditRequest, Error, GenerateRequest, ImageStream, Images, lenient};
 use crate::wire::types::{CostEstimate, ErrorResponse, ImagesResponse};
 
@@ -43,14 +44,14 @@ impl<'a> ImageCalls<'a> {
     ///
     /// Returns an error if the request breaks a rule, if the service cannot be reached or refuses the request, or if no
     /// image was made in time.
+    #[doc(alias = "create_image")]
     pub async fn generate(&self, request: impl Into<GenerateRequest>) -> Result<Images, Error> {
         let options = request.into().into_options();
-        let limit = TimeLimit::Total(options.time_limit());
-        let headers = options.headers()?;
-        let body = options.into_wire(AnswerMode::Whole)?;
-        let client = self.client.call_with(limit, headers);
+        let call_options = options.call_options(TimeLimit::Total(options.time_limit()))?;
+        let body = Bytes::from(options.into_members(AnswerMode::Whole)?.text());
+        let client = self.client.paid_call(call_options);
         let call = ApiCall { client: &client, operation: ApiOperation::CREATE_IMAGE, accept: JSON };
-        let response = call.send(|request| Ok(request.json(&body))).await?;
+        let response = call.send(|request| Ok(with_json_body(request, &body))).await?;
         images_from_result(ResponseValue::from_response(response).await, &client.inner)
     }
 
@@ -64,11 +65,11 @@ impl<'a> ImageCalls<'a> {
     /// have this call. A limit that is reached and a price that is unknown are part of the answer.
     pub async fn estimate(&self, request: impl Into<GenerateRequest>) -> Result<CostEstimate, Error> {
         let options = request.into().into_options();
-        let (mode, headers) = (options.answer_mode(), options.headers()?);
-        let body = options.into_wire(mode)?;
-        let client = self.client.call_with(ESTIMATE_LIMIT, headers);
+        let (mode, call_options) = (options.answer_mode(), options.call_options(ESTIMATE_LIMIT)?);
+        let body = Bytes::from(options.into_members(mode)?.text());
+        let client = self.client.call(call_options);
         let call = ApiCall { client: &client, operation: ApiOperation::ESTIMATE_IMAGE, accept: JSON };
-        let response = call.send(|request| Ok(request.json(&body))).await?;
+        let response = call.send(|request| Ok(with_json_body(request, &body))).await?;
         let answer: Result<_, WireError<ErrorResponse>> = ResponseValue::from_response(response).await;
         answer.map(ResponseValue::into_inner).map_err(|error| Error::from_call(error, &client.inner))
     }
@@ -84,13 +85,12 @@ impl<'a> ImageCalls<'a> {
     /// not begin to answer in time.
     pub async fn generate_stream(&self, request: impl Into<GenerateRequest>) -> Result<ImageStream, Error> {
         let options = request.into().into_options();
-        let limit = TimeLimit::Idle(options.time_limit());
-        let headers = options.headers()?;
-        let body = options.into_wire(AnswerMode::Events)?;
-        let client = self.client.call_with(limit, headers);
+        let call_options = options.call_options(TimeLimit::Idle(options.time_limit()))?;
+        let body = Bytes::from(options.into_members(AnswerMode::Events)?.text());
+        let client = self.client.call(call_options);
         let operation = ApiOperation::CREATE_IMAGE;
         let call = ApiCall { client: &client, operation, accept: EVENTS };
-        let response = call.send(|request| Ok(request.json(&body))).await?;
+        let response = call.send(|request| Ok(with_json_body(request, &body))).await?;
         Ok(ImageStream::new(response, client.inner.clone()))
     }
 
@@ -105,9 +105,10 @@ impl<'a> ImageCalls<'a> {
     ///
     /// Returns an error if the request or one of its images breaks a rule, if the service cannot be reached or refuses
     /// the request, or if no image was made in time.
+    #[doc(alias = "create_image_edit")]
     pub async fn edit(&self, request: impl Into<EditRequest>) -> Result<Images, Error> {
         let form = EditForm::new(request.into(), AnswerMode::Whole).await?;
-        let client = self.client.call_with(TimeLimit::Total(form.time_limit()), form.headers());
+        let client = self.client.paid_call(form.call_options(TimeLimit::Total(form.time_limit())));
         let call = ApiCall { client: &client, operation: ApiOperation::EDIT_IMAGE, accept: JSON };
         let response = call.send(|request| with_form(request, &form)).await?;
         images_from_result(ResponseValue::from_response(response).await, &client.inner)
@@ -124,11 +125,16 @@ impl<'a> ImageCalls<'a> {
     /// the request, or does not begin to answer in time.
     pub async fn edit_stream(&self, request: impl Into<EditRequest>) -> Result<ImageStream, Error> {
         let form = EditForm::new(request.into(), AnswerMode::Events).await?;
-        let client = self.client.call_with(TimeLimit::Idle(form.time_limit()), form.headers());
+        let client = self.client.call(form.call_options(TimeLimit::Idle(form.time_limit())));
         let call = ApiCall { client: &client, operation: ApiOperation::EDIT_IMAGE, accept: EVENTS };
         let response = call.send(|request| with_form(request, &form)).await?;
         Ok(ImageStream::new(response, client.inner.clone()))
     }
+}
+
+/// Adds a body of JSON.
+pub(super) fn with_json_body(request: RequestBuilder, body: &Bytes) -> RequestBuilder {
+    request.header(CONTENT_TYPE, JSON).body(body.clone())
 }
 
 fn with_form(request: RequestBuilder, form: &EditForm) -> reqwest::Result<RequestBuilder> {
@@ -143,7 +149,7 @@ fn images_from_result(
     let response = match result {
         Ok(value) => value.into_inner(),
         Err(WireError::InvalidResponsePayload(body, source))
-            if session.head().is_some_and(HttpResponseHead::is_success) =>
+            if session.head().is_some_and(AnswerMetadata::is_success) =>
         {
             let to_error = |_| Error::from_call(WireError::InvalidResponsePayload(Bytes::new(), source), session);
             lenient::response_from_answer(lenient::read_object(&body).map_err(to_error)?)

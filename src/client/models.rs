@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
-use super::session::TimeLimit;
+use progenitor_client::{Error as WireError, ResponseValue};
+use serde::Serialize;
+
+use super::metadata::AnswerMetadata;
+use super::raw_json::Json;
+use super::session::{CallOptions, Session, TimeLimit};
 use super::{Client, Error};
-use crate::wire::types;
+use crate::wire::types::ErrorResponse;
 
 /// The time limit of a call (our choice). The service answers from memory, so a longer wait is pointless.
 const LIMIT: TimeLimit = TimeLimit::Total(Duration::from_secs(30));
@@ -13,6 +18,20 @@ const LIMIT: TimeLimit = TimeLimit::Total(Duration::from_secs(30));
 #[derive(Clone, Copy, Debug)]
 pub struct ModelCalls<'a> {
     client: &'a Client,
+}
+
+/// A model that a service lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Model {
+    /// The name, for [`ModelName`](super::ModelName).
+    pub id: String,
+    /// The time at which the model was made, in seconds since 1970-01-01 UTC, if the service states it.
+    pub created: Option<i64>,
+    /// The owner of the model, if the service states it.
+    pub owned_by: Option<String>,
+    /// Everything that the service states of the model.
+    pub json: Json,
 }
 
 // === impl ModelCalls ===
@@ -27,10 +46,11 @@ impl<'a> ModelCalls<'a> {
     /// # Errors
     ///
     /// Returns an error if the service cannot be reached, refuses the key, or fails.
-    pub async fn list(&self) -> Result<types::ModelList, Error> {
-        let call = self.client.call(LIMIT);
-        let answer = call.list_models().send().await;
-        answer.map(progenitor_client::ResponseValue::into_inner).map_err(|error| Error::from_call(error, &call.inner))
+    pub async fn list(&self) -> Result<Vec<Model>, Error> {
+        let call = self.client.call(CallOptions::new(LIMIT));
+        let answer = read_answer(call.list_models().send().await, &call.inner)?;
+        Model::read_list(&answer)
+            .ok_or_else(|| Error::unintelligible("the answer has no list of models", call.inner.head()))
     }
 
     /// Returns the model with this name.
@@ -38,9 +58,45 @@ impl<'a> ModelCalls<'a> {
     /// # Errors
     ///
     /// The errors of [`ModelCalls::list`], and status 404 if there is no such model.
-    pub async fn retrieve(&self, id: &str) -> Result<types::Model, Error> {
-        let call = self.client.call(LIMIT);
-        let answer = call.retrieve_model().model(id).send().await;
-        answer.map(progenitor_client::ResponseValue::into_inner).map_err(|error| Error::from_call(error, &call.inner))
+    pub async fn retrieve(&self, id: &str) -> Result<Model, Error> {
+        let call = self.client.call(CallOptions::new(LIMIT));
+        let answer = read_answer(call.retrieve_model().model(id).send().await, &call.inner)?;
+        Model::read(answer).ok_or_else(|| Error::unintelligible("the answer has no name of a model", call.inner.head()))
+    }
+}
+
+// === impl Model ===
+
+impl Model {
+    /// Reads an object with an `id`.
+    fn read(json: Json) -> Option<Self> {
+        let [id, created, owned_by] = json.members(["id", "created", "owned_by"]);
+        Some(Self {
+            id: id?.read()?,
+            created: created.and_then(|created| created.read()),
+            owned_by: owned_by.and_then(|owner| owner.read()),
+            json,
+        })
+    }
+
+    /// Reads the member `data`. Entries without an `id` are left out.
+    fn read_list(answer: &Json) -> Option<Vec<Self>> {
+        let data = answer.member("data")?;
+        data.text().starts_with('[').then(|| data.elements().into_iter().filter_map(Self::read).collect())
+    }
+}
+
+/// Returns the answer as JSON, also if the document demands members that another service leaves out.
+fn read_answer<T: Serialize>(
+    result: Result<ResponseValue<T>, WireError<ErrorResponse>>,
+    session: &Session,
+) -> Result<Json, Error> {
+    let to_error = |error| Error::unintelligible("the answer is not JSON", session.head()).with_source(error);
+    match result {
+        Ok(value) => serde_json::to_string(&value.into_inner()).and_then(Json::read_text).map_err(to_error),
+        Err(WireError::InvalidResponsePayload(body, _)) if session.head().is_some_and(AnswerMetadata::is_success) => {
+            Json::read_text(String::from_utf8_lossy(&body).into_owned()).map_err(to_error)
+        }
+        Err(error) => Err(Error::from_call(error, session)),
     }
 }

@@ -232,6 +232,17 @@ impl RawJsonObject {
         }
     }
 
+    /// Sets all members of another object.
+    pub(super) fn extend(&mut self, other: Self) {
+        other.0.into_iter().for_each(|(name, json)| self.set(&name, json));
+    }
+
+    /// Returns each member as the text of a field of a form: the content of a text, and any other value as JSON.
+    pub(super) fn into_form_fields(self) -> impl Iterator<Item = (String, String)> {
+        let text = |json: &Json| json.read::<String>().unwrap_or_else(|| json.text().to_owned());
+        self.0.into_iter().filter(|(_, json)| !json.is_null()).map(move |(name, json)| (name, text(&json)))
+    }
+
     /// Returns the object as JSON text.
     pub(super) fn text(&self) -> String {
         let members = self.0.iter().map(|(name, json)| format!("{}:{}", serde_json::Value::from(&**name), json.text()));

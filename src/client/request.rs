@@ -8,7 +8,7 @@ mod edit;
 mod options;
 
 pub use edit::EditRequest;
-pub(super) use options::{AnswerMode, ImageOptions};
+pub(super) use options::{AnswerMode, HeaderOptions, ImageOptions};
 
 use std::borrow::Cow;
 
@@ -214,6 +214,25 @@ const fn bounds(name: &str) -> (i64, i64) {
     (0, 0)
 }
 
+/// Returns the maximum number of characters of a text field of the request, as the API document states it.
+const fn max_characters(name: &str) -> usize {
+    let mut index = 0;
+    while index < IMAGE_GENERATION_FIELDS.len() {
+        let field = &IMAGE_GENERATION_FIELDS[index];
+        if let FieldKind::Text { max, .. } = field.kind
+            && is_equal(field.name, name)
+        {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "thousands, for the only field that has such a bound"
+            )]
+            return max as usize;
+        }
+        index += 1;
+    }
+    0
+}
+
 /// Compares two texts at compile time, because `==` on `str` is not `const` yet.
 const fn is_equal(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
@@ -233,12 +252,8 @@ mod tests {
 
     #[track_caller]
     fn check(request: GenerateRequest, mode: AnswerMode, expected: &Value) {
-        let mut body = serde_json::to_value(request.into_options().into_wire(mode).unwrap()).unwrap();
-        // The generator always writes `stream`; `null` and absent mean the same.
-        if let Some(members) = body.as_object_mut() {
-            members.retain(|_, value| !value.is_null() && *value != json!(false));
-        }
-        assert_eq!(body, *expected);
+        let body = request.into_options().into_members(mode).unwrap().text();
+        assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), *expected);
     }
 
     #[test]
@@ -271,8 +286,26 @@ mod tests {
             AnswerMode::Whole,
             &json!({"model": "sketch-1", "prompt": "a"}),
         );
-        let error = GenerateRequest::new("a").model("").into_options().into_wire(AnswerMode::Whole).unwrap_err();
+        let error = GenerateRequest::new("a").model("").into_options().into_members(AnswerMode::Whole).unwrap_err();
         assert_eq!(error.param(), Some("model"));
+    }
+
+    #[test]
+    fn words_and_fields_that_the_document_does_not_name_are_sent_unchanged() {
+        let request = GenerateRequest::new("a")
+            .quality("xhigh")
+            .background("transparent".to_owned())
+            .moderation("high")
+            .safety_identifier("u-2")
+            .set("size", "512x512")
+            .set("seed", json!(7))
+            .set("stream", true);
+        let expected = json!({
+            "model": "gpt-image-2", "prompt": "a", "quality": "xhigh", "background": "transparent", "moderation": "high",
+            "safety_identifier": "u-2", "size": "512x512", "seed": 7, "stream": false,
+        });
+        check(request, AnswerMode::Whole, &expected);
+        assert_eq!(crate::OpenWord::from("high"), Quality::High);
     }
 
     #[test]

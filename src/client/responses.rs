@@ -24,11 +24,9 @@ pub use tool::{ImageTool, ResponseTool};
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::RequestBuilder;
-use reqwest::header::{CONTENT_TYPE, HeaderMap};
 
 use super::call::{ApiCall, ApiOperation};
-use super::images::{EVENTS, JSON};
+use super::images::{EVENTS, JSON, with_json_body};
 use super::session::TimeLimit;
 use super::{Client, Error};
 use crate::tables::CLIENT_TIMEOUT_LARGE_SECONDS;
@@ -75,7 +73,8 @@ impl<'a> ResponseCalls<'a> {
     /// in time.
     pub async fn create(&self, request: impl Into<ResponseRequest>) -> Result<Response, Error> {
         let request = request.into();
-        let client = self.client.call_with(TimeLimit::Total(request.time_limit().unwrap_or(LIMIT)), HeaderMap::new());
+        let client =
+            self.client.paid_call(request.call_options(TimeLimit::Total(request.time_limit().unwrap_or(LIMIT)))?);
         let call = ApiCall { client: &client, operation: ApiOperation::CREATE_RESPONSE, accept: JSON };
         let body = Bytes::from(request.body(false));
         let answer = call.send(|request| Ok(with_json_body(request, &body))).await?;
@@ -97,14 +96,10 @@ impl<'a> ResponseCalls<'a> {
     /// Returns an error if the service cannot be reached, refuses the request, or does not begin to answer in time.
     pub async fn stream(&self, request: impl Into<ResponseRequest>) -> Result<ResponseStream, Error> {
         let request = request.into();
-        let client = self.client.call_with(TimeLimit::Idle(request.time_limit().unwrap_or(LIMIT)), HeaderMap::new());
+        let client = self.client.call(request.call_options(TimeLimit::Idle(request.time_limit().unwrap_or(LIMIT)))?);
         let call = ApiCall { client: &client, operation: ApiOperation::CREATE_RESPONSE, accept: EVENTS };
         let body = Bytes::from(request.body(true));
         let answer = call.send(|request| Ok(with_json_body(request, &body))).await?;
         Ok(ResponseStream::new(answer, client.inner.clone()))
     }
-}
-
-fn with_json_body(request: RequestBuilder, body: &Bytes) -> RequestBuilder {
-    request.header(CONTENT_TYPE, JSON).body(body.clone())
 }

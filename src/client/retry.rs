@@ -8,8 +8,12 @@ use std::time::Duration;
 
 use reqwest::{Response, Result};
 
-use super::session::HttpResponseHead;
+use super::metadata::AnswerMetadata;
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
+
+/// The maximum number of retries of a call: two, like the official clients (our choice); none if the platform has no
+/// timer to wait with.
+const MAX_RETRIES: u32 = if cfg!(target_arch = "wasm32") { 0 } else { 2 };
 
 /// The longest wait for which the client itself sends a request again. If a service asks for a longer wait, the error is
 /// returned, and the program that uses the client decides.
@@ -18,15 +22,71 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(RETRY_AFTER_MAX_SECONDS);
 /// The maximum pause before the first retry (our choice): a restart or a failover takes about this long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
+/// How often, and after which waits, the client sends a call again on its own.
+///
+/// The rules of what may be sent again at all are fixed, because images are paid for: a call that never reached the
+/// service, and one whose answer allows it with `x-should-retry: true`; a call that makes no image also after 502, 503
+/// and 504.
+///
+/// ```
+/// use std::time::Duration;
+/// use imagate::client::{Client, Retry};
+///
+/// let retry = Retry::new().max_retries(1).max_pause(Duration::from_secs(5));
+/// let client = Client::builder().base_url("https://images.example").api_key("sk-img-…").retry(retry).build()?;
+/// # Ok::<(), imagate::client::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "it does nothing until a builder or a request has it"]
+pub struct Retry {
+    max_retries: u32,
+    max_pause: Duration,
+}
+
 /// The result of sending a request once, as far as a retry depends on it.
 #[derive(Debug)]
 pub(super) enum SendOutcome {
     /// No connection was made, so nothing was sent.
     NeverSent,
     /// The service answered.
-    Answer(HttpResponseHead),
+    Answer(AnswerMetadata),
     /// The request was sent, and its result is unknown.
     Unknown,
+}
+
+// === impl Retry ===
+
+impl Retry {
+    /// No call is sent again.
+    pub const NONE: Self = Self { max_retries: 0, max_pause: Duration::ZERO };
+
+    /// Creates the default policy: at most two retries, and no wait of more than a minute.
+    pub const fn new() -> Self {
+        Self { max_retries: MAX_RETRIES, max_pause: LONGEST_PAUSE }
+    }
+
+    /// Sets the maximum number of retries. It cannot be more than 2.
+    pub const fn max_retries(mut self, max_retries: u32) -> Self {
+        self.max_retries = if max_retries < MAX_RETRIES { max_retries } else { MAX_RETRIES };
+        self
+    }
+
+    /// Sets the longest wait that a service may ask for. A call whose service asks for more is not sent again. It cannot
+    /// be more than a minute.
+    pub const fn max_pause(mut self, max_pause: Duration) -> Self {
+        self.max_pause = if max_pause.as_millis() < LONGEST_PAUSE.as_millis() { max_pause } else { LONGEST_PAUSE };
+        self
+    }
+
+    pub(super) const fn allows_another(self, retries: u32) -> bool {
+        retries < self.max_retries
+    }
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 // === impl SendOutcome ===
@@ -34,7 +94,7 @@ pub(super) enum SendOutcome {
 impl SendOutcome {
     pub(super) fn from_result(result: &Result<Response>) -> Self {
         match result {
-            Ok(response) => Self::Answer(HttpResponseHead::from_response(response)),
+            Ok(response) => Self::Answer(AnswerMetadata::from_response(response, 0)),
             Err(error) if was_never_sent(error) => Self::NeverSent,
             Err(_) => Self::Unknown,
         }
@@ -44,7 +104,7 @@ impl SendOutcome {
     /// retry.
     pub(super) fn without_implicit_retry(self) -> Self {
         match self {
-            Self::Answer(head) if head.should_retry != Some(true) => Self::Unknown,
+            Self::Answer(head) if head.should_retry() != Some(true) => Self::Unknown,
             outcome => outcome,
         }
     }
@@ -65,23 +125,23 @@ pub(super) fn was_never_sent(_: &reqwest::Error) -> bool {
 /// Returns true if the status and `x-should-retry` of an answer allow the same request again. A 409 with
 /// `x-should-retry: true` is `image_in_progress`: the repeated request waits for the same image. A 429 with it is
 /// `rate_limit_exceeded`, for which nothing was spent; without it, a 429 may mean an exhausted quota.
-pub(super) fn allows_retry(head: &HttpResponseHead) -> bool {
+pub(super) fn allows_retry(head: &AnswerMetadata) -> bool {
     match head.status {
-        409 | 429 => head.should_retry == Some(true),
-        502..=504 => head.should_retry != Some(false),
+        409 | 429 => head.should_retry() == Some(true),
+        502..=504 => head.should_retry() != Some(false),
         _ => false,
     }
 }
 
 /// Returns the pause before the request is sent again; `None` if it must not be sent again, or if the service asks for a
-/// wait above [`LONGEST_PAUSE`]. `retries` is the number of retries so far, and `jitter` is from 0 to 1.
-pub(super) fn retry_pause(outcome: &SendOutcome, retries: u32, jitter: f64) -> Option<Duration> {
+/// wait above that of the policy. `retries` is the number of retries so far, and `jitter` is from 0 to 1.
+pub(super) fn retry_pause(outcome: &SendOutcome, policy: Retry, retries: u32, jitter: f64) -> Option<Duration> {
     let requested_pause = match outcome {
         SendOutcome::NeverSent => None,
-        SendOutcome::Answer(head) if allows_retry(head) => head.retry_after,
+        SendOutcome::Answer(head) if allows_retry(head) => head.retry_after(),
         SendOutcome::Answer(_) | SendOutcome::Unknown => return None,
     };
-    if requested_pause.is_some_and(|requested| requested > LONGEST_PAUSE) {
+    if requested_pause.is_some_and(|requested| requested > policy.max_pause) {
         return None;
     }
     // The jitter takes away up to half, so that clients that failed at the same time do not retry at the same time.
@@ -89,10 +149,15 @@ pub(super) fn retry_pause(outcome: &SendOutcome, retries: u32, jitter: f64) -> O
     Some(requested_pause.unwrap_or_default().max(backoff))
 }
 
-/// Returns a number from 0 to 1. The keys of the standard hasher come from the system's random source; nothing secret
-/// depends on it.
+/// Returns random bits. The keys of the standard hasher come from the system's random source; nothing secret depends on
+/// them.
+pub(super) fn random_bits() -> u64 {
+    RandomState::new().hash_one(())
+}
+
+/// Returns a number from 0 to 1.
 pub(super) fn jitter() -> f64 {
-    let bits = u32::try_from(RandomState::new().hash_one(()) >> 32).unwrap_or(u32::MAX);
+    let bits = u32::try_from(random_bits() >> 32).unwrap_or(u32::MAX);
     f64::from(bits) / f64::from(u32::MAX)
 }
 
@@ -107,27 +172,24 @@ pub(super) async fn sleep(_: Duration) {}
 
 #[cfg(test)]
 mod tests {
+    use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
+
     use super::*;
 
     fn answer(status: u16, should_retry: Option<bool>, retry_after: Option<u64>) -> SendOutcome {
-        let retry_after = retry_after.map(Duration::from_secs);
-        SendOutcome::Answer(HttpResponseHead {
-            status,
-            request_id: None,
-            should_retry,
-            retry_after,
-            is_simulated: false,
-            is_replayed: false,
-            fallback: None,
-            missing: 0,
-            delivered: None,
-            delivery: None,
-        })
+        let mut headers = HeaderMap::new();
+        if let Some(should_retry) = should_retry {
+            headers.insert("x-should-retry", HeaderValue::from_static(if should_retry { "true" } else { "false" }));
+        }
+        if let Some(seconds) = retry_after {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        SendOutcome::Answer(AnswerMetadata::new(status, 1, headers))
     }
 
     #[track_caller]
     fn check(outcome: &SendOutcome, expected: Option<u64>) {
-        assert_eq!(retry_pause(outcome, 0, 1.0), expected.map(Duration::from_millis), "{outcome:?}");
+        assert_eq!(retry_pause(outcome, Retry::new(), 0, 1.0), expected.map(Duration::from_millis), "{outcome:?}");
     }
 
     #[test]
@@ -170,9 +232,20 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_can_only_allow_less() {
+        let wide = Retry::new().max_retries(9).max_pause(Duration::from_secs(600));
+        assert_eq!(wide, Retry::default());
+        assert!(wide.allows_another(1) && !wide.allows_another(2) && !Retry::NONE.allows_another(0));
+        let short = Retry::new().max_pause(Duration::from_secs(5));
+        assert_eq!(retry_pause(&answer(503, None, Some(6)), short, 0, 1.0), None);
+        assert_eq!(retry_pause(&answer(503, None, Some(5)), short, 0, 1.0), Some(Duration::from_secs(5)));
+    }
+
+    #[test]
     fn pauses_grow_and_have_jitter() {
         let pauses = |jitter| {
-            [0, 1, 2].map(|retries| retry_pause(&SendOutcome::NeverSent, retries, jitter).unwrap().as_millis())
+            [0, 1, 2]
+                .map(|retries| retry_pause(&SendOutcome::NeverSent, Retry::new(), retries, jitter).unwrap().as_millis())
         };
         assert_eq!(pauses(0.0), [250, 500, 1000]);
         assert_eq!(pauses(1.0), [500, 1000, 2000]);

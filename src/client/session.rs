@@ -1,4 +1,4 @@
-//! One call: its credentials, headers and limits, how it is sent, and the head of its answer.
+//! One call: its credentials, headers and limits, how it is sent, and the metadata of its answer.
 //!
 //! The generated client holds a [`Session`] as its inner value and calls its hooks, so every request passes through
 //! here.
@@ -8,11 +8,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use progenitor_client::{ClientHooks, ClientInfo, OperationInfo};
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use reqwest::{Method, Request, Response};
 
 use super::Error;
-use super::retry::{self, SendOutcome};
+use super::builder::DEFAULT_BASE_PATH;
+use super::metadata::AnswerMetadata;
+use super::retry::{self, Retry, SendOutcome};
 use crate::wire::client::Client;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("imagate/", env!("CARGO_PKG_VERSION")));
@@ -20,6 +22,9 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("imagate/", env!("CA
 /// Marks a request as a retry by the client itself, so that the gateway need not pay a second time if it still has the
 /// result of the first attempt. The official clients send it too.
 const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
+
+/// The name of a call, under which the gateway pays for its images once.
+pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The header with the version of the API document, which the generated client adds to every request. It is removed,
 /// because no service needs it.
@@ -37,11 +42,21 @@ pub(super) struct BearerCredentials {
 #[derive(Clone)]
 pub struct Session {
     credentials: BearerCredentials,
-    max_retries: u32,
+    retry: Retry,
     limit: TimeLimit,
     /// The additional headers of the request.
     headers: HeaderMap,
-    head: Arc<OnceLock<HttpResponseHead>>,
+    /// The path of the base URL, in place of that of the API document.
+    base_path: Arc<str>,
+    head: Arc<OnceLock<AnswerMetadata>>,
+}
+
+/// The settings of one call.
+pub(super) struct CallOptions {
+    pub(super) limit: TimeLimit,
+    pub(super) headers: HeaderMap,
+    /// The policy of the call, in place of that of the client.
+    pub(super) retry: Option<Retry>,
 }
 
 /// The time limit of one attempt.
@@ -57,22 +72,6 @@ pub(super) enum TimeLimit {
 /// The number of times that a call was sent again.
 #[derive(Debug, Default)]
 pub(super) struct RetryCounter(u32);
-
-/// The head of an answer, without its body.
-#[derive(Clone, Debug)]
-pub(super) struct HttpResponseHead {
-    pub(super) status: u16,
-    pub(super) request_id: Option<String>,
-    pub(super) should_retry: Option<bool>,
-    pub(super) retry_after: Option<Duration>,
-    pub(super) is_simulated: bool,
-    pub(super) is_replayed: bool,
-    pub(super) fallback: Option<String>,
-    /// The number of requested images that are missing.
-    pub(super) missing: usize,
-    pub(super) delivered: Option<String>,
-    pub(super) delivery: Option<String>,
-}
 
 // === impl BearerCredentials ===
 
@@ -104,13 +103,20 @@ impl BearerCredentials {
 // === impl Session ===
 
 impl Session {
-    pub(super) fn new(credentials: BearerCredentials, max_retries: u32, limit: TimeLimit, headers: HeaderMap) -> Self {
-        Self { credentials, max_retries, limit, headers, head: Arc::default() }
+    /// `retry` is the policy of the client, for a call that has none of its own.
+    pub(super) fn new(credentials: BearerCredentials, base_path: Arc<str>, retry: Retry, options: CallOptions) -> Self {
+        let CallOptions { limit, headers, retry: own_retry } = options;
+        Self { credentials, retry: own_retry.unwrap_or(retry), limit, headers, base_path, head: Arc::default() }
     }
 
-    /// Returns the head of the answer, once there is one.
-    pub(super) fn head(&self) -> Option<&HttpResponseHead> {
+    /// Returns the metadata of the answer, once there is one.
+    pub(super) fn head(&self) -> Option<&AnswerMetadata> {
         self.head.get()
+    }
+
+    /// Returns the metadata of the answer, which must have been recorded.
+    pub(super) fn recorded_head(&self) -> &AnswerMetadata {
+        self.head.get_or_init(AnswerMetadata::default)
     }
 
     pub(super) fn credentials(&self) -> &BearerCredentials {
@@ -121,11 +127,32 @@ impl Session {
         self.limit
     }
 
-    /// Records the head of the final answer.
-    pub(super) fn record_head(&self, response: &Response) {
+    /// Records the metadata of the final answer.
+    pub(super) fn record_head(&self, response: &Response, retries: &RetryCounter) {
         // It is set only once, because each call has a session of its own.
-        drop(self.head.set(HttpResponseHead::from_response(response)));
+        drop(self.head.set(AnswerMetadata::from_response(response, retries.0)));
     }
+}
+
+// === impl CallOptions ===
+
+impl CallOptions {
+    pub(super) fn new(limit: TimeLimit) -> Self {
+        Self { limit, headers: HeaderMap::new(), retry: None }
+    }
+
+    /// Adds an idempotency key that no other call has, unless there is one.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(super) fn add_idempotency_key(&mut self) {
+        if !self.headers.contains_key(IDEMPOTENCY_KEY) {
+            let key = format!("imagate-{:016x}{:016x}", retry::random_bits(), retry::random_bits());
+            self.headers.extend(HeaderValue::try_from(key).ok().map(|key| (IDEMPOTENCY_KEY, key)));
+        }
+    }
+
+    /// Does nothing: there is no random source without an import, and no retry that would need the key.
+    #[cfg(target_arch = "wasm32")]
+    pub(super) fn add_idempotency_key(&mut self) {}
 }
 
 // === impl TimeLimit ===
@@ -142,12 +169,13 @@ impl TimeLimit {
 
 impl RetryCounter {
     pub(super) fn has_retries_left(&self, session: &Session) -> bool {
-        self.0 < session.max_retries
+        session.retry.allows_another(self.0)
     }
 
     /// Waits before the next attempt; returns false if there must not be one.
-    pub(super) async fn wait_for_retry(&mut self, outcome: &SendOutcome) -> bool {
-        let Some(pause) = retry::retry_pause(outcome, self.0, retry::jitter()) else { return false };
+    pub(super) async fn wait_for_retry(&mut self, session: &Session, outcome: &SendOutcome) -> bool {
+        let pause = retry::retry_pause(outcome, session.retry, self.0, retry::jitter());
+        let Some(pause) = pause else { return false };
         retry::sleep(pause).await;
         self.0 += 1;
         true
@@ -163,10 +191,7 @@ impl RetryCounter {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session")
-            .field("max_retries", &self.max_retries)
-            .field("limit", &self.limit)
-            .finish_non_exhaustive()
+        f.debug_struct("Session").field("retry", &self.retry).field("limit", &self.limit).finish_non_exhaustive()
     }
 }
 
@@ -176,6 +201,10 @@ impl ClientHooks<Session> for Client {
         // The timeout is set for each request, because it includes the body and depends on the size of the image.
         if let TimeLimit::Total(limit) = session.limit {
             *request.timeout_mut() = Some(limit);
+        }
+        if let Some(path) = request.url().path().strip_prefix(DEFAULT_BASE_PATH) {
+            let path = format!("{}{path}", session.base_path);
+            request.url_mut().set_path(&path);
         }
         let headers = request.headers_mut();
         headers.insert(AUTHORIZATION, session.credentials.authorization.clone());
@@ -197,42 +226,10 @@ impl ClientHooks<Session> for Client {
             // A POST makes images, and an error page of a proxy does not tell whether they were made.
             let outcome = if is_post { outcome.without_implicit_retry() } else { outcome };
             match next_request {
-                Some(next) if retries.wait_for_retry(&outcome).await => request = next,
-                _ => return result.inspect(|response| session.record_head(response)),
+                Some(next) if retries.wait_for_retry(session, &outcome).await => request = next,
+                _ => return result.inspect(|response| session.record_head(response, &retries)),
             }
             retries.set_retry_header(&mut request);
         }
     }
-}
-
-// === impl HttpResponseHead ===
-
-impl HttpResponseHead {
-    pub(super) fn is_success(&self) -> bool {
-        (200..300).contains(&self.status)
-    }
-
-    pub(super) fn from_response(response: &Response) -> Self {
-        let headers = response.headers();
-        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        Self {
-            status: response.status().as_u16(),
-            request_id: header("x-request-id").map(str::to_owned),
-            should_retry: header("x-should-retry").and_then(|value| value.parse().ok()),
-            retry_after: retry_after(headers),
-            is_simulated: header("x-imagate-simulated") == Some("true"),
-            is_replayed: header("x-imagate-replayed") == Some("true"),
-            fallback: header("x-imagate-fallback").map(str::to_owned),
-            missing: header("x-imagate-missing").and_then(|count| count.parse().ok()).unwrap_or(0),
-            delivered: header("x-imagate-delivered").map(str::to_owned),
-            delivery: header("x-imagate-delivery").map(str::to_owned),
-        }
-    }
-}
-
-/// Returns the value of `retry-after` if it is a number of seconds. The other form, a date, depends on the clock, and a
-/// wrong clock could cause a wait of hours.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
 }

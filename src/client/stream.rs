@@ -14,7 +14,7 @@ use reqwest::Response;
 use super::body_reader::{HttpBodyEvent, HttpBodyReader, is_json_response};
 use super::session::Session;
 use super::sse::{EVENT_MAX_BYTES, SseEventReader, SseEventTooLarge};
-use super::{Error, Image, ImageEvent, event, images};
+use super::{AnswerMetadata, Error, Image, ImageEvent, event, images};
 
 /// The events in the making of an image; from [`ImageCalls::generate_stream`](super::ImageCalls::generate_stream) and
 /// [`ImageCalls::edit_stream`](super::ImageCalls::edit_stream).
@@ -90,10 +90,16 @@ impl ImageStream {
         completed.ok_or_else(|| self.unfinished_error())
     }
 
+    /// Returns the metadata of the answer: how often the request was sent, and the limits that are left.
+    #[must_use]
+    pub fn meta(&self) -> &AnswerMetadata {
+        self.session.recorded_head()
+    }
+
     /// Returns the id of the request, which lets the operator of the service find it.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
-        self.session.head()?.request_id.as_deref()
+        self.meta().request_id()
     }
 
     /// Returns the next event in the received bytes; `None` if they hold no complete event.

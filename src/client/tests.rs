@@ -12,8 +12,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use self::server::{Reaction, Server, answer};
-use super::session::TimeLimit;
-use super::{Client, EditRequest, Error, ErrorKind, GenerateRequest, Images};
+use super::session::{CallOptions, TimeLimit};
+use super::{AnswerMetadata, Client, EditRequest, Error, ErrorKind, GenerateRequest, Images, Retry};
 
 const KEY: &str = "sk-img-test-0123456789";
 
@@ -118,6 +118,72 @@ fn a_retry_has_the_retry_count_header() {
 }
 
 #[test]
+fn all_attempts_of_a_call_have_one_idempotency_key() {
+    let busy = || answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
+    let server = Server::start([busy(), answer(200, &image()), answer(200, &image()), answer(200, &image())]);
+    let client = client(&server);
+    let images = run(client.images().generate("a fox")).unwrap();
+    assert_eq!((images.meta().attempts(), images.meta().status()), (2, 200));
+    run(client.images().generate("a fox")).unwrap();
+    run(client.images().generate(GenerateRequest::new("a fox").idempotency_key("mine"))).unwrap();
+    let requests = server.requests();
+    let keys: Vec<&str> = requests.iter().map(|request| request.header("idempotency-key").unwrap()).collect();
+    assert_eq!((keys[0], keys[3]), (keys[1], "mine"));
+    assert_ne!(keys[1], keys[2]);
+    assert!(keys[0].len() == 40 && keys[0].starts_with("imagate-"), "{}", keys[0]);
+}
+
+#[test]
+fn a_key_is_only_added_to_calls_whose_whole_answer_is_paid_for() {
+    let estimate = json!({"object": "image.cost_estimate", "model": "gpt-image-2", "images": 1, "size": "auto",
+        "quality": "auto", "max_cost_usd": null, "cost_basis": "unknown", "price_version": null, "refusal": null});
+    let server = Server::start([answer(200, &estimate), answer(200, &image()), answer(200, &image())]);
+    run(client(&server).images().estimate("a fox")).unwrap();
+    drop(run(client(&server).images().generate_stream("a fox")).unwrap());
+    let builder = Client::builder().base_url(server.base_url()).api_key(KEY).idempotency_keys(false);
+    run(builder.build().unwrap().images().generate("a fox")).unwrap();
+    assert_eq!(server.requests().len(), 3);
+    for request in server.requests() {
+        assert_eq!(request.header("idempotency-key"), None, "{}", request.line);
+    }
+}
+
+#[test]
+fn a_policy_of_retries_belongs_to_a_client_or_a_request() {
+    let busy = || answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
+    let server = Server::start([busy(), busy(), answer(200, &image())]);
+    let request = GenerateRequest::new("a fox").retry(Retry::NONE);
+    let error = run(client(&server).images().generate(request)).unwrap_err();
+    assert_eq!((error.status(), error.meta().map(AnswerMetadata::attempts)), (Some(503), Some(1)));
+    let client = Client::builder().base_url(server.base_url()).api_key(KEY).retry(Retry::NONE).build().unwrap();
+    run(client.images().generate("a fox")).unwrap_err();
+    run(client.images().generate(GenerateRequest::new("a fox").retry(Retry::new()))).unwrap();
+    assert_eq!(server.requests().len(), 3);
+}
+
+#[test]
+fn the_limits_that_are_left_come_with_an_answer() {
+    let headers = [
+        ("x-ratelimit-limit-requests", "60"),
+        ("x-ratelimit-remaining-requests", "59"),
+        ("x-ratelimit-reset-requests", "1m0s"),
+        ("x-ratelimit-remaining-images", "7"),
+        ("x-imagate-budget-remaining-usd", "12.5"),
+    ];
+    let reaction = headers.iter().fold(answer(200, &image()), |reaction, (name, value)| reaction.header(name, value));
+    let server = Server::start([reaction, answer(200, &image())]);
+    let images = generate(&server).unwrap();
+    let (requests, images_left) = (images.meta().request_limit().unwrap(), images.meta().image_limit().unwrap());
+    let expected = (Some(60), Some(59), Some(Duration::from_secs(60)));
+    assert_eq!((requests.limit, requests.remaining, requests.resets_in), expected);
+    assert_eq!((images_left.limit, images_left.remaining, images_left.resets_in), (None, Some(7), None));
+    assert_eq!(images.meta().budget_remaining_usd(), Some(12.5));
+    assert_eq!(images.meta().header("X-RateLimit-Limit-Requests"), Some("60"));
+    let meta = generate(&server).unwrap().meta().clone();
+    assert_eq!((meta.request_limit(), meta.image_limit(), meta.budget_remaining_usd()), (None, None, None));
+}
+
+#[test]
 fn an_overloaded_service_is_asked_again_if_it_allows_that() {
     let busy = || answer(429, &failure("rate_limit_exceeded", &json!({})));
     let server = Server::start([busy().header("x-should-retry", "true"), answer(200, &image())]);
@@ -201,6 +267,7 @@ fn a_failed_connection_is_retryable() {
         Client::builder().base_url(format!("http://{address}/v1")).api_key(KEY).max_retries(0).build().unwrap();
     let error = run(client.images().generate("a fox")).unwrap_err();
     assert!(error.is_connect() && error.is_retryable() && error.status().is_none(), "{error:?}");
+    assert_eq!(error.message(), format!("the service at http://{address} cannot be reached"));
 }
 
 #[test]
@@ -243,7 +310,7 @@ fn the_key_appears_in_no_output() {
     let client = client(&server);
     let error = run(client.images().generate("a fox")).unwrap_err();
     assert!(error.is_invalid_key() && error.message() == "Incorrect API key: [redacted]", "{error}");
-    let call = client.call(TimeLimit::Total(Duration::from_secs(1)));
+    let call = client.call(CallOptions::new(TimeLimit::Total(Duration::from_secs(1))));
     let output = format!("{client:?} {:?} {call:?} {error:?} {error}", Client::builder().api_key(KEY));
     assert!(!output.contains(KEY), "{output}");
     let error = Client::new("https://host", "sk-\n-secret").unwrap_err();
@@ -255,10 +322,54 @@ fn models_are_listed_and_retrieved() {
     let model = json!({"id": "a/b", "object": "model", "created": 1, "owned_by": "x"});
     let server = Server::start([answer(200, &json!({"object": "list", "data": [model]})), answer(200, &model)]);
     let client = client(&server);
-    assert_eq!(run(client.models().list()).unwrap().data[0].id, "a/b");
-    assert_eq!(run(client.models().retrieve("a/b")).unwrap().owned_by, "x");
+    assert_eq!(run(client.models().list()).unwrap()[0].id, "a/b");
+    assert_eq!(run(client.models().retrieve("a/b")).unwrap().owned_by.as_deref(), Some("x"));
     let lines: Vec<String> = server.requests().into_iter().map(|request| request.line).collect();
     assert_eq!(lines, ["GET /v1/models HTTP/1.1", "GET /v1/models/a%2Fb HTTP/1.1"]);
+}
+
+#[test]
+fn models_of_another_service_are_read_as_far_as_they_go() {
+    let list = json!({"data": [{"id": "a", "created": "today", "pricing": {"prompt": "0"}}, {"name": "b"}]});
+    let server =
+        Server::start([answer(200, &list), answer(200, &json!({"id": "a"})), answer(200, &json!({"data": 1}))]);
+    let client = client(&server);
+    let models = run(client.models().list()).unwrap();
+    assert_eq!((models.len(), models[0].id.as_str(), models[0].created), (1, "a", None));
+    assert_eq!(models[0].json.member("pricing").unwrap().text(), r#"{"prompt":"0"}"#);
+    assert_eq!(run(client.models().retrieve("a")).unwrap().owned_by, None);
+    assert_eq!(run(client.models().list()).unwrap_err().kind(), ErrorKind::Unintelligible);
+}
+
+#[test]
+fn the_paths_of_the_api_follow_the_base_url() {
+    let script = || [answer(200, &image()), answer(200, &json!({"data": []})), answer(200, &json!({"id": "a b"}))];
+    for (path, expected) in
+        [("", "/v1"), ("/v1/", "/v1"), ("/v1beta/openai", "/v1beta/openai"), ("/api/v3/", "/api/v3")]
+    {
+        let server = Server::start(script());
+        let client = Client::new(&format!("{}{path}", server.base_url()), KEY).unwrap();
+        run(client.images().generate("a fox")).unwrap();
+        run(client.models().list()).unwrap();
+        run(client.models().retrieve("a b")).unwrap();
+        let lines: Vec<String> = server.requests().into_iter().map(|request| request.line).collect();
+        let line = |method: &str, path: &str| format!("{method} {expected}{path} HTTP/1.1");
+        let expected = [line("POST", "/images/generations"), line("GET", "/models"), line("GET", "/models/a%20b")];
+        assert_eq!(lines, expected, "{path}");
+    }
+}
+
+#[test]
+fn a_header_of_the_builder_is_sent_with_each_request() {
+    let server = Server::start([answer(200, &image()), answer(200, &json!({"data": []}))]);
+    let builder = Client::builder().base_url(server.base_url()).api_key(KEY).header("OpenAI-Project", "p-1");
+    let client = builder.header("user-agent", "mine").build().unwrap();
+    run(client.images().generate("a fox")).unwrap();
+    run(client.models().list()).unwrap();
+    for request in server.requests() {
+        assert_eq!((request.header("openai-project"), request.header("user-agent")), (Some("p-1"), Some("mine")));
+        assert_eq!(request.header("authorization"), Some(&*format!("Bearer {KEY}")));
+    }
 }
 
 #[test]

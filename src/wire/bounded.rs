@@ -25,7 +25,15 @@ pub struct Bounded<const MIN: i64, const MAX: i64>(i64);
 pub struct OutOfBounds {
     min: i64,
     max: i64,
-    found: String,
+    found: RefusedValue,
+}
+
+/// A value outside of the bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum RefusedValue {
+    Integer(i64),
+    /// Any other number, or a text.
+    Text(String),
 }
 
 // === impl Bounded ===
@@ -41,8 +49,29 @@ impl<const MIN: i64, const MAX: i64> Bounded<MIN, MAX> {
     /// # Errors
     ///
     /// Returns an error if the value is below `MIN` or above `MAX`.
-    pub fn new(value: i64) -> Result<Self, OutOfBounds> {
-        if (MIN..=MAX).contains(&value) { Ok(Self(value)) } else { Err(Self::out_of_bounds(value)) }
+    pub const fn new(value: i64) -> Result<Self, OutOfBounds> {
+        if MIN <= value && value <= MAX {
+            Ok(Self(value))
+        } else {
+            Err(OutOfBounds { min: MIN, max: MAX, found: RefusedValue::Integer(value) })
+        }
+    }
+
+    /// Creates a number from a literal, whose bounds are checked while the program is compiled.
+    ///
+    /// ```
+    /// use imagate::types::ImageCount;
+    ///
+    /// assert_eq!(ImageCount::of::<2>().get(), 2);
+    /// ```
+    ///
+    /// ```compile_fail
+    /// let count = imagate::types::ImageCount::of::<11>();
+    /// ```
+    #[must_use]
+    pub const fn of<const VALUE: i64>() -> Self {
+        const { assert!(MIN <= VALUE && VALUE <= MAX, "the number is out of bounds") };
+        Self(VALUE)
     }
 
     /// Returns the number.
@@ -52,7 +81,16 @@ impl<const MIN: i64, const MAX: i64> Bounded<MIN, MAX> {
     }
 
     fn out_of_bounds(found: impl fmt::Display) -> OutOfBounds {
-        OutOfBounds { min: MIN, max: MAX, found: found.to_string() }
+        OutOfBounds { min: MIN, max: MAX, found: RefusedValue::Text(found.to_string()) }
+    }
+}
+
+impl fmt::Display for RefusedValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(value) => value.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
     }
 }
 

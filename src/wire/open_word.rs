@@ -1,14 +1,16 @@
-//! A word of an answer, which this version may or may not know.
+//! A word of a request or an answer, which this version may or may not know.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A word of an answer: one that this version knows, or any other word, unchanged.
+use super::types::{Background, ImageAction, Moderation, Quality};
+
+/// A word of a request or an answer: one that this version knows, or any other word, unchanged.
 ///
 /// A service may be newer than this crate. An unknown word in its answer is not an error, because the images in that
-/// answer are paid for.
+/// answer are paid for; and a request can have a word that only the service knows.
 ///
 /// ```
 /// use imagate::OpenWord;
@@ -46,6 +48,27 @@ impl<T> From<T> for OpenWord<T> {
         Self::Known(word)
     }
 }
+
+/// Makes an open word of a text where a request takes one.
+macro_rules! from_text {
+    ($($word:ty),+) => {
+        $(
+            impl From<&str> for OpenWord<$word> {
+                fn from(text: &str) -> Self {
+                    text.parse().map_or_else(|_| Self::Other(text.to_owned()), Self::Known)
+                }
+            }
+
+            impl From<String> for OpenWord<$word> {
+                fn from(text: String) -> Self {
+                    text.parse().map_or_else(|_| Self::Other(text), Self::Known)
+                }
+            }
+        )+
+    };
+}
+
+from_text!(Background, ImageAction, Moderation, Quality);
 
 impl<T: FromStr> FromStr for OpenWord<T> {
     type Err = std::convert::Infallible;

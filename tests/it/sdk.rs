@@ -140,7 +140,7 @@ fn a_configured_model_is_found_by_its_id_and_makes_images() {
     let client = client(&gateway);
     run(async {
         let list = client.models().list().await?;
-        assert_eq!(list.data.iter().map(|model| model.id.as_str()).collect::<Vec<_>>(), ["gpt-5.5"]);
+        assert_eq!(list.iter().map(|model| model.id.as_str()).collect::<Vec<_>>(), ["gpt-5.5"]);
         assert_eq!(client.models().retrieve("sketch-1").await?.id, "sketch-1");
         let missing = client.models().retrieve("sketch-2").await.expect_err("no such model");
         assert_eq!((missing.status(), missing.code()), (Some(404), Some("model_not_found")));

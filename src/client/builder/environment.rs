@@ -9,6 +9,9 @@ use crate::client::Error;
 /// The default address of the gateway on this machine.
 const DEFAULT_BASE_URL: &str = "http://127.0.0.1:8080/v1";
 
+/// The default address for `OPENAI_API_KEY`, which is that of the official SDKs.
+const OPENAI_DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
+
 const BASE_URL: &str = "IMAGATE_BASE_URL";
 const API_KEY: &str = "IMAGATE_API_KEY";
 const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
@@ -54,14 +57,12 @@ pub(super) fn complete_pair(
     }
 }
 
-/// Returns the pair of the official SDKs. A key without an address is an error: it would go to any program that listens
-/// on this machine.
+/// Returns the pair of the official SDKs. A key without an address goes to the service that issues such keys, and not to
+/// the gateway on this machine.
 fn openai_pair(read: &impl Fn(&str) -> Option<String>) -> Result<EnvironmentPair, Error> {
     match (read(OPENAI_BASE_URL), read(OPENAI_API_KEY)) {
         (Some(base_url), Some(api_key)) => Ok(EnvironmentPair { base_url, api_key }),
-        (None, Some(_)) => Err(Error::settings(format!(
-            "{OPENAI_API_KEY} is set, but {OPENAI_BASE_URL} is not: set both, or set {API_KEY} for a gateway"
-        ))),
+        (None, Some(api_key)) => Ok(EnvironmentPair { base_url: OPENAI_DEFAULT_BASE_URL.to_owned(), api_key }),
         (Some(_), None) => Err(missing_key_error(&format!("for {OPENAI_BASE_URL}"), read)),
         (None, None) => Err(missing_key_error("", read)),
     }
@@ -72,14 +73,14 @@ fn missing_key_error(context: &str, read: &impl Fn(&str) -> Option<String>) -> E
     let hint = if context.is_empty() || read(OPENAI_API_KEY).is_none() {
         ""
     } else {
-        "; OPENAI_API_KEY is used only with OPENAI_BASE_URL, and only if nothing else is given"
+        "; OPENAI_API_KEY is used only with OPENAI_BASE_URL or its default, and only if nothing else is given"
     };
     Error::settings(format!("there is no API key{space}{context}: set {API_KEY}, or give an API key{hint}"))
 }
 
 fn is_same_service(first: &str, second: &str) -> bool {
     match (ServiceAddress::parse(first), ServiceAddress::parse(second)) {
-        (Ok(first), Ok(second)) => first.url == second.url,
+        (Ok(first), Ok(second)) => first.url() == second.url(),
         _ => false,
     }
 }
@@ -130,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_imagate_key_has_a_default_address() {
+    fn each_key_has_a_default_address_of_its_own() {
         check(["", ""], &IMAGATE_PAIR[1..], Ok([LOCAL, "sk-ours"]));
-        check(["", ""], &OPENAI_PAIR[1..], Err(&["OPENAI_API_KEY", "OPENAI_BASE_URL"]));
+        check(["", ""], &OPENAI_PAIR[1..], Ok(["https://api.openai.com/v1", "sk-theirs"]));
         check(["", ""], &OPENAI_PAIR[..1], Err(&["for OPENAI_BASE_URL"]));
         check(["", ""], &IMAGATE_PAIR[..1], Err(&["for IMAGATE_BASE_URL"]));
         check(["", ""], &[], Err(&["there is no API key: set IMAGATE_API_KEY"]));

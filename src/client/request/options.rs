@@ -5,17 +5,19 @@ use std::time::Duration;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use crate::client::{Error, Fallback, ImageCount, ModelName, Output, PartialImages};
-use crate::image::{Format, Size, SizeRequest};
+use crate::client::raw_json::RawJsonObject;
+use crate::client::session::{CallOptions, IDEMPOTENCY_KEY, TimeLimit};
+use crate::client::{Error, Fallback, ImageCount, ModelName, OpenWord, Output, PartialImages, Retry};
+use crate::image::{Size, SizeRequest};
 use crate::tables::{CLIENT_TIMEOUT_LARGE_SECONDS, CLIENT_TIMEOUT_SECONDS, IDEMPOTENCY_KEY_MAX_CHARACTERS};
-use crate::wire::types::error::ConversionError;
-use crate::wire::types::{Background, ImageGenerationRequest, ImageModel, Moderation, OutputFormat, Prompt, Quality};
+use crate::wire::types::{Background, Moderation, Quality};
 
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const FALLBACK: HeaderName = HeaderName::from_static("x-imagate-fallback");
 /// The maximum number of characters of an idempotency key.
 #[expect(clippy::cast_possible_truncation, reason = "a few hundred")]
 const MAX_KEY_CHARACTERS: usize = IDEMPOTENCY_KEY_MAX_CHARACTERS as usize;
+/// The maximum number of characters of a prompt, as the API document states it.
+const PROMPT_MAX_CHARACTERS: usize = super::max_characters("prompt");
 
 /// The properties of the images that a request asks for.
 #[derive(Clone, Debug)]
@@ -23,15 +25,18 @@ pub(in crate::client) struct ImageOptions {
     pub(super) prompt: String,
     pub(super) model: ModelName,
     pub(super) size: SizeRequest,
-    pub(super) quality: Option<Quality>,
+    pub(super) quality: Option<OpenWord<Quality>>,
     pub(super) output: Option<Output>,
     pub(super) count: Option<ImageCount>,
-    pub(super) background: Option<Background>,
-    pub(super) moderation: Option<Moderation>,
+    pub(super) background: Option<OpenWord<Background>>,
+    pub(super) moderation: Option<OpenWord<Moderation>>,
     pub(super) user: Option<String>,
     pub(super) partial_images: Option<PartialImages>,
     pub(super) time_limit: Option<Duration>,
+    pub(super) retry: Option<Retry>,
     pub(super) header_options: HeaderOptions,
+    /// Fields that were set by their name.
+    pub(super) members: RawJsonObject,
 }
 
 /// The options of a request that are sent as headers.
@@ -53,6 +58,10 @@ pub(in crate::client) enum AnswerMode {
 // === impl HeaderOptions ===
 
 impl HeaderOptions {
+    pub(in crate::client) fn set_idempotency_key(&mut self, key: String) {
+        self.idempotency_key = Some(key);
+    }
+
     /// Returns the headers.
     pub(in crate::client) fn headers(&self) -> Result<HeaderMap, Error> {
         let mut headers = HeaderMap::new();
@@ -83,13 +92,16 @@ macro_rules! setters {
                 self
             }
 
-            /// Sets the quality: the amount of work that goes into the image.
-            pub fn quality(mut self, quality: $crate::wire::types::Quality) -> Self {
-                self.options.quality = Some(quality);
+            /// Sets the quality: the amount of work that goes into the image. A text is a word that only the service
+            /// knows, such as `"xhigh"`.
+            pub fn quality(mut self, quality: impl Into<$crate::OpenWord<$crate::wire::types::Quality>>) -> Self {
+                self.options.quality = Some(quality.into());
                 self
             }
 
             /// Sets the file format; a [`Format`](crate::image::Format) alone stands for its best quality.
+            #[doc(alias = "output_format")]
+            #[doc(alias = "output_compression")]
             pub fn format(mut self, output: impl Into<$crate::client::Output>) -> Self {
                 self.options.output = Some(output.into());
                 self
@@ -98,6 +110,7 @@ macro_rules! setters {
             /// Sets the number of images. Requests for a single image are easier to repeat and to account for.
             ///
             /// A stream carries one image only.
+            #[doc(alias = "n")]
             pub fn count(mut self, count: $crate::client::ImageCount) -> Self {
                 self.options.count = Some(count);
                 self
@@ -119,20 +132,40 @@ macro_rules! setters {
             }
 
             /// Sets the background of the image.
-            pub fn background(mut self, background: $crate::wire::types::Background) -> Self {
-                self.options.background = Some(background);
+            pub fn background(
+                mut self,
+                background: impl Into<$crate::OpenWord<$crate::wire::types::Background>>,
+            ) -> Self {
+                self.options.background = Some(background.into());
                 self
             }
 
             /// Sets the strictness of the model's content filter.
-            pub fn moderation(mut self, moderation: $crate::wire::types::Moderation) -> Self {
-                self.options.moderation = Some(moderation);
+            pub fn moderation(
+                mut self,
+                moderation: impl Into<$crate::OpenWord<$crate::wire::types::Moderation>>,
+            ) -> Self {
+                self.options.moderation = Some(moderation.into());
                 self
             }
 
             /// Sets an identifier of your end user; it is kept with the usage record.
             pub fn user(mut self, user: impl Into<String>) -> Self {
                 self.options.user = Some(user.into());
+                self
+            }
+
+            /// Sets an identifier of your end user for the provider's detection of abuse.
+            pub fn safety_identifier(self, identifier: impl AsRef<str>) -> Self {
+                self.set("safety_identifier", identifier.as_ref())
+            }
+
+            /// Sets any field of the request, known or not, after all others; it replaces a field of the same name. A
+            /// value is not checked. In an edit, a text is sent as it is, and any other value as JSON.
+            ///
+            /// Whether the answer is a stream is not a field, but the choice of the call.
+            pub fn set(mut self, name: &str, value: impl Into<$crate::client::Json>) -> Self {
+                self.options.members.set(name, value.into());
                 self
             }
 
@@ -146,11 +179,18 @@ macro_rules! setters {
                 self
             }
 
+            /// Sets the policy of retries, instead of that of the client.
+            pub fn retry(mut self, retry: $crate::client::Retry) -> Self {
+                self.options.retry = Some(retry);
+                self
+            }
+
             /// Names this request, with up to 255 visible ASCII characters, such as a UUID.
             ///
             /// If the same request is sent with the same name within 24 hours, it gets the result of the first
             /// request, even if the first request still runs, and nothing is paid for twice. Another request with the
-            /// same name is refused.
+            /// same name is refused. Without a name, the client gives one to each call
+            /// ([`Builder::idempotency_keys`](crate::client::Builder::idempotency_keys)).
             pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
                 self.options.header_options.idempotency_key = Some(key.into());
                 self
@@ -190,7 +230,9 @@ impl ImageOptions {
             user: None,
             partial_images: None,
             time_limit: None,
+            retry: None,
             header_options: HeaderOptions::default(),
+            members: RawJsonObject::default(),
         }
     }
 
@@ -206,9 +248,9 @@ impl ImageOptions {
         if self.partial_images.is_some() { AnswerMode::Events } else { AnswerMode::Whole }
     }
 
-    /// Returns the options that are sent as headers.
-    pub(in crate::client) fn headers(&self) -> Result<HeaderMap, Error> {
-        self.header_options.headers()
+    /// Returns the settings of a call with this limit.
+    pub(in crate::client) fn call_options(&self, limit: TimeLimit) -> Result<CallOptions, Error> {
+        Ok(CallOptions { limit, headers: self.header_options.headers()?, retry: self.retry })
     }
 
     /// Returns true if a time limit was set.
@@ -216,30 +258,34 @@ impl ImageOptions {
         self.time_limit.is_some()
     }
 
-    /// Returns the request as it is sent. Options that were not set are left out, so that the service decides.
-    pub(in crate::client) fn into_wire(self, mode: AnswerMode) -> Result<Value, Error> {
+    /// Returns the fields as they are sent. Options that were not set are left out, so that the service decides.
+    pub(in crate::client) fn into_members(self, mode: AnswerMode) -> Result<RawJsonObject, Error> {
         self.check(mode)?;
-        let invalid_prompt = |error: ConversionError| Error::request("prompt", format!("the prompt is {error}"));
-        let prompt = Prompt::try_from(self.prompt).map_err(invalid_prompt)?;
-        let request = ImageGenerationRequest::builder()
-            .model(ImageModel::GptImage2)
-            .prompt(prompt)
-            .n(self.count)
-            .size(self.size.exact().map(SizeRequest::Exact))
-            .quality(self.quality)
-            .output_format(self.output.map(|output| wire_format(output.format())))
-            .output_compression(self.output.and_then(Output::compression))
-            .background(self.background)
-            .moderation(self.moderation)
-            .user(self.user)
-            .partial_images(self.partial_images)
-            .stream((mode == AnswerMode::Events).then_some(true));
-        let request: ImageGenerationRequest = request.try_into().map_err(invalid_prompt)?;
-        let write_error = |error| Error::request("prompt", format!("the request cannot be written: {error}"));
-        let mut body = serde_json::to_value(request).map_err(write_error)?;
-        // The API document names its own models only; a service may have others.
-        body["model"] = self.model.as_str().into();
-        Ok(body)
+        let text = |word: &dyn ToString| Value::String(word.to_string());
+        let fields = [
+            ("model", Some(text(&self.model.as_str()))),
+            ("prompt", Some(Value::String(self.prompt))),
+            ("n", self.count.map(|count| count.get().into())),
+            ("size", self.size.exact().map(|size| text(&size))),
+            ("quality", self.quality.map(|word| text(&word))),
+            ("output_format", self.output.map(|output| text(&output.format().as_str()))),
+            ("output_compression", self.output.and_then(Output::compression).map(|value| value.get().into())),
+            ("background", self.background.map(|word| text(&word))),
+            ("moderation", self.moderation.map(|word| text(&word))),
+            ("user", self.user.map(Value::String)),
+            ("partial_images", self.partial_images.map(|count| count.get().into())),
+        ];
+        let mut members = RawJsonObject::default();
+        for (name, value) in fields {
+            if let Some(value) = value {
+                members.set(name, value.into());
+            }
+        }
+        members.extend(self.members);
+        if mode == AnswerMode::Events || members.get("stream").is_some() {
+            members.set("stream", (mode == AnswerMode::Events).into());
+        }
+        Ok(members)
     }
 
     /// Checks the rules that the types cannot express: empty texts, and values that are valid alone but not together.
@@ -248,6 +294,8 @@ impl ImageOptions {
         let partials = self.partial_images.map_or(0, PartialImages::get);
         if self.prompt.trim().is_empty() {
             Err(Error::request("prompt", "the prompt is empty"))
+        } else if self.prompt.chars().count() > PROMPT_MAX_CHARACTERS {
+            Err(Error::request("prompt", format!("the prompt is longer than {PROMPT_MAX_CHARACTERS} characters")))
         } else if self.model.as_str().is_empty() {
             Err(Error::request("model", "the name of the model is empty"))
         } else if mode == AnswerMode::Events && images > 1 {
@@ -260,14 +308,6 @@ impl ImageOptions {
     }
 }
 
-fn wire_format(format: Format) -> OutputFormat {
-    match format {
-        Format::Png => OutputFormat::Png,
-        Format::Jpeg => OutputFormat::Jpeg,
-        Format::Webp => OutputFormat::Webp,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,7 +316,7 @@ mod tests {
     fn assert_refused(change: impl FnOnce(&mut ImageOptions), mode: AnswerMode, param: &str) {
         let mut options = ImageOptions::new("a fox".to_owned());
         change(&mut options);
-        let error = options.into_wire(mode).unwrap_err();
+        let error = options.into_members(mode).unwrap_err();
         assert!(error.is_invalid_request() && error.param() == Some(param) && !error.is_retryable(), "{error:?}");
     }
 
@@ -298,7 +338,9 @@ mod tests {
     fn one_image_and_no_intermediate_images_are_always_accepted() {
         let mut options = ImageOptions::new("a fox".to_owned());
         (options.count, options.partial_images) = (ImageCount::new(1).ok(), PartialImages::new(0).ok());
-        assert!(options.clone().into_wire(AnswerMode::Whole).is_ok() && options.into_wire(AnswerMode::Events).is_ok());
+        assert!(
+            options.clone().into_members(AnswerMode::Whole).is_ok() && options.into_members(AnswerMode::Events).is_ok()
+        );
     }
 
     #[test]
@@ -322,7 +364,7 @@ mod tests {
             (request().allow_fallback(), "unpaid"),
             (request().fallback(Fallback::Always), "always"),
         ] {
-            assert_eq!(request.options.headers().unwrap()[FALLBACK], value);
+            assert_eq!(request.options.header_options.headers().unwrap()[FALLBACK], value);
         }
     }
 

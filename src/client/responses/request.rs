@@ -9,6 +9,9 @@ use serde_json::json;
 use super::item::ResponseItem;
 use super::tool::ResponseTool;
 use crate::client::raw_json::{self, Json, RawJsonObject};
+use crate::client::request::HeaderOptions;
+use crate::client::session::{CallOptions, TimeLimit};
+use crate::client::{Error, Retry};
 
 /// A task for a text model.
 ///
@@ -30,6 +33,8 @@ use crate::client::raw_json::{self, Json, RawJsonObject};
 pub struct ResponseRequest {
     members: RawJsonObject,
     time_limit: Option<Duration>,
+    retry: Option<Retry>,
+    header_options: HeaderOptions,
 }
 
 /// The input of the model: a text, or the items of a conversation, oldest first.
@@ -39,9 +44,13 @@ pub struct ResponseInput(Json);
 // === impl ResponseRequest ===
 
 impl ResponseRequest {
+    fn with_members(members: RawJsonObject) -> Self {
+        Self { members, time_limit: None, retry: None, header_options: HeaderOptions::default() }
+    }
+
     /// Creates a task for the text model with this name; an image model belongs in an [`ImageTool`](super::ImageTool).
     pub fn new(model: impl Into<String>, input: impl Into<ResponseInput>) -> Self {
-        let empty = Self { members: RawJsonObject::default(), time_limit: None };
+        let empty = Self::with_members(RawJsonObject::default());
         empty.set("model", model.into().as_str()).set("input", input.into().0)
     }
 
@@ -89,6 +98,24 @@ impl ResponseRequest {
         self
     }
 
+    /// Sets the policy of retries, instead of that of the client.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = Some(retry);
+        self
+    }
+
+    /// Names this request, as [`GenerateRequest::idempotency_key`](crate::client::GenerateRequest::idempotency_key)
+    /// does.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.header_options.set_idempotency_key(key.into());
+        self
+    }
+
+    /// Returns the settings of a call with this limit.
+    pub(super) fn call_options(&self, limit: TimeLimit) -> Result<CallOptions, Error> {
+        Ok(CallOptions { limit, headers: self.header_options.headers()?, retry: self.retry })
+    }
+
     pub(super) const fn time_limit(&self) -> Option<Duration> {
         self.time_limit
     }
@@ -119,7 +146,7 @@ impl<'de> Deserialize<'de> for ResponseRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let members = RawJsonObject::from_json(&Json::deserialize(deserializer)?);
         let members = members.ok_or_else(|| D::Error::custom("a request is a JSON object"))?;
-        Ok(Self { members, time_limit: None })
+        Ok(Self::with_members(members))
     }
 }
 

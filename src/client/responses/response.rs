@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::image::ResponseImage;
 use super::item::OutputItem;
-use crate::client::Error;
 use crate::client::raw_json::Json;
 use crate::client::session::Session;
+use crate::client::{AnswerMetadata, Error};
 use crate::wire::types::{ImageUsage, ResponseToolUsage, ResponseUsage};
 
 const FAILED: &str = "failed";
@@ -26,8 +26,7 @@ pub struct Response {
     usage: Option<ResponseUsage>,
     image_usage: Option<ImageUsage>,
     error: Option<Json>,
-    request_id: Option<String>,
-    is_simulated: bool,
+    meta: AnswerMetadata,
 }
 
 // === impl Response ===
@@ -50,7 +49,6 @@ impl Response {
         let [id, model, status, output, usage, tool_usage, error] = json.members(names);
         let text = |json: Option<Json>| json.and_then(|json| json.read::<String>());
         let output = output.map(|output| output.elements()).unwrap_or_default();
-        let head = session.head();
         Self {
             id: text(id).unwrap_or_default(),
             model: text(model).unwrap_or_default(),
@@ -59,8 +57,7 @@ impl Response {
             usage: usage.and_then(|usage| usage.read()),
             image_usage: tool_usage.and_then(|usage| usage.read::<ResponseToolUsage>()?.image_gen),
             error: error.filter(|error| !error.is_null()),
-            request_id: head.and_then(|head| head.request_id.clone()),
-            is_simulated: head.is_some_and(|head| head.is_simulated),
+            meta: session.recorded_head().clone(),
             json,
         }
     }
@@ -139,16 +136,22 @@ impl Response {
         &self.json
     }
 
+    /// Returns the metadata of the answer: how often the request was sent, and the limits that are left.
+    #[must_use]
+    pub fn meta(&self) -> &AnswerMetadata {
+        &self.meta
+    }
+
     /// Returns the id of the request, which lets the operator of the service find it.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
-        self.request_id.as_deref()
+        self.meta.request_id()
     }
 
     /// Returns true if the built-in simulator of the gateway answered instead of a model.
     #[must_use]
-    pub const fn is_simulated(&self) -> bool {
-        self.is_simulated
+    pub fn is_simulated(&self) -> bool {
+        self.meta.is_simulated()
     }
 
     /// Returns the error of the response, if it failed.

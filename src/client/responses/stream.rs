@@ -13,10 +13,10 @@ use futures_core::Stream;
 
 use super::event::{self, ResponseEvent, ResponseStep, SseEventContent};
 use super::response::Response;
-use crate::client::Error;
 use crate::client::body_reader::{HttpBodyEvent, HttpBodyReader, is_json_response};
 use crate::client::session::Session;
 use crate::client::sse::{EVENT_MAX_BYTES, SseEvent, SseEventReader, SseEventTooLarge};
+use crate::client::{AnswerMetadata, Error};
 
 /// The events of a running task, as [`ResponseCalls::stream`](super::ResponseCalls::stream) returns them.
 ///
@@ -95,10 +95,16 @@ impl ResponseStream {
         last.ok_or_else(|| self.unfinished_error())
     }
 
+    /// Returns the metadata of the answer: how often the request was sent, and the limits that are left.
+    #[must_use]
+    pub fn meta(&self) -> &AnswerMetadata {
+        self.session.recorded_head()
+    }
+
     /// Returns the id of the request, which lets the operator of the service find it.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
-        self.session.head()?.request_id.as_deref()
+        self.meta().request_id()
     }
 
     /// Returns the next event in the received bytes; `None` if there is no complete event in them.

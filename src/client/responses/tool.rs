@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client::raw_json::{Json, RawJsonObject};
-use crate::client::{ModelName, Output, PartialImages};
+use crate::client::{ModelName, OpenWord, Output, PartialImages};
 use crate::image::SizeRequest;
 use crate::wire::types::{Background, ImageAction, Moderation, Quality};
 
@@ -42,9 +42,9 @@ impl ImageTool {
         self.set("size", size.into().to_string().as_str())
     }
 
-    /// Sets the quality: the amount of work that goes into the image.
-    pub fn quality(self, quality: Quality) -> Self {
-        self.set("quality", quality.to_string().as_str())
+    /// Sets the quality: the amount of work that goes into the image. A text is a word that only the service knows.
+    pub fn quality(self, quality: impl Into<OpenWord<Quality>>) -> Self {
+        self.set("quality", quality.into().to_string().as_str())
     }
 
     /// Sets the file format; a [`Format`](crate::image::Format) alone stands for its best quality.
@@ -58,13 +58,13 @@ impl ImageTool {
     }
 
     /// Sets the background of the image.
-    pub fn background(self, background: Background) -> Self {
-        self.set("background", background.to_string().as_str())
+    pub fn background(self, background: impl Into<OpenWord<Background>>) -> Self {
+        self.set("background", background.into().to_string().as_str())
     }
 
     /// Sets the strictness of the model's content filter.
-    pub fn moderation(self, moderation: Moderation) -> Self {
-        self.set("moderation", moderation.to_string().as_str())
+    pub fn moderation(self, moderation: impl Into<OpenWord<Moderation>>) -> Self {
+        self.set("moderation", moderation.into().to_string().as_str())
     }
 
     /// Sets the maximum number of intermediate images in a stream. Each is charged for.
@@ -73,8 +73,8 @@ impl ImageTool {
     }
 
     /// Chooses between a new image and a change of one in the conversation.
-    pub fn action(self, action: ImageAction) -> Self {
-        self.set("action", action.to_string().as_str())
+    pub fn action(self, action: impl Into<OpenWord<ImageAction>>) -> Self {
+        self.set("action", action.into().to_string().as_str())
     }
 
     /// Sets the image model.

@@ -151,6 +151,7 @@ fn an_error_of_every_shape_ends_the_stream() {
     ] {
         check(&[partial(0), frame, completed()].concat(), &["partial 0", expected]);
     }
+    check("event: error\ndata: {\"message\": \"No.\", \"later\": 1e999}\n\n", &["error: No. (status 200)"]);
     check("event: error\ndata: oops\n\n", &["error: the request failed (status 200)"]);
     check("data: {\"error\":\"oops\"}\n\n", &["error: oops (status 200)"]);
 }
