@@ -305,7 +305,7 @@ mod tests {
             "safety_identifier": "u-2", "size": "512x512", "seed": 7, "stream": false,
         });
         check(request, AnswerMode::Whole, &expected);
-        assert_eq!(crate::OpenWord::from("high"), Quality::High);
+        assert_eq!(crate::client::OpenWord::from("high"), Quality::High);
     }
 
     #[test]

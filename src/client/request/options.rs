@@ -94,7 +94,10 @@ macro_rules! setters {
 
             /// Sets the quality: the amount of work that goes into the image. A text is a word that only the service
             /// knows, such as `"xhigh"`.
-            pub fn quality(mut self, quality: impl Into<$crate::OpenWord<$crate::wire::types::Quality>>) -> Self {
+            pub fn quality(
+                mut self,
+                quality: impl Into<$crate::client::OpenWord<$crate::wire::types::Quality>>,
+            ) -> Self {
                 self.options.quality = Some(quality.into());
                 self
             }
@@ -134,7 +137,7 @@ macro_rules! setters {
             /// Sets the background of the image.
             pub fn background(
                 mut self,
-                background: impl Into<$crate::OpenWord<$crate::wire::types::Background>>,
+                background: impl Into<$crate::client::OpenWord<$crate::wire::types::Background>>,
             ) -> Self {
                 self.options.background = Some(background.into());
                 self
@@ -143,7 +146,7 @@ macro_rules! setters {
             /// Sets the strictness of the model's content filter.
             pub fn moderation(
                 mut self,
-                moderation: impl Into<$crate::OpenWord<$crate::wire::types::Moderation>>,
+                moderation: impl Into<$crate::client::OpenWord<$crate::wire::types::Moderation>>,
             ) -> Self {
                 self.options.moderation = Some(moderation.into());
                 self
