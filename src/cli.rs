@@ -9,8 +9,10 @@ mod account;
 mod alerts;
 mod audit;
 mod backup;
+mod batch;
 mod completions;
 mod config;
+mod connection;
 mod doctor;
 mod edit;
 mod failure;
@@ -92,6 +94,8 @@ enum CliCommand {
     Generate(generate::GenerateCommand),
     /// Edit images, or make new ones from them, and write the results to files.
     Edit(edit::EditCommand),
+    /// Make the images of many requests, and go on after an interruption without paying again.
+    Batch(batch::BatchCommand),
     /// Resize an image file on this machine, for example one that was delivered smaller than requested.
     Upscale(upscale::UpscaleCommand),
     /// Build, check, format and compare skills registry manifests, and install skills.
@@ -138,6 +142,7 @@ fn run(command: CliCommand) -> Result<(), CommandFailure> {
         CliCommand::Usage(usage) => usage.run(),
         CliCommand::Generate(generate) => generate.run(),
         CliCommand::Edit(edit) => edit.run(),
+        CliCommand::Batch(batch) => batch.run(),
         CliCommand::Upscale(upscale) => upscale.run(),
         CliCommand::Skills(skills) => skills.run(),
         CliCommand::Config(config) => config.run(),
@@ -153,11 +158,6 @@ mod tests {
     #[test]
     fn the_argument_definitions_are_consistent() {
         CliArguments::command().debug_assert();
-    }
-
-    #[test]
-    fn commands_of_later_versions_are_not_offered() {
-        assert!(CliArguments::try_parse_from(["imagate", "batch", "x"]).is_err());
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(super) enum CommandFailure {
     Incomplete(String),
     /// The arguments are invalid or contradict each other.
     Usage(String),
+    /// The input file has these problems, each with its place.
+    Input(Vec<String>),
     /// The settings cannot be used.
     Settings(Vec<String>),
     /// The command ran, and its findings have been printed as a result.
@@ -36,7 +38,7 @@ impl CommandFailure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Failed(_) | Self::Advised(..) | Self::HasFindings => FAILED,
-            Self::Usage(_) => USAGE,
+            Self::Usage(_) | Self::Input(_) => USAGE,
             Self::Incomplete(_) => INCOMPLETE,
             Self::Settings(_) => CONFIGURATION,
             Self::OutputClosed => 0,
@@ -50,7 +52,7 @@ impl CommandFailure {
             Self::Failed(error) => vec![message_with_causes(error)],
             Self::Advised(error, advice) => vec![message_with_causes(error), format!("advice: {advice}")],
             Self::Usage(message) | Self::Incomplete(message) => vec![message.clone()],
-            Self::Settings(problems) => problems.clone(),
+            Self::Settings(problems) | Self::Input(problems) => problems.clone(),
             Self::HasFindings | Self::OutputClosed => Vec::new(),
         }
     }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
+use super::connection::ConnectionArgs;
 use super::failure::CommandFailure;
 use super::installation::block_on;
 use super::output::{print, print_bytes, print_json, print_message};
@@ -25,9 +26,10 @@ use crate::image::{Format, SizeRequest};
 use crate::tables::{self, FieldKind, IMAGE_GENERATION_FIELDS};
 use crate::wire::types::{Background, Moderation, Quality};
 use output_image::OutputImage;
-use progress::ProgressDisplay;
+pub(super) use progress::ProgressDisplay;
 use report::{ImageReport, WrittenFile};
 use target::OutputTarget;
+pub(super) use target::name_from_prompt;
 
 /// Arguments of every command that makes images.
 #[derive(Debug, Args)]
@@ -108,17 +110,8 @@ pub(super) struct ImageArgs {
     /// Print a description of the images as JSON instead of the file names.
     #[arg(long)]
     json: bool,
-    /// The base URL of the service [env: `IMAGATE_BASE_URL`, or `OPENAI_BASE_URL` with `OPENAI_API_KEY`] [default: the
-    /// gateway on this machine]
-    #[arg(long, value_name = "URL")]
-    base_url: Option<String>,
-    /// The API key. Other users of this machine can see arguments, so prefer the environment [env: `IMAGATE_API_KEY`,
-    /// or `OPENAI_API_KEY` with `OPENAI_BASE_URL`]
-    #[arg(long, value_name = "KEY")]
-    api_key: Option<String>,
-    /// Allow sending the key over plain http to another machine. Use it only on a network that you trust.
-    #[arg(long)]
-    allow_http: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
 }
 
 /// The choice between a smaller image and an error.
@@ -162,7 +155,7 @@ impl ImageArgs {
             let option = if self.json { "--json" } else { "--keep-partials" };
             return Err(CommandFailure::Usage(format!("{option} cannot be used with an image on standard output")));
         }
-        let client = self.client()?;
+        let client = self.connection.client()?;
         let request = build_request(self.request(output));
         block_on(async {
             let images = self.request_images(&client, request, &target).await?;
@@ -192,17 +185,6 @@ impl ImageArgs {
                 Err(CommandFailure::Usage("--compression needs --format jpeg or webp".to_owned()))
             }
         }
-    }
-
-    fn client(&self) -> Result<Client, CommandFailure> {
-        let mut builder = Client::builder().allow_http(self.allow_http);
-        if let Some(base_url) = &self.base_url {
-            builder = builder.base_url(base_url);
-        }
-        if let Some(api_key) = &self.api_key {
-            builder = builder.api_key(api_key);
-        }
-        builder.build().map_err(|error| CommandFailure::Usage(error.to_string()))
     }
 
     fn request(&self, output: Option<Output>) -> GenerateRequest {

@@ -20,6 +20,7 @@ mod agents;
 mod alerts;
 mod attempts;
 mod backup;
+mod batch_cli;
 mod canary;
 mod cli;
 mod clients;

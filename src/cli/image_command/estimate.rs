@@ -14,7 +14,7 @@ impl ImageArgs {
         if self.prompt == "-" {
             self.prompt = read_prompt()?;
         }
-        let (client, request) = (self.client()?, self.request(self.output_format(None)?));
+        let (client, request) = (self.connection.client()?, self.request(self.output_format(None)?));
         let estimate = block_on(async { client.images().estimate(request).await.map_err(with_advice) })?;
         if self.json {
             return Ok(print_json(&estimate)?);

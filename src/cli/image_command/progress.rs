@@ -10,7 +10,7 @@ use crate::cli::output::print_message;
 const TICK: Duration = Duration::from_millis(120);
 
 /// The progress display of one wait.
-pub(super) struct ProgressDisplay {
+pub(in crate::cli) struct ProgressDisplay {
     spinner: ProgressBar,
     started_at: Instant,
 }
@@ -18,7 +18,7 @@ pub(super) struct ProgressDisplay {
 // === impl ProgressDisplay ===
 
 impl ProgressDisplay {
-    pub(super) fn start(message: &str) -> Self {
+    pub(in crate::cli) fn start(message: &str) -> Self {
         // The spinner draws on standard error, and draws nothing if standard error is not a terminal.
         let spinner = ProgressBar::new_spinner();
         if spinner.is_hidden() {
@@ -32,7 +32,7 @@ impl ProgressDisplay {
     }
 
     /// Shows the current progress.
-    pub(super) fn update(&self, message: &str) {
+    pub(in crate::cli) fn update(&self, message: &str) {
         if self.spinner.is_hidden() {
             print_message(message);
         } else {
@@ -40,8 +40,13 @@ impl ProgressDisplay {
         }
     }
 
+    /// Shows the current progress on a terminal only.
+    pub(in crate::cli) fn draw(&self, message: &str) {
+        self.spinner.set_message(message.to_owned());
+    }
+
     /// Removes the line, and returns the time since the start.
-    pub(super) fn end(self) -> Duration {
+    pub(in crate::cli) fn end(self) -> Duration {
         self.spinner.finish_and_clear();
         self.started_at.elapsed()
     }

@@ -105,7 +105,7 @@ impl OutputTarget {
 }
 
 /// Builds a file name from the first words of the prompt; every file system accepts it.
-fn name_from_prompt(prompt: &str) -> String {
+pub(in crate::cli) fn name_from_prompt(prompt: &str) -> String {
     let mut name = String::new();
     for character in prompt.chars().flat_map(char::to_lowercase) {
         if name.len() >= NAME_LENGTH {

@@ -1,0 +1,229 @@
+//! One line of a batch: a request, its files and its idempotency key.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use crate::cli::image_command::name_from_prompt;
+use crate::client::{self, EditRequest, GenerateRequest, ImageCount, Json};
+use crate::image::SizeRequest;
+
+/// The number of hexadecimal digits in an idempotency key (our choice): 160 bits.
+const KEY_DIGITS: usize = 40;
+
+/// The members that a batch does not send as they are.
+const OWN_MEMBERS: [&str; 6] = ["prompt", "file", "image", "mask", "n", "size"];
+
+/// A line of the input.
+#[derive(Debug)]
+pub(super) struct BatchLine {
+    /// The number of the line, from 1.
+    pub(super) number: usize,
+    pub(super) prompt: String,
+    /// The file of the image, or the one that gets a number for each of several images.
+    file: PathBuf,
+    images: Vec<PathBuf>,
+    mask: Option<PathBuf>,
+    count: ImageCount,
+    size: Option<SizeRequest>,
+    /// All other fields of the request.
+    fields: Vec<(String, Json)>,
+    idempotency_key: String,
+}
+
+// === impl BatchLine ===
+
+impl BatchLine {
+    /// Parses all lines; empty ones are left out.
+    ///
+    /// # Errors
+    /// Returns all problems, each with the number of its line.
+    pub(super) fn parse_all(text: &str) -> Result<Vec<Self>, Vec<String>> {
+        let (mut lines, mut problems) = (Vec::<Self>::new(), Vec::new());
+        let mut numbers_of_files = BTreeMap::<PathBuf, usize>::new();
+        let numbered = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+        for (number, text) in numbered {
+            match Self::parse(number, text) {
+                Ok(line) => match numbers_of_files.insert(line.file.clone(), number) {
+                    Some(first) => problems.push(format!("line {number}: `file` is that of line {first}")),
+                    None => lines.push(line),
+                },
+                Err(problem) => problems.push(format!("line {number}: {problem}")),
+            }
+        }
+        if lines.is_empty() && problems.is_empty() {
+            problems.push("the input has no lines".to_owned());
+        }
+        if problems.is_empty() { Ok(lines) } else { Err(problems) }
+    }
+
+    fn parse(number: usize, text: &str) -> Result<Self, String> {
+        let members = match serde_json::from_str(text) {
+            Ok(Value::Object(members)) => members,
+            Ok(_) => return Err("expected a JSON object, such as {\"prompt\": \"a fox\"}".to_owned()),
+            Err(error) => return Err(format!("is not JSON: {error}")),
+        };
+        let prompt = text_member(&members, "prompt")?.ok_or("`prompt` is missing")?;
+        if prompt.trim().is_empty() {
+            return Err("`prompt` is empty".to_owned());
+        }
+        for name in ["stream", "partial_images"] {
+            if members.contains_key(name) {
+                return Err(format!("`{name}` cannot be used in a batch"));
+            }
+        }
+        let file = match text_member(&members, "file")? {
+            Some(file) => relative_file(&file)?,
+            None => PathBuf::from(format!("{number:04}-{}", name_from_prompt(&prompt))),
+        };
+        let count = members.get("n").map(|count| serde_json::from_value(count.clone())).transpose();
+        let size = text_member(&members, "size")?;
+        let images = files_member(&members, "image")?;
+        let mask = text_member(&members, "mask")?.map(PathBuf::from);
+        if mask.is_some() && images.is_empty() {
+            return Err("`mask` needs `image`".to_owned());
+        }
+        let others = members.iter().filter(|(name, _)| !OWN_MEMBERS.contains(&name.as_str()));
+        let mut fields: Vec<(String, Json)> =
+            others.map(|(name, value)| (name.clone(), value.clone().into())).collect();
+        // A size that breaks the rules of the document may be one of the service.
+        let rule_size = size.as_deref().and_then(|size| size.parse::<SizeRequest>().ok());
+        if let (None, Some(size)) = (rule_size, &size) {
+            fields.push(("size".to_owned(), size.as_str().into()));
+        }
+        Ok(Self {
+            number,
+            idempotency_key: idempotency_key(&members, &file),
+            prompt,
+            file,
+            images,
+            mask,
+            count: count.map_err(|error| format!("`n`: {error}"))?.unwrap_or(ImageCount::MIN),
+            size: rule_size,
+            fields,
+        })
+    }
+
+    /// Returns the files of the images, whose extension may be corrected.
+    pub(super) fn paths(&self, folder: &Path) -> Vec<PathBuf> {
+        let path = folder.join(&self.file);
+        match usize::try_from(self.count.get()) {
+            Ok(count) if count > 1 => (1..=count).map(|number| client::numbered_path(&path, number)).collect(),
+            _ => vec![path],
+        }
+    }
+
+    /// Returns the request without its images.
+    pub(super) fn request(&self) -> GenerateRequest {
+        let request = GenerateRequest::new(&self.prompt).idempotency_key(&self.idempotency_key);
+        let request = self.size.into_iter().fold(request, GenerateRequest::size);
+        let request = if self.count > ImageCount::MIN { request.count(self.count) } else { request };
+        self.fields.iter().fold(request, |request, (name, value)| request.set(name, value.clone()))
+    }
+
+    /// Returns the request if it has images to edit.
+    pub(super) fn edit_request(&self) -> Option<EditRequest> {
+        let request = EditRequest::from(self.request()).images(self.images.iter().map(PathBuf::as_path));
+        let request = self.mask.iter().fold(request, |request, mask| request.mask(mask.as_path()));
+        (!self.images.is_empty()).then_some(request)
+    }
+}
+
+fn text_member(members: &Map<String, Value>, name: &str) -> Result<Option<String>, String> {
+    match members.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(format!("`{name}` must be a text")),
+    }
+}
+
+/// Reads the path of one file, or a list of such paths.
+fn files_member(members: &Map<String, Value>, name: &str) -> Result<Vec<PathBuf>, String> {
+    let problem = || format!("`{name}` must be the path of a file, or a list of paths");
+    let path = |value: &Value| value.as_str().map(PathBuf::from).ok_or_else(problem);
+    match members.get(name) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(paths)) => paths.iter().map(path).collect(),
+        Some(value) => Ok(vec![path(value)?]),
+    }
+}
+
+/// Returns the path of a file directly in the folder of the images.
+fn relative_file(name: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(name);
+    let mut components = path.components();
+    match (components.next(), components.next()) {
+        (Some(Component::Normal(_)), None) => Ok(path),
+        _ => Err(format!("`file` must be the name of a file without a folder, but is {name:?}")),
+    }
+}
+
+/// Returns a key that is the same whenever the same line is run for the same file. The order of the members does not
+/// matter.
+fn idempotency_key(members: &Map<String, Value>, file: &Path) -> String {
+    let sorted: BTreeMap<&String, &Value> = members.iter().collect();
+    let text = format!("{}\n{}", serde_json::json!(sorted), file.display());
+    let digest = Sha256::digest(text.as_bytes());
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("imagate-batch-{}", &hex[..KEY_DIGITS])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn problems_of(text: &str) -> Vec<String> {
+        BatchLine::parse_all(text).unwrap_err()
+    }
+
+    #[test]
+    fn each_problem_is_reported_with_its_line() {
+        let text = "{\"prompt\": \"a\"}\n\n[1]\n{\"size\": \"auto\"}\n{\"prompt\": \" \"}\nx\n\
+            {\"prompt\": \"a\", \"n\": 11}\n{\"prompt\": \"a\", \"file\": \"../a.png\"}\n\
+            {\"prompt\": \"a\", \"mask\": \"m.png\"}\n{\"prompt\": \"a\", \"stream\": true}\n\
+            {\"prompt\": \"a\", \"file\": \"b\"}\n{\"prompt\": \"c\", \"file\": \"b\"}\n";
+        let problems = problems_of(text);
+        let expected = [
+            "line 3: expected a JSON object",
+            "line 4: `prompt` is missing",
+            "line 5: `prompt` is empty",
+            "line 6: is not JSON",
+            "line 7: `n`: expected a whole number from 1 to 10",
+            "line 8: `file` must be the name of a file",
+            "line 9: `mask` needs `image`",
+            "line 10: `stream` cannot be used",
+            "line 12: `file` is that of line 11",
+        ];
+        assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+        for (problem, expected) in problems.iter().zip(expected) {
+            assert!(problem.starts_with(expected), "{problem}");
+        }
+        assert_eq!(problems_of("\n \n"), ["the input has no lines"]);
+    }
+
+    #[test]
+    fn a_key_depends_on_the_line_and_its_file_only() {
+        let key = |text: &str| BatchLine::parse_all(text).unwrap().pop().unwrap().idempotency_key;
+        let first = key(r#"{"prompt": "a", "size": "1024x1024"}"#);
+        assert_eq!(first, key(r#"{"size":"1024x1024",   "prompt":"a"}"#));
+        for other in [
+            r#"{"prompt": "a"}"#,
+            r#"{"prompt": "a", "size": "1024x1024", "file": "b"}"#,
+            "\n{\"prompt\": \"a\", \"size\": \"1024x1024\"}",
+        ] {
+            assert_ne!(first, key(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn files_are_numbered_by_line_and_image() {
+        let text = "{\"prompt\": \"A fox\"}\n{\"prompt\": \"b\", \"n\": 2, \"file\": \"b.png\"}";
+        let lines = BatchLine::parse_all(text).unwrap();
+        let paths = |index: usize| lines[index].paths(Path::new("out"));
+        assert_eq!(paths(0), [PathBuf::from("out/0001-a-fox")]);
+        assert_eq!(paths(1), [PathBuf::from("out/b-1.png"), PathBuf::from("out/b-2.png")]);
+    }
+}
