@@ -166,7 +166,7 @@ macro_rules! setters {
             /// Sets any field of the request, known or not, after all others; it replaces a field of the same name. A
             /// value is not checked. In an edit, a text is sent as it is, and any other value as JSON.
             ///
-            /// Whether the answer is a stream is not a field, but the choice of the call.
+            /// The choice of the call, and not a field, decides whether the answer is a stream.
             pub fn set(mut self, name: &str, value: impl Into<$crate::client::Json>) -> Self {
                 self.options.members.set(name, value.into());
                 self
