@@ -66,6 +66,8 @@ struct BatchSummary {
     failed: usize,
     not_sent: usize,
     images: usize,
+    /// The images that a service did not make of those that were requested.
+    missing_images: usize,
     tokens: u64,
 }
 
@@ -91,18 +93,20 @@ impl BatchCommand {
                 (line, result)
             });
         }
-        let mut summary = BatchSummary::default();
+        let (mut summary, mut printed) = (BatchSummary::default(), Ok(()));
         while let Some(ended) = tasks.join_next().await {
             let (line, result) = ended?;
-            summary.add(&result);
-            self.print_result(&line, &result)?;
+            summary.add(&line, &result);
+            // The images are made also if the reader of standard output has gone.
+            printed = printed.and(self.print_result(&line, &result));
             progress.draw(&format!("{} of {total} lines", summary.lines()));
         }
         progress.end();
         print_message(&summary.to_string());
-        match summary.failed + summary.not_sent {
-            0 => Ok(()),
-            missing => Err(CommandFailure::Incomplete(format!(
+        match (summary.failed + summary.not_sent, summary.missing_images) {
+            (0, 0) => printed,
+            (0, images) => Err(CommandFailure::Incomplete(format!("{images} images are missing"))),
+            (missing, _) => Err(CommandFailure::Incomplete(format!(
                 "{missing} of {total} lines have no images: run the same command again to make them"
             ))),
         }
@@ -175,6 +179,7 @@ fn report(line: &BatchLine, result: &LineResult) -> Value {
             report["files"] = files.iter().map(|file| file.display().to_string()).collect();
             report["request_id"] = images.request_id().into();
             report["replayed"] = images.is_replayed().into();
+            report["missing"] = images.missing().into();
             report["usage"] = json!(images.usage());
         }
         LineResult::Failed(error) => {
@@ -214,11 +219,12 @@ impl LineResult {
 // === impl BatchSummary ===
 
 impl BatchSummary {
-    fn add(&mut self, result: &LineResult) {
+    fn add(&mut self, line: &BatchLine, result: &LineResult) {
         match result {
             LineResult::Written { files, images } => {
                 self.made += 1;
                 self.images += files.len();
+                self.missing_images += line.paths(Path::new("")).len().saturating_sub(images.len());
                 if images.is_replayed() {
                     self.replayed += 1;
                 } else {
@@ -238,7 +244,7 @@ impl BatchSummary {
 
 impl std::fmt::Display for BatchSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { made, replayed, existing, failed, not_sent, images, tokens } = self;
+        let Self { made, replayed, existing, failed, not_sent, images, tokens, .. } = self;
         write!(
             f,
             "done: {made} lines made ({images} images, {tokens} tokens; {replayed} were made before), {existing} existed, \

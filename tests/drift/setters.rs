@@ -6,7 +6,7 @@ use crate::tables::{Field, IMAGE_EDIT_FIELDS, IMAGE_GENERATION_FIELDS, IMAGE_TOO
 use crate::{assert_mentions, assert_no_difference, root};
 
 /// The setter of a field, and its argument of the command line.
-struct Access {
+struct FieldAccess {
     field: &'static str,
     setter: Result<&'static str, NoAccess>,
     argument: Result<&'static str, NoAccess>,
@@ -25,31 +25,31 @@ enum NoAccess {
     OfEdits,
 }
 
-const fn same(name: &'static str) -> Access {
-    Access { field: name, setter: Ok(name), argument: Ok(name) }
+const fn same(name: &'static str) -> FieldAccess {
+    FieldAccess { field: name, setter: Ok(name), argument: Ok(name) }
 }
 
-const fn none(field: &'static str, reason: NoAccess) -> Access {
-    Access { field, setter: Err(reason), argument: Err(reason) }
+const fn none(field: &'static str, reason: NoAccess) -> FieldAccess {
+    FieldAccess { field, setter: Err(reason), argument: Err(reason) }
 }
 
-const IMAGE_REQUESTS: [Access; 17] = [
+const IMAGE_REQUESTS: [FieldAccess; 17] = [
     same("background"),
     same("images"),
     none("input_fidelity", NoAccess::AlwaysRefused),
     same("mask"),
     same("model"),
     same("moderation"),
-    Access { field: "n", setter: Ok("count"), argument: Ok("count") },
-    Access { field: "output_compression", setter: Ok("format"), argument: Ok("compression") },
-    Access { field: "output_format", setter: Ok("format"), argument: Ok("format") },
-    Access { field: "partial_images", setter: Ok("partial_images"), argument: Ok("partials") },
-    Access { field: "prompt", setter: Ok("new"), argument: Ok("prompt") },
+    FieldAccess { field: "n", setter: Ok("count"), argument: Ok("count") },
+    FieldAccess { field: "output_compression", setter: Ok("format"), argument: Ok("compression") },
+    FieldAccess { field: "output_format", setter: Ok("format"), argument: Ok("format") },
+    FieldAccess { field: "partial_images", setter: Ok("partial_images"), argument: Ok("partials") },
+    FieldAccess { field: "prompt", setter: Ok("new"), argument: Ok("prompt") },
     same("quality"),
     none("response_format", NoAccess::OnlyDefault),
     same("safety_identifier"),
     same("size"),
-    Access { field: "stream", setter: Err(NoAccess::ByCall), argument: Ok("stream") },
+    FieldAccess { field: "stream", setter: Err(NoAccess::ByCall), argument: Ok("stream") },
     same("user"),
 ];
 
@@ -81,7 +81,7 @@ fn names(fields: &[&[Field]]) -> BTreeSet<&'static str> {
 fn differences(fields: &BTreeSet<&str>, setters: &str, arguments: &str) -> Vec<String> {
     let listed: BTreeSet<&str> = IMAGE_REQUESTS.iter().map(|access| access.field).collect();
     let mut lines: Vec<String> = fields.symmetric_difference(&listed).map(|field| format!("{field}: no row")).collect();
-    for Access { field, setter, argument } in IMAGE_REQUESTS {
+    for FieldAccess { field, setter, argument } in IMAGE_REQUESTS {
         if setter.is_ok_and(|setter| !has_setter(setters, setter)) {
             lines.push(format!("{field}: no setter"));
         }
