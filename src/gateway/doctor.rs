@@ -21,7 +21,7 @@ use std::fmt::Write as _;
 
 use super::config::{self, Config, ConfigOverrides, HostEnvironment};
 use super::open_store;
-use super::store::{DatabaseFile, Store};
+use super::store::Store;
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,8 +50,6 @@ pub(crate) enum CheckVerdict {
 /// The parts of an installation that the checks read.
 struct InstallationContents<'a> {
     config: &'a Config,
-    /// `None` if there is no database, or it cannot be read.
-    database: Option<&'a DatabaseFile>,
     /// `None` if there is no database, or it cannot be used as it is.
     store: Option<&'a dyn Store>,
 }
@@ -86,7 +84,7 @@ pub(crate) async fn check_online(config: &Config) -> Vec<CheckResult> {
 /// Makes all checks that need nothing but this machine.
 pub(crate) async fn check(config: &Config) -> Vec<CheckResult> {
     let mut results = data_dir::check(config);
-    let mut database = None;
+    let database;
     let store = if let Some(url) = &config.database_url {
         let (database_results, store) = database::check_server(config, url).await;
         results.extend(database_results);
@@ -94,18 +92,15 @@ pub(crate) async fn check(config: &Config) -> Vec<CheckResult> {
     } else {
         let (database_results, checked) = database::check(config);
         results.extend(database_results);
+        // A store that only reads needs the open file as long as it is open.
         database = checked;
         match &database {
             Some(database) => database.open_store(config).await,
             None => None,
         }
     };
-    let installation = InstallationContents {
-        config,
-        database: database.as_ref().map(|database| &database.file),
-        store: store.as_deref(),
-    };
-    results.push(clock::check(&installation));
+    let installation = InstallationContents { config, store: store.as_deref() };
+    results.push(clock::check(&installation).await);
     results.extend(accounts::check(&installation).await);
     results.push(prices::check(&installation).await);
     results.extend(ports::check(config));

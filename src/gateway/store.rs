@@ -97,9 +97,11 @@ pub(crate) use shared_attempts::{AttemptBucket, SharedAttempts};
 pub(crate) use shared_slots::{
     HeldSlots, OtherNodeHolding, OtherNodeSlots, SHARED_SLOT_TIMEOUT, SharedSlots, SlotHolding,
 };
-pub(crate) use sqlite::{DatabaseFile, SqliteStore, UsedModel, newest_schema_version};
+pub(crate) use sqlite::{DatabaseFile, SqliteStore, newest_schema_version};
 pub(crate) use timestamp::Timestamp;
-pub(crate) use usage::{DayCounts, KeyCounts, KeyDisplayNames, RefusalCount, UsageCounters, UsageFilter, UsageStore};
+pub(crate) use usage::{
+    DayCounts, KeyCounts, KeyDisplayNames, RefusalCount, UsageCounters, UsageFilter, UsageStore, UsedModel,
+};
 pub(crate) use usage_details::{
     DetailsByValue, DurationCounts, ReplayCount, UsageDetailRead, UsageDetailStore, UsageDetails, UsageGrouping,
 };

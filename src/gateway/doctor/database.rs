@@ -15,7 +15,7 @@ const MASTER_KEY: &str = "master key";
 
 /// A database that can be read.
 pub(super) struct CheckedDatabase {
-    pub(super) file: DatabaseFile,
+    file: DatabaseFile,
     /// True if the schema is the newest, and the master key fits.
     is_usable: bool,
 }

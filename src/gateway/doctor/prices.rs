@@ -86,8 +86,8 @@ async fn read(
             budgets.add_stored(format!("key {}", key.id), key.limits.as_deref().and_then(object).as_ref());
         }
     }
-    let mut models = match installation.database {
-        Some(database) => database.models_since(Timestamp::now() - IN_USE)?,
+    let mut models = match installation.store {
+        Some(store) => store.models_since(Timestamp::now() - IN_USE).await?,
         None => Vec::new(),
     };
     let accounts = match installation.store {

@@ -31,7 +31,7 @@ use super::{
     SharedAttempts, SharedReservations, SharedSlots, StoreError, Timestamp, Vault,
 };
 use batch_writer::BatchWriter;
-pub(crate) use database_file::{DatabaseFile, UsedModel, newest_schema_version};
+pub(crate) use database_file::{DatabaseFile, newest_schema_version};
 use error_conversion::during;
 
 /// An open data directory.

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use super::{
-    KeyId, Record, RecordFilter, RequestId, SharedReservations, StoreError, UsageDetailStore, UsageGrouping, UserId,
-    UtcDay,
+    KeyId, Record, RecordFilter, RequestId, SharedReservations, StoreError, Timestamp, UsageDetailStore, UsageGrouping,
+    UserId, UtcDay,
 };
 use crate::gateway::money::Usd;
 
@@ -111,6 +111,15 @@ pub(crate) struct KeyDisplayNames {
     pub(crate) user_name: Option<String>,
 }
 
+/// A model that jobs were made with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct UsedModel {
+    /// The operation of the jobs.
+    pub(crate) operation: String,
+    /// The name of the model, as requests gave it.
+    pub(crate) model: String,
+}
+
 /// A filter for counts. Fields that are `None` do not restrict it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct UsageFilter {
@@ -160,6 +169,9 @@ pub(crate) trait UsageStore: UsageDetailStore {
 
     /// Returns the newest records that pass the filter, ordered from oldest to newest.
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError>;
+
+    /// Returns the models of the jobs since that time, each once, ordered by operation and name.
+    async fn models_since(&self, since: Timestamp) -> Result<Vec<UsedModel>, StoreError>;
 
     /// Returns the reservations in limits, if several nodes share them; otherwise counters in memory are enough.
     fn shared_reservations(&self) -> Option<&dyn SharedReservations> {

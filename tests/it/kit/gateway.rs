@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
 use tempfile::TempDir;
 
 use super::leak_watch::LeakWatch;
@@ -18,6 +20,8 @@ use super::{
 pub(crate) struct Gateway {
     home: TempDir,
     environment: Vec<(String, String)>,
+    /// The database that the run chose for it; `None` with the embedded one, or if the test chose the database.
+    run_database: Option<PostgresDatabase>,
     server: Option<Server>,
     key: Value,
     leak_watch: Arc<LeakWatch>,
@@ -44,15 +48,23 @@ impl Gateway {
     fn create(top: &str, accounts: &[Account], mut environment: Vec<(String, String)>) -> Self {
         let home = TempDir::new().expect("a directory");
         let has_database = environment.iter().any(|(name, _)| name == "IMAGATE_DATABASE_URL");
-        if !has_database && let Some(database) = PostgresDatabase::create_for_run() {
+        let run_database = if has_database { None } else { PostgresDatabase::create_for_run() };
+        if let Some(database) = &run_database {
             environment.push(("IMAGATE_DATABASE_URL".to_owned(), database.url().to_owned()));
         }
         let data = home.path().join("data");
         let file = config::file(&data.display().to_string(), top, accounts);
         std::fs::write(home.path().join("imagate.toml"), file).expect("a configuration");
         let watch = LeakWatch::for_accounts(accounts, &environment);
-        let mut gateway =
-            Self { home, environment, server: None, key: Value::Null, leak_watch: watch, is_terminating: false };
+        let mut gateway = Self {
+            home,
+            environment,
+            run_database,
+            server: None,
+            key: Value::Null,
+            leak_watch: watch,
+            is_terminating: false,
+        };
         gateway.key = gateway.make_key("it");
         gateway.start();
         gateway
@@ -63,6 +75,26 @@ impl Gateway {
     pub(crate) fn with_secrets(top: &str, accounts: &[Account], secrets: &[(&str, &str)]) -> Self {
         let secrets = secrets.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         Self::create(top, accounts, secrets.chain(config::environment(accounts)).collect())
+    }
+
+    /// The database that the run chose for it; `None` with the embedded one, or if the test chose the database.
+    pub(crate) fn run_database(&self) -> Option<&PostgresDatabase> {
+        self.run_database.as_ref()
+    }
+
+    /// Runs statements in the database, which must exist.
+    #[track_caller]
+    pub(crate) fn execute_sql(&self, statements: &'static str) {
+        if let Some(database) = self.run_database() {
+            return database.run(statements);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let options = SqliteConnectOptions::new().filename(self.home().join("data/imagate.db"));
+            let mut store = options.connect().await.expect("the database of the gateway");
+            sqlx::raw_sql(statements).execute(&mut store).await.expect("the statements succeed");
+            store.close().await.expect("the database closes");
+        });
     }
 
     /// No account at all: the simulator serves.

@@ -2,9 +2,6 @@
 
 use serde_json::json;
 
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions as _, Connection as _};
-
 use super::users::sign_in_ada;
 use super::visitor::{Visitor, unescaped};
 use crate::kit::{Gateway, eventually};
@@ -92,16 +89,6 @@ fn a_new_group_opens_its_policy_and_a_configured_group_is_read_only() {
     assert_eq!(ada.get("/groups/nobody").status, 404);
 }
 
-/// Executes a statement on the database file of a gateway.
-fn execute_sql(gateway: &Gateway, statement: &'static str) {
-    let path = gateway.home().join("data").join("imagate.db");
-    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
-        let mut store = SqliteConnectOptions::new().filename(path).connect().await.expect("the database");
-        sqlx::raw_sql(statement).execute(&mut store).await.expect("the statement succeeds");
-        store.close().await.expect("the database closes");
-    });
-}
-
 #[test]
 fn a_form_does_not_overwrite_a_later_change() {
     let gateway = Gateway::simulated();
@@ -123,7 +110,7 @@ fn a_policy_the_form_cannot_show_is_replaced_only_after_confirmation() {
     let (page, action) = ("/groups/default", "/groups/default/change");
     assert_eq!(ada.submit(page, action, &[("words", "zeppelin")]).status, 303);
     let stored = "UPDATE groups SET policy = '{\"colour\": \"red\", \"filter\": {\"words\": [\"zeppelin\"]}}'";
-    execute_sql(&gateway, stored);
+    gateway.execute_sql(stored);
     let text = unescaped(&ada.get(page).text());
     assert!(text.contains("\"colour\": \"red\""), "{text}");
     assert_eq!(ada.submit(page, action, &[]).status, 422);

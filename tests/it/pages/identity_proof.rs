@@ -1,30 +1,16 @@
 //! The question for the password before an action that outlasts the session, and the ends of single sessions.
 
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions as _, Connection as _};
-
 use super::browser::{Browser, WITHOUT_SCRIPT};
 use super::users::{ADA, ADAS_PASSWORD, BEN, invite, sign_in, sign_in_ada, sign_in_at, sign_in_ben, token_in};
 use super::visitor::{Visitor, forms};
-use crate::kit::{Answer, Gateway, OutputChannel, env_setting};
+use crate::kit::{Answer, Gateway, OutputChannel};
 
 const WRONG: &str = "this was never the password";
 const PASSWORD_FIELD: &str = "confirm_password";
 
-/// Makes every session of the gateway as old as one whose user signed in hours ago. `None` if the data is not in a file.
-pub(super) fn age_sessions(gateway: &Gateway) -> Option<()> {
-    if env_setting("IT_STORE").is_some_and(|store| store == "postgres") {
-        return None;
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let options = SqliteConnectOptions::new().filename(gateway.home().join("data/imagate.db"));
-        let mut store = options.connect().await.expect("the database of the gateway");
-        let statement = "UPDATE sessions SET proved_at = '2026-01-01T00:00:00.000Z'";
-        sqlx::raw_sql(statement).execute(&mut store).await.expect("the statement succeeds");
-        store.close().await.expect("a connection");
-    });
-    Some(())
+/// Makes every session of the gateway as old as one whose user signed in hours ago.
+pub(super) fn age_sessions(gateway: &Gateway) {
+    gateway.execute_sql("UPDATE sessions SET proved_at = '2026-01-01T00:00:00.000Z'");
 }
 
 /// True if the answer is the page that asks for the password.
@@ -46,7 +32,7 @@ fn a_token_and_a_new_admin_need_a_fresh_proof() {
     let gateway = Gateway::simulated();
     let mut ada = sign_in_ada(&gateway);
     drop(invite(&mut ada, BEN, "member"));
-    let Some(()) = age_sessions(&gateway) else { return };
+    age_sessions(&gateway);
     let question = ada.submit("/profile", "/profile/tokens", &[("name", "deploy&<b>")]);
     assert!(question.status == 200 && is_question(&question), "{}", question.text());
     assert!(token_in(&question.text()).is_none() && !ada.get("/profile").text().contains("deploy"));
@@ -86,7 +72,7 @@ fn a_token_and_a_new_admin_need_a_fresh_proof() {
 fn wrong_proofs_are_limited_like_sign_ins() {
     let gateway = Gateway::simulated();
     let mut ada = sign_in_ada(&gateway);
-    let Some(()) = age_sessions(&gateway) else { return };
+    age_sessions(&gateway);
     let mut question = ada.submit("/profile", "/profile/tokens", &[("name", "deploy")]);
     for _ in 0..5 {
         question = answer_question(&mut ada, &question, "/profile/tokens", WRONG);
@@ -105,7 +91,7 @@ fn the_question_works_in_a_browser_without_scripts() {
     let browser = Browser::start();
     let tab = browser.tab(&gateway, WITHOUT_SCRIPT);
     sign_in_at(&tab, ADA, ADAS_PASSWORD);
-    let Some(()) = age_sessions(&gateway) else { return };
+    age_sessions(&gateway);
     tab.go("/profile");
     tab.fill("Name", "deploy");
     assert_eq!(tab.follow("button", "Create token").status, 200);

@@ -1,8 +1,6 @@
 //! A gateway that has been in use for a month: several users, keys in all states, records with all outcomes.
 
 use serde_json::json;
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::accounts::account_path;
 use super::hostile::HOSTILE_TEXTS;
@@ -150,15 +148,12 @@ fn send_call(gateway: &Gateway, secret: &str, user: Option<&str>, script: &str) 
     drop(Call::generation().key(secret).json(&body).send(gateway.address()));
 }
 
-/// Copies the records to the days before, some days with more and some with fewer.
+/// Copies the records to the days before, some days with more and some with fewer. The statements are of SQLite: with
+/// another store, all records stay those of this day.
 fn spread_over_a_month(gateway: &Gateway) {
-    let file = gateway.home().join("data").join("imagate.db");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let mut store = SqliteConnectOptions::new().filename(file).connect().await.expect("the database");
-        sqlx::raw_sql(COPY_RECORDS_SQL).execute(&mut store).await.expect("the statements succeed");
-        store.close().await.expect("the database closes");
-    });
+    if gateway.run_database().is_none() {
+        gateway.execute_sql(COPY_RECORDS_SQL);
+    }
 }
 
 /// Triggers count a record if it leaves the state `running`, so the copies start in this state and leave it.

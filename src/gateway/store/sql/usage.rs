@@ -16,7 +16,7 @@ use super::transaction;
 use crate::gateway::money::Usd;
 use crate::gateway::store::{
     DayCounts, KeyCounts, KeyDisplayNames, KeyId, Record, RecordFilter, RefusalCount, RequestId, SharedReservations,
-    StoreError, UsageCounters, UsageFilter, UsageGrouping, UsageStore, UserId,
+    StoreError, Timestamp, UsageCounters, UsageFilter, UsageGrouping, UsageStore, UsedModel, UserId,
 };
 
 // Costs are added in two parts: a sum may be larger than the largest integer, and a float would round it.
@@ -91,6 +91,13 @@ impl UsageStore for SqlStore {
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError> {
         let newest_first = records::list(&self.readers, filter).await.map_err(during("listing records"))?;
         Ok(newest_first.into_iter().rev().collect())
+    }
+
+    async fn models_since(&self, since: Timestamp) -> Result<Vec<UsedModel>, StoreError> {
+        let mut query = QueryBuilder::new("SELECT DISTINCT operation, model FROM records WHERE created_at >= ");
+        query.push_bind(since.to_string()).push(" AND model IS NOT NULL ORDER BY operation, model");
+        let from_row = |row: &DbRow| Ok(UsedModel { operation: text(row, "operation")?, model: text(row, "model")? });
+        self.fetch_rows(query, from_row).await
     }
 
     fn shared_reservations(&self) -> Option<&dyn SharedReservations> {

@@ -29,15 +29,6 @@ pub(crate) struct DatabaseFile {
     path: PathBuf,
 }
 
-/// A model that jobs were made with.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct UsedModel {
-    /// The operation of the jobs.
-    pub(crate) operation: String,
-    /// The name of the model, as requests gave it.
-    pub(crate) model: String,
-}
-
 /// The newest version of the schema that this program knows.
 pub(crate) fn newest_schema_version() -> i64 {
     newest_version()
@@ -160,31 +151,6 @@ impl DatabaseFile {
             AND (expires_at IS NULL OR expires_at > ?1) ORDER BY created_at, rowid";
         let now = Timestamp::now().to_string();
         self.rows(KEYS, [now], |row| Ok((row.get(0)?, row.get(1)?)))
-    }
-
-    /// The models of the jobs since that time.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be read.
-    pub(crate) fn models_since(&self, since: Timestamp) -> Result<Vec<UsedModel>, StoreError> {
-        const MODELS: &str = "SELECT DISTINCT operation, model FROM records \
-            WHERE created_at >= ?1 AND model IS NOT NULL ORDER BY operation, model";
-        let read = |row: &rusqlite::Row<'_>| Ok(UsedModel { operation: row.get(0)?, model: row.get(1)? });
-        self.rows(MODELS, [since.to_string()], read)
-    }
-
-    /// The time of the newest record or row of the audit trail; `None` if there is none yet.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be read.
-    pub(crate) fn newest_row_at(&self) -> Result<Option<Timestamp>, StoreError> {
-        let mut newest: Option<String> = self.query("SELECT max(created_at) FROM records", [])?;
-        if self.has_table("audit")? {
-            newest = newest.max(self.query("SELECT max(at) FROM audit", [])?);
-        }
-        newest.map(|text| text.parse()).transpose().map_err(|_| StoreError::damaged("imagate.db has an invalid time"))
     }
 
     /// The wrapped data keys; `None` if there are none yet.

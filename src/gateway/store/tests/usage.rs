@@ -289,6 +289,26 @@ async fn an_end_user_is_matched_exactly_after_truncation() {
 }
 
 #[tokio::test]
+async fn each_model_in_use_since_a_time_is_listed_once() {
+    for Fixture { store, .. } in stores().await {
+        let since = at("2026-11-21T00:00:00Z");
+        for (id, operation, model, created_at) in [
+            ("old", "create_image", Some("gpt-image-1"), "2026-11-20T23:59:59.999Z"),
+            ("first", "create_image", Some("gpt-image-2"), "2026-11-21T00:00:00Z"),
+            ("second", "create_image", Some("gpt-image-2"), "2026-11-22T00:00:00Z"),
+            ("text", "create_response", Some("gpt-image-2"), "2026-11-22T00:00:00Z"),
+            ("none", "edit_image", None, "2026-11-22T00:00:00Z"),
+        ] {
+            let (operation, model) = (operation.to_owned(), model.map(str::to_owned));
+            let open = Record { operation, model, created_at: at(created_at), ..running_record(id) };
+            write(&*store, &[RowWrite::Open(&open)]).await;
+        }
+        let used = |operation: &str| UsedModel { operation: operation.to_owned(), model: "gpt-image-2".to_owned() };
+        assert_eq!(store.models_since(since).await.unwrap(), [used("create_image"), used("create_response")]);
+    }
+}
+
+#[tokio::test]
 async fn an_intent_is_not_counted_before_it_is_closed() {
     for Fixture { store, .. } in stores().await {
         write(&*store, &[RowWrite::Open(&running_record("r1"))]).await;
