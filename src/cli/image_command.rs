@@ -242,7 +242,7 @@ impl ImageArgs {
         };
         let elapsed = progress.end();
         let images = result.map_err(with_advice)?;
-        let reported_size = images.response().size.clone();
+        let reported_size = images.size().map(str::to_owned);
         let actual_size =
             images.first().dimensions().map(|(width, height)| format!("{width}x{height}")).or(reported_size);
         let size_text = actual_size.as_deref().unwrap_or("unknown size");

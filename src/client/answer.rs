@@ -1,37 +1,45 @@
 //! The images of an answer, and their metadata.
+//!
+//! The text of the answer is in memory once: images are parts of it, and are decoded only when they are used.
 
+use std::borrow::Cow;
 use std::fmt;
 #[cfg(not(target_arch = "wasm32"))]
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::{Serialize, Serializer};
+
+use super::answer_members::{AnswerFacts, AnswerMembers, ImageMembers};
+use super::base64_text::Base64Text;
 use super::metadata::AnswerMetadata;
+use super::raw_json::{UnreadableText, lossy_text};
 #[cfg(not(target_arch = "wasm32"))]
 use super::save::{EncodedImage, FileNaming, ImageByteSink};
-use super::{Error, decode};
-use crate::image::Format;
-use crate::wire::types::{self, ImageUsage, ImagesResponse};
+use super::{Error, Json, OpenWord, decode};
+use crate::image::{Format, ImageProperties};
+use crate::wire::types::{ImageUsage, OutputFormat, ResolvedBackground, ResolvedQuality};
 
-/// The images that one request made.
+/// The images that one request made. Serialized with serde, they are the answer exactly as it was received.
 #[derive(Clone)]
 pub struct Images {
     state: Arc<ImagesState>,
 }
 
 struct ImagesState {
-    response: ImagesResponse,
+    json: Json,
+    images: Vec<ImageMembers>,
+    /// The number of entries of the answer without an image.
+    empty_entries: usize,
+    facts: AnswerFacts,
     meta: AnswerMetadata,
-    /// The positions of the images in `response.data`; some services send an empty entry for an image that was not
-    /// made.
-    positions: Vec<usize>,
 }
 
 /// One image. Cloning is cheap: the bytes are shared with the [`Images`] it belongs to.
 #[derive(Clone)]
 pub struct Image {
     images: Images,
-    /// The position of the image in the data of the answer.
-    position: usize,
+    index: usize,
 }
 
 /// The images of an answer, in order; from [`Images::iter`].
@@ -44,16 +52,24 @@ pub struct Iter<'a> {
 // === impl Images ===
 
 impl Images {
-    /// Creates the images of an answer. Returns an error if the answer holds no image, whatever its status is. An image
-    /// may come as an address instead of bytes.
-    pub(super) fn new(response: ImagesResponse, head: Option<&AnswerMetadata>) -> Result<Self, Error> {
-        let is_made = |image: &types::Image| !image.b64_json.is_empty() || url(image).is_some();
-        let images = response.data.iter().enumerate();
-        let positions: Vec<usize> = images.filter(|(_, image)| is_made(image)).map(|(position, _)| position).collect();
-        if positions.is_empty() {
-            return Err(Error::unintelligible("the answer holds no image", head));
+    /// Reads an answer that is one JSON object. Returns an error if the answer holds no image, whatever its status is.
+    pub(super) fn parse(body: Vec<u8>, head: Option<&AnswerMetadata>) -> Result<Self, Error> {
+        let text = String::from_utf8(body).unwrap_or_else(|error| lossy_text(error.as_bytes()));
+        let members = AnswerMembers::read(text).map_err(|UnreadableText { error, text }| {
+            let unreadable = Error::unintelligible("this version does not understand the answer", head);
+            unreadable.with_source(error).with_body(text)
+        })?;
+        Self::from_members(members, head)
+    }
+
+    /// Creates the images of an answer or event. An image may come as an address instead of bytes.
+    pub(super) fn from_members(members: AnswerMembers, head: Option<&AnswerMetadata>) -> Result<Self, Error> {
+        let AnswerMembers { json, images, empty_entries, facts, .. } = members;
+        if images.is_empty() {
+            return Err(Error::unintelligible("the answer holds no image", head).with_body(json.text().to_owned()));
         }
-        Ok(Self { state: Arc::new(ImagesState { response, meta: head.cloned().unwrap_or_default(), positions }) })
+        let meta = head.cloned().unwrap_or_default();
+        Ok(Self { state: Arc::new(ImagesState { json, images, empty_entries, facts, meta }) })
     }
 
     /// Returns an iterator over the images, in order.
@@ -72,26 +88,57 @@ impl Images {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "an answer has at least one image")]
     pub fn len(&self) -> usize {
-        self.state.positions.len()
+        self.state.images.len()
     }
 
-    /// Returns the whole answer: size, quality and format as they were made, and everything else that the service
-    /// reported.
+    /// Returns the whole answer as it was received, with everything that this version does not know. An image of a
+    /// stream has its event.
     #[must_use]
-    pub fn response(&self) -> &ImagesResponse {
-        &self.state.response
+    pub fn json(&self) -> &Json {
+        &self.state.json
     }
 
-    /// Like [`Images::response`], but returns an owned value.
+    /// Returns the time at which the images were made, in seconds since 1970-01-01 UTC, if the service states it.
     #[must_use]
-    pub fn into_response(self) -> ImagesResponse {
-        Arc::try_unwrap(self.state).map_or_else(|shared| shared.response.clone(), |answer| answer.response)
+    pub fn created(&self) -> Option<i64> {
+        self.state.facts.created
+    }
+
+    /// Returns the model that made the images, if the service names it.
+    #[must_use]
+    pub fn model(&self) -> Option<&str> {
+        self.state.facts.model.as_deref()
+    }
+
+    /// Returns width and height of the images in pixels, such as `1024x1024`, as the service states them.
+    /// [`Image::dimensions`] reads them from the image itself.
+    #[must_use]
+    pub fn size(&self) -> Option<&str> {
+        self.state.facts.size.as_deref()
+    }
+
+    /// Returns the quality with which the images were made, if the service states it.
+    #[must_use]
+    pub fn quality(&self) -> Option<&OpenWord<ResolvedQuality>> {
+        self.state.facts.quality.as_ref()
+    }
+
+    /// Returns the file format, if the service states it. [`Image::format`] reads it from the image itself.
+    #[must_use]
+    pub fn output_format(&self) -> Option<&OpenWord<OutputFormat>> {
+        self.state.facts.output_format.as_ref()
+    }
+
+    /// Returns the background, if the service states it.
+    #[must_use]
+    pub fn background(&self) -> Option<&OpenWord<ResolvedBackground>> {
+        self.state.facts.background.as_ref()
     }
 
     /// Returns the tokens that were used, if the service reports them.
     #[must_use]
     pub fn usage(&self) -> Option<&ImageUsage> {
-        self.state.response.usage.as_ref()
+        self.state.facts.usage.as_ref()
     }
 
     /// Returns the metadata of the answer: how often the request was sent, and the limits that are left.
@@ -130,8 +177,7 @@ impl Images {
     /// the number of empty entries in its answer if that is larger. The images in the answer have been paid for.
     #[must_use]
     pub fn missing(&self) -> usize {
-        let empty = self.state.response.data.len() - self.len();
-        self.meta().missing().max(empty)
+        self.meta().missing().max(self.state.empty_entries)
     }
 
     /// Returns the actual size and format of the first image, such as `1024x1024 png`, if the service reports them.
@@ -162,8 +208,7 @@ impl Images {
     }
 
     fn image_at(&self, index: usize) -> Image {
-        // The index is below the length: the callers ensure that.
-        Image { images: self.clone(), position: self.state.positions[index] }
+        Image { images: self.clone(), index }
     }
 }
 
@@ -182,6 +227,12 @@ impl IntoIterator for Images {
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter().collect::<Vec<_>>().into_iter()
+    }
+}
+
+impl Serialize for Images {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.json().serialize(serializer)
     }
 }
 
@@ -227,33 +278,33 @@ impl Image {
     /// Returns an error if the service sent something that is not base64, or only the address of the image; see
     /// [`Image::url`].
     pub fn bytes(&self) -> Result<Vec<u8>, Error> {
-        decode::decode_all(self.base64_text()?)
+        decode::decode_all(&self.base64_text()?)
     }
 
     /// Returns the address of the image, if the service sends addresses instead of images or in addition to them. The
     /// client never fetches such an address; it expires after a while and needs no key.
     #[must_use]
     pub fn url(&self) -> Option<&str> {
-        url(self.wire_image())
+        self.members().url.as_deref()
     }
 
     /// Returns the base64 text as the service sent it, in the standard alphabet and padded; empty if the service sent
     /// only an address, see [`Image::url`].
     #[must_use]
-    pub fn base64(&self) -> &str {
-        &self.wire_image().b64_json
+    pub fn base64(&self) -> Cow<'_, str> {
+        self.members().base64.as_ref().map(Base64Text::text).unwrap_or_default()
     }
 
     /// Returns the file format, read from the bytes themselves; `None` if the format is unknown.
     #[must_use]
     pub fn format(&self) -> Option<Format> {
-        decode::image_properties(self.base64()).map(|properties| properties.format)
+        self.properties().map(|properties| properties.format)
     }
 
     /// Returns width and height in pixels, read from the bytes themselves; `None` if the bytes do not state them.
     #[must_use]
     pub fn dimensions(&self) -> Option<(u32, u32)> {
-        decode::image_properties(self.base64()).map(|properties| (properties.width, properties.height))
+        self.properties().map(|properties| (properties.width, properties.height))
     }
 
     /// Returns the answer that contains this image, with its metadata and the other images.
@@ -265,7 +316,7 @@ impl Image {
     /// Returns the prompt as the model revised it.
     #[must_use]
     pub fn revised_prompt(&self) -> Option<&str> {
-        self.wire_image().revised_prompt.as_deref()
+        self.members().revised_prompt.as_deref()
     }
 
     /// Writes the image file and returns its path, with the extension that belongs to the format.
@@ -294,16 +345,20 @@ impl Image {
     }
 
     /// Returns the base64 text, or an error if the service sent only an address.
-    fn base64_text(&self) -> Result<&str, Error> {
-        match (self.base64(), self.url()) {
-            ("", Some(url)) => Err(Error::remote_image(url, Some(self.images.meta()))),
-            (base64, _) => Ok(base64),
+    fn base64_text(&self) -> Result<Cow<'_, str>, Error> {
+        match (&self.members().base64, self.url()) {
+            (None, Some(url)) => Err(Error::remote_image(url, Some(self.images.meta()))),
+            _ => Ok(self.base64()),
         }
     }
 
-    fn wire_image(&self) -> &types::Image {
-        // `Images` lists only positions that exist, and the answer does not change.
-        &self.images.response().data[self.position]
+    fn properties(&self) -> Option<ImageProperties> {
+        self.members().base64.as_ref()?.properties()
+    }
+
+    fn members(&self) -> &ImageMembers {
+        // The callers of `Images::image_at` ensure that the index is below the length, which does not change.
+        &self.images.state.images[self.index]
     }
 }
 
@@ -314,20 +369,12 @@ impl EncodedImage for Image {
     }
 
     fn write(&self, sink: ImageByteSink<'_>) -> Result<(), Error> {
-        decode::decode_chunks(self.base64_text()?, sink)
+        decode::decode_chunks(&self.base64_text()?, sink)
     }
-}
-
-/// Returns the member `url`, which other services send and which is not in the gateway's document.
-fn url(image: &types::Image) -> Option<&str> {
-    image.extra.get("url")?.as_str().filter(|url| !url.is_empty())
 }
 
 impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Image")
-            .field("position", &self.position)
-            .field("format", &self.format())
-            .finish_non_exhaustive()
+        f.debug_struct("Image").field("index", &self.index).field("format", &self.format()).finish_non_exhaustive()
     }
 }

@@ -11,6 +11,8 @@ use reqwest::header::CONTENT_TYPE;
 
 use super::Error;
 use super::session::Session;
+#[cfg(not(target_arch = "wasm32"))]
+use super::sse::EVENT_MAX_BYTES;
 use super::timer::ReadIdleTimer;
 
 /// The maximum time that the client waits for the end of the answer after the last event (our choice). It does not
@@ -75,6 +77,24 @@ impl HttpBodyReader {
             Poll::Pending => self.idle_timer.poll(cx).map(|()| HttpBodyEvent::Failure(Error::timed_out(session))),
         }
     }
+}
+
+/// Returns the whole body, in memory once.
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) async fn read_body(mut response: Response, session: &Session) -> Result<Vec<u8>, Error> {
+    // The stated length only avoids the growth of the buffer, so it need not be right.
+    let length = response.content_length().and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
+    let mut body = Vec::with_capacity(length.min(EVENT_MAX_BYTES));
+    while let Some(bytes) = response.chunk().await.map_err(|error| Error::from_stream(error, session))? {
+        body.extend_from_slice(&bytes);
+    }
+    Ok(body)
+}
+
+/// Returns the whole body.
+#[cfg(target_arch = "wasm32")]
+pub(super) async fn read_body(response: Response, session: &Session) -> Result<Vec<u8>, Error> {
+    response.bytes().await.map(Vec::from).map_err(|error| Error::from_stream(error, session))
 }
 
 /// Returns true if the content type is JSON: the service then answers as if no stream had been requested. An answer of

@@ -4,19 +4,23 @@
 use std::sync::LazyLock;
 
 #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon"))))]
-use base64::engine::{GeneralPurpose, general_purpose};
+use base64::engine::GeneralPurpose;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
-use base64::engine::{Simd, general_purpose};
+use base64::engine::Simd;
+use base64::engine::{DecodePaddingMode, GeneralPurposeConfig, general_purpose};
 use base64::{DecodeSliceError, Engine as _};
 
 use super::Error;
 use crate::image::{ImageProperties, probe};
 
+/// Text without padding is accepted: some services leave it out, and the image is paid for.
+const CONFIG: GeneralPurposeConfig = general_purpose::PAD.with_decode_padding_mode(DecodePaddingMode::Indifferent);
+
 /// The base64 engine with SIMD instructions, several times as fast as the default engine of the crate.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
-static ENGINE: LazyLock<Simd> = LazyLock::new(|| Simd::standard(general_purpose::PAD));
+static ENGINE: LazyLock<Simd> = LazyLock::new(|| Simd::standard(CONFIG));
 #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon"))))]
-static ENGINE: GeneralPurpose = general_purpose::STANDARD;
+static ENGINE: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::STANDARD, CONFIG);
 
 /// The number of base64 characters in a chunk (our choice): a multiple of four, and small enough for the CPU cache.
 const CHUNK_CHARS: usize = 256 * 1024;
@@ -28,14 +32,14 @@ const HEAD_CHARS: usize = 128 * 1024;
 
 /// Decodes the whole text.
 pub(super) fn decode_all(text: &str) -> Result<Vec<u8>, Error> {
-    ENGINE.decode(text).map_err(|_| not_base64())
+    ENGINE.decode(payload(text)).map_err(|_| not_base64())
 }
 
 /// Decodes the text in chunks, and passes each chunk to `sink` before it decodes the next.
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) fn decode_chunks(text: &str, mut sink: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
     let mut buffer = vec![0; CHUNK_BYTES];
-    let mut chunks = text.as_bytes().chunks(CHUNK_CHARS).peekable();
+    let mut chunks = payload(text).as_bytes().chunks(CHUNK_CHARS).peekable();
     while let Some(chunk) = chunks.next() {
         let length = ENGINE.decode_slice(chunk, &mut buffer).map_err(|_: DecodeSliceError| not_base64())?;
         // Padding is allowed only at the end of the text. The engine sees one chunk and cannot check that.
@@ -49,9 +53,15 @@ pub(super) fn decode_chunks(text: &str, mut sink: impl FnMut(&[u8]) -> Result<()
 
 /// Returns the format and pixel size of the file, read from its first bytes.
 pub(super) fn image_properties(text: &str) -> Option<ImageProperties> {
-    let characters = text.as_bytes();
+    let characters = payload(text).as_bytes();
     let head = characters.get(..HEAD_CHARS).unwrap_or(characters);
     probe(&ENGINE.decode(head).ok()?)
+}
+
+/// Returns the base64 text of a data URL, which some services send; any other text unchanged.
+fn payload(text: &str) -> &str {
+    let data = text.strip_prefix("data:").and_then(|data| data.split_once(','));
+    data.filter(|(media_type, _)| media_type.ends_with(";base64")).map_or(text, |(_, payload)| payload)
 }
 
 fn not_base64() -> Error {
@@ -85,10 +95,21 @@ mod tests {
     #[test]
     fn invalid_base64_is_refused_at_once_and_in_chunks() {
         let padded = ENGINE.encode(bytes(CHUNK_BYTES - 1));
-        for text in
-            ["!", "a", "aa", "aaa", "aaaa=", "aa aaaa=", "aaaa\n", "data:image/png;base64,aaaa", &(padded + "aaaa")]
-        {
+        for text in ["!", "a", "aaaa=", "aa aaaa=", "aaaa\n", "data:image/png,aaaa", &(padded + "aaaa")] {
             assert!(decode_all(text).is_err() && decode_chunks(text, |_| Ok(())).is_err(), "{}", text.len());
+        }
+    }
+
+    #[test]
+    fn text_without_padding_and_data_urls_are_read() {
+        for text in ["aGVsbG8=", "aGVsbG8", "data:image/png;base64,aGVsbG8=", "data:image/webp;base64,aGVsbG8"] {
+            let mut joined = Vec::new();
+            decode_chunks(text, |chunk| {
+                joined.extend_from_slice(chunk);
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!((decode_all(text).unwrap().as_slice(), joined.as_slice()), (&b"hello"[..], &b"hello"[..]));
         }
     }
 

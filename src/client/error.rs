@@ -9,9 +9,9 @@ use std::fmt;
 use std::time::Duration;
 
 use progenitor_client::Error as WireError;
-use serde_json::Value;
 
 use super::metadata::AnswerMetadata;
+use super::raw_json::Json;
 use super::retry;
 use super::session::{BearerCredentials, Session, TimeLimit};
 use crate::image::{SizeError, UnknownFormat};
@@ -47,6 +47,7 @@ struct ClientErrorState {
     message: String,
     head: Option<AnswerMetadata>,
     detail: ServiceErrorDetail,
+    body: Option<String>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -103,7 +104,7 @@ impl Error {
     }
 
     /// Creates the error that an error event of a stream or a failed response reports, after a status of success.
-    pub(super) fn from_stream_event(event: &Value, session: &Session) -> Self {
+    pub(super) fn from_stream_event(event: &Json, session: &Session) -> Self {
         let mut error = Self::from_detail(ServiceErrorDetail::from_event(event), session.credentials());
         error.0.head = session.head().cloned();
         error
@@ -208,12 +209,19 @@ impl Error {
             message: message.into(),
             head: None,
             detail: ServiceErrorDetail::default(),
+            body: None,
             source: None,
         }))
     }
 
     pub(super) fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.0.source = Some(Box::new(source));
+        self
+    }
+
+    /// Keeps the answer that is not understood: it may have been paid for.
+    pub(super) fn with_body(mut self, body: String) -> Self {
+        self.0.body = Some(body);
         self
     }
 
@@ -238,6 +246,13 @@ impl Error {
     #[must_use]
     pub fn meta(&self) -> Option<&AnswerMetadata> {
         self.0.head.as_ref()
+    }
+
+    /// Returns the whole answer of an error of the kind [`ErrorKind::Unintelligible`]: it may hold an image in a form
+    /// that this version does not know. Returns `None` if there was no answer, or if it was a stream.
+    #[must_use]
+    pub fn body(&self) -> Option<&str> {
+        self.0.body.as_deref()
     }
 
     /// Returns the HTTP status, if there was an answer.

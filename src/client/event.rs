@@ -1,14 +1,10 @@
 //! Reads the events of an image stream.
 //!
-//! The type of an event is read first, and then the members that this type has, both directly from the received bytes.
-//! An event of an unknown type is passed on unchanged, unless it holds an image. An intermediate image that cannot be
+//! The members of an event are read in one pass, directly from the received bytes. An event of an unknown type is passed on unchanged, unless it holds an image. An intermediate image that cannot be
 //! read is skipped, because the final image is the one that was paid for.
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::Value;
-
-use super::lenient::{self, JsonMap};
+use super::answer_members::AnswerMembers;
+use super::raw_json::{UnreadableText, lossy_text};
 use super::session::Session;
 use super::sse::SseEvent;
 use super::{Error, Image, Images, Json};
@@ -16,6 +12,10 @@ use crate::wire::types::ImageUsage;
 
 /// The type of an event which states that there will be no image.
 const ERROR: &str = "error";
+/// The last words of the types of events with an image.
+const COMPLETED: &str = "completed";
+const PARTIAL_IMAGE: &str = "partial_image";
+const UNREADABLE: &str = "this version does not understand an event of the stream";
 /// The prefixes of the event types that this version knows.
 const FAMILIES: [&str; 2] = ["image_generation", "image_edit"];
 
@@ -49,15 +49,6 @@ pub enum ImageEvent {
     },
 }
 
-/// The members that distinguish the kinds of events.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ImageEventTag {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    error: Option<IgnoredAny>,
-}
-
 // === impl ImageEvent ===
 
 impl ImageEvent {
@@ -68,57 +59,60 @@ impl ImageEvent {
 
 /// Reads an event; returns `None` for an end marker and for an intermediate image that cannot be read. `partials` is
 /// the number of intermediate images before this event.
-pub(super) fn read_event(event: &SseEvent, partials: u32, session: &Session) -> Result<Option<ImageEvent>, Error> {
+pub(super) fn read_event(event: SseEvent, partials: u32, session: &Session) -> Result<Option<ImageEvent>, Error> {
     // Other services end a stream with this marker, which is not JSON.
     if event.data == b"[DONE]" {
         return Ok(None);
     }
-    // The name of the event decides if the data has no type, or is not JSON.
-    let tag: ImageEventTag = serde_json::from_slice(&event.data).unwrap_or_default();
-    let kind = tag.kind.as_deref().unwrap_or(&event.name);
-    let (family, step) = kind.rsplit_once('.').unwrap_or(("", kind));
+    let text = String::from_utf8(event.data).unwrap_or_else(|error| lossy_text(error.as_bytes()));
+    let members = match AnswerMembers::read(text) {
+        Ok(members) => members,
+        Err(unreadable) => return read_opaque_event(event.name, unreadable, session),
+    };
+    // The name of the event decides if the data has no type.
+    let kind = members.kind.clone().unwrap_or(event.name);
+    let (family, step) = kind.rsplit_once('.').unwrap_or(("", &kind));
     let is_known = FAMILIES.contains(&family);
+    let is_error = kind == ERROR || members.has_error;
+    let json = members.json.clone();
+    let event = match step {
+        COMPLETED if is_known => return completed(members, session).map(Some),
+        PARTIAL_IMAGE if is_known => return Ok(partial_image(members, partials, session).ok()),
+        _ if is_error => return Err(Error::from_stream_event(&json, session)),
+        // An event of an unknown type may hold an image nevertheless.
+        COMPLETED => completed(members, session).ok(),
+        PARTIAL_IMAGE => partial_image(members, partials, session).ok(),
+        _ => None,
+    };
+    Ok(Some(event.unwrap_or(ImageEvent::Other { kind, json })))
+}
+
+/// Reads an event whose data is not a JSON object. Only its name tells its type.
+fn read_opaque_event(
+    kind: String,
+    UnreadableText { error, text }: UnreadableText,
+    session: &Session,
+) -> Result<Option<ImageEvent>, Error> {
+    let (family, step) = kind.rsplit_once('.').unwrap_or(("", &kind));
+    let json = Json::from_text_or_string(text);
     match step {
-        "completed" if is_known => Ok(Some(ImageEvent::completed(&event_images(event, session)?))),
-        "partial_image" if is_known => Ok(partial_image(event, partials, session).ok()),
-        _ if kind == ERROR || tag.error.is_some() => {
-            // The event is an error, whatever its other members are.
-            let detail = lenient::read_object(&event.data).map(Value::Object).unwrap_or_default();
-            Err(Error::from_stream_event(&detail, session))
+        COMPLETED if FAMILIES.contains(&family) => {
+            let error = Error::unintelligible(UNREADABLE, session.head()).with_source(error);
+            Err(error.with_body(json.text().to_owned()))
         }
-        _ => Ok(Some(read_unknown_event(kind, event, partials, session))),
+        PARTIAL_IMAGE if FAMILIES.contains(&family) => Ok(None),
+        ERROR => Err(Error::from_stream_event(&json, session)),
+        _ => Ok(Some(ImageEvent::Other { kind, json })),
     }
 }
 
-/// Reads an event of an unknown type. If the event holds an image, the last word of the type decides whether the image
-/// is final.
-fn read_unknown_event(kind: &str, event: &SseEvent, partials: u32, session: &Session) -> ImageEvent {
-    let with_image = match kind.rsplit('.').next() {
-        Some("completed") => event_images(event, session).map(|images| ImageEvent::completed(&images)).ok(),
-        Some("partial_image") => partial_image(event, partials, session).ok(),
-        _ => None,
-    };
-    with_image.unwrap_or_else(|| {
-        let json = Json::from_text_or_string(String::from_utf8_lossy(&event.data).into_owned());
-        ImageEvent::Other { kind: kind.to_owned(), json }
-    })
+/// Returns the final image of an event, as an answer of its own.
+fn completed(members: AnswerMembers, session: &Session) -> Result<ImageEvent, Error> {
+    Images::from_members(members, session.head()).map(|images| ImageEvent::completed(&images))
 }
 
-fn partial_image(event: &SseEvent, partials: u32, session: &Session) -> Result<ImageEvent, Error> {
-    let members = members(event, session)?;
-    let index = members.get("partial_image_index").and_then(|index| u32::try_from(index.as_u64()?).ok());
-    let images = Images::new(lenient::response_from_event(members), session.head())?;
-    Ok(ImageEvent::PartialImage { index: index.unwrap_or(partials), image: images.first() })
-}
-
-/// Returns the image of an event, as an answer of its own.
-fn event_images(event: &SseEvent, session: &Session) -> Result<Images, Error> {
-    Images::new(lenient::response_from_event(members(event, session)?), session.head())
-}
-
-fn members(event: &SseEvent, session: &Session) -> Result<JsonMap, Error> {
-    lenient::read_object(&event.data).map_err(|error| {
-        Error::unintelligible("this version does not understand an event of the stream", session.head())
-            .with_source(error)
-    })
+fn partial_image(members: AnswerMembers, partials: u32, session: &Session) -> Result<ImageEvent, Error> {
+    let index = members.partial_index.unwrap_or(partials);
+    let images = Images::from_members(members, session.head())?;
+    Ok(ImageEvent::PartialImage { index, image: images.first() })
 }

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use progenitor_client::{Error as WireError, ResponseValue};
-use reqwest::header::{CONTENT_TYPE, HeaderMap};
-use reqwest::{RequestBuilder, StatusCode};
+use reqwest::RequestBuilder;
+use reqwest::header::CONTENT_TYPE;
 
+use super::body_reader::read_body;
 use super::call::{ApiCall, ApiOperation};
 use super::form::EditForm;
-use super::metadata::AnswerMetadata;
 use super::request::AnswerMode;
-use super::session::{Session, TimeLimit};
-use super::{Client, EditRequest, Error, GenerateRequest, ImageStream, Images, lenient};
-use crate::wire::types::{CostEstimate, ErrorResponse, ImagesResponse};
+use super::session::TimeLimit;
+use super::{Client, EditRequest, Error, GenerateRequest, ImageStream, Images};
+use crate::wire::types::{CostEstimate, ErrorResponse};
 
 /// The time limit of an estimate (our choice). The service answers without a call to anybody.
 const ESTIMATE_LIMIT: TimeLimit = TimeLimit::Total(Duration::from_secs(30));
@@ -52,7 +52,7 @@ impl<'a> ImageCalls<'a> {
         let client = self.client.paid_call(call_options);
         let call = ApiCall { client: &client, operation: ApiOperation::CREATE_IMAGE, accept: JSON };
         let response = call.send(|request| Ok(with_json_body(request, &body))).await?;
-        images_from_result(ResponseValue::from_response(response).await, &client.inner)
+        Images::parse(read_body(response, &client.inner).await?, client.inner.head())
     }
 
     /// Asks what [`ImageCalls::generate`] would cost at most for this request, and whether a limit would refuse it now.
@@ -111,7 +111,7 @@ impl<'a> ImageCalls<'a> {
         let client = self.client.paid_call(form.call_options(TimeLimit::Total(form.time_limit())));
         let call = ApiCall { client: &client, operation: ApiOperation::EDIT_IMAGE, accept: JSON };
         let response = call.send(|request| with_form(request, &form)).await?;
-        images_from_result(ResponseValue::from_response(response).await, &client.inner)
+        Images::parse(read_body(response, &client.inner).await?, client.inner.head())
     }
 
     /// Changes images, or makes a new one from them, and returns its events while it is made.
@@ -139,28 +139,4 @@ pub(super) fn with_json_body(request: RequestBuilder, body: &Bytes) -> RequestBu
 
 fn with_form(request: RequestBuilder, form: &EditForm) -> reqwest::Result<RequestBuilder> {
     Ok(request.multipart(form.write()?))
-}
-
-/// Returns the images of an answer that is one JSON object.
-fn images_from_result(
-    result: Result<ResponseValue<ImagesResponse>, WireError<ErrorResponse>>,
-    session: &Session,
-) -> Result<Images, Error> {
-    let response = match result {
-        Ok(value) => value.into_inner(),
-        Err(WireError::InvalidResponsePayload(body, source))
-            if session.head().is_some_and(AnswerMetadata::is_success) =>
-        {
-            let to_error = |_| Error::from_call(WireError::InvalidResponsePayload(Bytes::new(), source), session);
-            lenient::response_from_answer(lenient::read_object(&body).map_err(to_error)?)
-        }
-        Err(error) => return Err(Error::from_call(error, session)),
-    };
-    Images::new(response, session.head())
-}
-
-/// Returns the images of an answer that is one JSON object although events were requested.
-pub(super) fn read_whole_answer(body: Vec<u8>, session: &Session) -> Result<Images, Error> {
-    let parsed = serde_json::from_slice(&body).map_err(|error| WireError::InvalidResponsePayload(body.into(), error));
-    images_from_result(parsed.map(|response| ResponseValue::new(response, StatusCode::OK, HeaderMap::new())), session)
 }

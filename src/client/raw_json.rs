@@ -34,6 +34,12 @@ pub struct Json {
     range: Range<usize>,
 }
 
+/// A text that is not a JSON object.
+pub(super) struct UnreadableText {
+    pub(super) error: serde_json::Error,
+    pub(super) text: String,
+}
+
 /// The members of an object, in their original order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RawJsonObject(Vec<(String, Json)>);
@@ -82,6 +88,33 @@ impl Json {
         Ok(Self { source: Arc::new(text), range })
     }
 
+    /// Reads an object and several of its members, in one pass. Returns the text again if it is not an object.
+    pub(super) fn read_object<const COUNT: usize>(
+        text: String,
+        names: [&str; COUNT],
+    ) -> Result<(Self, [Option<Self>; COUNT]), UnreadableText> {
+        let ranges = match serde_json::from_str::<BorrowedMembers<'_>>(&text) {
+            Ok(members) => members.positions(names, text.as_ptr().addr()),
+            Err(error) => return Err(UnreadableText { error, text }),
+        };
+        let start = text.len() - text.trim_ascii_start().len();
+        let range = start..text.trim_ascii_end().len();
+        let json = Self { source: Arc::new(text), range };
+        let members = json.shared(ranges);
+        Ok((json, members))
+    }
+
+    /// Returns several members of each element of a list, in one pass if all of them are objects; an element that is not
+    /// an object has no members.
+    pub(super) fn members_of_elements<const COUNT: usize>(&self, names: [&str; COUNT]) -> Vec<[Option<Self>; COUNT]> {
+        match serde_json::from_str::<Vec<BorrowedMembers<'_>>>(self.text()) {
+            Ok(elements) => {
+                elements.into_iter().map(|members| self.shared(members.positions(names, self.address()))).collect()
+            }
+            Err(_) => self.elements().iter().map(|element| element.members(names)).collect(),
+        }
+    }
+
     /// Keeps a text that is JSON, and makes a JSON string of any other.
     pub(super) fn from_text_or_string(text: String) -> Self {
         match value_range(&text) {
@@ -92,15 +125,21 @@ impl Json {
 
     /// Returns several members, in one pass.
     pub(super) fn members<const COUNT: usize>(&self, names: [&str; COUNT]) -> [Option<Self>; COUNT] {
-        let mut values = [const { None }; COUNT];
         // A value that is not an object has no members.
-        let Ok(BorrowedMembers(members)) = serde_json::from_str(self.text()) else { return values };
-        for (name, raw) in members {
-            if let Some(index) = names.iter().position(|requested| *requested == name) {
-                values[index] = Some(self.slice(raw));
-            }
-        }
-        values
+        let Ok(members) = serde_json::from_str::<BorrowedMembers<'_>>(self.text()) else {
+            return [const { None }; COUNT];
+        };
+        self.shared(members.positions(names, self.address()))
+    }
+
+    /// Returns the values at these positions of the source.
+    fn shared<const COUNT: usize>(&self, positions: [Option<Range<usize>>; COUNT]) -> [Option<Self>; COUNT] {
+        positions.map(|range| range.map(|range| Self { source: Arc::clone(&self.source), range }))
+    }
+
+    /// The address of the first byte of the source.
+    fn address(&self) -> usize {
+        self.source.as_ptr().addr()
     }
 
     pub(super) fn is_null(&self) -> bool {
@@ -192,6 +231,23 @@ impl<'de> Deserialize<'de> for BorrowedMembers<'de> {
     }
 }
 
+// === impl BorrowedMembers ===
+
+impl BorrowedMembers<'_> {
+    /// Returns the position of each of these members in the text that begins at this address. If a name occurs more
+    /// than once, the last member counts.
+    fn positions<const COUNT: usize>(self, names: [&str; COUNT], source: usize) -> [Option<Range<usize>>; COUNT] {
+        let mut positions = [const { None }; COUNT];
+        for (name, raw) in self.0 {
+            if let Some(index) = names.iter().position(|requested| *requested == name) {
+                let start = raw.get().as_ptr().addr() - source;
+                positions[index] = Some(start..start + raw.get().len());
+            }
+        }
+        positions
+    }
+}
+
 /// Collects every member, also those with the same name.
 struct MembersVisitor;
 
@@ -266,6 +322,11 @@ impl Serialize for RawJsonObject {
         }
         map.end()
     }
+}
+
+/// Returns bytes as text, in which those that are not UTF-8 are replaced.
+pub(super) fn lossy_text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Returns a JSON list of the values.

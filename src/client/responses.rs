@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::body_reader::read_body;
 use super::call::{ApiCall, ApiOperation};
 use super::images::{EVENTS, JSON, with_json_body};
 use super::session::TimeLimit;
@@ -78,8 +79,7 @@ impl<'a> ResponseCalls<'a> {
         let call = ApiCall { client: &client, operation: ApiOperation::CREATE_RESPONSE, accept: JSON };
         let body = Bytes::from(request.body(false));
         let answer = call.send(|request| Ok(with_json_body(request, &body))).await?;
-        let bytes = answer.bytes().await.map_err(|error| Error::from_stream(error, &client.inner))?;
-        let response = Response::parse(bytes.into(), &client.inner)?;
+        let response = Response::parse(read_body(answer, &client.inner).await?, &client.inner)?;
         match response.failure(&client.inner) {
             Some(error) => Err(error),
             None => Ok(response),

@@ -7,9 +7,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use uuid::Uuid;
-
 use super::Error;
+use super::retry::random_bits;
 use crate::image::Format;
 
 /// Returns the path with the extension of the format. The path stays as it is if its extension already stands for that
@@ -129,7 +128,7 @@ impl TemporaryFile {
     fn create(target: &Path) -> io::Result<Self> {
         let name =
             target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
-        let path = target.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), Uuid::new_v4().simple()));
+        let path = target.with_file_name(format!(".{}.{:016x}.part", name.to_string_lossy(), random_bits()));
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         Ok(Self { file, path, is_renamed: false })
     }

@@ -14,7 +14,7 @@ use reqwest::Response;
 use super::body_reader::{HttpBodyEvent, HttpBodyReader, is_json_response};
 use super::session::Session;
 use super::sse::{EVENT_MAX_BYTES, SseEventReader, SseEventTooLarge};
-use super::{AnswerMetadata, Error, Image, ImageEvent, event, images};
+use super::{AnswerMetadata, Error, Image, ImageEvent, Images, event};
 
 /// The events in the making of an image; from [`ImageCalls::generate_stream`](super::ImageCalls::generate_stream) and
 /// [`ImageCalls::edit_stream`](super::ImageCalls::edit_stream).
@@ -124,7 +124,7 @@ impl ImageStream {
         match std::mem::replace(&mut self.state, ImageStreamState::Ended) {
             ImageStreamState::Events(mut reader) => {
                 // An event that was cut off cannot be parsed; the error then says that the stream ended too early.
-                let last = reader.finish().map(|event| event::read_event(&event, self.partials, &self.session));
+                let last = reader.finish().map(|event| event::read_event(event, self.partials, &self.session));
                 match last {
                     Some(Ok(Some(event @ ImageEvent::Completed { .. }))) => Some(Ok(event)),
                     Some(Err(error)) if error.is_answer() => Some(Err(error)),
@@ -132,7 +132,7 @@ impl ImageStream {
                 }
             }
             ImageStreamState::PlainJson(body) => {
-                Some(images::read_whole_answer(body, &self.session).map(|images| ImageEvent::completed(&images)))
+                Some(Images::parse(body, self.session.head()).map(|images| ImageEvent::completed(&images)))
             }
             ImageStreamState::Ended => None,
         }
@@ -203,7 +203,7 @@ fn next_event(
     session: &Session,
 ) -> Result<Option<ImageEvent>, Error> {
     while let Some(event) = reader.next(bytes).map_err(|SseEventTooLarge| too_large_error(session))? {
-        let event = event::read_event(&event, partials, session)?;
+        let event = event::read_event(event, partials, session)?;
         if event.is_some() {
             return Ok(event);
         }

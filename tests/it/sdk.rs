@@ -145,7 +145,7 @@ fn a_configured_model_is_found_by_its_id_and_makes_images() {
         let missing = client.models().retrieve("sketch-2").await.expect_err("no such model");
         assert_eq!((missing.status(), missing.code()), (Some(404), Some("model_not_found")));
         let images = client.images().generate(GenerateRequest::new("a fox").model("sketch-1")).await?;
-        assert_eq!(images.response().model.as_deref(), Some("sketch-1"));
+        assert_eq!(images.model(), Some("sketch-1"));
         Ok::<(), Error>(())
     })
     .expect("the configured model works");

@@ -21,11 +21,10 @@ pub(super) struct ImageReport(Value);
 
 impl ImageReport {
     pub(super) fn new(prompt: &str, images: &Images) -> Self {
-        let response = images.response();
         Self(json!({
-            "request_id": images.request_id(), "created": response.created, "prompt": prompt, "model": response.model,
-            "size": response.size, "quality": response.quality, "output_format": response.output_format,
-            "background": response.background, "usage": response.usage, "simulated": images.is_simulated(),
+            "request_id": images.request_id(), "created": images.created(), "prompt": prompt, "model": images.model(),
+            "size": images.size(), "quality": images.quality(), "output_format": images.output_format(),
+            "background": images.background(), "usage": images.usage(), "simulated": images.is_simulated(),
             "replayed": images.is_replayed(), "fallback": images.fallback(), "missing": images.missing(),
             "delivered": images.delivered(), "delivery": images.delivery(),
         }))

@@ -1,7 +1,6 @@
 //! The details that a service reports about a failure, in any shape.
 
-use serde_json::Value;
-
+use crate::client::raw_json::Json;
 use crate::tables::MAX_JSON_BODY_BYTES;
 use crate::wire::types;
 
@@ -23,29 +22,33 @@ impl ServiceErrorDetail {
     pub(super) fn parse(body: &[u8]) -> Self {
         // A longer body is cut and then fails to parse; no service sends such a long error.
         let body = body.get(..usize::try_from(MAX_JSON_BODY_BYTES).unwrap_or(usize::MAX)).unwrap_or(body);
-        serde_json::from_slice::<Value>(body)
-            .map_or_else(|_| Self::default(), |body| Self::from_members(&body["error"]))
+        let json = Json::read_text(String::from_utf8_lossy(body).into_owned()).ok();
+        json.and_then(|body| body.member("error")).map(|error| Self::from_members(&error)).unwrap_or_default()
     }
 
     /// Reads the error event of a stream. The members of the error are in an object `error` or in the event itself;
     /// `error` may also be the message.
-    pub(super) fn from_event(frame: &Value) -> Self {
-        match &frame["error"] {
-            nested @ Value::Object(_) => Self::from_members(nested),
-            Value::String(message) => Self { message: Some(message.clone()), ..Self::from_members(frame) },
-            _ => Self::from_members(frame),
+    pub(super) fn from_event(event: &Json) -> Self {
+        match event.member("error") {
+            Some(nested) if nested.text().starts_with('{') => Self::from_members(&nested),
+            error => {
+                let detail = Self::from_members(event);
+                Self { message: error.and_then(|message| message.read()).or(detail.message), ..detail }
+            }
         }
     }
 
     /// Reads the members of an error object. A member of an unexpected type is ignored and does not affect the others.
-    fn from_members(error: &Value) -> Self {
-        let text = |name: &str| error[name].as_str().map(str::to_owned);
+    fn from_members(error: &Json) -> Self {
+        let names = ["message", "code", "param", "reason", "resets_in_seconds"];
+        let [message, code, param, reason, resets_in_seconds] = error.members(names);
+        let text = |member: Option<Json>| member.and_then(|text| text.read::<String>());
         Self {
-            message: text("message"),
-            code: text("code"),
-            param: text("param"),
-            reason: text("reason"),
-            resets_in_seconds: error["resets_in_seconds"].as_u64(),
+            message: text(message),
+            code: text(code),
+            param: text(param),
+            reason: text(reason),
+            resets_in_seconds: resets_in_seconds.and_then(|seconds| seconds.read()),
         }
     }
 }

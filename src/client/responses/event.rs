@@ -1,14 +1,12 @@
 //! The events of a response: their meaning, and each event as received.
 
-use serde_json::Value;
-
 use super::image::ResponseImage;
 use super::item::OutputItem;
 use super::response::Response;
+use crate::client::Error;
 use crate::client::raw_json::Json;
 use crate::client::session::Session;
 use crate::client::sse::SseEvent;
-use crate::client::{Error, lenient};
 
 const ERROR: &str = "error";
 
@@ -185,8 +183,7 @@ pub(super) fn read_sse_event(event: SseEvent, session: &Session) -> Result<SseEv
     // An event such as `response.failed` says more than the name of its frame.
     let is_named_error = has_error_name && !kind.starts_with("response.");
     if is_named_error || kind == ERROR || is_untyped_error {
-        let detail = lenient::read_object(json.text().as_bytes()).map(Value::Object).unwrap_or_default();
-        return Ok(SseEventContent::Failure(Error::from_stream_event(&detail, session)));
+        return Ok(SseEventContent::Failure(Error::from_stream_event(&json, session)));
     }
     let step = parse_step(&kind, &json, session).unwrap_or(ResponseStep::Other);
     Ok(SseEventContent::Event(Box::new(ResponseEvent { json, kind, step })))

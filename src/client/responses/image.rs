@@ -5,17 +5,19 @@ use std::fmt;
 #[cfg(not(target_arch = "wasm32"))]
 use std::path::{Path, PathBuf};
 
+use crate::client::Error;
+use crate::client::base64_text::Base64Text;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::client::decode;
 use crate::client::raw_json::Json;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::client::save::{self, EncodedImage, FileNaming, ImageByteSink};
-use crate::client::{Error, decode};
-use crate::image::{Format, ImageProperties};
+use crate::image::Format;
 
 /// An image that a model made. Cloning is cheap: the bytes are shared with the answer or event that contained it.
 #[derive(Clone)]
 pub struct ResponseImage {
-    /// A JSON string that is not empty.
-    base64: Json,
+    base64: Base64Text,
 }
 
 // === impl ResponseImage ===
@@ -23,8 +25,7 @@ pub struct ResponseImage {
 impl ResponseImage {
     /// Creates an image; returns `None` if the value is not a string, or if it is empty.
     pub(super) fn new(base64: Json) -> Option<Self> {
-        let text = base64.text();
-        (text.len() > 2 && text.starts_with('"')).then_some(Self { base64 })
+        Base64Text::new(base64).map(|base64| Self { base64 })
     }
 
     /// Returns the bytes of the image file.
@@ -33,26 +34,25 @@ impl ResponseImage {
     ///
     /// Returns an error if the service sent something that is not base64.
     pub fn bytes(&self) -> Result<Vec<u8>, Error> {
-        decode::decode_all(&self.base64())
+        self.base64.decode()
     }
 
     /// Returns the image as the service sent it: base64 text in the standard alphabet, padded.
     #[must_use]
     pub fn base64(&self) -> Cow<'_, str> {
-        // The text is copied only if it has JSON escapes: some JSON writers put a backslash before each slash.
-        self.base64.unescaped_text().map_or_else(|| Cow::Owned(self.base64.read().unwrap_or_default()), Cow::Borrowed)
+        self.base64.text()
     }
 
     /// Returns the file format, read from the bytes themselves; `None` if the format is unknown.
     #[must_use]
     pub fn format(&self) -> Option<Format> {
-        self.properties().map(|properties| properties.format)
+        self.base64.properties().map(|properties| properties.format)
     }
 
     /// Returns width and height in pixels, read from the bytes themselves; `None` if the bytes do not state them.
     #[must_use]
     pub fn dimensions(&self) -> Option<(u32, u32)> {
-        self.properties().map(|properties| (properties.width, properties.height))
+        self.base64.properties().map(|properties| (properties.width, properties.height))
     }
 
     /// Writes the image file and returns its path, like [`Image::write_to`](crate::client::Image::write_to).
@@ -73,10 +73,6 @@ impl ResponseImage {
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn overwrite(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
         save::save_image(self, path.as_ref(), FileNaming::Replacing).await
-    }
-
-    fn properties(&self) -> Option<ImageProperties> {
-        decode::image_properties(&self.base64())
     }
 }
 

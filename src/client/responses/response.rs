@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
 
 use super::image::ResponseImage;
 use super::item::OutputItem;
@@ -25,7 +24,6 @@ pub struct Response {
     output: Vec<OutputItem>,
     usage: Option<ResponseUsage>,
     image_usage: Option<ImageUsage>,
-    error: Option<Json>,
     meta: AnswerMetadata,
 }
 
@@ -45,8 +43,8 @@ impl Response {
 
     /// Reads the members. A member that is missing or of an unexpected type does not affect the others.
     pub(super) fn new(json: Json, session: &Session) -> Self {
-        let names = ["id", "model", "status", "output", "usage", "tool_usage", "error"];
-        let [id, model, status, output, usage, tool_usage, error] = json.members(names);
+        let names = ["id", "model", "status", "output", "usage", "tool_usage"];
+        let [id, model, status, output, usage, tool_usage] = json.members(names);
         let text = |json: Option<Json>| json.and_then(|json| json.read::<String>());
         let output = output.map(|output| output.elements()).unwrap_or_default();
         Self {
@@ -56,7 +54,6 @@ impl Response {
             output: output.into_iter().map(OutputItem::new).collect(),
             usage: usage.and_then(|usage| usage.read()),
             image_usage: tool_usage.and_then(|usage| usage.read::<ResponseToolUsage>()?.image_gen),
-            error: error.filter(|error| !error.is_null()),
             meta: session.recorded_head().clone(),
             json,
         }
@@ -157,10 +154,7 @@ impl Response {
     /// Returns the error of the response, if it failed.
     pub(super) fn failure(&self, session: &Session) -> Option<Error> {
         let has_failed = self.status.as_deref() == Some(FAILED);
-        has_failed.then(|| {
-            let detail: Value = self.error.as_ref().and_then(|error| error.read()).unwrap_or_default();
-            Error::from_stream_event(&json!({ "error": detail }), session)
-        })
+        has_failed.then(|| Error::from_stream_event(&self.json, session))
     }
 }
 

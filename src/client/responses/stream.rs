@@ -184,7 +184,7 @@ impl ResponseStream {
             self.body.expect_end();
         }
         if let ResponseStep::Failed { response } = event.step() {
-            let unknown_failure = || Error::from_stream_event(&serde_json::Value::Null, &self.session);
+            let unknown_failure = || Error::from_stream_event(&serde_json::Value::Null.into(), &self.session);
             let failure =
                 self.failure.take().or_else(|| response.failure(&self.session)).unwrap_or_else(unknown_failure);
             self.failure = Some(failure);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::server::{Reaction, Server, answer};
 use super::{client, run};
-use crate::client::{Error, ImageEvent, Images, OpenWord};
+use crate::client::{Error, ErrorKind, ImageEvent, Images, OpenWord};
 use crate::wire::types::{OutputFormat, ResolvedQuality};
 
 fn generate(body: &Value) -> Result<Images, Error> {
@@ -27,13 +27,12 @@ fn newer_answer() -> Value {
 #[test]
 fn unknown_words_and_members_are_read_and_kept_unchanged() {
     let images = generate(&newer_answer()).unwrap();
-    let response = images.response();
-    let quality = response.quality.as_ref().unwrap();
+    let quality = images.quality().unwrap();
     assert_eq!((quality.known(), quality.to_string().as_str()), (None, "xhigh"));
-    assert_eq!(response.output_format, Some(OpenWord::Other("gif".to_owned())));
-    assert_eq!(response.extra["svg_usage"]["output_tokens"], 7);
+    assert_eq!(images.output_format(), Some(&OpenWord::Other("gif".to_owned())));
+    assert_eq!(images.json().member("svg_usage").unwrap().text(), r#"{"output_tokens":7}"#);
     assert_eq!(images.usage().unwrap().extra["reasoning_tokens"], 9);
-    assert_eq!(serde_json::to_value(response).unwrap(), newer_answer());
+    assert_eq!(serde_json::to_value(&images).unwrap(), newer_answer());
 }
 
 #[test]
@@ -42,9 +41,8 @@ fn a_known_word_can_be_compared() {
     body["quality"] = "high".into();
     body["output_format"] = "webp".into();
     let images = generate(&body).unwrap();
-    let response = images.response();
-    assert_eq!(response.quality.as_ref().unwrap(), &ResolvedQuality::High);
-    assert_eq!(response.output_format.as_ref().and_then(OpenWord::known), Some(&OutputFormat::Webp));
+    assert_eq!(images.quality().unwrap(), &ResolvedQuality::High);
+    assert_eq!(images.output_format().and_then(OpenWord::known), Some(&OutputFormat::Webp));
 }
 
 #[test]
@@ -55,9 +53,9 @@ fn members_of_an_unexpected_type_are_kept_under_their_names() {
     body["usage"] = json!([{"output_tokens": 2}]);
     body["data"][0]["revised_prompt"] = json!(["a", "fox"]);
     let images = generate(&body).unwrap();
-    assert!(images.response().quality.is_none() && images.usage().is_none(), "{images:?}");
+    assert!(images.quality().is_none() && images.usage().is_none(), "{images:?}");
     assert_eq!(images.first().bytes().unwrap(), b"hello");
-    assert_eq!(serde_json::to_value(images.response()).unwrap(), body);
+    assert_eq!(serde_json::to_value(&images).unwrap(), body);
 }
 
 #[test]
@@ -69,20 +67,17 @@ fn numbers_and_depths_that_cannot_be_read_lose_no_image() {
         );
         let server = Server::start([Reaction::with_body(200, &body)]);
         let images = run(client(&server).images().generate("a fox")).unwrap();
-        let response = images.response();
-        assert_eq!((images.first().bytes().unwrap().as_slice(), response.created), (b"hello".as_slice(), 7));
-        assert_eq!(response.extra["weight"].to_string().replace('"', ""), unreadable, "kept as text");
-        assert_eq!(response.data[0].extra["depth"], unreadable);
-        assert_eq!(response.data[0].extra["kept"], 1.5);
+        assert_eq!((images.first().bytes().unwrap().as_slice(), images.created()), (b"hello".as_slice(), Some(7)));
+        assert_eq!(images.json().text(), body, "everything is kept as it was received");
     }
 }
 
 #[test]
 fn an_unexpected_creation_time_loses_no_image() {
-    for (created, expected) in [(json!(7.75), 7), (Value::Null, 0), (json!("today"), 0)] {
+    for (created, expected) in [(json!(7.75), Some(7)), (Value::Null, None), (json!("today"), None)] {
         let mut body = newer_answer();
         body["created"] = created;
-        assert_eq!(generate(&body).unwrap().response().created, expected);
+        assert_eq!(generate(&body).unwrap().created(), expected);
     }
 }
 
@@ -109,9 +104,20 @@ fn an_event_has_the_same_metadata_as_an_answer() {
     members.insert("created_at".to_owned(), created);
     let events = events_of_one(&event);
     let [ImageEvent::Completed { image, .. }] = events.as_slice() else { panic!("{events:?}") };
-    let mut expected = newer_answer();
-    expected["data"] = json!([{"b64_json": "aGVsbG8="}]);
-    assert_eq!(serde_json::to_value(image.answer().response()).unwrap(), expected);
+    let (read, expected) = (image.answer(), generate(&newer_answer()).unwrap());
+    let facts = |images: &Images| format!("{:?} {:?} {:?}", images.created(), images.model(), images.quality());
+    let more = |images: &Images| format!("{:?} {:?} {:?}", images.size(), images.background(), images.usage());
+    assert_eq!((facts(read), more(read)), (facts(&expected), more(&expected)));
+    assert_eq!(serde_json::to_value(read).unwrap(), event);
+}
+
+#[test]
+fn an_answer_that_is_not_understood_is_in_the_error() {
+    for body in ["<html>a fox</html>", r#"{"pictures": ["aGVsbG8="]}"#] {
+        let error =
+            run(client(&Server::start([Reaction::with_body(200, body)])).images().generate("a fox")).unwrap_err();
+        assert_eq!((error.kind(), error.body()), (ErrorKind::Unintelligible, Some(body)), "{error:?}");
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn an_image_that_is_only_an_address_is_reported_with_the_address() {
         let server = Server::start([answer(200, &json!({"data": [image]})).header("x-request-id", "r-1")]);
         let images = generate(&server).unwrap();
         let image = images.first();
-        assert_eq!((image.url(), image.base64(), image.format()), (Some(ADDRESS), "", None));
+        assert_eq!((image.url(), &*image.base64(), image.format()), (Some(ADDRESS), "", None));
         let written = run(image.write_to(tempfile::tempdir().unwrap().path().join("fox")));
         for error in [image.bytes().unwrap_err(), written.unwrap_err()] {
             assert!(error.message().contains(ADDRESS), "{error}");

@@ -69,8 +69,8 @@ fn intermediate_images_come_before_the_final_image() {
     let image = run(async { begin(&server).await.unwrap().collect_image().await.unwrap() });
     assert_eq!(image.bytes().unwrap(), b"hello");
     let answer = image.answer();
-    assert_eq!((answer.request_id(), answer.response().created), (Some("r-1"), 7));
-    assert_eq!(answer.response().size.as_deref(), Some("1024x1024"));
+    assert_eq!((answer.request_id(), answer.created()), (Some("r-1"), Some(7)));
+    assert_eq!(answer.size(), Some("1024x1024"));
     assert_eq!(answer.usage().unwrap().total_tokens, 3);
 }
 
