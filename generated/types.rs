@@ -22,11 +22,6 @@ impl ::std::str::FromStr for AgentModel {
         if value.chars().count() < 1usize {
             return Err("shorter than 1 characters".into());
         }
-        static PATTERN: ::std::sync::LazyLock<::regress::Regex> = ::std::sync::LazyLock::new(||
-        { ::regress::Regex::new("^(?!gpt-image-)").unwrap() });
-        if PATTERN.find(value).is_none() {
-            return Err("doesn't match pattern \"^(?!gpt-image-)\"".into());
-        }
         Ok(Self(value.to_string()))
     }
 }
@@ -71,9 +66,12 @@ impl<'de> ::serde::Deserialize<'de> for AgentModel {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum Background {
+    /// The word `auto`.
     #[serde(rename = "auto")]
     Auto,
+    /// The word `opaque`.
     #[serde(rename = "opaque")]
     Opaque,
 }
@@ -120,6 +118,7 @@ impl ::std::default::Default for Background {
 }
 /// The most that a request can cost. There may be fields that are not listed here.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct CostEstimate {
     /// `estimated`, or `unknown` if `max_cost_usd` is `null`.
     pub cost_basis: ::std::string::String,
@@ -148,10 +147,12 @@ pub struct CostEstimate {
     /// The model whose price is missing or incomplete: the image model, or the text model of an upstream account that makes images with its image tool. Absent otherwise.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub unpriced_model: ::std::option::Option<::std::string::String>,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl CostEstimate {
+    /// Returns a builder.
     pub fn builder() -> builder::CostEstimate {
         Default::default()
     }
@@ -188,37 +189,54 @@ impl CostEstimate {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ErrorCode {
+    /// The word `INVALID_API_KEY`.
     #[serde(rename = "INVALID_API_KEY")]
     InvalidApiKey,
+    /// The word `invalid_request_error`.
     #[serde(rename = "invalid_request_error")]
     InvalidRequestError,
+    /// The word `usage_limit_reached`.
     #[serde(rename = "usage_limit_reached")]
     UsageLimitReached,
+    /// The word `upstream_error`.
     #[serde(rename = "upstream_error")]
     UpstreamError,
+    /// The word `no_available_accounts`.
     #[serde(rename = "no_available_accounts")]
     NoAvailableAccounts,
+    /// The word `rate_limit_exceeded`.
     #[serde(rename = "rate_limit_exceeded")]
     RateLimitExceeded,
+    /// The word `insufficient_quota`.
     #[serde(rename = "insufficient_quota")]
     InsufficientQuota,
+    /// The word `price_unknown`.
     #[serde(rename = "price_unknown")]
     PriceUnknown,
+    /// The word `image_in_progress`.
     #[serde(rename = "image_in_progress")]
     ImageInProgress,
+    /// The word `request_too_large`.
     #[serde(rename = "request_too_large")]
     RequestTooLarge,
+    /// The word `unsupported_media_type`.
     #[serde(rename = "unsupported_media_type")]
     UnsupportedMediaType,
+    /// The word `unknown_url`.
     #[serde(rename = "unknown_url")]
     UnknownUrl,
+    /// The word `method_not_allowed`.
     #[serde(rename = "method_not_allowed")]
     MethodNotAllowed,
+    /// The word `model_not_found`.
     #[serde(rename = "model_not_found")]
     ModelNotFound,
+    /// The word `internal_error`.
     #[serde(rename = "internal_error")]
     InternalError,
+    /// The word `service_unavailable`.
     #[serde(rename = "service_unavailable")]
     ServiceUnavailable,
 }
@@ -288,6 +306,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ErrorCode {
 }
 /// The error, for people and for programs.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ErrorDetail {
     /// The stable word for the kind of error. Programs should compare this.
     #[serde(deserialize_with = "::std::option::Option::deserialize")]
@@ -319,12 +338,15 @@ pub struct ErrorDetail {
     /// With `usage_limit_reached`: the seconds until then, if known. Long waits are given here and not in `retry-after`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub resets_in_seconds: ::std::option::Option<u64>,
+    /// The family of an error. `code` is finer.
     #[serde(rename = "type")]
     pub type_: crate::wire::OpenWord<crate::wire::types::ErrorType>,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ErrorDetail {
+    /// Returns a builder.
     pub fn builder() -> builder::ErrorDetail {
         Default::default()
     }
@@ -364,43 +386,63 @@ impl ErrorDetail {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ErrorReason {
+    /// The word `unknown_parameter`.
     #[serde(rename = "unknown_parameter")]
     UnknownParameter,
+    /// The word `missing_required_parameter`.
     #[serde(rename = "missing_required_parameter")]
     MissingRequiredParameter,
+    /// The word `invalid_type`.
     #[serde(rename = "invalid_type")]
     InvalidType,
+    /// The word `invalid_value`.
     #[serde(rename = "invalid_value")]
     InvalidValue,
+    /// The word `integer_below_min_value`.
     #[serde(rename = "integer_below_min_value")]
     IntegerBelowMinValue,
+    /// The word `integer_above_max_value`.
     #[serde(rename = "integer_above_max_value")]
     IntegerAboveMaxValue,
+    /// The word `string_below_min_length`.
     #[serde(rename = "string_below_min_length")]
     StringBelowMinLength,
+    /// The word `string_above_max_length`.
     #[serde(rename = "string_above_max_length")]
     StringAboveMaxLength,
+    /// The word `invalid_json`.
     #[serde(rename = "invalid_json")]
     InvalidJson,
+    /// The word `upstream_rejected`.
     #[serde(rename = "upstream_rejected")]
     UpstreamRejected,
+    /// The word `idempotency_key_reused`.
     #[serde(rename = "idempotency_key_reused")]
     IdempotencyKeyReused,
+    /// The word `content_refused`.
     #[serde(rename = "content_refused")]
     ContentRefused,
+    /// The word `no_image_data`.
     #[serde(rename = "no_image_data")]
     NoImageData,
+    /// The word `network`.
     #[serde(rename = "network")]
     Network,
+    /// The word `quota`.
     #[serde(rename = "quota")]
     Quota,
+    /// The word `credentials`.
     #[serde(rename = "credentials")]
     Credentials,
+    /// The word `timeout`.
     #[serde(rename = "timeout")]
     Timeout,
+    /// The word `delivery_mismatch`.
     #[serde(rename = "delivery_mismatch")]
     DeliveryMismatch,
+    /// The word `outcome_unknown`.
     #[serde(rename = "outcome_unknown")]
     OutcomeUnknown,
 }
@@ -476,12 +518,16 @@ impl ::std::convert::TryFrom<::std::string::String> for ErrorReason {
 }
 /// The body of every answer that is not a success. The nesting and the four required keys are always there.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ErrorResponse {
+    /// The error, for people and for programs.
     pub error: ErrorDetail,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ErrorResponse {
+    /// Returns a builder.
     pub fn builder() -> builder::ErrorResponse {
         Default::default()
     }
@@ -499,19 +545,27 @@ impl ErrorResponse {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ErrorType {
+    /// The word `authentication_error`.
     #[serde(rename = "authentication_error")]
     AuthenticationError,
+    /// The word `invalid_request_error`.
     #[serde(rename = "invalid_request_error")]
     InvalidRequestError,
+    /// The word `usage_limit_reached`.
     #[serde(rename = "usage_limit_reached")]
     UsageLimitReached,
+    /// The word `upstream_error`.
     #[serde(rename = "upstream_error")]
     UpstreamError,
+    /// The word `server_error`.
     #[serde(rename = "server_error")]
     ServerError,
+    /// The word `rate_limit_error`.
     #[serde(rename = "rate_limit_error")]
     RateLimitError,
+    /// The word `insufficient_quota`.
     #[serde(rename = "insufficient_quota")]
     InsufficientQuota,
 }
@@ -563,16 +617,19 @@ impl ::std::convert::TryFrom<::std::string::String> for ErrorType {
 }
 /// One image. There may be fields that are not listed here.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct Image {
     /// The bytes of the image file as base64 text: standard alphabet, padded, without line breaks and without a `data:` prefix.
     pub b64_json: ::std::string::String,
     /// The prompt as the model revised it, or the prompt of the request if the model states no revised one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub revised_prompt: ::std::option::Option<::std::string::String>,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl Image {
+    /// Returns a builder.
     pub fn builder() -> builder::Image {
         Default::default()
     }
@@ -590,11 +647,15 @@ impl Image {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ImageAction {
+    /// The word `auto`.
     #[serde(rename = "auto")]
     Auto,
+    /// The word `generate`.
     #[serde(rename = "generate")]
     Generate,
+    /// The word `edit`.
     #[serde(rename = "edit")]
     Edit,
 }
@@ -643,12 +704,15 @@ impl ::std::default::Default for ImageAction {
 }
 /// The final image of an edit. It comes exactly once, as the last event.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ImageEditCompletedEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
+    /// The background that an image really has; never `auto`. `gpt-image-2` makes `opaque` ones only. An answer may carry another word of a later version.
     pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
     /// The time at which the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
+    /// The file format of an image. `png` is without loss; `jpeg` and `webp` are smaller. `jpeg` with quality `low` is the cheapest preview.
     pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
     /// The quality that the image was really made with; `auto` if the model chose it and the upstream does not state it.
     pub quality: crate::wire::OpenWord<crate::wire::types::Quality>,
@@ -660,10 +724,12 @@ pub struct ImageEditCompletedEvent {
     /// The tokens that were used for the image. Absent if the upstream did not state it: it is never invented.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub usage: ::std::option::Option<ImageUsage>,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ImageEditCompletedEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ImageEditCompletedEvent {
         Default::default()
     }
@@ -681,7 +747,9 @@ impl ImageEditCompletedEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ImageEditCompletedEventType {
+    /// The word `image_edit.completed`.
     #[serde(rename = "image_edit.completed")]
     ImageEditCompleted,
 }
@@ -724,9 +792,13 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageEditCompletedEventT
 /// Up to `partial_images` partial images come first, then exactly one completed event; or, if the request fails after the stream has begun, one error event instead. Words and fields that are not listed may come along, as in an answer without a stream; `model` and `revised_prompt` do where the upstream names them.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum ImageEditEvent {
+    /// The word `ImageEditPartialImageEvent`.
     ImageEditPartialImageEvent(ImageEditPartialImageEvent),
+    /// The word `ImageEditCompletedEvent`.
     ImageEditCompletedEvent(ImageEditCompletedEvent),
+    /// The word `StreamErrorEvent`.
     StreamErrorEvent(StreamErrorEvent),
 }
 impl ::std::convert::From<ImageEditPartialImageEvent> for ImageEditEvent {
@@ -753,6 +825,7 @@ impl ::std::convert::From<StreamErrorEvent> for ImageEditEvent {
 /// All other parts are text. Whole numbers are written in digits, truth values as `true` or `false`. An empty text part means the same as leaving it out. A part that comes twice must have the same value both times. A part that is not listed here is refused with 400 and its name in `error.param`.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ImageEditForm {
     /// The background of the image. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -768,6 +841,9 @@ pub struct ImageEditForm {
     /// It must have an alpha channel, the format and the pixel size of the first image, and be under 50 MiB.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub mask: ::std::option::Option<::std::string::String>,
+    /// The image model: its name, or the name of its dated snapshot. Both stand for the same model.
+    ///
+    /// The operator of a gateway can add models with rules of their own. Fields are then held against those, and the words of another model than these are the operator's.
     pub model: ImageModel,
     /// The strictness of the model's content filter. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -784,6 +860,9 @@ pub struct ImageEditForm {
     /// The number of intermediate images to send before the final one. 0 when absent. Only with `stream`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub partial_images: ::std::option::Option<crate::wire::Bounded<0, 3>>,
+    /// What the image shows: subject, environment, camera, style, lighting, constraints. For an edit: what to change.
+    ///
+    /// 1 to 32,000 characters (Unicode scalar values), passed on exactly as given. At least one of them must be something other than white space.
     pub prompt: Prompt,
     /// The quality of the image. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -805,18 +884,22 @@ pub struct ImageEditForm {
     pub user: ::std::option::Option<::std::string::String>,
 }
 impl ImageEditForm {
+    /// Returns a builder.
     pub fn builder() -> builder::ImageEditForm {
         Default::default()
     }
 }
 /// An intermediate image of an edit: `partial_images` of the request says how many there may be.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ImageEditPartialImageEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
+    /// The background that an image really has; never `auto`. `gpt-image-2` makes `opaque` ones only. An answer may carry another word of a later version.
     pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
     /// The time at which the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
+    /// The file format of an image. `png` is without loss; `jpeg` and `webp` are smaller. `jpeg` with quality `low` is the cheapest preview.
     pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
     /// Counts the intermediate images of this request from 0.
     pub partial_image_index: u32,
@@ -827,10 +910,12 @@ pub struct ImageEditPartialImageEvent {
     /// Always `image_edit.partial_image`.
     #[serde(rename = "type")]
     pub type_: ImageEditPartialImageEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ImageEditPartialImageEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ImageEditPartialImageEvent {
         Default::default()
     }
@@ -848,7 +933,9 @@ impl ImageEditPartialImageEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ImageEditPartialImageEventType {
+    /// The word `image_edit.partial_image`.
     #[serde(rename = "image_edit.partial_image")]
     ImageEditPartialImage,
 }
@@ -891,6 +978,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageEditPartialImageEve
 /// The same operation as the form, for clients that have their images as data URLs. The rules of `ImageGenerationRequest` hold here too, for single fields and for combinations.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ImageEditRequest {
     /// The background of the image. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -905,6 +993,9 @@ pub struct ImageEditRequest {
     /// It must have an alpha channel, and the format and the pixel size of the first image.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub mask: ::std::option::Option<ImageReference>,
+    /// The image model: its name, or the name of its dated snapshot. Both stand for the same model.
+    ///
+    /// The operator of a gateway can add models with rules of their own. Fields are then held against those, and the words of another model than these are the operator's.
     pub model: ImageModel,
     /// The strictness of the model's content filter. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -921,6 +1012,9 @@ pub struct ImageEditRequest {
     /// The number of intermediate images to send before the final one. 0 when absent. Only with `stream`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub partial_images: ::std::option::Option<crate::wire::Bounded<0, 3>>,
+    /// What the image shows: subject, environment, camera, style, lighting, constraints. For an edit: what to change.
+    ///
+    /// 1 to 32,000 characters (Unicode scalar values), passed on exactly as given. At least one of them must be something other than white space.
     pub prompt: Prompt,
     /// The quality of the image. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -942,6 +1036,7 @@ pub struct ImageEditRequest {
     pub user: ::std::option::Option<::std::string::String>,
 }
 impl ImageEditRequest {
+    /// Returns a builder.
     pub fn builder() -> builder::ImageEditRequest {
         Default::default()
     }
@@ -950,6 +1045,7 @@ impl ImageEditRequest {
 ///
 /// While it is at work only `id`, `type` and `status` are there; when it is done `result` holds the image. A call that fails makes the whole response fail.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ImageGenerationCall {
     /// The action: `generate` or `edit`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -974,14 +1070,17 @@ pub struct ImageGenerationCall {
     /// Width and height of the image in pixels, as `<width>x<height>`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub size: ::std::option::Option<::std::string::String>,
+    /// The status of an image call.
     pub status: crate::wire::OpenWord<crate::wire::types::ImageGenerationCallStatus>,
     /// Always `image_generation_call`.
     #[serde(rename = "type")]
     pub type_: ImageGenerationCallType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ImageGenerationCall {
+    /// Returns a builder.
     pub fn builder() -> builder::ImageGenerationCall {
         Default::default()
     }
@@ -999,13 +1098,18 @@ impl ImageGenerationCall {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ImageGenerationCallStatus {
+    /// The word `in_progress`.
     #[serde(rename = "in_progress")]
     InProgress,
+    /// The word `generating`.
     #[serde(rename = "generating")]
     Generating,
+    /// The word `completed`.
     #[serde(rename = "completed")]
     Completed,
+    /// The word `failed`.
     #[serde(rename = "failed")]
     Failed,
 }
@@ -1062,7 +1166,9 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageGenerationCallStatu
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ImageGenerationCallType {
+    /// The word `image_generation_call`.
     #[serde(rename = "image_generation_call")]
     ImageGenerationCall,
 }
@@ -1102,12 +1208,15 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageGenerationCallType 
 }
 /// The final image of a generation. It comes exactly once, as the last event.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ImageGenerationCompletedEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
+    /// The background that an image really has; never `auto`. `gpt-image-2` makes `opaque` ones only. An answer may carry another word of a later version.
     pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
     /// The time at which the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
+    /// The file format of an image. `png` is without loss; `jpeg` and `webp` are smaller. `jpeg` with quality `low` is the cheapest preview.
     pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
     /// The quality that the image was really made with; `auto` if the model chose it and the upstream does not state it.
     pub quality: crate::wire::OpenWord<crate::wire::types::Quality>,
@@ -1119,10 +1228,12 @@ pub struct ImageGenerationCompletedEvent {
     /// The tokens that were used for the image. Absent if the upstream did not state it: it is never invented.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub usage: ::std::option::Option<ImageUsage>,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ImageGenerationCompletedEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ImageGenerationCompletedEvent {
         Default::default()
     }
@@ -1140,7 +1251,9 @@ impl ImageGenerationCompletedEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ImageGenerationCompletedEventType {
+    /// The word `image_generation.completed`.
     #[serde(rename = "image_generation.completed")]
     ImageGenerationCompleted,
 }
@@ -1184,9 +1297,13 @@ for ImageGenerationCompletedEventType {
 /// Up to `partial_images` partial images come first, then exactly one completed event; or, if the request fails after the stream has begun, one error event instead. Words and fields that are not listed may come along, as in an answer without a stream; `model` and `revised_prompt` do where the upstream names them.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum ImageGenerationEvent {
+    /// The word `ImageGenerationPartialImageEvent`.
     ImageGenerationPartialImageEvent(ImageGenerationPartialImageEvent),
+    /// The word `ImageGenerationCompletedEvent`.
     ImageGenerationCompletedEvent(ImageGenerationCompletedEvent),
+    /// The word `StreamErrorEvent`.
     StreamErrorEvent(StreamErrorEvent),
 }
 impl ::std::convert::From<ImageGenerationPartialImageEvent> for ImageGenerationEvent {
@@ -1206,12 +1323,15 @@ impl ::std::convert::From<StreamErrorEvent> for ImageGenerationEvent {
 }
 /// An intermediate image of a generation: `partial_images` of the request says how many there may be.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ImageGenerationPartialImageEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
+    /// The background that an image really has; never `auto`. `gpt-image-2` makes `opaque` ones only. An answer may carry another word of a later version.
     pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
     /// The time at which the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
+    /// The file format of an image. `png` is without loss; `jpeg` and `webp` are smaller. `jpeg` with quality `low` is the cheapest preview.
     pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
     /// Counts the intermediate images of this request from 0.
     pub partial_image_index: u32,
@@ -1222,10 +1342,12 @@ pub struct ImageGenerationPartialImageEvent {
     /// Always `image_generation.partial_image`.
     #[serde(rename = "type")]
     pub type_: ImageGenerationPartialImageEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ImageGenerationPartialImageEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ImageGenerationPartialImageEvent {
         Default::default()
     }
@@ -1243,7 +1365,9 @@ impl ImageGenerationPartialImageEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ImageGenerationPartialImageEventType {
+    /// The word `image_generation.partial_image`.
     #[serde(rename = "image_generation.partial_image")]
     ImageGenerationPartialImage,
 }
@@ -1291,6 +1415,7 @@ for ImageGenerationPartialImageEventType {
 /// Some values are refused in combination, although each is acceptable by itself: `stream` with `n` above 1 (`param` is `n`); `partial_images` above 0 without `stream` (`partial_images`); `output_compression` below 100 with `png`, stated or by default (`output_compression`).
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ImageGenerationRequest {
     /// The background of the image. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -1298,6 +1423,9 @@ pub struct ImageGenerationRequest {
     /// Must be left out: the model always reads its input images at high fidelity. `null` and the empty string count as left out.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub input_fidelity: ::std::option::Option<InputFidelity>,
+    /// The image model: its name, or the name of its dated snapshot. Both stand for the same model.
+    ///
+    /// The operator of a gateway can add models with rules of their own. Fields are then held against those, and the words of another model than these are the operator's.
     pub model: ImageModel,
     /// The strictness of the model's content filter. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -1320,6 +1448,9 @@ pub struct ImageGenerationRequest {
     /// Only with `stream`. Each adds output tokens to the cost.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub partial_images: ::std::option::Option<crate::wire::Bounded<0, 3>>,
+    /// What the image shows: subject, environment, camera, style, lighting, constraints. For an edit: what to change.
+    ///
+    /// 1 to 32,000 characters (Unicode scalar values), passed on exactly as given. At least one of them must be something other than white space.
     pub prompt: Prompt,
     /// The quality of the image. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -1341,6 +1472,7 @@ pub struct ImageGenerationRequest {
     pub user: ::std::option::Option<::std::string::String>,
 }
 impl ImageGenerationRequest {
+    /// Returns a builder.
     pub fn builder() -> builder::ImageGenerationRequest {
         Default::default()
     }
@@ -1349,6 +1481,7 @@ impl ImageGenerationRequest {
 ///
 /// The fields mean what they mean in `ImageGenerationRequest`. `n` is refused: one call of the tool makes one image. `error.param` names a faulty field with its place, such as `tools[0].size`.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ImageGenerationTool {
     /// Make a new image or change one of the conversation. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -1386,10 +1519,12 @@ pub struct ImageGenerationTool {
     /// Always `image_generation`.
     #[serde(rename = "type")]
     pub type_: ImageGenerationToolType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ImageGenerationTool {
+    /// Returns a builder.
     pub fn builder() -> builder::ImageGenerationTool {
         Default::default()
     }
@@ -1407,7 +1542,9 @@ impl ImageGenerationTool {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ImageGenerationToolType {
+    /// The word `image_generation`.
     #[serde(rename = "image_generation")]
     ImageGeneration,
 }
@@ -1447,15 +1584,18 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageGenerationToolType 
 }
 /// The input tokens by kind.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ImageInputTokensDetails {
     /// Tokens of the input images.
     pub image_tokens: u64,
     /// Tokens of the prompt.
     pub text_tokens: u64,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ImageInputTokensDetails {
+    /// Returns a builder.
     pub fn builder() -> builder::ImageInputTokensDetails {
         Default::default()
     }
@@ -1475,9 +1615,12 @@ impl ImageInputTokensDetails {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ImageModel {
+    /// The word `gpt-image-2`.
     #[serde(rename = "gpt-image-2")]
     GptImage2,
+    /// The word `gpt-image-2-2026-04-21`.
     #[serde(rename = "gpt-image-2-2026-04-21")]
     GptImage220260421,
 }
@@ -1519,15 +1662,18 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageModel {
 }
 /// The output tokens by kind.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ImageOutputTokensDetails {
     /// Tokens of the images that were made.
     pub image_tokens: u64,
     /// Tokens of text that was written along the way.
     pub text_tokens: u64,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ImageOutputTokensDetails {
+    /// Returns a builder.
     pub fn builder() -> builder::ImageOutputTokensDetails {
         Default::default()
     }
@@ -1535,6 +1681,7 @@ impl ImageOutputTokensDetails {
 /// Points to an image. Exactly one of the two fields must be given.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ImageReference {
     /// The id of an uploaded file. This service has no files endpoint, so a request with it is refused with 400; the field is named here so that the refusal can say why.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -1544,6 +1691,7 @@ pub struct ImageReference {
     pub image_url: ::std::option::Option<ImageUrl>,
 }
 impl ImageReference {
+    /// Returns a builder.
     pub fn builder() -> builder::ImageReference {
         Default::default()
     }
@@ -1609,20 +1757,25 @@ impl<'de> ::serde::Deserialize<'de> for ImageUrl {
 }
 /// The tokens that were used for the images. Billing is by these numbers. There may be counts that are not listed here.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ImageUsage {
     /// Tokens of the prompt and the input images.
     pub input_tokens: u64,
+    /// The input tokens by kind.
     pub input_tokens_details: ImageInputTokensDetails,
     /// Tokens of the images that were made, partial ones included.
     pub output_tokens: u64,
+    /// The output tokens by kind.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub output_tokens_details: ::std::option::Option<ImageOutputTokensDetails>,
     /// Input and output tokens together.
     pub total_tokens: u64,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ImageUsage {
+    /// Returns a builder.
     pub fn builder() -> builder::ImageUsage {
         Default::default()
     }
@@ -1633,7 +1786,9 @@ impl ImageUsage {
 ///
 /// The upstream may speak a later version of this contract. Therefore `background`, `output_format`, `quality` and `size` may have values that are not listed here, and there may be unlisted models and fields: keep unknown values as text and ignore unknown fields. Fields that name the upstream's account, credentials and addresses are left out; fields beyond 64 KiB in all may be left out.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ImagesResponse {
+    /// The background that an image really has; never `auto`. `gpt-image-2` makes `opaque` ones only. An answer may carry another word of a later version.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub background: ::std::option::Option<
         crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
@@ -1645,10 +1800,12 @@ pub struct ImagesResponse {
     /// The model that made the images, as the upstream names it; if it names none, the model of the request.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub model: ::std::option::Option<::std::string::String>,
+    /// The file format of an image. `png` is without loss; `jpeg` and `webp` are smaller. `jpeg` with quality `low` is the cheapest preview.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub output_format: ::std::option::Option<
         crate::wire::OpenWord<crate::wire::types::OutputFormat>,
     >,
+    /// The quality that an image was really made with; never `auto`. A model that the operator has added, and a later version, may have words of their own.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub quality: ::std::option::Option<
         crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
@@ -1656,12 +1813,15 @@ pub struct ImagesResponse {
     /// Width and height of the images in pixels, as `<width>x<height>`; never `auto`. If `auto` was requested, the model need not keep the size rules.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub size: ::std::option::Option<::std::string::String>,
+    /// The tokens that were used for the images. Billing is by these numbers. There may be counts that are not listed here.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub usage: ::std::option::Option<ImageUsage>,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ImagesResponse {
+    /// Returns a builder.
     pub fn builder() -> builder::ImagesResponse {
         Default::default()
     }
@@ -1733,7 +1893,9 @@ impl<'de> ::serde::Deserialize<'de> for InputFidelity {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ListObject {
+    /// The word `list`.
     #[serde(rename = "list")]
     List,
 }
@@ -1773,21 +1935,25 @@ impl ::std::convert::TryFrom<::std::string::String> for ListObject {
 }
 /// A model that this service knows.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct Model {
     /// The time at which the model was made, in seconds since 1970-01-01T00:00:00Z.
     pub created: i64,
     /// The name of the model, as requests spell it.
     pub id: ::std::string::String,
+    /// Always `model`.
     pub object: ModelObject,
     /// The owner of the model.
     pub owned_by: ::std::string::String,
     /// The day on which the model will be switched off, if it is known.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub shutdown_date: ::std::option::Option<::std::string::String>,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl Model {
+    /// Returns a builder.
     pub fn builder() -> builder::Model {
         Default::default()
     }
@@ -1796,14 +1962,18 @@ impl Model {
 ///
 /// The list may hold text and agent models only. It does not show which models the image endpoints accept: they accept `gpt-image-2` whether it is listed or not.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ModelList {
     /// The models.
     pub data: ::std::vec::Vec<Model>,
+    /// Always `list`.
     pub object: ListObject,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ModelList {
+    /// Returns a builder.
     pub fn builder() -> builder::ModelList {
         Default::default()
     }
@@ -1821,7 +1991,9 @@ impl ModelList {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ModelObject {
+    /// The word `model`.
     #[serde(rename = "model")]
     Model,
 }
@@ -1872,9 +2044,12 @@ impl ::std::convert::TryFrom<::std::string::String> for ModelObject {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum Moderation {
+    /// The word `auto`.
     #[serde(rename = "auto")]
     Auto,
+    /// The word `low`.
     #[serde(rename = "low")]
     Low,
 }
@@ -1932,11 +2107,15 @@ impl ::std::default::Default for Moderation {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum OutputFormat {
+    /// The word `png`.
     #[serde(rename = "png")]
     Png,
+    /// The word `jpeg`.
     #[serde(rename = "jpeg")]
     Jpeg,
+    /// The word `webp`.
     #[serde(rename = "webp")]
     Webp,
 }
@@ -2011,11 +2190,6 @@ impl ::std::str::FromStr for Prompt {
         if value.chars().count() < 1usize {
             return Err("shorter than 1 characters".into());
         }
-        static PATTERN: ::std::sync::LazyLock<::regress::Regex> = ::std::sync::LazyLock::new(||
-        { ::regress::Regex::new("\\S").unwrap() });
-        if PATTERN.find(value).is_none() {
-            return Err("doesn't match pattern \"\\S\"".into());
-        }
         Ok(Self(value.to_string()))
     }
 }
@@ -2060,13 +2234,18 @@ impl<'de> ::serde::Deserialize<'de> for Prompt {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum Quality {
+    /// The word `low`.
     #[serde(rename = "low")]
     Low,
+    /// The word `medium`.
     #[serde(rename = "medium")]
     Medium,
+    /// The word `high`.
     #[serde(rename = "high")]
     High,
+    /// The word `auto`.
     #[serde(rename = "auto")]
     Auto,
 }
@@ -2128,9 +2307,12 @@ impl ::std::default::Default for Quality {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResolvedBackground {
+    /// The word `opaque`.
     #[serde(rename = "opaque")]
     Opaque,
+    /// The word `transparent`.
     #[serde(rename = "transparent")]
     Transparent,
 }
@@ -2183,11 +2365,15 @@ impl ::std::convert::TryFrom<::std::string::String> for ResolvedBackground {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResolvedQuality {
+    /// The word `low`.
     #[serde(rename = "low")]
     Low,
+    /// The word `medium`.
     #[serde(rename = "medium")]
     Medium,
+    /// The word `high`.
     #[serde(rename = "high")]
     High,
 }
@@ -2233,6 +2419,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ResolvedQuality {
 ///
 /// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct Response {
     /// The time at which the response was begun, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: f64,
@@ -2243,6 +2430,7 @@ pub struct Response {
     pub id: ::std::string::String,
     /// The text or agent model.
     pub model: ::std::string::String,
+    /// Always `response`.
     pub object: ResponseObject,
     /// The output of the model, in order.
     pub output: ::std::vec::Vec<ResponseOutputItem>,
@@ -2261,27 +2449,35 @@ pub struct Response {
     /// Tokens of the text. `null` until the response is complete.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub usage: ::std::option::Option<ResponseUsage>,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl Response {
+    /// Returns a builder.
     pub fn builder() -> builder::Response {
         Default::default()
     }
 }
 /// The response is complete and is included in full. The last event.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseCompletedEvent {
+    /// The output of the model.
+    ///
+    /// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
     pub response: Response,
     /// Counts the events of the stream from 0.
     pub sequence_number: u64,
     /// Always `response.completed`.
     #[serde(rename = "type")]
     pub type_: ResponseCompletedEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseCompletedEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseCompletedEvent {
         Default::default()
     }
@@ -2299,7 +2495,9 @@ impl ResponseCompletedEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseCompletedEventType {
+    /// The word `response.completed`.
     #[serde(rename = "response.completed")]
     ResponseCompleted,
 }
@@ -2339,6 +2537,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ResponseCompletedEventTy
 }
 /// One part of a message.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseContentPart {
     /// The text, if the part is text.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -2346,16 +2545,19 @@ pub struct ResponseContentPart {
     /// The kind of part.
     #[serde(rename = "type")]
     pub type_: ::std::string::String,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseContentPart {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseContentPart {
         Default::default()
     }
 }
 /// A part of a message was begun.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseContentPartAddedEvent {
     /// The place of the part in the `content` of the message.
     pub content_index: u32,
@@ -2363,16 +2565,19 @@ pub struct ResponseContentPartAddedEvent {
     pub item_id: ::std::string::String,
     /// The place of the item in `output`.
     pub output_index: u32,
+    /// One part of a message.
     pub part: ResponseContentPart,
     /// Counts the events of the stream from 0.
     pub sequence_number: u64,
     /// Always `response.content_part.added`.
     #[serde(rename = "type")]
     pub type_: ResponseContentPartAddedEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseContentPartAddedEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseContentPartAddedEvent {
         Default::default()
     }
@@ -2390,7 +2595,9 @@ impl ResponseContentPartAddedEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseContentPartAddedEventType {
+    /// The word `response.content_part.added`.
     #[serde(rename = "response.content_part.added")]
     ResponseContentPartAdded,
 }
@@ -2431,6 +2638,7 @@ for ResponseContentPartAddedEventType {
 }
 /// A part of a message is done and is included in full.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseContentPartDoneEvent {
     /// The place of the part in the `content` of the message.
     pub content_index: u32,
@@ -2438,16 +2646,19 @@ pub struct ResponseContentPartDoneEvent {
     pub item_id: ::std::string::String,
     /// The place of the item in `output`.
     pub output_index: u32,
+    /// One part of a message.
     pub part: ResponseContentPart,
     /// Counts the events of the stream from 0.
     pub sequence_number: u64,
     /// Always `response.content_part.done`.
     #[serde(rename = "type")]
     pub type_: ResponseContentPartDoneEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseContentPartDoneEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseContentPartDoneEvent {
         Default::default()
     }
@@ -2465,7 +2676,9 @@ impl ResponseContentPartDoneEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseContentPartDoneEventType {
+    /// The word `response.content_part.done`.
     #[serde(rename = "response.content_part.done")]
     ResponseContentPartDone,
 }
@@ -2506,17 +2719,23 @@ for ResponseContentPartDoneEventType {
 }
 /// The response was begun. Always the first event.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseCreatedEvent {
+    /// The output of the model.
+    ///
+    /// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
     pub response: Response,
     /// Counts the events of the stream from 0.
     pub sequence_number: u64,
     /// Always `response.created`.
     #[serde(rename = "type")]
     pub type_: ResponseCreatedEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseCreatedEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseCreatedEvent {
         Default::default()
     }
@@ -2534,7 +2753,9 @@ impl ResponseCreatedEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseCreatedEventType {
+    /// The word `response.created`.
     #[serde(rename = "response.created")]
     ResponseCreated,
 }
@@ -2574,15 +2795,18 @@ impl ::std::convert::TryFrom<::std::string::String> for ResponseCreatedEventType
 }
 /// The reason why a response failed.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseError {
     /// A word for the kind of failure, such as `server_error`, `rate_limit_exceeded` or, if the content was refused, `invalid_prompt`.
     pub code: ::std::string::String,
     /// Says what went wrong.
     pub message: ::std::string::String,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseError {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseError {
         Default::default()
     }
@@ -2594,22 +2818,39 @@ impl ResponseError {
 /// Events of other types, about other tools, are passed on as the upstream sends them. Ignore events of unknown types.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum ResponseEvent {
+    /// The word `ResponseCreatedEvent`.
     ResponseCreatedEvent(ResponseCreatedEvent),
+    /// The word `ResponseInProgressEvent`.
     ResponseInProgressEvent(ResponseInProgressEvent),
+    /// The word `ResponseOutputItemAddedEvent`.
     ResponseOutputItemAddedEvent(ResponseOutputItemAddedEvent),
+    /// The word `ResponseImageCallInProgressEvent`.
     ResponseImageCallInProgressEvent(ResponseImageCallInProgressEvent),
+    /// The word `ResponseImageCallGeneratingEvent`.
     ResponseImageCallGeneratingEvent(ResponseImageCallGeneratingEvent),
+    /// The word `ResponseImageCallPartialImageEvent`.
     ResponseImageCallPartialImageEvent(ResponseImageCallPartialImageEvent),
+    /// The word `ResponseImageCallCompletedEvent`.
     ResponseImageCallCompletedEvent(ResponseImageCallCompletedEvent),
+    /// The word `ResponseOutputItemDoneEvent`.
     ResponseOutputItemDoneEvent(ResponseOutputItemDoneEvent),
+    /// The word `ResponseContentPartAddedEvent`.
     ResponseContentPartAddedEvent(ResponseContentPartAddedEvent),
+    /// The word `ResponseOutputTextDeltaEvent`.
     ResponseOutputTextDeltaEvent(ResponseOutputTextDeltaEvent),
+    /// The word `ResponseOutputTextDoneEvent`.
     ResponseOutputTextDoneEvent(ResponseOutputTextDoneEvent),
+    /// The word `ResponseContentPartDoneEvent`.
     ResponseContentPartDoneEvent(ResponseContentPartDoneEvent),
+    /// The word `ResponseCompletedEvent`.
     ResponseCompletedEvent(ResponseCompletedEvent),
+    /// The word `ResponseIncompleteEvent`.
     ResponseIncompleteEvent(ResponseIncompleteEvent),
+    /// The word `ResponseFailedEvent`.
     ResponseFailedEvent(ResponseFailedEvent),
+    /// The word `StreamErrorEvent`.
     StreamErrorEvent(StreamErrorEvent),
 }
 impl ::std::convert::From<ResponseCreatedEvent> for ResponseEvent {
@@ -2694,17 +2935,23 @@ impl ::std::convert::From<StreamErrorEvent> for ResponseEvent {
 }
 /// The response failed. The last event, after an error event.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseFailedEvent {
+    /// The output of the model.
+    ///
+    /// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
     pub response: Response,
     /// Counts the events of the stream from 0.
     pub sequence_number: u64,
     /// Always `response.failed`.
     #[serde(rename = "type")]
     pub type_: ResponseFailedEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseFailedEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseFailedEvent {
         Default::default()
     }
@@ -2722,7 +2969,9 @@ impl ResponseFailedEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseFailedEventType {
+    /// The word `response.failed`.
     #[serde(rename = "response.failed")]
     ResponseFailed,
 }
@@ -2773,7 +3022,9 @@ impl ::std::convert::TryFrom<::std::string::String> for ResponseFailedEventType 
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseFormat {
+    /// The word `b64_json`.
     #[serde(rename = "b64_json")]
     B64Json,
 }
@@ -2818,6 +3069,7 @@ impl ::std::default::Default for ResponseFormat {
 }
 /// An image is complete. The image itself comes with `response.output_item.done`.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseImageCallCompletedEvent {
     /// The id of the item.
     pub item_id: ::std::string::String,
@@ -2828,10 +3080,12 @@ pub struct ResponseImageCallCompletedEvent {
     /// Always `response.image_generation_call.completed`.
     #[serde(rename = "type")]
     pub type_: ResponseImageCallCompletedEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseImageCallCompletedEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseImageCallCompletedEvent {
         Default::default()
     }
@@ -2849,7 +3103,9 @@ impl ResponseImageCallCompletedEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseImageCallCompletedEventType {
+    /// The word `response.image_generation_call.completed`.
     #[serde(rename = "response.image_generation_call.completed")]
     ResponseImageGenerationCallCompleted,
 }
@@ -2894,6 +3150,7 @@ for ResponseImageCallCompletedEventType {
 }
 /// An image is being made. It is sent again every 60 seconds while nothing else comes, so that clients see that the work continues.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseImageCallGeneratingEvent {
     /// The id of the item.
     pub item_id: ::std::string::String,
@@ -2904,10 +3161,12 @@ pub struct ResponseImageCallGeneratingEvent {
     /// Always `response.image_generation_call.generating`.
     #[serde(rename = "type")]
     pub type_: ResponseImageCallGeneratingEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseImageCallGeneratingEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseImageCallGeneratingEvent {
         Default::default()
     }
@@ -2925,7 +3184,9 @@ impl ResponseImageCallGeneratingEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseImageCallGeneratingEventType {
+    /// The word `response.image_generation_call.generating`.
     #[serde(rename = "response.image_generation_call.generating")]
     ResponseImageGenerationCallGenerating,
 }
@@ -2970,6 +3231,7 @@ for ResponseImageCallGeneratingEventType {
 }
 /// An image call was begun.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseImageCallInProgressEvent {
     /// The id of the item.
     pub item_id: ::std::string::String,
@@ -2980,10 +3242,12 @@ pub struct ResponseImageCallInProgressEvent {
     /// Always `response.image_generation_call.in_progress`.
     #[serde(rename = "type")]
     pub type_: ResponseImageCallInProgressEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseImageCallInProgressEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseImageCallInProgressEvent {
         Default::default()
     }
@@ -3001,7 +3265,9 @@ impl ResponseImageCallInProgressEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseImageCallInProgressEventType {
+    /// The word `response.image_generation_call.in_progress`.
     #[serde(rename = "response.image_generation_call.in_progress")]
     ResponseImageGenerationCallInProgress,
 }
@@ -3046,6 +3312,7 @@ for ResponseImageCallInProgressEventType {
 }
 /// An intermediate image.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseImageCallPartialImageEvent {
     /// The id of the item.
     pub item_id: ::std::string::String,
@@ -3060,10 +3327,12 @@ pub struct ResponseImageCallPartialImageEvent {
     /// Always `response.image_generation_call.partial_image`.
     #[serde(rename = "type")]
     pub type_: ResponseImageCallPartialImageEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseImageCallPartialImageEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseImageCallPartialImageEvent {
         Default::default()
     }
@@ -3081,7 +3350,9 @@ impl ResponseImageCallPartialImageEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseImageCallPartialImageEventType {
+    /// The word `response.image_generation_call.partial_image`.
     #[serde(rename = "response.image_generation_call.partial_image")]
     ResponseImageGenerationCallPartialImage,
 }
@@ -3126,17 +3397,23 @@ for ResponseImageCallPartialImageEventType {
 }
 /// The model is at work.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseInProgressEvent {
+    /// The output of the model.
+    ///
+    /// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
     pub response: Response,
     /// Counts the events of the stream from 0.
     pub sequence_number: u64,
     /// Always `response.in_progress`.
     #[serde(rename = "type")]
     pub type_: ResponseInProgressEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseInProgressEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseInProgressEvent {
         Default::default()
     }
@@ -3154,7 +3431,9 @@ impl ResponseInProgressEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseInProgressEventType {
+    /// The word `response.in_progress`.
     #[serde(rename = "response.in_progress")]
     ResponseInProgress,
 }
@@ -3194,17 +3473,23 @@ impl ::std::convert::TryFrom<::std::string::String> for ResponseInProgressEventT
 }
 /// The response ended early and is included as far as it got. The last event.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseIncompleteEvent {
+    /// The output of the model.
+    ///
+    /// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
     pub response: Response,
     /// Counts the events of the stream from 0.
     pub sequence_number: u64,
     /// Always `response.incomplete`.
     #[serde(rename = "type")]
     pub type_: ResponseIncompleteEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseIncompleteEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseIncompleteEvent {
         Default::default()
     }
@@ -3222,7 +3507,9 @@ impl ResponseIncompleteEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseIncompleteEventType {
+    /// The word `response.incomplete`.
     #[serde(rename = "response.incomplete")]
     ResponseIncomplete,
 }
@@ -3263,8 +3550,11 @@ impl ::std::convert::TryFrom<::std::string::String> for ResponseIncompleteEventT
 /// The task: plain text, or the items of a conversation.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum ResponseInput {
+    /// The word `Text`.
     Text(::std::string::String),
+    /// The word `Items`.
     Items(::std::vec::Vec<ResponseInputItem>),
 }
 impl ::std::convert::From<::std::vec::Vec<ResponseInputItem>> for ResponseInput {
@@ -3302,16 +3592,19 @@ for ResponseInputItem {
 }
 /// The input tokens of a response by kind.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseInputTokensDetails {
     /// Tokens that were written to a cache.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cache_write_tokens: ::std::option::Option<u64>,
     /// Tokens that were read from a cache.
     pub cached_tokens: u64,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseInputTokensDetails {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseInputTokensDetails {
         Default::default()
     }
@@ -3329,7 +3622,9 @@ impl ResponseInputTokensDetails {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseObject {
+    /// The word `response`.
     #[serde(rename = "response")]
     Response,
 }
@@ -3369,6 +3664,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ResponseObject {
 }
 /// One thing that the model did or said. If `type` is `image_generation_call`, the object is an `ImageGenerationCall`; if it is `message`, the text is in `content`.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseOutputItem {
     /// The id of the item. Safe as a file name.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -3379,17 +3675,21 @@ pub struct ResponseOutputItem {
     /// The kind of item.
     #[serde(rename = "type")]
     pub type_: ::std::string::String,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseOutputItem {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseOutputItem {
         Default::default()
     }
 }
 /// An item was begun. It comes before every other event about the item.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseOutputItemAddedEvent {
+    /// One thing that the model did or said. If `type` is `image_generation_call`, the object is an `ImageGenerationCall`; if it is `message`, the text is in `content`.
     pub item: ResponseOutputItem,
     /// The place of the item in `output`.
     pub output_index: u32,
@@ -3398,10 +3698,12 @@ pub struct ResponseOutputItemAddedEvent {
     /// Always `response.output_item.added`.
     #[serde(rename = "type")]
     pub type_: ResponseOutputItemAddedEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseOutputItemAddedEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseOutputItemAddedEvent {
         Default::default()
     }
@@ -3419,7 +3721,9 @@ impl ResponseOutputItemAddedEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseOutputItemAddedEventType {
+    /// The word `response.output_item.added`.
     #[serde(rename = "response.output_item.added")]
     ResponseOutputItemAdded,
 }
@@ -3460,7 +3764,9 @@ for ResponseOutputItemAddedEventType {
 }
 /// An item is done and is included in full: for an image call, it contains the final image.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseOutputItemDoneEvent {
+    /// One thing that the model did or said. If `type` is `image_generation_call`, the object is an `ImageGenerationCall`; if it is `message`, the text is in `content`.
     pub item: ResponseOutputItem,
     /// The place of the item in `output`.
     pub output_index: u32,
@@ -3469,10 +3775,12 @@ pub struct ResponseOutputItemDoneEvent {
     /// Always `response.output_item.done`.
     #[serde(rename = "type")]
     pub type_: ResponseOutputItemDoneEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseOutputItemDoneEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseOutputItemDoneEvent {
         Default::default()
     }
@@ -3490,7 +3798,9 @@ impl ResponseOutputItemDoneEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseOutputItemDoneEventType {
+    /// The word `response.output_item.done`.
     #[serde(rename = "response.output_item.done")]
     ResponseOutputItemDone,
 }
@@ -3530,6 +3840,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ResponseOutputItemDoneEv
 }
 /// More text of a message.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseOutputTextDeltaEvent {
     /// The place of the part in the `content` of the message.
     pub content_index: u32,
@@ -3544,10 +3855,12 @@ pub struct ResponseOutputTextDeltaEvent {
     /// Always `response.output_text.delta`.
     #[serde(rename = "type")]
     pub type_: ResponseOutputTextDeltaEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseOutputTextDeltaEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseOutputTextDeltaEvent {
         Default::default()
     }
@@ -3565,7 +3878,9 @@ impl ResponseOutputTextDeltaEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseOutputTextDeltaEventType {
+    /// The word `response.output_text.delta`.
     #[serde(rename = "response.output_text.delta")]
     ResponseOutputTextDelta,
 }
@@ -3606,6 +3921,7 @@ for ResponseOutputTextDeltaEventType {
 }
 /// The text of a message is done and is included in full.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseOutputTextDoneEvent {
     /// The place of the part in the `content` of the message.
     pub content_index: u32,
@@ -3620,10 +3936,12 @@ pub struct ResponseOutputTextDoneEvent {
     /// Always `response.output_text.done`.
     #[serde(rename = "type")]
     pub type_: ResponseOutputTextDoneEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseOutputTextDoneEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseOutputTextDoneEvent {
         Default::default()
     }
@@ -3641,7 +3959,9 @@ impl ResponseOutputTextDoneEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum ResponseOutputTextDoneEventType {
+    /// The word `response.output_text.done`.
     #[serde(rename = "response.output_text.done")]
     ResponseOutputTextDone,
 }
@@ -3681,13 +4001,16 @@ impl ::std::convert::TryFrom<::std::string::String> for ResponseOutputTextDoneEv
 }
 /// The output tokens of a response by kind.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseOutputTokensDetails {
     /// Tokens that the model wrote for itself.
     pub reasoning_tokens: u64,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseOutputTokensDetails {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseOutputTokensDetails {
         Default::default()
     }
@@ -3696,11 +4019,14 @@ impl ResponseOutputTokensDetails {
 ///
 /// The gateway reads the fields that are listed here and checks every `image_generation` tool; all other fields are passed on untouched.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseRequest {
+    /// The task: plain text, or the items of a conversation.
     pub input: ResponseInput,
     /// A system message that precedes the input.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub instructions: ::std::option::Option<::std::string::String>,
+    /// A text or agent model. Image models, whose names begin with `gpt-image-`, are refused: name one in the tool instead.
     pub model: AgentModel,
     /// `true` if the model may call several tools at once.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -3726,57 +4052,70 @@ pub struct ResponseRequest {
     /// An identifier of your end user, for audit and abuse monitoring.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub user: ::std::option::Option<::std::string::String>,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseRequest {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseRequest {
         Default::default()
     }
 }
 /// One tool. If `type` is `image_generation`, the object is an `ImageGenerationTool` and is checked as one; tools of every other type are passed on untouched.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseTool {
     /// The kind of tool.
     #[serde(rename = "type")]
     pub type_: ::std::string::String,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseTool {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseTool {
         Default::default()
     }
 }
 /// The usage of the tools of a response.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseToolUsage {
     /// The usage of the images.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub image_gen: ::std::option::Option<ImageUsage>,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseToolUsage {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseToolUsage {
         Default::default()
     }
 }
 /// Tokens of the text of a response. Those of images are in `tool_usage.image_gen`.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct ResponseUsage {
     /// Tokens that the model read.
     pub input_tokens: u64,
+    /// The input tokens of a response by kind.
     pub input_tokens_details: ResponseInputTokensDetails,
     /// Tokens that the model wrote.
     pub output_tokens: u64,
+    /// The output tokens of a response by kind.
     pub output_tokens_details: ResponseOutputTokensDetails,
     /// Input and output tokens together.
     pub total_tokens: u64,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl ResponseUsage {
+    /// Returns a builder.
     pub fn builder() -> builder::ResponseUsage {
         Default::default()
     }
@@ -3785,12 +4124,14 @@ impl ResponseUsage {
 ///
 /// The same facts stand in the event itself and in its `error` object, because clients look in one place or the other.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
 pub struct StreamErrorEvent {
     /// The same as `error.code`.
     #[serde(deserialize_with = "::std::option::Option::deserialize")]
     pub code: ::std::option::Option<
         crate::wire::OpenWord<crate::wire::types::ErrorCode>,
     >,
+    /// The error, for people and for programs.
     pub error: ErrorDetail,
     /// The same as `error.message`.
     pub message: ::std::string::String,
@@ -3803,10 +4144,12 @@ pub struct StreamErrorEvent {
     /// Always `error`.
     #[serde(rename = "type")]
     pub type_: StreamErrorEventType,
+    /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 impl StreamErrorEvent {
+    /// Returns a builder.
     pub fn builder() -> builder::StreamErrorEvent {
         Default::default()
     }
@@ -3824,7 +4167,9 @@ impl StreamErrorEvent {
     PartialEq,
     PartialOrd
 )]
+#[non_exhaustive]
 pub enum StreamErrorEventType {
+    /// The word `error`.
     #[serde(rename = "error")]
     Error,
 }
@@ -3864,6 +4209,7 @@ impl ::std::convert::TryFrom<::std::string::String> for StreamErrorEventType {
 }
 /// Types for composing complex structures.
 pub mod builder {
+    /// A builder of [`CostEstimate`](super::CostEstimate).
     #[derive(Clone, Debug)]
     pub struct CostEstimate {
         cost_basis: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -3916,6 +4262,7 @@ pub mod builder {
         }
     }
     impl CostEstimate {
+        /// Sets the member `cost_basis`.
         pub fn cost_basis<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -3928,6 +4275,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `images`.
         pub fn images<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -3938,6 +4286,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for images: {e}"));
             self
         }
+        /// Sets the member `max_cost_usd`.
         pub fn max_cost_usd<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<f64>>,
@@ -3950,6 +4299,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `model`.
         pub fn model<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -3960,6 +4310,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for model: {e}"));
             self
         }
+        /// Sets the member `object`.
         pub fn object<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -3970,6 +4321,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for object: {e}"));
             self
         }
+        /// Sets the member `price_version`.
         pub fn price_version<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -3982,6 +4334,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `quality`.
         pub fn quality<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -3994,6 +4347,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `reason`.
         pub fn reason<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -4004,6 +4358,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for reason: {e}"));
             self
         }
+        /// Sets the member `refusal`.
         pub fn refusal<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ErrorDetail>>,
@@ -4016,6 +4371,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `size`.
         pub fn size<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -4026,6 +4382,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for size: {e}"));
             self
         }
+        /// Sets the member `unpriced_model`.
         pub fn unpriced_model<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -4038,6 +4395,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -4090,6 +4448,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ErrorDetail`](super::ErrorDetail).
     #[derive(Clone, Debug)]
     pub struct ErrorDetail {
         code: ::std::result::Result<
@@ -4154,6 +4513,7 @@ pub mod builder {
         }
     }
     impl ErrorDetail {
+        /// Sets the member `code`.
         pub fn code<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -4168,6 +4528,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for code: {e}"));
             self
         }
+        /// Sets the member `limit`.
         pub fn limit<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -4178,6 +4539,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for limit: {e}"));
             self
         }
+        /// Sets the member `limit_scope`.
         pub fn limit_scope<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -4190,6 +4552,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `limit_value`.
         pub fn limit_value<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -4202,6 +4565,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `message`.
         pub fn message<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -4214,6 +4578,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `param`.
         pub fn param<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -4224,6 +4589,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for param: {e}"));
             self
         }
+        /// Sets the member `reason`.
         pub fn reason<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -4238,6 +4604,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for reason: {e}"));
             self
         }
+        /// Sets the member `resets_at`.
         pub fn resets_at<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<i64>>,
@@ -4250,6 +4617,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `resets_in_seconds`.
         pub fn resets_in_seconds<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<u64>>,
@@ -4262,6 +4630,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -4274,6 +4643,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -4324,6 +4694,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ErrorResponse`](super::ErrorResponse).
     #[derive(Clone, Debug)]
     pub struct ErrorResponse {
         error: ::std::result::Result<super::ErrorDetail, ::std::string::String>,
@@ -4341,6 +4712,7 @@ pub mod builder {
         }
     }
     impl ErrorResponse {
+        /// Sets the member `error`.
         pub fn error<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ErrorDetail>,
@@ -4351,6 +4723,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for error: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -4383,6 +4756,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`Image`](super::Image).
     #[derive(Clone, Debug)]
     pub struct Image {
         b64_json: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -4405,6 +4779,7 @@ pub mod builder {
         }
     }
     impl Image {
+        /// Sets the member `b64_json`.
         pub fn b64_json<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -4417,6 +4792,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `revised_prompt`.
         pub fn revised_prompt<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -4429,6 +4805,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -4463,6 +4840,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImageEditCompletedEvent`](super::ImageEditCompletedEvent).
     #[derive(Clone, Debug)]
     pub struct ImageEditCompletedEvent {
         b64_json: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -4509,6 +4887,7 @@ pub mod builder {
         }
     }
     impl ImageEditCompletedEvent {
+        /// Sets the member `b64_json`.
         pub fn b64_json<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -4521,6 +4900,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `background`.
         pub fn background<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -4535,6 +4915,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `created_at`.
         pub fn created_at<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<i64>,
@@ -4547,6 +4928,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_format`.
         pub fn output_format<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -4561,6 +4943,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `quality`.
         pub fn quality<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -4575,6 +4958,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `size`.
         pub fn size<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -4585,6 +4969,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for size: {e}"));
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ImageEditCompletedEventType>,
@@ -4595,6 +4980,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `usage`.
         pub fn usage<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ImageUsage>>,
@@ -4605,6 +4991,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for usage: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -4653,6 +5040,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImageEditForm`](super::ImageEditForm).
     #[derive(Clone, Debug)]
     pub struct ImageEditForm {
         background: ::std::result::Result<
@@ -4742,6 +5130,7 @@ pub mod builder {
         }
     }
     impl ImageEditForm {
+        /// Sets the member `background`.
         pub fn background<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::Background>>,
@@ -4754,6 +5143,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `image`.
         pub fn image<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::vec::Vec<::std::string::String>>,
@@ -4764,6 +5154,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for image: {e}"));
             self
         }
+        /// Sets the member `input_fidelity`.
         pub fn input_fidelity<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::InputFidelity>>,
@@ -4776,6 +5167,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `mask`.
         pub fn mask<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -4786,6 +5178,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for mask: {e}"));
             self
         }
+        /// Sets the member `model`.
         pub fn model<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ImageModel>,
@@ -4796,6 +5189,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for model: {e}"));
             self
         }
+        /// Sets the member `moderation`.
         pub fn moderation<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::Moderation>>,
@@ -4808,6 +5202,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `n`.
         pub fn n<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -4820,6 +5215,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for n: {e}"));
             self
         }
+        /// Sets the member `output_compression`.
         pub fn output_compression<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -4836,6 +5232,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_format`.
         pub fn output_format<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::OutputFormat>>,
@@ -4848,6 +5245,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `partial_images`.
         pub fn partial_images<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -4862,6 +5260,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `prompt`.
         pub fn prompt<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::Prompt>,
@@ -4872,6 +5271,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for prompt: {e}"));
             self
         }
+        /// Sets the member `quality`.
         pub fn quality<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::Quality>>,
@@ -4884,6 +5284,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `response_format`.
         pub fn response_format<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ResponseFormat>>,
@@ -4896,6 +5297,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `safety_identifier`.
         pub fn safety_identifier<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -4908,6 +5310,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `size`.
         pub fn size<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<crate::image::SizeRequest>>,
@@ -4918,6 +5321,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for size: {e}"));
             self
         }
+        /// Sets the member `stream`.
         pub fn stream<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<bool>>,
@@ -4928,6 +5332,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for stream: {e}"));
             self
         }
+        /// Sets the member `user`.
         pub fn user<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -4988,6 +5393,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImageEditPartialImageEvent`](super::ImageEditPartialImageEvent).
     #[derive(Clone, Debug)]
     pub struct ImageEditPartialImageEvent {
         b64_json: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -5033,6 +5439,7 @@ pub mod builder {
         }
     }
     impl ImageEditPartialImageEvent {
+        /// Sets the member `b64_json`.
         pub fn b64_json<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -5045,6 +5452,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `background`.
         pub fn background<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5059,6 +5467,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `created_at`.
         pub fn created_at<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<i64>,
@@ -5071,6 +5480,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_format`.
         pub fn output_format<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5085,6 +5495,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `partial_image_index`.
         pub fn partial_image_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -5099,6 +5510,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `quality`.
         pub fn quality<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5113,6 +5525,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `size`.
         pub fn size<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -5123,6 +5536,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for size: {e}"));
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ImageEditPartialImageEventType>,
@@ -5133,6 +5547,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5181,6 +5596,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImageEditRequest`](super::ImageEditRequest).
     #[derive(Clone, Debug)]
     pub struct ImageEditRequest {
         background: ::std::result::Result<
@@ -5270,6 +5686,7 @@ pub mod builder {
         }
     }
     impl ImageEditRequest {
+        /// Sets the member `background`.
         pub fn background<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::Background>>,
@@ -5282,6 +5699,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `images`.
         pub fn images<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::vec::Vec<super::ImageReference>>,
@@ -5292,6 +5710,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for images: {e}"));
             self
         }
+        /// Sets the member `input_fidelity`.
         pub fn input_fidelity<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::InputFidelity>>,
@@ -5304,6 +5723,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `mask`.
         pub fn mask<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ImageReference>>,
@@ -5314,6 +5734,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for mask: {e}"));
             self
         }
+        /// Sets the member `model`.
         pub fn model<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ImageModel>,
@@ -5324,6 +5745,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for model: {e}"));
             self
         }
+        /// Sets the member `moderation`.
         pub fn moderation<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::Moderation>>,
@@ -5336,6 +5758,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `n`.
         pub fn n<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5348,6 +5771,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for n: {e}"));
             self
         }
+        /// Sets the member `output_compression`.
         pub fn output_compression<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5364,6 +5788,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_format`.
         pub fn output_format<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::OutputFormat>>,
@@ -5376,6 +5801,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `partial_images`.
         pub fn partial_images<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5390,6 +5816,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `prompt`.
         pub fn prompt<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::Prompt>,
@@ -5400,6 +5827,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for prompt: {e}"));
             self
         }
+        /// Sets the member `quality`.
         pub fn quality<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::Quality>>,
@@ -5412,6 +5840,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `response_format`.
         pub fn response_format<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ResponseFormat>>,
@@ -5424,6 +5853,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `safety_identifier`.
         pub fn safety_identifier<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -5436,6 +5866,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `size`.
         pub fn size<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<crate::image::SizeRequest>>,
@@ -5446,6 +5877,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for size: {e}"));
             self
         }
+        /// Sets the member `stream`.
         pub fn stream<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<bool>>,
@@ -5456,6 +5888,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for stream: {e}"));
             self
         }
+        /// Sets the member `user`.
         pub fn user<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -5516,6 +5949,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImageGenerationCall`](super::ImageGenerationCall).
     #[derive(Clone, Debug)]
     pub struct ImageGenerationCall {
         action: ::std::result::Result<
@@ -5578,6 +6012,7 @@ pub mod builder {
         }
     }
     impl ImageGenerationCall {
+        /// Sets the member `action`.
         pub fn action<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -5588,6 +6023,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for action: {e}"));
             self
         }
+        /// Sets the member `background`.
         pub fn background<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -5600,6 +6036,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `id`.
         pub fn id<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -5610,6 +6047,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for id: {e}"));
             self
         }
+        /// Sets the member `output_format`.
         pub fn output_format<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -5622,6 +6060,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `quality`.
         pub fn quality<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -5634,6 +6073,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `result`.
         pub fn result<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -5644,6 +6084,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for result: {e}"));
             self
         }
+        /// Sets the member `revised_prompt`.
         pub fn revised_prompt<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -5656,6 +6097,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `size`.
         pub fn size<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -5666,6 +6108,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for size: {e}"));
             self
         }
+        /// Sets the member `status`.
         pub fn status<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5678,6 +6121,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for status: {e}"));
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ImageGenerationCallType>,
@@ -5688,6 +6132,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5738,6 +6183,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImageGenerationCompletedEvent`](super::ImageGenerationCompletedEvent).
     #[derive(Clone, Debug)]
     pub struct ImageGenerationCompletedEvent {
         b64_json: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -5784,6 +6230,7 @@ pub mod builder {
         }
     }
     impl ImageGenerationCompletedEvent {
+        /// Sets the member `b64_json`.
         pub fn b64_json<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -5796,6 +6243,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `background`.
         pub fn background<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5810,6 +6258,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `created_at`.
         pub fn created_at<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<i64>,
@@ -5822,6 +6271,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_format`.
         pub fn output_format<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5836,6 +6286,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `quality`.
         pub fn quality<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5850,6 +6301,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `size`.
         pub fn size<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -5860,6 +6312,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for size: {e}"));
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ImageGenerationCompletedEventType>,
@@ -5870,6 +6323,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `usage`.
         pub fn usage<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ImageUsage>>,
@@ -5880,6 +6334,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for usage: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5928,6 +6383,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImageGenerationPartialImageEvent`](super::ImageGenerationPartialImageEvent).
     #[derive(Clone, Debug)]
     pub struct ImageGenerationPartialImageEvent {
         b64_json: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -5973,6 +6429,7 @@ pub mod builder {
         }
     }
     impl ImageGenerationPartialImageEvent {
+        /// Sets the member `b64_json`.
         pub fn b64_json<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -5985,6 +6442,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `background`.
         pub fn background<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -5999,6 +6457,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `created_at`.
         pub fn created_at<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<i64>,
@@ -6011,6 +6470,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_format`.
         pub fn output_format<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -6025,6 +6485,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `partial_image_index`.
         pub fn partial_image_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -6039,6 +6500,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `quality`.
         pub fn quality<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -6053,6 +6515,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `size`.
         pub fn size<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -6063,6 +6526,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for size: {e}"));
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ImageGenerationPartialImageEventType>,
@@ -6073,6 +6537,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -6121,6 +6586,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImageGenerationRequest`](super::ImageGenerationRequest).
     #[derive(Clone, Debug)]
     pub struct ImageGenerationRequest {
         background: ::std::result::Result<
@@ -6200,6 +6666,7 @@ pub mod builder {
         }
     }
     impl ImageGenerationRequest {
+        /// Sets the member `background`.
         pub fn background<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::Background>>,
@@ -6212,6 +6679,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `input_fidelity`.
         pub fn input_fidelity<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::InputFidelity>>,
@@ -6224,6 +6692,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `model`.
         pub fn model<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ImageModel>,
@@ -6234,6 +6703,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for model: {e}"));
             self
         }
+        /// Sets the member `moderation`.
         pub fn moderation<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::Moderation>>,
@@ -6246,6 +6716,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `n`.
         pub fn n<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -6258,6 +6729,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for n: {e}"));
             self
         }
+        /// Sets the member `output_compression`.
         pub fn output_compression<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -6274,6 +6746,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_format`.
         pub fn output_format<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::OutputFormat>>,
@@ -6286,6 +6759,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `partial_images`.
         pub fn partial_images<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -6300,6 +6774,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `prompt`.
         pub fn prompt<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::Prompt>,
@@ -6310,6 +6785,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for prompt: {e}"));
             self
         }
+        /// Sets the member `quality`.
         pub fn quality<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::Quality>>,
@@ -6322,6 +6798,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `response_format`.
         pub fn response_format<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ResponseFormat>>,
@@ -6334,6 +6811,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `safety_identifier`.
         pub fn safety_identifier<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -6346,6 +6824,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `size`.
         pub fn size<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<crate::image::SizeRequest>>,
@@ -6356,6 +6835,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for size: {e}"));
             self
         }
+        /// Sets the member `stream`.
         pub fn stream<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<bool>>,
@@ -6366,6 +6846,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for stream: {e}"));
             self
         }
+        /// Sets the member `user`.
         pub fn user<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -6423,6 +6904,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImageGenerationTool`](super::ImageGenerationTool).
     #[derive(Clone, Debug)]
     pub struct ImageGenerationTool {
         action: ::std::result::Result<
@@ -6498,6 +6980,7 @@ pub mod builder {
         }
     }
     impl ImageGenerationTool {
+        /// Sets the member `action`.
         pub fn action<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ImageAction>>,
@@ -6508,6 +6991,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for action: {e}"));
             self
         }
+        /// Sets the member `background`.
         pub fn background<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::Background>>,
@@ -6520,6 +7004,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `input_fidelity`.
         pub fn input_fidelity<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::InputFidelity>>,
@@ -6532,6 +7017,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `input_image_mask`.
         pub fn input_image_mask<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ImageReference>>,
@@ -6544,6 +7030,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `model`.
         pub fn model<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ImageModel>>,
@@ -6554,6 +7041,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for model: {e}"));
             self
         }
+        /// Sets the member `moderation`.
         pub fn moderation<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::Moderation>>,
@@ -6566,6 +7054,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_compression`.
         pub fn output_compression<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -6582,6 +7071,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_format`.
         pub fn output_format<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::OutputFormat>>,
@@ -6594,6 +7084,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `partial_images`.
         pub fn partial_images<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -6608,6 +7099,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `quality`.
         pub fn quality<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::Quality>>,
@@ -6620,6 +7112,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `size`.
         pub fn size<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<crate::image::SizeRequest>>,
@@ -6630,6 +7123,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for size: {e}"));
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ImageGenerationToolType>,
@@ -6640,6 +7134,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -6694,6 +7189,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImageInputTokensDetails`](super::ImageInputTokensDetails).
     #[derive(Clone, Debug)]
     pub struct ImageInputTokensDetails {
         image_tokens: ::std::result::Result<u64, ::std::string::String>,
@@ -6713,6 +7209,7 @@ pub mod builder {
         }
     }
     impl ImageInputTokensDetails {
+        /// Sets the member `image_tokens`.
         pub fn image_tokens<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -6725,6 +7222,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `text_tokens`.
         pub fn text_tokens<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -6737,6 +7235,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -6773,6 +7272,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImageOutputTokensDetails`](super::ImageOutputTokensDetails).
     #[derive(Clone, Debug)]
     pub struct ImageOutputTokensDetails {
         image_tokens: ::std::result::Result<u64, ::std::string::String>,
@@ -6792,6 +7292,7 @@ pub mod builder {
         }
     }
     impl ImageOutputTokensDetails {
+        /// Sets the member `image_tokens`.
         pub fn image_tokens<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -6804,6 +7305,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `text_tokens`.
         pub fn text_tokens<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -6816,6 +7318,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -6852,6 +7355,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImageReference`](super::ImageReference).
     #[derive(Clone, Debug)]
     pub struct ImageReference {
         file_id: ::std::result::Result<
@@ -6872,6 +7376,7 @@ pub mod builder {
         }
     }
     impl ImageReference {
+        /// Sets the member `file_id`.
         pub fn file_id<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -6884,6 +7389,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `image_url`.
         pub fn image_url<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ImageUrl>>,
@@ -6916,6 +7422,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImageUsage`](super::ImageUsage).
     #[derive(Clone, Debug)]
     pub struct ImageUsage {
         input_tokens: ::std::result::Result<u64, ::std::string::String>,
@@ -6949,6 +7456,7 @@ pub mod builder {
         }
     }
     impl ImageUsage {
+        /// Sets the member `input_tokens`.
         pub fn input_tokens<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -6961,6 +7469,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `input_tokens_details`.
         pub fn input_tokens_details<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ImageInputTokensDetails>,
@@ -6975,6 +7484,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_tokens`.
         pub fn output_tokens<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -6987,6 +7497,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_tokens_details`.
         pub fn output_tokens_details<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -7003,6 +7514,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `total_tokens`.
         pub fn total_tokens<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -7015,6 +7527,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -7055,6 +7568,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImagesResponse`](super::ImagesResponse).
     #[derive(Clone, Debug)]
     pub struct ImagesResponse {
         background: ::std::result::Result<
@@ -7113,6 +7627,7 @@ pub mod builder {
         }
     }
     impl ImagesResponse {
+        /// Sets the member `background`.
         pub fn background<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -7129,6 +7644,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `created`.
         pub fn created<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<i64>,
@@ -7141,6 +7657,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `data`.
         pub fn data<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::vec::Vec<super::Image>>,
@@ -7151,6 +7668,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for data: {e}"));
             self
         }
+        /// Sets the member `model`.
         pub fn model<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -7161,6 +7679,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for model: {e}"));
             self
         }
+        /// Sets the member `output_format`.
         pub fn output_format<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -7177,6 +7696,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `quality`.
         pub fn quality<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -7193,6 +7713,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `size`.
         pub fn size<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -7203,6 +7724,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for size: {e}"));
             self
         }
+        /// Sets the member `usage`.
         pub fn usage<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ImageUsage>>,
@@ -7213,6 +7735,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for usage: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -7259,6 +7782,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`Model`](super::Model).
     #[derive(Clone, Debug)]
     pub struct Model {
         created: ::std::result::Result<i64, ::std::string::String>,
@@ -7287,6 +7811,7 @@ pub mod builder {
         }
     }
     impl Model {
+        /// Sets the member `created`.
         pub fn created<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<i64>,
@@ -7299,6 +7824,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `id`.
         pub fn id<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -7309,6 +7835,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for id: {e}"));
             self
         }
+        /// Sets the member `object`.
         pub fn object<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ModelObject>,
@@ -7319,6 +7846,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for object: {e}"));
             self
         }
+        /// Sets the member `owned_by`.
         pub fn owned_by<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -7331,6 +7859,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `shutdown_date`.
         pub fn shutdown_date<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -7343,6 +7872,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -7383,6 +7913,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ModelList`](super::ModelList).
     #[derive(Clone, Debug)]
     pub struct ModelList {
         data: ::std::result::Result<
@@ -7405,6 +7936,7 @@ pub mod builder {
         }
     }
     impl ModelList {
+        /// Sets the member `data`.
         pub fn data<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::vec::Vec<super::Model>>,
@@ -7415,6 +7947,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for data: {e}"));
             self
         }
+        /// Sets the member `object`.
         pub fn object<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ListObject>,
@@ -7425,6 +7958,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for object: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -7459,6 +7993,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`Response`](super::Response).
     #[derive(Clone, Debug)]
     pub struct Response {
         created_at: ::std::result::Result<f64, ::std::string::String>,
@@ -7518,6 +8053,7 @@ pub mod builder {
         }
     }
     impl Response {
+        /// Sets the member `created_at`.
         pub fn created_at<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<f64>,
@@ -7530,6 +8066,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `error`.
         pub fn error<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ResponseError>>,
@@ -7540,6 +8077,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for error: {e}"));
             self
         }
+        /// Sets the member `id`.
         pub fn id<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -7550,6 +8088,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for id: {e}"));
             self
         }
+        /// Sets the member `model`.
         pub fn model<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -7560,6 +8099,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for model: {e}"));
             self
         }
+        /// Sets the member `object`.
         pub fn object<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseObject>,
@@ -7570,6 +8110,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for object: {e}"));
             self
         }
+        /// Sets the member `output`.
         pub fn output<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::vec::Vec<super::ResponseOutputItem>>,
@@ -7580,6 +8121,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for output: {e}"));
             self
         }
+        /// Sets the member `parallel_tool_calls`.
         pub fn parallel_tool_calls<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<bool>,
@@ -7594,6 +8136,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `status`.
         pub fn status<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -7604,6 +8147,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for status: {e}"));
             self
         }
+        /// Sets the member `tool_choice`.
         pub fn tool_choice<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::serde_json::Value>,
@@ -7616,6 +8160,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `tool_usage`.
         pub fn tool_usage<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ResponseToolUsage>>,
@@ -7628,6 +8173,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `tools`.
         pub fn tools<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::vec::Vec<super::ResponseTool>>,
@@ -7638,6 +8184,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for tools: {e}"));
             self
         }
+        /// Sets the member `usage`.
         pub fn usage<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ResponseUsage>>,
@@ -7648,6 +8195,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for usage: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -7702,6 +8250,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseCompletedEvent`](super::ResponseCompletedEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseCompletedEvent {
         response: ::std::result::Result<super::Response, ::std::string::String>,
@@ -7728,6 +8277,7 @@ pub mod builder {
         }
     }
     impl ResponseCompletedEvent {
+        /// Sets the member `response`.
         pub fn response<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::Response>,
@@ -7740,6 +8290,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -7752,6 +8303,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseCompletedEventType>,
@@ -7762,6 +8314,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -7799,6 +8352,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseContentPart`](super::ResponseContentPart).
     #[derive(Clone, Debug)]
     pub struct ResponseContentPart {
         text: ::std::result::Result<
@@ -7821,6 +8375,7 @@ pub mod builder {
         }
     }
     impl ResponseContentPart {
+        /// Sets the member `text`.
         pub fn text<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -7831,6 +8386,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for text: {e}"));
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -7841,6 +8397,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -7875,6 +8432,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseContentPartAddedEvent`](super::ResponseContentPartAddedEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseContentPartAddedEvent {
         content_index: ::std::result::Result<u32, ::std::string::String>,
@@ -7907,6 +8465,7 @@ pub mod builder {
         }
     }
     impl ResponseContentPartAddedEvent {
+        /// Sets the member `content_index`.
         pub fn content_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -7919,6 +8478,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `item_id`.
         pub fn item_id<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -7931,6 +8491,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_index`.
         pub fn output_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -7943,6 +8504,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `part`.
         pub fn part<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseContentPart>,
@@ -7953,6 +8515,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for part: {e}"));
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -7965,6 +8528,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseContentPartAddedEventType>,
@@ -7975,6 +8539,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -8019,6 +8584,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseContentPartDoneEvent`](super::ResponseContentPartDoneEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseContentPartDoneEvent {
         content_index: ::std::result::Result<u32, ::std::string::String>,
@@ -8051,6 +8617,7 @@ pub mod builder {
         }
     }
     impl ResponseContentPartDoneEvent {
+        /// Sets the member `content_index`.
         pub fn content_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -8063,6 +8630,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `item_id`.
         pub fn item_id<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -8075,6 +8643,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_index`.
         pub fn output_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -8087,6 +8656,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `part`.
         pub fn part<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseContentPart>,
@@ -8097,6 +8667,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for part: {e}"));
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -8109,6 +8680,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseContentPartDoneEventType>,
@@ -8119,6 +8691,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -8163,6 +8736,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseCreatedEvent`](super::ResponseCreatedEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseCreatedEvent {
         response: ::std::result::Result<super::Response, ::std::string::String>,
@@ -8189,6 +8763,7 @@ pub mod builder {
         }
     }
     impl ResponseCreatedEvent {
+        /// Sets the member `response`.
         pub fn response<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::Response>,
@@ -8201,6 +8776,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -8213,6 +8789,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseCreatedEventType>,
@@ -8223,6 +8800,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -8259,6 +8837,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseError`](super::ResponseError).
     #[derive(Clone, Debug)]
     pub struct ResponseError {
         code: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -8278,6 +8857,7 @@ pub mod builder {
         }
     }
     impl ResponseError {
+        /// Sets the member `code`.
         pub fn code<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -8288,6 +8868,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for code: {e}"));
             self
         }
+        /// Sets the member `message`.
         pub fn message<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -8300,6 +8881,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -8334,6 +8916,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseFailedEvent`](super::ResponseFailedEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseFailedEvent {
         response: ::std::result::Result<super::Response, ::std::string::String>,
@@ -8360,6 +8943,7 @@ pub mod builder {
         }
     }
     impl ResponseFailedEvent {
+        /// Sets the member `response`.
         pub fn response<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::Response>,
@@ -8372,6 +8956,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -8384,6 +8969,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseFailedEventType>,
@@ -8394,6 +8980,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -8430,6 +9017,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseImageCallCompletedEvent`](super::ResponseImageCallCompletedEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseImageCallCompletedEvent {
         item_id: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -8458,6 +9046,7 @@ pub mod builder {
         }
     }
     impl ResponseImageCallCompletedEvent {
+        /// Sets the member `item_id`.
         pub fn item_id<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -8470,6 +9059,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_index`.
         pub fn output_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -8482,6 +9072,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -8494,6 +9085,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseImageCallCompletedEventType>,
@@ -8504,6 +9096,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -8544,6 +9137,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseImageCallGeneratingEvent`](super::ResponseImageCallGeneratingEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseImageCallGeneratingEvent {
         item_id: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -8572,6 +9166,7 @@ pub mod builder {
         }
     }
     impl ResponseImageCallGeneratingEvent {
+        /// Sets the member `item_id`.
         pub fn item_id<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -8584,6 +9179,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_index`.
         pub fn output_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -8596,6 +9192,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -8608,6 +9205,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseImageCallGeneratingEventType>,
@@ -8618,6 +9216,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -8658,6 +9257,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseImageCallInProgressEvent`](super::ResponseImageCallInProgressEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseImageCallInProgressEvent {
         item_id: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -8686,6 +9286,7 @@ pub mod builder {
         }
     }
     impl ResponseImageCallInProgressEvent {
+        /// Sets the member `item_id`.
         pub fn item_id<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -8698,6 +9299,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_index`.
         pub fn output_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -8710,6 +9312,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -8722,6 +9325,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseImageCallInProgressEventType>,
@@ -8732,6 +9336,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -8772,6 +9377,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseImageCallPartialImageEvent`](super::ResponseImageCallPartialImageEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseImageCallPartialImageEvent {
         item_id: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -8811,6 +9417,7 @@ pub mod builder {
         }
     }
     impl ResponseImageCallPartialImageEvent {
+        /// Sets the member `item_id`.
         pub fn item_id<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -8823,6 +9430,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_index`.
         pub fn output_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -8835,6 +9443,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `partial_image_b64`.
         pub fn partial_image_b64<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -8847,6 +9456,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `partial_image_index`.
         pub fn partial_image_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -8861,6 +9471,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -8873,6 +9484,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseImageCallPartialImageEventType>,
@@ -8883,6 +9495,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -8927,6 +9540,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseInProgressEvent`](super::ResponseInProgressEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseInProgressEvent {
         response: ::std::result::Result<super::Response, ::std::string::String>,
@@ -8953,6 +9567,7 @@ pub mod builder {
         }
     }
     impl ResponseInProgressEvent {
+        /// Sets the member `response`.
         pub fn response<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::Response>,
@@ -8965,6 +9580,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -8977,6 +9593,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseInProgressEventType>,
@@ -8987,6 +9604,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -9025,6 +9643,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseIncompleteEvent`](super::ResponseIncompleteEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseIncompleteEvent {
         response: ::std::result::Result<super::Response, ::std::string::String>,
@@ -9051,6 +9670,7 @@ pub mod builder {
         }
     }
     impl ResponseIncompleteEvent {
+        /// Sets the member `response`.
         pub fn response<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::Response>,
@@ -9063,6 +9683,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -9075,6 +9696,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseIncompleteEventType>,
@@ -9085,6 +9707,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -9123,6 +9746,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseInputTokensDetails`](super::ResponseInputTokensDetails).
     #[derive(Clone, Debug)]
     pub struct ResponseInputTokensDetails {
         cache_write_tokens: ::std::result::Result<
@@ -9145,6 +9769,7 @@ pub mod builder {
         }
     }
     impl ResponseInputTokensDetails {
+        /// Sets the member `cache_write_tokens`.
         pub fn cache_write_tokens<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<u64>>,
@@ -9159,6 +9784,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `cached_tokens`.
         pub fn cached_tokens<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -9171,6 +9797,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -9207,6 +9834,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseOutputItem`](super::ResponseOutputItem).
     #[derive(Clone, Debug)]
     pub struct ResponseOutputItem {
         id: ::std::result::Result<
@@ -9234,6 +9862,7 @@ pub mod builder {
         }
     }
     impl ResponseOutputItem {
+        /// Sets the member `id`.
         pub fn id<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -9244,6 +9873,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for id: {e}"));
             self
         }
+        /// Sets the member `status`.
         pub fn status<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -9254,6 +9884,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for status: {e}"));
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -9264,6 +9895,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -9300,6 +9932,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseOutputItemAddedEvent`](super::ResponseOutputItemAddedEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseOutputItemAddedEvent {
         item: ::std::result::Result<super::ResponseOutputItem, ::std::string::String>,
@@ -9328,6 +9961,7 @@ pub mod builder {
         }
     }
     impl ResponseOutputItemAddedEvent {
+        /// Sets the member `item`.
         pub fn item<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseOutputItem>,
@@ -9338,6 +9972,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for item: {e}"));
             self
         }
+        /// Sets the member `output_index`.
         pub fn output_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -9350,6 +9985,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -9362,6 +9998,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseOutputItemAddedEventType>,
@@ -9372,6 +10009,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -9412,6 +10050,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseOutputItemDoneEvent`](super::ResponseOutputItemDoneEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseOutputItemDoneEvent {
         item: ::std::result::Result<super::ResponseOutputItem, ::std::string::String>,
@@ -9440,6 +10079,7 @@ pub mod builder {
         }
     }
     impl ResponseOutputItemDoneEvent {
+        /// Sets the member `item`.
         pub fn item<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseOutputItem>,
@@ -9450,6 +10090,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for item: {e}"));
             self
         }
+        /// Sets the member `output_index`.
         pub fn output_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -9462,6 +10103,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -9474,6 +10116,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseOutputItemDoneEventType>,
@@ -9484,6 +10127,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -9524,6 +10168,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseOutputTextDeltaEvent`](super::ResponseOutputTextDeltaEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseOutputTextDeltaEvent {
         content_index: ::std::result::Result<u32, ::std::string::String>,
@@ -9556,6 +10201,7 @@ pub mod builder {
         }
     }
     impl ResponseOutputTextDeltaEvent {
+        /// Sets the member `content_index`.
         pub fn content_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -9568,6 +10214,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `delta`.
         pub fn delta<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -9578,6 +10225,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for delta: {e}"));
             self
         }
+        /// Sets the member `item_id`.
         pub fn item_id<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -9590,6 +10238,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_index`.
         pub fn output_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -9602,6 +10251,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -9614,6 +10264,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseOutputTextDeltaEventType>,
@@ -9624,6 +10275,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -9668,6 +10320,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseOutputTextDoneEvent`](super::ResponseOutputTextDoneEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseOutputTextDoneEvent {
         content_index: ::std::result::Result<u32, ::std::string::String>,
@@ -9700,6 +10353,7 @@ pub mod builder {
         }
     }
     impl ResponseOutputTextDoneEvent {
+        /// Sets the member `content_index`.
         pub fn content_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -9712,6 +10366,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `item_id`.
         pub fn item_id<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -9724,6 +10379,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_index`.
         pub fn output_index<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u32>,
@@ -9736,6 +10392,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -9748,6 +10405,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `text`.
         pub fn text<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -9758,6 +10416,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for text: {e}"));
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseOutputTextDoneEventType>,
@@ -9768,6 +10427,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -9812,6 +10472,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseOutputTokensDetails`](super::ResponseOutputTokensDetails).
     #[derive(Clone, Debug)]
     pub struct ResponseOutputTokensDetails {
         reasoning_tokens: ::std::result::Result<u64, ::std::string::String>,
@@ -9831,6 +10492,7 @@ pub mod builder {
         }
     }
     impl ResponseOutputTokensDetails {
+        /// Sets the member `reasoning_tokens`.
         pub fn reasoning_tokens<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -9843,6 +10505,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -9877,6 +10540,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseRequest`](super::ResponseRequest).
     #[derive(Clone, Debug)]
     pub struct ResponseRequest {
         input: ::std::result::Result<super::ResponseInput, ::std::string::String>,
@@ -9938,6 +10602,7 @@ pub mod builder {
         }
     }
     impl ResponseRequest {
+        /// Sets the member `input`.
         pub fn input<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseInput>,
@@ -9948,6 +10613,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for input: {e}"));
             self
         }
+        /// Sets the member `instructions`.
         pub fn instructions<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -9960,6 +10626,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `model`.
         pub fn model<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::AgentModel>,
@@ -9970,6 +10637,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for model: {e}"));
             self
         }
+        /// Sets the member `parallel_tool_calls`.
         pub fn parallel_tool_calls<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<bool>>,
@@ -9984,6 +10652,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `previous_response_id`.
         pub fn previous_response_id<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -9998,6 +10667,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `safety_identifier`.
         pub fn safety_identifier<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -10010,6 +10680,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `store`.
         pub fn store<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<bool>>,
@@ -10020,6 +10691,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for store: {e}"));
             self
         }
+        /// Sets the member `stream`.
         pub fn stream<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<bool>>,
@@ -10030,6 +10702,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for stream: {e}"));
             self
         }
+        /// Sets the member `tool_choice`.
         pub fn tool_choice<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::serde_json::Value>>,
@@ -10042,6 +10715,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `tools`.
         pub fn tools<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -10054,6 +10728,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for tools: {e}"));
             self
         }
+        /// Sets the member `user`.
         pub fn user<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -10064,6 +10739,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for user: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -10116,6 +10792,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseTool`](super::ResponseTool).
     #[derive(Clone, Debug)]
     pub struct ResponseTool {
         type_: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -10133,6 +10810,7 @@ pub mod builder {
         }
     }
     impl ResponseTool {
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -10143,6 +10821,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -10175,6 +10854,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseToolUsage`](super::ResponseToolUsage).
     #[derive(Clone, Debug)]
     pub struct ResponseToolUsage {
         image_gen: ::std::result::Result<
@@ -10195,6 +10875,7 @@ pub mod builder {
         }
     }
     impl ResponseToolUsage {
+        /// Sets the member `image_gen`.
         pub fn image_gen<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<super::ImageUsage>>,
@@ -10207,6 +10888,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -10239,6 +10921,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ResponseUsage`](super::ResponseUsage).
     #[derive(Clone, Debug)]
     pub struct ResponseUsage {
         input_tokens: ::std::result::Result<u64, ::std::string::String>,
@@ -10274,6 +10957,7 @@ pub mod builder {
         }
     }
     impl ResponseUsage {
+        /// Sets the member `input_tokens`.
         pub fn input_tokens<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -10286,6 +10970,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `input_tokens_details`.
         pub fn input_tokens_details<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseInputTokensDetails>,
@@ -10300,6 +10985,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_tokens`.
         pub fn output_tokens<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -10312,6 +10998,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `output_tokens_details`.
         pub fn output_tokens_details<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ResponseOutputTokensDetails>,
@@ -10326,6 +11013,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `total_tokens`.
         pub fn total_tokens<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<u64>,
@@ -10338,6 +11026,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -10378,6 +11067,7 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`StreamErrorEvent`](super::StreamErrorEvent).
     #[derive(Clone, Debug)]
     pub struct StreamErrorEvent {
         code: ::std::result::Result<
@@ -10414,6 +11104,7 @@ pub mod builder {
         }
     }
     impl StreamErrorEvent {
+        /// Sets the member `code`.
         pub fn code<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
@@ -10428,6 +11119,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for code: {e}"));
             self
         }
+        /// Sets the member `error`.
         pub fn error<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::ErrorDetail>,
@@ -10438,6 +11130,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for error: {e}"));
             self
         }
+        /// Sets the member `message`.
         pub fn message<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::string::String>,
@@ -10450,6 +11143,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `param`.
         pub fn param<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
@@ -10460,6 +11154,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for param: {e}"));
             self
         }
+        /// Sets the member `sequence_number`.
         pub fn sequence_number<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<::std::option::Option<u64>>,
@@ -10472,6 +11167,7 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `type_`.
         pub fn type_<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<super::StreamErrorEventType>,
@@ -10482,6 +11178,7 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for type_: {e}"));
             self
         }
+        /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<

@@ -13,6 +13,8 @@
 #[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
 pub mod admin;
 mod answer;
+mod answer_members;
+mod base64_text;
 mod body_reader;
 mod builder;
 mod call;
@@ -22,7 +24,6 @@ mod event;
 mod form;
 mod images;
 mod input;
-mod lenient;
 #[doc(hidden)]
 pub mod literal;
 mod metadata;

@@ -31,10 +31,22 @@ pub use client::admin;
 #[cfg(feature = "gateway")]
 #[doc(hidden)]
 pub use gateway::front::served_errors;
-pub use wire::{Bounded, OpenWord, OutOfBounds, Secret, types};
+pub use wire::{Bounded, OpenWord, OutOfBounds, Secret};
 #[cfg(feature = "gateway")]
 #[doc(hidden)]
-pub use wire::{admin::types as admin_types, served_admin_description, served_description};
+pub use wire::{admin::types as admin_types, served_admin_description, served_description, types as generated_types};
+
+/// The types of the API document that the SDK takes or returns: words of requests and answers, and counts of tokens.
+///
+/// A service may be newer than this crate, so every struct and every enum may get members in any version, and a struct
+/// keeps members that it does not name in `extra`.
+pub mod types {
+    pub use crate::wire::types::{
+        Background, CostEstimate, ErrorCode, ErrorDetail, ErrorReason, ErrorType, ImageAction, ImageInputTokensDetails,
+        ImageModel, ImageOutputTokensDetails, ImageUsage, Moderation, OutputFormat, Quality, ResolvedBackground,
+        ResolvedQuality, ResponseInputTokensDetails, ResponseOutputTokensDetails, ResponseUsage, error,
+    };
+}
 
 /// The programs on the SDK page, which are compiled as documentation tests.
 #[cfg(all(doctest, feature = "client"))]

@@ -30,7 +30,6 @@ macro_rules! mount {
         $(#[$meta])*
         #[allow(
             dead_code,
-            missing_docs,
             unreachable_pub,
             unused_imports,
             unused_qualifications,

@@ -4,7 +4,7 @@
 //! a `good` value and refuse a `bad` value; only the type refuses a `stricter` value and only the schema a `laxer`
 //! value, which therefore have a reason (`why`). `{"$good": "Name"}` stands for the first good value of that component.
 
-use imagate::{admin_types, types};
+use imagate::{admin_types, generated_types as types};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 

@@ -37,7 +37,7 @@ fn rewrite(attributes: &mut Vec<Attribute>) {
     *attributes = rewritten;
 }
 
-fn text_of(attribute: &Attribute) -> Option<String> {
+pub(crate) fn text_of(attribute: &Attribute) -> Option<String> {
     let Meta::NameValue(meta) = &attribute.meta else { return None };
     let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = &meta.value else { return None };
     meta.path.is_ident("doc").then(|| text.value())

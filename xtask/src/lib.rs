@@ -23,6 +23,7 @@ mod sdk;
 mod server;
 mod settings;
 pub mod soak;
+mod surface;
 pub mod tidy;
 pub mod tree;
 

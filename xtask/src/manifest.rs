@@ -5,7 +5,7 @@ use schemars::schema::RootSchema;
 use syn::File;
 use typify::{TypeSpace, TypeSpaceSettings};
 
-use crate::{MANIFEST_SCHEMA, docs, sdk};
+use crate::{MANIFEST_SCHEMA, docs, sdk, surface};
 
 pub(crate) fn generate(schema: &str) -> Result<File> {
     let schema: RootSchema = serde_json::from_str(schema).context(MANIFEST_SCHEMA)?;
@@ -15,5 +15,6 @@ pub(crate) fn generate(schema: &str) -> Result<File> {
     types.add_root_schema(schema).context(MANIFEST_SCHEMA)?;
     let mut file: File = syn::parse2(types.to_stream()).context("manifest types")?;
     docs::rewrite_docs(&mut file.items);
+    surface::prepare(&mut file.items);
     Ok(file)
 }

@@ -12,6 +12,7 @@ use crate::api::Api;
 use crate::docs;
 use crate::document::{Document, HandWrittenType, hand_written_type};
 use crate::open_words::OpenWords;
+use crate::surface;
 
 /// The type of maps. It is sorted, so the order of serialized members does not depend on a hash seed.
 pub(crate) const MAP_TYPE: &str = "::std::collections::BTreeMap";
@@ -31,11 +32,15 @@ pub(crate) fn generate(api: &Api, document: &Document) -> Result<Sdk> {
         }
         remove_events(&mut value["paths"]);
         remove_defaults(&mut value["components"]["schemas"]);
+        if api.has_open_answers {
+            remove_patterns(&mut value["components"]["schemas"]);
+        }
         words.apply(&mut value["components"]["schemas"]);
     })?;
     let tokens = Generator::new(&settings(api, document, &words)?).generate_tokens(&typed)?;
     let mut sdk = split_types(syn::parse2(tokens)?)?;
     sdk.types.items.extend(aliases(document)?);
+    surface::prepare(&mut sdk.types.items);
     Ok(sdk)
 }
 
@@ -111,6 +116,22 @@ fn remove_defaults(schemas: &mut Value) {
     let properties = schemas.filter_map(|schema| schema.get_mut("properties")?.as_object_mut());
     for property in properties.flat_map(|properties| properties.values_mut()).filter_map(Value::as_object_mut) {
         property.remove("default");
+    }
+}
+
+/// Removes all patterns: they would need a crate for regular expressions, and the rules of requests are checked where
+/// requests are made and received.
+fn remove_patterns(schemas: &mut Value) {
+    match schemas {
+        Value::Object(members) => {
+            // A member named `pattern` may also be a property, whose value is a schema.
+            if members.get("pattern").is_some_and(Value::is_string) {
+                members.remove("pattern");
+            }
+            members.values_mut().for_each(remove_patterns);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(remove_patterns),
+        _ => {}
     }
 }
 

@@ -289,9 +289,15 @@ fn an_account_that_is_disabled_finishes_its_calls() {
         303
     );
     let path = account_path(&mut ada, name);
+    // With a shared store, a new account serves when this node has got slots of it.
+    let before = eventually("the new account serves", || {
+        assert_eq!(send(&gateway, ""), 200);
+        let attempts = upstream.received_attempts();
+        attempts.last().is_some_and(|attempt| attempt.token == SECRET).then_some(attempts.len())
+    });
     std::thread::scope(|scope| {
         let running = scope.spawn(|| send(&gateway, "gate=open"));
-        upstream.wait_until("a call arrives", |attempts| !attempts.is_empty());
+        upstream.wait_until("a call arrives", |attempts| attempts.len() > before);
         assert!(row(&mut ada, name).contains("1 / 8"), "{}", row(&mut ada, name));
         let page = ada.get(&format!("{path}/disable")).text();
         assert!(page.contains("1 request that is in flight is finished."), "{page}");
@@ -302,7 +308,8 @@ fn an_account_that_is_disabled_finishes_its_calls() {
         assert_eq!(running.join().expect("a status"), 200, "the running call is finished");
     });
     let tokens: Vec<String> = upstream.received_attempts().into_iter().map(|attempt| attempt.token).collect();
-    assert_eq!((tokens[0].as_str(), tokens.len()), (SECRET, 2), "the second call used the other account");
+    assert_eq!((tokens[before].as_str(), tokens.len()), (SECRET, before + 2));
+    assert_ne!(tokens[before + 1], SECRET, "the second call used the other account");
 }
 
 #[test]

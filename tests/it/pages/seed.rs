@@ -64,7 +64,8 @@ impl Seeded {
             Account::for_upstream("azure-west", &upstream).with_free_tier(),
             Account::for_upstream("reserve", &upstream).with_free_tier(),
         ];
-        let gateway = Gateway::with(SETTINGS, &accounts);
+        // The statements that spread the records over a month are of SQLite.
+        let gateway = Gateway::with_secrets(SETTINGS, &accounts, &[("IMAGATE_DATABASE_URL", "sqlite:")]);
         Self { gateway, _upstream: upstream }
     }
 
@@ -103,7 +104,7 @@ impl Seeded {
         let reserve = account_path(&mut ada, "reserve");
         ada.submit(&format!("{reserve}/disable"), &format!("{reserve}/disable"), &[]);
         let records = gateway.final_records(30);
-        spread_over_a_month(gateway);
+        gateway.execute_sql(SPREAD_OVER_A_MONTH);
         let record = |state: &str| {
             let found = records.iter().rfind(|record| record["state"] == state).expect("a record");
             format!("/records/{}", found["request_id"].as_str().expect("an id"))
@@ -148,16 +149,10 @@ fn send_call(gateway: &Gateway, secret: &str, user: Option<&str>, script: &str) 
     drop(Call::generation().key(secret).json(&body).send(gateway.address()));
 }
 
-/// Copies the records to the days before, some days with more and some with fewer. The statements are of SQLite: with
-/// another store, all records stay those of this day.
-fn spread_over_a_month(gateway: &Gateway) {
-    if gateway.run_database().is_none() {
-        gateway.execute_sql(COPY_RECORDS_SQL);
-    }
-}
-
+/// Copies the records to the days before, some days with more and some with fewer.
+///
 /// Triggers count a record if it leaves the state `running`, so the copies start in this state and leave it.
-const COPY_RECORDS_SQL: &str = "
+const SPREAD_OVER_A_MONTH: &str = "
 BEGIN IMMEDIATE;
 CREATE TEMP TABLE month AS
     WITH RECURSIVE days (day) AS (SELECT 1 UNION ALL SELECT day + 1 FROM days WHERE day < 29)

@@ -1,0 +1,135 @@
+//! The public surface of the generated types: it can grow without a break, and every item of it has documentation.
+
+use std::collections::BTreeMap;
+
+use quote::ToTokens as _;
+use syn::{Attribute, Fields, ImplItem, Item, LitStr, Type, parse_quote};
+
+use crate::docs::{doc_attributes, text_of};
+
+/// Prepares the items for programs of others. Later versions of the document may add members and words, so structs and
+/// enums are not exhaustive.
+pub(crate) fn prepare(items: &mut [Item]) {
+    let abouts: BTreeMap<String, String> = items.iter().filter_map(about).collect();
+    for item in items {
+        match item {
+            Item::Struct(item) if matches!(item.fields, Fields::Named(_)) => {
+                item.attrs.push(parse_quote!(#[non_exhaustive]));
+                item.fields.iter_mut().for_each(|field| {
+                    let name = field.ident.as_ref().map(ToString::to_string).unwrap_or_default();
+                    add_docs(&mut field.attrs, || field_docs(&name, &field.ty, &abouts));
+                });
+            }
+            Item::Enum(item) => {
+                item.attrs.push(parse_quote!(#[non_exhaustive]));
+                for variant in &mut item.variants {
+                    let word = word_of(&variant.attrs).unwrap_or_else(|| variant.ident.to_string());
+                    add_docs(&mut variant.attrs, || format!("The word `{word}`."));
+                }
+            }
+            Item::Impl(item) if item.trait_.is_none() => document_functions(&mut item.items),
+            Item::Mod(item) if item.ident == "builder" => {
+                add_docs(&mut item.attrs, || "The builders of the types.".to_owned());
+                let (_, items) = item.content.get_or_insert_default();
+                items.iter_mut().for_each(document_builder);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The name of a type, and its documentation.
+fn about(item: &Item) -> Option<(String, String)> {
+    let (name, attributes) = match item {
+        Item::Struct(item) => (&item.ident, &item.attrs),
+        Item::Enum(item) => (&item.ident, &item.attrs),
+        _ => return None,
+    };
+    let lines: Vec<String> = attributes.iter().filter_map(text_of).collect();
+    Some((name.to_string(), lines.join("\n"))).filter(|(_, about)| !about.is_empty())
+}
+
+/// The documentation of a member that the document does not describe: that of its type.
+fn field_docs(name: &str, field_type: &Type, abouts: &BTreeMap<String, String>) -> String {
+    if name == "extra" {
+        return "The members that this version does not know.".to_owned();
+    }
+    let tokens = field_type.to_token_stream().to_string();
+    let known = tokens.split_whitespace().rev().find_map(|word| abouts.get(word));
+    known.cloned().unwrap_or_else(|| format!("The member `{name}`."))
+}
+
+fn add_docs(attributes: &mut Vec<Attribute>, text: impl FnOnce() -> String) {
+    if !attributes.iter().any(|attribute| text_of(attribute).is_some()) {
+        attributes.splice(0..0, doc_attributes(&text()));
+    }
+}
+
+/// The word of a variant, as serde writes it.
+fn word_of(attributes: &[Attribute]) -> Option<String> {
+    let mut word = None;
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
+        // An attribute of another form has no word.
+        let _ = attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("rename") {
+                word = Some(meta.value()?.parse::<LitStr>()?.value());
+            }
+            Ok(())
+        });
+    }
+    word
+}
+
+fn document_builder(item: &mut Item) {
+    match item {
+        Item::Struct(item) => {
+            let about = format!("A builder of [`{0}`](super::{0}).", item.ident);
+            add_docs(&mut item.attrs, || about);
+        }
+        Item::Impl(item) if item.trait_.is_none() => document_functions(&mut item.items),
+        _ => {}
+    }
+}
+
+/// Documents the functions of a type, which make its builder, and those of a builder, which set a member.
+fn document_functions(items: &mut [ImplItem]) {
+    for item in items {
+        let ImplItem::Fn(function) = item else { continue };
+        let name = function.sig.ident.to_string();
+        add_docs(&mut function.attrs, || match name.as_str() {
+            "builder" => "Returns a builder.".to_owned(),
+            name => format!("Sets the member `{name}`."),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(code: &str) -> String {
+        let mut file = syn::parse_str::<syn::File>(code).unwrap();
+        prepare(&mut file.items);
+        prettyplease::unparse(&file)
+    }
+
+    #[test]
+    fn structs_and_enums_can_grow_and_have_documentation() {
+        let printed = prepared(
+            "/// The tokens.\nstruct Usage { pub total: u64 }\nstruct Answer { pub usage: ::std::option::Option<Usage>, pub extra: Map }\n\
+             enum Word { #[serde(rename = \"as_is\")] AsIs }\nimpl Answer { pub fn builder() {} }\n\
+             mod builder { pub struct Usage {} impl Usage { pub fn total() {} } }",
+        );
+        for part in [
+            "#[non_exhaustive]\nstruct Answer {\n    /// The tokens.\n    pub usage",
+            "/// The members that this version does not know.\n    pub extra",
+            "/// The member `total`.\n    pub total",
+            "#[non_exhaustive]\nenum Word {\n    /// The word `as_is`.\n    #[serde(rename = \"as_is\")]\n    AsIs",
+            "/// Returns a builder.\n    pub fn builder()",
+            "/// A builder of [`Usage`](super::Usage).\n    pub struct Usage",
+            "/// Sets the member `total`.\n        pub fn total",
+        ] {
+            assert!(printed.contains(part), "{part}\n{printed}");
+        }
+    }
+}
