@@ -14,6 +14,8 @@
 pub mod admin;
 mod answer;
 mod answer_members;
+#[cfg(not(target_arch = "wasm32"))]
+mod answer_splitter;
 mod base64_text;
 mod body_reader;
 mod builder;
@@ -22,6 +24,8 @@ mod decode;
 mod error;
 mod event;
 mod form;
+#[cfg(not(target_arch = "wasm32"))]
+mod image_decoder;
 mod images;
 mod input;
 #[doc(hidden)]
@@ -36,6 +40,8 @@ mod responses;
 mod retry;
 #[cfg(not(target_arch = "wasm32"))]
 mod save;
+#[cfg(not(target_arch = "wasm32"))]
+mod saved_images;
 mod session;
 mod sse;
 mod stream;
@@ -62,6 +68,8 @@ pub use responses::{
 pub use retry::Retry;
 #[cfg(feature = "cli")]
 pub(crate) use save::{format_from_extension, numbered_path, path_with_suffix, replace_file, with_format_extension};
+#[cfg(not(target_arch = "wasm32"))]
+pub use saved_images::{ImageTarget, SavedImage, SavedImages};
 #[doc(hidden)]
 pub use session::Session;
 pub use stream::ImageStream;

@@ -64,7 +64,7 @@ fn payload(text: &str) -> &str {
     data.filter(|(media_type, _)| media_type.ends_with(";base64")).map_or(text, |(_, payload)| payload)
 }
 
-fn not_base64() -> Error {
+pub(super) fn not_base64() -> Error {
     Error::unintelligible("the image is not base64", None)
 }
 

@@ -2,10 +2,13 @@
 //!
 //! The type is opaque, so that later versions can add details. It never holds the key or the headers of a request.
 
+mod conversions;
 mod detail;
 
 use std::error::Error as StdError;
 use std::fmt;
+#[cfg(not(target_arch = "wasm32"))]
+use std::path::Path;
 use std::time::Duration;
 
 use progenitor_client::Error as WireError;
@@ -14,9 +17,7 @@ use super::metadata::AnswerMetadata;
 use super::raw_json::Json;
 use super::retry;
 use super::session::{BearerCredentials, Session, TimeLimit};
-use crate::image::{SizeError, UnknownFormat};
-use crate::wire::OutOfBounds;
-use crate::wire::types::{self, error::ConversionError};
+use crate::wire::types;
 use detail::ServiceErrorDetail;
 
 /// These codes are checked in addition to the status, because an error inside a stream follows a status of 200.
@@ -219,6 +220,16 @@ impl Error {
         self
     }
 
+    /// Adds to the message which files hold the images that were whole before the failure.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(super) fn with_saved_files<'a>(mut self, files: impl Iterator<Item = &'a Path>) -> Self {
+        let files: Vec<String> = files.map(|path| path.display().to_string()).collect();
+        if !files.is_empty() {
+            self.0.message = format!("{}; saved before: {}", self.0.message, files.join(", "));
+        }
+        self
+    }
+
     /// Keeps the answer that is not understood: it may have been paid for.
     pub(super) fn with_body(mut self, body: String) -> Self {
         self.0.body = Some(body);
@@ -357,34 +368,6 @@ impl Error {
     #[must_use]
     pub fn is_connect(&self) -> bool {
         self.0.kind == ErrorKind::Connect
-    }
-}
-
-/// A number outside of its bounds.
-impl From<OutOfBounds> for Error {
-    fn from(source: OutOfBounds) -> Self {
-        Self::new(ErrorKind::Request, source.to_string())
-    }
-}
-
-/// A size that breaks one of the size rules.
-impl From<SizeError> for Error {
-    fn from(source: SizeError) -> Self {
-        Self::request("size", source.to_string())
-    }
-}
-
-/// A word that is no file format.
-impl From<UnknownFormat> for Error {
-    fn from(source: UnknownFormat) -> Self {
-        Self::request("output_format", source.to_string())
-    }
-}
-
-/// A text that is not of a type of the API document.
-impl From<ConversionError> for Error {
-    fn from(source: ConversionError) -> Self {
-        Self::new(ErrorKind::Request, source.to_string())
     }
 }
 

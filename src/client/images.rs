@@ -11,6 +11,8 @@ use super::body_reader::read_body;
 use super::call::{ApiCall, ApiOperation};
 use super::form::EditForm;
 use super::request::AnswerMode;
+#[cfg(not(target_arch = "wasm32"))]
+use super::saved_images::{ImageTarget, SavedImages, save_answer};
 use super::session::TimeLimit;
 use super::{Client, EditRequest, Error, GenerateRequest, ImageStream, Images};
 use crate::wire::types::{CostEstimate, ErrorResponse};
@@ -53,6 +55,44 @@ impl<'a> ImageCalls<'a> {
         let call = ApiCall { client: &client, operation: ApiOperation::CREATE_IMAGE, accept: JSON };
         let response = call.send(|request| Ok(with_json_body(request, &body))).await?;
         Images::parse(read_body(response, &client.inner).await?, client.inner.head())
+    }
+
+    /// Makes images like [`ImageCalls::generate`], and saves them while the answer arrives: in a few megabytes of memory,
+    /// however large the images are.
+    ///
+    /// The target is a path as for [`Images::write_all`], or [`ImageTarget::writer`]. A file appears when its image is
+    /// whole. If the answer breaks off, the images that were whole before stay.
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), imagate::client::Error> {
+    /// let client = imagate::Client::from_env()?;
+    /// let saved = client.images().generate_to("A red fox in fresh snow", "fox").await?;
+    /// for path in saved.paths() {
+    ///     println!("{}", path.display());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`ImageCalls::generate`]; also an error if an image cannot be written or is not base64, or if the
+    /// service sent only its address.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn generate_to(
+        &self,
+        request: impl Into<GenerateRequest>,
+        target: impl Into<ImageTarget<'_>>,
+    ) -> Result<SavedImages, Error> {
+        let (options, target) = (request.into().into_options(), target.into());
+        let count = options.count();
+        target.check_count(count)?;
+        let call_options = options.call_options(TimeLimit::Total(options.time_limit()))?;
+        let body = Bytes::from(options.into_members(AnswerMode::Whole)?.text());
+        let client = self.client.paid_call(call_options);
+        let call = ApiCall { client: &client, operation: ApiOperation::CREATE_IMAGE, accept: JSON };
+        let response = call.send(|request| Ok(with_json_body(request, &body))).await?;
+        save_answer(response, target, count, &client.inner).await
     }
 
     /// Asks what [`ImageCalls::generate`] would cost at most for this request, and whether a limit would refuse it now.
@@ -112,6 +152,27 @@ impl<'a> ImageCalls<'a> {
         let call = ApiCall { client: &client, operation: ApiOperation::EDIT_IMAGE, accept: JSON };
         let response = call.send(|request| with_form(request, &form)).await?;
         Images::parse(read_body(response, &client.inner).await?, client.inner.head())
+    }
+
+    /// Changes images like [`ImageCalls::edit`], and saves the result like [`ImageCalls::generate_to`].
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`ImageCalls::edit`] and [`ImageCalls::generate_to`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn edit_to(
+        &self,
+        request: impl Into<EditRequest>,
+        target: impl Into<ImageTarget<'_>>,
+    ) -> Result<SavedImages, Error> {
+        let (request, target) = (request.into(), target.into());
+        let count = request.requested_count();
+        target.check_count(count)?;
+        let form = EditForm::new(request, AnswerMode::Whole).await?;
+        let client = self.client.paid_call(form.call_options(TimeLimit::Total(form.time_limit())));
+        let call = ApiCall { client: &client, operation: ApiOperation::EDIT_IMAGE, accept: JSON };
+        let response = call.send(|request| with_form(request, &form)).await?;
+        save_answer(response, target, count, &client.inner).await
     }
 
     /// Changes images, or makes a new one from them, and returns its events while it is made.

@@ -115,7 +115,7 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// A file that is still being written, under a temporary name that is removed on drop.
-struct TemporaryFile {
+pub(super) struct TemporaryFile {
     file: File,
     path: PathBuf,
     is_renamed: bool,
@@ -125,7 +125,7 @@ struct TemporaryFile {
 
 impl TemporaryFile {
     /// Creates the file in the folder of the target, because a file can be moved in one step only within a file system.
-    fn create(target: &Path) -> io::Result<Self> {
+    pub(super) fn create(target: &Path) -> io::Result<Self> {
         let name =
             target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
         let path = target.with_file_name(format!(".{}.{:016x}.part", name.to_string_lossy(), random_bits()));
@@ -133,7 +133,12 @@ impl TemporaryFile {
         Ok(Self { file, path, is_renamed: false })
     }
 
-    fn publish(mut self, target: &Path, naming: FileNaming) -> io::Result<PathBuf> {
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Moves the whole file to its final path, and returns that path.
+    pub(super) fn publish(mut self, target: &Path, naming: FileNaming) -> io::Result<PathBuf> {
         // The image is paid for: it must survive a power failure right after its path was returned.
         self.file.sync_all()?;
         let first = match naming {
@@ -263,7 +268,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         fs::write(&path, "old").unwrap();
-        assert!(write(&"aGVsbG8", &path, FileNaming::Free).is_err());
+        assert!(write(&"aGVsbG8!", &path, FileNaming::Free).is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }

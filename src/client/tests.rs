@@ -3,6 +3,8 @@
 mod edits;
 mod later;
 mod partial;
+#[cfg(not(target_arch = "wasm32"))]
+mod saved;
 pub(super) mod server;
 mod streams;
 pub(super) mod test_images;

@@ -4,18 +4,20 @@
 use std::sync::LazyLock;
 
 use base64::Engine as _;
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon"))))]
 use base64::engine::GeneralPurpose;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 use base64::engine::Simd;
 use base64::engine::general_purpose::PAD;
 
-use super::data_url::DataUrlError;
-
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 static ENGINE: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon"))))]
 static ENGINE: LazyLock<GeneralPurpose> = LazyLock::new(|| GeneralPurpose::new(&base64::alphabet::STANDARD, PAD));
+
+/// The text is not base64, or is truncated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotBase64;
 
 /// The state of the decoder between pieces.
 #[derive(Debug, Default)]
@@ -34,7 +36,7 @@ impl Base64Decoder {
     /// # Errors
     ///
     /// Returns an error if the characters are not base64, or if they follow the padding.
-    pub(crate) fn push(&mut self, mut text: &[u8], output: &mut Vec<u8>) -> Result<(), DataUrlError> {
+    pub(crate) fn push(&mut self, mut text: &[u8], output: &mut Vec<u8>) -> Result<(), NotBase64> {
         while let (false, [first, remaining @ ..]) = (self.partial_group.is_empty(), text) {
             self.push_char(*first, output)?;
             text = remaining;
@@ -52,12 +54,12 @@ impl Base64Decoder {
     /// # Errors
     ///
     /// Returns an error if the text was truncated.
-    pub(super) fn finish(&self) -> Result<(), DataUrlError> {
-        if self.partial_group.is_empty() { Ok(()) } else { Err(DataUrlError::NotBase64) }
+    pub(crate) fn finish(&self) -> Result<(), NotBase64> {
+        if self.partial_group.is_empty() { Ok(()) } else { Err(NotBase64) }
     }
 
     /// Decodes one character.
-    fn push_char(&mut self, byte: u8, output: &mut Vec<u8>) -> Result<(), DataUrlError> {
+    fn push_char(&mut self, byte: u8, output: &mut Vec<u8>) -> Result<(), NotBase64> {
         if byte == b' ' {
             return Ok(());
         }
@@ -70,7 +72,7 @@ impl Base64Decoder {
     }
 
     /// Decodes characters in groups of four: all of them, or none if there is an error.
-    fn decode_groups(&mut self, text: &[u8], output: &mut Vec<u8>) -> Result<(), DataUrlError> {
+    fn decode_groups(&mut self, text: &[u8], output: &mut Vec<u8>) -> Result<(), NotBase64> {
         if text.is_empty() {
             return Ok(());
         }
@@ -79,7 +81,7 @@ impl Base64Decoder {
         let count = ENGINE.decode_slice(text, &mut output[before..]).ok().filter(|_| !self.has_ended);
         output.truncate(before + count.unwrap_or(0));
         self.has_ended |= count.is_some() && text.ends_with(b"=");
-        count.map(drop).ok_or(DataUrlError::NotBase64)
+        count.map(drop).ok_or(NotBase64)
     }
 }
 
@@ -87,7 +89,7 @@ impl Base64Decoder {
 mod tests {
     use super::*;
 
-    fn decode(text: &str, piece: usize) -> Result<Vec<u8>, DataUrlError> {
+    fn decode(text: &str, piece: usize) -> Result<Vec<u8>, NotBase64> {
         let (mut base64, mut bytes) = (Base64Decoder::default(), Vec::new());
         text.as_bytes().chunks(piece).try_for_each(|piece| base64.push(piece, &mut bytes))?;
         base64.finish()?;

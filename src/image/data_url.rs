@@ -4,7 +4,7 @@
 //! spaces between the characters are skipped, because mail and command-line encoders insert them. Everything else is
 //! strict: the alphabet must be the standard one, and the padding must be complete.
 
-use super::base64::Base64Decoder;
+use super::base64::{Base64Decoder, NotBase64};
 
 /// The maximum length of the text before the comma, in bytes (our choice).
 const HEAD_MAX: usize = 256;
@@ -46,6 +46,12 @@ fn starts_with(text: &[u8], word: &str) -> bool {
     text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
 }
 
+impl From<NotBase64> for DataUrlError {
+    fn from(_: NotBase64) -> Self {
+        Self::NotBase64
+    }
+}
+
 // === impl DataUrlDecoder ===
 
 impl DataUrlDecoder {
@@ -65,7 +71,7 @@ impl DataUrlDecoder {
     /// Returns an error as soon as the text cannot be the data URL of an image.
     pub(crate) fn push(&mut self, text: &[u8], output: &mut Vec<u8>) -> Result<(), DataUrlError> {
         let text = self.read_head(text)?;
-        self.base64.push(text, output)
+        Ok(self.base64.push(text, output)?)
     }
 
     /// Decodes a UTF-16 code unit that is written as an escape. A line break in a JSON text is always escaped.
@@ -85,7 +91,7 @@ impl DataUrlDecoder {
     ///
     /// Returns an error if the text is no data URL of an image, or was truncated.
     pub(crate) fn finish(&self) -> Result<(), DataUrlError> {
-        self.head.as_ref().map_or_else(|| self.base64.finish(), |head| Err(DataUrlError::from_prefix(head)))
+        self.head.as_ref().map_or_else(|| Ok(self.base64.finish()?), |head| Err(DataUrlError::from_prefix(head)))
     }
 
     /// Reads up to the comma, and returns the text after it; the returned text is empty if the comma has not come.

@@ -68,6 +68,14 @@ impl EditRequest {
 
 options::setters!(EditRequest);
 
+#[cfg(not(target_arch = "wasm32"))]
+impl EditRequest {
+    /// Returns the number of images that the request asks for.
+    pub(in crate::client) fn requested_count(&self) -> u64 {
+        self.options.count()
+    }
+}
+
 impl From<&Self> for EditRequest {
     fn from(request: &Self) -> Self {
         request.clone()

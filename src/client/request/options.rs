@@ -246,6 +246,13 @@ impl ImageOptions {
         self.time_limit.unwrap_or(Duration::from_secs(seconds))
     }
 
+    /// Returns the number of images that the request asks for.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(in crate::client) fn count(&self) -> u64 {
+        let set_by_name = self.members.get("n").and_then(|count| count.read());
+        set_by_name.or(self.count.and_then(|count| count.get().try_into().ok())).unwrap_or(1)
+    }
+
     /// Returns the kind of answer that such a request asks for.
     pub(in crate::client) const fn answer_mode(&self) -> AnswerMode {
         if self.partial_images.is_some() { AnswerMode::Events } else { AnswerMode::Whole }

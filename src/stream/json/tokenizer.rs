@@ -117,6 +117,7 @@ impl JsonTokenizer {
     }
 
     /// Ends the input. A number or word may end with it, if it is the outermost value.
+    #[cfg(feature = "gateway")]
     pub(crate) fn finish(&mut self) -> Result<(), JsonSyntaxError> {
         match self.state {
             State::Literal(literal) if self.depth == 0 && literal.is_complete() => self.state = State::Done,
@@ -132,6 +133,7 @@ impl JsonTokenizer {
     }
 
     /// True inside a text that is not skipped, and not inside an escape.
+    #[cfg(feature = "gateway")]
     pub(crate) fn is_in_text(&self) -> bool {
         self.state == State::Text { is_key: false, escape: None }
     }
@@ -267,6 +269,7 @@ fn extend_key(key: &mut String, text: &str) {
 }
 
 /// True if the bytes are only white space.
+#[cfg(feature = "gateway")]
 pub(crate) fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| is_space(*byte))
 }

@@ -1,6 +1,8 @@
-//! The decisions about the values of an object, and the errors of its reading.
+//! The decisions about the values of an object.
 
 use serde_json::Value;
+
+use super::JsonSyntaxError;
 
 /// The place of a value.
 #[derive(Clone, Copy, Debug)]
@@ -36,33 +38,6 @@ pub(crate) struct CaptureLimits {
     pub(crate) value: u64,
     /// For all values together.
     pub(crate) total: u64,
-}
-
-/// The reason why an input is not complete JSON, or not one object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum JsonSyntaxError {
-    #[error("it is not a JSON object")]
-    NotAnObject,
-    #[error("unexpected byte 0x{0:02x} between values")]
-    Unexpected(u8),
-    #[error("a value is not JSON")]
-    Value,
-    #[error("a number or word is invalid")]
-    Literal,
-    #[error("an escape sequence is invalid")]
-    Escape,
-    #[error("a surrogate is escaped without its pair")]
-    Surrogate,
-    #[error("a string is not UTF-8")]
-    Utf8,
-    #[error("a string contains a control character")]
-    Control,
-    #[error("it is nested too deep")]
-    TooDeep,
-    #[error("it has data after its end")]
-    Surplus,
-    #[error("it ends too early")]
-    Truncated,
 }
 
 /// Decides on values and receives them, in their order. An error ends the reading.

@@ -1,0 +1,131 @@
+//! Tests of images that are saved while their answer arrives.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::server::{Reaction, Server, answer};
+use super::test_images::png;
+use super::{client, run};
+use crate::client::{Error, ErrorKind, GenerateRequest, ImageCount, ImageTarget, SavedImages};
+use crate::image::Format;
+
+/// An image file that is longer than what is written at once, so that it is written in several parts.
+fn image_file(width: u32) -> Vec<u8> {
+    let padding = (0..700_000_u32).map(|index| u8::try_from(index % 251).unwrap_or(0));
+    png(width, 32, true).into_iter().chain(padding).collect()
+}
+
+fn entry(file: &[u8]) -> Value {
+    json!({ "b64_json": STANDARD.encode(file), "revised_prompt": "a red fox" })
+}
+
+fn body(entries: &[Value]) -> Value {
+    json!({"created": 7, "data": entries, "usage": {
+        "input_tokens": 1, "input_tokens_details": {"image_tokens": 0, "text_tokens": 1}, "output_tokens": 2, "total_tokens": 3
+    }, "unknown": [1.50]})
+}
+
+fn save(reaction: Reaction, count: i64, folder: &Path) -> Result<SavedImages, Error> {
+    let server = Server::start([reaction]);
+    let request = GenerateRequest::new("a fox").count(ImageCount::new(count).unwrap());
+    run(client(&server).images().generate_to(request, folder.join("fox")))
+}
+
+fn file_names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn an_image_is_saved_with_its_facts_and_the_rest_of_the_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = image_file(16);
+    let reaction = answer(200, &body(&[entry(&file)])).header("x-request-id", "r-1");
+    let saved = save(reaction, 1, folder.path()).unwrap();
+    let path = folder.path().join("fox.png");
+    assert_eq!(saved.paths().collect::<Vec<_>>(), [path.as_path()]);
+    assert!(std::fs::read(path).unwrap() == file, "the file is the image");
+    let image = &saved.images[0];
+    assert_eq!((image.format, image.dimensions), (Some(Format::Png), Some((16, 32))));
+    assert_eq!((image.length, saved.missing), (file.len() as u64, 0));
+    assert_eq!((saved.meta.request_id(), saved.usage.as_ref().unwrap().total_tokens), (Some("r-1"), 3));
+    let rest = serde_json::to_string(&saved.json).unwrap();
+    let expected = body(&[json!({"b64_json": "", "revised_prompt": "a red fox"})]).to_string();
+    assert_eq!(rest, expected);
+}
+
+#[test]
+fn several_images_are_numbered_and_missing_ones_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let entries = [entry(&image_file(16)), json!({"b64_json": ""}), entry(&image_file(64))];
+    let saved = save(answer(200, &body(&entries)), 3, folder.path()).unwrap();
+    assert_eq!(file_names(folder.path()), ["fox-1.png", "fox-2.png"]);
+    let widths: Vec<u32> = saved.images.iter().map(|image| image.dimensions.unwrap().0).collect();
+    assert_eq!((widths, saved.missing), (vec![16, 64], 1));
+}
+
+#[test]
+fn no_file_is_replaced_and_none_is_left_of_an_answer_that_breaks_off() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("fox.png"), "old").unwrap();
+    let answered = || answer(200, &body(&[entry(&image_file(16))]));
+    for missing in [400, 400_000, 933_000] {
+        let error = save(answered().truncated_by(missing), 1, folder.path()).unwrap_err();
+        assert_eq!((error.kind(), file_names(folder.path())), (ErrorKind::Broken, vec!["fox.png".to_owned()]));
+    }
+    save(answered(), 1, folder.path()).unwrap();
+    assert_eq!(file_names(folder.path()), ["fox-2.png", "fox.png"]);
+    assert_eq!(std::fs::read(folder.path().join("fox.png")).unwrap(), b"old");
+}
+
+#[test]
+fn an_image_that_was_whole_before_the_answer_broke_off_stays_and_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = image_file(16);
+    let error = save(answer(200, &body(&[entry(&file)])).truncated_by(1), 1, folder.path()).unwrap_err();
+    let path = folder.path().join("fox.png");
+    assert_eq!(error.kind(), ErrorKind::Broken);
+    assert!(error.message().ends_with(&format!("; saved before: {}", path.display())), "{error}");
+    assert!(std::fs::read(path).unwrap() == file);
+}
+
+#[test]
+fn an_answer_without_a_whole_image_is_an_error_that_has_the_answer() {
+    let address = "https://cdn.example/paid.png?sig=1";
+    let folder = tempfile::tempdir().unwrap();
+    let failure = |body: &str| save(Reaction::with_body(200, body), 1, folder.path()).unwrap_err();
+    let error = failure(&json!({"data": [{"url": address}]}).to_string());
+    assert!(error.message().contains(address), "{error}");
+    let error = failure(r#"{"data": [{"b64_json": "not base64!"}]}"#);
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Unintelligible, "the image is not base64"));
+    for body in ["<html>a fox</html>", r#"{"pictures": ["aGVsbG8="]}"#, "[1]"] {
+        let error = failure(body);
+        assert_eq!((error.kind(), error.body()), (ErrorKind::Unintelligible, Some(body)), "{error:?}");
+    }
+    assert!(file_names(folder.path()).is_empty());
+}
+
+#[test]
+fn a_writer_gets_the_bytes_of_one_image() {
+    let file = image_file(16);
+    let server = Server::start([answer(200, &body(&[entry(&file)]))]);
+    let mut written = Vec::new();
+    let client = client(&server);
+    let saved = run(client.images().generate_to("a fox", ImageTarget::writer(&mut written))).unwrap();
+    assert!(written == file && saved.paths().count() == 0, "{saved:?}");
+    let two = GenerateRequest::new("a fox").count(ImageCount::new(2).unwrap());
+    let error = run(client.images().generate_to(two, ImageTarget::writer(&mut written))).unwrap_err();
+    assert_eq!((error.param(), server.requests().len()), (Some("n"), 1), "nothing is sent");
+}
+
+#[test]
+fn a_target_that_cannot_be_written_is_an_error() {
+    let missing: PathBuf = tempfile::tempdir().unwrap().path().join("no/such/folder");
+    let error = save(answer(200, &body(&[entry(&image_file(16))])), 1, &missing).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::File, "{error:?}");
+}
