@@ -40,7 +40,7 @@ impl StartupMessage {
             text.push_str("\nNo upstream account is configured: the built-in SIMULATOR draws the images. No model is called and nothing is charged.\n");
         }
         if let Some(key) = &self.first_key {
-            let curl = curl_command(&listening, key);
+            let curl = curl_command(config.public_url.as_ref().map_or(&listening, |url| url.as_str()), key);
             text.push_str(&format!(
                 "\nYour first API key, shown only once. It is valid for 24 hours, but only until the first upstream account is added:\n\n    {key}\n\nTry it:\n\n    {curl}\n\n"
             ));
@@ -50,7 +50,7 @@ impl StartupMessage {
         if let Some(link) = &self.setup_link {
             let base = config.public_url.as_ref().map_or(listening.as_str(), |url| url.as_str());
             text.push_str(&format!(
-                "Open this one-time link to create the first admin: {base}{}\nIt is valid for 30 minutes; the next start prints another one.\n\n",
+                "Open this one-time link to create the first admin: {base}{}\nIt is valid for 30 minutes; the next start of a node prints another one, and only the last is valid.\n\n",
                 link.path()
             ));
         }
