@@ -4,7 +4,7 @@
 //! This module is pure: the SDK, the server and the command line share it, and it reads only its input. It implements
 //! the size rules 1 to 4 of the specification; their numbers are stored in `openapi/gateway.json`.
 
-#[cfg(any(feature = "client", feature = "gateway"))]
+#[cfg(any(all(feature = "client", not(target_arch = "wasm32")), feature = "gateway"))]
 mod base64;
 #[cfg(feature = "gateway")]
 mod data_url;
@@ -15,7 +15,7 @@ mod size;
 
 #[cfg(feature = "gateway")]
 pub(crate) use self::probe::has_known_format;
-#[cfg(any(feature = "client", feature = "gateway"))]
+#[cfg(any(all(feature = "client", not(target_arch = "wasm32")), feature = "gateway"))]
 pub(crate) use base64::Base64Decoder;
 #[cfg(feature = "gateway")]
 pub(crate) use data_url::{DataUrlDecoder, DataUrlError};

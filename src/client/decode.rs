@@ -8,7 +8,9 @@ use base64::engine::GeneralPurpose;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 use base64::engine::Simd;
 use base64::engine::{DecodePaddingMode, GeneralPurposeConfig, general_purpose};
-use base64::{DecodeSliceError, Engine as _};
+#[cfg(not(target_arch = "wasm32"))]
+use base64::DecodeSliceError;
+use base64::Engine as _;
 
 use super::Error;
 use crate::image::{ImageProperties, probe};
@@ -23,7 +25,9 @@ static ENGINE: LazyLock<Simd> = LazyLock::new(|| Simd::standard(CONFIG));
 static ENGINE: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::STANDARD, CONFIG);
 
 /// The number of base64 characters in a chunk (our choice): a multiple of four, and small enough for the CPU cache.
+#[cfg(not(target_arch = "wasm32"))]
 const CHUNK_CHARS: usize = 256 * 1024;
+#[cfg(not(target_arch = "wasm32"))]
 const CHUNK_BYTES: usize = CHUNK_CHARS / 4 * 3;
 
 /// The number of base64 characters that suffices to find the size of an image (our choice); the metadata of a camera

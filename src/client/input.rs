@@ -88,6 +88,7 @@ impl Input {
         }
     }
 
+    #[cfg_attr(target_arch = "wasm32", expect(unused_variables, reason = "only a file can be unreadable"))]
     async fn inspect_content(&self, param: &str) -> Result<InputInspection, Error> {
         match &self.content {
             InputContent::Bytes(bytes) => {

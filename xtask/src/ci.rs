@@ -303,7 +303,7 @@ fn manifest_alone(root: &Path) -> Result<()> {
 
 fn manifest_in_wasm(root: &Path) -> Result<()> {
     if wasm::is_installed(root)? {
-        return wasm::run(root);
+        return wasm::run_manifest(root);
     }
     println!(
         "{} is not installed: omitted. `cargo xtask wasm` runs it; the step `tree` checks its dependencies",

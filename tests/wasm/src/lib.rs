@@ -83,10 +83,11 @@ fn build_skills(time: i64) -> BuildOutput {
         skills: "skills".to_owned(),
         apis: "apis".to_owned(),
         packages: "packages".to_owned(),
-        facts: RepositoryFields::default(),
+        repository: RepositoryFields::default(),
         now: DateTime::from_timestamp(time, 0).expect("a time"),
-        stamp: ZipTimestamp::from_epoch(time),
-        overwrite: false,
+        timestamp: ZipTimestamp::from_epoch(time),
+        // A package of another time has other bytes, and not all packages of the repository are of the same time.
+        overwrite: true,
     };
     build(&input).expect("skills that can be built")
 }
