@@ -1,0 +1,134 @@
+//! Which attempts fail and how, and what was paid for.
+
+use std::collections::BTreeSet;
+
+use crate::picture::Random;
+
+/// The number of images that a program makes. Each is an action of its user, however many attempts it takes.
+pub const ACTIONS: usize = 100;
+/// After this number of faults, an attempt succeeds.
+const FAULTS_MAX: usize = 3;
+
+/// What the server does with an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    Answered,
+    AnsweredSlowly,
+    /// The connection is closed without an answer.
+    PaidThenClosed,
+    /// 500 with an error of the API.
+    PaidThenServerError,
+    /// 502 with the HTML page of a proxy.
+    PaidThenProxyPage,
+    /// The connection is closed in the middle of the body.
+    PaidThenCut,
+    /// 503 with `x-should-retry: true`.
+    UnpaidRetryAllowed,
+    /// 429 with `retry-after: 0`, or with `retry-after-ms`.
+    UnpaidRateLimit,
+}
+
+const TREATMENTS: [Treatment; 8] = [
+    Treatment::Answered,
+    Treatment::AnsweredSlowly,
+    Treatment::PaidThenClosed,
+    Treatment::PaidThenServerError,
+    Treatment::PaidThenProxyPage,
+    Treatment::PaidThenCut,
+    Treatment::UnpaidRetryAllowed,
+    Treatment::UnpaidRateLimit,
+];
+
+/// The attempts that one program made, and the images that were completed for it.
+pub struct Ledger {
+    seed: u64,
+    honors_keys: bool,
+    attempts: Vec<usize>,
+    completions: Vec<usize>,
+    completed_keys: BTreeSet<String>,
+}
+
+/// The sums of a ledger.
+pub struct LedgerSummary {
+    pub attempts: usize,
+    pub completions: usize,
+    pub actions_paid_repeatedly: usize,
+}
+
+// === impl Treatment ===
+
+impl Treatment {
+    fn is_paid(self) -> bool {
+        !matches!(self, Self::UnpaidRetryAllowed | Self::UnpaidRateLimit)
+    }
+
+    /// The first attempt gets each treatment with the same probability; a later attempt succeeds in half of the cases.
+    fn choose(seed: u64, action: usize, attempt: usize) -> Self {
+        let mut random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add((action * 16 + attempt) as u64));
+        if attempt >= FAULTS_MAX || (attempt > 0 && random.next().is_multiple_of(2)) {
+            return Self::Answered;
+        }
+        TREATMENTS[(random.next() % TREATMENTS.len() as u64) as usize]
+    }
+}
+
+// === impl Ledger ===
+
+impl Ledger {
+    pub fn new(seed: u64, honors_keys: bool) -> Self {
+        let zeros = vec![0; ACTIONS];
+        Self { seed, honors_keys, attempts: zeros.clone(), completions: zeros, completed_keys: BTreeSet::new() }
+    }
+
+    /// Records an attempt, and returns its treatment. A key that was completed gets the stored answer, as from the
+    /// gateway, if this ledger honors keys.
+    pub fn record_attempt(&mut self, action: usize, key: Option<&str>) -> Treatment {
+        let attempt = self.attempts[action];
+        self.attempts[action] += 1;
+        let key = key.filter(|_| self.honors_keys);
+        if key.is_some_and(|key| self.completed_keys.contains(key)) {
+            return Treatment::Answered;
+        }
+        let treatment = Treatment::choose(self.seed, action, attempt);
+        if treatment.is_paid() {
+            self.completions[action] += 1;
+            self.completed_keys.extend(key.map(str::to_owned));
+        }
+        treatment
+    }
+
+    pub fn summary(&self) -> LedgerSummary {
+        LedgerSummary {
+            attempts: self.attempts.iter().sum(),
+            completions: self.completions.iter().sum(),
+            actions_paid_repeatedly: self.completions.iter().filter(|count| **count > 1).count(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_completed_key_is_paid_once() {
+        for honors_keys in [true, false] {
+            let mut ledger = Ledger::new(1, honors_keys);
+            let action = (0..ACTIONS)
+                .find(|action| (0..2).all(|attempt| Treatment::choose(1, *action, attempt).is_paid()))
+                .expect("an action whose first attempts are paid");
+            ledger.record_attempt(action, Some("key"));
+            ledger.record_attempt(action, Some("key"));
+            assert_eq!(ledger.summary().completions, if honors_keys { 1 } else { 2 });
+            assert_eq!(ledger.summary().attempts, 2);
+        }
+    }
+
+    #[test]
+    fn every_treatment_occurs_and_none_is_endless() {
+        for treatment in TREATMENTS {
+            assert!((0..ACTIONS).any(|action| Treatment::choose(1, action, 0) == treatment), "{treatment:?}");
+        }
+        assert!((0..ACTIONS).all(|action| Treatment::choose(1, action, FAULTS_MAX) == Treatment::Answered));
+    }
+}
