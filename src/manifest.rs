@@ -35,7 +35,9 @@ pub mod text;
 mod threads;
 mod web;
 
-pub use build::{BuildError, BuildInput, BuildOutput, BuildProblem, RepositoryFields, build};
+pub use build::{
+    BuildError, BuildInput, BuildOutput, BuildProblem, RepositoryFields, UpdateInput, UpdateOutput, build, update,
+};
 pub use check::{
     CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides, check, is_public, may_be_requested, verify,
 };
@@ -46,7 +48,8 @@ pub use files::{FileKind, FileMetadata, FilesError, FolderEntry, MemoryFiles, Re
 pub use finding::{CheckReport, FileId, Finding, FindingCollector, FindingLevel, RelatedLocation, SourceSpan};
 pub use format::format;
 pub use install::{
-    LockFile, LockFileEntry, LockFileError, SkillRequirement, SkillRequirementError, package_address, package_fault,
+    LockFile, LockFileEntry, LockFileError, NotInstalledError, SkillRequirement, SkillRequirementError,
+    package_address, package_fault,
 };
 pub use located::LocatedNode;
 pub use text::SourceFile;

@@ -14,6 +14,9 @@ mod corpus;
 #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "the tests of the commands use the remaining items"))]
 #[path = "skills/hostile.rs"]
 mod hostile;
+#[cfg(feature = "cli")]
+#[path = "skills/manage.rs"]
+mod manage;
 #[path = "skills/models.rs"]
 mod models;
 #[path = "skills/mutate.rs"]

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use super::output::escape_controls;
+use crate::manifest::BuildError;
 
 const FAILED: u8 = 1;
 pub(super) const USAGE: u8 = 2;
@@ -18,11 +19,13 @@ pub(super) enum CommandFailure {
     Failed(anyhow::Error),
     /// The command ran and failed, and there is advice.
     Advised(anyhow::Error, String),
+    /// The command ran and failed because of these problems.
+    Problems(Vec<String>),
     /// The command did only a part of the request; that part is kept.
     Incomplete(String),
     /// The arguments are invalid or contradict each other.
     Usage(String),
-    /// The input file has these problems, each with its place.
+    /// The arguments or the input file have these problems.
     Input(Vec<String>),
     /// The settings cannot be used.
     Settings(Vec<String>),
@@ -37,7 +40,7 @@ pub(super) enum CommandFailure {
 impl CommandFailure {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed(_) | Self::Advised(..) | Self::HasFindings => FAILED,
+            Self::Failed(_) | Self::Advised(..) | Self::Problems(_) | Self::HasFindings => FAILED,
             Self::Usage(_) | Self::Input(_) => USAGE,
             Self::Incomplete(_) => INCOMPLETE,
             Self::Settings(_) => CONFIGURATION,
@@ -45,15 +48,20 @@ impl CommandFailure {
         }
     }
 
-    /// Returns the lines of the message. Each problem of the settings has a line of its own, so that editors and
-    /// scripts can parse it.
-    fn lines(&self) -> Vec<String> {
+    /// Returns the problems. Each has a line of its own, so that editors and scripts can parse it.
+    fn problems(&self) -> Vec<String> {
         match self {
-            Self::Failed(error) => vec![message_with_causes(error)],
-            Self::Advised(error, advice) => vec![message_with_causes(error), format!("advice: {advice}")],
+            Self::Failed(error) | Self::Advised(error, _) => vec![message_with_causes(error)],
             Self::Usage(message) | Self::Incomplete(message) => vec![message.clone()],
-            Self::Settings(problems) | Self::Input(problems) => problems.clone(),
+            Self::Settings(problems) | Self::Input(problems) | Self::Problems(problems) => problems.clone(),
             Self::HasFindings | Self::OutputClosed => Vec::new(),
+        }
+    }
+
+    fn advice(&self) -> Option<&str> {
+        match self {
+            Self::Advised(_, advice) => Some(advice),
+            _ => None,
         }
     }
 }
@@ -75,8 +83,9 @@ fn message_with_causes(error: &anyhow::Error) -> String {
 impl<E: Into<anyhow::Error>> From<E> for CommandFailure {
     fn from(error: E) -> Self {
         let error = error.into();
-        match error.downcast_ref::<io::Error>() {
-            Some(source) if source.kind() == io::ErrorKind::BrokenPipe => Self::OutputClosed,
+        match (error.downcast_ref::<io::Error>(), error.downcast_ref::<BuildError>()) {
+            (Some(source), _) if source.kind() == io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            (_, Some(BuildError(problems))) => Self::Problems(problems.iter().map(ToString::to_string).collect()),
             _ => Self::Failed(error),
         }
     }
@@ -86,13 +95,12 @@ impl<E: Into<anyhow::Error>> From<E> for CommandFailure {
 pub(super) fn report(result: Result<(), CommandFailure>) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     let mut stderr = anstream::stderr().lock();
-    for (index, line) in failure.lines().iter().map(|line| escape_controls(line)).enumerate() {
-        // A failed write to standard error cannot be reported anywhere.
-        let _ = if index == 0 {
-            writeln!(stderr, "\x1b[1;31merror:\x1b[0m {line}")
-        } else {
-            writeln!(stderr, "       {line}")
-        };
+    // A failed write to standard error cannot be reported anywhere.
+    for problem in failure.problems() {
+        let _ = writeln!(stderr, "\x1b[1;31merror:\x1b[0m {}", escape_controls(&problem));
+    }
+    if let Some(advice) = failure.advice() {
+        let _ = writeln!(stderr, "       advice: {}", escape_controls(advice));
     }
     ExitCode::from(failure.exit_code())
 }
@@ -112,7 +120,7 @@ mod tests {
     #[test]
     fn a_closed_standard_output_has_exit_code_zero() {
         let failure = CommandFailure::from(io::Error::from(io::ErrorKind::BrokenPipe));
-        assert_eq!((failure.exit_code(), failure.lines().len()), (0, 0));
+        assert_eq!((failure.exit_code(), failure.problems().len()), (0, 0));
         assert_eq!(CommandFailure::from(io::Error::from(io::ErrorKind::StorageFull)).exit_code(), 1);
     }
 }

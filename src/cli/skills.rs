@@ -7,7 +7,12 @@ mod explain;
 mod export;
 mod fmt;
 mod install;
+mod list;
 mod manifest_input;
+mod new;
+mod remove;
+mod source_date;
+mod update;
 mod validate;
 mod verify;
 mod web_client;
@@ -26,10 +31,18 @@ pub(super) struct SkillsCommand {
 
 #[derive(Debug, Subcommand)]
 enum SkillsAction {
+    /// Create the folder of a new skill, with a `SKILL.md` to fill in.
+    New(new::NewCommand),
     /// Check a manifest and print each finding with its rule, line and column.
     Validate(validate::ValidateCommand),
     /// Build the manifest and its packages from a folder of skills.
     Build(build::BuildCommand),
+    /// List the entries of a manifest, or the installed skills.
+    List(list::ListCommand),
+    /// Build the entries of a manifest again whose files have changed, and print the changes.
+    Update(update::UpdateCommand),
+    /// Remove entries from a manifest, or installed skills.
+    Remove(remove::RemoveCommand),
     /// Check that the packages match the manifest and are safe to unpack.
     Verify(verify::VerifyCommand),
     /// Format a manifest in the standard layout.
@@ -49,8 +62,12 @@ enum SkillsAction {
 impl SkillsCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         match self.action {
+            SkillsAction::New(new) => new.run(),
             SkillsAction::Validate(validate) => validate.run(),
             SkillsAction::Build(build) => build.run(),
+            SkillsAction::List(list) => list.run(),
+            SkillsAction::Update(update) => update.run(),
+            SkillsAction::Remove(remove) => remove.run(),
             SkillsAction::Verify(verify) => verify.run(),
             SkillsAction::Fmt(fmt) => fmt.run(),
             SkillsAction::Diff(diff) => diff.run(),

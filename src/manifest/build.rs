@@ -17,6 +17,7 @@ mod folder;
 mod repository;
 #[cfg(test)]
 mod tests;
+mod update;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
@@ -25,7 +26,9 @@ use super::layout::{canonical, sorted};
 use super::package::{PackageLimits, ZipTimestamp};
 use super::text::{JsonLimits, JsonMember, JsonNode, JsonValue, SourceFile, TextPosition, read, write};
 
+use entry::SkillSource;
 pub use repository::RepositoryFields;
+pub use update::{UpdateInput, UpdateOutput, update};
 
 /// The input of a build.
 #[derive(Clone)]
@@ -130,7 +133,9 @@ pub fn build(input: &BuildInput<'_>) -> Result<BuildOutput, BuildError> {
     let mut names = Vec::new();
     for name in skill_folders(input).map_err(|problem| BuildError(vec![problem]))? {
         let before = PreviousEntries::from_manifest(previous.as_ref(), &name);
-        match entry::skill_entry(input, &name, &before, &apis.ids, &mut built) {
+        let root = format!("{}/{name}", input.skills);
+        let source = SkillSource { name: &name, root, packages: &input.packages, keeps_package_path: false };
+        match entry::skill_entry(input, &source, &before, &apis.ids, &mut built) {
             Ok(entry) => skills.push(entry),
             Err(found) => problems.extend(found),
         }

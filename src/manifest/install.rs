@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use semver::{Version, VersionReq};
 
+use super::check::nearest;
 use super::discovery::address;
 use super::package::archive::{fold, path_fault};
 use super::package::{PackageLimits, Sha256Sum};
@@ -28,8 +29,13 @@ pub enum SkillRequirementError {
     #[error("`{0}` is not `NAME` or `NAME@REQUIREMENT`, such as `images@^1.2`")]
     Form(String),
     /// The manifest does not contain the skill.
-    #[error("the manifest has no skill `{0}`")]
-    Unknown(String),
+    #[error("the manifest has no skill `{name}`{}", .nearest.as_ref().map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?")))]
+    Unknown {
+        /// The name that was looked up.
+        name: String,
+        /// The most similar name in the manifest, if it is similar enough.
+        nearest: Option<String>,
+    },
     /// The manifest contains only other versions.
     #[error("no version of `{name}` matches; the manifest has {there}")]
     Version {
@@ -78,32 +84,66 @@ impl SkillRequirement {
         &self.name
     }
 
+    /// Returns true if this version of the skill is accepted. A version that is not a semantic version is accepted only
+    /// if no versions are required.
+    #[must_use]
+    pub fn matches_version(&self, version: &str) -> bool {
+        match &self.requirement {
+            None => true,
+            Some(requirement) => Version::parse(version).is_ok_and(|version| requirement.matches(&version)),
+        }
+    }
+
+    /// Returns true if only certain versions are accepted.
+    #[must_use]
+    pub fn has_version(&self) -> bool {
+        self.requirement.is_some()
+    }
+
+    /// Checks that a manifest lists at least one release that matches.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the manifest has no such skill, or only other versions of it.
+    pub fn check_listed(&self, registry: &SkillsRegistry) -> Result<(), SkillRequirementError> {
+        self.matching(registry).map(drop)
+    }
+
+    /// Returns the releases that match: at least one.
+    fn matching<'a>(&self, registry: &'a SkillsRegistry) -> Result<Vec<&'a Skill>, SkillRequirementError> {
+        let candidates: Vec<&Skill> = registry.skills.iter().filter(|skill| skill.name == self.name).collect();
+        if candidates.is_empty() {
+            return Err(self.unknown(registry.skills.iter().map(|skill| &*skill.name)));
+        }
+        let there = candidates.iter().map(|skill| skill.version.as_str()).collect::<Vec<_>>().join(", ");
+        let matching: Vec<&Skill> =
+            candidates.into_iter().filter(|skill| self.matches_version(&skill.version)).collect();
+        if matching.is_empty() {
+            return Err(SkillRequirementError::Version { name: self.name.clone(), there });
+        }
+        Ok(matching)
+    }
+
+    /// Returns the error for a skill that is not among the known ones.
+    fn unknown<'a>(&self, known: impl Iterator<Item = &'a str>) -> SkillRequirementError {
+        let nearest = nearest(&self.name, known).map(str::to_owned);
+        SkillRequirementError::Unknown { name: self.name.clone(), nearest }
+    }
+
     /// Returns the newest release that matches.
     ///
     /// # Errors
     ///
     /// Returns an error if no release matches, or if the entry of the release does not allow a safe download.
     pub fn choose<'a>(&self, registry: &'a SkillsRegistry) -> Result<&'a Skill, SkillRequirementError> {
-        let candidates: Vec<&Skill> = registry.skills.iter().filter(|skill| skill.name == self.name).collect();
-        if candidates.is_empty() {
-            return Err(SkillRequirementError::Unknown(self.name.clone()));
-        }
         let version = |skill: &Skill| Version::parse(&skill.version).ok();
-        let matches_requirement = |skill: &&&Skill| match &self.requirement {
-            None => true,
-            Some(requirement) => version(skill).is_some_and(|version| requirement.matches(&version)),
-        };
         // The newest release wins; a pre-release is chosen only if nothing else matches.
-        let rank = |skill: &&&Skill| {
+        let rank = |skill: &&Skill| {
             let version = version(skill);
             (version.as_ref().is_some_and(|version| version.pre.is_empty()), version)
         };
-        let chosen = candidates.iter().filter(matches_requirement).max_by_key(rank).ok_or_else(|| {
-            SkillRequirementError::Version {
-                name: self.name.clone(),
-                there: candidates.iter().map(|skill| skill.version.as_str()).collect::<Vec<_>>().join(", "),
-            }
-        })?;
+        let newest = self.matching(registry)?.into_iter().max_by_key(rank);
+        let chosen = newest.ok_or_else(|| self.unknown(std::iter::empty()))?;
         let entry = |why| Err(SkillRequirementError::Entry { name: self.name.clone(), why });
         if chosen.sha256.len() != 64 || !chosen.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return entry("has no valid checksum for its package");
@@ -142,6 +182,28 @@ pub struct LockFile {
     lock_version: u32,
     /// The installed skills by name.
     skills: BTreeMap<String, LockFileEntry>,
+}
+
+/// The reason why an installed skill cannot be found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotInstalledError {
+    /// The skill is not installed.
+    #[error("the skill `{name}` is not installed{}", .nearest.as_ref().map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?")))]
+    Unknown {
+        /// The name that was looked up.
+        name: String,
+        /// The most similar name of an installed skill, if it is similar enough.
+        nearest: Option<String>,
+    },
+    /// Another version is installed.
+    #[error("`{name}` is installed in version {installed}, which does not match")]
+    Version {
+        /// The name of the skill.
+        name: String,
+        /// The installed version.
+        installed: String,
+    },
 }
 
 /// An installed skill.
@@ -198,6 +260,34 @@ impl LockFile {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&LockFileEntry> {
         self.skills.get(name)
+    }
+
+    /// Returns the entry of a skill, if it is installed in a version that matches.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the skill is not installed, or only in another version.
+    pub fn find(&self, requirement: &SkillRequirement) -> Result<&LockFileEntry, NotInstalledError> {
+        let name = requirement.name().to_owned();
+        let Some(locked) = self.skills.get(&name) else {
+            let nearest = nearest(&name, self.skills.keys().map(String::as_str)).map(str::to_owned);
+            return Err(NotInstalledError::Unknown { name, nearest });
+        };
+        if requirement.matches_version(&locked.version) {
+            Ok(locked)
+        } else {
+            Err(NotInstalledError::Version { name, installed: locked.version.clone() })
+        }
+    }
+
+    /// Returns the installed skills, sorted by name.
+    pub fn skills(&self) -> impl Iterator<Item = (&str, &LockFileEntry)> {
+        self.skills.iter().map(|(name, locked)| (name.as_str(), locked))
+    }
+
+    /// Removes the entry of a skill.
+    pub fn remove(&mut self, name: &str) {
+        self.skills.remove(name);
     }
 
     /// Sets the entry of a skill.

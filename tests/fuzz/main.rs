@@ -6,6 +6,7 @@
 //! Every run begins with the findings (`found/`) and the stored corpus of cargo-fuzz (`corpus/`, a tar per target).
 #![expect(clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
+#[expect(dead_code, reason = "other commands use the other items")]
 #[path = "../../src/cli/skills/atomic_file.rs"]
 mod atomic_file;
 #[path = "../../src/checkout.rs"]
@@ -20,6 +21,7 @@ mod mutate;
 #[path = "../../src/cli/skills/install/package_install.rs"]
 mod package_install;
 mod pieces;
+#[expect(dead_code, reason = "other commands use the other items")]
 #[path = "../../src/cli/skills/install/skills_folder.rs"]
 mod skills_folder;
 /// The modules of the gateway that need nothing of it.

@@ -87,8 +87,7 @@ fn the_exit_code_says_whether_there_are_errors() {
 fn invalid_arguments_are_a_usage_error() {
     let good = case_path("good/full");
     for arguments in [
-        &["validate"][..],
-        &["validate", "--allow", "M999=x", &good],
+        &["validate", "--allow", "M999=x", &good][..],
         &["validate", "--allow", "M033", &good],
         &["validate", "--allow", "M033= ", &good],
         &["validate", "--allow", "M002=x", &good],

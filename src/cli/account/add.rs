@@ -152,8 +152,7 @@ pub(super) async fn add(
 
 /// Returns a failure that lists every problem of the settings and secrets that were given for an account.
 pub(super) fn invalid_settings_failure(problems: &[ConfigProblem]) -> CommandFailure {
-    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    CommandFailure::Usage(problems.join("\n       "))
+    CommandFailure::Input(problems.iter().map(ToString::to_string).collect())
 }
 
 /// Warns about groups that the settings do not define: such a group is valid, but its name may be a typing error.

@@ -2,17 +2,16 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
-use chrono::{DateTime, Utc};
+use anyhow::Context as _;
 use clap::Args;
 
-use super::atomic_file;
+use super::atomic_file::{refuse_symlinks, write_file};
+use super::source_date::SourceDate;
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, print_message};
-use crate::manifest::package::ZipTimestamp;
 use crate::manifest::text::JsonLimits;
-use crate::manifest::{BuildInput, BuildOutput, FileKind, RepositoryFields, RepositoryFiles, SourceFile, build};
+use crate::manifest::{BuildInput, BuildOutput, RepositoryFields, RepositoryFiles as _, SourceFile, build};
 
 /// Arguments of `skills build`.
 #[derive(Debug, Args)]
@@ -50,9 +49,8 @@ pub(super) struct BuildCommand {
     /// Write nothing, and fail if a file would be written.
     #[arg(long)]
     check: bool,
-    /// The time to record for changed entries, in seconds since 1970 (default: now).
-    #[arg(long, value_name = "SECONDS", env = "SOURCE_DATE_EPOCH")]
-    source_date_epoch: Option<i64>,
+    #[command(flatten)]
+    source_date: SourceDate,
 }
 
 // === impl BuildCommand ===
@@ -60,11 +58,7 @@ pub(super) struct BuildCommand {
 impl BuildCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let checkout = Checkout::open(&self.root).with_context(|| self.root.display().to_string())?;
-        let now = match self.source_date_epoch.map(|seconds| DateTime::from_timestamp(seconds, 0)) {
-            None => Utc::now(),
-            Some(Some(now)) => now,
-            Some(None) => return Err(CommandFailure::Usage("SOURCE_DATE_EPOCH is not a valid time".to_owned())),
-        };
+        let now = self.source_date.now()?;
         let limit = u64::try_from(JsonLimits::default().bytes).unwrap_or(u64::MAX);
         let previous = checkout.read(&self.manifest, limit)?.map(|bytes| SourceFile::new(&*self.manifest, bytes));
         let without_slash = |path: &str| path.trim_end_matches('/').to_owned();
@@ -81,7 +75,7 @@ impl BuildCommand {
                 branch: self.branch.clone(),
             },
             now,
-            timestamp: self.source_date_epoch.map_or_else(ZipTimestamp::default, ZipTimestamp::from_epoch),
+            timestamp: self.source_date.zip_timestamp(),
             overwrite: self.overwrite,
         };
         let built = build(&input)?;
@@ -114,27 +108,14 @@ impl BuildCommand {
         }
         for (path, bytes) in &built.packages {
             refuse_symlinks(checkout, path)?;
-            atomic_file::write_file(&self.root.join(path), bytes)?;
+            write_file(&self.root.join(path), bytes)?;
             print_message(&format!("wrote {path}"));
         }
         if manifest_changed {
-            atomic_file::write_file(&self.root.join(&self.manifest), built.manifest.as_bytes())?;
+            write_file(&self.root.join(&self.manifest), built.manifest.as_bytes())?;
             print_message(&format!("wrote {}", self.manifest));
         }
         print_message(&format!("{} packages are new, {} are unchanged", built.packages.len(), built.kept));
         Ok(())
     }
-}
-
-/// Returns an error if a part of the path is a symbolic link, because files must not be written through a link.
-fn refuse_symlinks(files: &dyn RepositoryFiles, path: &str) -> anyhow::Result<()> {
-    let mut prefix = String::new();
-    for part in path.split('/') {
-        prefix.push_str(part);
-        if let Some(FileKind::Link(_)) = files.metadata(&prefix)?.map(|metadata| metadata.kind) {
-            bail!("{prefix} is a symbolic link; files are never written through a link");
-        }
-        prefix.push('/');
-    }
-    Ok(())
 }

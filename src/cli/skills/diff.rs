@@ -16,7 +16,7 @@ pub(super) struct DiffCommand {
     #[arg(value_name = "OLD")]
     old: ManifestInput,
     /// The new manifest, given in the same way.
-    #[arg(value_name = "NEW")]
+    #[arg(value_name = "NEW", default_value = "skills.json")]
     new: ManifestInput,
     /// Print one JSON object.
     #[arg(long)]
@@ -45,7 +45,7 @@ impl DiffCommand {
     }
 }
 
-fn difference_text(difference: &ManifestDifference) -> String {
+pub(super) fn difference_text(difference: &ManifestDifference) -> String {
     let mut text: String = difference.skills.iter().map(skill_text).collect();
     for change in &difference.changes {
         // Writing into a string cannot fail.

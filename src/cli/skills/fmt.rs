@@ -1,12 +1,9 @@
 //! The command `imagate skills fmt`.
 
-use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-
 use anyhow::Context as _;
 use clap::Args;
 
+use super::atomic_file::replace_file;
 use super::manifest_input::ManifestInput;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, print_message};
@@ -16,7 +13,7 @@ use crate::manifest::format;
 #[derive(Debug, Args)]
 pub(super) struct FmtCommand {
     /// The manifests. Files are rewritten; `-` formats standard input to standard output.
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(value_name = "FILE", default_value = "skills.json")]
     manifests: Vec<ManifestInput>,
     /// Write nothing, list the files that would change, and fail if there are any.
     #[arg(long)]
@@ -60,17 +57,4 @@ impl FmtCommand {
         }
         Ok(is_changed)
     }
-}
-
-/// Replaces a file completely or not at all. A symbolic link and the permissions are preserved.
-fn replace_file(path: &Path, text: &str) -> anyhow::Result<()> {
-    let path: PathBuf = fs::canonicalize(path)?;
-    let folder = path.parent().context("the path has no parent folder")?;
-    let permissions = fs::metadata(&path)?.permissions();
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().set_permissions(permissions)?;
-    file.as_file().sync_all()?;
-    file.persist(&path)?;
-    Ok(())
 }

@@ -19,7 +19,7 @@ use crate::cli::failure::CommandFailure;
 use crate::cli::output::print_message;
 use crate::manifest::package::PackageLimits;
 use crate::manifest::{Manifest, RepositoryFiles as _, Skill, SkillRequirement, SkillsRegistry, package_address};
-use skills_folder::SkillsFolder;
+pub(super) use skills_folder::{InstalledState, SkillsFolder};
 
 /// Arguments of `skills install`.
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ pub(super) struct InstallCommand {
     #[arg(value_name = "NAME[@VERSION]", required = true)]
     skills: Vec<SkillRequirement>,
     /// The manifest: a file with the packages next to it, or an https URL.
-    #[arg(long, value_name = "FILE|URL")]
+    #[arg(long, value_name = "FILE|URL", default_value = "skills.json")]
     from: ManifestInput,
     /// The skills folder of the agent.
     #[arg(long, value_name = "DIR")]

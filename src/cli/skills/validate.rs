@@ -22,7 +22,7 @@ use crate::manifest::{
 #[derive(Debug, Args)]
 pub(super) struct ValidateCommand {
     /// The manifest: a file, `-` for standard input, or an https URL.
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", default_value = "skills.json")]
     manifest: ManifestInput,
     /// The checkout of the repository, whose files and packages are checked against the manifest.
     #[arg(long, value_name = "DIR")]

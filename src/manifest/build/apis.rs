@@ -64,6 +64,11 @@ fn is_document(input: &BuildInput<'_>, path: &str) -> bool {
     path.strip_prefix(&input.apis).is_some_and(|rest| rest.starts_with('/') && rest.ends_with(DOCUMENT_EXTENSION))
 }
 
+/// Returns the id of the document at this path, or `None` if the path is not that of a document of the folder.
+pub(super) fn document_id<'a>(input: &BuildInput<'_>, path: &'a str) -> Option<&'a str> {
+    id_from_path(path.strip_prefix(&input.apis)?.strip_prefix('/')?)
+}
+
 /// Returns the documents below the folder, with their ids.
 fn document_paths(input: &BuildInput<'_>, problems: &mut Vec<BuildProblem>) -> Vec<(String, String)> {
     let mut documents = Vec::new();
@@ -105,7 +110,7 @@ fn id_from_path(path: &str) -> Option<&str> {
         .filter(|_| !name.eq_ignore_ascii_case(README_NAME) && name != DOCUMENT_EXTENSION)
 }
 
-fn api_entry(
+pub(super) fn api_entry(
     input: &BuildInput<'_>,
     id: &str,
     path: &str,
@@ -136,7 +141,7 @@ fn api_entry(
 fn read_front_matter(input: &BuildInput<'_>, id: &str, path: &str) -> Result<ApiFrontMatter, Vec<BuildProblem>> {
     let bytes = match input.files.read(path, limits().archive_bytes) {
         Ok(Some(bytes)) => bytes,
-        Ok(None) => return Err(vec![BuildProblem::new(path, "disappeared while it was read")]),
+        Ok(None) => return Err(vec![BuildProblem::new(path, "is not a file of the repository")]),
         Err(error) => return Err(vec![error.into()]),
     };
     front::read_api_front_matter(&bytes, id).map_err(|faults| {

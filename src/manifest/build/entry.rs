@@ -20,22 +20,47 @@ type FilesByPath = BTreeMap<String, Vec<u8>>;
 /// The field that names the API references of a skill, in `metadata` and in its entry.
 const API_DOCS: &str = "api_docs";
 
+/// The skill of an entry, and the places of its files.
+pub(super) struct SkillSource<'a> {
+    pub(super) name: &'a str,
+    /// The folder of the skill.
+    pub(super) root: String,
+    /// The folder for its packages.
+    pub(super) packages: &'a str,
+    /// True if the package of a version that is already listed keeps its path.
+    pub(super) keeps_package_path: bool,
+}
+
+// === impl SkillSource ===
+
+impl SkillSource<'_> {
+    /// Returns the path of the package of a version; `listed` is the entry of that version, if there is one.
+    fn package_path(&self, version: &str, listed: Option<&JsonNode>) -> String {
+        let file_name = format!("{}-{version}.zip", self.name);
+        match listed.and_then(|entry| text(entry, "package")).filter(|_| self.keeps_package_path) {
+            Some(path) => path.to_owned(),
+            None if self.packages.is_empty() => file_name,
+            None => format!("{}/{file_name}", self.packages),
+        }
+    }
+}
+
 /// Builds the entry of a skill; `ids` are the ids of the API references.
 pub(super) fn skill_entry(
     input: &BuildInput<'_>,
-    name: &str,
+    source: &SkillSource<'_>,
     before: &PreviousEntries<'_>,
     ids: &BTreeSet<String>,
     built: &mut BuildOutput,
 ) -> Result<JsonNode, Vec<BuildProblem>> {
-    let root = format!("{}/{name}", input.skills);
+    let (name, root) = (source.name, source.root.clone());
     let files = folder::skill_files(input, &root, built)?;
     let path = format!("{root}/{SKILL_FILE}");
     let Some(bytes) = files.get(SKILL_FILE) else { return Err(vec![BuildProblem::new(path, "is missing")]) };
     let file = read_skill_file(bytes, name, &path)?;
     let version = version(&file, &path, bytes)?;
     check_api_docs(input, &file, ids).map_err(|faults| problems_at(&path, bytes, faults))?;
-    let package = format!("{}/{name}-{version}.zip", input.packages);
+    let package = source.package_path(&version, before.version(&version));
     let packed = find_or_build_package(input, &files, &package, before.version(&version), built)
         .map_err(|problem| vec![problem])?;
     let mut members: Vec<JsonMember> = before.newest().map(|entry| entry.members().to_vec()).unwrap_or_default();
@@ -64,7 +89,7 @@ pub(super) fn skill_entry(
     Ok(JsonNode::new(JsonValue::Object(members)))
 }
 
-fn are_equal_except_spans(first: &[JsonMember], second: &[JsonMember]) -> bool {
+pub(super) fn are_equal_except_spans(first: &[JsonMember], second: &[JsonMember]) -> bool {
     let without_spans =
         |members: &[JsonMember]| JsonNode { span: 0..0, value: JsonValue::Object(members.to_vec()) }.to_json();
     without_spans(first) == without_spans(second)

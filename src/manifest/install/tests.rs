@@ -36,7 +36,9 @@ fn the_newest_matching_release_is_chosen() {
     assert_eq!(chosen_version("a@<1.10", &skills), Ok("1.2.0".to_owned()));
     assert_eq!(chosen_version("a@2.0.0-beta.1", &skills), Ok("2.0.0-beta.1".to_owned()));
     assert!(chosen_version("a@^3", &skills).is_err_and(|error| error.to_string().contains("1.2.0, 1.10.0")));
-    assert_eq!(chosen_version("c", &skills), Err(SkillRequirementError::Unknown("c".to_owned())));
+    let unknown = |name: &str| chosen_version(name, &[("images", "1.0.0")]).expect_err("no such skill").to_string();
+    assert_eq!(unknown("image"), "the manifest has no skill `image`; did you mean `images`?");
+    assert_eq!(unknown("pdf"), "the manifest has no skill `pdf`");
 }
 
 #[test]

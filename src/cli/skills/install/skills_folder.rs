@@ -20,12 +20,23 @@ use crate::manifest::{FileKind, FileMetadata, LockFile, LockFileEntry, Repositor
 /// The maximum size of a lock file or of an installation note; a larger file is an error.
 const MAX_LOCK_BYTES: u64 = 16 * 1024 * 1024;
 
-pub(super) struct SkillsFolder {
+pub(crate) struct SkillsFolder {
     folder: PathBuf,
     files: Checkout,
     lock_file: LockFile,
     /// The lock on the folder: other programs wait until this file is closed.
     _folder_lock: File,
+}
+
+/// The state of the files of an installed skill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InstalledState {
+    /// The files are those of the release.
+    Unchanged,
+    /// A file was changed, added or removed since.
+    Changed,
+    /// The folder does not exist.
+    Missing,
 }
 
 /// The note beside a new skill, which exists until the skill is installed.
@@ -35,7 +46,73 @@ struct InstallNote {
     locked: LockFileEntry,
 }
 
+// === impl InstalledState ===
+
+impl InstalledState {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Unchanged => "unchanged",
+            Self::Changed => "changed",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+// === impl SkillsFolder ===
+
 impl SkillsFolder {
+    /// Opens the folder, which must exist.
+    pub(crate) fn open_existing(folder: &Path) -> anyhow::Result<Self> {
+        ensure!(folder.is_dir(), "{} is not a folder", folder.display());
+        Self::open(folder)
+    }
+
+    /// Returns the installed skills with the state of their files, sorted by name.
+    pub(crate) fn installed(&self) -> anyhow::Result<Vec<(&str, &LockFileEntry, InstalledState)>> {
+        self.lock_file.skills().map(|(name, locked)| Ok((name, locked, self.state(name, locked)?))).collect()
+    }
+
+    fn state(&self, name: &str, locked: &LockFileEntry) -> anyhow::Result<InstalledState> {
+        Ok(match self.files.metadata(name)? {
+            None => InstalledState::Missing,
+            Some(_) if self.file_checksums(name)?.as_ref() == Some(&locked.files) => InstalledState::Unchanged,
+            Some(_) => InstalledState::Changed,
+        })
+    }
+
+    /// Returns an error if the skill is not installed. Unless `force` is set, also returns an error if its files were
+    /// changed.
+    pub(crate) fn check_removable(&self, skill: &SkillRequirement, force: bool) -> anyhow::Result<()> {
+        let locked = self.lock_file.find(skill)?;
+        let target = self.folder.join(skill.name());
+        let is_changed = self.state(skill.name(), locked)? == InstalledState::Changed;
+        ensure!(
+            force || !is_changed,
+            "{} was changed since it was installed; pass --force to remove it",
+            target.display()
+        );
+        Ok(())
+    }
+
+    /// Removes an installed skill, and returns its version, or `None` if it is not installed. If the program is
+    /// interrupted, the skill is still installed, or its files are missing; it can be removed again in both cases.
+    pub(crate) fn remove(&mut self, name: &str) -> anyhow::Result<Option<String>> {
+        let Some(version) = self.lock_file.get(name).map(|locked| locked.version.clone()) else { return Ok(None) };
+        let target = self.folder.join(name);
+        let failure_text = || format!("{} cannot be removed", target.display());
+        let staging = tempfile::Builder::new().prefix(STAGING_PREFIX).tempdir_in(&self.folder);
+        let staging = staging.with_context(failure_text)?;
+        let paths = StagingPaths::new(staging.path().to_owned());
+        match fs::rename(&target, paths.replaced()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).with_context(failure_text),
+            _ => {}
+        }
+        self.lock_file.remove(name);
+        self.write_lock_file(&paths)?;
+        staging.close().with_context(failure_text)?;
+        Ok(Some(version))
+    }
+
     /// Opens the folder, and creates it if it does not exist.
     pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
         let path_text = || folder.display().to_string();
@@ -105,6 +182,10 @@ impl SkillsFolder {
 
     fn record_installed(&mut self, note: InstallNote, staging: &StagingPaths) -> anyhow::Result<()> {
         self.lock_file.set(note.name, note.locked);
+        self.write_lock_file(staging)
+    }
+
+    fn write_lock_file(&self, staging: &StagingPaths) -> anyhow::Result<()> {
         atomic_file::write_file(&staging.new_lock_file(), self.lock_file.to_text()?.as_bytes())?;
         let file = self.folder.join(LockFile::FILE);
         fs::rename(staging.new_lock_file(), &file).with_context(|| file.display().to_string())

@@ -1,5 +1,6 @@
 //! The functions that the targets of cargo-fuzz call. `tests/fuzz` calls the same functions with mutated inputs.
 
+#[expect(dead_code, reason = "other commands use the other items")]
 #[path = "../../../../src/cli/skills/atomic_file.rs"]
 mod atomic_file;
 #[path = "../../../../src/checkout.rs"]
@@ -15,6 +16,7 @@ mod memory;
 mod package_install;
 #[path = "../../pieces.rs"]
 mod pieces;
+#[expect(dead_code, reason = "other commands use the other items")]
 #[path = "../../../../src/cli/skills/install/skills_folder.rs"]
 mod skills_folder;
 #[allow(dead_code, reason = "the gateway uses the other items")]
