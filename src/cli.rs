@@ -15,6 +15,7 @@ mod config;
 mod connection;
 mod doctor;
 mod edit;
+mod examples;
 mod failure;
 mod generate;
 mod group;
@@ -23,6 +24,7 @@ mod installation;
 mod key;
 mod limit_arg;
 mod limits;
+mod man;
 mod master_key;
 mod migrate;
 mod openapi;
@@ -40,13 +42,14 @@ mod user;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use failure::CommandFailure;
+use output::print;
 
 /// An OpenAI-compatible gateway for image generation, and a client for it.
 #[derive(Debug, Parser)]
-#[command(name = "imagate", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(name = "imagate", version, arg_required_else_help = true)]
 struct CliArguments {
     #[command(subcommand)]
     command: CliCommand,
@@ -106,12 +109,22 @@ enum CliCommand {
     Openapi(openapi::OpenApiCommand),
     /// Print the completion script for a shell.
     Completions(completions::CompletionsCommand),
+    /// Print the manual page of `imagate`, or write the pages of all commands.
+    Man(man::ManCommand),
+    /// Print the version.
+    Version,
+}
+
+/// Returns the definition of all commands, with the examples in their help.
+fn program() -> Command {
+    examples::with_examples(CliArguments::command())
 }
 
 /// Parses the arguments of the process, runs the command, and reports its result.
 #[must_use]
 pub fn main() -> ExitCode {
-    match CliArguments::try_parse() {
+    let parsed = program().try_get_matches().and_then(|matches| CliArguments::from_arg_matches(&matches));
+    match parsed {
         Ok(arguments) => failure::report(run(arguments.command)),
         Err(error) => {
             // Help goes to standard output, an error to standard error. A failed write is ignored: the output may be
@@ -147,7 +160,9 @@ fn run(command: CliCommand) -> Result<(), CommandFailure> {
         CliCommand::Skills(skills) => skills.run(),
         CliCommand::Config(config) => config.run(),
         CliCommand::Openapi(openapi) => openapi.run(),
-        CliCommand::Completions(completions) => completions.run(&mut CliArguments::command()),
+        CliCommand::Completions(completions) => completions.run(&mut program()),
+        CliCommand::Man(man) => man.run(program()),
+        CliCommand::Version => Ok(print(concat!("imagate ", env!("CARGO_PKG_VERSION"), "\n"))?),
     }
 }
 

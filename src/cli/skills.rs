@@ -40,6 +40,9 @@ enum SkillsAction {
     /// List the entries of a manifest, or the installed skills.
     List(list::ListCommand),
     /// Build the entries of a manifest again whose files have changed, and print the changes.
+    ///
+    /// `imagate skills build` adds a skill that the manifest does not list. To update an installed skill, install it
+    /// again.
     Update(update::UpdateCommand),
     /// Remove entries from a manifest, or installed skills.
     Remove(remove::RemoveCommand),

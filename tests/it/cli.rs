@@ -1,5 +1,6 @@
 //! The command line, with and without a running server: keys, usage, `generate`, exit codes, configuration errors.
 
+mod help;
 mod upscale;
 
 use serde_json::{Value, json};

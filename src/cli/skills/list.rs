@@ -14,10 +14,6 @@ use crate::manifest::{ApiReference, LockFileEntry, Manifest, Skill};
 
 /// Arguments of `skills list`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  imagate skills list
-  imagate skills list https://example.com/skills/skills.json --allow-network --json
-  imagate skills list --into ~/.agents/skills")]
 pub(super) struct ListCommand {
     /// The manifest: a file, `-` for standard input, or an https URL.
     #[arg(value_name = "FILE", default_value = "skills.json")]

@@ -23,9 +23,6 @@ const YAML_WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off"
 
 /// Arguments of `skills new`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  imagate skills new image-generation
-  imagate skills new pdf-reading --description 'Reads PDF files. Use it if a task names one.'")]
 pub(super) struct NewCommand {
     /// The name of the skill and of its folder: lower-case letters, digits and single hyphens.
     #[arg(value_name = "NAME")]

@@ -21,10 +21,6 @@ use crate::manifest::{Manifest, RepositoryFiles as _, Skill, SkillRequirement, S
 
 /// Arguments of `skills remove`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  imagate skills remove image-generation
-  imagate skills remove image-generation@1.2.0 --manifest public/skills.json
-  imagate skills remove image-generation --into ~/.agents/skills")]
 pub(super) struct RemoveCommand {
     /// The skills to remove: a name, or a name with versions, such as `images@1.2.3` or `images@<2`.
     #[arg(value_name = "NAME[@VERSION]", required = true)]

@@ -18,12 +18,6 @@ use crate::manifest::{Manifest, SkillRequirement, SourceFile, UpdateInput, Updat
 
 /// Arguments of `skills update`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  imagate skills update
-  imagate skills update image-generation --check
-
-A skill that is not in the manifest is added by `imagate skills build`.
-To update an installed skill, install it again.")]
 pub(super) struct UpdateCommand {
     /// The skills to update. Without a name, all skills and API references are updated.
     #[arg(value_name = "NAME")]

@@ -1,5 +1,7 @@
-//! `cargo xtask wasm`: builds the feature `manifest` and the SDK for WebAssembly and runs them in Node. The results of
-//! `manifest` have to equal the golden files and the packages in the repository; the SDK calls a server of the test.
+//! `cargo xtask wasm`: builds the feature `manifest` and the SDK for WebAssembly and runs them in Node.
+//!
+//! The results of `manifest` have to equal the golden files and the packages in the repository; the SDK calls a server of
+//! the test.
 //!
 //! The command `wasm-bindgen` makes the module that Node loads. It must have the version of the library, so it is
 //! installed below `target/` unless it is there.
