@@ -1,17 +1,19 @@
 //! The common part of `generate` and `edit`: the properties of the images, the wait for them, and the output files.
 
 mod estimate;
+mod name_template;
 mod output_image;
 mod progress;
+mod prompt;
 mod report;
 mod stream_reader;
 mod target;
 
-use std::io::{self, IsTerminal as _, Read as _};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use chrono::Local;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
@@ -20,13 +22,16 @@ use super::failure::CommandFailure;
 use super::installation::block_on;
 use super::output::{print, print_bytes, print_json, print_message};
 use crate::client::{
-    self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Json, Output, PartialImages,
+    self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Json, ModelName, Output,
+    PartialImages,
 };
 use crate::image::{Format, SizeRequest};
 use crate::tables::{self, FieldKind, IMAGE_GENERATION_FIELDS};
 use crate::wire::types::{Background, Moderation, Quality};
+use name_template::NameValues;
 use output_image::OutputImage;
 pub(super) use progress::ProgressDisplay;
+use prompt::PromptArgs;
 use report::{ImageReport, WrittenFile};
 use target::OutputTarget;
 pub(super) use target::name_from_prompt;
@@ -34,7 +39,10 @@ pub(super) use target::name_from_prompt;
 /// Arguments of every command that makes images.
 #[derive(Debug, Args)]
 pub(super) struct ImageArgs {
-    /// The prompt: the content of the image, or the change to make; `-` reads it from standard input.
+    #[command(flatten)]
+    prompt_args: PromptArgs,
+    /// The prompt, after it has been read.
+    #[arg(skip)]
     prompt: String,
     /// Width and height in pixels, such as 1536x1024, or auto.
     #[arg(long, value_name = "SIZE", default_value_t)]
@@ -97,8 +105,9 @@ pub(super) struct ImageArgs {
     /// differ from those of `--size`, the image is cropped.
     #[arg(long, requires = "size")]
     upscale: bool,
-    /// The output: a file, a folder, or `-` for standard output. Several images are numbered [default: a new file in
-    /// the current folder, named after the prompt]
+    /// The output: a file, a folder, or `-` for standard output. Several images are numbered. The name of the file may
+    /// have the placeholders `{prompt}`, `{n}` (number), `{ext}`, `{date}`, `{model}` and `{size}` (as requested)
+    /// [default: a new file in the current folder, named after the prompt]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace the file that `--output` names if it exists.
@@ -139,14 +148,12 @@ impl ImageArgs {
         mut self,
         build_request: impl FnOnce(GenerateRequest) -> ClientImageRequest,
     ) -> Result<(), CommandFailure> {
-        if self.prompt == "-" {
-            self.prompt = read_prompt()?;
-        }
+        self.prompt = self.prompt_args.read()?;
         // Every error that can be detected locally is reported before anything is paid for.
         if self.upscale && self.size.exact().is_none() {
             return Err(CommandFailure::Usage("--upscale needs a --size in pixels".to_owned()));
         }
-        let target = OutputTarget::new(self.output.as_deref(), &self.prompt, self.count)?;
+        let target = OutputTarget::new(self.output.as_deref(), &self.name_values(), self.count)?;
         let output = self.output_format(target.format())?;
         if !self.force {
             target.check_not_existing(self.count, output.map_or(Format::Png, Output::format))?;
@@ -158,10 +165,21 @@ impl ImageArgs {
         let client = self.connection.client()?;
         let request = build_request(self.request(output));
         block_on(async {
+            request.check(self.stream).await.map_err(with_advice)?;
             let images = self.request_images(&client, request, &target).await?;
             self.write_images(&images, &target).await?;
             self.check_all_arrived(&images)
         })
+    }
+
+    /// Returns the values of the placeholders in `--output`.
+    fn name_values(&self) -> NameValues {
+        NameValues {
+            prompt: name_from_prompt(&self.prompt),
+            date: Local::now().format("%Y-%m-%d").to_string(),
+            model: self.model.clone().unwrap_or_else(|| ModelName::default().as_str().to_owned()),
+            size: self.size.to_string(),
+        }
     }
 
     /// Returns the output format with its compression, or `None` if the service chooses the format. `named_format` is
@@ -328,6 +346,16 @@ impl From<FallbackArg> for client::Fallback {
 // === impl ClientImageRequest ===
 
 impl ClientImageRequest {
+    /// Finds the faults that the client would find before it sends the request.
+    async fn check(&self, is_stream: bool) -> Result<(), client::Error> {
+        match (self, is_stream) {
+            (Self::Generate(request), false) => request.check(),
+            (Self::Generate(request), true) => request.check_stream(),
+            (Self::Edit(request), false) => request.check().await,
+            (Self::Edit(request), true) => request.check_stream().await,
+        }
+    }
+
     async fn send(self, client: &Client) -> Result<Images, client::Error> {
         match self {
             Self::Generate(request) => client.images().generate(request).await,
@@ -350,7 +378,7 @@ fn image_count_text(images: usize) -> String {
 /// Adds the advice from the error table of the API document to a failure.
 fn with_advice(error: client::Error) -> CommandFailure {
     if error.is_invalid_request() && error.status().is_none() {
-        return CommandFailure::Usage(error.to_string());
+        return CommandFailure::Usage(refusal_text(&error));
     }
     if error.is_connect() {
         let error = anyhow::Error::new(error);
@@ -365,16 +393,16 @@ fn with_advice(error: client::Error) -> CommandFailure {
     }
 }
 
-fn read_prompt() -> Result<String, CommandFailure> {
-    if io::stdin().is_terminal() {
-        print_message("reading the prompt; end it with Ctrl-D");
-    }
-    let mut prompt = String::new();
-    io::stdin().read_to_string(&mut prompt)?;
-    // The line end comes from `echo` and is not part of the prompt.
-    let end = prompt.trim_end_matches(['\n', '\r']).len();
-    prompt.truncate(end);
-    Ok(prompt)
+/// Returns the message of a request that breaks a rule, with the option that sets the field.
+fn refusal_text(error: &client::Error) -> String {
+    let option = match error.param() {
+        None => return error.to_string(),
+        Some("prompt") => "PROMPT".to_owned(),
+        Some("n") => "--count".to_owned(),
+        Some("partial_images") => "--partials".to_owned(),
+        Some(field) => format!("--{}", field.replace('_', "-").to_ascii_lowercase()),
+    };
+    format!("{option}: {}", error.message())
 }
 
 /// Parses a field of the request: a value that is not JSON is a text.

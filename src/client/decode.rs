@@ -3,14 +3,14 @@
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 use std::sync::LazyLock;
 
+#[cfg(not(target_arch = "wasm32"))]
+use base64::DecodeSliceError;
+use base64::Engine as _;
 #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon"))))]
 use base64::engine::GeneralPurpose;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 use base64::engine::Simd;
 use base64::engine::{DecodePaddingMode, GeneralPurposeConfig, general_purpose};
-#[cfg(not(target_arch = "wasm32"))]
-use base64::DecodeSliceError;
-use base64::Engine as _;
 
 use super::Error;
 use crate::image::{ImageProperties, probe};

@@ -53,6 +53,7 @@ mod nodes;
 mod oauth;
 mod pages;
 mod people_cli;
+mod prompt_cli;
 mod readme;
 mod reasons;
 mod records;

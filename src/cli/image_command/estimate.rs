@@ -1,6 +1,6 @@
 //! The option `--estimate`: what the images of a request would cost at most.
 
-use super::{ImageArgs, image_count_text, read_prompt, with_advice};
+use super::{ImageArgs, image_count_text, with_advice};
 use crate::cli::failure::CommandFailure;
 use crate::cli::installation::block_on;
 use crate::cli::output::{print, print_json, print_message};
@@ -11,9 +11,7 @@ use crate::wire::types::CostEstimate;
 impl ImageArgs {
     /// Prints what the images would cost at most, in US dollars, and makes none.
     pub(in crate::cli) fn print_estimate(mut self) -> Result<(), CommandFailure> {
-        if self.prompt == "-" {
-            self.prompt = read_prompt()?;
-        }
+        self.prompt = self.prompt_args.read()?;
         let (client, request) = (self.connection.client()?, self.request(self.output_format(None)?));
         let estimate = block_on(async { client.images().estimate(request).await.map_err(with_advice) })?;
         if self.json {

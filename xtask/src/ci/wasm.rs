@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn the_version_of_a_crate_is_read_from_the_lock_file() {
-        let lock = "name = \"wasm-bindgen-futures\"\nversion = \"0.4.1\"\n\nname = \"wasm-bindgen\"\nversion = \"0.2.9\"\n";
+        let lock =
+            "name = \"wasm-bindgen-futures\"\nversion = \"0.4.1\"\n\nname = \"wasm-bindgen\"\nversion = \"0.2.9\"\n";
         assert_eq!(version_in_lock(lock, "wasm-bindgen"), Some("0.2.9"));
         assert_eq!(version_in_lock(lock, "wasm"), None);
     }
