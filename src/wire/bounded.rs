@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// A whole number from `MIN` to `MAX`, both included.
 ///
 /// ```
-/// use imagate::types::ImageCount;
+/// use imagate::client::ImageCount;
 ///
 /// let count = ImageCount::new(4)?;
 /// assert_eq!(count.get(), 4);
@@ -60,13 +60,13 @@ impl<const MIN: i64, const MAX: i64> Bounded<MIN, MAX> {
     /// Creates a number from a literal, whose bounds are checked while the program is compiled.
     ///
     /// ```
-    /// use imagate::types::ImageCount;
+    /// use imagate::client::ImageCount;
     ///
     /// assert_eq!(ImageCount::of::<2>().get(), 2);
     /// ```
     ///
     /// ```compile_fail
-    /// let count = imagate::types::ImageCount::of::<11>();
+    /// let count = imagate::client::ImageCount::of::<11>();
     /// ```
     #[must_use]
     pub const fn of<const VALUE: i64>() -> Self {
