@@ -13,14 +13,14 @@ const LIST: &str = "data";
 #[derive(Debug, Default)]
 pub(super) struct AnswerSplitter {
     tokens: JsonTokenizer,
-    place: Place,
+    place: AnswerPlace,
     current: CurrentValue,
     rest: Vec<u8>,
 }
 
 /// The innermost object or list whose values are visited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum AnswerPlace {
     #[default]
     Outside,
     Answer,
@@ -111,10 +111,10 @@ impl AnswerSplitter {
         let key = self.tokens.key();
         self.current = CurrentValue::Visited;
         self.place = match (self.place, first) {
-            (Place::Outside, b'{') => Place::Answer,
-            (Place::Answer, b'[') if key == LIST => Place::List,
-            (Place::List, b'{') => Place::Entry,
-            (place @ (Place::Answer | Place::Entry), b'"') if key == IMAGE => {
+            (AnswerPlace::Outside, b'{') => AnswerPlace::Answer,
+            (AnswerPlace::Answer, b'[') if key == LIST => AnswerPlace::List,
+            (AnswerPlace::List, b'{') => AnswerPlace::Entry,
+            (place @ (AnswerPlace::Answer | AnswerPlace::Entry), b'"') if key == IMAGE => {
                 self.current = CurrentValue::Image;
                 place
             }
@@ -129,9 +129,9 @@ impl AnswerSplitter {
     fn end_value(&mut self) {
         if std::mem::take(&mut self.current) == CurrentValue::Visited {
             self.place = match self.place {
-                Place::Entry => Place::List,
-                Place::List => Place::Answer,
-                Place::Answer | Place::Outside => Place::Outside,
+                AnswerPlace::Entry => AnswerPlace::List,
+                AnswerPlace::List => AnswerPlace::Answer,
+                AnswerPlace::Answer | AnswerPlace::Outside => AnswerPlace::Outside,
             };
         }
     }

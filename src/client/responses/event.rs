@@ -104,7 +104,7 @@ pub enum ResponseStep {
     Other,
 }
 
-/// What a server-sent event contains.
+/// The content of a server-sent event.
 pub(super) enum SseEventContent {
     Event(Box<ResponseEvent>),
     /// The event reports a failure.

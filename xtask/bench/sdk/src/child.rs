@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::faults::ACTIONS;
-use crate::libraries::{Fallible, Library};
+use crate::libraries::{ComparedLibrary, Fallible};
 use crate::picture::picture;
 use crate::process::end_with_parent;
 
@@ -23,7 +23,7 @@ pub fn run(arguments: &[String]) -> Fallible<Value> {
     let [library, work, url, folder] = arguments else {
         return Err("usage: child LIBRARY WORK URL FOLDER".into());
     };
-    let library = Library::ALL.into_iter().find(|known| known.name() == library).ok_or("an unknown library")?;
+    let library = ComparedLibrary::ALL.into_iter().find(|known| known.name() == library).ok_or("an unknown library")?;
     let folder = Path::new(folder);
     end_with_parent();
     match work.as_str() {
@@ -35,7 +35,7 @@ pub fn run(arguments: &[String]) -> Fallible<Value> {
     }
 }
 
-fn receive_event(library: Library, url: &str) -> Fallible<Value> {
+fn receive_event(library: ComparedLibrary, url: &str) -> Fallible<Value> {
     let caller = library.caller(url)?;
     let started = Instant::now();
     let characters = caller.receive_event()?;
@@ -43,7 +43,7 @@ fn receive_event(library: Library, url: &str) -> Fallible<Value> {
     Ok(json!({ "seconds": seconds, "peak_kib": peak_kib()?, "characters": characters }))
 }
 
-fn save_file(library: Library, url: &str, folder: &Path) -> Fallible<Value> {
+fn save_file(library: ComparedLibrary, url: &str, folder: &Path) -> Fallible<Value> {
     let images = folder.join("images");
     let caller = library.caller(url)?;
     let started = Instant::now();
@@ -59,7 +59,7 @@ fn save_file(library: Library, url: &str, folder: &Path) -> Fallible<Value> {
 
 /// Makes an image for every action. With one call for each, what the library does on its own is measured; with more, a
 /// program that calls again after a failure, and names the action with a key.
-fn make_all(library: Library, url: &str, folder: &Path, calls_max: usize) -> Fallible<Value> {
+fn make_all(library: ComparedLibrary, url: &str, folder: &Path, calls_max: usize) -> Fallible<Value> {
     let caller = library.caller(url)?;
     let mut images = 0;
     for action in 0..ACTIONS {

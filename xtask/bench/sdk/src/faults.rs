@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use crate::picture::Random;
+use crate::picture::SeededRandom;
 
 /// The number of images that a program makes. Each is an action of its user, however many attempts it takes.
 pub const ACTIONS: usize = 100;
 /// After this number of faults, an attempt succeeds.
 const FAULTS_MAX: usize = 3;
 
-/// What the server does with an attempt.
+/// The reaction of the server to an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Treatment {
+pub enum AttemptTreatment {
     Answered,
     AnsweredSlowly,
     /// The connection is closed without an answer.
@@ -28,19 +28,19 @@ pub enum Treatment {
     UnpaidRateLimit,
 }
 
-const TREATMENTS: [Treatment; 8] = [
-    Treatment::Answered,
-    Treatment::AnsweredSlowly,
-    Treatment::PaidThenClosed,
-    Treatment::PaidThenServerError,
-    Treatment::PaidThenProxyPage,
-    Treatment::PaidThenCut,
-    Treatment::UnpaidRetryAllowed,
-    Treatment::UnpaidRateLimit,
+const TREATMENTS: [AttemptTreatment; 8] = [
+    AttemptTreatment::Answered,
+    AttemptTreatment::AnsweredSlowly,
+    AttemptTreatment::PaidThenClosed,
+    AttemptTreatment::PaidThenServerError,
+    AttemptTreatment::PaidThenProxyPage,
+    AttemptTreatment::PaidThenCut,
+    AttemptTreatment::UnpaidRetryAllowed,
+    AttemptTreatment::UnpaidRateLimit,
 ];
 
 /// The attempts that one program made, and the images that were completed for it.
-pub struct Ledger {
+pub struct PaymentLedger {
     seed: u64,
     honors_keys: bool,
     attempts: Vec<usize>,
@@ -55,16 +55,16 @@ pub struct LedgerSummary {
     pub actions_paid_repeatedly: usize,
 }
 
-// === impl Treatment ===
+// === impl AttemptTreatment ===
 
-impl Treatment {
+impl AttemptTreatment {
     fn is_paid(self) -> bool {
         !matches!(self, Self::UnpaidRetryAllowed | Self::UnpaidRateLimit)
     }
 
     /// The first attempt gets each treatment with the same probability; a later attempt succeeds in half of the cases.
     fn choose(seed: u64, action: usize, attempt: usize) -> Self {
-        let mut random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add((action * 16 + attempt) as u64));
+        let mut random = SeededRandom::new(seed.wrapping_mul(1_000_003).wrapping_add((action * 16 + attempt) as u64));
         if attempt >= FAULTS_MAX || (attempt > 0 && random.next().is_multiple_of(2)) {
             return Self::Answered;
         }
@@ -72,9 +72,9 @@ impl Treatment {
     }
 }
 
-// === impl Ledger ===
+// === impl PaymentLedger ===
 
-impl Ledger {
+impl PaymentLedger {
     pub fn new(seed: u64, honors_keys: bool) -> Self {
         let zeros = vec![0; ACTIONS];
         Self { seed, honors_keys, attempts: zeros.clone(), completions: zeros, completed_keys: BTreeSet::new() }
@@ -82,14 +82,14 @@ impl Ledger {
 
     /// Records an attempt, and returns its treatment. A key that was completed gets the stored answer, as from the
     /// gateway, if this ledger honors keys.
-    pub fn record_attempt(&mut self, action: usize, key: Option<&str>) -> Treatment {
+    pub fn record_attempt(&mut self, action: usize, key: Option<&str>) -> AttemptTreatment {
         let attempt = self.attempts[action];
         self.attempts[action] += 1;
         let key = key.filter(|_| self.honors_keys);
         if key.is_some_and(|key| self.completed_keys.contains(key)) {
-            return Treatment::Answered;
+            return AttemptTreatment::Answered;
         }
-        let treatment = Treatment::choose(self.seed, action, attempt);
+        let treatment = AttemptTreatment::choose(self.seed, action, attempt);
         if treatment.is_paid() {
             self.completions[action] += 1;
             self.completed_keys.extend(key.map(str::to_owned));
@@ -113,9 +113,9 @@ mod tests {
     #[test]
     fn a_completed_key_is_paid_once() {
         for honors_keys in [true, false] {
-            let mut ledger = Ledger::new(1, honors_keys);
+            let mut ledger = PaymentLedger::new(1, honors_keys);
             let action = (0..ACTIONS)
-                .find(|action| (0..2).all(|attempt| Treatment::choose(1, *action, attempt).is_paid()))
+                .find(|action| (0..2).all(|attempt| AttemptTreatment::choose(1, *action, attempt).is_paid()))
                 .expect("an action whose first attempts are paid");
             ledger.record_attempt(action, Some("key"));
             ledger.record_attempt(action, Some("key"));
@@ -127,8 +127,10 @@ mod tests {
     #[test]
     fn every_treatment_occurs_and_none_is_endless() {
         for treatment in TREATMENTS {
-            assert!((0..ACTIONS).any(|action| Treatment::choose(1, action, 0) == treatment), "{treatment:?}");
+            assert!((0..ACTIONS).any(|action| AttemptTreatment::choose(1, action, 0) == treatment), "{treatment:?}");
         }
-        assert!((0..ACTIONS).all(|action| Treatment::choose(1, action, FAULTS_MAX) == Treatment::Answered));
+        assert!(
+            (0..ACTIONS).all(|action| AttemptTreatment::choose(1, action, FAULTS_MAX) == AttemptTreatment::Answered)
+        );
     }
 }

@@ -18,7 +18,7 @@ const KEY: &str = "sk-comparison";
 
 /// A library, and the way it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Library {
+pub enum ComparedLibrary {
     /// `generate` and `write_to`.
     Imagate,
     /// `generate_to`.
@@ -28,7 +28,7 @@ pub enum Library {
 }
 
 /// A library with its client, ready for calls.
-pub enum Caller {
+pub enum LibraryClient {
     Imagate {
         runtime: Runtime,
         client: imagate::Client,
@@ -44,9 +44,9 @@ pub enum Caller {
     },
 }
 
-// === impl Library ===
+// === impl ComparedLibrary ===
 
-impl Library {
+impl ComparedLibrary {
     pub const ALL: [Self; 4] = [Self::Imagate, Self::ImagateSaving, Self::AsyncOpenai, Self::GptImage];
 
     pub fn name(self) -> &'static str {
@@ -58,25 +58,25 @@ impl Library {
         }
     }
 
-    pub fn caller(self, url: &str) -> Fallible<Caller> {
+    pub fn caller(self, url: &str) -> Fallible<LibraryClient> {
         Ok(match self {
-            Self::Imagate | Self::ImagateSaving => Caller::Imagate {
+            Self::Imagate | Self::ImagateSaving => LibraryClient::Imagate {
                 runtime: Runtime::new()?,
                 client: imagate::Client::builder().base_url(url).api_key(KEY).build()?,
                 saves_while_reading: self == Self::ImagateSaving,
             },
-            Self::AsyncOpenai => Caller::AsyncOpenai {
+            Self::AsyncOpenai => LibraryClient::AsyncOpenai {
                 runtime: Runtime::new()?,
                 client: async_openai::Client::with_config(OpenAIConfig::new().with_api_base(url).with_api_key(KEY)),
             },
-            Self::GptImage => Caller::GptImage { url: url.to_owned() },
+            Self::GptImage => LibraryClient::GptImage { url: url.to_owned() },
         })
     }
 }
 
-// === impl Caller ===
+// === impl LibraryClient ===
 
-impl Caller {
+impl LibraryClient {
     /// Receives the completed image of a stream, and returns the number of characters of its text.
     pub fn receive_event(&self) -> Fallible<usize> {
         match self {

@@ -18,17 +18,17 @@ use std::env;
 use std::process::ExitCode;
 
 use libraries::Fallible;
-use server::Server;
+use server::ImageServer;
 
-struct Options {
+struct ComparisonOptions {
     rounds: usize,
     /// The rounds of async-openai with events.
     slow_rounds: usize,
     seed: u64,
 }
 
-fn parse_options(arguments: &[String]) -> Fallible<Options> {
-    let mut options = Options { rounds: 5, slow_rounds: 1, seed: 1 };
+fn parse_options(arguments: &[String]) -> Fallible<ComparisonOptions> {
+    let mut options = ComparisonOptions { rounds: 5, slow_rounds: 1, seed: 1 };
     for pair in arguments.chunks(2) {
         let [name, value] = pair else {
             return Err(format!("{} needs a value", pair.concat()).into());
@@ -43,9 +43,9 @@ fn parse_options(arguments: &[String]) -> Fallible<Options> {
     Ok(options)
 }
 
-fn compare(options: &Options) -> Fallible<()> {
-    let speed_routes = speed::CASES.iter().map(speed::Case::route);
-    let server = Server::start(speed_routes.chain(money::routes(options.seed)).collect())?;
+fn compare(options: &ComparisonOptions) -> Fallible<()> {
+    let speed_routes = speed::CASES.iter().map(speed::SpeedCase::route);
+    let server = ImageServer::start(speed_routes.chain(money::routes(options.seed)).collect())?;
     let mut speed_table = report::header();
     for case in &speed::CASES {
         let medians = case.measure(&server, options.rounds, options.slow_rounds)?;

@@ -13,7 +13,7 @@ const PNG_BEGIN: [u8; 33] = [
 /// A file that begins like a PNG file. The libraries do not decode pixels, so the rest is pseudo-random.
 pub fn picture(length: usize) -> Vec<u8> {
     let mut file = PNG_BEGIN.to_vec();
-    let mut random = Random::new(1);
+    let mut random = SeededRandom::new(1);
     while file.len() < length {
         file.extend(random.next().to_le_bytes());
     }
@@ -54,11 +54,11 @@ fn properties() -> Value {
 }
 
 /// SplitMix64: the same seed gives the same numbers on every machine.
-pub struct Random(u64);
+pub struct SeededRandom(u64);
 
-// === impl Random ===
+// === impl SeededRandom ===
 
-impl Random {
+impl SeededRandom {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

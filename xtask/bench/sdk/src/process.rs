@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::libraries::{Fallible, Library};
+use crate::libraries::{ComparedLibrary, Fallible};
 
 const POLL: Duration = Duration::from_millis(20);
 
@@ -79,7 +79,7 @@ pub fn end_with_parent() {
 
 /// Runs a child, and returns what it printed. Its environment has a home folder of its own and nothing else, so no
 /// proxy, key or setting of the caller changes the result.
-pub fn run_child(library: Library, work: &str, url: &str, name: &str, limit: Duration) -> Fallible<Value> {
+pub fn run_child(library: ComparedLibrary, work: &str, url: &str, name: &str, limit: Duration) -> Fallible<Value> {
     let folder = TemporaryFolder::create(&format!("{name}-{}", library.name()))?;
     let child = Command::new(env::current_exe()?)
         .args(["child", library.name(), work, url])

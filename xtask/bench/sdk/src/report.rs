@@ -1,11 +1,11 @@
 //! The tables, in Markdown.
 
-use crate::libraries::Library;
-use crate::money::{Outcome, Outcomes, Setting};
-use crate::speed::{Medians, Sample};
+use crate::libraries::ComparedLibrary;
+use crate::money::{MoneyOutcome, MoneySetting, Outcomes};
+use crate::speed::{Medians, SpeedSample};
 
 const LOCK: &str = include_str!("../Cargo.lock");
-const OTHERS: [Library; 2] = [Library::AsyncOpenai, Library::GptImage];
+const OTHERS: [ComparedLibrary; 2] = [ComparedLibrary::AsyncOpenai, ComparedLibrary::GptImage];
 
 /// The version in the lock file.
 fn version(package: &str) -> &'static str {
@@ -25,24 +25,27 @@ pub fn header() -> String {
 }
 
 /// Something that is measured.
-struct Quantity {
+struct MeasuredQuantity {
     name: &'static str,
     unit: &'static str,
     digits: usize,
-    value: fn(&Sample) -> f64,
+    value: fn(&SpeedSample) -> f64,
 }
 
-const QUANTITIES: [Quantity; 2] = [
-    Quantity { name: "time", unit: "s", digits: 3, value: |sample| sample.seconds },
-    Quantity { name: "peak memory", unit: "MB", digits: 0, value: |sample| sample.peak_mb },
+const QUANTITIES: [MeasuredQuantity; 2] = [
+    MeasuredQuantity { name: "time", unit: "s", digits: 3, value: |sample| sample.seconds },
+    MeasuredQuantity { name: "peak memory", unit: "MB", digits: 0, value: |sample| sample.peak_mb },
 ];
 
 /// Two rows, time and memory, for each way to call the SDK.
 pub fn speed_rows(name: &str, medians: &Medians) -> String {
     let mut rows = String::new();
-    for (ours, call) in [(Library::Imagate, "`generate`, `write_to`"), (Library::ImagateSaving, "`generate_to`")] {
+    for (ours, call) in
+        [(ComparedLibrary::Imagate, "`generate`, `write_to`"), (ComparedLibrary::ImagateSaving, "`generate_to`")]
+    {
         let Some(own) = medians.get(&ours) else { continue };
-        let call = if medians.contains_key(&Library::ImagateSaving) { format!(", {call}") } else { String::new() };
+        let call =
+            if medians.contains_key(&ComparedLibrary::ImagateSaving) { format!(", {call}") } else { String::new() };
         for quantity in &QUANTITIES {
             rows.push_str(&format!("| {name}{call}: {} | {}", quantity.name, quantity.row_cells(own, medians)));
         }
@@ -50,10 +53,10 @@ pub fn speed_rows(name: &str, medians: &Medians) -> String {
     rows
 }
 
-// === impl Quantity ===
+// === impl MeasuredQuantity ===
 
-impl Quantity {
-    fn row_cells(&self, own: &Sample, medians: &Medians) -> String {
+impl MeasuredQuantity {
+    fn row_cells(&self, own: &SpeedSample, medians: &Medians) -> String {
         let [first, second] = OTHERS.map(|library| {
             let other = medians.get(&library);
             other.map_or_else(|| "–".to_owned(), |other| self.cell(other, own))
@@ -63,7 +66,7 @@ impl Quantity {
     }
 
     /// The value of another library, with its ratio to the own one.
-    fn cell(&self, other: &Sample, own: &Sample) -> String {
+    fn cell(&self, other: &SpeedSample, own: &SpeedSample) -> String {
         let Self { unit, digits, value, .. } = self;
         let ratio = value(other) / value(own);
         let ratio_digits = if ratio < 10.0 { 2 } else { 0 };
@@ -72,10 +75,10 @@ impl Quantity {
 }
 
 /// The rows of one setting.
-pub fn money_rows(setting: Setting, outcomes: &Outcomes) -> String {
+pub fn money_rows(setting: MoneySetting, outcomes: &Outcomes) -> String {
     let calls = if setting.work == "single-calls" { "one call" } else { "repeated calls" };
     let keys = if setting.honors_keys { "keys honored" } else { "keys ignored" };
-    let row = |name: &str, cell: &dyn Fn(&Outcome) -> String| {
+    let row = |name: &str, cell: &dyn Fn(&MoneyOutcome) -> String| {
         let cells: Vec<String> = outcomes.iter().map(cell).collect();
         format!("| {calls}, {keys}: {name} | {} |\n", cells.join(" | "))
     };

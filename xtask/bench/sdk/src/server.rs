@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::faults::{ACTIONS, Ledger, LedgerSummary, Treatment};
+use crate::faults::{ACTIONS, AttemptTreatment, LedgerSummary, PaymentLedger};
 
 /// Answers are written in pieces of this size: that of a frame of HTTP/2 or a record of TLS.
 const PIECE_BYTES: usize = 16 << 10;
@@ -16,32 +16,32 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(180);
 const SLOW: Duration = Duration::from_secs(1);
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 
-/// What the server does with the requests below one folder of its address.
-pub enum Route {
+/// The treatment of the requests below one folder of the address.
+pub enum ServerRoute {
     /// Every request gets this JSON answer.
     Json(Vec<u8>),
     /// Every request gets these events.
     Events(Vec<u8>),
     /// The ledger decides; a success has this body.
-    Faulty { ledger: Mutex<Ledger>, body: Vec<u8> },
+    Faulty { ledger: Mutex<PaymentLedger>, body: Vec<u8> },
 }
 
 /// A running server. It ends with the process.
-pub struct Server {
+pub struct ImageServer {
     address: SocketAddr,
-    routes: Arc<BTreeMap<String, Route>>,
+    routes: Arc<BTreeMap<String, ServerRoute>>,
 }
 
-struct Request {
+struct HttpRequest {
     folder: String,
     key: Option<String>,
     body: String,
 }
 
-// === impl Server ===
+// === impl ImageServer ===
 
-impl Server {
-    pub fn start(routes: BTreeMap<String, Route>) -> io::Result<Self> {
+impl ImageServer {
+    pub fn start(routes: BTreeMap<String, ServerRoute>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let server = Self { address: listener.local_addr()?, routes: Arc::new(routes) };
         let routes = server.routes.clone();
@@ -63,21 +63,21 @@ impl Server {
     /// The sums of the ledger of a route; `None` if it has none.
     pub fn summary(&self, route: &str) -> Option<LedgerSummary> {
         match self.routes.get(route)? {
-            Route::Faulty { ledger, .. } => Some(ledger.lock().unwrap_or_else(PoisonError::into_inner).summary()),
-            Route::Json(_) | Route::Events(_) => None,
+            ServerRoute::Faulty { ledger, .. } => Some(ledger.lock().unwrap_or_else(PoisonError::into_inner).summary()),
+            ServerRoute::Json(_) | ServerRoute::Events(_) => None,
         }
     }
 }
 
-fn serve(mut stream: TcpStream, routes: &BTreeMap<String, Route>) -> io::Result<()> {
+fn serve(mut stream: TcpStream, routes: &BTreeMap<String, ServerRoute>) -> io::Result<()> {
     stream.set_read_timeout(Some(CONNECTION_TIMEOUT))?;
     stream.set_write_timeout(Some(CONNECTION_TIMEOUT))?;
     stream.set_nodelay(true)?;
     let request = read_request(&stream)?;
     match routes.get(&request.folder) {
-        Some(Route::Json(body)) => write_answer(&mut stream, "200 OK", "application/json", body),
-        Some(Route::Events(body)) => write_events(&mut stream, body),
-        Some(Route::Faulty { ledger, body }) => {
+        Some(ServerRoute::Json(body)) => write_answer(&mut stream, "200 OK", "application/json", body),
+        Some(ServerRoute::Events(body)) => write_events(&mut stream, body),
+        Some(ServerRoute::Faulty { ledger, body }) => {
             let Some(action) = action_number(&request.body) else {
                 return write_error(&mut stream, "400 Bad Request", "");
             };
@@ -90,7 +90,7 @@ fn serve(mut stream: TcpStream, routes: &BTreeMap<String, Route>) -> io::Result<
     }
 }
 
-fn read_request(stream: &TcpStream) -> io::Result<Request> {
+fn read_request(stream: &TcpStream) -> io::Result<HttpRequest> {
     let mut reader = BufReader::new(stream.take(REQUEST_BYTES_MAX));
     let mut line = String::new();
     reader.read_line(&mut line)?;
@@ -108,7 +108,7 @@ fn read_request(stream: &TcpStream) -> io::Result<Request> {
     }
     let mut body = Vec::new();
     reader.take(length).read_to_end(&mut body)?;
-    Ok(Request { folder, key, body: String::from_utf8_lossy(&body).into_owned() })
+    Ok(HttpRequest { folder, key, body: String::from_utf8_lossy(&body).into_owned() })
 }
 
 /// The number in the prompt `action 17`.
@@ -119,25 +119,27 @@ fn action_number(body: &str) -> Option<usize> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the slow answer delays the thread of its own connection only")]
-fn treat(stream: &mut TcpStream, treatment: Treatment, action: usize, body: &[u8]) -> io::Result<()> {
+fn treat(stream: &mut TcpStream, treatment: AttemptTreatment, action: usize, body: &[u8]) -> io::Result<()> {
     match treatment {
-        Treatment::Answered => write_answer(stream, "200 OK", "application/json", body),
-        Treatment::AnsweredSlowly => {
+        AttemptTreatment::Answered => write_answer(stream, "200 OK", "application/json", body),
+        AttemptTreatment::AnsweredSlowly => {
             thread::sleep(SLOW);
             write_answer(stream, "200 OK", "application/json", body)
         }
-        Treatment::PaidThenClosed => Ok(()),
-        Treatment::PaidThenServerError => write_error(stream, "500 Internal Server Error", ""),
-        Treatment::PaidThenProxyPage => {
+        AttemptTreatment::PaidThenClosed => Ok(()),
+        AttemptTreatment::PaidThenServerError => write_error(stream, "500 Internal Server Error", ""),
+        AttemptTreatment::PaidThenProxyPage => {
             let page = b"<html><body><h1>502 Bad Gateway</h1></body></html>";
             write_answer(stream, "502 Bad Gateway", "text/html", page)
         }
-        Treatment::PaidThenCut => {
+        AttemptTreatment::PaidThenCut => {
             write_head(stream, "200 OK", "application/json", body.len(), "")?;
             write_pieces(stream, &body[..body.len() / 2])
         }
-        Treatment::UnpaidRetryAllowed => write_error(stream, "503 Service Unavailable", "x-should-retry: true\r\n"),
-        Treatment::UnpaidRateLimit => {
+        AttemptTreatment::UnpaidRetryAllowed => {
+            write_error(stream, "503 Service Unavailable", "x-should-retry: true\r\n")
+        }
+        AttemptTreatment::UnpaidRateLimit => {
             let pause = if action.is_multiple_of(2) { "retry-after: 0\r\n" } else { "retry-after-ms: 20\r\n" };
             write_error(stream, "429 Too Many Requests", pause)
         }
