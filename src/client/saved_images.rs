@@ -81,6 +81,8 @@ struct ImageSaver<'a> {
     naming: FileNaming,
     open: Option<OpenImage>,
     images: Vec<SavedImage>,
+    /// The first error of an image. It does not stop the others, which are paid for.
+    failure: Option<Error>,
 }
 
 // === impl ImageTarget ===
@@ -156,8 +158,9 @@ pub(super) async fn save_answer(
     session: &Session,
 ) -> Result<SavedImages, Error> {
     let naming = if count > 1 { FileNaming::Numbered } else { FileNaming::Free };
-    let mut saver = ImageSaver { target: target.0, naming, open: None, images: Vec::new() };
-    match saver.read(response, session).await {
+    let mut saver = ImageSaver { target: target.0, naming, open: None, images: Vec::new(), failure: None };
+    let read = saver.read(response, session).await;
+    match saver.failure.take().map_or(read, Err) {
         Ok(rest) => saver.finish(&rest, session),
         Err(error) => Err(error.with_saved_files(saver.images.iter().filter_map(|image| image.path.as_deref()))),
     }
@@ -193,7 +196,7 @@ impl ImageSaver<'_> {
     ) -> Result<(), Error> {
         loop {
             match splitter.next(&mut input) {
-                Ok(Some(part)) => self.take(part).await?,
+                Ok(Some(part)) => self.take(part).await,
                 Ok(None) => return Ok(()),
                 Err(error) => {
                     let answer = [&std::mem::take(splitter).into_rest(), input].concat();
@@ -204,8 +207,17 @@ impl ImageSaver<'_> {
         }
     }
 
-    async fn take(&mut self, part: ImagePart<'_>) -> Result<(), Error> {
+    async fn take(&mut self, part: ImagePart<'_>) {
+        if let Err(error) = self.save_part(part).await {
+            self.open = None;
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    async fn save_part(&mut self, part: ImagePart<'_>) -> Result<(), Error> {
         match (part, &mut self.open) {
+            // A writer takes one image, and a service may send more than were requested.
+            (ImagePart::Start, _) if matches!(self.target, TargetKind::Writer(_)) && !self.images.is_empty() => {}
             (ImagePart::Start, open) => *open = Some(OpenImage::new()),
             (ImagePart::Text(text), Some(open)) => open.push(text, &mut self.target).await?,
             (ImagePart::Escaped(byte), Some(open)) => open.push(&[byte], &mut self.target).await?,
@@ -222,9 +234,18 @@ impl ImageSaver<'_> {
 
     /// Reads the members of the answer beside its images.
     fn finish(self, rest: &[u8], session: &Session) -> Result<SavedImages, Error> {
-        let members = AnswerMembers::read(lossy_text(rest)).map_err(|UnreadableText { error, text }| {
-            Error::unintelligible(UNREADABLE, session.head()).with_source(error).with_body(text)
-        })?;
+        let meta = session.recorded_head().clone();
+        let members = match AnswerMembers::read(lossy_text(rest)) {
+            Ok(members) => members,
+            // The images are saved, so an unreadable member elsewhere is no failure.
+            Err(UnreadableText { text, .. }) if !self.images.is_empty() => {
+                let (json, missing) = (Json::from_text_or_string(text), meta.missing());
+                return Ok(SavedImages { images: self.images, json, usage: None, missing, meta });
+            }
+            Err(UnreadableText { error, text }) => {
+                return Err(Error::unintelligible(UNREADABLE, session.head()).with_source(error).with_body(text));
+            }
+        };
         if self.images.is_empty() {
             let address = members.images.iter().find_map(|image| image.url.as_deref());
             return Err(match address {
@@ -233,7 +254,6 @@ impl ImageSaver<'_> {
                     .with_body(members.json.text().to_owned()),
             });
         }
-        let meta = session.recorded_head().clone();
         let entries = members.images.len() + members.empty_entries;
         let missing = meta.missing().max(entries.saturating_sub(self.images.len()));
         Ok(SavedImages { images: self.images, json: members.json, usage: members.facts.usage, missing, meta })

@@ -124,6 +124,30 @@ fn a_writer_gets_the_bytes_of_one_image() {
 }
 
 #[test]
+fn an_image_that_cannot_be_read_does_not_stop_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let entries = [json!({"b64_json": "not base64!"}), entry(&image_file(16))];
+    let error = save(answer(200, &body(&entries)), 2, folder.path()).unwrap_err();
+    assert!(
+        error.message().contains("not base64; saved before: ") && error.message().ends_with("fox-1.png"),
+        "{error}"
+    );
+    assert_eq!(file_names(folder.path()), ["fox-1.png"]);
+}
+
+#[test]
+fn an_unreadable_member_loses_no_image_and_a_writer_gets_only_the_first_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let unreadable = body(&[entry(&image_file(16))]).to_string().replacen("7", "nope", 1);
+    let saved = save(Reaction::with_body(200, &unreadable), 1, folder.path()).unwrap();
+    assert_eq!((saved.paths().count(), saved.usage.is_none()), (1, true));
+    let (file, mut written) = (image_file(16), Vec::new());
+    let server = Server::start([answer(200, &body(&[entry(&file), entry(&image_file(64))]))]);
+    run(client(&server).images().generate_to("a fox", ImageTarget::writer(&mut written))).unwrap();
+    assert!(written == file);
+}
+
+#[test]
 fn a_target_that_cannot_be_written_is_an_error() {
     let missing: PathBuf = tempfile::tempdir().unwrap().path().join("no/such/folder");
     let error = save(answer(200, &body(&[entry(&image_file(16))])), 1, &missing).unwrap_err();

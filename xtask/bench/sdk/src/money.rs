@@ -37,7 +37,7 @@ pub const SETTINGS: [MoneySetting; 4] = [
 ];
 
 /// The outcomes of all libraries in one setting.
-pub type Outcomes = Vec<MoneyOutcome>;
+pub type MoneyOutcomes = Vec<MoneyOutcome>;
 
 // === impl MoneySetting ===
 
@@ -67,7 +67,7 @@ pub fn routes(seed: u64) -> Vec<(String, ServerRoute)> {
 
 /// Runs everything at the same time, because nothing here depends on the speed of the machine. The outcomes are in the
 /// order of [`SETTINGS`].
-pub fn measure(server: &ImageServer) -> Fallible<Vec<Outcomes>> {
+pub fn measure(server: &ImageServer) -> Fallible<Vec<MoneyOutcomes>> {
     thread::scope(|scope| {
         let start =
             |setting: MoneySetting| LIBRARIES.map(|library| scope.spawn(move || setting.measure(server, library)));

@@ -1,8 +1,8 @@
 //! The tables, in Markdown.
 
 use crate::libraries::ComparedLibrary;
-use crate::money::{MoneyOutcome, MoneySetting, Outcomes};
-use crate::speed::{Medians, SpeedSample};
+use crate::money::{MoneyOutcome, MoneyOutcomes, MoneySetting};
+use crate::speed::{SpeedMedians, SpeedSample};
 
 const LOCK: &str = include_str!("../Cargo.lock");
 const OTHERS: [ComparedLibrary; 2] = [ComparedLibrary::AsyncOpenai, ComparedLibrary::GptImage];
@@ -38,7 +38,7 @@ const QUANTITIES: [MeasuredQuantity; 2] = [
 ];
 
 /// Two rows, time and memory, for each way to call the SDK.
-pub fn speed_rows(name: &str, medians: &Medians) -> String {
+pub fn speed_rows(name: &str, medians: &SpeedMedians) -> String {
     let mut rows = String::new();
     for (ours, call) in
         [(ComparedLibrary::Imagate, "`generate`, `write_to`"), (ComparedLibrary::ImagateSaving, "`generate_to`")]
@@ -56,7 +56,7 @@ pub fn speed_rows(name: &str, medians: &Medians) -> String {
 // === impl MeasuredQuantity ===
 
 impl MeasuredQuantity {
-    fn row_cells(&self, own: &SpeedSample, medians: &Medians) -> String {
+    fn row_cells(&self, own: &SpeedSample, medians: &SpeedMedians) -> String {
         let [first, second] = OTHERS.map(|library| {
             let other = medians.get(&library);
             other.map_or_else(|| "–".to_owned(), |other| self.cell(other, own))
@@ -75,7 +75,7 @@ impl MeasuredQuantity {
 }
 
 /// The rows of one setting.
-pub fn money_rows(setting: MoneySetting, outcomes: &Outcomes) -> String {
+pub fn money_rows(setting: MoneySetting, outcomes: &MoneyOutcomes) -> String {
     let calls = if setting.work == "single-calls" { "one call" } else { "repeated calls" };
     let keys = if setting.honors_keys { "keys honored" } else { "keys ignored" };
     let row = |name: &str, cell: &dyn Fn(&MoneyOutcome) -> String| {

@@ -54,7 +54,7 @@ pub struct SpeedSample {
 }
 
 /// The medians of a case by library.
-pub type Medians = BTreeMap<ComparedLibrary, SpeedSample>;
+pub type SpeedMedians = BTreeMap<ComparedLibrary, SpeedSample>;
 
 // === impl SpeedCase ===
 
@@ -70,7 +70,7 @@ impl SpeedCase {
 
     /// The libraries take turns, so that a change of the machine during the run affects all of them. The time of
     /// async-openai grows with the square of the length of an event, so it has fewer rounds there.
-    pub fn measure(&self, server: &ImageServer, rounds: usize, slow_rounds: usize) -> Fallible<Medians> {
+    pub fn measure(&self, server: &ImageServer, rounds: usize, slow_rounds: usize) -> Fallible<SpeedMedians> {
         let mut samples: BTreeMap<ComparedLibrary, Vec<SpeedSample>> = BTreeMap::new();
         for round in 0..rounds {
             let is_measured = |library: &ComparedLibrary| {
