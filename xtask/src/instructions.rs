@@ -6,8 +6,8 @@
 //! not what the work costs in a release build.
 //!
 //! Unlike a time, such a count does not depend on the load of the machine. It depends on the compiler, on the system's
-//! libraries and on the vector instructions of the CPU: only where all of them are the same as at the time of the
-//! record does a greater count fail, elsewhere it is only printed.
+//! libraries and on the vector instructions of the CPU. If all of them are the same as at the time of the record, a
+//! count may be 5 % greater; elsewhere 50 %, which still shows work that is done again and again.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,6 +28,8 @@ const COUNTED_FUNCTION: &str = "*::hot_paths::counted*";
 /// The greatest growth that is not a finding, in percent (our choice): counts of one program differ by less than one
 /// percent from run to run, because hash tables have random seeds.
 const TOLERANCE_PERCENT: u64 = 5;
+/// The same for counts in another environment (our choice): the code of another compiler differs by much less.
+const OTHER_ENVIRONMENT_TOLERANCE_PERCENT: u64 = 50;
 
 /// The number of times that a test with a greater count is counted again (our choice).
 const RECOUNTS: usize = 2;
@@ -131,7 +133,7 @@ fn recount_grown(
     for (name, count) in counts {
         let Some(recorded) = recorded.get(name) else { continue };
         for _ in 0..RECOUNTS {
-            if !exceeds(*count, *recorded) {
+            if !exceeds(*count, *recorded, TOLERANCE_PERCENT) {
                 break;
             }
             *count = (*count).min(count_again(name)?);
@@ -212,15 +214,14 @@ impl InstructionRecord {
 
     /// Compares the present counts with this record.
     fn compare(&self, present: &Self) -> InstructionComparison {
-        let is_strict = self.environment == present.environment;
-        let (mut text, mut findings) = (String::new(), Vec::new());
-        if !is_strict {
-            let _ = writeln!(
-                text,
-                "recorded with {}\nhere: {}; growth is not a finding",
-                self.environment, present.environment
-            );
+        let is_same = self.environment == present.environment;
+        let tolerance = if is_same { TOLERANCE_PERCENT } else { OTHER_ENVIRONMENT_TOLERANCE_PERCENT };
+        let mut findings = Vec::new();
+        let mut text = format!("recorded with {}\n", self.environment);
+        if !is_same {
+            let _ = writeln!(text, "here: {}", present.environment);
         }
+        let _ = writeln!(text, "a count may be {tolerance} % greater");
         for (name, count) in &present.counts {
             let Some(recorded) = self.counts.get(name) else {
                 findings.push(format!("{name} is not in {RECORD}"));
@@ -228,7 +229,7 @@ impl InstructionRecord {
             };
             let permille = count.saturating_mul(1000) / recorded;
             let _ = writeln!(text, "{name:32} {count:>14} instructions, {permille:>5} permille of the record");
-            if is_strict && exceeds(*count, *recorded) {
+            if exceeds(*count, *recorded, tolerance) {
                 findings.push(format!("{name} has {count} instructions, and {recorded} in {RECORD}"));
             }
         }
@@ -238,8 +239,8 @@ impl InstructionRecord {
     }
 }
 
-fn exceeds(count: u64, recorded: u64) -> bool {
-    u128::from(count) * 100 > u128::from(recorded) * u128::from(100 + TOLERANCE_PERCENT)
+fn exceeds(count: u64, recorded: u64, tolerance_percent: u64) -> bool {
+    u128::from(count) * 100 > u128::from(recorded) * u128::from(100 + tolerance_percent)
 }
 
 #[cfg(test)]
@@ -272,10 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn growth_in_another_environment_is_only_printed() {
-        let comparison = record("a", &[("json", 1000)]).compare(&record("b", &[("json", 9000)]));
-        assert_eq!(comparison.findings, [""; 0]);
-        assert!(comparison.text.contains("9000 permille") && comparison.text.contains("recorded with a\nhere: b"));
+    fn growth_in_another_environment_is_a_finding_if_it_is_large() {
+        let recorded = record("a", &[("json", 1000)]);
+        for (count, findings) in [(1, 0), (1500, 0), (1501, 1), (9000, 1)] {
+            let comparison = recorded.compare(&record("b", &[("json", count)]));
+            assert_eq!(comparison.findings.len(), findings, "{count}");
+            assert!(comparison.text.contains("recorded with a\nhere: b\na count may be 50 % greater"));
+        }
     }
 
     #[test]
