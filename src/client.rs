@@ -48,6 +48,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod timer;
+mod transport;
 
 pub use answer::{Image, Images, Iter};
 pub use builder::Builder;
@@ -73,9 +74,10 @@ pub use saved_images::{ImageTarget, SavedImage, SavedImages};
 #[doc(hidden)]
 pub use session::Session;
 pub use stream::ImageStream;
+pub use transport::{Transport, TransportError, TransportFuture};
 
 pub use crate::wire::{Bounded, OpenWord, OutOfBounds};
-/// The HTTP library, of the version that [`Builder::http_client`] takes.
+/// The HTTP library, of the version that [`Builder::http_client`] and [`Transport`] take.
 pub use reqwest;
 
 use std::fmt;
@@ -111,6 +113,7 @@ pub struct Client {
 struct ClientState {
     address: builder::ServiceAddress,
     http: reqwest::Client,
+    transport: Option<Arc<dyn Transport>>,
     credentials: session::BearerCredentials,
     retry: Retry,
     adds_idempotency_keys: bool,
@@ -186,7 +189,8 @@ impl Client {
         let own_headers = std::mem::replace(&mut options.headers, shared.headers.clone());
         options.headers.extend(own_headers);
         let base_path = Arc::clone(&shared.address.base_path);
-        let session = Session::new(shared.credentials.clone(), base_path, shared.retry, options);
+        let transport = shared.transport.clone();
+        let session = Session::new(shared.credentials.clone(), base_path, shared.retry, transport, options);
         wire::client::Client::new_with_client(&shared.address.origin, shared.http.clone(), session)
     }
 }

@@ -15,6 +15,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::retry::Retry;
 use super::session::BearerCredentials;
+use super::transport::Transport;
 use super::{Client, ClientState, Error};
 
 /// The time limit for connecting (our choice): long enough for one or two lost packets, and short compared with the
@@ -42,6 +43,7 @@ pub struct Builder {
     omits_idempotency_keys: bool,
     allows_http: bool,
     http: Option<reqwest::Client>,
+    transport: Option<Arc<dyn Transport>>,
     headers: Vec<(String, String)>,
 }
 
@@ -98,6 +100,13 @@ impl Builder {
         self
     }
 
+    /// Sets the transport that carries each attempt of each call, for tracing, recording or tests. Without one, the HTTP
+    /// client does. To keep a handle of the transport, give an `Arc` of it.
+    pub fn transport(mut self, transport: impl Transport) -> Self {
+        self.transport = Some(Arc::new(transport));
+        self
+    }
+
     /// Adds a header to each request, such as `openai-organization`, `openai-project`, or `api-key` for a service that
     /// does not read `authorization`. It replaces a header of the client with the same name. Values are not printed.
     ///
@@ -122,8 +131,8 @@ impl Builder {
         let credentials = BearerCredentials::new(&pair.api_key)?;
         let headers = parse_headers(&self.headers)?;
         let http = self.http.map_or_else(|| http_client(address.is_local), Ok)?;
-        let (retry, adds_idempotency_keys) = (self.retry, !self.omits_idempotency_keys);
-        let state = ClientState { address, http, credentials, retry, headers, adds_idempotency_keys };
+        let (transport, retry, adds_idempotency_keys) = (self.transport, self.retry, !self.omits_idempotency_keys);
+        let state = ClientState { address, http, transport, credentials, retry, headers, adds_idempotency_keys };
         Ok(Client { shared: Arc::new(state) })
     }
 }

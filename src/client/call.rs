@@ -8,6 +8,7 @@ use super::Error;
 use super::retry::SendOutcome;
 use super::session::{RetryCounter, TimeLimit};
 use super::timer::within;
+use super::transport::TransportError;
 use crate::wire::client::Client;
 use crate::wire::types::ErrorResponse;
 
@@ -75,8 +76,8 @@ impl ApiCall<'_> {
 
     /// Sends the request once; returns `None` if an idle limit passes before the answer begins. A total limit needs no
     /// timer here, because it is set on the request.
-    async fn attempt(&self, request: Request) -> Option<reqwest::Result<Response>> {
-        let sent = self.client.client.execute(request);
+    async fn attempt(&self, request: Request) -> Option<Result<Response, TransportError>> {
+        let sent = self.client.inner.send_once(&self.client.client, request);
         match self.client.inner.limit() {
             TimeLimit::Total(_) => Some(sent.await),
             TimeLimit::Idle(limit) => within(limit, sent).await,
@@ -85,11 +86,11 @@ impl ApiCall<'_> {
 
     async fn check_response(
         &self,
-        result: reqwest::Result<Response>,
+        result: Result<Response, TransportError>,
         retries: &RetryCounter,
     ) -> Result<Response, Error> {
         let session = &self.client.inner;
-        let response = result.map_err(|error| Error::from_stream(error, session))?;
+        let response = result.map_err(|error| Error::from_attempt(error, session))?;
         session.record_head(&response, retries);
         if response.status().is_success() {
             return Ok(response);

@@ -17,6 +17,7 @@ use super::metadata::AnswerMetadata;
 use super::raw_json::Json;
 use super::retry;
 use super::session::{BearerCredentials, Session, TimeLimit};
+use super::transport::TransportError;
 use crate::wire::types;
 use detail::ServiceErrorDetail;
 
@@ -140,6 +141,20 @@ impl Error {
         error
     }
 
+    /// Creates the error of an attempt without an answer.
+    pub(super) fn from_attempt(error: TransportError, session: &Session) -> Self {
+        match error.into_http() {
+            Ok(source) => Self::from_stream(source, session),
+            Err(failure) if failure.was_never_sent() => {
+                Self::new(ErrorKind::Connect, "the transport did not send the request").with_source(failure)
+            }
+            Err(failure) => {
+                let message = "the transport failed; the image may still have been made";
+                Self::new(ErrorKind::Broken, message).with_source(failure)
+            }
+        }
+    }
+
     /// Creates the error of an answer whose content cannot be used.
     pub(super) fn unintelligible(message: &str, head: Option<&AnswerMetadata>) -> Self {
         let mut error = Self::new(ErrorKind::Unintelligible, message);
@@ -154,6 +169,9 @@ impl Error {
 
     /// Converts an error of the generated client.
     pub(super) fn from_call(error: WireError<types::ErrorResponse>, session: &Session) -> Self {
+        if let Some(failure) = session.take_failure() {
+            return Self::from_attempt(failure, session);
+        }
         let head = session.head();
         let mut error = match error {
             WireError::InvalidRequest(message) | WireError::Custom(message) => Self::new(ErrorKind::Request, message),

@@ -6,9 +6,10 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-use reqwest::{Response, Result};
+use reqwest::Response;
 
 use super::metadata::AnswerMetadata;
+use super::transport::TransportError;
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
 /// The maximum number of retries of a call: two, like the official clients (our choice); none if the platform has no
@@ -92,10 +93,10 @@ impl Default for Retry {
 // === impl SendOutcome ===
 
 impl SendOutcome {
-    pub(super) fn from_result(result: &Result<Response>) -> Self {
+    pub(super) fn from_result(result: &Result<Response, TransportError>) -> Self {
         match result {
             Ok(response) => Self::Answer(AnswerMetadata::from_response(response, 0)),
-            Err(error) if was_never_sent(error) => Self::NeverSent,
+            Err(error) if error.was_never_sent() => Self::NeverSent,
             Err(_) => Self::Unknown,
         }
     }

@@ -4,7 +4,7 @@
 //! here.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use progenitor_client::{ClientHooks, ClientInfo, OperationInfo};
@@ -15,6 +15,7 @@ use super::Error;
 use super::builder::DEFAULT_BASE_PATH;
 use super::metadata::AnswerMetadata;
 use super::retry::{self, Retry, SendOutcome};
+use super::transport::{Transport, TransportError};
 use crate::wire::client::Client;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("imagate/", env!("CARGO_PKG_VERSION")));
@@ -49,6 +50,10 @@ pub struct Session {
     /// The path of the base URL, in place of that of the API document.
     base_path: Arc<str>,
     head: Arc<OnceLock<AnswerMetadata>>,
+    /// `None` if the HTTP client itself sends the requests.
+    transport: Option<Arc<dyn Transport>>,
+    /// The error of the transport, if the generated client cannot return it.
+    failure: Arc<Mutex<Option<TransportError>>>,
 }
 
 /// The settings of one call.
@@ -104,9 +109,17 @@ impl BearerCredentials {
 
 impl Session {
     /// `retry` is the policy of the client, for a call that has none of its own.
-    pub(super) fn new(credentials: BearerCredentials, base_path: Arc<str>, retry: Retry, options: CallOptions) -> Self {
+    pub(super) fn new(
+        credentials: BearerCredentials,
+        base_path: Arc<str>,
+        retry: Retry,
+        transport: Option<Arc<dyn Transport>>,
+        options: CallOptions,
+    ) -> Self {
         let CallOptions { limit, headers, retry: own_retry } = options;
-        Self { credentials, retry: own_retry.unwrap_or(retry), limit, headers, base_path, head: Arc::default() }
+        let retry = own_retry.unwrap_or(retry);
+        let (head, failure) = (Arc::default(), Arc::default());
+        Self { credentials, retry, limit, headers, base_path, head, transport, failure }
     }
 
     /// Returns the metadata of the answer, once there is one.
@@ -125,6 +138,36 @@ impl Session {
 
     pub(super) fn limit(&self) -> TimeLimit {
         self.limit
+    }
+
+    /// Sends the request once, through the transport if there is one.
+    pub(super) async fn send_once(&self, http: &reqwest::Client, request: Request) -> Result<Response, TransportError> {
+        match &self.transport {
+            Some(transport) => transport.send(request, http).await,
+            None => Ok(http.execute(request).await?),
+        }
+    }
+
+    /// Converts a result for [`ClientHooks::exec`], which can only return errors of the HTTP library. If the error is the
+    /// transport's own, it is kept for [`Session::take_failure`], and the result is that of a request without an
+    /// address, which fails before anything is sent.
+    async fn hook_result(
+        &self,
+        http: &reqwest::Client,
+        result: Result<Response, TransportError>,
+    ) -> reqwest::Result<Response> {
+        let failure = match result.map_err(TransportError::into_http) {
+            Ok(response) => return Ok(response),
+            Err(Ok(error)) => return Err(error),
+            Err(Err(failure)) => failure,
+        };
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        http.get("").send().await
+    }
+
+    /// Returns the transport's own error, if that is why the generated client failed.
+    pub(super) fn take_failure(&self) -> Option<TransportError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Records the metadata of the final answer.
@@ -221,13 +264,16 @@ impl ClientHooks<Session> for Client {
         loop {
             // A body that cannot be cloned is sent only once.
             let next_request = if retries.has_retries_left(session) { request.try_clone() } else { None };
-            let result = self.client().execute(request).await;
+            let result = session.send_once(self.client(), request).await;
             let outcome = SendOutcome::from_result(&result);
             // A POST makes images, and an error page of a proxy does not tell whether they were made.
             let outcome = if is_post { outcome.without_implicit_retry() } else { outcome };
             match next_request {
                 Some(next) if retries.wait_for_retry(session, &outcome).await => request = next,
-                _ => return result.inspect(|response| session.record_head(response, &retries)),
+                _ => {
+                    let result = result.inspect(|response| session.record_head(response, &retries));
+                    return session.hook_result(self.client(), result).await;
+                }
             }
             retries.set_retry_header(&mut request);
         }

@@ -8,6 +8,7 @@ mod saved;
 pub(super) mod server;
 mod streams;
 pub(super) mod test_images;
+mod transport;
 
 use std::time::Duration;
 
