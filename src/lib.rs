@@ -22,6 +22,8 @@ pub mod manifest;
 #[cfg(any(feature = "client", feature = "gateway"))]
 mod stream;
 pub mod tables;
+#[cfg(all(any(feature = "testing", test), not(target_arch = "wasm32")))]
+pub mod testing;
 mod wire;
 
 #[cfg(feature = "client")]
@@ -49,6 +51,6 @@ pub mod types {
 }
 
 /// The programs on the SDK page, which are compiled as documentation tests.
-#[cfg(all(doctest, feature = "client"))]
+#[cfg(all(doctest, feature = "client", feature = "testing"))]
 #[doc = include_str!("../docs/sdk.md")]
 struct SdkPage;

@@ -58,7 +58,7 @@ fn tokio_features() -> Vec<&'static str> {
 }
 
 /// The package that `cargo new` and the `cargo add` of README.md would make, with the versions that this repository has
-/// downloaded.
+/// downloaded. It also has the feature that docs/sdk.md names for tests.
 fn write_package(folder: &Path, programs: &[&str]) {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(repository.join("Cargo.toml")).expect("a manifest");
@@ -69,7 +69,7 @@ fn write_package(folder: &Path, programs: &[&str]) {
         .map(|table| format!("\n[{table}\n"))
         .collect();
     let manifest = format!(
-        "[package]\nname = \"readme\"\nedition = \"2024\"\n\n[dependencies]\nimagate = {{ path = {:?} }}\n\
+        "[package]\nname = \"readme\"\nedition = \"2024\"\n\n[dependencies]\nimagate = {{ path = {:?}, features = [\"testing\"] }}\n\
          tokio = {{ version = \"1\", features = {:?} }}\n\n[workspace]\n{profile}",
         repository,
         tokio_features()

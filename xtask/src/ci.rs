@@ -288,7 +288,7 @@ pub fn screenshots(root: &Path, folder: Option<&str>) -> Result<()> {
 
 fn features(root: &Path) -> Result<()> {
     // Clippy includes `cargo check`, and `-D warnings` after `--` does not rebuild the dependencies.
-    let feature_checks = ["", "client", "admin", "manifest", "gateway"].into_iter().map(|feature| {
+    let feature_checks = ["", "client", "admin", "testing", "manifest", "gateway"].into_iter().map(|feature| {
         println!("\n--- {}", if feature.is_empty() { "no feature" } else { feature });
         cargo(root, &["clippy", "--no-default-features", "--features", feature, "--", "-D", "warnings"], &[])
     });
