@@ -5,9 +5,7 @@
 //! nothing of the server.
 //!
 //! It implements the client time limits (120 s, and 300 s above 2560x1440); the retries (the client sends a request
-//! again at most twice: if it never reached the service, after 502, 503 or 504, and after a 409 with
-//! `x-should-retry: true`; never against `x-should-retry: false`; a POST that got an answer only with
-//! `x-should-retry: true`); and the decoding of `data[].b64_json` and of stream events. The types exclude values that
+//! again at most twice, by the rules of [`Retry`], and never against `x-should-retry: false`); and the decoding of `data[].b64_json` and of stream events. The types exclude values that
 //! the service would refuse, as far as types can. Where the API accepts any word, the types do too.
 
 #[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
@@ -32,6 +30,7 @@ mod input;
 pub mod literal;
 mod metadata;
 mod models;
+mod paid_call;
 mod raw_json;
 mod request;
 #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
@@ -82,10 +81,13 @@ pub use reqwest;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use reqwest::header::HeaderMap;
 
 use crate::wire;
+use call::ApiOperation;
+use paid_call::{CallBody, PaidCall};
 use session::CallOptions;
 
 /// A client of the gateway, or of any service with the same API.
@@ -117,6 +119,8 @@ struct ClientState {
     credentials: session::BearerCredentials,
     retry: Retry,
     adds_idempotency_keys: bool,
+    /// True once an answer of the service has shown that it pays for an idempotency key once.
+    honors_keys: Arc<AtomicBool>,
     /// The additional headers of each request.
     headers: HeaderMap,
 }
@@ -175,22 +179,18 @@ impl Client {
         ModelCalls::new(self)
     }
 
-    /// Returns the generated client for one call whose whole answer is paid for.
-    fn paid_call(&self, mut options: CallOptions) -> wire::client::Client {
+    /// Returns a call whose whole answer is paid for.
+    fn paid_call(&self, mut options: CallOptions, operation: ApiOperation, body: CallBody) -> PaidCall {
         if self.shared.adds_idempotency_keys {
             options.add_idempotency_key();
         }
-        self.call(options)
+        PaidCall { client: self.call(options), operation, body }
     }
 
     /// Returns the generated client for one call.
-    fn call(&self, mut options: CallOptions) -> wire::client::Client {
+    fn call(&self, options: CallOptions) -> wire::client::Client {
         let shared = &*self.shared;
-        let own_headers = std::mem::replace(&mut options.headers, shared.headers.clone());
-        options.headers.extend(own_headers);
-        let base_path = Arc::clone(&shared.address.base_path);
-        let transport = shared.transport.clone();
-        let session = Session::new(shared.credentials.clone(), base_path, shared.retry, transport, options);
+        let session = Session::new(shared, options);
         wire::client::Client::new_with_client(&shared.address.origin, shared.http.clone(), session)
     }
 }

@@ -132,7 +132,16 @@ impl Builder {
         let headers = parse_headers(&self.headers)?;
         let http = self.http.map_or_else(|| http_client(address.is_local), Ok)?;
         let (transport, retry, adds_idempotency_keys) = (self.transport, self.retry, !self.omits_idempotency_keys);
-        let state = ClientState { address, http, transport, credentials, retry, headers, adds_idempotency_keys };
+        let state = ClientState {
+            address,
+            http,
+            transport,
+            credentials,
+            retry,
+            headers,
+            adds_idempotency_keys,
+            honors_keys: Arc::default(),
+        };
         Ok(Client { shared: Arc::new(state) })
     }
 }

@@ -6,7 +6,7 @@ use reqwest::{Request, RequestBuilder, Response};
 
 use super::Error;
 use super::retry::SendOutcome;
-use super::session::{RetryCounter, TimeLimit};
+use super::session::TimeLimit;
 use super::timer::within;
 use super::transport::TransportError;
 use crate::wire::client::Client;
@@ -46,16 +46,15 @@ impl ApiCall<'_> {
         add_body: impl Fn(RequestBuilder) -> reqwest::Result<RequestBuilder>,
     ) -> Result<Response, Error> {
         let session = &self.client.inner;
-        let mut retries = RetryCounter::default();
         loop {
             let mut request = self.request(&add_body).await?;
-            retries.set_retry_header(&mut request);
+            session.set_retry_header(&mut request);
             let Some(result) = self.attempt(request).await else { return Err(Error::timed_out(session)) };
             // The call is sent again only if the service itself allows it: an error page of a proxy does not tell
             // whether an image was made.
             let outcome = SendOutcome::from_result(&result).without_implicit_retry();
-            if !retries.has_retries_left(session) || !retries.wait_for_retry(session, &outcome).await {
-                return self.check_response(result, &retries).await;
+            if !session.has_retries_left() || !session.wait_for_retry(&outcome).await {
+                return self.check_response(result).await;
             }
         }
     }
@@ -84,14 +83,10 @@ impl ApiCall<'_> {
         }
     }
 
-    async fn check_response(
-        &self,
-        result: Result<Response, TransportError>,
-        retries: &RetryCounter,
-    ) -> Result<Response, Error> {
+    async fn check_response(&self, result: Result<Response, TransportError>) -> Result<Response, Error> {
         let session = &self.client.inner;
         let response = result.map_err(|error| Error::from_attempt(error, session))?;
-        session.record_head(&response, retries);
+        session.record_head(&response);
         if response.status().is_success() {
             return Ok(response);
         }

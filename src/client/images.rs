@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use progenitor_client::{Error as WireError, ResponseValue};
-use reqwest::RequestBuilder;
-use reqwest::header::CONTENT_TYPE;
 
-use super::body_reader::read_body;
 use super::call::{ApiCall, ApiOperation};
 use super::form::EditForm;
+use super::paid_call::{CallBody, with_form, with_json_body};
 use super::request::AnswerMode;
 #[cfg(not(target_arch = "wasm32"))]
 use super::saved_images::{ImageTarget, SavedImages, save_answer};
@@ -79,10 +77,8 @@ impl<'a> ImageCalls<'a> {
         let options = request.into().into_options();
         let call_options = options.call_options(TimeLimit::Total(options.time_limit()))?;
         let body = Bytes::from(options.into_members(AnswerMode::Whole)?.text());
-        let client = self.client.paid_call(call_options);
-        let call = ApiCall { client: &client, operation: ApiOperation::CREATE_IMAGE, accept: JSON };
-        let response = call.send(|request| Ok(with_json_body(request, &body))).await?;
-        Images::parse(read_body(response, &client.inner).await?, client.inner.head())
+        let mut call = self.client.paid_call(call_options, ApiOperation::CREATE_IMAGE, CallBody::Json(body));
+        Images::parse(call.read_answer().await?, call.session().head())
     }
 
     /// Makes images like [`ImageCalls::generate`], and saves them while the answer arrives: in a few megabytes of memory,
@@ -117,10 +113,8 @@ impl<'a> ImageCalls<'a> {
         target.check_count(count)?;
         let call_options = options.call_options(TimeLimit::Total(options.time_limit()))?;
         let body = Bytes::from(options.into_members(AnswerMode::Whole)?.text());
-        let client = self.client.paid_call(call_options);
-        let call = ApiCall { client: &client, operation: ApiOperation::CREATE_IMAGE, accept: JSON };
-        let response = call.send(|request| Ok(with_json_body(request, &body))).await?;
-        save_answer(response, target, count, &client.inner).await
+        let mut call = self.client.paid_call(call_options, ApiOperation::CREATE_IMAGE, CallBody::Json(body));
+        save_answer(call.begin_answer().await?, target, count, call.session()).await
     }
 
     /// Asks what [`ImageCalls::generate`] would cost at most for this request, and whether a limit would refuse it now.
@@ -176,10 +170,9 @@ impl<'a> ImageCalls<'a> {
     #[doc(alias = "create_image_edit")]
     pub async fn edit(&self, request: impl Into<EditRequest>) -> Result<Images, Error> {
         let form = EditForm::new(request.into(), AnswerMode::Whole).await?;
-        let client = self.client.paid_call(form.call_options(TimeLimit::Total(form.time_limit())));
-        let call = ApiCall { client: &client, operation: ApiOperation::EDIT_IMAGE, accept: JSON };
-        let response = call.send(|request| with_form(request, &form)).await?;
-        Images::parse(read_body(response, &client.inner).await?, client.inner.head())
+        let options = form.call_options(TimeLimit::Total(form.time_limit()));
+        let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(form));
+        Images::parse(call.read_answer().await?, call.session().head())
     }
 
     /// Changes images like [`ImageCalls::edit`], and saves the result like [`ImageCalls::generate_to`].
@@ -197,10 +190,9 @@ impl<'a> ImageCalls<'a> {
         let count = request.requested_count();
         target.check_count(count)?;
         let form = EditForm::new(request, AnswerMode::Whole).await?;
-        let client = self.client.paid_call(form.call_options(TimeLimit::Total(form.time_limit())));
-        let call = ApiCall { client: &client, operation: ApiOperation::EDIT_IMAGE, accept: JSON };
-        let response = call.send(|request| with_form(request, &form)).await?;
-        save_answer(response, target, count, &client.inner).await
+        let options = form.call_options(TimeLimit::Total(form.time_limit()));
+        let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(form));
+        save_answer(call.begin_answer().await?, target, count, call.session()).await
     }
 
     /// Changes images, or makes a new one from them, and returns its events while it is made.
@@ -219,13 +211,4 @@ impl<'a> ImageCalls<'a> {
         let response = call.send(|request| with_form(request, &form)).await?;
         Ok(ImageStream::new(response, client.inner.clone()))
     }
-}
-
-/// Adds a body of JSON.
-pub(super) fn with_json_body(request: RequestBuilder, body: &Bytes) -> RequestBuilder {
-    request.header(CONTENT_TYPE, JSON).body(body.clone())
-}
-
-fn with_form(request: RequestBuilder, form: &EditForm) -> reqwest::Result<RequestBuilder> {
-    Ok(request.multipart(form.write()?))
 }

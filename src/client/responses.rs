@@ -25,9 +25,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::body_reader::read_body;
 use super::call::{ApiCall, ApiOperation};
-use super::images::{EVENTS, JSON, with_json_body};
+use super::images::EVENTS;
+use super::paid_call::{CallBody, with_json_body};
 use super::session::TimeLimit;
 use super::{Client, Error};
 use crate::tables::CLIENT_TIMEOUT_LARGE_SECONDS;
@@ -74,13 +74,11 @@ impl<'a> ResponseCalls<'a> {
     /// in time.
     pub async fn create(&self, request: impl Into<ResponseRequest>) -> Result<Response, Error> {
         let request = request.into();
-        let client =
-            self.client.paid_call(request.call_options(TimeLimit::Total(request.time_limit().unwrap_or(LIMIT)))?);
-        let call = ApiCall { client: &client, operation: ApiOperation::CREATE_RESPONSE, accept: JSON };
+        let options = request.call_options(TimeLimit::Total(request.time_limit().unwrap_or(LIMIT)))?;
         let body = Bytes::from(request.body(false));
-        let answer = call.send(|request| Ok(with_json_body(request, &body))).await?;
-        let response = Response::parse(read_body(answer, &client.inner).await?, &client.inner)?;
-        match response.failure(&client.inner) {
+        let mut call = self.client.paid_call(options, ApiOperation::CREATE_RESPONSE, CallBody::Json(body));
+        let response = Response::parse(call.read_answer().await?, call.session())?;
+        match response.failure(call.session()) {
             Some(error) => Err(error),
             None => Ok(response),
         }

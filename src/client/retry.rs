@@ -25,9 +25,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
 /// How often, and after which waits, the client sends a call again on its own.
 ///
-/// The rules of what may be sent again at all are fixed, because images are paid for: a call that never reached the
-/// service, and one whose answer allows it with `x-should-retry: true`; a call that makes no image also after 502, 503
-/// and 504.
+/// The rules of what may be sent again at all are fixed, because images are paid for:
+///
+/// - a call that never reached the service;
+/// - a call whose answer allows it with `x-should-retry: true`, or is a 429 that states a wait and does not forbid it;
+/// - a call that makes no image, also after 502, 503 and 504;
+/// - a call for images whose answer is lost, if an answer of the service has shown that it pays for an idempotency key
+///   once: the repeated call has the same key. The gateway shows it with `x-imagate-replayed`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -101,11 +105,11 @@ impl SendOutcome {
         }
     }
 
-    /// Replaces every answer without `x-should-retry: true` by [`Self::Unknown`], so that only this header allows a
-    /// retry.
+    /// Replaces an answer by [`Self::Unknown`] if it has no `x-should-retry: true` and does not show by its status that
+    /// nothing was made.
     pub(super) fn without_implicit_retry(self) -> Self {
         match self {
-            Self::Answer(head) if head.should_retry() != Some(true) => Self::Unknown,
+            Self::Answer(head) if head.should_retry() != Some(true) && head.status != 429 => Self::Unknown,
             outcome => outcome,
         }
     }
@@ -124,11 +128,12 @@ pub(super) fn was_never_sent(_: &reqwest::Error) -> bool {
 }
 
 /// Returns true if the status and `x-should-retry` of an answer allow the same request again. A 409 with
-/// `x-should-retry: true` is `image_in_progress`: the repeated request waits for the same image. A 429 with it is
-/// `rate_limit_exceeded`, for which nothing was spent; without it, a 429 may mean an exhausted quota.
+/// `x-should-retry: true` is `image_in_progress`: the repeated request waits for the same image. Nothing is spent for a
+/// 429, but without a wait it may mean an exhausted quota.
 pub(super) fn allows_retry(head: &AnswerMetadata) -> bool {
     match head.status {
-        409 | 429 => head.should_retry() == Some(true),
+        409 => head.should_retry() == Some(true),
+        429 => head.should_retry().unwrap_or(head.retry_after().is_some()),
         502..=504 => head.should_retry() != Some(false),
         _ => false,
     }
@@ -137,11 +142,15 @@ pub(super) fn allows_retry(head: &AnswerMetadata) -> bool {
 /// Returns the pause before the request is sent again; `None` if it must not be sent again, or if the service asks for a
 /// wait above that of the policy. `retries` is the number of retries so far, and `jitter` is from 0 to 1.
 pub(super) fn retry_pause(outcome: &SendOutcome, policy: Retry, retries: u32, jitter: f64) -> Option<Duration> {
-    let requested_pause = match outcome {
-        SendOutcome::NeverSent => None,
-        SendOutcome::Answer(head) if allows_retry(head) => head.retry_after(),
-        SendOutcome::Answer(_) | SendOutcome::Unknown => return None,
-    };
+    match outcome {
+        SendOutcome::NeverSent => pause(None, policy, retries, jitter),
+        SendOutcome::Answer(head) if allows_retry(head) => pause(head.retry_after(), policy, retries, jitter),
+        SendOutcome::Answer(_) | SendOutcome::Unknown => None,
+    }
+}
+
+/// Returns the pause before a request is sent again; `None` if the service asks for a wait above that of the policy.
+pub(super) fn pause(requested_pause: Option<Duration>, policy: Retry, retries: u32, jitter: f64) -> Option<Duration> {
     if requested_pause.is_some_and(|requested| requested > policy.max_pause) {
         return None;
     }
@@ -208,6 +217,9 @@ mod tests {
             check(&answer(status, Some(true), Some(1)), Some(1000));
             check(&answer(status, Some(true), Some(61)), None);
         }
+        check(&answer(409, None, Some(1)), None);
+        check(&answer(429, None, Some(1)), Some(1000));
+        check(&answer(429, None, Some(61)), None);
         for status in [200, 307, 400, 401, 403, 404, 408, 413, 500, 501, 505, 520, 524] {
             check(&answer(status, None, None), None);
             check(&answer(status, Some(true), None), None);
@@ -215,8 +227,10 @@ mod tests {
     }
 
     #[test]
-    fn without_implicit_retry_only_x_should_retry_allows_a_retry() {
+    fn without_implicit_retry_only_x_should_retry_or_a_429_allows_a_retry() {
         check(&SendOutcome::NeverSent.without_implicit_retry(), Some(500));
+        check(&answer(429, None, Some(1)).without_implicit_retry(), Some(1000));
+        check(&answer(429, Some(false), Some(1)).without_implicit_retry(), None);
         check(&answer(503, Some(true), None).without_implicit_retry(), Some(500));
         check(&answer(503, None, None).without_implicit_retry(), None);
         check(&answer(503, Some(false), None).without_implicit_retry(), None);

@@ -4,6 +4,7 @@
 //! here.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use progenitor_client::{ClientHooks, ClientInfo, OperationInfo};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use reqwest::{Method, Request, Response};
 
-use super::Error;
 use super::builder::DEFAULT_BASE_PATH;
 use super::metadata::AnswerMetadata;
 use super::retry::{self, Retry, SendOutcome};
 use super::transport::{Transport, TransportError};
+use super::{ClientState, Error};
 use crate::wire::client::Client;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("imagate/", env!("CARGO_PKG_VERSION")));
@@ -26,6 +27,10 @@ const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count
 
 /// The name of a call, under which the gateway pays for its images once.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The header of an answer with which the gateway says whether it is the answer to an earlier request with the same key.
+/// A service that knows this pays for a key once.
+const REPLAYED: HeaderName = HeaderName::from_static("x-imagate-replayed");
 
 /// The header with the version of the API document, which the generated client adds to every request. It is removed,
 /// because no service needs it.
@@ -50,6 +55,11 @@ pub struct Session {
     /// The path of the base URL, in place of that of the API document.
     base_path: Arc<str>,
     head: Arc<OnceLock<AnswerMetadata>>,
+    /// The number of times that the call was sent again.
+    retries: Arc<AtomicU32>,
+    /// True once an answer of the service has shown that it pays for an idempotency key once. Shared by all calls of
+    /// the client.
+    honors_keys: Arc<AtomicBool>,
     /// `None` if the HTTP client itself sends the requests.
     transport: Option<Arc<dyn Transport>>,
     /// The error of the transport, if the generated client cannot return it.
@@ -73,10 +83,6 @@ pub(super) enum TimeLimit {
     /// data arrives.
     Idle(Duration),
 }
-
-/// The number of times that a call was sent again.
-#[derive(Debug, Default)]
-pub(super) struct RetryCounter(u32);
 
 // === impl BearerCredentials ===
 
@@ -108,18 +114,26 @@ impl BearerCredentials {
 // === impl Session ===
 
 impl Session {
-    /// `retry` is the policy of the client, for a call that has none of its own.
-    pub(super) fn new(
-        credentials: BearerCredentials,
-        base_path: Arc<str>,
-        retry: Retry,
-        transport: Option<Arc<dyn Transport>>,
-        options: CallOptions,
-    ) -> Self {
-        let CallOptions { limit, headers, retry: own_retry } = options;
-        let retry = own_retry.unwrap_or(retry);
-        let (head, failure) = (Arc::default(), Arc::default());
-        Self { credentials, retry, limit, headers, base_path, head, transport, failure }
+    pub(super) fn new(client: &ClientState, options: CallOptions) -> Self {
+        let mut headers = client.headers.clone();
+        headers.extend(options.headers);
+        Self {
+            credentials: client.credentials.clone(),
+            retry: options.retry.unwrap_or(client.retry),
+            limit: options.limit,
+            headers,
+            base_path: Arc::clone(&client.address.base_path),
+            head: Arc::default(),
+            retries: Arc::default(),
+            honors_keys: Arc::clone(&client.honors_keys),
+            transport: client.transport.clone(),
+            failure: Arc::default(),
+        }
+    }
+
+    /// Returns the session of the same call for a new answer.
+    pub(super) fn for_new_answer(&self) -> Self {
+        Self { head: Arc::default(), failure: Arc::default(), ..self.clone() }
     }
 
     /// Returns the metadata of the answer, once there is one.
@@ -171,9 +185,49 @@ impl Session {
     }
 
     /// Records the metadata of the final answer.
-    pub(super) fn record_head(&self, response: &Response, retries: &RetryCounter) {
-        // It is set only once, because each call has a session of its own.
-        drop(self.head.set(AnswerMetadata::from_response(response, retries.0)));
+    pub(super) fn record_head(&self, response: &Response) {
+        if response.headers().contains_key(REPLAYED) {
+            self.honors_keys.store(true, Ordering::Relaxed);
+        }
+        // It is set only once, because each answer has a session of its own.
+        drop(self.head.set(AnswerMetadata::from_response(response, self.retries())));
+    }
+
+    fn retries(&self) -> u32 {
+        self.retries.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_retries_left(&self) -> bool {
+        self.retry.allows_another(self.retries())
+    }
+
+    /// Waits before the next attempt; returns false if there must not be one.
+    pub(super) async fn wait_for_retry(&self, outcome: &SendOutcome) -> bool {
+        self.wait(retry::retry_pause(outcome, self.retry, self.retries(), retry::jitter())).await
+    }
+
+    /// Waits before the call is made again after an error that lost its answer; returns false if it must not be made
+    /// again. It may be if the service pays for its idempotency key once.
+    pub(super) async fn wait_for_repetition(&self, error: &Error) -> bool {
+        let is_paid_once = self.honors_keys.load(Ordering::Relaxed) && self.headers.contains_key(IDEMPOTENCY_KEY);
+        if !is_paid_once || !self.has_retries_left() {
+            return false;
+        }
+        self.wait(retry::pause(error.retry_after(), self.retry, self.retries(), retry::jitter())).await
+    }
+
+    async fn wait(&self, pause: Option<Duration>) -> bool {
+        let Some(pause) = pause else { return false };
+        retry::sleep(pause).await;
+        self.retries.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Adds a header with the number of the retry to the request, if it is one.
+    pub(super) fn set_retry_header(&self, request: &mut Request) {
+        if self.retries() > 0 {
+            request.headers_mut().insert(RETRY_COUNT, self.retries().into());
+        }
     }
 }
 
@@ -208,30 +262,6 @@ impl TimeLimit {
     }
 }
 
-// === impl RetryCounter ===
-
-impl RetryCounter {
-    pub(super) fn has_retries_left(&self, session: &Session) -> bool {
-        session.retry.allows_another(self.0)
-    }
-
-    /// Waits before the next attempt; returns false if there must not be one.
-    pub(super) async fn wait_for_retry(&mut self, session: &Session, outcome: &SendOutcome) -> bool {
-        let pause = retry::retry_pause(outcome, session.retry, self.0, retry::jitter());
-        let Some(pause) = pause else { return false };
-        retry::sleep(pause).await;
-        self.0 += 1;
-        true
-    }
-
-    /// Adds a header with the number of the retry to the request, if it is one.
-    pub(super) fn set_retry_header(&self, request: &mut Request) {
-        if self.0 > 0 {
-            request.headers_mut().insert(RETRY_COUNT, self.0.into());
-        }
-    }
-}
-
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("retry", &self.retry).field("limit", &self.limit).finish_non_exhaustive()
@@ -259,23 +289,22 @@ impl ClientHooks<Session> for Client {
 
     async fn exec(&self, mut request: Request, _: &OperationInfo) -> reqwest::Result<Response> {
         let session = self.inner();
-        let mut retries = RetryCounter::default();
         let is_post = request.method() == Method::POST;
         loop {
             // A body that cannot be cloned is sent only once.
-            let next_request = if retries.has_retries_left(session) { request.try_clone() } else { None };
+            let next_request = if session.has_retries_left() { request.try_clone() } else { None };
             let result = session.send_once(self.client(), request).await;
             let outcome = SendOutcome::from_result(&result);
             // A POST makes images, and an error page of a proxy does not tell whether they were made.
             let outcome = if is_post { outcome.without_implicit_retry() } else { outcome };
             match next_request {
-                Some(next) if retries.wait_for_retry(session, &outcome).await => request = next,
+                Some(next) if session.wait_for_retry(&outcome).await => request = next,
                 _ => {
-                    let result = result.inspect(|response| session.record_head(response, &retries));
+                    let result = result.inspect(|response| session.record_head(response));
                     return session.hook_result(self.client(), result).await;
                 }
             }
-            retries.set_retry_header(&mut request);
+            session.set_retry_header(&mut request);
         }
     }
 }

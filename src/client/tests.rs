@@ -2,6 +2,8 @@
 
 mod edits;
 mod later;
+#[cfg(not(target_arch = "wasm32"))]
+mod lost;
 mod partial;
 #[cfg(not(target_arch = "wasm32"))]
 mod saved;
@@ -187,7 +189,7 @@ fn the_limits_that_are_left_come_with_an_answer() {
 }
 
 #[test]
-fn an_overloaded_service_is_asked_again_if_it_allows_that() {
+fn an_overloaded_service_is_asked_again_if_it_allows_that_or_states_a_wait() {
     let busy = || answer(429, &failure("rate_limit_exceeded", &json!({})));
     let server = Server::start([busy().header("x-should-retry", "true"), answer(200, &image())]);
     let images = generate(&server).unwrap();
@@ -195,6 +197,8 @@ fn an_overloaded_service_is_asked_again_if_it_allows_that() {
         (images.into_iter().map(|image| image.bytes().unwrap()).collect::<Vec<_>>(), server.requests().len()),
         (vec![b"hello".to_vec()], 2)
     );
+    let server = Server::start([busy().header("retry-after", "0"), answer(200, &image())]);
+    assert_eq!((generate(&server).unwrap().meta().attempts(), server.requests().len()), (2, 2));
     let server = Server::start([busy()]);
     let error = generate(&server).unwrap_err();
     assert!(error.is_rate_limited() && error.is_retryable(), "{error:?}");

@@ -61,10 +61,16 @@ impl GatewayAnswer {
     }
 
     /// Marks the answer as a replay, which was not paid for again.
-    pub(super) fn into_replayed(mut self) -> Self {
+    pub(super) fn into_replayed(self) -> Self {
+        let mut answer = self.with_replay_mark(true);
         // They state what was left of the limits when the job began.
-        self.head.headers.retain(|name, _| !LimitStatus::is_header(name));
-        self.head.headers.insert(REPLAYED_HEADER.to_owned(), "true".to_owned());
+        answer.head.headers.retain(|name, _| !LimitStatus::is_header(name));
+        answer
+    }
+
+    /// Adds the header with which a caller learns that the answer is kept under its idempotency key.
+    pub(super) fn with_replay_mark(mut self, is_replayed: bool) -> Self {
+        self.head.headers.insert(REPLAYED_HEADER.to_owned(), is_replayed.to_string());
         self
     }
 

@@ -59,7 +59,7 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
             let gateway = Arc::clone(&context.gateway);
             let job = async move { claim.record(context.run(None).await).await };
             drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
-            read_stored_answer(&gateway, reader).await
+            Ok(read_stored_answer(&gateway, reader).await?.with_replay_mark(false))
         }
         ClaimOutcome::Follow(reader) => read_repeated_answer(&context, reader).await,
         ClaimOutcome::Conflict => count_if_refused(&context.gateway, &context.caller, Err(reused_key_error())),

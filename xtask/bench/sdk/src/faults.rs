@@ -80,21 +80,22 @@ impl PaymentLedger {
         Self { seed, honors_keys, attempts: zeros.clone(), completions: zeros, completed_keys: BTreeSet::new() }
     }
 
-    /// Records an attempt, and returns its treatment. A key that was completed gets the stored answer, as from the
-    /// gateway, if this ledger honors keys.
-    pub fn record_attempt(&mut self, action: usize, key: Option<&str>) -> AttemptTreatment {
+    /// Records an attempt, and returns its treatment. If this ledger honors keys, a key that was completed gets the stored
+    /// answer, as from the gateway, and an answer to a key says whether it is a stored one.
+    pub fn record_attempt(&mut self, action: usize, key: Option<&str>) -> (AttemptTreatment, Option<bool>) {
         let attempt = self.attempts[action];
         self.attempts[action] += 1;
         let key = key.filter(|_| self.honors_keys);
-        if key.is_some_and(|key| self.completed_keys.contains(key)) {
-            return AttemptTreatment::Answered;
+        let is_stored = key.map(|key| self.completed_keys.contains(key));
+        if is_stored == Some(true) {
+            return (AttemptTreatment::Answered, is_stored);
         }
         let treatment = AttemptTreatment::choose(self.seed, action, attempt);
         if treatment.is_paid() {
             self.completions[action] += 1;
             self.completed_keys.extend(key.map(str::to_owned));
         }
-        treatment
+        (treatment, is_stored)
     }
 
     pub fn summary(&self) -> LedgerSummary {

@@ -82,9 +82,10 @@ fn serve(mut stream: TcpStream, routes: &BTreeMap<String, ServerRoute>) -> io::R
                 return write_error(&mut stream, "400 Bad Request", "");
             };
             let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            let treatment = ledger.record_attempt(action, request.key.as_deref());
+            let (treatment, is_stored) = ledger.record_attempt(action, request.key.as_deref());
             drop(ledger);
-            treat(&mut stream, treatment, action, body)
+            let mark = is_stored.map(|is_stored| format!("x-imagate-replayed: {is_stored}\r\n")).unwrap_or_default();
+            treat(&mut stream, treatment, action, &mark, body)
         }
         None => write_error(&mut stream, "404 Not Found", ""),
     }
@@ -119,12 +120,18 @@ fn action_number(body: &str) -> Option<usize> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the slow answer delays the thread of its own connection only")]
-fn treat(stream: &mut TcpStream, treatment: AttemptTreatment, action: usize, body: &[u8]) -> io::Result<()> {
+fn treat(
+    stream: &mut TcpStream,
+    treatment: AttemptTreatment,
+    action: usize,
+    mark: &str,
+    body: &[u8],
+) -> io::Result<()> {
     match treatment {
-        AttemptTreatment::Answered => write_answer(stream, "200 OK", "application/json", body),
+        AttemptTreatment::Answered => write_images(stream, mark, body, body.len()),
         AttemptTreatment::AnsweredSlowly => {
             thread::sleep(SLOW);
-            write_answer(stream, "200 OK", "application/json", body)
+            write_images(stream, mark, body, body.len())
         }
         AttemptTreatment::PaidThenClosed => Ok(()),
         AttemptTreatment::PaidThenServerError => write_error(stream, "500 Internal Server Error", ""),
@@ -132,10 +139,7 @@ fn treat(stream: &mut TcpStream, treatment: AttemptTreatment, action: usize, bod
             let page = b"<html><body><h1>502 Bad Gateway</h1></body></html>";
             write_answer(stream, "502 Bad Gateway", "text/html", page)
         }
-        AttemptTreatment::PaidThenCut => {
-            write_head(stream, "200 OK", "application/json", body.len(), "")?;
-            write_pieces(stream, &body[..body.len() / 2])
-        }
+        AttemptTreatment::PaidThenCut => write_images(stream, mark, body, body.len() / 2),
         AttemptTreatment::UnpaidRetryAllowed => {
             write_error(stream, "503 Service Unavailable", "x-should-retry: true\r\n")
         }
@@ -144,6 +148,12 @@ fn treat(stream: &mut TcpStream, treatment: AttemptTreatment, action: usize, bod
             write_error(stream, "429 Too Many Requests", pause)
         }
     }
+}
+
+/// Writes an answer with images, up to this number of bytes of its body.
+fn write_images(stream: &mut TcpStream, mark: &str, body: &[u8], written: usize) -> io::Result<()> {
+    write_head(stream, "200 OK", "application/json", body.len(), mark)?;
+    write_pieces(stream, &body[..written])
 }
 
 fn write_error(stream: &mut TcpStream, status: &str, headers: &str) -> io::Result<()> {

@@ -1,0 +1,106 @@
+//! A call whose whole answer is paid for, and what happens if that answer is lost.
+//!
+//! Between the attempts of one request, [`retry`](super::retry) decides. This module decides about an answer that was
+//! lost after it may have been paid for: the call is made again with its idempotency key, if the service has shown that
+//! it pays for a key once.
+
+use bytes::Bytes;
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{RequestBuilder, Response};
+
+use super::body_reader::read_body;
+use super::call::{ApiCall, ApiOperation};
+use super::form::EditForm;
+use super::images::JSON;
+use super::session::Session;
+use super::{Error, ErrorKind};
+use crate::wire::client::Client;
+
+/// A call whose whole answer is paid for.
+pub(super) struct PaidCall {
+    pub(super) client: Client,
+    pub(super) operation: ApiOperation,
+    pub(super) body: CallBody,
+}
+
+/// The body of a request, which can be sent several times.
+pub(super) enum CallBody {
+    Json(Bytes),
+    Form(EditForm),
+}
+
+// === impl PaidCall ===
+
+impl PaidCall {
+    /// Makes the call, and returns the whole body of a successful answer.
+    pub(super) async fn read_answer(&mut self) -> Result<Vec<u8>, Error> {
+        loop {
+            let result = match self.send_once().await {
+                Ok(response) => read_body(response, self.session()).await,
+                Err(error) => Err(error),
+            };
+            match result {
+                Err(error) if self.prepare_repetition(&error).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Makes the call, and returns a successful answer whose body has not been read.
+    pub(super) async fn begin_answer(&mut self) -> Result<Response, Error> {
+        loop {
+            match self.send_once().await {
+                Err(error) if self.prepare_repetition(&error).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Returns the session, with the metadata of the last answer.
+    pub(super) fn session(&self) -> &Session {
+        &self.client.inner
+    }
+
+    async fn send_once(&self) -> Result<Response, Error> {
+        let call = ApiCall { client: &self.client, operation: self.operation, accept: JSON };
+        call.send(|request| self.body.add_to(request)).await
+    }
+
+    /// Waits before the call is made again; returns false if it must not be made again after this error.
+    async fn prepare_repetition(&mut self, error: &Error) -> bool {
+        let repeats = is_answer_lost(error) && self.session().wait_for_repetition(error).await;
+        if repeats {
+            self.client.inner = self.session().for_new_answer();
+        }
+        repeats
+    }
+}
+
+// === impl CallBody ===
+
+impl CallBody {
+    fn add_to(&self, request: RequestBuilder) -> reqwest::Result<RequestBuilder> {
+        match self {
+            Self::Json(body) => Ok(with_json_body(request, body)),
+            Self::Form(form) => with_form(request, form),
+        }
+    }
+}
+
+/// Returns true if the answer was or may have been on its way: the connection broke, or a server on the way failed.
+fn is_answer_lost(error: &Error) -> bool {
+    match error.meta() {
+        _ if error.kind() == ErrorKind::Broken => true,
+        Some(head) => matches!(head.status(), 500 | 502..=504) && head.should_retry().is_none(),
+        None => false,
+    }
+}
+
+/// Adds a body of JSON.
+pub(super) fn with_json_body(request: RequestBuilder, body: &Bytes) -> RequestBuilder {
+    request.header(CONTENT_TYPE, JSON).body(body.clone())
+}
+
+pub(super) fn with_form(request: RequestBuilder, form: &EditForm) -> reqwest::Result<RequestBuilder> {
+    Ok(request.multipart(form.write()?))
+}
