@@ -203,10 +203,10 @@ fn invalid_and_too_large_images_are_refused() {
 
 #[test]
 fn an_answer_is_resized_without_another_request() {
-    use crate::client::tests::server::{Server, answer};
+    use crate::client::tests::{answer, serve};
 
     let file = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, encoded(&gradient(768, 512), Format::Webp));
-    let server = Server::start([answer(200, &serde_json::json!({"created": 1, "data": [{"b64_json": file}]}))]);
+    let server = serve([answer(200, &serde_json::json!({"created": 1, "data": [{"b64_json": file}]}))]);
     let folder = tempfile::tempdir().unwrap();
     let size: Size = crate::size!("3840x2160");
     let path = run(async {

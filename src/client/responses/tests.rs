@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::client::Json;
-use crate::client::tests::server::{Reaction, Request, Server, answer};
-use crate::client::tests::{client, run};
+use crate::client::tests::{answer, client, line, run, serve};
+use crate::testing::{Answer, ReceivedRequest};
 
 /// A response with members that this version of the client does not know, and with unusual spellings of numbers, texts
 /// and white space.
@@ -29,13 +29,13 @@ fn fox_request() -> ResponseRequest {
     ResponseRequest::new("gpt-5.5", "a fox").tool(ImageTool::new())
 }
 
-fn create(play: Reaction) -> Result<Response, Error> {
-    run(client(&Server::start([play])).responses().create(fox_request()))
+fn create(play: Answer) -> Result<Response, Error> {
+    run(client(&serve([play])).responses().create(fox_request()))
 }
 
 /// Returns the body as it was sent.
-fn body_text(request: &Request) -> &str {
-    std::str::from_utf8(&request.raw).unwrap()
+fn body_text(request: &ReceivedRequest) -> &str {
+    std::str::from_utf8(request.body()).unwrap()
 }
 
 fn frame(event: &Value) -> String {
@@ -43,9 +43,10 @@ fn frame(event: &Value) -> String {
 }
 
 /// Returns the events of a stream, and the error with which it ended.
-fn collect_events(play: Reaction) -> (Vec<ResponseEvent>, Option<Error>) {
+fn collect_events(play: Answer) -> (Vec<ResponseEvent>, Option<Error>) {
+    let server = serve([play]);
     run(async {
-        let mut stream = client(&Server::start([play])).responses().stream(fox_request()).await.unwrap();
+        let mut stream = client(&server).responses().stream(fox_request()).await.unwrap();
         let (mut events, mut error) = (Vec::new(), None);
         while let Some(event) = stream.next().await {
             assert!(error.is_none(), "nothing follows an error");
@@ -64,7 +65,7 @@ fn kinds(events: &[ResponseEvent]) -> Vec<&str> {
 
 #[test]
 fn known_members_are_read_and_the_response_is_kept_unchanged() {
-    let play = Reaction::with_body(200, RESPONSE).header("x-request-id", "r-1").header("x-imagate-simulated", "true");
+    let play = Answer::new(200, RESPONSE).header("x-request-id", "r-1").header("x-imagate-simulated", "true");
     let response = create(play).unwrap();
     assert_eq!((response.id(), response.model(), response.status()), ("resp_1", "gpt-5.5", Some("completed")));
     assert_eq!((response.request_id(), response.is_simulated()), (Some("r-1"), true));
@@ -83,7 +84,7 @@ fn known_members_are_read_and_the_response_is_kept_unchanged() {
 
 #[test]
 fn output_items_are_sent_unchanged_in_the_next_request() {
-    let server = Server::start([Reaction::with_body(200, RESPONSE), Reaction::with_body(200, RESPONSE)]);
+    let server = serve([Answer::new(200, RESPONSE), Answer::new(200, RESPONSE)]);
     let client = client(&server);
     run(async {
         let first = client.responses().create(fox_request()).await.unwrap();
@@ -92,7 +93,7 @@ fn output_items_are_sent_unchanged_in_the_next_request() {
         client.responses().create(ResponseRequest::new("gpt-5.5", items)).await.unwrap();
     });
     let requests = server.requests();
-    assert_eq!(requests[1].line, "POST /v1/responses HTTP/1.1");
+    assert_eq!(line(&requests[1]), "POST /v1/responses");
     for item in Json::parse(RESPONSE).unwrap().member("output").unwrap().elements() {
         assert!(body_text(&requests[1]).contains(item.text()), "{}", body_text(&requests[1]));
     }
@@ -120,7 +121,7 @@ fn a_request_keeps_the_order_and_spelling_of_its_members() {
         r#""output_compression":100,"partial_images":2,"model":"sketch-1","mood":1.50},{"type":"web_search"}],"#,
         r#""instructions":"In \"water\" colours.","user":"u-1","tool_choice":{"type":"image_generation"}}"#,
     );
-    let server = Server::start([Reaction::with_body(200, RESPONSE)]);
+    let server = serve([Answer::new(200, RESPONSE)]);
     run(client(&server).responses().create(&request)).unwrap();
     let request_sent = server.requests().remove(0);
     assert_eq!(body_text(&request_sent), expected);
@@ -154,7 +155,7 @@ fn an_image_with_escaped_slashes_is_written_to_a_file() {
 #[test]
 fn an_answer_that_is_not_a_response_is_an_error() {
     for body in ["[]", "hi", "{}", "null", "{\"id\": 1", "{\"data\": []}"] {
-        let error = create(Reaction::with_body(200, body)).unwrap_err();
+        let error = create(Answer::new(200, body)).unwrap_err();
         assert!(error.status() == Some(200) && !error.is_retryable(), "{body}: {error:?}");
     }
     let failed = json!({"id": "resp_1", "status": "failed", "output": [], "error": {"code": "invalid_prompt", "message": "No."}});
@@ -170,22 +171,22 @@ fn a_request_is_sent_again_only_if_the_service_allows_it() {
             &json!({"error": {"message": "Busy.", "type": "server_error", "param": null, "code": "service_unavailable"}}),
         )
     };
-    let server = Server::start([busy().header("x-should-retry", "true"), Reaction::with_body(200, RESPONSE)]);
+    let server = serve([busy().header("x-should-retry", "true"), Answer::new(200, RESPONSE)]);
     assert!(run(client(&server).responses().create(fox_request())).is_ok());
     assert_eq!(server.requests()[1].header("x-stainless-retry-count"), Some("1"));
     for play in [
         busy(),
-        Reaction::with_body(502, "<html>"),
-        Reaction::Disconnect,
-        Reaction::with_body(200, RESPONSE).truncated(),
+        Answer::new(502, "<html>"),
+        Answer::images(1).close_unanswered(),
+        Answer::new(200, RESPONSE).break_off(5),
     ] {
-        let server = Server::start([play, Reaction::with_body(200, RESPONSE)]);
+        let server = serve([play, Answer::new(200, RESPONSE)]);
         let error = run(client(&server).responses().create(fox_request())).unwrap_err();
         assert!(!error.is_retryable(), "{error:?}");
         assert_eq!(server.requests().len(), 1);
     }
     let request = fox_request().timeout(Duration::from_millis(50));
-    let server = Server::start([Reaction::Silence]);
+    let server = serve([Answer::images(1).stall_unanswered()]);
     assert!(run(client(&server).responses().create(request)).unwrap_err().is_timeout());
 }
 
@@ -216,7 +217,7 @@ fn each_event_is_typed_and_kept_unchanged() {
         frame(&json!({"type": "response.completed", "response": completed})),
         "data: [DONE]\n\n".to_owned(),
     ];
-    let (events, stream_error) = collect_events(Reaction::events(&frames.concat()));
+    let (events, stream_error) = collect_events(Answer::events(frames.concat()));
     assert!(stream_error.is_none(), "{stream_error:?}");
     let steps: Vec<&ResponseStep> = events.iter().map(ResponseEvent::step).collect();
     let [
@@ -252,7 +253,7 @@ fn a_failure_returns_the_failed_response_and_then_one_error() {
     let delta = frame(&json!({"type": "response.output_text.delta", "delta": "He"}));
 
     let (events, stream_error) =
-        collect_events(Reaction::events(&[delta.clone(), frame(&error), frame(&failed)].concat()));
+        collect_events(Answer::events([delta.clone(), frame(&error), frame(&failed)].concat()));
     assert_eq!(kinds(&events), ["response.output_text.delta", "response.failed"]);
     let stream_error = stream_error.unwrap();
     assert_eq!(
@@ -261,17 +262,17 @@ fn a_failure_returns_the_failed_response_and_then_one_error() {
     );
     assert_eq!(stream_error.status(), Some(200));
 
-    let (events, stream_error) = collect_events(Reaction::events(&[delta.clone(), frame(&error)].concat()));
+    let (events, stream_error) = collect_events(Answer::events([delta.clone(), frame(&error)].concat()));
     assert_eq!((kinds(&events).len(), stream_error.unwrap().code()), (1, Some("upstream_error")));
 
-    let (events, stream_error) = collect_events(Reaction::events(&[delta, frame(&failed)].concat()));
+    let (events, stream_error) = collect_events(Answer::events([delta, frame(&failed)].concat()));
     let stream_error = stream_error.unwrap();
     assert_eq!(
         (kinds(&events).len(), stream_error.code(), stream_error.message()),
         (2, Some("server_error"), "Something else.")
     );
 
-    let (_, stream_error) = collect_events(Reaction::events("event: error\ndata: it broke\n\n"));
+    let (_, stream_error) = collect_events(Answer::events("event: error\ndata: it broke\n\n"));
     assert!(!stream_error.unwrap().is_retryable());
 }
 
@@ -281,7 +282,7 @@ fn an_event_named_error_is_a_failure_whatever_the_type_of_its_data() {
         r#"{"type":"server_error","code":"upstream_error","message":"It failed."}"#,
         r#"{"type":"server_error","error":{"code":"upstream_error","message":"It failed."}}"#,
     ] {
-        let (events, stream_error) = collect_events(Reaction::events(&format!("event: error\ndata: {data}\n\n")));
+        let (events, stream_error) = collect_events(Answer::events(format!("event: error\ndata: {data}\n\n")));
         let stream_error = stream_error.unwrap();
         assert!(events.is_empty(), "{events:?}");
         assert_eq!((stream_error.code(), stream_error.message()), (Some("upstream_error"), "It failed."), "{data}");
@@ -291,7 +292,7 @@ fn an_event_named_error_is_a_failure_whatever_the_type_of_its_data() {
 #[test]
 fn a_failure_does_not_wait_for_the_end_of_the_answer() {
     let error = frame(&json!({"type": "error", "code": "upstream_error", "message": "It failed."}));
-    let server = Server::start([Reaction::events(&(error + "xxxxx")).then_silent()]);
+    let server = serve([Answer::events(&(error + "xxxxx")).stall(5)]);
     let result = run(async {
         let stream = client(&server).responses().stream(fox_request()).await.unwrap();
         // The minute is far below the time limit of the request, and far above `END_LIMIT`, the time that the client
@@ -307,15 +308,15 @@ fn a_truncated_stream_is_an_error() {
     let completed = frame(&json!({"type": "response.completed", "response": {"id": "resp_1", "output": []}}));
     for stream in [String::new(), created.clone(), created.clone() + &completed[..40], created.clone() + "data: {\n\n"]
     {
-        let (_, stream_error) = collect_events(Reaction::events(&stream));
+        let (_, stream_error) = collect_events(Answer::events(&stream));
         assert!(stream_error.is_some_and(|error| !error.is_retryable()), "{stream}");
     }
-    let (events, stream_error) = collect_events(Reaction::events(&(created.clone() + completed.trim_end())));
+    let (events, stream_error) = collect_events(Answer::events(&(created.clone() + completed.trim_end())));
     assert!(stream_error.is_none() && events.len() == 2, "only the last empty line is missing");
     let incomplete =
         json!({"type": "response.incomplete", "response": {"id": "resp_1", "status": "incomplete", "output": []}});
     let response = run(async {
-        let server = Server::start([Reaction::events(&(created + &frame(&incomplete)))]);
+        let server = serve([Answer::events(&(created + &frame(&incomplete)))]);
         client(&server).responses().stream(fox_request()).await.unwrap().collect_response().await
     });
     assert_eq!(response.unwrap().status(), Some("incomplete"));
@@ -323,16 +324,14 @@ fn a_truncated_stream_is_an_error() {
 
 #[test]
 fn a_plain_json_answer_to_a_stream_request_is_read() {
-    let (events, stream_error) =
-        collect_events(Reaction::with_body(200, RESPONSE).header("content-type", "application/json"));
+    let (events, stream_error) = collect_events(Answer::new(200, RESPONSE).header("content-type", "application/json"));
     let [ResponseStep::Completed { response }] = [events[0].step()] else { panic!("{events:?}") };
     assert_eq!((response.json().text(), stream_error.is_none()), (RESPONSE, true));
-    let (events, stream_error) =
-        collect_events(Reaction::with_body(200, "{}").header("content-type", "application/json"));
+    let (events, stream_error) = collect_events(Answer::new(200, "{}").header("content-type", "application/json"));
     assert!(events.is_empty() && stream_error.is_some());
     let incomplete = RESPONSE.replacen("completed", "incomplete", 1);
     let (events, stream_error) =
-        collect_events(Reaction::with_body(200, &incomplete).header("content-type", "application/json"));
+        collect_events(Answer::new(200, &incomplete).header("content-type", "application/json"));
     let [ResponseStep::Incomplete { response }] = [events[0].step()] else { panic!("{events:?}") };
     assert_eq!((kinds(&events), stream_error.is_none()), (vec!["response.incomplete"], true));
     assert_eq!(response.json().text(), incomplete);
@@ -341,7 +340,7 @@ fn a_plain_json_answer_to_a_stream_request_is_read() {
 #[test]
 fn debug_output_of_a_large_image_is_short() {
     let body = RESPONSE.replace("aGVsbG8=", &"A".repeat(1 << 20));
-    let debug_text = format!("{:?}", create(Reaction::with_body(200, &body)).unwrap());
+    let debug_text = format!("{:?}", create(Answer::new(200, &body)).unwrap());
     assert!(debug_text.len() < 4096, "{} bytes", debug_text.len());
 }
 

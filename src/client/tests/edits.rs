@@ -5,36 +5,13 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::server::{self, Reaction, Request, Server, answer};
 use super::test_images::{jpeg, padded, png};
-use super::{KEY, client, failure, image, run};
+use super::{KEY, answer, client, failure, image, line, run, serve, unused_base_url};
 use crate::client::{Client, EditRequest, Error, Images, Input, PartialImages};
+use crate::testing::{Answer, FormPart, ReceivedRequest, StubServer};
 
-fn edit(server: &Server, request: EditRequest) -> Result<Images, Error> {
+fn edit(server: &StubServer, request: EditRequest) -> Result<Images, Error> {
     run(client(server).images().edit(request))
-}
-
-/// A part of a received form: its headers and its content.
-struct Part {
-    head: String,
-    content: Vec<u8>,
-}
-
-/// Splits the form of a request at its boundary into its parts.
-fn parts(request: &Request) -> Vec<Part> {
-    let boundary = request.header("content-type").unwrap().strip_prefix("multipart/form-data; boundary=").unwrap();
-    let line = format!("--{boundary}\r\n").into_bytes();
-    let mut raw = request.raw.strip_suffix(format!("--{boundary}--\r\n").as_bytes()).unwrap();
-    let mut parts = Vec::new();
-    while let Some(remaining) = raw.strip_prefix(&*line) {
-        let end = remaining.windows(line.len()).position(|window| window == line).unwrap_or(remaining.len());
-        let split = remaining.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
-        let head = String::from_utf8(remaining[..split].to_vec()).unwrap();
-        parts.push(Part { head, content: remaining[split + 4..end].strip_suffix(b"\r\n").unwrap().to_vec() });
-        raw = &remaining[end..];
-    }
-    assert!(raw.is_empty());
-    parts
 }
 
 fn head(name: &str, file: &str, format: &str) -> String {
@@ -52,7 +29,7 @@ fn file(folder: &tempfile::TempDir, name: &str, length: usize) -> PathBuf {
 fn an_edit_form_has_texts_then_images_then_the_mask() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(&folder, "a fox.png", 600_000);
-    let server = Server::start([answer(200, &image())]);
+    let server = serve([answer(200, &image())]);
     let request = EditRequest::new("a hat \u{1f3a9}")
         .image(&*path)
         .images([Input::from_bytes(jpeg(40, 30)), Input::from_bytes(png(8, 8, false)).file_name("b\".png")])
@@ -62,19 +39,19 @@ fn an_edit_form_has_texts_then_images_then_the_mask() {
     let images = edit(&server, request).unwrap();
     assert_eq!(images.first().bytes().unwrap(), b"hello");
     let request = server.requests().remove(0);
-    assert_eq!(request.line, "POST /v1/images/edits HTTP/1.1");
+    assert_eq!(line(&request), "POST /v1/images/edits");
     assert_eq!(request.header("authorization"), Some(&*format!("Bearer {KEY}")));
-    assert_eq!(request.header("content-length"), Some(&*request.raw.len().to_string()));
-    let parts = parts(&request);
+    assert_eq!(request.header("content-length"), Some(&*request.body().len().to_string()));
+    let parts = request.parts();
     let mut texts: Vec<(String, String)> = Vec::new();
     for part in &parts[..4] {
-        let name = part.head.strip_prefix("Content-Disposition: form-data; name=\"").unwrap().trim_end_matches('"');
-        texts.push((name.to_owned(), String::from_utf8(part.content.clone()).unwrap()));
+        assert_eq!((part.file_name(), part.content_type()), (None, None));
+        texts.push((part.name().unwrap().to_owned(), part.text().into_owned()));
     }
     texts.sort();
     let expected = [("model", "gpt-image-2"), ("prompt", "a hat \u{1f3a9}"), ("size", "1536x1024"), ("user", "u-1")];
     assert_eq!(texts, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    let files: Vec<&str> = parts[4..].iter().map(|part| &*part.head).collect();
+    let files: Vec<&str> = parts[4..].iter().map(FormPart::head).collect();
     assert_eq!(
         files,
         [
@@ -84,14 +61,14 @@ fn an_edit_form_has_texts_then_images_then_the_mask() {
             head("mask", "image.png", "png"),
         ]
     );
-    assert!(parts[4].content == std::fs::read(path).unwrap());
-    assert!(parts[5].content == jpeg(40, 30) && parts[6].content == png(8, 8, false));
-    assert!(parts[7].content == png(16, 16, true));
+    assert!(parts[4].content() == std::fs::read(path).unwrap());
+    assert!(parts[5].content() == jpeg(40, 30) && parts[6].content() == png(8, 8, false));
+    assert!(parts[7].content() == png(16, 16, true));
 }
 
 #[test]
 fn an_invalid_edit_is_not_sent() {
-    let server = Server::start([answer(200, &image())]);
+    let server = serve([answer(200, &image())]);
     let edit_with_image = || EditRequest::new("a hat").image(png(16, 16, false));
     let check = |request: EditRequest, param: &str, words: &str| {
         let error = edit(&server, request).unwrap_err();
@@ -116,22 +93,27 @@ fn a_retry_sends_the_whole_form_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(&folder, "fox.png", 300_000);
     let busy = answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
-    let server = Server::start([busy, answer(200, &image())]);
+    let server = serve([busy, answer(200, &image())]);
     let request = EditRequest::new("a hat").image(path).mask(png(16, 16, true));
     edit(&server, request).unwrap();
-    let [first, second] = <[Request; 2]>::try_from(server.requests()).unwrap();
-    let contents = |request: &Request| parts(request).into_iter().map(|part| part.content).collect::<Vec<_>>();
-    assert!(contents(&first) == contents(&second));
+    let [first, second] = <[ReceivedRequest; 2]>::try_from(server.requests()).unwrap();
+    let contents = |request: &ReceivedRequest| -> Vec<Vec<u8>> {
+        request.parts().iter().map(|part| part.content().to_vec()).collect()
+    };
+    assert!(contents(&first).len() == 4 && contents(&first) == contents(&second));
     assert_eq!(second.header("x-stainless-retry-count"), Some("1"));
 }
 
 #[test]
 fn a_form_is_sent_again_only_if_the_service_allows_it() {
     let failed = || answer(503, &failure("service_unavailable", &json!({})));
-    for play in
-        [failed(), failed().header("x-should-retry", "false"), Reaction::Disconnect, answer(200, &image()).truncated()]
-    {
-        let server = Server::start([play, answer(200, &image())]);
+    for play in [
+        failed(),
+        failed().header("x-should-retry", "false"),
+        Answer::images(1).close_unanswered(),
+        answer(200, &image()).break_off(5),
+    ] {
+        let server = serve([play, answer(200, &image())]);
         edit(&server, EditRequest::new("a hat").image(png(16, 16, false))).unwrap_err();
         assert_eq!(server.requests().len(), 1);
     }
@@ -139,8 +121,7 @@ fn a_form_is_sent_again_only_if_the_service_allows_it() {
 
 #[test]
 fn a_failed_connection_is_retryable() {
-    let address = server::unused_address();
-    let client = Client::builder().base_url(format!("http://{address}")).api_key(KEY).max_retries(0).build().unwrap();
+    let client = Client::builder().base_url(unused_base_url()).api_key(KEY).max_retries(0).build().unwrap();
     let request = EditRequest::new("a hat").image(png(16, 16, false));
     let error = run(client.images().edit(request)).unwrap_err();
     assert!(error.is_connect() && error.is_retryable(), "{error:?}");
@@ -149,7 +130,7 @@ fn a_failed_connection_is_retryable() {
 #[test]
 fn a_silent_service_causes_a_timeout() {
     let request = || EditRequest::new("a hat").image(png(16, 16, false)).timeout(Duration::from_millis(50));
-    let server = Server::start([Reaction::Silence, Reaction::Silence]);
+    let server = serve([Answer::images(1).stall_unanswered(), Answer::images(1).stall_unanswered()]);
     let error = edit(&server, request()).unwrap_err();
     assert!(error.is_timeout() && error.message().contains("no complete answer"), "{error:?}");
     let error = run(client(&server).images().edit_stream(request())).unwrap_err();
@@ -160,15 +141,12 @@ fn a_silent_service_causes_a_timeout() {
 #[test]
 fn an_edit_can_be_a_stream() {
     let data = json!({"type": "image_edit.completed", "b64_json": "aGVsbG8="});
-    let server = Server::start([Reaction::events(&format!("event: image_edit.completed\ndata: {data}\n\n"))]);
+    let server = serve([Answer::events(format!("event: image_edit.completed\ndata: {data}\n\n"))]);
     let request = EditRequest::new("a hat").image(png(16, 16, false)).partial_images(PartialImages::new(2).unwrap());
     let image =
         run(async { client(&server).images().edit_stream(request).await.unwrap().collect_image().await.unwrap() });
     assert_eq!(image.bytes().unwrap(), b"hello");
-    let parts = parts(&server.requests().remove(0));
-    let text = |name: &str| {
-        let part = parts.iter().find(|part| part.head.contains(&format!("name=\"{name}\""))).unwrap();
-        String::from_utf8(part.content.clone()).unwrap()
-    };
+    let parts = server.requests().remove(0).parts();
+    let text = |name: &str| parts.iter().find(|part| part.name() == Some(name)).unwrap().text();
     assert_eq!((&*text("stream"), &*text("partial_images")), ("true", "2"));
 }

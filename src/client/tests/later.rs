@@ -3,13 +3,13 @@
 
 use serde_json::{Value, json};
 
-use super::server::{Reaction, Server, answer};
-use super::{client, run};
+use super::{answer, client, run, serve};
 use crate::client::{Error, ErrorKind, ImageEvent, Images, OpenWord};
+use crate::testing::Answer;
 use crate::wire::types::{OutputFormat, ResolvedQuality};
 
 fn generate(body: &Value) -> Result<Images, Error> {
-    run(client(&Server::start([answer(200, body)])).images().generate("a fox"))
+    run(client(&serve([answer(200, body)])).images().generate("a fox"))
 }
 
 /// Returns an answer with words and members that this version does not know.
@@ -65,7 +65,7 @@ fn numbers_and_depths_that_cannot_be_read_lose_no_image() {
         let body = format!(
             r#"{{"created":7,"weight":{unreadable},"data":[{{"b64_json":"aGVsbG8=","depth":{unreadable},"kept":1.5}}]}}"#
         );
-        let server = Server::start([Reaction::with_body(200, &body)]);
+        let server = serve([Answer::new(200, &body)]);
         let images = run(client(&server).images().generate("a fox")).unwrap();
         assert_eq!((images.first().bytes().unwrap().as_slice(), images.created()), (b"hello".as_slice(), Some(7)));
         assert_eq!(images.json().text(), body, "everything is kept as it was received");
@@ -114,8 +114,7 @@ fn an_event_has_the_same_metadata_as_an_answer() {
 #[test]
 fn an_answer_that_is_not_understood_is_in_the_error() {
     for body in ["<html>a fox</html>", r#"{"pictures": ["aGVsbG8="]}"#] {
-        let error =
-            run(client(&Server::start([Reaction::with_body(200, body)])).images().generate("a fox")).unwrap_err();
+        let error = run(client(&serve([Answer::new(200, body)])).images().generate("a fox")).unwrap_err();
         assert_eq!((error.kind(), error.body()), (ErrorKind::Unintelligible, Some(body)), "{error:?}");
     }
 }
@@ -138,7 +137,7 @@ fn events_of_one(event: &Value) -> Vec<ImageEvent> {
 }
 
 fn events_of_stream(stream: &str) -> Vec<ImageEvent> {
-    let server = Server::start([Reaction::events(stream)]);
+    let server = serve([Answer::events(stream)]);
     run(async {
         let mut stream = client(&server).images().generate_stream("a fox").await.unwrap();
         let mut events = Vec::new();

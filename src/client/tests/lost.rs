@@ -1,27 +1,28 @@
 //! Answers that are lost after they may have been paid for, with a service that pays for an idempotency key once.
 
-use super::server::{Reaction, Server, answer};
-use super::{KEY, client, failure, generate, image, run};
-use crate::client::{Client, EditRequest, Error, GenerateRequest, Images, Input, Retry};
 use serde_json::json;
 
+use super::{KEY, answer, client, failure, generate, image, run, serve};
+use crate::client::{Client, EditRequest, Error, GenerateRequest, Images, Input, Retry};
+use crate::testing::{Answer, StubServer};
+
 /// An answer that shows that the service pays for a key once.
-fn kept(is_replayed: bool) -> Reaction {
+fn kept(is_replayed: bool) -> Answer {
     answer(200, &image()).header("x-imagate-replayed", if is_replayed { "true" } else { "false" })
 }
 
 /// The ways in which an answer is lost after it was paid for.
-fn losses() -> [Reaction; 4] {
+fn losses() -> [Answer; 4] {
     [
-        Reaction::Disconnect,
-        answer(200, &image()).truncated(),
+        answer(200, &image()).close_unanswered(),
+        answer(200, &image()).break_off(4),
         answer(500, &failure("server_error", &json!({}))),
-        Reaction::with_body(502, "<html>bad gateway</html>"),
+        Answer::new(502, "<html>bad gateway</html>"),
     ]
 }
 
 /// Makes two calls with one client: the first shows what the service does with keys.
-fn second_call(server: &Server) -> Result<Images, Error> {
+fn second_call(server: &StubServer) -> Result<Images, Error> {
     let client = client(server);
     run(async {
         client.images().generate("a fox").await?;
@@ -32,7 +33,7 @@ fn second_call(server: &Server) -> Result<Images, Error> {
 #[test]
 fn a_lost_answer_is_requested_again_with_the_same_key() {
     for loss in losses() {
-        let server = Server::start([kept(false), loss, kept(true)]);
+        let server = serve([kept(false), loss, kept(true)]);
         let images = second_call(&server).unwrap();
         assert!(images.meta().is_replayed() && images.meta().attempts() == 2, "{:?}", images.meta());
         let requests = server.requests();
@@ -46,7 +47,7 @@ fn a_lost_answer_is_requested_again_with_the_same_key() {
 #[test]
 fn a_lost_answer_is_an_error_if_the_service_may_pay_twice() {
     for loss in losses() {
-        let server = Server::start([answer(200, &image()), loss, kept(true)]);
+        let server = serve([answer(200, &image()), loss, kept(true)]);
         assert!(!second_call(&server).unwrap_err().is_retryable());
         assert_eq!(server.requests().len(), 2);
     }
@@ -54,9 +55,9 @@ fn a_lost_answer_is_an_error_if_the_service_may_pay_twice() {
 
 #[test]
 fn the_head_of_a_lost_answer_may_show_it() {
-    let server = Server::start([kept(false).truncated(), kept(true)]);
+    let server = serve([kept(false).break_off(4), kept(true)]);
     assert!(generate(&server).unwrap().meta().is_replayed());
-    let server = Server::start([kept(false).truncated(), kept(true)]);
+    let server = serve([kept(false).break_off(4), kept(true)]);
     let request = EditRequest::new("a hat").image(Input::from_bytes(super::test_images::png(16, 16, false)));
     assert_eq!(run(client(&server).images().edit(request)).unwrap().meta().attempts(), 2);
 }
@@ -64,7 +65,13 @@ fn the_head_of_a_lost_answer_may_show_it() {
 #[test]
 fn an_answer_that_is_saved_while_it_arrives_is_requested_again_before_it_begins() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start([kept(false), Reaction::Disconnect, kept(true), kept(false).truncated(), kept(true)]);
+    let server = serve([
+        kept(false),
+        answer(200, &image()).close_unanswered(),
+        kept(true),
+        kept(false).break_off(4),
+        kept(true),
+    ]);
     let client = client(&server);
     for (name, is_saved) in [("a", true), ("b", true), ("c", false)] {
         let saved = run(client.images().generate_to("a fox", folder.path().join(name)));
@@ -75,17 +82,17 @@ fn an_answer_that_is_saved_while_it_arrives_is_requested_again_before_it_begins(
 
 #[test]
 fn a_lost_answer_is_not_requested_again_without_a_key_or_a_retry() {
-    let build = |builder: crate::client::Builder, server: &Server| {
+    let build = |builder: crate::client::Builder, server: &StubServer| {
         builder.base_url(server.base_url()).api_key(KEY).build().unwrap()
     };
     for builder in [Client::builder().idempotency_keys(false), Client::builder().retry(Retry::NONE)] {
-        let server = Server::start([kept(false), Reaction::Disconnect, kept(true)]);
+        let server = serve([kept(false), answer(200, &image()).close_unanswered(), kept(true)]);
         let client = build(builder, &server);
         run(client.images().generate("a fox")).unwrap();
         run(client.images().generate("a fox")).unwrap_err();
         assert_eq!(server.requests().len(), 2);
     }
-    let server = Server::start([kept(false), Reaction::Disconnect, kept(true)]);
+    let server = serve([kept(false), answer(200, &image()).close_unanswered(), kept(true)]);
     let client = client(&server);
     run(client.images().generate("a fox")).unwrap();
     assert!(run(client.images().generate_stream(GenerateRequest::new("a fox"))).is_err());
@@ -96,7 +103,7 @@ fn a_lost_answer_is_not_requested_again_without_a_key_or_a_retry() {
 fn an_answer_that_says_not_to_is_not_requested_again() {
     for status in [400, 401, 429, 500, 502] {
         let refusal = answer(status, &failure("refused", &json!({}))).header("x-should-retry", "false");
-        let server = Server::start([kept(false), refusal, kept(true)]);
+        let server = serve([kept(false), refusal, kept(true)]);
         assert_eq!((second_call(&server).unwrap_err().status(), server.requests().len()), (Some(status), 2));
     }
 }
@@ -104,7 +111,13 @@ fn an_answer_that_says_not_to_is_not_requested_again() {
 #[test]
 fn lost_answers_and_other_retries_are_three_attempts_in_all() {
     let busy = answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
-    let server = Server::start([kept(false), Reaction::Disconnect, busy, Reaction::Disconnect, kept(true)]);
+    let server = serve([
+        kept(false),
+        answer(200, &image()).close_unanswered(),
+        busy,
+        answer(200, &image()).close_unanswered(),
+        kept(true),
+    ]);
     assert!(second_call(&server).is_err());
     assert_eq!(server.requests().len(), 4);
 }

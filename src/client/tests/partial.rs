@@ -3,13 +3,13 @@
 
 use serde_json::{Value, json};
 
-use super::server::{Reaction, Server, answer};
-use super::{client, image, run};
+use super::{answer, client, image, run, serve};
 use crate::client::{Client, Error, GenerateRequest, Images};
+use crate::testing::{Answer, StubServer};
 
 const ADDRESS: &str = "https://cdn.example/paid.png?sig=1";
 
-fn generate(server: &Server) -> Result<Images, Error> {
+fn generate(server: &StubServer) -> Result<Images, Error> {
     run(client(server).images().generate("a fox"))
 }
 
@@ -25,7 +25,7 @@ fn an_image_that_is_only_an_address_is_reported_with_the_address() {
     for image in
         [json!({"url": ADDRESS}), json!({"url": ADDRESS, "b64_json": null}), json!({"url": ADDRESS, "b64_json": ""})]
     {
-        let server = Server::start([answer(200, &json!({"data": [image]})).header("x-request-id", "r-1")]);
+        let server = serve([answer(200, &json!({"data": [image]})).header("x-request-id", "r-1")]);
         let images = generate(&server).unwrap();
         let image = images.first();
         assert_eq!((image.url(), &*image.base64(), image.format()), (Some(ADDRESS), "", None));
@@ -41,14 +41,14 @@ fn an_image_that_is_only_an_address_is_reported_with_the_address() {
 fn an_image_may_have_an_address_in_addition() {
     let mut body = image();
     body["data"][0]["url"] = ADDRESS.into();
-    let image = generate(&Server::start([answer(200, &body)])).unwrap().first();
+    let image = generate(&serve([answer(200, &body)])).unwrap().first();
     assert_eq!((image.url(), image.bytes().unwrap().as_slice()), (Some(ADDRESS), &b"hello"[..]));
 }
 
 #[test]
 fn a_stream_may_end_with_an_address() {
     let event = json!({"type": "image_generation.completed", "url": ADDRESS});
-    let server = Server::start([Reaction::events(&format!("data: {event}\n\n"))]);
+    let server = serve([Answer::events(format!("data: {event}\n\n"))]);
     let stream = run(async {
         let stream = client(&server).images().generate_stream("a fox").await?;
         stream.collect_image().await
@@ -60,7 +60,7 @@ fn a_stream_may_end_with_an_address() {
 fn images_are_written_even_if_others_cannot_be_written() {
     let image = |text: &str| json!({ "b64_json": text });
     let data: [Value; 4] = [image("aGVsbG8="), json!({ "url": ADDRESS }), image("not base64!"), image("aGVsbG8=")];
-    let images = generate(&Server::start([answer(200, &json!({ "data": data }))])).unwrap();
+    let images = generate(&serve([answer(200, &json!({ "data": data }))])).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let error = run(images.write_all(folder.path().join("fox.png"))).unwrap_err();
     assert!(error.message().contains(ADDRESS), "the first failure is returned: {error}");
@@ -70,7 +70,7 @@ fn images_are_written_even_if_others_cannot_be_written() {
 #[test]
 fn all_images_are_written_and_no_existing_file_is_replaced() {
     let body = |count| json!({"data": vec![json!({"b64_json": "aGVsbG8="}); count]});
-    let server = Server::start([answer(200, &body(3)), answer(200, &body(1))]);
+    let server = serve([answer(200, &body(3)), answer(200, &body(1))]);
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("fox-2.png"), "old").unwrap();
     let write = |images: &Images| {
@@ -88,22 +88,21 @@ fn all_images_are_written_and_no_existing_file_is_replaced() {
 
 #[test]
 fn missing_and_delivered_are_read_from_the_headers() {
-    let server = Server::start([answer(200, &image())
+    let server = serve([answer(200, &image())
         .header("x-imagate-missing", "2")
         .header("x-imagate-delivered", "1024x640 png")
         .header("x-imagate-delivery", "mismatch")]);
     let images = generate(&server).unwrap();
     assert_eq!((images.missing(), images.delivered(), images.delivery()), (2, Some("1024x640 png"), Some("mismatch")));
-    let without_headers =
-        generate(&Server::start([answer(200, &image()).header("x-imagate-missing", "many")])).unwrap();
+    let without_headers = generate(&serve([answer(200, &image()).header("x-imagate-missing", "many")])).unwrap();
     assert_eq!((without_headers.missing(), without_headers.delivered(), without_headers.delivery()), (0, None, None));
 }
 
 #[test]
 fn a_redirect_does_not_send_the_key_elsewhere() {
     for status in [301, 302, 303, 307, 308] {
-        let other_server = Server::start([answer(200, &image())]);
-        let server = Server::start([answer(status, &json!({})).header("location", &other_server.base_url())]);
+        let other_server = serve([answer(200, &image())]);
+        let server = serve([answer(status, &json!({})).header("location", &other_server.base_url())]);
         let client = Client::new(&server.base_url(), super::KEY).unwrap();
         let error = run(client.images().generate(GenerateRequest::new("a fox"))).unwrap_err();
         assert_eq!((error.status(), other_server.requests().len()), (Some(status), 0));

@@ -6,11 +6,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::server::{Reaction, Server, answer};
 use super::test_images::png;
-use super::{client, run};
+use super::{answer, client, run, serve};
 use crate::client::{Error, ErrorKind, GenerateRequest, ImageCount, ImageTarget, SavedImages};
 use crate::image::Format;
+use crate::testing::Answer;
 
 /// An image file that is longer than what is written at once, so that it is written in several parts.
 fn image_file(width: u32) -> Vec<u8> {
@@ -28,8 +28,8 @@ fn body(entries: &[Value]) -> Value {
     }, "unknown": [1.50]})
 }
 
-fn save(reaction: Reaction, count: i64, folder: &Path) -> Result<SavedImages, Error> {
-    let server = Server::start([reaction]);
+fn save(reaction: Answer, count: i64, folder: &Path) -> Result<SavedImages, Error> {
+    let server = serve([reaction]);
     let request = GenerateRequest::new("a fox").count(ImageCount::new(count).unwrap());
     run(client(&server).images().generate_to(request, folder.join("fox")))
 }
@@ -75,7 +75,7 @@ fn no_file_is_replaced_and_none_is_left_of_an_answer_that_breaks_off() {
     std::fs::write(folder.path().join("fox.png"), "old").unwrap();
     let answered = || answer(200, &body(&[entry(&image_file(16))]));
     for missing in [400, 400_000, 933_000] {
-        let error = save(answered().truncated_by(missing), 1, folder.path()).unwrap_err();
+        let error = save(answered().break_off(missing), 1, folder.path()).unwrap_err();
         assert_eq!((error.kind(), file_names(folder.path())), (ErrorKind::Broken, vec!["fox.png".to_owned()]));
     }
     save(answered(), 1, folder.path()).unwrap();
@@ -87,7 +87,7 @@ fn no_file_is_replaced_and_none_is_left_of_an_answer_that_breaks_off() {
 fn an_image_that_was_whole_before_the_answer_broke_off_stays_and_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = image_file(16);
-    let error = save(answer(200, &body(&[entry(&file)])).truncated_by(1), 1, folder.path()).unwrap_err();
+    let error = save(answer(200, &body(&[entry(&file)])).break_off(1), 1, folder.path()).unwrap_err();
     let path = folder.path().join("fox.png");
     assert_eq!(error.kind(), ErrorKind::Broken);
     assert!(error.message().ends_with(&format!("; saved before: {}", path.display())), "{error}");
@@ -98,7 +98,7 @@ fn an_image_that_was_whole_before_the_answer_broke_off_stays_and_is_named() {
 fn an_answer_without_a_whole_image_is_an_error_that_has_the_answer() {
     let address = "https://cdn.example/paid.png?sig=1";
     let folder = tempfile::tempdir().unwrap();
-    let failure = |body: &str| save(Reaction::with_body(200, body), 1, folder.path()).unwrap_err();
+    let failure = |body: &str| save(Answer::new(200, body), 1, folder.path()).unwrap_err();
     let error = failure(&json!({"data": [{"url": address}]}).to_string());
     assert!(error.message().contains(address), "{error}");
     let error = failure(r#"{"data": [{"b64_json": "not base64!"}]}"#);
@@ -113,7 +113,7 @@ fn an_answer_without_a_whole_image_is_an_error_that_has_the_answer() {
 #[test]
 fn a_writer_gets_the_bytes_of_one_image() {
     let file = image_file(16);
-    let server = Server::start([answer(200, &body(&[entry(&file)]))]);
+    let server = serve([answer(200, &body(&[entry(&file)]))]);
     let mut written = Vec::new();
     let client = client(&server);
     let saved = run(client.images().generate_to("a fox", ImageTarget::writer(&mut written))).unwrap();
@@ -139,10 +139,10 @@ fn an_image_that_cannot_be_read_does_not_stop_the_others() {
 fn an_unreadable_member_loses_no_image_and_a_writer_gets_only_the_first_one() {
     let folder = tempfile::tempdir().unwrap();
     let unreadable = body(&[entry(&image_file(16))]).to_string().replacen("7", "nope", 1);
-    let saved = save(Reaction::with_body(200, &unreadable), 1, folder.path()).unwrap();
+    let saved = save(Answer::new(200, &unreadable), 1, folder.path()).unwrap();
     assert_eq!((saved.paths().count(), saved.usage.is_none()), (1, true));
     let (file, mut written) = (image_file(16), Vec::new());
-    let server = Server::start([answer(200, &body(&[entry(&file), entry(&image_file(64))]))]);
+    let server = serve([answer(200, &body(&[entry(&file), entry(&image_file(64))]))]);
     run(client(&server).images().generate_to("a fox", ImageTarget::writer(&mut written))).unwrap();
     assert!(written == file);
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::server::{Reaction, Server, answer};
-use super::{KEY, client, failure, image, run};
+use super::{KEY, answer, client, failure, image, line, run, serve};
 use crate::client::{Error, GenerateRequest, ImageEvent, ImageStream, PartialImages};
+use crate::testing::{Answer, StubServer};
 
 /// Returns the text of one event of a stream, as the service writes it.
 fn frame(data: &Value) -> String {
@@ -32,13 +32,13 @@ fn completed() -> String {
     event("image_generation.completed", &json!({ "usage": usage }))
 }
 
-async fn begin(server: &Server) -> Result<ImageStream, Error> {
+async fn begin(server: &StubServer) -> Result<ImageStream, Error> {
     client(server).images().generate_stream("a fox").await
 }
 
 /// Returns a description of each event of the stream, and of its error.
-fn describe_items(play: Reaction) -> Vec<String> {
-    let server = Server::start([play]);
+fn describe_items(play: Answer) -> Vec<String> {
+    let server = serve([play]);
     run(async {
         let mut stream = begin(&server).await.unwrap();
         let mut items = Vec::new();
@@ -57,7 +57,7 @@ fn describe_items(play: Reaction) -> Vec<String> {
 
 #[track_caller]
 fn check(stream: &str, expected: &[&str]) {
-    assert_eq!(describe_items(Reaction::events(stream)), expected, "{stream}");
+    assert_eq!(describe_items(Answer::events(stream)), expected, "{stream}");
 }
 
 const UNFINISHED: &str = "error: the stream ended without its image, which may still have been made (status 200)";
@@ -65,7 +65,7 @@ const UNFINISHED: &str = "error: the stream ended without its image, which may s
 #[test]
 fn intermediate_images_come_before_the_final_image() {
     check(&[partial(0), partial(1), completed()].concat(), &["partial 0", "partial 1", "completed true"]);
-    let server = Server::start([Reaction::events(&completed()).header("x-request-id", "r-1")]);
+    let server = serve([Answer::events(completed()).header("x-request-id", "r-1")]);
     let image = run(async { begin(&server).await.unwrap().collect_image().await.unwrap() });
     assert_eq!(image.bytes().unwrap(), b"hello");
     let answer = image.answer();
@@ -76,12 +76,12 @@ fn intermediate_images_come_before_the_final_image() {
 
 #[test]
 fn the_request_asks_for_events() {
-    let server = Server::start([Reaction::events(&completed())]);
+    let server = serve([Answer::events(completed())]);
     let request = GenerateRequest::new("a fox").partial_images(PartialImages::MAX);
     run(async { client(&server).images().generate_stream(request).await.unwrap().collect_image().await.unwrap() });
     let request = server.requests().remove(0);
-    assert_eq!(request.line, "POST /v1/images/generations HTTP/1.1");
-    assert_eq!((&request.body["stream"], &request.body["partial_images"]), (&json!(true), &json!(3)));
+    assert_eq!(line(&request), "POST /v1/images/generations");
+    assert_eq!((&request.json()["stream"], &request.json()["partial_images"]), (&json!(true), &json!(3)));
     assert!(request.header("accept").unwrap().starts_with("text/event-stream"));
     assert_eq!(request.header("authorization"), Some(&*format!("Bearer {KEY}")));
     assert_eq!(request.header("api-version"), None);
@@ -116,7 +116,7 @@ fn an_event_that_is_not_json_does_not_end_the_stream() {
         &[r#" "ping""#, r#"note "{cut""#, "completed true"],
     );
     // The final image is one, so its stream cannot go on as if nothing was lost.
-    let broken = describe_items(Reaction::events("event: image_generation.completed\ndata: {cut\n\n"));
+    let broken = describe_items(Answer::events("event: image_generation.completed\ndata: {cut\n\n"));
     assert_eq!(broken, ["error: this version does not understand an event of the stream (status 200)"]);
 }
 
@@ -161,7 +161,7 @@ fn a_stream_error_has_the_same_properties_as_other_errors() {
     let error = |code: &str, extra: &Value| {
         let mut frame = failure(code, extra);
         frame["type"] = "error".into();
-        let server = Server::start([Reaction::events(&format!("data: {frame}\n\n")).header("x-request-id", "r-2")]);
+        let server = serve([Answer::events(format!("data: {frame}\n\n")).header("x-request-id", "r-2")]);
         run(async { begin(&server).await.unwrap().collect_image().await.unwrap_err() })
     };
     let limited = error("usage_limit_reached", &json!({"resets_in_seconds": 60}));
@@ -180,7 +180,7 @@ fn a_stream_without_its_image_is_an_error() {
     check(": keep-alive\n\n", &[UNFINISHED]);
     check(&partial(0), &["partial 0", UNFINISHED]);
     check("event: image_generation.completed\ndata: {\"b64_json\":\"aGV", &[UNFINISHED]);
-    let items = describe_items(Reaction::events(&[partial(0), completed()].concat()).truncated_by(40));
+    let items = describe_items(Answer::events([partial(0), completed()].concat()).break_off(40));
     assert!(items[0] == "partial 0" && items[1].contains("the connection broke"), "{items:?}");
 }
 
@@ -192,7 +192,7 @@ fn a_final_image_without_the_last_empty_line_is_read() {
 #[test]
 fn a_final_event_without_an_image_is_an_error() {
     for extra in [json!({"b64_json": ""}), json!({"b64_json": null}), json!({"b64_json": 1})] {
-        let items = describe_items(Reaction::events(&event("image_generation.completed", &extra)));
+        let items = describe_items(Answer::events(event("image_generation.completed", &extra)));
         assert!(items.len() == 1 && items[0].starts_with("error: "), "{items:?}");
     }
     check("data: <html>\n\n", &[r#" "<html>""#, UNFINISHED]);
@@ -201,7 +201,7 @@ fn a_final_event_without_an_image_is_an_error() {
 #[test]
 fn an_event_that_is_too_large_is_an_error() {
     let endless = format!("data: {}\n\n", "x".repeat(65 << 20));
-    let items = describe_items(Reaction::events(&endless));
+    let items = describe_items(Answer::events(&endless));
     assert!(items.len() == 1 && items[0].contains("too large"), "{}", items.len());
 }
 
@@ -209,13 +209,13 @@ fn an_event_that_is_too_large_is_an_error() {
 fn a_plain_json_answer_is_a_stream_of_one_event() {
     let play = || answer(200, &image()).header("content-type", "application/json");
     assert_eq!(describe_items(play()), ["completed false"]);
-    let items = describe_items(play().truncated());
+    let items = describe_items(play().break_off(5));
     assert!(items.len() == 1 && items[0].contains("the connection broke"), "{items:?}");
 }
 
 #[test]
 fn events_are_returned_before_a_pause_and_the_pause_has_a_limit() {
-    let server = Server::start([Reaction::events(&[partial(0), completed()].concat()).then_silent()]);
+    let server = serve([Answer::events([partial(0), completed()].concat()).stall(5)]);
     let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
     run(async {
         let mut stream = client(&server).images().generate_stream(request).await.unwrap();
@@ -228,7 +228,7 @@ fn events_are_returned_before_a_pause_and_the_pause_has_a_limit() {
 
 #[test]
 fn a_stream_that_does_not_begin_times_out_without_a_retry() {
-    let server = Server::start([Reaction::Silence, Reaction::events(&completed())]);
+    let server = serve([Answer::images(1).stall_unanswered(), Answer::events(completed())]);
     let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
     let error = run(client(&server).images().generate_stream(request)).unwrap_err();
     assert!(error.is_timeout() && error.message().contains("no answer"), "{error:?}");
@@ -237,28 +237,30 @@ fn a_stream_that_does_not_begin_times_out_without_a_retry() {
 
 #[test]
 fn the_stream_ends_after_the_image_even_if_the_service_does_not() {
-    let play = Reaction::events(&[&*completed(), ": and more\n\n"].concat()).then_silent();
+    let play = Answer::events([&*completed(), ": and more\n\n"].concat()).stall(5);
     assert_eq!(describe_items(play), ["completed true"]);
 }
 
 #[test]
 fn an_error_before_the_stream_is_returned_by_the_call() {
     let body = failure("invalid_request_error", &json!({"param": "size"}));
-    let server = Server::start([answer(400, &body).header("x-request-id", "r-3")]);
+    let server = serve([answer(400, &body).header("x-request-id", "r-3")]);
     let error = run(begin(&server)).unwrap_err();
     assert_eq!((error.status(), error.param(), error.request_id()), (Some(400), Some("size"), Some("r-3")));
-    let server = Server::start([Reaction::with_body(500, "<html>oops</html>")]);
+    let server = serve([Answer::new(500, "<html>oops</html>")]);
     assert_eq!(run(begin(&server)).unwrap_err().to_string(), "the request failed (status 500)");
 }
 
 #[test]
 fn a_request_is_retried_before_the_stream_and_never_after() {
     let busy = || answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
-    let server = Server::start([busy(), Reaction::events(&completed())]);
+    let server = serve([busy(), Answer::events(completed())]);
     run(async { begin(&server).await.unwrap().collect_image().await.unwrap() });
     assert_eq!(server.requests()[1].header("x-stainless-retry-count"), Some("1"));
-    for play in [Reaction::Disconnect, Reaction::events(&partial(0)), Reaction::events(&completed()).truncated()] {
-        let server = Server::start([play, Reaction::events(&completed())]);
+    for play in
+        [Answer::images(1).close_unanswered(), Answer::events(partial(0)), Answer::events(completed()).break_off(5)]
+    {
+        let server = serve([play, Answer::events(completed())]);
         let result = run(async { begin(&server).await?.collect_image().await });
         let error = result.err().map(|error| (error.is_retryable(), server.requests().len()));
         assert!(matches!(error, None | Some((false, 1))), "{error:?}");
@@ -269,6 +271,6 @@ fn a_request_is_retried_before_the_stream_and_never_after() {
 #[test]
 fn an_image_stream_implements_the_stream_trait() {
     fn assert_stream(_: impl futures_core::Stream<Item = Result<ImageEvent, Error>> + Send + Unpin) {}
-    let server = Server::start([Reaction::events(&completed())]);
+    let server = serve([Answer::events(completed())]);
     assert_stream(run(begin(&server)).unwrap());
 }

@@ -111,12 +111,12 @@ fn a_transport_can_wrap_the_http_client() {
         }
     }
     let busy = super::answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
-    let server = super::Server::start([busy, super::answer(200, &image())]);
+    let server = super::serve([busy, super::answer(200, &image())]);
     let wrapper = Arc::new(Wrapper(Mutex::default()));
     let builder = Client::builder().base_url(server.base_url()).api_key(KEY).transport(Arc::clone(&wrapper));
     run(builder.build().unwrap().images().generate("a fox")).unwrap();
     assert_eq!(*wrapper.0.lock().unwrap(), [503, 200]);
-    let builder = Client::builder().base_url(format!("http://{}", super::server::unused_address())).api_key(KEY);
+    let builder = Client::builder().base_url(super::unused_base_url()).api_key(KEY);
     let client = builder.retry(Retry::NONE).transport(Arc::clone(&wrapper)).build().unwrap();
     let error = run(client.images().generate("a fox")).unwrap_err();
     assert!(error.is_connect() && error.message().contains("cannot be reached"), "{error:?}");
