@@ -34,6 +34,7 @@ use progenitor_client::{encode_path, ClientHooks, OperationInfo, RequestBuilderE
 pub struct Client {
     pub(crate) baseurl: String,
     pub(crate) client: reqwest::Client,
+    pub(crate) inner: crate::client::admin::AdminSession,
 }
 impl Client {
     /// Create a new client.
@@ -41,7 +42,7 @@ impl Client {
     /// `baseurl` is the base URL provided to the internal
     /// `reqwest::Client`, and should include a scheme and hostname,
     /// as well as port and a path stem if applicable.
-    pub fn new(baseurl: &str) -> Self {
+    pub fn new(baseurl: &str, inner: crate::client::admin::AdminSession) -> Self {
         #[cfg(not(target_arch = "wasm32"))]
         let client = {
             let dur = ::std::time::Duration::from_secs(30u64);
@@ -49,7 +50,7 @@ impl Client {
         };
         #[cfg(target_arch = "wasm32")]
         let client = reqwest::ClientBuilder::new();
-        Self::new_with_client(baseurl, client.build().unwrap())
+        Self::new_with_client(baseurl, client.build().unwrap(), inner)
     }
     /// Construct a new client with an existing `reqwest::Client`,
     /// allowing more control over its configuration.
@@ -57,14 +58,19 @@ impl Client {
     /// `baseurl` is the base URL provided to the internal
     /// `reqwest::Client`, and should include a scheme and hostname,
     /// as well as port and a path stem if applicable.
-    pub fn new_with_client(baseurl: &str, client: reqwest::Client) -> Self {
+    pub fn new_with_client(
+        baseurl: &str,
+        client: reqwest::Client,
+        inner: crate::client::admin::AdminSession,
+    ) -> Self {
         Self {
             baseurl: baseurl.to_string(),
             client,
+            inner,
         }
     }
 }
-impl ClientInfo<()> for Client {
+impl ClientInfo<crate::client::admin::AdminSession> for Client {
     fn api_version() -> &'static str {
         "1.0.0"
     }
@@ -74,11 +80,11 @@ impl ClientInfo<()> for Client {
     fn client(&self) -> &reqwest::Client {
         &self.client
     }
-    fn inner(&self) -> &() {
-        &()
+    fn inner(&self) -> &crate::client::admin::AdminSession {
+        &self.inner
     }
 }
-impl ClientHooks<()> for &Client {}
+impl ClientHooks<crate::client::admin::AdminSession> for &Client {}
 impl Client {
     /**List the accounts
 
@@ -806,10 +812,9 @@ pub mod builder {
         pub fn new(client: &'a super::Client) -> Self {
             Self { client: client }
         }
-        ///Sends a `GET` request to `/admin/v1/accounts`
-        pub async fn send(
+        async fn send_once(
             self,
-        ) -> Result<ResponseValue<types::AccountList>, Error<types::ErrorResponse>> {
+        ) -> Result<ResponseValue<types::AccountList>, Error<()>> {
             let Self { client } = self;
             let url = format!("{}/admin/v1/accounts", client.baseurl,);
             let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
@@ -839,22 +844,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/accounts`
+        pub async fn send(self) -> Result<types::AccountList, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::create_account`]
@@ -894,10 +890,7 @@ pub mod builder {
             self.body = self.body.map(f);
             self
         }
-        ///Sends a `POST` request to `/admin/v1/accounts`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::Account>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::Account>, Error<()>> {
             let Self { client, body } = self;
             let body = body
                 .and_then(|v| types::NewAccount::try_from(v).map_err(|e| e.to_string()))
@@ -931,22 +924,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `POST` request to `/admin/v1/accounts`
+        pub async fn send(self) -> Result<types::Account, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::retrieve_account`]
@@ -976,10 +960,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `GET` request to `/admin/v1/accounts/{name}`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::Account>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::Account>, Error<()>> {
             let Self { client, name } = self;
             let name = name.map_err(Error::InvalidRequest)?;
             let url = format!(
@@ -1013,22 +994,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/accounts/{name}`
+        pub async fn send(self) -> Result<types::Account, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::delete_account`]
@@ -1058,10 +1030,9 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `DELETE` request to `/admin/v1/accounts/{name}`
-        pub async fn send(
+        async fn send_once(
             self,
-        ) -> Result<ResponseValue<types::DeletedAccount>, Error<types::ErrorResponse>> {
+        ) -> Result<ResponseValue<types::DeletedAccount>, Error<()>> {
             let Self { client, name } = self;
             let name = name.map_err(Error::InvalidRequest)?;
             let url = format!(
@@ -1095,22 +1066,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `DELETE` request to `/admin/v1/accounts/{name}`
+        pub async fn send(self) -> Result<types::DeletedAccount, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::update_account`]
@@ -1164,10 +1126,7 @@ pub mod builder {
             self.body = self.body.map(f);
             self
         }
-        ///Sends a `PATCH` request to `/admin/v1/accounts/{name}`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::Account>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::Account>, Error<()>> {
             let Self { client, name, body } = self;
             let name = name.map_err(Error::InvalidRequest)?;
             let body = body
@@ -1207,22 +1166,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `PATCH` request to `/admin/v1/accounts/{name}`
+        pub async fn send(self) -> Result<types::Account, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::test_account`]
@@ -1252,10 +1202,9 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `POST` request to `/admin/v1/accounts/{name}/test`
-        pub async fn send(
+        async fn send_once(
             self,
-        ) -> Result<ResponseValue<types::AccountTest>, Error<types::ErrorResponse>> {
+        ) -> Result<ResponseValue<types::AccountTest>, Error<()>> {
             let Self { client, name } = self;
             let name = name.map_err(Error::InvalidRequest)?;
             let url = format!(
@@ -1289,22 +1238,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `POST` request to `/admin/v1/accounts/{name}/test`
+        pub async fn send(self) -> Result<types::AccountTest, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::list_alerts`]
@@ -1335,10 +1275,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `GET` request to `/admin/v1/alerts`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::AlertList>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::AlertList>, Error<()>> {
             let Self { client, limit } = self;
             let limit = limit.map_err(Error::InvalidRequest)?;
             let url = format!("{}/admin/v1/alerts", client.baseurl,);
@@ -1370,22 +1307,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/alerts`
+        pub async fn send(self) -> Result<types::AlertList, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::list_audit`]
@@ -1476,10 +1404,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `GET` request to `/admin/v1/audit`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::AuditList>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::AuditList>, Error<()>> {
             let Self { client, action, actor, before, limit, target } = self;
             let action = action.map_err(Error::InvalidRequest)?;
             let actor = actor.map_err(Error::InvalidRequest)?;
@@ -1519,22 +1444,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/audit`
+        pub async fn send(self) -> Result<types::AuditList, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::list_groups`]
@@ -1548,10 +1464,7 @@ pub mod builder {
         pub fn new(client: &'a super::Client) -> Self {
             Self { client: client }
         }
-        ///Sends a `GET` request to `/admin/v1/groups`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::GroupList>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::GroupList>, Error<()>> {
             let Self { client } = self;
             let url = format!("{}/admin/v1/groups", client.baseurl,);
             let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
@@ -1581,22 +1494,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/groups`
+        pub async fn send(self) -> Result<types::GroupList, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::create_group`]
@@ -1632,10 +1536,7 @@ pub mod builder {
             self.body = self.body.map(f);
             self
         }
-        ///Sends a `POST` request to `/admin/v1/groups`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::Group>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::Group>, Error<()>> {
             let Self { client, body } = self;
             let body = body
                 .and_then(|v| types::NewGroup::try_from(v).map_err(|e| e.to_string()))
@@ -1669,22 +1570,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `POST` request to `/admin/v1/groups`
+        pub async fn send(self) -> Result<types::Group, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::retrieve_group`]
@@ -1714,10 +1606,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `GET` request to `/admin/v1/groups/{name}`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::Group>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::Group>, Error<()>> {
             let Self { client, name } = self;
             let name = name.map_err(Error::InvalidRequest)?;
             let url = format!(
@@ -1750,22 +1639,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/groups/{name}`
+        pub async fn send(self) -> Result<types::Group, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::delete_group`]
@@ -1795,10 +1675,9 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `DELETE` request to `/admin/v1/groups/{name}`
-        pub async fn send(
+        async fn send_once(
             self,
-        ) -> Result<ResponseValue<types::DeletedGroup>, Error<types::ErrorResponse>> {
+        ) -> Result<ResponseValue<types::DeletedGroup>, Error<()>> {
             let Self { client, name } = self;
             let name = name.map_err(Error::InvalidRequest)?;
             let url = format!(
@@ -1831,22 +1710,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `DELETE` request to `/admin/v1/groups/{name}`
+        pub async fn send(self) -> Result<types::DeletedGroup, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::update_group`]
@@ -1900,10 +1770,7 @@ pub mod builder {
             self.body = self.body.map(f);
             self
         }
-        ///Sends a `PATCH` request to `/admin/v1/groups/{name}`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::Group>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::Group>, Error<()>> {
             let Self { client, name, body } = self;
             let name = name.map_err(Error::InvalidRequest)?;
             let body = body
@@ -1940,22 +1807,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `PATCH` request to `/admin/v1/groups/{name}`
+        pub async fn send(self) -> Result<types::Group, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::list_keys`]
@@ -2070,10 +1928,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `GET` request to `/admin/v1/keys`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::KeyList>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::KeyList>, Error<()>> {
             let Self { client, before, group, limit, search, sort, state, user } = self;
             let before = before.map_err(Error::InvalidRequest)?;
             let group = group.map_err(Error::InvalidRequest)?;
@@ -2117,22 +1972,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/keys`
+        pub async fn send(self) -> Result<types::KeyList, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::create_key`]
@@ -2168,10 +2014,7 @@ pub mod builder {
             self.body = self.body.map(f);
             self
         }
-        ///Sends a `POST` request to `/admin/v1/keys`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::CreatedKey>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::CreatedKey>, Error<()>> {
             let Self { client, body } = self;
             let body = body
                 .and_then(|v| types::NewKey::try_from(v).map_err(|e| e.to_string()))
@@ -2205,22 +2048,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `POST` request to `/admin/v1/keys`
+        pub async fn send(self) -> Result<types::CreatedKey, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::retrieve_key`]
@@ -2250,10 +2084,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `GET` request to `/admin/v1/keys/{id}`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::Key>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::Key>, Error<()>> {
             let Self { client, id } = self;
             let id = id.map_err(Error::InvalidRequest)?;
             let url = format!(
@@ -2286,22 +2117,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/keys/{id}`
+        pub async fn send(self) -> Result<types::Key, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::delete_key`]
@@ -2331,10 +2153,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `DELETE` request to `/admin/v1/keys/{id}`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::DeletedKey>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::DeletedKey>, Error<()>> {
             let Self { client, id } = self;
             let id = id.map_err(Error::InvalidRequest)?;
             let url = format!(
@@ -2367,22 +2186,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `DELETE` request to `/admin/v1/keys/{id}`
+        pub async fn send(self) -> Result<types::DeletedKey, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::update_key`]
@@ -2434,10 +2244,7 @@ pub mod builder {
             self.body = self.body.map(f);
             self
         }
-        ///Sends a `PATCH` request to `/admin/v1/keys/{id}`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::Key>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::Key>, Error<()>> {
             let Self { client, id, body } = self;
             let id = id.map_err(Error::InvalidRequest)?;
             let body = body
@@ -2474,22 +2281,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `PATCH` request to `/admin/v1/keys/{id}`
+        pub async fn send(self) -> Result<types::Key, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::rotate_key`]
@@ -2543,10 +2341,7 @@ pub mod builder {
             self.body = self.body.map(f);
             self
         }
-        ///Sends a `POST` request to `/admin/v1/keys/{id}/rotate`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::CreatedKey>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::CreatedKey>, Error<()>> {
             let Self { client, id, body } = self;
             let id = id.map_err(Error::InvalidRequest)?;
             let body = body
@@ -2584,22 +2379,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `POST` request to `/admin/v1/keys/{id}/rotate`
+        pub async fn send(self) -> Result<types::CreatedKey, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::retrieve_me`]
@@ -2613,10 +2399,7 @@ pub mod builder {
         pub fn new(client: &'a super::Client) -> Self {
             Self { client: client }
         }
-        ///Sends a `GET` request to `/admin/v1/me`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::Me>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::Me>, Error<()>> {
             let Self { client } = self;
             let url = format!("{}/admin/v1/me", client.baseurl,);
             let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
@@ -2646,22 +2429,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/me`
+        pub async fn send(self) -> Result<types::Me, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::list_prices`]
@@ -2675,10 +2449,7 @@ pub mod builder {
         pub fn new(client: &'a super::Client) -> Self {
             Self { client: client }
         }
-        ///Sends a `GET` request to `/admin/v1/prices`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::PriceList>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::PriceList>, Error<()>> {
             let Self { client } = self;
             let url = format!("{}/admin/v1/prices", client.baseurl,);
             let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
@@ -2708,22 +2479,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/prices`
+        pub async fn send(self) -> Result<types::PriceList, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::set_price`]
@@ -2759,10 +2521,7 @@ pub mod builder {
             self.body = self.body.map(f);
             self
         }
-        ///Sends a `PUT` request to `/admin/v1/prices`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::Price>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::Price>, Error<()>> {
             let Self { client, body } = self;
             let body = body
                 .and_then(|v| types::NewPrice::try_from(v).map_err(|e| e.to_string()))
@@ -2796,22 +2555,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `PUT` request to `/admin/v1/prices`
+        pub async fn send(self) -> Result<types::Price, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::delete_price`]
@@ -2855,10 +2605,9 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `DELETE` request to `/admin/v1/prices/{model}/{from}`
-        pub async fn send(
+        async fn send_once(
             self,
-        ) -> Result<ResponseValue<types::DeletedPrice>, Error<types::ErrorResponse>> {
+        ) -> Result<ResponseValue<types::DeletedPrice>, Error<()>> {
             let Self { client, model, from } = self;
             let model = model.map_err(Error::InvalidRequest)?;
             let from = from.map_err(Error::InvalidRequest)?;
@@ -2893,22 +2642,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `DELETE` request to `/admin/v1/prices/{model}/{from}`
+        pub async fn send(self) -> Result<types::DeletedPrice, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::list_records`]
@@ -3171,10 +2911,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `GET` request to `/admin/v1/records`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::RecordList>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::RecordList>, Error<()>> {
             let Self {
                 client,
                 account,
@@ -3259,22 +2996,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/records`
+        pub async fn send(self) -> Result<types::RecordList, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::retrieve_record`]
@@ -3304,10 +3032,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `GET` request to `/admin/v1/records/{request_id}`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::Record>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::Record>, Error<()>> {
             let Self { client, request_id } = self;
             let request_id = request_id.map_err(Error::InvalidRequest)?;
             let url = format!(
@@ -3341,22 +3066,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/records/{request_id}`
+        pub async fn send(self) -> Result<types::Record, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::list_tokens`]
@@ -3387,10 +3103,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `GET` request to `/admin/v1/tokens`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::TokenList>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::TokenList>, Error<()>> {
             let Self { client, user } = self;
             let user = user.map_err(Error::InvalidRequest)?;
             let url = format!("{}/admin/v1/tokens", client.baseurl,);
@@ -3422,22 +3135,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/tokens`
+        pub async fn send(self) -> Result<types::TokenList, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::create_token`]
@@ -3473,10 +3177,9 @@ pub mod builder {
             self.body = self.body.map(f);
             self
         }
-        ///Sends a `POST` request to `/admin/v1/tokens`
-        pub async fn send(
+        async fn send_once(
             self,
-        ) -> Result<ResponseValue<types::CreatedToken>, Error<types::ErrorResponse>> {
+        ) -> Result<ResponseValue<types::CreatedToken>, Error<()>> {
             let Self { client, body } = self;
             let body = body
                 .and_then(|v| types::NewToken::try_from(v).map_err(|e| e.to_string()))
@@ -3510,22 +3213,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `POST` request to `/admin/v1/tokens`
+        pub async fn send(self) -> Result<types::CreatedToken, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::delete_token`]
@@ -3555,10 +3249,9 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `DELETE` request to `/admin/v1/tokens/{id}`
-        pub async fn send(
+        async fn send_once(
             self,
-        ) -> Result<ResponseValue<types::DeletedToken>, Error<types::ErrorResponse>> {
+        ) -> Result<ResponseValue<types::DeletedToken>, Error<()>> {
             let Self { client, id } = self;
             let id = id.map_err(Error::InvalidRequest)?;
             let url = format!(
@@ -3591,22 +3284,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `DELETE` request to `/admin/v1/tokens/{id}`
+        pub async fn send(self) -> Result<types::DeletedToken, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::retrieve_usage`]
@@ -3740,10 +3424,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `GET` request to `/admin/v1/usage`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::Usage>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::Usage>, Error<()>> {
             let Self {
                 client,
                 end_user,
@@ -3799,22 +3480,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/usage`
+        pub async fn send(self) -> Result<types::Usage, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::list_users`]
@@ -3914,10 +3586,7 @@ pub mod builder {
                 .map_err(|_| "conversion to `UserSort` for sort failed".to_string());
             self
         }
-        ///Sends a `GET` request to `/admin/v1/users`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::UserList>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::UserList>, Error<()>> {
             let Self { client, before, group, limit, role, search, sort } = self;
             let before = before.map_err(Error::InvalidRequest)?;
             let group = group.map_err(Error::InvalidRequest)?;
@@ -3959,22 +3628,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/users`
+        pub async fn send(self) -> Result<types::UserList, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::create_user`]
@@ -4010,10 +3670,9 @@ pub mod builder {
             self.body = self.body.map(f);
             self
         }
-        ///Sends a `POST` request to `/admin/v1/users`
-        pub async fn send(
+        async fn send_once(
             self,
-        ) -> Result<ResponseValue<types::CreatedUser>, Error<types::ErrorResponse>> {
+        ) -> Result<ResponseValue<types::CreatedUser>, Error<()>> {
             let Self { client, body } = self;
             let body = body
                 .and_then(|v| types::NewUser::try_from(v).map_err(|e| e.to_string()))
@@ -4047,22 +3706,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `POST` request to `/admin/v1/users`
+        pub async fn send(self) -> Result<types::CreatedUser, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::retrieve_user`]
@@ -4092,10 +3742,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `GET` request to `/admin/v1/users/{id}`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::User>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::User>, Error<()>> {
             let Self { client, id } = self;
             let id = id.map_err(Error::InvalidRequest)?;
             let url = format!(
@@ -4128,22 +3775,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `GET` request to `/admin/v1/users/{id}`
+        pub async fn send(self) -> Result<types::User, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::update_user`]
@@ -4197,10 +3835,7 @@ pub mod builder {
             self.body = self.body.map(f);
             self
         }
-        ///Sends a `PATCH` request to `/admin/v1/users/{id}`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::User>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::User>, Error<()>> {
             let Self { client, id, body } = self;
             let id = id.map_err(Error::InvalidRequest)?;
             let body = body
@@ -4237,22 +3872,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `PATCH` request to `/admin/v1/users/{id}`
+        pub async fn send(self) -> Result<types::User, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::disconnect_user`]
@@ -4282,10 +3908,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `POST` request to `/admin/v1/users/{id}/disconnect`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::User>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::User>, Error<()>> {
             let Self { client, id } = self;
             let id = id.map_err(Error::InvalidRequest)?;
             let url = format!(
@@ -4319,22 +3942,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `POST` request to `/admin/v1/users/{id}/disconnect`
+        pub async fn send(self) -> Result<types::User, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::reset_user`]
@@ -4364,10 +3978,9 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `POST` request to `/admin/v1/users/{id}/reset`
-        pub async fn send(
+        async fn send_once(
             self,
-        ) -> Result<ResponseValue<types::OneTimeLink>, Error<types::ErrorResponse>> {
+        ) -> Result<ResponseValue<types::OneTimeLink>, Error<()>> {
             let Self { client, id } = self;
             let id = id.map_err(Error::InvalidRequest)?;
             let url = format!(
@@ -4401,22 +4014,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `POST` request to `/admin/v1/users/{id}/reset`
+        pub async fn send(self) -> Result<types::OneTimeLink, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::reset_user_factor`]
@@ -4446,10 +4050,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `POST` request to `/admin/v1/users/{id}/reset-factor`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::User>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::User>, Error<()>> {
             let Self { client, id } = self;
             let id = id.map_err(Error::InvalidRequest)?;
             let url = format!(
@@ -4483,22 +4084,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `POST` request to `/admin/v1/users/{id}/reset-factor`
+        pub async fn send(self) -> Result<types::User, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
     /// Builder for [`Client::sign_out_user`]
@@ -4528,10 +4120,7 @@ pub mod builder {
                 });
             self
         }
-        ///Sends a `POST` request to `/admin/v1/users/{id}/sign-out`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::User>, Error<types::ErrorResponse>> {
+        async fn send_once(self) -> Result<ResponseValue<types::User>, Error<()>> {
             let Self { client, id } = self;
             let id = id.map_err(Error::InvalidRequest)?;
             let url = format!(
@@ -4565,22 +4154,13 @@ pub mod builder {
             let response = result?;
             match response.status().as_u16() {
                 200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
                 _ => Err(Error::UnexpectedResponse(response)),
             }
+        }
+        ///Sends a `POST` request to `/admin/v1/users/{id}/sign-out`
+        pub async fn send(self) -> Result<types::User, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
         }
     }
 }

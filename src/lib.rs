@@ -51,6 +51,6 @@ pub mod types {
 }
 
 /// The programs on the SDK page, which are compiled as documentation tests.
-#[cfg(all(doctest, feature = "client", feature = "testing"))]
+#[cfg(all(doctest, feature = "admin", feature = "testing"))]
 #[doc = include_str!("../docs/sdk.md")]
 struct SdkPage;

@@ -128,7 +128,7 @@ impl Builder {
         if !address.is_encrypted && !address.is_local && !self.allows_http {
             return Err(unencrypted_error("the base URL", "the key"));
         }
-        let credentials = BearerCredentials::new(&pair.api_key)?;
+        let credentials = BearerCredentials::new("API key", &pair.api_key)?;
         let headers = parse_headers(&self.headers)?;
         let http = self.http.map_or_else(|| http_client(address.is_local), Ok)?;
         let (transport, retry, adds_idempotency_keys) = (self.transport, self.retry, !self.omits_idempotency_keys);

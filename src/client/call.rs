@@ -52,7 +52,7 @@ impl ApiCall<'_> {
             let Some(result) = self.attempt(request).await else { return Err(Error::timed_out(session)) };
             // The call is sent again only if the service itself allows it: an error page of a proxy does not tell
             // whether an image was made.
-            let outcome = SendOutcome::from_result(&result).without_implicit_retry();
+            let outcome = SendOutcome::from_result(&result, TransportError::was_never_sent).without_implicit_retry();
             if !session.has_retries_left() || !session.wait_for_retry(&outcome).await {
                 return self.check_response(result).await;
             }

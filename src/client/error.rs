@@ -2,6 +2,8 @@
 //!
 //! The type is opaque, so that later versions can add details. It never holds the key or the headers of a request.
 
+#[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
+mod admin;
 mod conversions;
 mod detail;
 

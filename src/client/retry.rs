@@ -9,7 +9,6 @@ use std::time::Duration;
 use reqwest::Response;
 
 use super::metadata::AnswerMetadata;
-use super::transport::TransportError;
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
 /// The maximum number of retries of a call: two, like the official clients (our choice); none if the platform has no
@@ -97,10 +96,11 @@ impl Default for Retry {
 // === impl SendOutcome ===
 
 impl SendOutcome {
-    pub(super) fn from_result(result: &Result<Response, TransportError>) -> Self {
+    /// `was_never_sent` returns true if an error means that nothing of the request was sent.
+    pub(super) fn from_result<E>(result: &Result<Response, E>, was_never_sent: impl Fn(&E) -> bool) -> Self {
         match result {
             Ok(response) => Self::Answer(AnswerMetadata::from_response(response, 0)),
-            Err(error) if error.was_never_sent() => Self::NeverSent,
+            Err(error) if was_never_sent(error) => Self::NeverSent,
             Err(_) => Self::Unknown,
         }
     }

@@ -19,7 +19,7 @@ use super::transport::{Transport, TransportError};
 use super::{ClientState, Error};
 use crate::wire::client::Client;
 
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("imagate/", env!("CARGO_PKG_VERSION")));
+pub(super) const AGENT: HeaderValue = HeaderValue::from_static(concat!("imagate/", env!("CARGO_PKG_VERSION")));
 
 /// Marks a request as a retry by the client itself, so that the gateway need not pay a second time if it still has the
 /// result of the first attempt. The official clients send it too.
@@ -87,13 +87,14 @@ pub(super) enum TimeLimit {
 // === impl BearerCredentials ===
 
 impl BearerCredentials {
-    pub(super) fn new(key: &str) -> Result<Self, Error> {
+    /// `name` says in messages which secret it is.
+    pub(super) fn new(name: &str, key: &str) -> Result<Self, Error> {
         let key = key.trim();
         if key.is_empty() {
-            return Err(Error::settings("the API key is empty"));
+            return Err(Error::settings(format!("the {name} is empty")));
         }
         // The error of the library is dropped, so that it cannot contain any of the key.
-        let to_error = |_| Error::settings("the API key has characters that are not allowed in a header");
+        let to_error = |_| Error::settings(format!("the {name} has characters that are not allowed in a header"));
         let mut authorization = HeaderValue::try_from(format!("Bearer {key}")).map_err(to_error)?;
         authorization.set_sensitive(true);
         Ok(Self { authorization, key: key.into() })
@@ -294,7 +295,7 @@ impl ClientHooks<Session> for Client {
             // A body that cannot be cloned is sent only once.
             let next_request = if session.has_retries_left() { request.try_clone() } else { None };
             let result = session.send_once(self.client(), request).await;
-            let outcome = SendOutcome::from_result(&result);
+            let outcome = SendOutcome::from_result(&result, TransportError::was_never_sent);
             // A POST makes images, and an error page of a proxy does not tell whether they were made.
             let outcome = if is_post { outcome.without_implicit_retry() } else { outcome };
             match next_request {

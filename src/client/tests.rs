@@ -1,5 +1,7 @@
 //! Tests of calls against a scripted server.
 
+#[cfg(feature = "admin")]
+mod admin;
 mod edits;
 mod later;
 #[cfg(not(target_arch = "wasm32"))]

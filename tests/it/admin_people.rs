@@ -385,7 +385,7 @@ fn the_generated_client_makes_a_key_and_reads_what_it_used() {
         );
         let new =
             types::NewKey::builder().name(types::KeyName::try_from("laptop").expect("a name")).user("kim".to_owned());
-        let made = admin.create_key().body(new).send().await.expect("a key").into_inner();
+        let made = admin.create_key().body(new).send().await.expect("a key");
         let secret = made.secret.expose().to_owned();
         let address = gateway.address();
         let generated = tokio::task::spawn_blocking(move || {
@@ -393,9 +393,9 @@ fn the_generated_client_makes_a_key_and_reads_what_it_used() {
         });
         assert_eq!(generated.await.expect("an answer"), 200);
         let limit = types::PageLimit::new(1).expect("a limit");
-        let records = admin.list_records().key(&made.key.id).limit(limit).send().await.expect("records").into_inner();
+        let records = admin.list_records().key(&made.key.id).limit(limit).send().await.expect("records");
         assert_eq!((records.data.len(), records.has_more), (1, false));
-        let usage = admin.retrieve_usage().user("kim").send().await.expect("counts").into_inner();
+        let usage = admin.retrieve_usage().user("kim").send().await.expect("counts");
         assert_eq!(usage.totals.images, 1);
         let found = admin.list_keys().search("LAPTOP").state(types::KeyState::Active).send().await.expect("keys");
         assert_eq!(found.data.first().map(|key| (key.requests, key.images)), Some((1, 1)));

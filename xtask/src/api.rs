@@ -13,8 +13,18 @@ pub(crate) struct Api {
     pub(crate) inner: Option<&'static str>,
     /// The default timeout of the generated client.
     pub(crate) timeout_seconds: u64,
-    /// Its answers may come from a service with more enumeration values than the document.
-    pub(crate) has_open_answers: bool,
+    /// The types of the generated client.
+    pub(crate) client_types: ClientTypes,
+}
+
+/// The types of a generated client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientTypes {
+    /// Those of the server. Words of answers are open: the gateway makes them, and the client reads any word.
+    Shared,
+    /// Types in this module and a file of their own, in which every component of an answer is open. The server checks
+    /// requests with its types, so they have to be strict, and they share most components with answers.
+    Own(&'static str),
 }
 
 /// The API of the callers.
@@ -25,7 +35,7 @@ pub(crate) const GATEWAY: Api = Api {
     inner: Some("crate::client::Session"),
     // The longest call of the specification: an image above 2560x1440.
     timeout_seconds: 300,
-    has_open_answers: true,
+    client_types: ClientTypes::Shared,
 };
 
 /// The API of the operators.
@@ -33,7 +43,7 @@ pub(crate) const ADMIN: Api = Api {
     document: "openapi/admin.json",
     prefix: "admin_",
     trait_name: "AdminApi",
-    inner: None,
+    inner: Some("crate::client::admin::AdminSession"),
     timeout_seconds: 30,
-    has_open_answers: false,
+    client_types: ClientTypes::Own("crate::wire::admin::open::types"),
 };

@@ -6,6 +6,7 @@
 
 mod api;
 pub mod bench;
+mod calls;
 pub mod ci;
 pub mod corpus;
 mod docs;
@@ -103,8 +104,13 @@ fn generate_code(api: &Api, document: &Document) -> Result<Vec<Output>> {
         ("server", server::generate(api, document).context("server trait")?),
         ("types", sdk.types),
     ];
+    let open_types = sdk.open_types.map(|types| ("open_types", types));
     let path = |part: &str| format!("generated/{}{part}.rs", api.prefix);
-    Ok(files.into_iter().map(|(part, file)| output(&path(part), print::rust(api.document, &file))).collect())
+    Ok(files
+        .into_iter()
+        .chain(open_types)
+        .map(|(part, file)| output(&path(part), print::rust(api.document, &file)))
+        .collect())
 }
 
 fn output(path: &str, contents: String) -> Output {

@@ -23,12 +23,27 @@ pub(crate) struct OpenWords {
     answers: BTreeSet<String>,
     /// The string enumerations to which these components refer.
     words: BTreeSet<String>,
+    /// The components that requests use.
+    requests: BTreeSet<String>,
+    /// The module with the types of the words.
+    module: &'static str,
+}
+
+/// The components that are open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpenComponents {
+    /// Those of answers alone: a component that requests share has a type of the server, which is strict.
+    Answers,
+    /// Those of answers, and those that requests share with them. Their constants are open too, and they keep unknown
+    /// members.
+    AnswersAndShared,
 }
 
 // === impl OpenWords ===
 
 impl OpenWords {
-    pub(crate) fn from_document(document: &Value) -> Self {
+    /// `module` has the types of the words.
+    pub(crate) fn from_document(document: &Value, open: OpenComponents, module: &'static str) -> Self {
         let items = || document["paths"].as_object().into_iter().flat_map(|paths| paths.values());
         let operations = || items().filter_map(Value::as_object).flat_map(|item| item.values());
         let requests = reachable_components(document, operations().map(|operation| &operation["requestBody"]));
@@ -36,18 +51,19 @@ impl OpenWords {
         let untyped = UNTYPED.iter().map(|name| &schemas[*name]);
         let answers = operations().map(|operation| &operation["responses"]["200"]).chain(untyped);
         let mut answers = reachable_components(document, answers);
-        answers.extend(UNTYPED.map(str::to_owned));
-        answers.retain(|name| !requests.contains(name));
+        answers.extend(UNTYPED.iter().filter(|name| schemas[**name].is_object()).map(|name| (*name).to_owned()));
+        answers.retain(|name| open == OpenComponents::AnswersAndShared || !requests.contains(name));
+        let least = if open == OpenComponents::Answers { 2 } else { 1 };
         let words = answers.iter().flat_map(|name| references(&schemas[name]));
-        let words = words.filter(|name| is_word(&schemas[name])).map(str::to_owned).collect();
-        Self { answers, words }
+        let words = words.filter(|name| is_word(&schemas[name], least)).map(str::to_owned).collect();
+        Self { answers, words, requests, module }
     }
 
     /// The name of each new component, and its Rust type.
     pub(crate) fn types(&self) -> impl Iterator<Item = (String, String)> {
         self.words
             .iter()
-            .map(|name| (format!("{PREFIX}{name}"), format!("crate::wire::OpenWord<crate::wire::types::{name}>")))
+            .map(|name| (format!("{PREFIX}{name}"), format!("crate::wire::OpenWord<{}::{name}>", self.module)))
     }
 
     /// Adds the new components and makes the answers refer to them.
@@ -57,6 +73,20 @@ impl OpenWords {
         }
         for name in &self.words {
             schemas[format!("{PREFIX}{name}")] = json!({ "type": "string" });
+        }
+    }
+
+    /// Returns whether requests use a component.
+    pub(crate) fn is_in_request(&self, component: &str) -> bool {
+        self.requests.contains(component)
+    }
+
+    /// Makes the components of answers keep members that the document does not name.
+    pub(crate) fn keep_unknown_members(&self, schemas: &mut Value) {
+        for name in &self.answers {
+            if schemas[name]["additionalProperties"] == false {
+                schemas[name]["additionalProperties"] = json!({});
+            }
         }
     }
 
@@ -74,10 +104,10 @@ impl OpenWords {
     }
 }
 
-/// Returns whether a schema is an enumeration of several strings. An enumeration of one string is a constant that
-/// identifies the kind of an object.
-fn is_word(schema: &Value) -> bool {
-    schema["type"] == "string" && schema["enum"].as_array().is_some_and(|words| words.len() > 1)
+/// Returns whether a schema is an enumeration of at least this number of strings. An enumeration of one string is a
+/// constant that identifies the kind of an object.
+fn is_word(schema: &Value, least: usize) -> bool {
+    schema["type"] == "string" && schema["enum"].as_array().is_some_and(|words| words.len() >= least)
 }
 
 /// Every component that can be reached from these parts of the document by references.
@@ -135,7 +165,7 @@ mod tests {
     #[test]
     fn words_of_answers_become_open_and_words_of_requests_do_not() {
         let mut document = document();
-        let words = OpenWords::from_document(&document);
+        let words = OpenWords::from_document(&document, OpenComponents::Answers, "types");
         let names: Vec<String> = words.types().map(|(name, _)| name).collect();
         assert_eq!(names, ["OpenFormat", "OpenLevel", "OpenStatus"]);
         let before = document["components"]["schemas"].clone();
@@ -149,5 +179,22 @@ mod tests {
         assert_eq!((&answer["object"], &answer["shared"]), (&reference("Constant"), &reference("Shared")));
         assert_eq!(after["ImageGenerationCall"]["properties"]["status"], reference("OpenStatus"));
         assert_eq!(after["OpenLevel"], json!({"type": "string"}));
+    }
+
+    #[test]
+    fn a_client_with_types_of_its_own_has_open_words_also_in_shared_components() {
+        let mut document = document();
+        document["components"]["schemas"]["Shared"]["additionalProperties"] = false.into();
+        document["components"]["schemas"]["Wish"]["additionalProperties"] = false.into();
+        let words = OpenWords::from_document(&document, OpenComponents::AnswersAndShared, "open");
+        let types: Vec<_> = words.types().collect();
+        assert_eq!(types[0], ("OpenConstant".to_owned(), "crate::wire::OpenWord<open::Constant>".to_owned()));
+        let schemas = &mut document["components"]["schemas"];
+        words.apply(schemas);
+        words.keep_unknown_members(schemas);
+        assert_eq!(schemas["Shared"]["properties"]["format"], reference("OpenFormat"));
+        assert_eq!(schemas["Wish"]["properties"]["format"], reference("Format"));
+        let is_strict = |name: &str| schemas[name]["additionalProperties"] == false;
+        assert!(is_strict("Wish") && !is_strict("Shared"));
     }
 }

@@ -8,36 +8,69 @@ use quote::quote;
 use serde_json::Value;
 use syn::{File, Ident, Item, Type, parse_quote};
 
-use crate::api::Api;
+use crate::api::{Api, ClientTypes};
+use crate::calls;
 use crate::docs;
 use crate::document::{Document, HandWrittenType, hand_written_type};
-use crate::open_words::OpenWords;
+use crate::open_words::{OpenComponents, OpenWords};
 use crate::surface;
 
 /// The type of maps. It is sorted, so the order of serialized members does not depend on a hash seed.
 pub(crate) const MAP_TYPE: &str = "::std::collections::BTreeMap";
 
-/// The two parts of progenitor's output: the gateway needs the types without the client.
+/// The parts of progenitor's output: the gateway needs the types without the client.
 pub(crate) struct Sdk {
     pub(crate) types: File,
+    /// The types of the client, if they are not those of the server.
+    pub(crate) open_types: Option<File>,
     pub(crate) client: File,
 }
 
+/// Generates the types and the client of a document.
 pub(crate) fn generate(api: &Api, document: &Document) -> Result<Sdk> {
-    let words = if api.has_open_answers { OpenWords::from_document(document.value()) } else { OpenWords::default() };
+    let value = document.value();
+    match api.client_types {
+        ClientTypes::Shared => {
+            let words = OpenWords::from_document(value, OpenComponents::Answers, "crate::wire::types");
+            let sdk = generate_with(api, document, &words, |schemas, _| remove_patterns(schemas))?;
+            Ok(Sdk { open_types: None, ..sdk })
+        }
+        ClientTypes::Own(module) => {
+            let server = generate_with(api, document, &OpenWords::default(), |_, _| {})?;
+            let words = OpenWords::from_document(value, OpenComponents::AnswersAndShared, module);
+            let mut sdk = generate_with(api, document, &words, |schemas, paths| {
+                remove_patterns(schemas);
+                words.keep_unknown_members(schemas);
+                remove_error_answers(paths);
+            })?;
+            calls::return_own_errors(&mut sdk.client.items);
+            surface::remove_builders(&mut sdk.types.items, &|name| words.is_in_request(name));
+            Ok(Sdk { open_types: Some(sdk.types), types: server.types, client: sdk.client })
+        }
+    }
+}
+
+/// Runs progenitor. `edit` gets the schemas and the paths of the copy of the document.
+fn generate_with(
+    api: &Api,
+    document: &Document,
+    words: &OpenWords,
+    edit: impl FnOnce(&mut Value, &mut Value),
+) -> Result<Sdk> {
     let forms: Vec<_> = document.operations()?.into_iter().filter(|operation| operation.takes_form()).collect();
     let typed = document.to_openapi(|value| {
         for form in &forms {
             remove_method(&mut value["paths"][form.path], form.method);
         }
-        remove_events(&mut value["paths"]);
-        remove_defaults(&mut value["components"]["schemas"]);
-        if api.has_open_answers {
-            remove_patterns(&mut value["components"]["schemas"]);
-        }
-        words.apply(&mut value["components"]["schemas"]);
+        let mut paths = value["paths"].take();
+        remove_events(&mut paths);
+        let schemas = &mut value["components"]["schemas"];
+        remove_defaults(schemas);
+        edit(schemas, &mut paths);
+        words.apply(schemas);
+        value["paths"] = paths;
     })?;
-    let tokens = Generator::new(&settings(api, document, &words)?).generate_tokens(&typed)?;
+    let tokens = Generator::new(&settings(api, document, words)?).generate_tokens(&typed)?;
     let mut sdk = split_types(syn::parse2(tokens)?)?;
     sdk.types.items.extend(aliases(document)?);
     surface::prepare(&mut sdk.types.items);
@@ -101,13 +134,26 @@ fn remove_method(item: &mut Value, method: &str) {
 
 /// Removes the event streams from answers: progenitor generates the JSON answer, and the stream is written by hand.
 fn remove_events(paths: &mut Value) {
-    let items = paths.as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
-    let operations = items.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut());
-    for operation in operations {
+    for operation in operations_mut(paths) {
         if let Some(content) = operation.pointer_mut("/responses/200/content").and_then(Value::as_object_mut) {
             content.remove("text/event-stream");
         }
     }
+}
+
+/// Removes the answers of errors. The generated client would drop the status of an error whose body is not that of the
+/// document; without them, it hands out the whole answer.
+fn remove_error_answers(paths: &mut Value) {
+    for operation in operations_mut(paths) {
+        if let Some(answers) = operation["responses"].as_object_mut() {
+            answers.retain(|status, _| status.starts_with('2'));
+        }
+    }
+}
+
+fn operations_mut(paths: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let items = paths.as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
+    items.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut())
 }
 
 /// Removes all defaults. An absent value must not be sent, but with a default the generated types would send it.
@@ -146,5 +192,5 @@ fn split_types(mut file: File) -> Result<Sdk> {
     docs::rewrite_docs(&mut items);
     docs::rewrite_docs(&mut file.items);
     let types = File { shebang: None, frontmatter: None, attrs: Vec::new(), items };
-    Ok(Sdk { types, client: file })
+    Ok(Sdk { types, open_types: None, client: file })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quote::ToTokens as _;
-use syn::{Attribute, Fields, ImplItem, Item, LitStr, Type, parse_quote};
+use syn::{Attribute, Fields, ImplItem, Item, ItemImpl, LitStr, Type, parse_quote};
 
 use crate::docs::{doc_attributes, text_of};
 
@@ -36,6 +36,34 @@ pub(crate) fn prepare(items: &mut [Item]) {
             _ => {}
         }
     }
+}
+
+/// Removes the builders of the types that no request has: a client only reads them.
+pub(crate) fn remove_builders(items: &mut Vec<Item>, is_kept: &impl Fn(&str) -> bool) {
+    items.retain(|item| !matches!(item, Item::Impl(item) if has_builder(item) && !is_kept(&type_name(&item.self_ty))));
+    for item in items {
+        let Item::Mod(item) = item else { continue };
+        if item.ident == "builder" {
+            let (_, items) = item.content.get_or_insert_default();
+            items.retain(|item| match item {
+                Item::Struct(item) => is_kept(&item.ident.to_string()),
+                Item::Impl(item) => is_kept(&type_name(&item.self_ty)),
+                _ => true,
+            });
+        }
+    }
+}
+
+/// Returns whether a type gets its builder here.
+fn has_builder(item: &ItemImpl) -> bool {
+    let is_builder = |item: &ImplItem| matches!(item, ImplItem::Fn(function) if function.sig.ident == "builder");
+    item.trait_.is_none() && item.items.iter().any(is_builder)
+}
+
+/// The last name in the path of a type.
+fn type_name(named: &Type) -> String {
+    let Type::Path(named) = named else { return String::new() };
+    named.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default()
 }
 
 /// The name of a type, and its documentation.
@@ -131,5 +159,18 @@ mod tests {
         ] {
             assert!(printed.contains(part), "{part}\n{printed}");
         }
+    }
+
+    #[test]
+    fn builders_of_types_that_no_request_has_are_removed() {
+        let mut file = syn::parse_str::<syn::File>(
+            "impl Key { pub fn builder() {} } impl NewKey { pub fn builder() {} } impl Key { pub fn name() {} }\n\
+             mod builder { struct Key {} impl Key {} impl From<super::Key> for Key {} struct NewKey {} impl NewKey {} }",
+        )
+        .unwrap();
+        remove_builders(&mut file.items, &|name| name == "NewKey");
+        let kept = "impl NewKey { pub fn builder() {} } impl Key { pub fn name() {} }\n\
+             mod builder { struct NewKey {} impl NewKey {} }";
+        assert_eq!(file, syn::parse_str::<syn::File>(kept).unwrap());
     }
 }
