@@ -216,7 +216,7 @@ fn a_plain_json_answer_is_a_stream_of_one_event() {
 #[test]
 fn events_are_returned_before_a_pause_and_the_pause_has_a_limit() {
     let server = serve([Answer::events([partial(0), completed()].concat()).stall(5)]);
-    let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(50));
+    let request = GenerateRequest::new("a fox").timeout(Duration::from_millis(500));
     run(async {
         let mut stream = client(&server).images().generate_stream(request).await.unwrap();
         assert!(matches!(stream.next().await, Some(Ok(ImageEvent::PartialImage { index: 0, .. }))));
