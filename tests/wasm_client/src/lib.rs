@@ -1,13 +1,35 @@
 //! The calls of the SDK that `run.mjs` makes from WebAssembly.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use imagate::Client;
-use imagate::client::{EditRequest, Error, GenerateRequest, Image, ImageEvent, Input, PartialImages, ResponseRequest};
+use imagate::client::reqwest::{self, Request};
+use imagate::client::{
+    Builder, EditRequest, Error, GenerateRequest, Image, ImageEvent, Input, PartialImages, ResponseRequest, Transport,
+    TransportFuture,
+};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 type FileResult = Result<Vec<u8>, String>;
 
+/// Counts the requests that it hands on.
+#[derive(Default)]
+struct AttemptCounter(AtomicU32);
+
+impl Transport for AttemptCounter {
+    fn send<'a>(&'a self, request: Request, http: &'a reqwest::Client) -> TransportFuture<'a> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move { Ok(http.execute(request).await?) })
+    }
+}
+
+fn builder(base_url: &str) -> Builder {
+    Client::builder().base_url(base_url).api_key("sk-wasm").allow_http(true)
+}
+
 fn client(base_url: &str) -> Result<Client, String> {
-    Client::builder().base_url(base_url).api_key("sk-wasm").allow_http(true).build().map_err(describe)
+    builder(base_url).build().map_err(describe)
 }
 
 fn describe(error: Error) -> String {
@@ -62,4 +84,14 @@ pub async fn respond(base_url: String) -> Result<String, String> {
 pub async fn models(base_url: String) -> Result<String, String> {
     let models = client(&base_url)?.models().list().await.map_err(describe)?;
     Ok(models.into_iter().map(|model| model.id).collect::<Vec<_>>().join(" "))
+}
+
+/// Returns the number of requests that a transport has carried for two calls.
+#[wasm_bindgen]
+pub async fn count_attempts(base_url: String) -> Result<u32, String> {
+    let counter = Arc::new(AttemptCounter::default());
+    let client = builder(&base_url).transport(Arc::clone(&counter)).build().map_err(describe)?;
+    client.models().list().await.map_err(describe)?;
+    client.images().generate("a fox").await.map_err(describe)?;
+    Ok(counter.0.load(Ordering::Relaxed))
 }
