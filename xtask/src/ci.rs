@@ -39,7 +39,7 @@ struct Step {
 }
 
 /// Cheap steps come first; later steps reuse the build results of earlier ones.
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     Step::new("tools", "the programs that the other steps need are installed", external_tools::check_tools),
     Step::new("fmt", "the code is formatted", fmt),
     Step::new("generate", "generated/ and the tables are up to date with the documents", generate),
@@ -55,6 +55,7 @@ const STEPS: [Step; 13] = [
         crate::instructions::check,
     ),
     Step::new("features", "each feature builds alone", features),
+    Step::new("public-api", "the public API is that of tests/golden/public_api.txt", crate::public_api::check),
     Step::new("doc", "the documentation builds without a warning", doc),
     Step::new("package", "the package builds from the files that it contains", package),
     Step::new(

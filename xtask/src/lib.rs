@@ -19,6 +19,7 @@ mod open_words;
 mod pages;
 pub mod postgres;
 mod print;
+pub mod public_api;
 mod schemas;
 mod sdk;
 mod server;

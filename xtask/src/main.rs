@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use xtask::{bench, ci, corpus, instructions, mutations, postgres, soak, tidy, tree};
+use xtask::{bench, ci, corpus, instructions, mutations, postgres, public_api, soak, tidy, tree};
 
 const USAGE: &str = "\
 usage: cargo xtask <task>
@@ -11,6 +11,7 @@ usage: cargo xtask <task>
   generate           write generated/, and the tables of docs/ and of the API reference, from the documents
   generate --check   compare only; exit 4 if a file is stale
   tidy               check ARCHITECTURE.md, docs/specification.md and the rules of the project; exit 4 on a finding
+  api                write tests/golden/public_api.txt, the list of the public API
   vocabulary         print counts of type names, comments and lines; tidy has bounds for some of them
   check              checks before a commit: format, generated files, tidy, clippy, unit tests; exit 4 if one fails
   test               all checks before a merge; continues after a failure; exit 4 if a check fails
@@ -42,12 +43,16 @@ enum Verdict {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = public_api::run_rustdoc() {
+        return code;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let verdict = match arguments.as_slice() {
         ["generate"] => generate(),
         ["generate", "--check"] => check_generated(),
         ["tidy"] => run_tidy(),
+        ["api"] => public_api::write(&tree::root()).map(|()| Verdict::Passed),
         ["vocabulary"] => print_vocabulary(),
         ["check"] => Ok(verdict(ci::check(&tree::root()))),
         ["test", steps @ ..] => test(steps),
