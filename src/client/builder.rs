@@ -162,6 +162,8 @@ impl fmt::Debug for Builder {
 /// address.
 #[cfg(not(target_arch = "wasm32"))]
 fn http_client(is_local: bool) -> Result<reqwest::Client, Error> {
+    #[cfg(feature = "rustls-no-provider")]
+    check_crypto_provider(cfg!(feature = "rustls") || rustls::crypto::CryptoProvider::get_default().is_some())?;
     http_builder(is_local).build().map_err(|source| Error::settings_from("the HTTP client cannot be created", source))
 }
 
@@ -171,6 +173,14 @@ fn http_client(is_local: bool) -> Result<reqwest::Client, Error> {
 pub(super) fn http_builder(is_local: bool) -> reqwest::ClientBuilder {
     let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT_LIMIT);
     if is_local { builder.no_proxy() } else { builder }
+}
+
+/// Returns an error if rustls has no provider of cryptography, because reqwest would panic.
+#[cfg(all(feature = "rustls-no-provider", not(target_arch = "wasm32")))]
+fn check_crypto_provider(is_installed: bool) -> Result<(), Error> {
+    const PROBLEM: &str = "rustls has no provider of cryptography: call `CryptoProvider::install_default` before the \
+                           client is built, or enable the feature `rustls`";
+    if is_installed { Ok(()) } else { Err(Error::settings(PROBLEM)) }
 }
 
 #[cfg(target_arch = "wasm32")]
@@ -302,6 +312,13 @@ mod tests {
         }
         let builder = Client::builder().header("api-key", "hidden");
         assert!(format!("{builder:?}").contains("api-key") && !format!("{builder:?}").contains("hidden"));
+    }
+
+    #[cfg(all(feature = "rustls-no-provider", not(feature = "rustls")))]
+    #[test]
+    fn an_absent_provider_of_cryptography_is_an_error() {
+        let error = Client::new("https://host/v1", "sk-img-secret").err().unwrap();
+        assert!(error.to_string().contains("install_default"), "{error}");
     }
 
     #[test]

@@ -314,7 +314,8 @@ impl OpenImage {
                 file.flush().await.map_err(to_error)?;
                 let named = path.clone();
                 let published = tokio::task::spawn_blocking(move || temporary.publish(&named, naming)).await;
-                Some(published.map_err(std::io::Error::other).flatten().map_err(to_error)?)
+                let published = published.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+                Some(published.map_err(to_error)?)
             }
             (TargetKind::Writer(writer), _) => {
                 writer.flush().await.map_err(|source| Error::file("the image cannot be written", source))?;

@@ -7,6 +7,9 @@
 mod dependencies;
 mod deployment;
 mod external_tools;
+pub(crate) mod features;
+mod metadata;
+mod rust_version;
 mod test_run;
 pub mod wasm;
 
@@ -22,10 +25,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::postgres::PostgresServer;
 use crate::{tidy, tree};
+use features::EVERYTHING;
+pub(crate) use metadata::{docs_rs_features, package_version, target_folder};
 use test_run::PassedAlone;
-
-/// The feature that works without an operating system.
-const MANIFEST_ARGUMENTS: [&str; 3] = ["--no-default-features", "--features", "manifest"];
 
 /// One check.
 struct Step {
@@ -39,28 +41,29 @@ struct Step {
 }
 
 /// Cheap steps come first; later steps reuse the build results of earlier ones.
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step::new("tools", "the programs that the other steps need are installed", external_tools::check_tools),
     Step::new("fmt", "the code is formatted", fmt),
     Step::new("generate", "generated/ and the tables are up to date with the documents", generate),
     Step::new("tidy", "ARCHITECTURE.md and docs/specification.md are correct, sizes within bounds", tidy_up),
     Step::new("deploy", "the files of docs/deploy are valid for the programs that read them", deployment::check)
         .needs("tools"),
-    Step::new("clippy", "clippy reports nothing, with all features", clippy),
+    Step::new("clippy", "clippy reports nothing", clippy),
     Step::new("unit", "the unit tests", unit).part_of("test"),
     Step::new("test", "all tests, also those with real clients in Python, Node and curl", test).needs("tools"),
+    Step::new("examples", "the programs of examples/ make images with the simulator", crate::examples::run),
     Step::new(
         "instructions",
         "the code in the way of a request has no more instructions than recorded",
         crate::instructions::check,
     ),
-    Step::new("features", "each feature builds alone", features),
+    Step::new("features", "each feature builds alone", features::check),
     Step::new("public-api", "the public API is that of tests/golden/public_api.txt", crate::public_api::check),
     Step::new("doc", "the documentation builds without a warning", doc),
-    Step::new("package", "the package builds from the files that it contains", package),
+    Step::new("package", "the package builds from the files that it contains, and could be published", package),
     Step::new(
         "tree",
-        "the SDK depends on no crate of the server, manifests on no crate for I/O",
+        "the dependencies of each feature: which, how many, and the Rust that they need",
         dependencies::check_trees,
     ),
 ];
@@ -221,11 +224,11 @@ fn tidy_up(root: &Path) -> Result<()> {
 }
 
 fn clippy(root: &Path) -> Result<()> {
-    cargo(root, &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"], &[])
+    cargo(root, &["clippy", "--workspace", "--all-targets", "--features", EVERYTHING, "--", "-D", "warnings"], &[])
 }
 
 /// The arguments that all test steps share, so that a step reuses the build results of another step.
-const TESTS: [&str; 4] = ["test", "--workspace", "--all-features", "--no-fail-fast"];
+const TESTS: [&str; 5] = ["test", "--workspace", "--features", EVERYTHING, "--no-fail-fast"];
 
 fn unit(root: &Path) -> Result<()> {
     run_tests(root, &[&TESTS[..], &["--lib", "--bins"]].concat(), Vec::new())
@@ -258,8 +261,18 @@ fn test_threads() -> Option<(OsString, OsString)> {
 ///
 /// A test that failed.
 pub fn tours(root: &Path) -> Result<()> {
-    let arguments =
-        ["test", "--all-features", "--test", "it", "--", "--ignored", "clients::kept", "agents::", "--test-threads=1"];
+    let arguments = [
+        "test",
+        "--features",
+        EVERYTHING,
+        "--test",
+        "it",
+        "--",
+        "--ignored",
+        "clients::kept",
+        "agents::",
+        "--test-threads=1",
+    ];
     cargo(root, &arguments, &[])
 }
 
@@ -269,7 +282,7 @@ pub fn tours(root: &Path) -> Result<()> {
 ///
 /// Returns an error if a bound is exceeded.
 pub fn abuse(root: &Path) -> Result<()> {
-    let arguments = ["test", "--all-features", "--test", "it", "--", "--ignored", "abuse::", "--nocapture"];
+    let arguments = ["test", "--features", EVERYTHING, "--test", "it", "--", "--ignored", "abuse::", "--nocapture"];
     cargo(root, &arguments, &[])
 }
 
@@ -281,45 +294,21 @@ pub fn abuse(root: &Path) -> Result<()> {
 pub fn screenshots(root: &Path, folder: Option<&str>) -> Result<()> {
     let folder = folder.map_or_else(|| root.join("target").join("screenshots"), |folder| root.join(folder));
     let variable = (OsString::from("IMAGATE_SCREENSHOTS"), folder.clone().into_os_string());
-    let arguments = ["test", "--all-features", "--test", "it", "--", "--ignored", "pages::album"];
+    let arguments = ["test", "--features", EVERYTHING, "--test", "it", "--", "--ignored", "pages::album"];
     cargo(root, &arguments, &[variable])?;
     println!("{}", folder.display());
     Ok(())
 }
 
-fn features(root: &Path) -> Result<()> {
-    // Clippy includes `cargo check`, and `-D warnings` after `--` does not rebuild the dependencies.
-    let feature_checks = ["", "client", "admin", "testing", "manifest", "gateway"].into_iter().map(|feature| {
-        println!("\n--- {}", if feature.is_empty() { "no feature" } else { feature });
-        cargo(root, &["clippy", "--no-default-features", "--features", feature, "--", "-D", "warnings"], &[])
-    });
-    let manifest_checks: [fn(&Path) -> Result<()>; 2] = [manifest_alone, manifest_in_wasm];
-    run_all_checks(feature_checks.chain(manifest_checks.into_iter().map(|check| check(root))))
-}
-
-fn manifest_alone(root: &Path) -> Result<()> {
-    println!("\n--- manifest, alone: its tests compare the bytes of a package; the step `test` has all features");
-    cargo(root, &[&["test"], &MANIFEST_ARGUMENTS[..], &["--lib", "manifest::"]].concat(), &[])
-}
-
-fn manifest_in_wasm(root: &Path) -> Result<()> {
-    if wasm::is_installed(root)? {
-        return wasm::run_manifest(root);
-    }
-    println!(
-        "{} is not installed: omitted. `cargo xtask wasm` runs it; the step `tree` checks its dependencies",
-        wasm::TARGET
-    );
-    Ok(())
-}
-
 fn doc(root: &Path) -> Result<()> {
     let deny_warnings = (OsString::from("RUSTDOCFLAGS"), OsString::from("-D warnings"));
-    cargo(root, &["doc", "--no-deps", "--all-features"], &[deny_warnings])
+    cargo(root, &["doc", "--no-deps", "--features", EVERYTHING], &[deny_warnings])?;
+    crate::public_api::check_docs_rs(root)
 }
 
 fn package(root: &Path) -> Result<()> {
-    cargo(root, &["package", "--allow-dirty"], &[])
+    // It includes `cargo package`, and checks also what the registry would refuse.
+    cargo(root, &["publish", "--package", "imagate", "--dry-run", "--allow-dirty"], &[])
 }
 
 pub(crate) fn cargo(root: &Path, arguments: &[&str], variables: &[(OsString, OsString)]) -> Result<()> {

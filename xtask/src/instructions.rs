@@ -145,7 +145,7 @@ fn recount_grown(
 /// Builds the unit tests, and returns the path of the program.
 fn build(root: &Path) -> Result<PathBuf> {
     // The same build as that of the other test steps, so that nothing is compiled for this one alone.
-    let mut arguments = vec!["test", "--workspace", "--all-features", "--lib", "--no-run"];
+    let mut arguments = vec!["test", "--workspace", "--features", ci::features::EVERYTHING, "--lib", "--no-run"];
     arguments.push("--message-format=json-render-diagnostics");
     println!("$ cargo {}", arguments.join(" "));
     let messages = stdout_of(&mut ci::command(root, &arguments))?;

@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use xtask::{bench, ci, corpus, instructions, mutations, postgres, public_api, soak, tidy, tree};
+use xtask::{
+    bench, ci, corpus, examples, instructions, mutations, postgres, public_api, readme, semver, soak, tidy, tree,
+};
 
 const USAGE: &str = "\
 usage: cargo xtask <task>
@@ -20,6 +22,9 @@ usage: cargo xtask <task>
   postgres COMMAND   run a command, such as `cargo test`, with a PostgreSQL server for the tests
   mutations          change documents and skills, and list the tests that detect each change; exit 4 if none does
   tours              the tests of further real clients, which `test` omits
+  examples           run the programs of examples/ against the simulator; the images are below target/examples
+  readme             run the Rust program of README.md with the packaged crate, and compare crates and build time
+  semver [REVISION]  compare the public API with a revision, or with the newest tag; installs cargo-semver-checks
   soak               long runs under load with kills, restarts and faults of the database; prints a table for each
   soak --only NAME --rounds N --seed S --store sqlite|postgres
   abuse              print a table of the effect of hostile callers on other callers
@@ -66,6 +71,10 @@ fn main() -> ExitCode {
         ["bench", "instructions", "--record"] => instructions::record(&tree::root()).map(|()| Verdict::Passed),
         ["postgres", command @ ..] => postgres::run_with_server(&tree::root(), command).map(|()| Verdict::Passed),
         ["mutations"] => run_mutations(),
+        ["examples"] => examples::run(&tree::root()).map(|()| Verdict::Passed),
+        ["readme"] => readme::run(&tree::root()).map(|()| Verdict::Passed),
+        ["semver"] => semver::run(&tree::root(), None).map(|()| Verdict::Passed),
+        ["semver", revision] => semver::run(&tree::root(), Some(revision)).map(|()| Verdict::Passed),
         ["soak", arguments @ ..] => soak::run(&tree::root(), arguments).map(|()| Verdict::Passed),
         ["abuse"] => ci::abuse(&tree::root()).map(|()| Verdict::Passed),
         ["tours"] => ci::tours(&tree::root()).map(|()| Verdict::Passed),

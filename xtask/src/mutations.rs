@@ -167,7 +167,17 @@ fn copy_all(from: &Path, to: &Path) -> Result<()> {
 
 /// The test programs, in the order of the guards.
 fn build(root: &Path) -> Result<Vec<PathBuf>> {
-    let arguments = ["test", "--workspace", "--all-features", "--test", "drift", "--test", "skills", "--no-run"];
+    let arguments = [
+        "test",
+        "--workspace",
+        "--features",
+        ci::features::EVERYTHING,
+        "--test",
+        "drift",
+        "--test",
+        "skills",
+        "--no-run",
+    ];
     println!("$ cargo {}", arguments.join(" "));
     let mut command = ci::command(root, &[&arguments[..], &["--message-format=json"]].concat());
     let output = command.stderr(Stdio::inherit()).output().context("cargo")?;

@@ -7,18 +7,17 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::{env, fs};
 
 use anyhow::{Context as _, Result, ensure};
 use public_api::Builder;
-use serde_json::Value;
 
 use crate::ci;
 
 /// The features with a public API. `gateway` and `cli` have none.
-const FEATURES: &str = "client,rustls,admin,resize,manifest";
+pub(crate) const FEATURES: &str = "client,rustls,admin,resize,manifest";
 /// The list.
 const LIST: &str = "tests/golden/public_api.txt";
 /// The first lines of the list.
@@ -59,6 +58,29 @@ pub fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Builds the documentation as docs.rs does, and checks that it shows the feature of an item.
+///
+/// # Errors
+///
+/// docs.rs would build other features, rustdoc has a warning, or the pages do not name the features.
+pub fn check_docs_rs(root: &Path) -> Result<()> {
+    const PAGE: &str = "imagate/admin/index.html";
+    let features = ci::docs_rs_features(root)?;
+    ensure!(features == FEATURES, "Cargo.toml has other features for docs.rs: {features}");
+    let mut variables = rustdoc_variables()?;
+    variables.push(("RUSTDOCFLAGS".into(), "-D warnings --cfg docsrs".into()));
+    ci::cargo(root, &["doc", "--no-deps", "--lib", "--no-default-features", "--features", FEATURES], &variables)?;
+    let page = fs::read_to_string(ci::target_folder(root)?.join("doc").join(PAGE)).context(PAGE)?;
+    ensure!(page.contains("<strong>crate feature <code>admin</code></strong>"), "{PAGE} does not name the feature");
+    Ok(())
+}
+
+/// The variables with which cargo calls this program in place of rustdoc.
+fn rustdoc_variables() -> Result<Vec<(OsString, OsString)>> {
+    let this_program = env::current_exe().context("the path of this program")?.into_os_string();
+    Ok(vec![("RUSTDOC".into(), this_program), (RUSTDOC_MARKER.into(), "1".into())])
+}
+
 /// Calls the real rustdoc if cargo runs this program in its place.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "cargo passes on no other mark than the environment")]
@@ -71,9 +93,8 @@ pub fn run_rustdoc() -> Option<ExitCode> {
 /// The text of the list, as the code is now.
 fn list(root: &Path) -> Result<String> {
     let arguments = ["rustdoc", "--lib", "--features", FEATURES, "--", "-Zunstable-options", "--output-format=json"];
-    let this_program = env::current_exe().context("the path of this program")?.into_os_string();
-    ci::cargo(root, &arguments, &[("RUSTDOC".into(), this_program), (RUSTDOC_MARKER.into(), OsString::from("1"))])?;
-    let api = Builder::from_rustdoc_json(target_folder(root)?.join("doc").join("imagate.json"))
+    ci::cargo(root, &arguments, &rustdoc_variables()?)?;
+    let api = Builder::from_rustdoc_json(ci::target_folder(root)?.join("doc").join("imagate.json"))
         .omit_blanket_impls(true)
         .omit_auto_trait_impls(true)
         .omit_auto_derived_impls(true)
@@ -99,14 +120,6 @@ fn difference(recorded: &str, present: &str) -> String {
         shown.chain([rest]).collect()
     };
     lines("-", recorded, present) + &lines("+", present, recorded)
-}
-
-/// The folder in which cargo builds.
-fn target_folder(root: &Path) -> Result<PathBuf> {
-    let output = ci::command(root, &["metadata", "--no-deps", "--format-version=1"]).output().context("cargo")?;
-    ensure!(output.status.success(), "`cargo metadata` failed");
-    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
-    Ok(metadata["target_directory"].as_str().context("cargo metadata names no target folder")?.into())
 }
 
 #[cfg(test)]

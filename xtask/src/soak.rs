@@ -35,7 +35,8 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<()> {
     let mut variables = options.variables();
     variables.extend(server.as_ref().map(PostgresServer::variable));
     let filters = options.filters();
-    let mut cargo_arguments = vec!["test", "--all-features", "--test", "it", "--", "--nocapture", "--test-threads=1"];
+    let mut cargo_arguments =
+        vec!["test", "--features", ci::features::EVERYTHING, "--test", "it", "--", "--nocapture", "--test-threads=1"];
     cargo_arguments.extend(filters.iter().map(String::as_str));
     ci::cargo(root, &cargo_arguments, &variables)
 }

@@ -370,7 +370,7 @@ fn the_database_is_sqlite_in_the_data_folder_or_postgresql() {
 #[test]
 fn the_committed_schema_matches_the_types() {
     let written = include_str!("../../../schemas/config.schema.json").replace("\r\n", "\n");
-    assert!(written == schema_json(), "run `cargo run --all-features -- config schema > schemas/config.schema.json`");
+    assert!(written == schema_json(), "run `cargo run --features cli -- config schema > schemas/config.schema.json`");
 }
 
 #[test]

@@ -265,7 +265,9 @@ impl JsonTokenizer {
 
 fn extend_key(key: &mut String, text: &str) {
     let remaining = KEY_MAX.saturating_sub(key.len());
-    key.push_str(&text[..text.floor_char_boundary(remaining)]);
+    // `str::floor_char_boundary` needs a newer Rust than the SDK promises.
+    let end = (0..=remaining.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    key.push_str(&text[..end]);
 }
 
 /// True if the bytes are only white space.

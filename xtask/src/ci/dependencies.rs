@@ -1,4 +1,4 @@
-//! Checks that crates of the server are not dependencies of the SDK or of the feature `manifest`.
+//! Checks the dependencies of each feature: crates that must be absent, the number of crates of the SDK, and their Rust.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{MANIFEST_ARGUMENTS, command, run_all_checks, wasm};
+use super::features::{EVERYTHING, MANIFEST_ARGUMENTS};
+use super::{command, run_all_checks, rust_version, wasm};
 
 /// The most crates in the tree of the SDK, itself included (our choice): each one is built by every program that uses it.
 const SDK_MAX_CRATES: usize = 105;
@@ -53,13 +54,20 @@ const CRATES_WITHOUT_WASM: [&str; 12] = [
     "windows-sys",
 ];
 
-/// Checks the dependency trees of the SDK and of the feature `manifest` against the lists.
+/// Libraries of TLS and cryptography other than rustls with aws-lc-rs, which only the other ways of TLS of the SDK have.
+const OTHER_TLS: [&str; 3] = ["native-tls", "openssl-sys", "ring"];
+
+/// Checks the dependency trees of the features against the lists, and the versions of Rust.
 pub(super) fn check_trees(root: &Path) -> Result<()> {
     let in_wasm = [&MANIFEST_ARGUMENTS[..], &["--target", wasm::TARGET]].concat();
-    let forbidden: [(&[&'static str], &[&str]); 2] =
-        [(&CRATES_WITH_IO, &MANIFEST_ARGUMENTS), (&CRATES_WITHOUT_WASM, &in_wasm)];
+    let forbidden: [(&[&'static str], &[&str]); 3] = [
+        (&CRATES_WITH_IO, &MANIFEST_ARGUMENTS),
+        (&CRATES_WITHOUT_WASM, &in_wasm),
+        (&OTHER_TLS, &["--features", EVERYTHING]),
+    ];
     let others = forbidden.into_iter().map(|(crates, features)| check_tree(crates, root, features).map(drop));
-    run_all_checks(std::iter::once_with(|| check_sdk_tree(root)).chain(others))
+    let own: [fn(&Path) -> Result<()>; 2] = [check_sdk_tree, rust_version::check];
+    run_all_checks(own.into_iter().map(|check| check(root)).chain(others))
 }
 
 /// Checks that the SDK has no crate of the server, few crates, and none in two versions.
