@@ -22,6 +22,8 @@ mod decode;
 mod error;
 mod event;
 mod form;
+#[cfg(doctest)]
+mod illegal_requests;
 #[cfg(not(target_arch = "wasm32"))]
 mod image_decoder;
 mod images;
