@@ -17,12 +17,12 @@ use public_api::Builder;
 use crate::ci;
 
 /// The features with a public API. `gateway` and `cli` have none.
-pub(crate) const FEATURES: &str = "client,rustls,admin,resize,manifest";
+pub(crate) const FEATURES: &str = "client,rustls,admin,resize,manifest,testing";
 /// The list.
 const LIST: &str = "tests/golden/public_api.txt";
 /// The first lines of the list.
 const HEAD: &str = "\
-# The public API with the features client, rustls, admin, resize and manifest. `cargo xtask api` writes this file.
+# The public API with the features client, rustls, admin, resize, manifest and testing. `cargo xtask api` writes this file.
 # Without derived and automatic implementations, and without the types that openapi/admin.json generates.
 ";
 /// The module of the types that the document of the admin API generates.
