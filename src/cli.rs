@@ -24,12 +24,14 @@ mod installation;
 mod key;
 mod limit_arg;
 mod limits;
+mod login;
 mod man;
 mod master_key;
 mod migrate;
 mod openapi;
 mod output;
 mod price;
+mod remote;
 mod restore;
 mod secret;
 mod serve;
@@ -79,6 +81,10 @@ enum CliCommand {
     Limits(limits::LimitsCommand),
     /// Show the alerts, such as budgets that are spent, and test their delivery.
     Alerts(alerts::AlertsCommand),
+    /// Save a gateway and an admin token for it, so that other commands manage it with `--profile`.
+    Login(login::LoginCommand),
+    /// Remove a gateway and its token that `imagate login` has saved.
+    Logout(login::LogoutCommand),
     /// Write everything that the installation needs to one file, whether the gateway is running or not.
     Backup(backup::BackupCommand),
     /// Restore a backup into a new data folder.
@@ -147,6 +153,8 @@ fn run(command: CliCommand) -> Result<(), CommandFailure> {
         CliCommand::Price(price) => price.run(),
         CliCommand::Limits(limits) => limits.run(),
         CliCommand::Alerts(alerts) => alerts.run(),
+        CliCommand::Login(login) => login.run(),
+        CliCommand::Logout(logout) => logout.run(),
         CliCommand::Backup(backup) => backup.run(),
         CliCommand::Restore(restore) => restore.run(),
         CliCommand::Doctor(doctor) => doctor.run(),

@@ -2,6 +2,7 @@
 
 mod add;
 mod explain;
+mod remote;
 mod secrets;
 mod test;
 mod view;
@@ -11,14 +12,13 @@ use std::collections::BTreeMap;
 use clap::{Args, Subcommand};
 
 use super::failure::CommandFailure;
-use super::installation::InstallationArgs;
-use super::output::{print, print_json, table};
+use super::remote::GatewayArgs;
 use crate::gateway::manage::{self, ManageError, ManagedAccount};
 use crate::gateway::store::{AccountChange, AuditContext};
 use add::AccountAddCommand;
 use explain::AccountExplainCommand;
 use secrets::AccountSecretArgs;
-use view::{HEADINGS, table_row, to_json};
+use view::{AccountView, print_list};
 
 /// The recorded reason if `account disable` is called without one.
 const NO_REASON: &str = "disabled by command";
@@ -28,7 +28,7 @@ const NO_REASON: &str = "disabled by command";
 #[command(arg_required_else_help = true)]
 pub(super) struct AccountCommand {
     #[command(flatten)]
-    installation: InstallationArgs,
+    gateway: GatewayArgs,
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
@@ -81,7 +81,8 @@ enum AccountAction {
 
 impl AccountCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { installation, json, action } = self;
+        let Self { gateway, json, action } = self;
+        let remote = gateway.remote()?;
         // Secrets are read before the store is opened, because the user may have to type them.
         let action = match action {
             AccountAction::Add(add) => PreparedAccountAction::Add(add.prepare()?),
@@ -95,8 +96,14 @@ impl AccountCommand {
             AccountAction::Test { id } => PreparedAccountAction::Test(id),
             AccountAction::Explain(explain) => PreparedAccountAction::Explain(explain),
         };
-        installation.with_store(async |config, store| match action {
-            PreparedAccountAction::List => list(&manage::list(config, &**store).await?, json),
+        if let Some(gateway) = remote {
+            return gateway.run(async |gateway| remote::run(gateway, action, json).await);
+        }
+        gateway.installation.with_store(async |config, store| match action {
+            PreparedAccountAction::List => {
+                let accounts = manage::list(config, &**store).await?;
+                print_list(&accounts.iter().map(AccountView::from).collect::<Vec<_>>(), json)
+            }
             PreparedAccountAction::Add(pending_account) => add::add(pending_account, config, store, json).await,
             PreparedAccountAction::Change(id, change, outcome) => print_change(
                 manage::change(config, &**store, &AuditContext::command(), &id, change).await,
@@ -140,20 +147,6 @@ fn read_given_secrets(secrets: &AccountSecretArgs) -> Result<BTreeMap<String, St
     Ok(secrets)
 }
 
-fn list(accounts: &[ManagedAccount], json: bool) -> Result<(), CommandFailure> {
-    if json {
-        return Ok(print_json(&accounts.iter().map(to_json).collect::<Vec<_>>())?);
-    }
-    let rows: Vec<_> = accounts.iter().map(table_row).collect();
-    Ok(print(&table(HEADINGS, &rows))?)
-}
-
 fn print_change(change: Result<ManagedAccount, ManageError>, outcome: &str, json: bool) -> Result<(), CommandFailure> {
-    let account = change?;
-    if json {
-        print_json(&to_json(&account))?;
-    } else {
-        print(&format!("{} {outcome}\n", account.name))?;
-    }
-    Ok(())
+    AccountView::from(&change?).print_change(outcome, json)
 }

@@ -1,13 +1,16 @@
 //! The command `imagate alerts list|test`.
 
 use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::failure::CommandFailure;
-use super::installation::{InstallationArgs, block_on};
+use super::installation::block_on;
 use super::output::{print, print_json, table};
+use super::remote::{GatewayArgs, RemoteGateway, view};
+use crate::client::admin::types::PageLimit;
 use crate::gateway::alerts;
-use crate::gateway::store::{AlertRow, DeliveryRow};
+use crate::gateway::store::{AlertRow, DeliveryRow, Timestamp};
 
 /// The number of alerts that are listed (our choice).
 const LISTED: u32 = 100;
@@ -17,7 +20,7 @@ const LISTED: u32 = 100;
 #[command(arg_required_else_help = true)]
 pub(super) struct AlertsCommand {
     #[command(flatten)]
-    installation: InstallationArgs,
+    gateway: GatewayArgs,
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
@@ -33,56 +36,93 @@ enum AlertsAction {
     Test,
 }
 
+/// An alert, of the store or of the admin API.
+#[derive(Serialize, Deserialize)]
+struct AlertView {
+    id: String,
+    #[serde(rename = "type")]
+    event: String,
+    created_at: Timestamp,
+    data: Value,
+    deliveries: Vec<DeliveryView>,
+}
+
+/// The delivery of an alert by one channel.
+#[derive(Serialize, Deserialize)]
+struct DeliveryView {
+    channel: String,
+    state: String,
+    attempts: u64,
+    at: Timestamp,
+    last_error: Option<String>,
+}
+
 // === impl AlertsCommand ===
 
 impl AlertsCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { installation, json, action } = self;
+        let Self { gateway, json, action } = self;
         match action {
             AlertsAction::List => {
-                installation.with_store(async |_, store| list(&store.list_alerts(LISTED).await?, json))
+                let alerts = match gateway.remote()? {
+                    Some(gateway) => gateway.run(async |gateway| read_remote(gateway).await)?,
+                    None => gateway.installation.with_store(async |_, store| {
+                        Ok(store.list_alerts(LISTED).await?.into_iter().map(AlertView::from).collect())
+                    })?,
+                };
+                list(&alerts, json)
             }
             AlertsAction::Test => {
-                let config = installation.load(None)?;
+                gateway.only_local("alerts test", "the channels are settings of that machine")?;
+                let config = gateway.installation.load(None)?;
                 block_on(async { report(&alerts::send_test(&config.alerts).await?, json) })
             }
         }
     }
 }
 
-fn list(alerts: &[AlertRow], json: bool) -> Result<(), CommandFailure> {
+async fn read_remote(gateway: &RemoteGateway) -> Result<Vec<AlertView>, CommandFailure> {
+    let limit = PageLimit::new(LISTED.into())?;
+    let alerts = gateway.admin.list_alerts().limit(limit).send().await?;
+    alerts.data.iter().map(view).collect()
+}
+
+fn list(alerts: &[AlertView], json: bool) -> Result<(), CommandFailure> {
     if json {
-        return Ok(print_json(&alerts.iter().map(to_json).collect::<Vec<_>>())?);
+        return Ok(print_json(&alerts)?);
     }
     let rows: Vec<_> = alerts.iter().map(table_row).collect();
     Ok(print(&table(["TIME", "EVENT", "SUBJECT", "DELIVERY"], &rows))?)
 }
 
-fn details(row: &AlertRow) -> Value {
-    serde_json::from_str(&row.alert.details).unwrap_or_default()
+// === impl AlertView ===
+
+impl From<AlertRow> for AlertView {
+    fn from(row: AlertRow) -> Self {
+        let delivery = |delivery: DeliveryRow| DeliveryView {
+            channel: delivery.channel,
+            state: delivery.state,
+            attempts: delivery.attempts.into(),
+            at: delivery.due_at,
+            last_error: delivery.last_error,
+        };
+        Self {
+            id: row.alert.id,
+            event: row.alert.event,
+            created_at: row.alert.created_at,
+            data: serde_json::from_str(&row.alert.details).unwrap_or_default(),
+            deliveries: row.deliveries.into_iter().map(delivery).collect(),
+        }
+    }
 }
 
-fn to_json(row: &AlertRow) -> Value {
-    let delivery = |delivery: &DeliveryRow| {
-        json!({
-            "channel": delivery.channel, "state": delivery.state, "attempts": delivery.attempts,
-            "at": delivery.due_at, "last_error": delivery.last_error,
-        })
-    };
-    json!({
-        "id": row.alert.id, "type": row.alert.event, "created_at": row.alert.created_at, "data": details(row),
-        "deliveries": row.deliveries.iter().map(delivery).collect::<Vec<_>>(),
-    })
-}
-
-fn table_row(row: &AlertRow) -> [String; 4] {
-    let details = details(row);
-    let word = |pointer: &str| details.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+fn table_row(alert: &AlertView) -> [String; 4] {
+    let word = |pointer: &str| alert.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let deliveries: Vec<_> =
-        row.deliveries.iter().map(|delivery| format!("{} {}", delivery.channel, delivery.state)).collect();
+        alert.deliveries.iter().map(|delivery| format!("{} {}", delivery.channel, delivery.state)).collect();
     [
-        row.alert.created_at.to_string(),
-        row.alert.event.clone(),
+        alert.created_at.to_string(),
+        alert.event.clone(),
         format!("{} {}", word("/subject/kind"), word("/subject/name")),
         if deliveries.is_empty() { "-".to_owned() } else { deliveries.join(", ") },
     ]

@@ -1,11 +1,13 @@
 //! The command `imagate audit`.
 
 use clap::Args;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::failure::CommandFailure;
-use super::installation::InstallationArgs;
 use super::output::{print, print_message, table};
+use super::remote::{self, GatewayArgs, RemoteGateway, view};
+use crate::client::admin::types::{AuditSeq, PageLimit};
 use crate::gateway;
 use crate::gateway::people::{IdentityError, IdentityService};
 use crate::gateway::store::{AuditFilter, AuditRow, Timestamp};
@@ -19,7 +21,7 @@ const PAGE_SIZE: u32 = 1000;
 #[derive(Debug, Args)]
 pub(super) struct AuditCommand {
     #[command(flatten)]
-    installation: InstallationArgs,
+    gateway: GatewayArgs,
     /// Only entries of the user with this id or name.
     #[arg(long, value_name = "USER")]
     actor: Option<String>,
@@ -34,32 +36,37 @@ pub(super) struct AuditCommand {
     json: bool,
 }
 
-/// One row of the audit trail in JSON.
-#[derive(Serialize)]
-struct AuditRowJson<'a> {
+/// One row of the audit trail, of the store or of the admin API. Scripts rely on the fields and their order.
+#[derive(Serialize, Deserialize)]
+struct AuditView {
     seq: i64,
     at: Timestamp,
-    actor_kind: &'static str,
-    actor_id: Option<&'a str>,
-    actor_name: &'a str,
-    address: Option<&'a str>,
-    action: &'a str,
-    target_kind: &'a str,
-    target_id: Option<&'a str>,
-    target_name: Option<&'a str>,
-    details: &'a serde_json::Value,
+    actor_kind: String,
+    actor_id: Option<String>,
+    actor_name: String,
+    address: Option<String>,
+    action: String,
+    target_kind: String,
+    target_id: Option<String>,
+    target_name: Option<String>,
+    details: Value,
 }
 
 // === impl AuditCommand ===
 
 impl AuditCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { installation, actor, action, target, json } = self;
-        let limit = if json { PAGE_SIZE } else { MAX_TABLE_ROWS };
-        let filter = AuditFilter { actor, action, target, before: None, limit };
-        let (rows, has_more) = installation.with_store(async |config, store| {
-            Ok(read_rows(&gateway::open_people(config, store), filter, json).await?)
-        })?;
+        let Self { gateway, actor, action, target, json } = self;
+        let filter = AuditFilter { actor, action, target, before: None, limit: MAX_TABLE_ROWS };
+        let (rows, has_more) = match gateway.remote()? {
+            Some(gateway) => gateway.run(async |gateway| read_remote_rows(gateway, filter, json).await)?,
+            None => gateway.installation.with_store(async |config, store| {
+                let limit = if json { PAGE_SIZE } else { MAX_TABLE_ROWS };
+                let filter = AuditFilter { limit, ..filter };
+                let (rows, has_more) = read_rows(&gateway::open_people(config, store), filter, json).await?;
+                Ok((rows.into_iter().map(AuditView::from).collect(), has_more))
+            })?,
+        };
         if json {
             return Ok(print(&json_lines(&rows)?)?);
         }
@@ -91,32 +98,71 @@ async fn read_rows(
     }
 }
 
-fn json_lines(rows: &[AuditRow]) -> serde_json::Result<String> {
+/// Returns the entries of another gateway, as [`read_rows`] returns those of the store.
+async fn read_remote_rows(
+    gateway: &RemoteGateway,
+    filter: AuditFilter,
+    all: bool,
+) -> Result<(Vec<AuditView>, bool), CommandFailure> {
+    let AuditFilter { actor, action, target, limit, .. } = filter;
+    let size = if all { remote::page_size()? } else { PageLimit::new(limit.into())? };
+    let mut rows: Vec<AuditView> = Vec::new();
+    loop {
+        let mut request = gateway.admin.list_audit().limit(size);
+        if let Some(actor) = &actor {
+            request = request.actor(actor);
+        }
+        if let Some(action) = &action {
+            request = request.action(action);
+        }
+        if let Some(target) = &target {
+            request = request.target(target);
+        }
+        if let Some(last) = rows.last() {
+            request = request.before(AuditSeq::new(last.seq)?);
+        }
+        let page = request.send().await?;
+        let has_more = page.has_more && !page.data.is_empty();
+        for entry in &page.data {
+            rows.push(view(entry)?);
+        }
+        if !all || !has_more {
+            rows.reverse();
+            return Ok((rows, has_more));
+        }
+    }
+}
+
+fn json_lines(rows: &[AuditView]) -> serde_json::Result<String> {
     let mut text = String::new();
     for row in rows {
-        text.push_str(&serde_json::to_string(&to_json(row))?);
+        text.push_str(&serde_json::to_string(row)?);
         text.push('\n');
     }
     Ok(text)
 }
 
-fn to_json(row: &AuditRow) -> AuditRowJson<'_> {
-    AuditRowJson {
-        seq: row.seq,
-        at: row.at,
-        actor_kind: row.actor_kind.as_str(),
-        actor_id: row.actor_id.as_deref(),
-        actor_name: &row.actor_name,
-        address: row.address.as_deref(),
-        action: &row.action,
-        target_kind: &row.target_kind,
-        target_id: row.target_id.as_deref(),
-        target_name: row.target_name.as_deref(),
-        details: &row.details,
+// === impl AuditView ===
+
+impl From<AuditRow> for AuditView {
+    fn from(row: AuditRow) -> Self {
+        Self {
+            seq: row.seq,
+            at: row.at,
+            actor_kind: row.actor_kind.as_str().to_owned(),
+            actor_id: row.actor_id,
+            actor_name: row.actor_name,
+            address: row.address,
+            action: row.action,
+            target_kind: row.target_kind,
+            target_id: row.target_id,
+            target_name: row.target_name,
+            details: row.details,
+        }
     }
 }
 
-fn table_row(row: &AuditRow) -> [String; 6] {
+fn table_row(row: &AuditView) -> [String; 6] {
     let or_dash = |text: Option<&String>| text.cloned().unwrap_or_else(|| "-".to_owned());
     let target = or_dash(row.target_name.as_ref().or(row.target_id.as_ref()));
     let details = row.details.as_object().filter(|details| !details.is_empty());

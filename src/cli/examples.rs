@@ -34,6 +34,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("user role", &["imagate user role anna admin"]),
     ("token", &["imagate token create --name backup --user anna", "imagate token list"]),
     ("token create", &["imagate token create --name backup --user anna --expires 90d"]),
+    ("login", &["imagate login https://images.example", "imagate login https://images.example --profile studio"]),
+    ("logout", &["imagate logout --profile studio"]),
     ("token list", &["imagate token list", "imagate token list --json"]),
     ("token delete", &["imagate token delete tok_1a2b"]),
     ("audit", &["imagate audit", "imagate audit --actor anna --json"]),

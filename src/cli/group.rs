@@ -1,15 +1,17 @@
 //! The command `imagate group list|show|create|change|delete`.
 
+mod remote;
+
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::failure::CommandFailure;
-use super::installation::InstallationArgs;
 use super::output::{cell, print, print_json, print_message, table};
+use super::remote::{GatewayArgs, with_plain_numbers};
 use super::secret::STDIN;
 use crate::gateway;
 use crate::gateway::config::{Config, HostEnvironment as _, SystemEnvironment};
@@ -22,7 +24,7 @@ use crate::gateway::store::AuditContext;
 #[command(arg_required_else_help = true)]
 pub(super) struct GroupCommand {
     #[command(flatten)]
-    installation: InstallationArgs,
+    gateway: GatewayArgs,
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
@@ -62,19 +64,14 @@ enum GroupAction {
     },
 }
 
-/// A group in JSON.
-#[derive(Serialize)]
-struct GroupJson<'a> {
-    name: &'a str,
-    source: &'static str,
+/// A group, of the store or of the admin API. Scripts rely on the fields and their order.
+#[derive(Serialize, Deserialize)]
+struct GroupView {
+    name: String,
+    source: String,
+    #[serde(default)]
     keys: u64,
-    policy: &'a Map<String, Value>,
-    problem: Option<&'a str>,
-}
-
-/// A group with its policy.
-struct GroupDetails {
-    group: KeyGroup,
+    #[serde(default)]
     policy: Map<String, Value>,
     /// The reason why the policy cannot be used.
     problem: Option<String>,
@@ -84,14 +81,17 @@ struct GroupDetails {
 
 impl GroupCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { installation, json, action } = self;
-        installation.with_store(async |config, store| {
+        let Self { gateway, json, action } = self;
+        if let Some(gateway) = gateway.remote()? {
+            return gateway.run(async |gateway| remote::run(gateway, action, json).await);
+        }
+        gateway.installation.with_store(async |config, store| {
             let (people, audit) = (gateway::open_people(config, store), AuditContext::command());
             match action {
                 GroupAction::List => list(config, &people, json).await,
                 GroupAction::Show { name } => {
                     let group = people.find_group(&name).await.map_err(|error| group_failure(error, &name))?;
-                    print_group(&group_details(config, group), json)
+                    group_view(config, group).print(json)
                 }
                 GroupAction::Create { name, policy } => {
                     let policy = policy.map(|file| read_checked_policy(config, &name, &file)).transpose()?;
@@ -149,29 +149,29 @@ fn read_policy(file: &Path) -> Result<Map<String, Value>, CommandFailure> {
 async fn delete(people: &IdentityService, name: &str, json: bool) -> Result<(), CommandFailure> {
     let deleted =
         people.delete_group(&AuditContext::command(), name).await.map_err(|error| group_failure(error, name))?;
+    print_deleted(&deleted.name, json)
+}
+
+fn print_deleted(name: &str, json: bool) -> Result<(), CommandFailure> {
     if json {
-        print_json(&serde_json::json!({ "name": deleted.name, "deleted": true }))?;
+        print_json(&serde_json::json!({ "name": name, "deleted": true }))?;
     } else {
-        print(&format!("{} deleted\n", deleted.name))?;
+        print(&format!("{name} deleted\n"))?;
     }
     Ok(())
 }
 
 async fn list(config: &Config, people: &IdentityService, json: bool) -> Result<(), CommandFailure> {
-    let groups: Vec<GroupDetails> =
-        people.groups().await?.into_iter().map(|group| group_details(config, group)).collect();
+    let groups: Vec<GroupView> = people.groups().await?.into_iter().map(|group| group_view(config, group)).collect();
+    print_list(&groups, json)
+}
+
+fn print_list(groups: &[GroupView], json: bool) -> Result<(), CommandFailure> {
     if json {
-        return Ok(print_json(&groups.iter().map(to_json).collect::<Vec<_>>())?);
+        return Ok(print_json(&groups)?);
     }
     let rows: Vec<[String; 5]> = groups.iter().map(table_row).collect();
     Ok(print(&table(["NAME", "SOURCE", "KEYS", "POLICY", "PROBLEM"], &rows))?)
-}
-
-fn print_group(details: &GroupDetails, json: bool) -> Result<(), CommandFailure> {
-    if json {
-        return Ok(print_json(&to_json(details))?);
-    }
-    Ok(print(&toml::to_string(&details.policy)?)?)
 }
 
 fn print_change(
@@ -181,38 +181,41 @@ fn print_change(
     outcome: &str,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let details = group_details(config, result.map_err(|error| group_failure(error, name))?);
-    if json {
-        return Ok(print_json(&to_json(&details))?);
-    }
-    Ok(print(&format!("{} {outcome}\n", details.group.row.name))?)
+    let group = result.map_err(|error| group_failure(error, name))?;
+    group_view(config, group).print_change(outcome, json)
 }
 
-fn group_details(config: &Config, group: KeyGroup) -> GroupDetails {
+fn group_view(config: &Config, group: KeyGroup) -> GroupView {
     let (policy, problem) =
         manage::configured_policy(config, &group.row, group.is_in_file, PolicyEnvironment::OtherProcess);
-    GroupDetails { group, policy, problem }
+    let source = if group.is_in_file { "file" } else { "store" };
+    GroupView { name: group.row.name, source: source.to_owned(), keys: group.row.key_count, policy, problem }
+        .with_plain_numbers()
 }
 
-fn to_json(GroupDetails { group, policy, problem }: &GroupDetails) -> GroupJson<'_> {
-    GroupJson {
-        name: &group.row.name,
-        source: source_name(group),
-        keys: group.row.key_count,
-        policy,
-        problem: problem.as_deref(),
+// === impl GroupView ===
+
+impl GroupView {
+    /// Writes amounts as the admin API and the store both do.
+    fn with_plain_numbers(self) -> Self {
+        let policy = self.policy.into_iter().map(|(name, value)| (name, with_plain_numbers(value))).collect();
+        Self { policy, ..self }
+    }
+
+    /// Prints the policy, or the whole group in JSON.
+    fn print(&self, json: bool) -> Result<(), CommandFailure> {
+        if json { Ok(print_json(self)?) } else { Ok(print(&toml::to_string(&self.policy)?)?) }
+    }
+
+    fn print_change(&self, outcome: &str, json: bool) -> Result<(), CommandFailure> {
+        if json { Ok(print_json(self)?) } else { Ok(print(&format!("{} {outcome}\n", self.name))?) }
     }
 }
 
-fn table_row(GroupDetails { group, policy, problem }: &GroupDetails) -> [String; 5] {
-    let fields: Vec<&str> = policy.keys().map(String::as_str).collect();
+fn table_row(group: &GroupView) -> [String; 5] {
+    let fields: Vec<&str> = group.policy.keys().map(String::as_str).collect();
     let fields = Some(fields.join(", ")).filter(|fields| !fields.is_empty());
-    let keys = group.row.key_count.to_string();
-    [group.row.name.clone(), source_name(group).to_owned(), keys, cell(fields), cell(problem.as_ref())]
-}
-
-const fn source_name(group: &KeyGroup) -> &'static str {
-    if group.is_in_file { "file" } else { "store" }
+    [group.name.clone(), group.source.clone(), group.keys.to_string(), cell(fields), cell(group.problem.as_ref())]
 }
 
 fn group_failure(error: IdentityError, name: &str) -> CommandFailure {

@@ -41,6 +41,11 @@ impl InstallationArgs {
         ConfigOverrides { config: self.config, listen, data_dir: self.data_dir }
     }
 
+    /// Returns whether the command line names an installation.
+    pub(super) fn is_given(&self) -> bool {
+        self.config.is_some() || self.data_dir.is_some()
+    }
+
     /// Opens the store and runs a command on it. The secrets of upstream accounts need not be available.
     pub(super) fn with_store<T>(
         self,

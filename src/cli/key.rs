@@ -1,30 +1,29 @@
 //! The command `imagate key create|limit|list|rotate|disable|enable|delete`.
 
+mod remote;
+mod view;
+
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
-use serde_json::Value;
 
 use super::failure::CommandFailure;
-use super::installation::InstallationArgs;
 use super::limit_arg::{LimitArg, stored_limits};
-use super::output::{cell, print, print_json, print_message, table};
+use super::output::print_message;
+use super::remote::GatewayArgs;
 use super::time_span::{parse_duration, parse_end};
 use crate::gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
-use crate::gateway::keys::{ApiKeys, IssuedKey, KeyError, KeyId, KeyRow, NewKey, PublicId, UserId};
-use crate::gateway::store::{AuditContext, KeyChange, KeyLock, Timestamp};
-
-/// The text that is shown as the owner of a key without a user.
-const NO_OWNER: &str = "no user yet (the first admin will own it)";
+use crate::gateway::keys::{ApiKeys, KeyError, NewKey};
+use crate::gateway::store::{AuditContext, KeyChange, Timestamp};
+use view::{KeyView, NewKeyView, print_list};
 
 /// Arguments of `key`.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(super) struct KeyCommand {
     #[command(flatten)]
-    installation: InstallationArgs,
+    gateway: GatewayArgs,
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
@@ -89,48 +88,15 @@ enum KeyAction {
     },
 }
 
-/// A new key in JSON. Scripts rely on the fields and their order.
-#[derive(Serialize)]
-struct NewKeyJson<'a> {
-    id: &'a KeyId,
-    name: &'a str,
-    user: &'a UserId,
-    group: &'a str,
-    secret: &'a str,
-    created_at: Timestamp,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    previous_until: Option<Timestamp>,
-}
-
-/// An existing key in JSON.
-#[derive(Serialize)]
-struct KeyJson<'a> {
-    id: &'a KeyId,
-    name: &'a str,
-    user: &'a UserId,
-    user_name: Option<&'a str>,
-    group: &'a str,
-    public_id: &'a PublicId,
-    state: &'static str,
-    created_at: Timestamp,
-    expires_at: Option<Timestamp>,
-    last_used_at: Option<Timestamp>,
-    disabled_at: Option<Timestamp>,
-    locked: Option<&'static str>,
-    latest_end: Option<Timestamp>,
-    previous_until: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limits: Option<Value>,
-}
-
 // === impl KeyCommand ===
 
 impl KeyCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { installation, json, action } = self;
-        installation.with_store(async |config, store| {
+        let Self { gateway, json, action } = self;
+        if let Some(gateway) = gateway.remote()? {
+            return gateway.run(async |gateway| remote::run(gateway, action, json).await);
+        }
+        gateway.installation.with_store(async |config, store| {
             let keys = gateway::open_keys(store);
             match action {
                 KeyAction::Create { name, user, group, expires, limits } => {
@@ -143,13 +109,14 @@ impl KeyCommand {
                     let new =
                         NewKey { name: &name, user: &user, group: &group, expires_at: expires, limits, max_keys: None };
                     let key = keys.create(&audit, new).await?;
-                    print_new_key(&key, json)?;
+                    let key = NewKeyView::from(key);
+                    key.print(json)?;
                     warn_if_group_has_no_account(&key, config);
                     Ok(())
                 }
                 KeyAction::Rotate { id, grace } => {
                     let key = keys.rotate(&AuditContext::command(), &id, None, grace).await;
-                    print_new_key(&key.map_err(|error| key_failure(error, &id))?, json)
+                    NewKeyView::from(key.map_err(|error| key_failure(error, &id))?).print(json)
                 }
                 KeyAction::Limit { id, limits } => {
                     let limits = KeyChange::Limit(stored_limits(limits)?);
@@ -164,55 +131,21 @@ impl KeyCommand {
     }
 }
 
-fn print_new_key(key: &IssuedKey, json: bool) -> Result<(), CommandFailure> {
-    if json {
-        // The fields match the usage records: a user by id, a group by name.
-        return Ok(print_json(&NewKeyJson {
-            id: &key.id,
-            name: &key.name,
-            user: &key.user,
-            group: &key.group_name,
-            secret: key.secret.expose(),
-            created_at: key.created_at,
-            expires_at: key.expires_at,
-            previous_until: key.previous_until,
-        })?);
-    }
-    // The secret is alone on its line, so that a script can read the line unchanged.
-    print(&format!("{}\n", key.secret.expose()))?;
-    let owner = key.user_name.as_ref().map_or_else(|| NO_OWNER.to_owned(), |name| format!("user {name}"));
-    print_message(&format!("key {} of {owner} in group {}; its secret is shown only once", key.id, key.group_name));
-    if let Some(until) = key.previous_until {
-        print_message(&format!("the previous secret is valid until {until}"));
-    }
-    Ok(())
-}
-
 /// Warns if no account of the settings serves the group of the key. Accounts of the store are not considered.
-fn warn_if_group_has_no_account(key: &IssuedKey, config: &Config) {
-    if !config.accounts.iter().any(|account| account.groups.contains(&key.group_name)) {
-        print_message(&format!("no upstream account serves the group {} yet", key.group_name));
+fn warn_if_group_has_no_account(key: &NewKeyView, config: &Config) {
+    if !config.accounts.iter().any(|account| account.groups.contains(&key.group)) {
+        print_message(&format!("no upstream account serves the group {} yet", key.group));
     }
 }
 
 async fn list(keys: &ApiKeys, json: bool) -> Result<(), CommandFailure> {
-    let keys = keys.list().await?;
-    if json {
-        return Ok(print_json(&keys.iter().map(to_json).collect::<Vec<_>>())?);
-    }
-    let rows: Vec<[String; 8]> = keys.into_iter().map(table_row).collect();
-    let headings = ["ID", "NAME", "USER", "GROUP", "PUBLIC ID", "STATE", "CREATED", "LAST USED"];
-    Ok(print(&table(headings, &rows))?)
+    let keys: Vec<KeyView> = keys.list().await?.into_iter().map(KeyView::from).collect();
+    print_list(&keys, json)
 }
 
 async fn change(keys: &ApiKeys, id: &str, change: KeyChange, outcome: &str, json: bool) -> Result<(), CommandFailure> {
     let key = keys.change(&AuditContext::command(), id, None, change).await.map_err(|error| key_failure(error, id))?;
-    if json {
-        print_json(&to_json(&key))?;
-    } else {
-        print(&format!("{} {outcome}\n", key.id))?;
-    }
-    Ok(())
+    KeyView::from(key).print_change(outcome, json)
 }
 
 fn key_failure(error: KeyError, id: &str) -> CommandFailure {
@@ -220,32 +153,4 @@ fn key_failure(error: KeyError, id: &str) -> CommandFailure {
         KeyError::Unknown => anyhow::anyhow!("the key {id} does not exist or is deleted"),
         error => error.into(),
     })
-}
-
-fn to_json(key: &KeyRow) -> KeyJson<'_> {
-    KeyJson {
-        id: &key.id,
-        name: &key.name,
-        user: &key.user,
-        user_name: key.user_name.as_deref(),
-        group: &key.group_name,
-        public_id: &key.public_id,
-        state: key.state(Timestamp::now()).as_str(),
-        created_at: key.created_at,
-        expires_at: key.expires_at,
-        last_used_at: key.last_used_at,
-        disabled_at: key.disabled_at,
-        locked: key.locked.map(KeyLock::as_str),
-        latest_end: key.latest_end,
-        previous_until: key.previous_until,
-        limits: key.limits.as_deref().and_then(|limits| serde_json::from_str(limits).ok()),
-    }
-}
-
-fn table_row(key: KeyRow) -> [String; 8] {
-    let state = key.state(Timestamp::now()).as_str();
-    let state = key.locked.map_or_else(|| state.to_owned(), |lock| format!("{state} ({})", lock.as_str()));
-    let [id, public_id] = [key.id.to_string(), key.public_id.to_string()];
-    let [created, used] = [key.created_at.to_string(), cell(key.last_used_at)];
-    [id, key.name, cell(key.user_name), key.group_name, public_id, state, created, used]
 }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use serde_json::{Map, Value};
 
 use super::failure::CommandFailure;
+use crate::client::admin::types::RequestLimits;
 use crate::gateway::config::check_limits;
 
 /// A limit as written in an argument: its name, and its value as JSON.
@@ -41,6 +42,25 @@ pub(super) fn stored_limits(limits: Vec<LimitArg>) -> Result<Option<String>, Com
         let problems = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         CommandFailure::Failed(anyhow::anyhow!(problems))
     })
+}
+
+/// Returns the limits in the form in which a request to the admin API has them; `None` if there are none.
+///
+/// # Errors
+///
+/// Fails like [`stored_limits`].
+pub(super) fn request_limits(limits: Vec<LimitArg>) -> Result<Option<RequestLimits>, CommandFailure> {
+    let limits = stored_limits(limits)?;
+    Ok(limits.map(|limits| serde_json::from_str(&limits)).transpose()?)
+}
+
+/// Returns the limits of a request that replaces all limits; without any, the request removes them.
+///
+/// # Errors
+///
+/// Fails like [`stored_limits`].
+pub(super) fn all_request_limits(limits: Vec<LimitArg>) -> Result<RequestLimits, CommandFailure> {
+    Ok(serde_json::from_str(stored_limits(limits)?.as_deref().unwrap_or("{}"))?)
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! The command `imagate price list|set|delete`.
 
+mod remote;
+
 use chrono::NaiveDate;
 use clap::{Args, Subcommand};
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::failure::CommandFailure;
-use super::installation::InstallationArgs;
 use super::output::{cell, print, print_json, print_message, table};
-use crate::gateway::config::{Config, FIGURE_NAMES, ModelPrice, PriceFault, PriceInput};
+use super::remote::GatewayArgs;
+use crate::gateway::config::{Config, ModelPrice, PriceFault, PriceInput};
 use crate::gateway::money::Usd;
 use crate::gateway::prices::{PriceTable, TablePrice};
 use crate::gateway::store::{AuditContext, Store};
@@ -18,7 +20,7 @@ use crate::gateway::store::{AuditContext, Store};
 #[command(arg_required_else_help = true)]
 pub(super) struct PriceCommand {
     #[command(flatten)]
-    installation: InstallationArgs,
+    gateway: GatewayArgs,
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
@@ -76,25 +78,36 @@ struct SetArgs {
     source: Option<String>,
 }
 
-/// A price in JSON, with the fields of the admin API.
-#[derive(Serialize)]
-struct PriceJson<'a> {
-    model: &'a str,
+/// A price, of the store or of the admin API. Scripts rely on the fields.
+#[derive(Serialize, Deserialize)]
+struct PriceView {
+    model: String,
     from: NaiveDate,
-    #[serde(flatten)]
-    figures: Map<String, Value>,
-    source: Option<&'a str>,
-    origin: &'static str,
-    version: &'a str,
+    text_input: Option<f64>,
+    cached_text_input: Option<f64>,
+    image_input: Option<f64>,
+    cached_image_input: Option<f64>,
+    image_output: Option<f64>,
+    text_output: Option<f64>,
+    per_image: Option<f64>,
+    source: Option<String>,
+    origin: String,
+    version: String,
 }
 
 // === impl PriceCommand ===
 
 impl PriceCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { installation, json, action } = self;
-        installation.with_store(async |config, store| match action {
-            PriceAction::List => list(&price_table(config, &**store).await?, json),
+        let Self { gateway, json, action } = self;
+        if let Some(gateway) = gateway.remote()? {
+            return gateway.run(async |gateway| remote::run(gateway, action, json).await);
+        }
+        gateway.installation.with_store(async |config, store| match action {
+            PriceAction::List => {
+                let prices: Vec<_> = price_table(config, &**store).await?.iter().map(PriceView::from).collect();
+                list(&prices, json)
+            }
             PriceAction::Set(arguments) => set(config, &**store, &arguments, json).await,
             PriceAction::Delete { model, from } => delete(config, &**store, &model, from, json).await,
         })
@@ -105,9 +118,9 @@ async fn price_table(config: &Config, store: &dyn Store) -> Result<PriceTable, C
     Ok(PriceTable::new(&config.prices, &store.list_prices().await?))
 }
 
-fn list(prices: &PriceTable, json: bool) -> Result<(), CommandFailure> {
+fn list(prices: &[PriceView], json: bool) -> Result<(), CommandFailure> {
     if json {
-        return Ok(print_json(&prices.iter().map(to_json).collect::<Vec<_>>())?);
+        return Ok(print_json(&prices)?);
     }
     let rows: Vec<_> = prices.iter().map(table_row).collect();
     let headings = [
@@ -126,6 +139,24 @@ fn list(prices: &PriceTable, json: bool) -> Result<(), CommandFailure> {
 }
 
 async fn set(config: &Config, store: &dyn Store, arguments: &SetArgs, json: bool) -> Result<(), CommandFailure> {
+    let price = checked_price(arguments)?;
+    check_not_in_file(config, &price.model, price.from)?;
+    store.set_price(&AuditContext::command(), &price).await?;
+    let prices = price_table(config, store).await?;
+    print_set(prices.iter().find(|set| set.price == price).map(PriceView::from).as_ref(), json)
+}
+
+fn print_set(set: Option<&PriceView>, json: bool) -> Result<(), CommandFailure> {
+    if json {
+        return Ok(print_json(&set)?);
+    }
+    print(&format!("{}\n", cell(set.map(|set| &set.version))))?;
+    print_message("finished requests keep their cost");
+    Ok(())
+}
+
+/// Checks the figures of the arguments.
+fn checked_price(arguments: &SetArgs) -> Result<ModelPrice, CommandFailure> {
     let SetArgs { text_input, cached_text_input, image_input, cached_image_input, .. } = *arguments;
     let SetArgs { image_output, text_output, per_image, .. } = *arguments;
     let input = PriceInput {
@@ -134,19 +165,9 @@ async fn set(config: &Config, store: &dyn Store, arguments: &SetArgs, json: bool
         dollars: [text_input, cached_text_input, image_input, cached_image_input, image_output, text_output, per_image],
         source: arguments.source.as_deref(),
     };
-    let price = ModelPrice::new(input).map_err(|PriceFault { field, reason }| {
+    ModelPrice::new(input).map_err(|PriceFault { field, reason }| {
         CommandFailure::Usage(format!("`{}` {}", field.replace('_', "-"), reason.replace('_', "-")))
-    })?;
-    check_not_in_file(config, &price.model, price.from)?;
-    store.set_price(&AuditContext::command(), &price).await?;
-    let prices = price_table(config, store).await?;
-    let set = prices.iter().find(|set| set.price == price);
-    if json {
-        return Ok(print_json(&set.map(to_json))?);
-    }
-    print(&format!("{}\n", cell(set.map(|set| &set.version))))?;
-    print_message("finished requests keep their cost");
-    Ok(())
+    })
 }
 
 async fn delete(
@@ -160,6 +181,10 @@ async fn delete(
     if !store.delete_price(&AuditContext::command(), model, from).await? {
         return Err(CommandFailure::Failed(anyhow::anyhow!("the store has no price of {model} from {from} on")));
     }
+    print_deleted(model, from, json)
+}
+
+fn print_deleted(model: &str, from: NaiveDate, json: bool) -> Result<(), CommandFailure> {
     if json {
         print_json(&json!({"model": model, "from": from, "deleted": true}))?;
     } else {
@@ -177,31 +202,42 @@ fn check_not_in_file(config: &Config, model: &str, from: NaiveDate) -> Result<()
     Ok(())
 }
 
-fn to_json(TablePrice { price, origin, version }: &TablePrice) -> PriceJson<'_> {
-    let figures = FIGURE_NAMES.into_iter().zip(price.figures.values());
-    PriceJson {
-        model: &price.model,
-        from: price.from,
-        figures: figures.map(|(name, value)| (name.to_owned(), json!(value))).collect(),
-        source: price.source.as_deref(),
-        origin: origin.as_str(),
-        version,
+// === impl PriceView ===
+
+impl From<&TablePrice> for PriceView {
+    fn from(TablePrice { price, origin, version }: &TablePrice) -> Self {
+        let figures = price.figures.values().map(|figure| figure.map(Usd::dollars));
+        let [text_input, cached_text_input, image_input, cached_image_input, image_output, text_output, per_image] =
+            figures;
+        Self {
+            model: price.model.clone(),
+            from: price.from,
+            text_input,
+            cached_text_input,
+            image_input,
+            cached_image_input,
+            image_output,
+            text_output,
+            per_image,
+            source: price.source.clone(),
+            origin: origin.as_str().to_owned(),
+            version: version.clone(),
+        }
     }
 }
 
-fn table_row(TablePrice { price, origin, .. }: &TablePrice) -> [String; 10] {
-    let [text, cached_text, image, cached_image, image_output, text_output, per_image] =
-        price.figures.values().map(cell::<Usd>);
+fn table_row(price: &PriceView) -> [String; 10] {
+    let usd = |figure: Option<f64>| cell(figure.and_then(Usd::from_dollars));
     [
         price.model.clone(),
         price.from.to_string(),
-        text,
-        cached_text,
-        image,
-        cached_image,
-        image_output,
-        text_output,
-        per_image,
-        origin.as_str().to_owned(),
+        usd(price.text_input),
+        usd(price.cached_text_input),
+        usd(price.image_input),
+        usd(price.cached_image_input),
+        usd(price.image_output),
+        usd(price.text_output),
+        usd(price.per_image),
+        price.origin.clone(),
     ]
 }

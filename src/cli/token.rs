@@ -1,22 +1,24 @@
 //! The command `imagate token create|list|delete`.
 
+mod remote;
+mod view;
+
 use clap::{Args, Subcommand};
-use serde::Serialize;
 
 use super::failure::CommandFailure;
-use super::installation::InstallationArgs;
-use super::output::{cell, print, print_json, print_message, table};
+use super::remote::GatewayArgs;
 use super::time_span::parse_end;
 use crate::gateway;
 use crate::gateway::people::{IdentityError, IdentityService};
-use crate::gateway::store::{AdminTokenRow, AuditContext, PublicId, Timestamp, TokenId, UserId};
+use crate::gateway::store::{AuditContext, Timestamp};
+use view::{TokenView, print_list};
 
 /// Arguments of `token`.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(super) struct TokenCommand {
     #[command(flatten)]
-    installation: InstallationArgs,
+    gateway: GatewayArgs,
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
@@ -47,27 +49,15 @@ enum TokenAction {
     },
 }
 
-/// A token in JSON; the secret is present only if the token is new.
-#[derive(Serialize)]
-struct TokenJson<'a> {
-    id: &'a TokenId,
-    name: &'a str,
-    user: &'a UserId,
-    user_name: &'a str,
-    public_id: &'a PublicId,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    secret: Option<&'a str>,
-    created_at: Timestamp,
-    expires_at: Option<Timestamp>,
-    last_used_at: Option<Timestamp>,
-}
-
 // === impl TokenCommand ===
 
 impl TokenCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { installation, json, action } = self;
-        installation.with_store(async |config, store| {
+        let Self { gateway, json, action } = self;
+        if let Some(gateway) = gateway.remote()? {
+            return gateway.run(async |gateway| remote::run(gateway, action, json).await);
+        }
+        gateway.installation.with_store(async |config, store| {
             let people = gateway::open_people(config, store);
             match action {
                 TokenAction::Create { name, user, expires } => create(&people, &name, &user, expires, json).await,
@@ -87,34 +77,21 @@ async fn create(
 ) -> Result<(), CommandFailure> {
     let user = people.find_user(user).await.map_err(|error| token_failure(error, &format!("user {user}")))?;
     let (token, secret) = people.create_token(&AuditContext::command(), &user, name, expires).await?;
-    if json {
-        return Ok(print_json(&TokenJson { secret: Some(secret.expose()), ..to_json(&token) })?);
-    }
-    // The secret is alone on its line, so that a script can read the line unchanged.
-    print(&format!("{}\n", secret.expose()))?;
-    print_message(&format!("token {} of {} {}; it is shown only once", token.id, user.role.as_str(), user.name));
-    Ok(())
+    let role = user.role.as_str();
+    TokenView::from(token).with_secret(secret.expose()).print_new(role, json)
 }
 
 async fn list(people: &IdentityService, json: bool) -> Result<(), CommandFailure> {
     let mut tokens = people.tokens(None).await?;
     tokens.reverse();
-    if json {
-        return Ok(print_json(&tokens.iter().map(to_json).collect::<Vec<_>>())?);
-    }
-    let rows: Vec<[String; 7]> = tokens.into_iter().map(table_row).collect();
-    Ok(print(&table(["ID", "NAME", "USER", "PUBLIC ID", "CREATED", "EXPIRES", "LAST USED"], &rows))?)
+    let tokens: Vec<TokenView> = tokens.into_iter().map(TokenView::from).collect();
+    print_list(&tokens, json)
 }
 
 async fn delete(people: &IdentityService, id: &str, json: bool) -> Result<(), CommandFailure> {
     let token = people.revoke_token(&AuditContext::command(), id, None).await;
     let token = token.map_err(|error| token_failure(error, &format!("token {id}")))?;
-    if json {
-        print_json(&to_json(&token))?;
-    } else {
-        print(&format!("{} deleted\n", token.id))?;
-    }
-    Ok(())
+    TokenView::from(token).print_deleted(json)
 }
 
 fn token_failure(error: IdentityError, subject: &str) -> CommandFailure {
@@ -122,24 +99,4 @@ fn token_failure(error: IdentityError, subject: &str) -> CommandFailure {
         IdentityError::Unknown => anyhow::anyhow!("the {subject} does not exist"),
         error => error.into(),
     })
-}
-
-fn to_json(token: &AdminTokenRow) -> TokenJson<'_> {
-    TokenJson {
-        id: &token.id,
-        name: &token.name,
-        user: &token.user,
-        user_name: &token.user_name,
-        public_id: &token.public_id,
-        secret: None,
-        created_at: token.created_at,
-        expires_at: token.expires_at,
-        last_used_at: token.last_used_at,
-    }
-}
-
-fn table_row(token: AdminTokenRow) -> [String; 7] {
-    let [id, public_id] = [token.id.to_string(), token.public_id.to_string()];
-    let [created, expires] = [token.created_at.to_string(), cell(token.expires_at)];
-    [id, token.name, token.user_name, public_id, created, expires, cell(token.last_used_at)]
 }

@@ -1,6 +1,8 @@
 //! The command `imagate usage`.
 
 mod counts;
+mod records;
+mod remote;
 mod since;
 
 use std::sync::Arc;
@@ -8,21 +10,18 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 
 use super::failure::CommandFailure;
-use super::installation::InstallationArgs;
-use super::output::{cell, print, print_message, table};
-use crate::gateway::money::Usd;
-use crate::gateway::store::{CostBasis, JobState, UsageStore};
+use super::output::print;
+use super::remote::GatewayArgs;
+use crate::gateway::store::{self, JobState, UsageStore};
 use crate::gateway::usage::{self, NamedRecord, RecordFilter, UsageFilter, csv};
+use records::{MAX_TABLE_ROWS, RecordRow};
 use since::SinceArg;
-
-/// The maximum number of rows in a table; longer lists are for programs.
-const MAX_TABLE_ROWS: u32 = 100;
 
 /// Arguments of `usage`.
 #[derive(Debug, Args)]
 pub(super) struct UsageCommand {
     #[command(flatten)]
-    installation: InstallationArgs,
+    gateway: GatewayArgs,
     /// Print counts by day (in UTC), key or another property instead of single requests.
     #[arg(long, visible_alias = "group-by", value_name = "WHAT")]
     by: Option<UsageGrouping>,
@@ -124,55 +123,93 @@ enum UsageFormat {
 
 impl UsageCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { installation, by, since, key, user, group, end_user, records, cost, json, csv } = self;
-        let format = match (json, csv) {
+        let format = match (self.json, self.csv) {
             (true, _) => UsageFormat::Json,
             (_, true) => UsageFormat::Csv,
-            _ => UsageFormat::Table { cost },
+            _ => UsageFormat::Table { cost: self.cost },
         };
-        let since = since.map(SinceArg::moment);
+        let (by, remote) = (self.by, self.gateway.remote()?);
+        let (installation, counts, records) =
+            (self.gateway.installation.clone(), self.counts(), self.into_records(format));
+        if let Some(gateway) = remote {
+            return gateway.run(async |gateway| match by {
+                Some(by) => Ok(print(&remote::read_counts(gateway, by, &counts).await?.render(format)?)?),
+                None => remote::list_records(gateway, &records, format).await,
+            });
+        }
         installation.with_store(async |_, store| {
             let usage = usage::UsageReader::new(Arc::clone(store) as Arc<dyn UsageStore>);
-            if let Some(by) = by {
-                // Counts cover whole days.
-                let since = since.map(usage::UtcDay::from);
-                let filter = UsageFilter { key, user, group, end_user, since, ..UsageFilter::default() };
-                return Ok(print(&counts::render_counts(&usage, by, &filter, format).await?)?);
+            match by {
+                Some(by) => Ok(print(&counts::read_counts(&usage, by, &counts).await?.render(format)?)?),
+                None => list(&usage.all_records(&records).await?, format),
             }
-            let limit = matches!(format, UsageFormat::Table { .. }).then_some(MAX_TABLE_ROWS);
-            let RecordArgs { state, unsuccessful, model, account, size, quality, error_code, error_reason } = records;
-            let filter = RecordFilter {
-                key,
-                user,
-                group,
-                end_user,
-                model,
-                account,
-                size,
-                quality,
-                error_code,
-                error_reason,
-                state,
-                is_unsuccessful: unsuccessful,
-                since,
-                limit,
-                ..RecordFilter::default()
-            };
-            list(&usage.all_records(&filter).await?, format)
         })
+    }
+
+    /// The filter of counts, which cover whole days.
+    fn counts(&self) -> UsageFilter {
+        UsageFilter {
+            key: self.key.clone(),
+            user: self.user.clone(),
+            group: self.group.clone(),
+            end_user: self.end_user.clone(),
+            since: self.since.map(|since| usage::UtcDay::from(since.moment())),
+            ..UsageFilter::default()
+        }
+    }
+
+    /// The filter of single requests.
+    fn into_records(self, format: UsageFormat) -> RecordFilter {
+        let RecordArgs { state, unsuccessful, model, account, size, quality, error_code, error_reason } = self.records;
+        RecordFilter {
+            key: self.key,
+            user: self.user,
+            group: self.group,
+            end_user: self.end_user,
+            model,
+            account,
+            size,
+            quality,
+            error_code,
+            error_reason,
+            state,
+            is_unsuccessful: unsuccessful,
+            since: self.since.map(SinceArg::moment),
+            limit: matches!(format, UsageFormat::Table { .. }).then_some(MAX_TABLE_ROWS),
+            ..RecordFilter::default()
+        }
+    }
+}
+
+// === impl UsageGrouping ===
+
+impl UsageGrouping {
+    /// The grouping as the store has it.
+    const fn stored(self) -> store::UsageGrouping {
+        match self {
+            Self::Day => store::UsageGrouping::Day,
+            Self::Hour => store::UsageGrouping::Hour,
+            Self::Key => store::UsageGrouping::Key,
+            Self::User => store::UsageGrouping::User,
+            Self::Group => store::UsageGrouping::Group,
+            Self::Account => store::UsageGrouping::Account,
+            Self::Model => store::UsageGrouping::Model,
+            Self::Size => store::UsageGrouping::Size,
+            Self::Quality => store::UsageGrouping::Quality,
+            Self::Reason => store::UsageGrouping::Reason,
+        }
     }
 }
 
 fn list(records: &[NamedRecord], format: UsageFormat) -> Result<(), CommandFailure> {
     match format {
-        UsageFormat::Json => print(&json_lines(records.iter().map(|named| &named.record))?)?,
-        UsageFormat::Csv => print(&(csv::record_heading() + &csv::records(records)))?,
-        UsageFormat::Table { cost } => print(&record_table(records, cost))?,
+        UsageFormat::Json => Ok(print(&json_lines(records.iter().map(|named| &named.record))?)?),
+        UsageFormat::Csv => Ok(print(&(csv::record_heading() + &csv::records(records)))?),
+        UsageFormat::Table { cost } => {
+            let rows: Vec<_> = records.iter().map(|named| RecordRow::from(&named.record)).collect();
+            records::print_table(&rows, cost)
+        }
     }
-    if matches!(format, UsageFormat::Table { .. }) && records.len() == MAX_TABLE_ROWS as usize {
-        print_message(&format!("only the newest {MAX_TABLE_ROWS} records are shown; --json and --csv print all"));
-    }
-    Ok(())
 }
 
 fn json_lines<T: serde::Serialize>(rows: impl IntoIterator<Item = T>) -> serde_json::Result<String> {
@@ -182,42 +219,4 @@ fn json_lines<T: serde::Serialize>(rows: impl IntoIterator<Item = T>) -> serde_j
         text.push('\n');
     }
     Ok(text)
-}
-
-fn record_table(records: &[NamedRecord], cost: bool) -> String {
-    const HEADINGS: [&str; 10] =
-        ["CREATED", "STATE", "SIZE", "QUALITY", "FORMAT", "IMAGES", "TOKENS", "SECONDS", "ACCOUNT", "REQUEST"];
-    let rows: Vec<[String; 10]> = records.iter().map(table_row).collect();
-    if !cost {
-        return table(HEADINGS, &rows);
-    }
-    let [created, state, size, quality, format, images, tokens, seconds, account, request] = HEADINGS;
-    let headings = [created, state, size, quality, format, images, tokens, "COST USD", seconds, account, request];
-    let with_cost = rows.into_iter().zip(records).map(|(row, NamedRecord { record, .. })| {
-        let [created, state, size, quality, format, images, tokens, seconds, account, request] = row;
-        let cost = cost_cell(record.cost_usd, record.cost_basis == Some(CostBasis::Estimated));
-        [created, state, size, quality, format, images, tokens, cost, seconds, account, request]
-    });
-    table(headings, &with_cost.collect::<Vec<_>>())
-}
-
-/// Formats a cost; `~` marks an estimate.
-fn cost_cell(cost: Option<Usd>, is_estimated: bool) -> String {
-    cell(cost.map(|cost| if is_estimated { format!("~{cost}") } else { cost.to_string() }))
-}
-
-fn table_row(NamedRecord { record, .. }: &NamedRecord) -> [String; 10] {
-    let [.., tokens] = record.tokens();
-    [
-        record.created_at.to_string(),
-        record.state.as_str().to_owned(),
-        cell(record.size.as_ref()),
-        cell(record.quality.as_ref()),
-        cell(record.output_format.as_ref()),
-        record.delivered.len().to_string(),
-        cell(tokens),
-        cell(record.latency_ms.map(|latency| format!("{}.{}", latency / 1000, latency % 1000 / 100))),
-        cell(record.account.as_ref()),
-        record.request_id.to_string(),
-    ]
 }

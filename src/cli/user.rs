@@ -1,18 +1,19 @@
 //! The command `imagate user list|invite|setup-link|reset|reset-factor|disconnect|limit|disable|enable|groups|role`.
 
+mod remote;
+mod view;
+
 use clap::{Args, Subcommand, ValueEnum};
-use serde::Serialize;
-use serde_json::Value;
 
 use super::failure::CommandFailure;
-use super::installation::InstallationArgs;
 use super::limit_arg::{LimitArg, stored_limits};
-use super::output::{cell, print, print_json, print_message, table};
+use super::output::print_message;
+use super::remote::GatewayArgs;
 use crate::gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
-use crate::gateway::names;
 use crate::gateway::people::{IdentityError, IdentityService, IssuedLink};
-use crate::gateway::store::{AuditContext, NewUser, Timestamp, UserChange, UserFilter, UserId, UserRole, UserRow};
+use crate::gateway::store::{AuditContext, NewUser, UserChange, UserFilter, UserRole, UserRow};
+use view::{LinkView, UserView, print_list, print_stopped_key};
 
 /// The number of users that are read at once.
 const PAGE_SIZE: u32 = 1000;
@@ -22,7 +23,7 @@ const PAGE_SIZE: u32 = 1000;
 #[command(arg_required_else_help = true)]
 pub(super) struct UserCommand {
     #[command(flatten)]
-    installation: InstallationArgs,
+    gateway: GatewayArgs,
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
@@ -106,45 +107,16 @@ enum RoleArg {
     Member,
 }
 
-/// A user in JSON.
-#[derive(Serialize)]
-struct UserJson<'a> {
-    id: &'a UserId,
-    name: &'a str,
-    role: &'static str,
-    groups: &'a [String],
-    has_password: bool,
-    has_second_factor: bool,
-    has_identity: bool,
-    created_at: Timestamp,
-    disabled_at: Option<Timestamp>,
-    last_sign_in_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limits: Option<Value>,
-}
-
-/// A one-time link in JSON.
-#[derive(Serialize)]
-struct UserLinkJson<'a> {
-    id: &'a UserId,
-    name: &'a str,
-    link: &'a str,
-    expires_at: Timestamp,
-}
-
-/// A one-time link for the first admin in JSON.
-#[derive(Serialize)]
-struct SetupLinkJson<'a> {
-    link: &'a str,
-    expires_at: Timestamp,
-}
-
 // === impl UserCommand ===
 
 impl UserCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { installation, json, action } = self;
-        installation
+        let Self { gateway, json, action } = self;
+        if let Some(gateway) = gateway.remote()? {
+            return gateway.run(async |gateway| remote::run(gateway, action, json).await);
+        }
+        gateway
+            .installation
             .with_store(async |config, store| action.run(&gateway::open_people(config, store), config, json).await)
     }
 }
@@ -196,12 +168,8 @@ async fn list(people: &IdentityService, json: bool) -> Result<(), CommandFailure
         }
     }
     // The oldest user comes first, as everywhere on the command line.
-    users.reverse();
-    if json {
-        return Ok(print_json(&users.iter().map(to_json).collect::<Vec<_>>())?);
-    }
-    let rows: Vec<[String; 6]> = users.into_iter().map(table_row).collect();
-    Ok(print(&table(["ID", "NAME", "ROLE", "GROUPS", "STATE", "LAST SIGN-IN"], &rows))?)
+    let users: Vec<UserView> = users.into_iter().rev().map(UserView::from).collect();
+    print_list(&users, json)
 }
 
 fn print_link(
@@ -212,16 +180,8 @@ fn print_link(
 ) -> Result<(), CommandFailure> {
     let (user, one_time_link) = result.map_err(|error| user_failure(error, name))?;
     let link = format!("{}{}", pages_base_url(config), one_time_link.path());
-    if json {
-        print_json(&UserLinkJson {
-            id: &user.id,
-            name: &user.name,
-            link: &link,
-            expires_at: one_time_link.expires_at,
-        })?;
-    } else {
-        print_link_line(&link, &user.name, &one_time_link)?;
-    }
+    let (id, expires_at) = (user.id.to_string(), one_time_link.expires_at);
+    LinkView { id: Some(&id), name: Some(&user.name), link: &link, expires_at }.print(json)?;
     warn_without_public_url(config);
     Ok(())
 }
@@ -232,19 +192,8 @@ fn print_setup_link(one_time_link: Option<IssuedLink>, config: &Config, json: bo
         return Err(CommandFailure::Failed(error));
     };
     let link = format!("{}{}", pages_base_url(config), one_time_link.path());
-    if json {
-        print_json(&SetupLinkJson { link: &link, expires_at: one_time_link.expires_at })?;
-    } else {
-        print_link_line(&link, "the first admin", &one_time_link)?;
-    }
+    LinkView { id: None, name: None, link: &link, expires_at: one_time_link.expires_at }.print(json)?;
     warn_without_public_url(config);
-    Ok(())
-}
-
-/// Prints the link alone on its line, so that a script can read the line unchanged.
-fn print_link_line(link: &str, name: &str, one_time_link: &IssuedLink) -> Result<(), CommandFailure> {
-    print(&format!("{link}\n"))?;
-    print_message(&format!("one-time link for {name}, valid until {}", one_time_link.expires_at));
     Ok(())
 }
 
@@ -265,16 +214,7 @@ fn print_change(
     outcome: &str,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    print_changed_user(&change.map_err(|error| user_failure(error, name))?, outcome, json)
-}
-
-fn print_changed_user(user: &UserRow, outcome: &str, json: bool) -> Result<(), CommandFailure> {
-    if json {
-        print_json(&to_json(user))?;
-    } else {
-        print(&format!("{} {outcome}\n", names::escape_hidden(&user.name)))?;
-    }
-    Ok(())
+    UserView::from(change.map_err(|error| user_failure(error, name))?).print_change(outcome, json)
 }
 
 async fn change_groups(
@@ -286,14 +226,10 @@ async fn change_groups(
 ) -> Result<(), CommandFailure> {
     let changed = people.apply_user_changes_and_list_stopped_keys(audit, name, &[UserChange::Groups(groups)]).await;
     let (user, disabled_keys) = changed.map_err(|error| user_failure(error, name))?;
-    let outcome =
-        format!("is in {}", if user.groups.is_empty() { "no group".to_owned() } else { user.groups.join(", ") });
-    print_changed_user(&user, &outcome, json)?;
+    let user = UserView::from(user);
+    user.print_change(&user.groups_outcome(), json)?;
     for key in disabled_keys {
-        print_message(&format!(
-            "key {} ({}) in group {} is disabled: {} left the group",
-            key.id, key.name, key.group_name, user.name
-        ));
+        print_stopped_key(key.id.as_str(), &key.name, &key.group_name, &user.name);
     }
     Ok(())
 }
@@ -304,32 +240,4 @@ fn user_failure(error: IdentityError, name: &str) -> CommandFailure {
         IdentityError::NameTaken => anyhow::anyhow!("the user {name} already exists"),
         error => error.into(),
     })
-}
-
-fn to_json(user: &UserRow) -> UserJson<'_> {
-    UserJson {
-        id: &user.id,
-        name: &user.name,
-        role: user.role.as_str(),
-        groups: &user.groups,
-        has_password: user.has_password,
-        has_second_factor: user.has_second_factor,
-        has_identity: user.has_identity,
-        created_at: user.created_at,
-        disabled_at: user.disabled_at,
-        last_sign_in_at: user.last_sign_in_at,
-        limits: user.limits.as_deref().and_then(|limits| serde_json::from_str(limits).ok()),
-    }
-}
-
-fn table_row(user: UserRow) -> [String; 6] {
-    let state = match (user.disabled_at, user.has_password || user.has_identity) {
-        (Some(_), _) => "disabled",
-        (None, true) => "active",
-        (None, false) => "no password",
-    };
-    let groups = user.groups.join(",");
-    let groups = if groups.is_empty() { "-".to_owned() } else { groups };
-    let role = user.role.as_str().to_owned();
-    [user.id.to_string(), user.name, role, groups, state.to_owned(), cell(user.last_sign_in_at)]
 }

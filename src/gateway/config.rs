@@ -45,7 +45,7 @@ pub(crate) use alerts::{AlertConfig, EmailConfig, WebhookConfig};
 pub(crate) use config_file::allowed_words;
 pub(crate) use difference::ConfigDifference;
 pub(crate) use group::{FilterConfig, GroupConfig, ModerationConfig};
-pub(crate) use host_environment::{HostEnvironment, SystemEnvironment};
+pub(crate) use host_environment::{HostEnvironment, Platform, SystemEnvironment};
 pub(crate) use limits::{Budget, RequestLimits};
 pub(crate) use model::ImageModelSpec;
 pub(crate) use oidc::OidcConfig;

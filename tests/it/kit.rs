@@ -51,6 +51,7 @@ pub(crate) use postgres::PostgresDatabase;
 pub(crate) use process::{CommandOutput, Program, Server, ends_within, signal};
 pub(crate) use random::Random;
 pub(crate) use recording_proxy::RecordingProxy;
+pub(crate) use stub_server::StubServer;
 pub(crate) use tokens::{Exchange, FakeTokens, decoded_fields};
 pub(crate) use totp::totp_code;
 pub(crate) use upstream::{Attempt, FakeUpstream, ModelStep, RefusingPort, UnresponsivePort, sha256};

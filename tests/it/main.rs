@@ -60,6 +60,7 @@ mod records;
 mod refusals;
 mod relay;
 mod reload;
+mod remote_cli;
 mod responses;
 mod responses_accounts;
 mod sdk;

@@ -7,9 +7,9 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use super::secrets::AccountSecretArgs;
-use super::view::to_json;
+use super::view::AccountView;
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{print, print_json, print_message};
+use crate::cli::output::print_message;
 use crate::gateway::config::{Config, ConfigProblem};
 use crate::gateway::manage::{self, AccountDraft, ManageError, ManagedAccount};
 use crate::gateway::store::{AuditContext, Store};
@@ -122,6 +122,18 @@ impl AccountAddCommand {
     }
 }
 
+// === impl PendingAccount ===
+
+impl PendingAccount {
+    /// Returns the members of the request that adds the account through the admin API.
+    pub(super) fn into_members(self) -> Map<String, Value> {
+        let Self { name, mut settings, secrets } = self;
+        settings.insert("name".to_owned(), name.into());
+        settings.extend(secrets.into_iter().map(|(name, secret)| (name, secret.into())));
+        settings
+    }
+}
+
 pub(super) async fn add(
     pending: PendingAccount,
     config: &Config,
@@ -135,11 +147,7 @@ pub(super) async fn add(
             added => added?,
         };
     let managed = added.account;
-    if json {
-        print_json(&to_json(&managed))?;
-    } else {
-        print(&format!("{} added\n", managed.name))?;
-    }
+    AccountView::from(&managed).print_change("added", json)?;
     if added.first_key_disabled {
         print_message(&format!(
             "the key that the first start printed is disabled, because this account can incur costs; create another key with: imagate key create --name NAME{}",

@@ -1,82 +1,166 @@
 //! Formats counts by day, key or another property, in each output format.
 
+use serde::{Deserialize, Serialize};
+
 use super::{UsageFormat, UsageGrouping, json_lines};
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{cell, print_message, table};
+use crate::cli::remote::{only_local, view};
 use crate::gateway::money::Usd;
-use crate::gateway::store;
-use crate::gateway::store::RefusalCount;
+use crate::gateway::store::{self, RefusalCount};
 use crate::gateway::usage::{
     DayCounts, GroupingError, NamedCounts, UsageCounters, UsageFilter, UsageGroup, UsageMeasure, UsageReader, csv,
 };
 
-/// Returns the counts that match the filter as text in the output format.
-pub(super) async fn render_counts(
+/// The reason why a gateway that is managed through its admin API has no values separated by commas here.
+pub(super) const NO_CSV: &str = "the admin API has them only as JSON";
+
+/// Counts, of the store or of the admin API.
+pub(super) enum UsageRows {
+    /// The days, and their sum.
+    Days(Vec<DayCounts>, UsageCounters),
+    Keys(Vec<NamedCounts>),
+    Groups {
+        grouping: store::UsageGrouping,
+        groups: Vec<GroupCounts>,
+        /// About how many records are not counted yet.
+        pending: u64,
+        /// The groups as comma-separated values, which only the store can make.
+        csv: Option<String>,
+    },
+}
+
+/// The counts of one value of a property.
+pub(super) struct GroupCounts {
+    pub(super) value: String,
+    pub(super) name: Option<String>,
+    pub(super) counts: UsageCounters,
+    pub(super) p50_ms: Option<u64>,
+    pub(super) p95_ms: Option<u64>,
+    pub(super) saved: Option<Usd>,
+    /// The line of JSON.
+    pub(super) line: GroupLine,
+}
+
+/// A group as a line of JSON, with the fields of the admin API. Scripts rely on the fields and their order.
+#[derive(Serialize, Deserialize)]
+pub(super) struct GroupLine {
+    value: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_name: Option<String>,
+    requests: u64,
+    succeeded: u64,
+    failed: u64,
+    refused: u64,
+    images: u64,
+    input_tokens: u64,
+    output_tokens: u64,
+    total_tokens: u64,
+    #[serde(default)]
+    cost_usd: f64,
+    #[serde(default)]
+    cost_unknown: u64,
+    #[serde(flatten)]
+    details: Option<DetailsLine>,
+}
+
+/// The details of a line, if they are kept.
+#[derive(Serialize, Deserialize)]
+struct DetailsLine {
+    input_text_tokens: u64,
+    input_image_tokens: u64,
+    input_cached_tokens: u64,
+    output_text_tokens: u64,
+    output_image_tokens: u64,
+    host_input_tokens: u64,
+    host_output_tokens: u64,
+    replays: u64,
+    replayed_images: u64,
+    saved_usd: f64,
+    saved_unknown: u64,
+    p50_ms: Option<u64>,
+    p95_ms: Option<u64>,
+}
+
+/// Reads the counts of the store that match the filter.
+pub(super) async fn read_counts(
     usage: &UsageReader,
     grouping: UsageGrouping,
     filter: &UsageFilter,
-    format: UsageFormat,
-) -> Result<String, CommandFailure> {
+) -> Result<UsageRows, CommandFailure> {
     Ok(match grouping {
-        UsageGrouping::Day => {
-            let days = usage.days(filter).await?;
-            match format {
-                UsageFormat::Json => json_lines(&days)?,
-                UsageFormat::Csv => csv::days(&days),
-                UsageFormat::Table { cost } => day_table(&days, &usage.totals(filter).await?, cost),
-            }
-        }
-        UsageGrouping::Key => {
-            let keys = usage.by_key(filter, None).await?;
-            match format {
-                UsageFormat::Json => json_lines(&keys)?,
-                UsageFormat::Csv => csv::keys(&keys),
-                UsageFormat::Table { cost } => key_table(&keys, cost),
-            }
-        }
-        UsageGrouping::Hour => render_groups(usage, store::UsageGrouping::Hour, filter, format).await?,
-        UsageGrouping::User => render_groups(usage, store::UsageGrouping::User, filter, format).await?,
-        UsageGrouping::Group => render_groups(usage, store::UsageGrouping::Group, filter, format).await?,
-        UsageGrouping::Account => render_groups(usage, store::UsageGrouping::Account, filter, format).await?,
-        UsageGrouping::Model => render_groups(usage, store::UsageGrouping::Model, filter, format).await?,
-        UsageGrouping::Size => render_groups(usage, store::UsageGrouping::Size, filter, format).await?,
-        UsageGrouping::Quality => render_groups(usage, store::UsageGrouping::Quality, filter, format).await?,
-        UsageGrouping::Reason => render_groups(usage, store::UsageGrouping::Reason, filter, format).await?,
+        UsageGrouping::Day => UsageRows::Days(usage.days(filter).await?, usage.totals(filter).await?),
+        UsageGrouping::Key => UsageRows::Keys(usage.by_key(filter, None).await?),
+        grouping => read_groups(usage, grouping.stored(), filter).await?,
     })
 }
 
-async fn render_groups(
+async fn read_groups(
     usage: &UsageReader,
     grouping: store::UsageGrouping,
     filter: &UsageFilter,
-    format: UsageFormat,
-) -> Result<String, CommandFailure> {
+) -> Result<UsageRows, CommandFailure> {
     GroupingError::check(grouping, filter).map_err(|error| {
         let hint = if error == GroupingError::TooManyHours { ": give a later `--since`" } else { "" };
         CommandFailure::Usage(format!("{error}{hint}"))
     })?;
     let grouped = usage.groups(filter, grouping, UsageMeasure::Requests, None).await?;
-    if grouped.pending_records > 0 {
-        print_message(&format!("{} records are still being counted, and are missing here", grouped.pending_records));
-    }
-    Ok(match format {
-        UsageFormat::Json => json_lines(grouped.groups.iter().map(UsageGroup::to_line))?,
-        UsageFormat::Csv => csv::groups(&grouped.groups, grouping),
-        UsageFormat::Table { cost } => group_table(&grouped.groups, grouping, cost),
-    })
+    let groups = grouped.groups.iter().map(GroupCounts::from_store).collect::<Result<_, _>>()?;
+    let csv = Some(csv::groups(&grouped.groups, grouping));
+    Ok(UsageRows::Groups { grouping, groups, pending: grouped.pending_records, csv })
 }
 
-fn group_table(groups: &[UsageGroup], grouping: store::UsageGrouping, cost: bool) -> String {
+// === impl UsageRows ===
+
+impl UsageRows {
+    /// Returns the counts as text in the output format.
+    pub(super) fn render(&self, format: UsageFormat) -> Result<String, CommandFailure> {
+        Ok(match (self, format) {
+            (Self::Days(days, _), UsageFormat::Json) => json_lines(days)?,
+            (Self::Days(days, _), UsageFormat::Csv) => csv::days(days),
+            (Self::Days(days, totals), UsageFormat::Table { cost }) => day_table(days, totals, cost),
+            (Self::Keys(keys), UsageFormat::Json) => json_lines(keys)?,
+            (Self::Keys(keys), UsageFormat::Csv) => csv::keys(keys),
+            (Self::Keys(keys), UsageFormat::Table { cost }) => key_table(keys, cost),
+            (Self::Groups { grouping, groups, pending, csv }, format) => {
+                if *pending > 0 {
+                    print_message(&format!("{pending} records are still being counted, and are missing here"));
+                }
+                match format {
+                    UsageFormat::Json => json_lines(groups.iter().map(|group| &group.line))?,
+                    UsageFormat::Csv => csv.clone().ok_or_else(|| only_local("usage --csv", NO_CSV))?,
+                    UsageFormat::Table { cost } => group_table(groups, *grouping, cost),
+                }
+            }
+        })
+    }
+}
+
+// === impl GroupCounts ===
+
+impl GroupCounts {
+    fn from_store(group: &UsageGroup) -> Result<Self, CommandFailure> {
+        Ok(Self {
+            value: group.value.clone(),
+            name: group.name.clone(),
+            counts: group.counts,
+            p50_ms: UsageMeasure::P50.of_group(group),
+            p95_ms: UsageMeasure::P95.of_group(group),
+            saved: group.details.as_ref().map(|details| Usd::from_nanos(details.saved_nano_usd)),
+            line: view(&group.to_line())?,
+        })
+    }
+}
+
+fn group_table(groups: &[GroupCounts], grouping: store::UsageGrouping, cost: bool) -> String {
     let value = grouping.as_str().to_uppercase();
-    let seconds = |group: &UsageGroup, measure: UsageMeasure| {
-        cell(measure.of_group(group).map(|time| format!("{}.{}", time / 1000, time % 1000 / 100)))
-    };
-    let row = |group: &UsageGroup| {
+    let seconds = |time: Option<u64>| cell(time.map(|time| format!("{}.{}", time / 1000, time % 1000 / 100)));
+    let row = |group: &GroupCounts| {
         let [requests, failed, _, images, input, output] = columns(&group.counts);
         let shown = Some(group.name.clone().unwrap_or_else(|| group.value.clone())).filter(|text| !text.is_empty());
-        let times = [seconds(group, UsageMeasure::P50), seconds(group, UsageMeasure::P95)];
-        let [p50, p95] = times;
-        [cell(shown), requests, failed, images, input, output, p50, p95]
+        [cell(shown), requests, failed, images, input, output, seconds(group.p50_ms), seconds(group.p95_ms)]
     };
     let rows: Vec<[String; 8]> = groups.iter().map(row).collect();
     if !cost {
@@ -86,8 +170,7 @@ fn group_table(groups: &[UsageGroup], grouping: store::UsageGrouping, cost: bool
     let with_cost = rows.into_iter().zip(groups).map(|(row, group)| {
         let [value, requests, failed, images, input, output, p50, p95] = row;
         let [cost, unknown] = cost_columns(&group.counts);
-        let saved = cell(group.details.as_ref().map(|details| Usd::from_nanos(details.saved_nano_usd)));
-        [value, requests, failed, images, input, output, p50, p95, cost, unknown, saved]
+        [value, requests, failed, images, input, output, p50, p95, cost, unknown, cell(group.saved)]
     });
     let headings = [
         &*value,

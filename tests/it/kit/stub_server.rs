@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::http::{find_header, read_headers, read_line};
 
 /// A request to the server.
-pub(super) struct StubRequest {
-    pub(super) path: String,
+pub(crate) struct StubRequest {
+    pub(crate) path: String,
     headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
 }
 
 /// The server. Dropping it closes the port.
-pub(super) struct StubServer {
+pub(crate) struct StubServer {
     address: SocketAddr,
     closed: Arc<AtomicBool>,
 }
@@ -42,7 +42,7 @@ impl StubRequest {
 
 impl StubServer {
     /// `answer` returns a status and JSON, or `None` to close the connection without an answer.
-    pub(super) fn start(answer: impl Fn(&StubRequest) -> Option<(u16, String)> + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(answer: impl Fn(&StubRequest) -> Option<(u16, String)> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let closed = Arc::<AtomicBool>::default();
@@ -51,7 +51,7 @@ impl StubServer {
         Self { address, closed }
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 }

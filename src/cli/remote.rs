@@ -1,0 +1,252 @@
+//! The gateway that a command manages: the installation on this machine, or a gateway that is managed through its admin
+//! API.
+//!
+//! A command works on another gateway only if an argument or a variable names it, and then says on standard error which
+//! one it is. A saved profile is used only if it is named. No message contains a token.
+
+pub(super) mod profile;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::Args;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize as _, Deserializer, Serialize};
+use serde_json::Value;
+
+use super::failure::CommandFailure;
+use super::installation::{InstallationArgs, block_on};
+use super::output::print_message;
+use super::secret::read_secret;
+use crate::client::{self, admin};
+use crate::gateway::config::{HostEnvironment as _, SystemEnvironment};
+use profile::{Profile, ProfileName};
+
+/// The variable with the address of a gateway.
+const URL_VARIABLE: &str = "IMAGATE_ADMIN_URL";
+/// The variable with an admin token. The gateway itself reads its own token from it.
+const TOKEN_VARIABLE: &str = "IMAGATE_ADMIN_TOKEN";
+/// The variable with the name of a profile.
+const PROFILE_VARIABLE: &str = "IMAGATE_PROFILE";
+
+/// The least whole number that a number with decimals may not hold exactly: 2 to the power of 53.
+const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
+
+/// The most entries of a page that the admin API allows.
+pub(super) const PAGE_SIZE: i64 = 500;
+
+/// Arguments that say which gateway is meant: by default the installation on this machine.
+#[derive(Clone, Debug, Args)]
+pub(super) struct GatewayArgs {
+    #[command(flatten)]
+    pub(super) installation: InstallationArgs,
+    /// The address of a gateway that is managed through its admin API, in place of the installation on this machine
+    /// [env: `IMAGATE_ADMIN_URL`]
+    #[arg(long, value_name = "URL", global = true)]
+    url: Option<String>,
+    /// The admin token for `--url`. Other users of this machine can see arguments, so prefer the environment or a file
+    /// [env: `IMAGATE_ADMIN_TOKEN`]
+    #[arg(long, value_name = "TOKEN", global = true)]
+    token: Option<String>,
+    /// The file that holds the admin token for `--url`; `-` is standard input.
+    #[arg(long, value_name = "PATH", global = true)]
+    token_file: Option<PathBuf>,
+    /// The gateway and the token that `imagate login` has saved under this name [env: `IMAGATE_PROFILE`]
+    #[arg(long, value_name = "NAME", global = true)]
+    profile: Option<ProfileName>,
+    /// Allow sending the token over plain http to another machine. Use it only on a network that you trust.
+    #[arg(long, global = true)]
+    allow_http: bool,
+}
+
+/// A gateway that is managed through its admin API.
+pub(super) struct RemoteGateway {
+    pub(super) admin: admin::Client,
+    pub(super) address: String,
+}
+
+// === impl GatewayArgs ===
+
+impl GatewayArgs {
+    /// Returns the gateway that an argument or a variable names, and prints which one it is; `None` for the
+    /// installation on this machine.
+    ///
+    /// Arguments go before variables, also those that name the installation; an address goes before a profile.
+    pub(super) fn remote(&self) -> Result<Option<RemoteGateway>, CommandFailure> {
+        self.check()?;
+        if let Some(url) = &self.url {
+            return self.connect(url).map(Some);
+        }
+        if let Some(name) = &self.profile {
+            return self.connect_to(name).map(Some);
+        }
+        if self.installation.is_given() {
+            return Ok(None);
+        }
+        if let Some(url) = text_variable(URL_VARIABLE)? {
+            return self.connect(&url).map(Some);
+        }
+        let Some(name) = text_variable(PROFILE_VARIABLE)? else { return Ok(None) };
+        let name = name.parse().map_err(|error| CommandFailure::Usage(format!("{PROFILE_VARIABLE}: {error}")))?;
+        self.connect_to(&name).map(Some)
+    }
+
+    /// Fails if another gateway is named: `reason` says why the command works only on the machine of the gateway.
+    pub(super) fn only_local(&self, command: &str, reason: &str) -> Result<(), CommandFailure> {
+        if self.remote()?.is_none() { Ok(()) } else { Err(only_local(command, reason)) }
+    }
+
+    /// Refuses arguments that contradict each other.
+    fn check(&self) -> Result<(), CommandFailure> {
+        let usage = |message: &str| Err(CommandFailure::Usage(message.to_owned()));
+        if self.url.is_some() && self.profile.is_some() {
+            return usage("`--url` and `--profile` name two gateways: give one of them");
+        }
+        let is_remote = self.url.is_some() || self.profile.is_some();
+        if is_remote && self.installation.is_given() {
+            return usage(
+                "`--config` and `--data-dir` name the installation on this machine, and `--url` and `--profile` another gateway: give one of them",
+            );
+        }
+        if self.token.is_some() && self.token_file.is_some() {
+            return usage("`--token` and `--token-file` are two tokens: give one of them");
+        }
+        let has_token = self.token.is_some() || self.token_file.is_some();
+        if has_token && self.url.is_none() && (self.profile.is_some() || text_variable(URL_VARIABLE)?.is_none()) {
+            return usage("`--token` and `--token-file` need `--url`");
+        }
+        Ok(())
+    }
+
+    fn connect_to(&self, name: &ProfileName) -> Result<RemoteGateway, CommandFailure> {
+        let Profile { url, token, allow_http } = Profile::load(name)?;
+        let gateway = connect(&url, &token, allow_http || self.allow_http)?;
+        print_message(&format!("gateway: {} (profile {name})", gateway.address));
+        Ok(gateway)
+    }
+
+    fn connect(&self, url: &str) -> Result<RemoteGateway, CommandFailure> {
+        let given = read_secret("the admin token", None, self.token_file.as_deref())?.or_else(|| self.token.clone());
+        let token = match given {
+            Some(token) => token,
+            None => text_variable(TOKEN_VARIABLE)?.ok_or_else(no_token)?,
+        };
+        let gateway = connect(url, &token, self.allow_http)?;
+        print_message(&format!("gateway: {}", gateway.address));
+        Ok(gateway)
+    }
+}
+
+fn no_token() -> CommandFailure {
+    CommandFailure::Usage(format!(
+        "no admin token: set {TOKEN_VARIABLE}, give `--token-file`, or save one with `imagate login URL` and give `--profile`"
+    ))
+}
+
+/// Creates the client for a gateway.
+pub(super) fn connect(url: &str, token: &str, allow_http: bool) -> Result<RemoteGateway, CommandFailure> {
+    let admin = admin::builder(url, token).allow_http(allow_http).build();
+    let admin = admin.map_err(|error| {
+        let message = error.to_string();
+        let hint = if message.contains("plain http") { " (`--allow-http`)" } else { "" };
+        CommandFailure::Usage(format!("{message}{hint}"))
+    })?;
+    Ok(RemoteGateway { address: admin.baseurl.clone(), admin })
+}
+
+/// Returns the failure of a command that the admin API does not have.
+pub(super) fn only_local(command: &str, reason: &str) -> CommandFailure {
+    CommandFailure::Usage(format!("`imagate {command}` works only on the gateway's own machine, because {reason}"))
+}
+
+/// Reads an environment variable; its content is not in the error.
+fn text_variable(name: &str) -> Result<Option<String>, CommandFailure> {
+    let text = SystemEnvironment.variable(name).map(OsString::into_string).transpose();
+    text.map_err(|_| CommandFailure::Usage(format!("the environment variable {name} is not valid text")))
+}
+
+// === impl RemoteGateway ===
+
+impl RemoteGateway {
+    /// Runs a command. A failure of the connection, and a refused token, come with advice.
+    pub(super) fn run<T>(
+        self,
+        command: impl AsyncFnOnce(&Self) -> Result<T, CommandFailure>,
+    ) -> Result<T, CommandFailure> {
+        block_on(async { command(&self).await }).map_err(|failure| self.with_advice(failure))
+    }
+
+    fn with_advice(&self, failure: CommandFailure) -> CommandFailure {
+        let CommandFailure::Failed(error) = failure else { return failure };
+        let Some(cause) = error.downcast_ref::<client::Error>() else { return CommandFailure::Failed(error) };
+        let address = &self.address;
+        let advised = |message: &str, advice: String| CommandFailure::Advised(anyhow!("{message}"), advice);
+        match cause.status() {
+            _ if cause.is_connect() => {
+                CommandFailure::Advised(error, format!("is `imagate serve` running at {address}?"))
+            }
+            Some(401) => advised(
+                &format!("the gateway at {address} does not accept the admin token"),
+                format!(
+                    "create one on the gateway's machine with `imagate token create --name NAME --user USER`, and save it with `imagate login {address}`"
+                ),
+            ),
+            Some(403) => {
+                advised(cause.message(), "the token belongs to a member; this needs the token of an admin".to_owned())
+            }
+            Some(404) if cause.code().is_none() => {
+                CommandFailure::Advised(error, format!("does an `imagate` gateway serve its admin API at {address}?"))
+            }
+            _ => CommandFailure::Failed(error),
+        }
+    }
+}
+
+/// Converts an answer of the admin API into the form in which a command prints it.
+pub(super) fn view<V: DeserializeOwned>(answer: &impl Serialize) -> Result<V, CommandFailure> {
+    Ok(serde_json::from_value(serde_json::to_value(answer)?)?)
+}
+
+/// Returns the largest page that the admin API allows.
+pub(super) fn page_size() -> Result<admin::types::PageLimit, CommandFailure> {
+    Ok(admin::types::PageLimit::new(PAGE_SIZE)?)
+}
+
+/// Reads limits or a policy for a view. The admin API writes a whole amount of dollars as `5.0` and the store as it was
+/// given, so both become `5`.
+pub(super) fn limits_view<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Ok(Option::<Value>::deserialize(deserializer)?.map(with_plain_numbers))
+}
+
+/// Writes each whole number without decimals.
+pub(super) fn with_plain_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < MAX_WHOLE => {
+                #[expect(clippy::cast_possible_truncation, reason = "the number is whole, and below the bound")]
+                let whole = float as i64;
+                whole.into()
+            }
+            _ => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(with_plain_numbers).collect(),
+        Value::Object(members) => {
+            members.into_iter().map(|(name, member)| (name, with_plain_numbers(member))).collect()
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn whole_numbers_have_no_decimals() {
+        let value = with_plain_numbers(json!({"a": 5.0, "b": [1.5, 7, "1.0"], "c": null, "d": {"e": 1e300}}));
+        assert_eq!(value.to_string(), json!({"a": 5, "b": [1.5, 7, "1.0"], "c": null, "d": {"e": 1e300}}).to_string());
+    }
+}
