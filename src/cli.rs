@@ -28,6 +28,7 @@ mod login;
 mod man;
 mod master_key;
 mod migrate;
+mod open;
 mod openapi;
 mod output;
 mod price;
@@ -47,12 +48,15 @@ use std::process::ExitCode;
 use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use failure::CommandFailure;
-use output::print;
+use output::{ColorArg, print, print_argument_error};
 
 /// An OpenAI-compatible gateway for image generation, and a client for it.
 #[derive(Debug, Parser)]
 #[command(name = "imagate", version, arg_required_else_help = true)]
 struct CliArguments {
+    /// Colors in the output: auto is on a terminal, and respects `NO_COLOR` and `CLICOLOR_FORCE`.
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", hide_possible_values = true)]
+    color: ColorArg,
     #[command(subcommand)]
     command: CliCommand,
 }
@@ -111,6 +115,8 @@ enum CliCommand {
     Skills(skills::SkillsCommand),
     /// Check or show the settings.
     Config(config::ConfigCommand),
+    /// Open the pages of the gateway in the browser, and print their address.
+    Open(open::OpenCommand),
     /// Print the OpenAPI document of the API.
     Openapi(openapi::OpenApiCommand),
     /// Print the completion script for a shell.
@@ -131,11 +137,17 @@ fn program() -> Command {
 pub fn main() -> ExitCode {
     let parsed = program().try_get_matches().and_then(|matches| CliArguments::from_arg_matches(&matches));
     match parsed {
-        Ok(arguments) => failure::report(run(arguments.command)),
+        Ok(arguments) => {
+            arguments.color.apply();
+            failure::report(run(arguments.command))
+        }
         Err(error) => {
-            // Help goes to standard output, an error to standard error. A failed write is ignored: the output may be
-            // closed.
-            let _ = error.print();
+            if error.use_stderr() {
+                print_argument_error(&error);
+            } else {
+                // Help goes to standard output. A failed write is ignored: the output may be closed.
+                let _ = error.print();
+            }
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(failure::USAGE))
         }
     }
@@ -167,6 +179,7 @@ fn run(command: CliCommand) -> Result<(), CommandFailure> {
         CliCommand::Upscale(upscale) => upscale.run(),
         CliCommand::Skills(skills) => skills.run(),
         CliCommand::Config(config) => config.run(),
+        CliCommand::Open(open) => open.run(),
         CliCommand::Openapi(openapi) => openapi.run(),
         CliCommand::Completions(completions) => completions.run(&mut program()),
         CliCommand::Man(man) => man.run(program()),

@@ -61,6 +61,8 @@ pub use metadata::{AnswerMetadata, RateLimit};
 pub use models::{Model, ModelCalls};
 pub use raw_json::Json;
 pub use request::{Compression, EditRequest, Fallback, GenerateRequest, ImageCount, ModelName, Output, PartialImages};
+#[cfg(feature = "cli")]
+pub(crate) use resize::Thumbnail;
 #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
 pub use resize::{Fit, Resize, ResizedImage};
 pub use responses::{

@@ -9,14 +9,14 @@
 #[cfg(feature = "gateway")]
 mod checkout;
 #[cfg(feature = "cli")]
-#[clippy::msrv = "1.94"] // that of its dependencies; `rust-version` is that of the SDK
+#[expect(clippy::incompatible_msrv, reason = "its dependencies need Rust 1.94; `rust-version` is that of the SDK")]
 pub mod cli;
 #[cfg(feature = "client")]
 pub mod client;
 #[cfg(feature = "gateway")]
 mod error;
 #[cfg(feature = "gateway")]
-#[clippy::msrv = "1.94"]
+#[expect(clippy::incompatible_msrv, reason = "its dependencies need Rust 1.94; `rust-version` is that of the SDK")]
 mod gateway;
 pub mod image;
 #[cfg(feature = "manifest")]

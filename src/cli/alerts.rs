@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::failure::CommandFailure;
 use super::installation::block_on;
-use super::output::{print, print_json, table};
+use super::output::{Column, print, print_json, table};
 use super::remote::{GatewayArgs, RemoteGateway, view};
 use crate::client::admin::types::PageLimit;
 use crate::gateway::alerts;
@@ -92,7 +92,8 @@ fn list(alerts: &[AlertView], json: bool) -> Result<(), CommandFailure> {
         return Ok(print_json(&alerts)?);
     }
     let rows: Vec<_> = alerts.iter().map(table_row).collect();
-    Ok(print(&table(["TIME", "EVENT", "SUBJECT", "DELIVERY"], &rows))?)
+    let columns = [Column::moment("TIME"), "EVENT".into(), Column::name("SUBJECT"), "DELIVERY".into()];
+    Ok(print(&table(columns, &rows))?)
 }
 
 // === impl AlertView ===

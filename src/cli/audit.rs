@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::failure::CommandFailure;
-use super::output::{print, print_message, table};
+use super::output::{Column, print, print_message, table};
 use super::remote::{self, GatewayArgs, RemoteGateway, view};
 use crate::client::admin::types::{AuditSeq, PageLimit};
 use crate::gateway;
@@ -71,7 +71,8 @@ impl AuditCommand {
             return Ok(print(&json_lines(&rows)?)?);
         }
         let rows: Vec<[String; 6]> = rows.iter().map(table_row).collect();
-        print(&table(["AT", "ACTOR", "FROM", "ACTION", "TARGET", "DETAILS"], &rows))?;
+        let [actor, target, details] = ["ACTOR", "TARGET", "DETAILS"].map(Column::name);
+        print(&table([Column::moment("AT"), actor, "FROM".into(), "ACTION".into(), target, details], &rows))?;
         if has_more {
             print_message(&format!("only the newest {MAX_TABLE_ROWS} entries are shown; --json prints all"));
         }

@@ -17,9 +17,9 @@ use tokio::task::JoinSet;
 
 use super::connection::ConnectionArgs;
 use super::failure::CommandFailure;
-use super::image_command::ProgressDisplay;
+use super::image_command::{ProgressDisplay, cost_usd};
 use super::installation::block_on;
-use super::output::{print, print_json, print_message};
+use super::output::{ProgressArg, has_events, print, print_event, print_json, print_message};
 use crate::client::{self, Client, Error, ErrorKind, Images};
 use line::BatchLine;
 
@@ -39,6 +39,9 @@ pub(super) struct BatchCommand {
     /// Print one line of JSON for each line of the input, in the order in which they end.
     #[arg(long)]
     json: bool,
+    /// The form of the messages on standard error: text for people, or jsonl, one JSON object per line for programs.
+    #[arg(long, value_enum, default_value_t, value_name = "FORM", hide_possible_values = true)]
+    progress: ProgressArg,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
@@ -69,12 +72,15 @@ struct BatchSummary {
     /// The images that a service did not make of those that were requested.
     missing_images: usize,
     tokens: u64,
+    /// The sum of the costs that the service stated, in US dollars; `None` if it stated none.
+    cost_usd: Option<f64>,
 }
 
 // === impl BatchCommand ===
 
 impl BatchCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
+        self.progress.apply();
         let lines = BatchLine::parse_all(&read_input(&self.input)?).map_err(CommandFailure::Input)?;
         std::fs::create_dir_all(&self.output)
             .map_err(|error| CommandFailure::Usage(format!("{} cannot be made: {error}", self.output.display())))?;
@@ -84,6 +90,7 @@ impl BatchCommand {
 
     async fn make_all(&self, client: Client, lines: Vec<BatchLine>) -> Result<(), CommandFailure> {
         let total = lines.len();
+        print_event("started", json!({ "lines": total }));
         let progress = ProgressDisplay::start(&format!("making the images of {total} lines"));
         let (permits, mut tasks) = (Arc::new(Semaphore::new(self.concurrency.into())), JoinSet::new());
         for line in lines {
@@ -98,11 +105,16 @@ impl BatchCommand {
             let (line, result) = ended?;
             summary.add(&line, &result);
             // The images are made also if the reader of standard output has gone.
-            printed = printed.and(self.print_result(&line, &result));
+            printed = printed.and(progress.suspend(|| self.print_result(&line, &result)));
+            print_event("line", report(&line, &result));
             progress.draw(&format!("{} of {total} lines", summary.lines()));
         }
         progress.end();
-        print_message(&summary.to_string());
+        if has_events() {
+            print_event("summary", summary.to_json());
+        } else {
+            print_message(&summary.to_string());
+        }
         match (summary.failed + summary.not_sent, summary.missing_images) {
             (0, 0) => printed,
             (0, images) => Err(CommandFailure::Incomplete(format!("{images} images are missing"))),
@@ -121,6 +133,7 @@ impl BatchCommand {
                 let names: String = files.iter().map(|file| format!("{}\n", file.display())).collect();
                 Ok(print(&names)?)
             }
+            LineResult::Failed(_) if has_events() => Ok(()),
             LineResult::Failed(error) => {
                 print_message(&format!("line {}: {error}", line.number));
                 Ok(())
@@ -181,6 +194,7 @@ fn report(line: &BatchLine, result: &LineResult) -> Value {
             report["replayed"] = images.is_replayed().into();
             report["missing"] = images.missing().into();
             report["usage"] = json!(images.usage());
+            report["cost_usd"] = json!(cost_usd(images));
         }
         LineResult::Failed(error) => {
             report["error"] = error.message().into();
@@ -229,12 +243,21 @@ impl BatchSummary {
                     self.replayed += 1;
                 } else {
                     self.tokens += images.usage().map_or(0, |usage| usage.total_tokens);
+                    self.cost_usd = cost_usd(images).map(|cost| self.cost_usd.unwrap_or(0.0) + cost).or(self.cost_usd);
                 }
             }
             LineResult::Existing => self.existing += 1,
             LineResult::Failed(_) => self.failed += 1,
             LineResult::NotSent => self.not_sent += 1,
         }
+    }
+
+    fn to_json(&self) -> Value {
+        let Self { made, replayed, existing, failed, not_sent, images, missing_images, tokens, cost_usd } = self;
+        json!({
+            "made": made, "replayed": replayed, "existing": existing, "failed": failed, "not_sent": not_sent,
+            "images": images, "missing_images": missing_images, "tokens": tokens, "cost_usd": cost_usd,
+        })
     }
 
     fn lines(&self) -> usize {
@@ -245,9 +268,10 @@ impl BatchSummary {
 impl std::fmt::Display for BatchSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { made, replayed, existing, failed, not_sent, images, tokens, .. } = self;
+        let cost = self.cost_usd.map_or_else(String::new, |cost| format!(", {} USD", (cost * 1e6).round() / 1e6));
         write!(
             f,
-            "done: {made} lines made ({images} images, {tokens} tokens; {replayed} were made before), {existing} existed, \
+            "done: {made} lines made ({images} images, {tokens} tokens{cost}; {replayed} were made before), {existing} existed, \
              {failed} failed, {not_sent} not sent"
         )
     }

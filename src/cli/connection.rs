@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::failure::CommandFailure;
-use crate::client::Client;
+use crate::client::{Client, Error};
 
 /// The address of a service, and the key for it.
 #[derive(Debug, Args)]
@@ -25,6 +25,15 @@ pub(super) struct ConnectionArgs {
 
 impl ConnectionArgs {
     pub(super) fn client(&self) -> Result<Client, CommandFailure> {
+        self.build_client().map_err(|error| CommandFailure::Usage(error.to_string()))
+    }
+
+    /// Returns true if an address or a key was given as an option.
+    pub(super) fn is_given(&self) -> bool {
+        self.base_url.is_some() || self.api_key.is_some()
+    }
+
+    pub(super) fn build_client(&self) -> Result<Client, Error> {
         let mut builder = Client::builder().allow_http(self.allow_http);
         if let Some(base_url) = &self.base_url {
             builder = builder.base_url(base_url);
@@ -32,6 +41,6 @@ impl ConnectionArgs {
         if let Some(api_key) = &self.api_key {
             builder = builder.api_key(api_key);
         }
-        builder.build().map_err(|error| CommandFailure::Usage(error.to_string()))
+        builder.build()
     }
 }

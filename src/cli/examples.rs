@@ -70,18 +70,25 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("alerts test", &["imagate alerts test"]),
     ("backup", &["imagate backup -o imagate.backup", "imagate backup -o copy.backup --without-master-key"]),
     ("restore", &["imagate restore imagate.backup --data-dir restored"]),
-    ("doctor", &["imagate doctor", "imagate doctor --online"]),
+    ("doctor", &["imagate doctor", "imagate doctor --online", "imagate doctor --service"]),
     ("migrate", &["imagate migrate sqlite-to-postgres"]),
     ("migrate sqlite-to-postgres", &["imagate migrate sqlite-to-postgres --config imagate.toml"]),
     ("master-key", &["imagate master-key rotate"]),
     ("master-key rotate", &["imagate master-key rotate", "imagate master-key rotate --new-key-env NEW_MASTER_KEY"]),
-    ("usage", &["imagate usage --by key --since 7d", "imagate usage --unsuccessful --model gpt-image-2 --json"]),
+    (
+        "usage",
+        &[
+            "imagate usage --by key --since 7d",
+            "imagate usage --follow",
+            "imagate usage --unsuccessful --model gpt-image-2 --json",
+        ],
+    ),
     (
         "generate",
         &[
             "imagate generate 'a fox in the snow' --size 1536x1024 -o fox.png",
             "imagate generate 'a fox in the snow' -n 3 -o '{date}-{prompt}-{n}.{ext}'",
-            "imagate generate --prompt-file prompt.txt --draft",
+            "imagate generate --prompt-file prompt.txt --draft --show",
         ],
     ),
     (
@@ -91,7 +98,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "imagate edit 'a red door' --image house.png --mask door.png",
         ],
     ),
-    ("batch", &["imagate batch requests.jsonl -o images", "imagate batch - --concurrency 8 --json"]),
+    ("batch", &["imagate batch requests.jsonl -o images", "imagate batch - --concurrency 8 --progress jsonl"]),
     ("upscale", &["imagate upscale fox.png --size 3840x2160 -o fox-4k.png"]),
     ("skills", &["imagate skills new image-generation", "imagate skills build", "imagate skills list"]),
     (
@@ -137,6 +144,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("config reload", &["imagate config reload"]),
     ("config schema", &["imagate config schema"]),
     ("config show", &["imagate config show"]),
+    ("open", &["imagate open"]),
     ("openapi", &["imagate openapi", "imagate openapi admin"]),
     ("completions", &["imagate completions bash"]),
     ("man", &["imagate man", "imagate man --output ~/.local/share/man/man1"]),

@@ -1,10 +1,10 @@
 //! The failures of commands, their messages for people, and their exit codes for scripts.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 
-use super::output::escape_controls;
+use super::output::print_failure;
 use crate::manifest::BuildError;
 
 const FAILED: u8 = 1;
@@ -94,15 +94,11 @@ impl<E: Into<anyhow::Error>> From<E> for CommandFailure {
 /// Prints the failure and returns the exit code.
 pub(super) fn report(result: Result<(), CommandFailure>) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
-    let mut stderr = anstream::stderr().lock();
-    // A failed write to standard error cannot be reported anywhere.
-    for problem in failure.problems() {
-        let _ = writeln!(stderr, "\x1b[1;31merror:\x1b[0m {}", escape_controls(&problem));
+    let (problems, exit_code) = (failure.problems(), failure.exit_code());
+    if !problems.is_empty() {
+        print_failure(&problems, failure.advice(), exit_code);
     }
-    if let Some(advice) = failure.advice() {
-        let _ = writeln!(stderr, "       advice: {}", escape_controls(advice));
-    }
-    ExitCode::from(failure.exit_code())
+    ExitCode::from(exit_code)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::failure::CommandFailure;
-use super::output::{cell, print, print_json, print_message, table};
+use super::output::{Column, cell, print, print_json, print_message, table};
 use super::remote::{GatewayArgs, with_plain_numbers};
 use super::secret::STDIN;
 use crate::gateway;
@@ -171,7 +171,8 @@ fn print_list(groups: &[GroupView], json: bool) -> Result<(), CommandFailure> {
         return Ok(print_json(&groups)?);
     }
     let rows: Vec<[String; 5]> = groups.iter().map(table_row).collect();
-    Ok(print(&table(["NAME", "SOURCE", "KEYS", "POLICY", "PROBLEM"], &rows))?)
+    let ([name, policy], problem) = (["NAME", "POLICY"].map(Column::name), Column::state("PROBLEM"));
+    Ok(print(&table([name, "SOURCE".into(), "KEYS".into(), policy, problem], &rows))?)
 }
 
 fn print_change(

@@ -3,6 +3,7 @@
 mod estimate;
 mod name_template;
 mod output_image;
+mod preview;
 mod progress;
 mod prompt;
 mod report;
@@ -16,11 +17,12 @@ use std::time::Duration;
 use chrono::Local;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use serde_json::json;
 
 use super::connection::ConnectionArgs;
 use super::failure::CommandFailure;
 use super::installation::block_on;
-use super::output::{print, print_bytes, print_json, print_message};
+use super::output::{ProgressArg, print, print_bytes, print_event, print_json};
 use crate::client::{
     self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Json, ModelName, Output,
     PartialImages,
@@ -30,8 +32,10 @@ use crate::tables::{self, FieldKind, IMAGE_GENERATION_FIELDS};
 use crate::wire::types::{Background, Moderation, Quality};
 use name_template::NameValues;
 use output_image::OutputImage;
+use preview::{Preview, PreviewArgs};
 pub(super) use progress::ProgressDisplay;
 use prompt::PromptArgs;
+pub(super) use report::cost_usd;
 use report::{ImageReport, WrittenFile};
 use target::OutputTarget;
 pub(super) use target::name_from_prompt;
@@ -119,6 +123,11 @@ pub(super) struct ImageArgs {
     /// Print a description of the images as JSON instead of the file names.
     #[arg(long)]
     json: bool,
+    /// The form of the messages on standard error: text for people, or jsonl, one JSON object per line for programs.
+    #[arg(long, value_enum, default_value_t, value_name = "FORM", hide_possible_values = true)]
+    progress: ProgressArg,
+    #[command(flatten)]
+    preview_args: PreviewArgs,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
@@ -148,6 +157,7 @@ impl ImageArgs {
         mut self,
         build_request: impl FnOnce(GenerateRequest) -> ClientImageRequest,
     ) -> Result<(), CommandFailure> {
+        self.progress.apply();
         self.prompt = self.prompt_args.read()?;
         // Every error that can be detected locally is reported before anything is paid for.
         if self.upscale && self.size.exact().is_none() {
@@ -166,8 +176,9 @@ impl ImageArgs {
         let request = build_request(self.request(output));
         block_on(async {
             request.check(self.stream).await.map_err(with_advice)?;
-            let images = self.request_images(&client, request, &target).await?;
-            self.write_images(&images, &target).await?;
+            let preview = self.preview_args.preview();
+            let images = self.request_images(&client, request, &target, preview).await?;
+            self.write_images(&images, &target, preview).await?;
             self.check_all_arrived(&images)
         })
     }
@@ -244,46 +255,45 @@ impl ImageArgs {
         }
     }
 
+    fn start_progress(&self) -> ProgressDisplay {
+        print_event("started", json!({ "size": self.size.to_string(), "count": self.count, "prompt": self.prompt }));
+        ProgressDisplay::start(&format!("waiting for the image, size {}", self.size))
+    }
+
     /// Waits for the images, shows the progress, and prints a summary.
     async fn request_images(
         &self,
         client: &Client,
         request: ClientImageRequest,
         target: &OutputTarget,
+        preview: Preview,
     ) -> Result<Images, CommandFailure> {
-        let progress = ProgressDisplay::start(&format!("waiting for the image, size {}", self.size));
+        let progress = self.start_progress();
         let result = if self.stream {
             let partials_target = self.keep_partials.then_some(target);
-            stream_reader::read_stream(request.stream(client).await, self.partials, partials_target, &progress).await
+            stream_reader::read_stream(
+                request.stream(client).await,
+                self.partials,
+                partials_target,
+                (&progress, preview),
+            )
+            .await
         } else {
             request.send(client).await
         };
         let elapsed = progress.end();
         let images = result.map_err(with_advice)?;
-        let reported_size = images.size().map(str::to_owned);
-        let actual_size =
-            images.first().dimensions().map(|(width, height)| format!("{width}x{height}")).or(reported_size);
-        let size_text = actual_size.as_deref().unwrap_or("unknown size");
-        print_message(&format!(
-            "done: {} of {size_text} in {:.1} s",
-            image_count_text(images.len()),
-            elapsed.as_secs_f64()
-        ));
-        if let Some(size) =
-            self.size.exact().filter(|size| actual_size.is_some_and(|actual| actual != size.to_string()))
-        {
-            print_message(&format!("note: {size} was requested"));
-        } else if let (Some("mismatch"), Some(delivered)) = (images.delivery(), images.delivered()) {
-            print_message(&format!("note: {delivered} is not what was requested"));
-        }
-        if images.is_simulated() {
-            print_message("note: the built-in simulator drew this; no model was called");
-        }
+        report::print_arrival(&images, self.size, elapsed);
         Ok(images)
     }
 
     /// Writes the files and prints their paths.
-    async fn write_images(&self, images: &Images, target: &OutputTarget) -> Result<(), CommandFailure> {
+    async fn write_images(
+        &self,
+        images: &Images,
+        target: &OutputTarget,
+        preview: Preview,
+    ) -> Result<(), CommandFailure> {
         let requested_size = self.size.exact().filter(|_| self.upscale);
         if target.is_stdout() {
             let (output_image, failure) = OutputImage::resized_to_at_least(images.first(), requested_size).await;
@@ -298,6 +308,7 @@ impl ImageArgs {
             // The remaining images have been paid for as well, so they are written even if this write fails.
             let written = output_image.write(&target.path(index, output_image.format()), self.force).await;
             let written = written.map_err(CommandFailure::from).and_then(|path| {
+                preview.show(|| output_image.bytes());
                 files.push(WrittenFile { path, upscaled_from: output_image.upscaled_from() });
                 files.last().map_or(Ok(()), |file| self.write_sidecar(&report, file, &image))
             });
@@ -305,6 +316,7 @@ impl ImageArgs {
         }
         // All files are written before anything is printed, because the reader of standard output may be gone.
         let printed = self.print_result(&report, &files);
+        report::print_record(images, &files);
         failure.map_or(printed, Err)
     }
 
@@ -369,10 +381,6 @@ impl ClientImageRequest {
             Self::Edit(request) => client.images().edit_stream(request).await,
         }
     }
-}
-
-fn image_count_text(images: usize) -> String {
-    if images == 1 { "1 image".to_owned() } else { format!("{images} images") }
 }
 
 /// Adds the advice from the error table of the API document to a failure.

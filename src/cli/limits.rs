@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
-use super::output::{print, print_json, table};
+use super::output::{Column, print, print_json, table};
 use crate::gateway::config::{Config, limits_from_json};
 use crate::gateway::limits::{LimitAmounts, LimitState, LimitSubject, LimitUsage, RequestLimiter, SubjectLimits};
 use crate::gateway::store::{ReservationSubjectKind, Store};
@@ -120,6 +120,7 @@ fn print_table(rows: &[LimitRow]) -> Result<(), CommandFailure> {
         let resets = row.usage.resets_at.map_or_else(|| "-".to_owned(), |at| at.format("%Y-%m-%d %H:%M").to_string());
         [row.kind.to_owned(), row.name.clone(), row.usage.name.to_owned(), used, limit, state(row).to_owned(), resets]
     });
-    let headings = ["OF", "NAME", "LIMIT", "USED", "AT MOST", "STATE", "RESETS (UTC)"];
-    Ok(print(&table(headings, &cells.collect::<Vec<_>>()))?)
+    let [of, limit, used, at_most, resets] = ["OF", "LIMIT", "USED", "AT MOST", "RESETS (UTC)"].map(Column::from);
+    let columns = [of, Column::name("NAME"), limit, used, at_most, Column::state("STATE"), resets];
+    Ok(print(&table(columns, &cells.collect::<Vec<_>>()))?)
 }

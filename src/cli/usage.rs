@@ -1,6 +1,7 @@
 //! The command `imagate usage`.
 
 mod counts;
+mod follow;
 mod records;
 mod remote;
 mod since;
@@ -52,6 +53,9 @@ pub(super) struct UsageCommand {
     /// Print comma-separated values.
     #[arg(long)]
     csv: bool,
+    /// Print the newest records, and then each record as soon as its request ends, until Ctrl-C.
+    #[arg(long, conflicts_with_all = ["by", "csv"])]
+    follow: bool,
 }
 
 /// Filters of single requests, which counts do not have.
@@ -128,7 +132,10 @@ impl UsageCommand {
             (_, true) => UsageFormat::Csv,
             _ => UsageFormat::Table { cost: self.cost },
         };
-        let (by, remote) = (self.by, self.gateway.remote()?);
+        if self.follow {
+            self.gateway.only_local("usage --follow", "the admin API does not say when a request ends")?;
+        }
+        let (by, follows, remote) = (self.by, self.follow, self.gateway.remote()?);
         let (installation, counts, records) =
             (self.gateway.installation.clone(), self.counts(), self.into_records(format));
         if let Some(gateway) = remote {
@@ -141,6 +148,7 @@ impl UsageCommand {
             let usage = usage::UsageReader::new(Arc::clone(store) as Arc<dyn UsageStore>);
             match by {
                 Some(by) => Ok(print(&counts::read_counts(&usage, by, &counts).await?.render(format)?)?),
+                None if follows => follow::follow(&usage, records, format).await,
                 None => list(&usage.all_records(&records).await?, format),
             }
         })

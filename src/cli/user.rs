@@ -204,7 +204,7 @@ fn warn_without_public_url(config: &Config) {
 }
 
 /// Returns the base URL of the pages: `public_url`, or the listen address if it is not set.
-fn pages_base_url(config: &Config) -> String {
+pub(super) fn pages_base_url(config: &Config) -> String {
     config.public_url.as_ref().map_or_else(|| format!("http://{}", config.listen), |url| url.as_str().to_owned())
 }
 

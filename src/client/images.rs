@@ -171,7 +171,7 @@ impl<'a> ImageCalls<'a> {
     pub async fn edit(&self, request: impl Into<EditRequest>) -> Result<Images, Error> {
         let form = EditForm::new(request.into(), AnswerMode::Whole).await?;
         let options = form.call_options(TimeLimit::Total(form.time_limit()));
-        let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(form));
+        let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(Box::new(form)));
         Images::parse(call.read_answer().await?, call.session().head())
     }
 
@@ -191,7 +191,7 @@ impl<'a> ImageCalls<'a> {
         target.check_count(count)?;
         let form = EditForm::new(request, AnswerMode::Whole).await?;
         let options = form.call_options(TimeLimit::Total(form.time_limit()));
-        let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(form));
+        let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(Box::new(form)));
         save_answer(call.begin_answer().await?, target, count, call.session()).await
     }
 

@@ -26,7 +26,7 @@ pub(super) struct PaidCall {
 /// The body of a request, which can be sent several times.
 pub(super) enum CallBody {
     Json(Bytes),
-    Form(EditForm),
+    Form(Box<EditForm>),
 }
 
 // === impl PaidCall ===

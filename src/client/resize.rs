@@ -10,6 +10,8 @@ mod decode;
 mod encode;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "cli")]
+mod thumbnail;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,8 @@ use super::save::{self, EncodedImage, FileNaming, ImageByteSink};
 use super::{Error, Image, Output, ResponseImage};
 use crate::image::{Format, ImageFileError, ImageProperties, Size, inspect};
 use crate::tables::{MAX_PIXELS, MAX_UPLOAD_IMAGE_BYTES};
+#[cfg(feature = "cli")]
+pub(crate) use thumbnail::Thumbnail;
 
 /// The size, proportions and file format that an image is resized to.
 ///
@@ -140,30 +144,11 @@ impl Resize {
             file.clone()
         } else {
             let pixels = decode::decode_file(file, properties.format)?;
-            let pixels = if is_same { pixels } else { self.resample(pixels)? };
+            let pixels =
+                if is_same { pixels } else { resample(pixels, self.size.width(), self.size.height(), self.fit)? };
             encode::encode_file(&pixels, output)?.into()
         };
         Ok(ResizedImage { file, format: output.format(), size: self.size, original })
-    }
-
-    fn resample(&self, pixels: PixelBuffer) -> Result<PixelBuffer, ResizeFailure> {
-        let options =
-            ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3)).use_alpha(pixels.has_alpha);
-        let options = match self.fit {
-            Fit::Crop => options.fit_into_destination(None),
-            Fit::Stretch => options,
-        };
-        let four_bytes = if pixels.has_alpha { pixels.bytes } else { with_alpha(&pixels.bytes) };
-        let to_failure = |error| ResizeFailure::Unreadable(Format::default(), format!("{error}"));
-        let source =
-            TypedImageRef::<U8x4>::from_buffer(pixels.width, pixels.height, &four_bytes).map_err(to_failure)?;
-        let (width, height) = (self.size.width(), self.size.height());
-        let mut canvas = Canvas::new(width, height, PixelType::U8x4);
-        let target = canvas.typed_image_mut::<U8x4>();
-        // `resize` would compile the code of thirteen types of pixels.
-        Resizer::new().resize_typed(&source, &mut target.ok_or(ResizeError::PixelTypesAreDifferent)?, &options)?;
-        let bytes = if pixels.has_alpha { canvas.into_vec() } else { without_alpha(canvas.buffer()) };
-        Ok(PixelBuffer { width, height, bytes, ..pixels })
     }
 }
 
@@ -171,6 +156,25 @@ impl From<Size> for Resize {
     fn from(size: Size) -> Self {
         Self::to(size)
     }
+}
+
+/// Returns the pixels in this width and height.
+fn resample(pixels: PixelBuffer, width: u32, height: u32, fit: Fit) -> Result<PixelBuffer, ResizeFailure> {
+    let options =
+        ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3)).use_alpha(pixels.has_alpha);
+    let options = match fit {
+        Fit::Crop => options.fit_into_destination(None),
+        Fit::Stretch => options,
+    };
+    let four_bytes = if pixels.has_alpha { pixels.bytes } else { with_alpha(&pixels.bytes) };
+    let to_failure = |error| ResizeFailure::Unreadable(Format::default(), format!("{error}"));
+    let source = TypedImageRef::<U8x4>::from_buffer(pixels.width, pixels.height, &four_bytes).map_err(to_failure)?;
+    let mut canvas = Canvas::new(width, height, PixelType::U8x4);
+    let target = canvas.typed_image_mut::<U8x4>();
+    // `resize` would compile the code of thirteen types of pixels.
+    Resizer::new().resize_typed(&source, &mut target.ok_or(ResizeError::PixelTypesAreDifferent)?, &options)?;
+    let bytes = if pixels.has_alpha { canvas.into_vec() } else { without_alpha(canvas.buffer()) };
+    Ok(PixelBuffer { width, height, bytes, ..pixels })
 }
 
 /// Makes opaque pixels of four bytes from pixels of three, so that the resampling of one type is compiled, not of two.

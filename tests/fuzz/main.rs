@@ -5,6 +5,7 @@
 //! default. `IMAGATE_FUZZ_SECONDS` (for example 1800) makes it longer; `IMAGATE_FUZZ_SEED` seeds the random generator.
 //! Every run begins with the findings (`found/`) and the stored corpus of cargo-fuzz (`corpus/`, a tar per target).
 #![expect(clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
+#![expect(clippy::incompatible_msrv, reason = "the program needs a newer Rust than the SDK")]
 
 #[expect(dead_code, reason = "other commands use the other items")]
 #[path = "../../src/cli/skills/atomic_file.rs"]

@@ -4,6 +4,7 @@
 //! The comment at the top of each module says which tests belong there. Heavy tests run one at a time
 //! ([`kit::heavy_test_lock`]), all others in parallel.
 #![cfg(feature = "cli")]
+#![expect(clippy::incompatible_msrv, reason = "the program needs a newer Rust than the SDK")]
 #![expect(
     clippy::expect_used,
     clippy::panic,

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{print, print_json, print_message, table};
+use crate::cli::output::{Column, print, print_json, print_message, table};
 use crate::gateway::config::{Config, DEFAULT_GROUP};
 use crate::gateway::manage::{self, AccountAvailability, AccountExplanation};
 use crate::gateway::store::Store;
@@ -36,7 +36,8 @@ impl AccountExplainCommand {
             return Ok(print_json(&explanations.iter().map(to_json).collect::<Vec<_>>())?);
         }
         let rows: Vec<[String; 6]> = explanations.iter().map(table_row).collect();
-        print(&table(["NAME", "STATE", "TIER", "KIND", "PRIORITY", "PLACES"], &rows))?;
+        let [tier, kind, priority, places] = ["TIER", "KIND", "PRIORITY", "PLACES"].map(Column::from);
+        print(&table([Column::name("NAME"), Column::state("STATE"), tier, kind, priority, places], &rows))?;
         print_message(&match explanations.iter().find(|explanation| explanation.chosen) {
             Some(explanation) => format!("{} would be used: {}", explanation.account, ORDER),
             None if self.session.is_some() => format!("no account can serve the group {} now", self.group),

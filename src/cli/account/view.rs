@@ -3,13 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{cell, print, print_json, table};
+use crate::cli::output::{Column, cell, print, print_json, table};
 use crate::gateway::config;
 use crate::gateway::manage::{AccountStatus, ManagedAccount};
 use crate::gateway::store::Timestamp;
-
-const HEADINGS: [&str; 10] =
-    ["NAME", "KIND", "SOURCE", "TIER", "GROUPS", "PRIORITY", "CONCURRENCY", "LARGE", "BASE URL", "STATE"];
 
 /// An account, of the store or of the admin API. Scripts rely on the fields and their order; `null` marks a value that is
 /// unknown or that the account does not have.
@@ -112,7 +109,15 @@ pub(super) fn print_list(accounts: &[AccountView], json: bool) -> Result<(), Com
         return Ok(print_json(&accounts)?);
     }
     let rows: Vec<_> = accounts.iter().map(AccountView::table_row).collect();
-    Ok(print(&table(HEADINGS, &rows))?)
+    Ok(print(&table(columns(), &rows))?)
+}
+
+/// Returns the columns of the table of accounts.
+fn columns() -> [Column<'static>; 10] {
+    let [name, groups, base_url] = ["NAME", "GROUPS", "BASE URL"].map(Column::name);
+    let [kind, source, tier, priority] = ["KIND", "SOURCE", "TIER", "PRIORITY"].map(Column::from);
+    let [concurrency, large] = ["CONCURRENCY", "LARGE"].map(Column::from);
+    [name, kind, source, tier, groups, priority, concurrency, large, base_url, Column::state("STATE")]
 }
 
 fn kind(managed: &ManagedAccount) -> Option<&str> {

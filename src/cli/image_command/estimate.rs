@@ -1,6 +1,7 @@
 //! The option `--estimate`: what the images of a request would cost at most.
 
-use super::{ImageArgs, image_count_text, with_advice};
+use super::report::image_count_text;
+use super::{ImageArgs, with_advice};
 use crate::cli::failure::CommandFailure;
 use crate::cli::installation::block_on;
 use crate::cli::output::{print, print_json, print_message};

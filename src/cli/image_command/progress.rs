@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cli::output::print_message;
+use crate::cli::output::{has_events, print_message};
 
 /// The time between two updates of the line (our choice).
 const TICK: Duration = Duration::from_millis(120);
@@ -20,8 +20,10 @@ pub(in crate::cli) struct ProgressDisplay {
 impl ProgressDisplay {
     pub(in crate::cli) fn start(message: &str) -> Self {
         // The spinner draws on standard error, and draws nothing if standard error is not a terminal.
-        let spinner = ProgressBar::new_spinner();
-        if spinner.is_hidden() {
+        let spinner = if has_events() { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        if has_events() {
+            // The command prints events of its own.
+        } else if spinner.is_hidden() {
             print_message(message);
         } else if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}  {elapsed}") {
             spinner.set_style(style);
@@ -31,9 +33,14 @@ impl ProgressDisplay {
         Self { spinner, started_at: Instant::now() }
     }
 
+    /// Removes the line during the action, which prints something itself.
+    pub(in crate::cli) fn suspend<T>(&self, action: impl FnOnce() -> T) -> T {
+        self.spinner.suspend(action)
+    }
+
     /// Shows the current progress.
     pub(in crate::cli) fn update(&self, message: &str) {
-        if self.spinner.is_hidden() {
+        if self.spinner.is_hidden() && !has_events() {
             print_message(message);
         } else {
             self.spinner.set_message(message.to_owned());

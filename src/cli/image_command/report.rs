@@ -1,11 +1,14 @@
 //! The report on a request and its images, as JSON.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::cli::failure::CommandFailure;
+use crate::cli::output::{has_events, print_event, print_message};
 use crate::client::{self, Image, Images};
+use crate::image::SizeRequest;
 
 /// A file that was written.
 pub(super) struct WrittenFile {
@@ -26,7 +29,8 @@ impl ImageReport {
             "size": images.size(), "quality": images.quality(), "output_format": images.output_format(),
             "background": images.background(), "usage": images.usage(), "simulated": images.is_simulated(),
             "replayed": images.is_replayed(), "fallback": images.fallback(), "missing": images.missing(),
-            "delivered": images.delivered(), "delivery": images.delivery(),
+            "delivered": images.delivered(), "delivery": images.delivery(), "attempts": images.meta().attempts(),
+            "cost_usd": cost_usd(images), "budget_remaining_usd": images.meta().budget_remaining_usd(),
         }))
     }
 
@@ -48,5 +52,93 @@ impl ImageReport {
         let mut text = serde_json::to_string_pretty(&report)?;
         text.push('\n');
         Ok(client::replace_file(Path::new(&name), text.as_bytes())?)
+    }
+}
+
+/// Prints the number, the size and the wait of the images that arrived, and notes on what differs from the request.
+pub(super) fn print_arrival(images: &Images, requested: SizeRequest, elapsed: Duration) {
+    let reported_size = images.size().map(str::to_owned);
+    let actual_size = images.first().dimensions().map(|(width, height)| format!("{width}x{height}")).or(reported_size);
+    print_event("arrived", json!({ "images": images.len(), "size": actual_size, "seconds": elapsed.as_secs_f64() }));
+    if !has_events() {
+        let size_text = actual_size.as_deref().unwrap_or("unknown size");
+        let count_text = image_count_text(images.len());
+        print_message(&format!("done: {count_text} of {size_text} in {:.1} s", elapsed.as_secs_f64()));
+    }
+    if let Some(size) = requested.exact().filter(|size| actual_size.is_some_and(|actual| actual != size.to_string())) {
+        print_message(&format!("note: {size} was requested"));
+    } else if let (Some("mismatch"), Some(delivered)) = (images.delivery(), images.delivered()) {
+        print_message(&format!("note: {delivered} is not what was requested"));
+    }
+    if images.is_simulated() {
+        print_message("note: the built-in simulator drew this; no model was called");
+    }
+}
+
+/// Prints one line about the request: its images in bytes, its cost, and the id by which the operator finds its record.
+pub(super) fn print_record(images: &Images, files: &[WrittenFile]) {
+    let bytes: Vec<u64> =
+        files.iter().map(|file| std::fs::metadata(&file.path).map_or(0, |metadata| metadata.len())).collect();
+    for (file, bytes) in files.iter().zip(&bytes) {
+        print_event("saved", json!({ "file": file.path.display().to_string(), "bytes": bytes }));
+    }
+    let (meta, cost) = (images.meta(), cost_usd(images));
+    print_event(
+        "summary",
+        json!({
+            "request_id": images.request_id(), "images": images.len(), "files": files.len(),
+            "missing": images.missing(), "usage": images.usage(), "cost_usd": cost, "replayed": images.is_replayed(),
+            "fallback": images.fallback(), "delivered": images.delivered(), "attempts": meta.attempts(),
+            "budget_remaining_usd": meta.budget_remaining_usd(),
+        }),
+    );
+    if !has_events() {
+        print_message(&record_text(images, bytes.iter().sum(), cost));
+    }
+}
+
+fn record_text(images: &Images, bytes: u64, cost: Option<f64>) -> String {
+    let meta = images.meta();
+    let mut facts = vec![byte_text(bytes)];
+    facts.extend(images.usage().map(|usage| format!("{} tokens", usage.total_tokens)));
+    facts.extend(cost.map(|cost| format!("{cost} USD")));
+    facts.extend(images.fallback().map(|fallback| format!("made as {fallback}")));
+    facts.extend(images.is_replayed().then(|| "made before, not paid again".to_owned()));
+    facts.extend(Some(meta.attempts()).filter(|attempts| *attempts > 1).map(|attempts| format!("{attempts} attempts")));
+    facts.extend(meta.budget_remaining_usd().map(|left| format!("budget left {left} USD")));
+    facts.extend(images.request_id().map(|id| format!("request {id}")));
+    facts.join(", ")
+}
+
+/// Returns the cost of the answer in US dollars, if the service states it: `OpenRouter` does so in `usage.cost`, and
+/// LiteLLM in a header. A gateway of this project states it in the record of the request.
+pub(in crate::cli) fn cost_usd(images: &Images) -> Option<f64> {
+    let stated = images.json().member("usage").and_then(|usage| usage.member("cost")?.read::<f64>());
+    stated.or_else(|| images.meta().header("x-litellm-response-cost")?.parse().ok()).filter(|cost| cost.is_finite())
+}
+
+/// Returns a number of bytes in the unit that says most.
+fn byte_text(bytes: u64) -> String {
+    match bytes {
+        0..1000 => format!("{bytes} bytes"),
+        1000..1_000_000 => format!("{} KB", bytes / 1000),
+        _ => format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10),
+    }
+}
+
+/// Returns the number of images with its noun.
+pub(super) fn image_count_text(images: usize) -> String {
+    if images == 1 { "1 image".to_owned() } else { format!("{images} images") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_bytes_have_the_unit_that_says_most() {
+        for (bytes, expected) in [(999, "999 bytes"), (1000, "1 KB"), (999_999, "999 KB"), (12_345_678, "12.3 MB")] {
+            assert_eq!(byte_text(bytes), expected);
+        }
     }
 }

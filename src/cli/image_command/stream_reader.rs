@@ -1,8 +1,11 @@
 //! Reads the stream of events while an image is made.
 
+use serde_json::json;
+
+use super::preview::Preview;
 use super::progress::ProgressDisplay;
 use super::target::OutputTarget;
-use crate::cli::output::print_message;
+use crate::cli::output::{print_event, print_message};
 use crate::client::{Error, Image, ImageEvent, ImageStream, Images, PartialImages};
 
 /// Reads the stream to its end, counts the intermediate images, and writes them if an output target is given.
@@ -10,7 +13,7 @@ pub(super) async fn read_stream(
     stream: Result<ImageStream, Error>,
     expected_partials: Option<PartialImages>,
     partials_target: Option<&OutputTarget>,
-    progress: &ProgressDisplay,
+    (progress, preview): (&ProgressDisplay, Preview),
 ) -> Result<Images, Error> {
     let mut stream = stream?;
     let mut partial_count = 0_u32;
@@ -23,8 +26,11 @@ pub(super) async fn read_stream(
                     "intermediate image {partial_count} of {}",
                     expected_partials.map_or(0, PartialImages::get)
                 ));
+                print_event("partial", json!({ "index": index, "received": partial_count }));
+                preview.show_above(progress, || image.bytes());
                 if let Some(target) = partials_target {
-                    write_partial(&image, index, target).await;
+                    let message = write_partial(&image, index, target).await;
+                    progress.suspend(|| print_message(&message));
                 }
             }
             ImageEvent::Completed { image, .. } => images = Some(image.answer().clone()),
@@ -39,10 +45,11 @@ pub(super) async fn read_stream(
     }
 }
 
-/// Writes an intermediate image. A failure is only reported, because the final image matters more.
-async fn write_partial(image: &Image, index: u32, target: &OutputTarget) {
+/// Writes an intermediate image, and returns a message. A failure is only a message, because the final image matters
+/// more.
+async fn write_partial(image: &Image, index: u32, target: &OutputTarget) -> String {
     match image.write_to(target.partial_path(index, image.format())).await {
-        Ok(file) => print_message(&format!("wrote {}", file.display())),
-        Err(error) => print_message(&format!("note: {error}")),
+        Ok(file) => format!("wrote {}", file.display()),
+        Err(error) => format!("note: {error}"),
     }
 }

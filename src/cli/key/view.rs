@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{cell, print, print_json, print_message, table};
+use crate::cli::output::{Column, cell, print, print_json, print_message, table};
 use crate::cli::remote::{limits_view, with_plain_numbers};
 use crate::gateway::keys::{IssuedKey, KeyRow};
 use crate::gateway::store::{KeyLock, Timestamp};
@@ -147,6 +147,7 @@ pub(super) fn print_list(keys: &[KeyView], json: bool) -> Result<(), CommandFail
         return Ok(print_json(&keys)?);
     }
     let rows: Vec<[String; 8]> = keys.iter().map(KeyView::table_row).collect();
-    let headings = ["ID", "NAME", "USER", "GROUP", "PUBLIC ID", "STATE", "CREATED", "LAST USED"];
-    Ok(print(&table(headings, &rows))?)
+    let [name, user, group] = ["NAME", "USER", "GROUP"].map(Column::name);
+    let [state, created, used] = [Column::state("STATE"), Column::moment("CREATED"), Column::moment("LAST USED")];
+    Ok(print(&table(["ID".into(), name, user, group, "PUBLIC ID".into(), state, created, used], &rows))?)
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::install::{InstalledState, SkillsFolder};
 use super::manifest_input::ManifestInput;
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{cell, print, print_json, table};
+use crate::cli::output::{Column, cell, print, print_json, table};
 use crate::manifest::text::JsonNode;
 use crate::manifest::{ApiReference, LockFileEntry, Manifest, Skill};
 
@@ -64,7 +64,7 @@ impl ListCommand {
             .iter()
             .map(|(name, locked, state)| [name, &*locked.version, state.as_str()].map(str::to_owned))
             .collect();
-        Ok(print(&table(["NAME", "VERSION", "STATE"], &rows))?)
+        Ok(print(&table(["NAME".into(), "VERSION".into(), Column::state("STATE")], &rows))?)
     }
 }
 
@@ -73,12 +73,14 @@ fn skill_table(skills: &[Skill]) -> String {
         let day = skill.updated_at.as_deref().map(day_of);
         [skill.name.clone(), skill.version.clone(), cell(day), skill.title.clone()]
     };
-    table(["NAME", "VERSION", "UPDATED", "TITLE"], &skills.iter().map(row).collect::<Vec<_>>())
+    let [name, version, updated] = ["NAME", "VERSION", "UPDATED"].map(Column::from);
+    table([name, version, updated, Column::name("TITLE")], &skills.iter().map(row).collect::<Vec<_>>())
 }
 
 fn api_table(apis: &[ApiReference]) -> String {
     let row = |api: &ApiReference| [api.id.clone(), api.product.clone(), api.language.clone(), api.title.clone()];
-    table(["ID", "PRODUCT", "LANGUAGE", "TITLE"], &apis.iter().map(row).collect::<Vec<_>>())
+    let [id, product, language] = ["ID", "PRODUCT", "LANGUAGE"].map(Column::from);
+    table([id, product, language, Column::name("TITLE")], &apis.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Returns the day of a time; a text that is no time is returned as it is.

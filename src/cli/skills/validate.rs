@@ -1,6 +1,5 @@
 //! The command `imagate skills validate`.
 
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -12,7 +11,7 @@ use super::verify::thread_count;
 use super::web_client::{HostPolicy, WebClient};
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::print;
+use crate::cli::output::{has_color, print};
 use crate::manifest::{
     CheckOptions, CheckReport, FindingLevel, RepositoryFiles, RuleOverrideError, RuleOverrides, WebFetcher, check,
     render,
@@ -119,7 +118,7 @@ impl ValidateCommand {
 impl ReportFormat {
     pub(super) fn print(self, report: &CheckReport) -> Result<(), CommandFailure> {
         let text = match self {
-            Self::Human => render::human(report, has_colours()),
+            Self::Human => render::human(report, has_color()),
             Self::Json => render::json(report)?,
             Self::Sarif => render::sarif(report)?,
             Self::Github => render::github(report),
@@ -127,9 +126,4 @@ impl ReportFormat {
         };
         Ok(print(&text)?)
     }
-}
-
-/// Returns true if standard output is a terminal and colours are not disabled.
-fn has_colours() -> bool {
-    std::io::stdout().is_terminal() && anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }

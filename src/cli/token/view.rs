@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{cell, print, print_json, print_message, table};
+use crate::cli::output::{Column, cell, print, print_json, print_message, table};
 use crate::gateway::store::{AdminTokenRow, Timestamp};
 
 /// A token; the secret is present only if the token is new. Scripts rely on the fields and their order.
@@ -80,5 +80,7 @@ pub(super) fn print_list(tokens: &[TokenView], json: bool) -> Result<(), Command
         return Ok(print_json(&tokens)?);
     }
     let rows: Vec<[String; 7]> = tokens.iter().map(TokenView::table_row).collect();
-    Ok(print(&table(["ID", "NAME", "USER", "PUBLIC ID", "CREATED", "EXPIRES", "LAST USED"], &rows))?)
+    let [name, user] = ["NAME", "USER"].map(Column::name);
+    let [created, expires, used] = ["CREATED", "EXPIRES", "LAST USED"].map(Column::moment);
+    Ok(print(&table(["ID".into(), name, user, "PUBLIC ID".into(), created, expires, used], &rows))?)
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{UsageFormat, UsageGrouping, json_lines};
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{cell, print_message, table};
+use crate::cli::output::{Column, cell, print_message, table};
 use crate::cli::remote::{only_local, view};
 use crate::gateway::money::Usd;
 use crate::gateway::store::{self, RefusalCount};
@@ -218,8 +218,13 @@ fn key_table(keys: &[NamedCounts], cost: bool) -> String {
             let (key, name, group) = (cell(key), cell(name.as_ref()), key_counts.group.clone());
             [key, name, group, requests, failed, refused, images, cost, unknown]
         };
-        let headings = ["KEY", "NAME", "GROUP", "REQUESTS", "FAILED", "REFUSED", "IMAGES", "COST USD", "COST UNKNOWN"];
-        return table(headings, &keys.iter().map(row).collect::<Vec<_>>());
+        let [key, requests, failed, refused] = ["KEY", "REQUESTS", "FAILED", "REFUSED"].map(Column::from);
+        let [name, group] = ["NAME", "GROUP"].map(Column::name);
+        let [images, cost, unknown] = ["IMAGES", "COST USD", "COST UNKNOWN"].map(Column::from);
+        return table(
+            [key, name, group, requests, failed, refused, images, cost, unknown],
+            &keys.iter().map(row).collect::<Vec<_>>(),
+        );
     }
     let row = |NamedCounts { key_counts, name, user_name }: &NamedCounts| {
         let [requests, failed, refused, images, input, output] = columns(&key_counts.counts);
@@ -228,9 +233,10 @@ fn key_table(keys: &[NamedCounts], cost: bool) -> String {
         [cell(key), name, user, key_counts.group.clone(), requests, failed, refused, images, input, output]
     };
     let rows: Vec<_> = keys.iter().map(row).collect();
-    let headings =
-        ["KEY", "NAME", "USER", "GROUP", "REQUESTS", "FAILED", "REFUSED", "IMAGES", "TOKENS IN", "TOKENS OUT"];
-    table(headings, &rows)
+    let [key, requests, failed, refused] = ["KEY", "REQUESTS", "FAILED", "REFUSED"].map(Column::from);
+    let [name, user, group] = ["NAME", "USER", "GROUP"].map(Column::name);
+    let [images, input, output] = ["IMAGES", "TOKENS IN", "TOKENS OUT"].map(Column::from);
+    table([key, name, user, group, requests, failed, refused, images, input, output], &rows)
 }
 
 /// Returns the known cost, and the number of requests whose cost is unknown.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{cell, print, print_message, table};
+use crate::cli::output::{Column, cell, print, print_message, table};
 use crate::gateway::money::Usd;
 use crate::gateway::store::{CostBasis, DeliveredImageEntry, Record, Timestamp};
 
@@ -150,17 +150,19 @@ pub(super) fn print_table(records: &[RecordRow], cost: bool) -> Result<(), Comma
     Ok(())
 }
 
-fn record_table(records: &[RecordRow], cost: bool) -> String {
-    const HEADINGS: [&str; 10] =
-        ["CREATED", "STATE", "SIZE", "QUALITY", "FORMAT", "IMAGES", "TOKENS", "SECONDS", "ACCOUNT", "REQUEST"];
+pub(super) fn record_table(records: &[RecordRow], cost: bool) -> String {
+    let [size, quality, format, images, tokens] = ["SIZE", "QUALITY", "FORMAT", "IMAGES", "TOKENS"].map(Column::from);
+    let [created, state, account] = [Column::moment("CREATED"), Column::state("STATE"), Column::name("ACCOUNT")];
+    let [seconds, request] = ["SECONDS", "REQUEST"].map(Column::from);
     if !cost {
-        return table(HEADINGS, &records.iter().map(RecordRow::cells).collect::<Vec<_>>());
+        let columns = [created, state, size, quality, format, images, tokens, seconds, account, request];
+        return table(columns, &records.iter().map(RecordRow::cells).collect::<Vec<_>>());
     }
-    let [created, state, size, quality, format, images, tokens, seconds, account, request] = HEADINGS;
-    let headings = [created, state, size, quality, format, images, tokens, "COST USD", seconds, account, request];
+    let cost = Column::from("COST USD");
+    let columns = [created, state, size, quality, format, images, tokens, cost, seconds, account, request];
     let with_cost = records.iter().map(|record| {
         let [created, state, size, quality, format, images, tokens, seconds, account, request] = record.cells();
         [created, state, size, quality, format, images, tokens, record.cost_cell(), seconds, account, request]
     });
-    table(headings, &with_cost.collect::<Vec<_>>())
+    table(columns, &with_cost.collect::<Vec<_>>())
 }

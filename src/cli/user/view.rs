@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{cell, print, print_json, print_message, table};
+use crate::cli::output::{Column, cell, print, print_json, print_message, table};
 use crate::cli::remote::{limits_view, with_plain_numbers};
 use crate::gateway::names;
 use crate::gateway::store::{Timestamp, UserRow};
@@ -108,7 +108,9 @@ pub(super) fn print_list(users: &[UserView], json: bool) -> Result<(), CommandFa
         return Ok(print_json(&users)?);
     }
     let rows: Vec<[String; 6]> = users.iter().map(UserView::table_row).collect();
-    Ok(print(&table(["ID", "NAME", "ROLE", "GROUPS", "STATE", "LAST SIGN-IN"], &rows))?)
+    let [name, groups] = ["NAME", "GROUPS"].map(Column::name);
+    let (state, signed_in) = (Column::state("STATE"), Column::moment("LAST SIGN-IN"));
+    Ok(print(&table(["ID".into(), name, "ROLE".into(), groups, state, signed_in], &rows))?)
 }
 
 /// Prints which key is disabled because its user left its group.
