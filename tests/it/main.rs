@@ -71,5 +71,6 @@ mod slow_readers;
 mod soak;
 mod stopping;
 mod streaming;
+mod terminal_sessions;
 mod u_cases;
 mod usage_counts;

@@ -136,6 +136,11 @@ impl Program {
         self.0.stdout(out).stderr(Stdio::piped()).spawn().expect("the program starts")
     }
 
+    /// Starts the program with these standard streams, and waits for nothing. The caller must end the process.
+    pub(crate) fn spawn_with(mut self, stdin: Stdio, stdout: Stdio, stderr: Stdio) -> Child {
+        self.0.stdin(stdin).stdout(stdout).stderr(stderr).spawn().expect("the program starts")
+    }
+
     fn spawn(mut self) -> (Child, ChildStderr) {
         let mut child = self.0.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let stderr = child.stderr.take().expect("stderr");

@@ -1,0 +1,171 @@
+//! A terminal for the program under test: a pseudo-terminal of a certain width, and the screen that a person would see.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::process::Stdio;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use unicode_width::UnicodeWidthChar as _;
+
+use super::{CommandOutput, Program, TEST_TIMEOUT, ends_within};
+
+/// What a terminal shows after a program has ended.
+pub(crate) struct Screen {
+    width: usize,
+    lines: Vec<Vec<Cell>>,
+    row: usize,
+    column: usize,
+    style: String,
+    /// The lines that were longer than the terminal is wide.
+    pub(crate) wrapped: Vec<String>,
+}
+
+/// A character, and the numbers of its style as in the sequence that sets it.
+#[derive(Clone)]
+struct Cell(char, String);
+
+/// Runs the program in a terminal of this width, and returns its exit code and the screen.
+#[track_caller]
+pub(crate) fn run_in_terminal(program: Program, width: u16) -> (Option<i32>, Screen) {
+    let (code, bytes) = run_in_pseudo_terminal(program, width);
+    let mut screen = Screen::new(width.into());
+    screen.draw(&String::from_utf8(bytes).expect("text"));
+    (code, screen)
+}
+
+/// Runs the program with all three standard streams in a terminal of this width, and returns its exit code and its
+/// output as it was sent.
+#[track_caller]
+pub(crate) fn run_in_pseudo_terminal(program: Program, width: u16) -> (Option<i32>, Vec<u8>) {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+    grantpt(&terminal).expect("its other end");
+    unlockpt(&terminal).expect("its other end");
+    let size = Winsize { ws_row: 50, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&terminal, size).expect("a size");
+    let name = ptsname(&terminal, Vec::new()).expect("its name");
+    let path = name.to_str().expect("a path");
+    let open = || Stdio::from(File::options().read(true).write(true).open(path).expect("the other end"));
+    let mut child = program.spawn_with(open(), open(), open());
+    let mut reader = File::from(terminal);
+    let received = std::thread::spawn(move || {
+        let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+        // The end of the last process at the other end is an error here.
+        while let Ok(length @ 1..) = reader.read(&mut buffer) {
+            bytes.extend_from_slice(&buffer[..length]);
+        }
+        bytes
+    });
+    if !ends_within(&mut child, TEST_TIMEOUT) {
+        drop(child.kill());
+    }
+    let code = child.wait().expect("a status").code();
+    (code, received.join().expect("the output"))
+}
+
+// === impl Screen ===
+
+impl Screen {
+    fn new(width: usize) -> Self {
+        let style = String::new();
+        Self { width, lines: vec![Vec::new()], row: 0, column: 0, style, wrapped: Vec::new() }
+    }
+
+    /// Draws what the program has sent. Sequences that this screen does not know panic.
+    fn draw(&mut self, text: &str) {
+        let mut rest = text;
+        while let Some(character) = rest.chars().next() {
+            rest = &rest[character.len_utf8()..];
+            match character {
+                '\r' => self.column = 0,
+                '\n' => self.move_to(self.row + 1),
+                '\u{1b}' => rest = self.obey(rest),
+                character => self.put(character),
+            }
+        }
+    }
+
+    fn move_to(&mut self, row: usize) {
+        self.row = row;
+        while self.lines.len() <= row {
+            self.lines.push(Vec::new());
+        }
+    }
+
+    /// Obeys a sequence, and returns the text after it.
+    fn obey<'a>(&mut self, text: &'a str) -> &'a str {
+        let body = text.strip_prefix('[').unwrap_or_else(|| panic!("an unknown sequence: {text:?}"));
+        let end = body.find(|character: char| character.is_ascii_alphabetic()).expect("the end of a sequence");
+        let (numbers, command) = (&body[..end], &body[end..=end]);
+        match command {
+            "m" if numbers.is_empty() || numbers == "0" => self.style.clear(),
+            "m" => {
+                self.style = if self.style.is_empty() { numbers.into() } else { format!("{};{numbers}", self.style) }
+            }
+            "K" if numbers == "2" => self.lines[self.row].clear(),
+            "K" => self.lines[self.row].truncate(self.column),
+            "A" => self.row = self.row.saturating_sub(numbers.parse().unwrap_or(1)),
+            "J" => {
+                self.lines[self.row].truncate(self.column);
+                self.lines.truncate(self.row + 1);
+            }
+            "l" | "h" => {}
+            _ => panic!("an unknown sequence: {numbers}{command}"),
+        }
+        &body[end + 1..]
+    }
+
+    fn put(&mut self, character: char) {
+        let width = character.width().unwrap_or(0);
+        if self.column + width > self.width {
+            let line = self.lines[self.row].iter().map(|cell| cell.0).collect();
+            self.wrapped.push(line);
+            self.move_to(self.row + 1);
+            self.column = 0;
+        }
+        let line = &mut self.lines[self.row];
+        while line.len() < self.column + width {
+            line.push(Cell(' ', String::new()));
+        }
+        if width > 0 {
+            line[self.column] = Cell(character, self.style.clone());
+        }
+        // The second column of a wide character holds nothing.
+        for cell in line.iter_mut().skip(self.column + 1).take(width.saturating_sub(1)) {
+            *cell = Cell('\0', self.style.clone());
+        }
+        self.column += width;
+    }
+
+    /// The lines of the screen. Styles are shown as their numbers: `‹31›failed‹0›`.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for line in &self.lines {
+            let (mut shown, mut style) = (String::new(), "");
+            for Cell(character, cell_style) in line.iter().filter(|cell| cell.0 != '\0') {
+                if cell_style != style {
+                    shown.push_str(&format!("‹{}›", if cell_style.is_empty() { "0" } else { cell_style }));
+                    style = cell_style;
+                }
+                shown.push(*character);
+            }
+            if !style.is_empty() {
+                shown.push_str("‹0›");
+            }
+            text.push_str(shown.trim_end());
+            text.push('\n');
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+        text
+    }
+}
+
+/// Both outputs of a program that was run in pipes, in the order in which they stand in a session file.
+pub(crate) fn piped_text(done: &CommandOutput) -> String {
+    let mut text = done.stdout.clone();
+    for line in done.stderr.lines() {
+        text.push_str(&format!("2> {line}\n"));
+    }
+    text
+}
