@@ -1,4 +1,10 @@
-#![doc = include_str!("../README.md")]
+// The page of the crate links to the guide at docs.rs, because crates.io shows it too. Of two definitions of a link, the
+// first one counts: with these, the links of the documentation stay inside of it.
+#![cfg_attr(
+    all(doc, feature = "admin", feature = "resize", feature = "testing"),
+    doc = include_str!("guide/links.md")
+)]
+#![doc = include_str!("../docs/crate.md")]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
@@ -18,6 +24,8 @@ mod error;
 #[cfg(feature = "gateway")]
 #[expect(clippy::incompatible_msrv, reason = "its dependencies need Rust 1.94; `rust-version` is that of the SDK")]
 mod gateway;
+#[cfg(all(doc, feature = "admin", feature = "resize", feature = "testing", not(target_arch = "wasm32")))]
+pub mod guide;
 pub mod image;
 #[cfg(feature = "manifest")]
 pub mod manifest;
@@ -52,7 +60,7 @@ pub mod types {
     };
 }
 
-/// The programs on the SDK page, which are compiled as documentation tests.
-#[cfg(all(doctest, feature = "admin", feature = "testing"))]
-#[doc = include_str!("../docs/sdk.md")]
-struct SdkPage;
+/// The Rust program of the README, which is compiled as a documentation test.
+#[cfg(all(doctest, feature = "client"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -12,16 +12,16 @@ use crate::{admin_document, assert_mentions, assert_no_difference, document, fol
 
 /// The members of a document that contain prose.
 const MEMBERS: [&str; 6] = ["description", "summary", "cause", "action", "message", "applies_to"];
-/// The pages outside [`FOLDER`].
+/// The pages outside of [`FOLDERS`].
 const PAGES: [&str; 4] = [
     "README.md",
     "schemas/skills/skills/image-generation/SKILL.md",
     "schemas/skills/skills/imagate-operation/SKILL.md",
     "schemas/skills/apis/imagate-http.md",
 ];
-/// The folder of the reference pages.
-const FOLDER: &str = "docs";
-/// Pages of that folder whose numbers are not facts of the program: the specification, the compatibility policy, the
+/// The folders of the reference pages and of the guide.
+const FOLDERS: [&str; 2] = ["docs", "src/guide"];
+/// Pages of these folders whose numbers are not facts of the program: the specification, the compatibility policy, the
 /// glossary and the measurements.
 const UNCHECKED: [&str; 4] =
     ["docs/specification.md", "docs/compatibility.md", "docs/glossary.md", "docs/performance.md"];
@@ -85,14 +85,18 @@ impl Prose {
     }
 }
 
-/// The reference pages, sorted by path.
+/// The pages of the folders, sorted by path.
 fn reference_pages() -> Vec<String> {
-    let entries = fs::read_dir(folder().join(FOLDER)).expect("the folder exists");
-    let name = |entry: fs::DirEntry| format!("{FOLDER}/{}", entry.file_name().to_string_lossy());
-    let mut paths: Vec<String> = entries.map(|entry| name(entry.expect("the folder can be listed"))).collect();
+    let mut paths: Vec<String> = FOLDERS.iter().flat_map(|name| pages_in(name)).collect();
     paths.retain(|path| path.ends_with(".md") && !UNCHECKED.contains(&path.as_str()));
     paths.sort();
     paths
+}
+
+fn pages_in(name: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder().join(name)).expect("the folder exists");
+    let path = |entry: fs::DirEntry| format!("{name}/{}", entry.file_name().to_string_lossy());
+    entries.map(|entry| path(entry.expect("the folder can be listed"))).collect()
 }
 
 fn pattern(text: &str) -> Regex {

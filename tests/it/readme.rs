@@ -1,4 +1,4 @@
-//! Runs the programs and commands of README.md and docs/sdk.md, as a reader copies them, against the simulator; the
+//! Runs the programs and commands of README.md and docs/crate.md, as a reader copies them, against the simulator; the
 //! Rust programs in a package outside this repository. `imagate config check` reads the settings of the documents.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::clients::install::{modules, python, run, target};
 use crate::kit::{Gateway, Program, format_and_size};
 
 const README: &str = include_str!("../../README.md");
-const SDK: &str = include_str!("../../docs/sdk.md");
+const CRATE: &str = include_str!("../../docs/crate.md");
 /// The documents with settings.
 const DOCUMENTS_WITH_SETTINGS: [&str; 4] = [
     README,
@@ -58,7 +58,7 @@ fn tokio_features() -> Vec<&'static str> {
 }
 
 /// The package that `cargo new` and the `cargo add` of README.md would make, with the versions that this repository has
-/// downloaded. It also has the feature that docs/sdk.md names for tests.
+/// downloaded.
 fn write_package(folder: &Path, programs: &[&str]) {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(repository.join("Cargo.toml")).expect("a manifest");
@@ -69,7 +69,7 @@ fn write_package(folder: &Path, programs: &[&str]) {
         .map(|table| format!("\n[{table}\n"))
         .collect();
     let manifest = format!(
-        "[package]\nname = \"readme\"\nedition = \"2024\"\n\n[dependencies]\nimagate = {{ path = {:?}, features = [\"testing\"] }}\n\
+        "[package]\nname = \"readme\"\nedition = \"2024\"\n\n[dependencies]\nimagate = {{ path = {:?} }}\n\
          tokio = {{ version = \"1\", features = {:?} }}\n\n[workspace]\n{profile}",
         repository,
         tokio_features()
@@ -84,7 +84,7 @@ fn write_package(folder: &Path, programs: &[&str]) {
 
 #[test]
 fn the_rust_programs_of_the_documents_build_and_run() {
-    let programs = [blocks(README, "rust"), blocks(SDK, "rust")].concat();
+    let programs = [blocks(README, "rust"), blocks(CRATE, "rust")].concat();
     assert!(programs.len() >= 2, "{programs:?}");
     for program in &programs {
         assert!(program.lines().all(|line| !line.starts_with("# ") && line != "#"), "a hidden line: {program}");

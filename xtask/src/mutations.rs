@@ -73,7 +73,7 @@ const GUARDS: [GuardTests; 2] = [
 ];
 
 /// The paths that generation and the guards read.
-const COPIED: [&str; 4] = ["openapi", "schemas", "docs", "README.md"];
+const COPIED: [&str; 5] = ["openapi", "schemas", "docs", "src/guide", "README.md"];
 /// The number of copies that are tested at the same time.
 const WORKERS: usize = 2;
 

@@ -139,26 +139,28 @@ impl Screen {
 
     /// The lines of the screen. Styles are shown as their numbers: `‹31›failed‹0›`.
     pub(crate) fn text(&self) -> String {
-        let mut text = String::new();
-        for line in &self.lines {
-            let (mut shown, mut style) = (String::new(), "");
-            for Cell(character, cell_style) in line.iter().filter(|cell| cell.0 != '\0') {
-                if cell_style != style {
-                    shown.push_str(&format!("‹{}›", if cell_style.is_empty() { "0" } else { cell_style }));
-                    style = cell_style;
-                }
-                shown.push(*character);
-            }
-            if !style.is_empty() {
-                shown.push_str("‹0›");
-            }
-            text.push_str(shown.trim_end());
-            text.push('\n');
-        }
+        let lines = self.lines.iter().map(|line| line_text(line) + "\n");
+        let mut text: String = lines.collect();
         text.truncate(text.trim_end().len());
         text.push('\n');
         text
     }
+}
+
+fn line_text(line: &[Cell]) -> String {
+    let (mut shown, mut style) = (String::new(), "");
+    for Cell(character, cell_style) in line.iter().filter(|cell| cell.0 != '\0') {
+        if cell_style != style {
+            shown.push_str(&format!("‹{}›", if cell_style.is_empty() { "0" } else { cell_style }));
+            style = cell_style;
+        }
+        shown.push(*character);
+    }
+    if !style.is_empty() {
+        shown.push_str("‹0›");
+    }
+    shown.truncate(shown.trim_end().len());
+    shown
 }
 
 /// Both outputs of a program that was run in pipes, in the order in which they stand in a session file.
