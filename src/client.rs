@@ -1,12 +1,13 @@
-//! The SDK: a generated client, and hand-written code for what the generator cannot produce.
+//! The SDK: a client of image APIs, its requests and its answers.
 //!
-//! This module decides how a call is written in Rust, how long it may take, and when the client sends it again on its
-//! own. It does not know how the gateway works: it needs only an address and a key, and its dependency tree contains
-//! nothing of the server.
-//!
-//! It implements the client time limits (120 s, and 300 s above 2560x1440); the retries (the client sends a request
-//! again at most twice, by the rules of [`Retry`], and never against `x-should-retry: false`); and the decoding of `data[].b64_json` and of stream events. The types exclude values that
-//! the service would refuse, as far as types can. Where the API accepts any word, the types do too.
+//! A [`Client`] has the calls: [`ImageCalls`] makes and edits images, [`ResponseCalls`] runs tasks for text models, and
+//! [`ModelCalls`] lists models. Every call fails with an [`Error`]. The types exclude values that the service would
+//! refuse, as far as types can; where the API accepts any word, the types do too. `imagate::guide` has a page for each
+//! task.
+
+// It consists of a generated client, and of code for what the generator cannot produce: the time limits, the retries by
+// the rules of `Retry`, and the decoding of answers and events. It does not know how the gateway works: it needs only an
+// address and a key, and its dependency tree contains nothing of the server.
 
 #[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
 pub mod admin;
@@ -35,6 +36,7 @@ mod models;
 mod paid_call;
 mod raw_json;
 mod request;
+mod request_check;
 #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
 mod resize;
 mod responses;
@@ -105,7 +107,7 @@ use session::CallOptions;
 /// let client = Client::new("http://127.0.0.1:8080/v1", "sk-img-…")?;
 /// let images = client.images().generate("A red fox in fresh snow").await?;
 /// for path in images.write_all("fox").await? {
-///     println!("{}", path.display()); // fox.png; several would be fox-1.png, fox-2.png and so on
+///     println!("{}", path.display()); // fox.png; several: fox-1.png, fox-2.png
 /// }
 /// # Ok(())
 /// # }

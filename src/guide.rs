@@ -1,4 +1,6 @@
-//! The guide to the SDK: a page for each task, with whole programs. They are compiled, and run if they need no service.
+//! The guide to the SDK: a page for each task, with whole programs.
+//!
+//! The programs are compiled, and run if they need no service.
 //!
 //! Begin with [clients] and [images]. A program that pays for its images also needs [errors] and [retries], and its tests
 //! need [testing]. Those who come from `async-openai` find its calls in [migration].

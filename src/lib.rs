@@ -37,8 +37,10 @@ pub mod testing;
 mod wire;
 
 #[cfg(feature = "client")]
+#[doc(inline)]
 pub use client::Client;
 #[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
+#[doc(inline)]
 pub use client::admin;
 #[cfg(feature = "gateway")]
 #[doc(hidden)]

@@ -11,7 +11,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // The first answer breaks off after its image was paid for; a second request would be paid for again.
+//! // The first answer breaks off after its image was paid for.
 //! let server = StubServer::start([Answer::images(1).break_off(20), Answer::images(1)])?;
 //! let client = Client::new(&server.base_url(), "sk-test")?;
 //!

@@ -33,13 +33,13 @@ const INVALID_REQUEST_ERROR: &str = "invalid_request_error";
 /// `is_…` methods.
 ///
 /// ```no_run
-/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn run() -> Result<(), imagate::client::Error> {
 /// # let client = imagate::Client::from_env()?;
 /// match client.images().generate("A red fox in fresh snow").await {
 ///     Ok(images) => println!("{} images", images.len()),
 ///     Err(error) if error.is_usage_limit() => println!("try again in {:?}", error.resets_in()),
 ///     Err(error) if error.is_invalid_request() => println!("correct {:?}", error.param()),
-///     Err(error) => return Err(error.into()),
+///     Err(error) => return Err(error),
 /// }
 /// # Ok(())
 /// # }

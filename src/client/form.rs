@@ -29,28 +29,6 @@ pub(super) struct EditForm {
     retry: Option<Retry>,
 }
 
-// === impl EditRequest ===
-
-impl EditRequest {
-    /// Finds the faults of the request and of its images that a call would find before it sends anything.
-    ///
-    /// # Errors
-    ///
-    /// Returns the first fault. The service may refuse a request without a fault.
-    pub async fn check(&self) -> Result<(), Error> {
-        EditForm::new(self.clone(), AnswerMode::Whole).await.map(drop)
-    }
-
-    /// Works like [`check`](Self::check), for a call with a stream.
-    ///
-    /// # Errors
-    ///
-    /// Returns the first fault. The service may refuse a request without a fault.
-    pub async fn check_stream(&self) -> Result<(), Error> {
-        EditForm::new(self.clone(), AnswerMode::Events).await.map(drop)
-    }
-}
-
 // === impl EditForm ===
 
 impl EditForm {

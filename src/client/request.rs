@@ -70,9 +70,8 @@ pub struct ModelName(Cow<'static, str>);
 /// let request = GenerateRequest::new("A red fox in fresh snow, soft morning light")
 ///     .size(size!("1536x1024"))
 ///     .quality(Quality::Low)
-///     .format(Output::Webp { compression: Compression::new(80)? })
-///     .count(ImageCount::new(2)?);
-/// # Ok::<(), imagate::client::OutOfBounds>(())
+///     .format(Output::Webp { compression: Compression::of::<80>() })
+///     .count(ImageCount::of::<2>());
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "it does nothing until it is sent with `client.images().generate(…)`"]

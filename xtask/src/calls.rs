@@ -19,6 +19,21 @@ pub(crate) fn return_own_errors(items: &mut [Item]) {
     }
 }
 
+/// Hides the constructors of the client: they take its inner value, which only the SDK can make.
+pub(crate) fn hide_constructors(items: &mut [Item]) {
+    let impls = items.iter_mut().filter_map(|item| match item {
+        Item::Impl(item) if item.trait_.is_none() => Some(item),
+        _ => None,
+    });
+    for item in impls.flat_map(|item| &mut item.items) {
+        if let ImplItem::Fn(function) = item
+            && ["new", "new_with_client"].iter().any(|name| function.sig.ident == name)
+        {
+            function.attrs.push(parse_quote!(#[doc(hidden)]));
+        }
+    }
+}
+
 /// Renames the function `send`, and returns the one that replaces it.
 fn replace_send(item: &mut ImplItem) -> Option<ImplItem> {
     let ImplItem::Fn(function) = item else { return None };
@@ -56,6 +71,16 @@ fn first_argument(of: &Type) -> Option<Type> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_constructors_are_hidden() {
+        let text = "impl Client { pub fn new() -> Self { Self } pub fn list_keys(&self) {} } impl Other for Client { fn new() {} }";
+        let mut file = syn::parse_str::<syn::File>(text).unwrap();
+        hide_constructors(&mut file.items);
+        let printed = prettyplease::unparse(&file);
+        assert!(printed.contains("#[doc(hidden)]\n    pub fn new()"), "{printed}");
+        assert_eq!(printed.matches("hidden").count(), 1, "{printed}");
+    }
 
     #[test]
     fn a_call_returns_the_answer_or_the_error_of_the_sdk() {

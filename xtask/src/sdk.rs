@@ -44,6 +44,7 @@ pub(crate) fn generate(api: &Api, document: &Document) -> Result<Sdk> {
                 remove_error_answers(paths);
             })?;
             calls::return_own_errors(&mut sdk.client.items);
+            calls::hide_constructors(&mut sdk.client.items);
             surface::remove_builders(&mut sdk.types.items, &|name| words.is_in_request(name));
             Ok(Sdk { open_types: Some(sdk.types), types: server.types, client: sdk.client })
         }
