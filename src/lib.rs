@@ -6,7 +6,8 @@
 )]
 #![doc = include_str!("../docs/crate.md")]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
-#![cfg_attr(docsrs, feature(doc_cfg))]
+// docs.rs shows the features that an item needs. It does not show WebAssembly: a page of the guide describes it.
+#![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(target_arch = "wasm32"))))]
 #![cfg_attr(
     all(feature = "gateway", not(feature = "cli")),
     expect(dead_code, unused_imports, reason = "only the program starts the gateway")
@@ -25,6 +26,7 @@ mod error;
 #[expect(clippy::incompatible_msrv, reason = "its dependencies need Rust 1.94; `rust-version` is that of the SDK")]
 mod gateway;
 #[cfg(all(doc, feature = "admin", feature = "resize", feature = "testing", not(target_arch = "wasm32")))]
+#[cfg_attr(docsrs, doc(auto_cfg = false))]
 pub mod guide;
 pub mod image;
 #[cfg(feature = "manifest")]
