@@ -32,9 +32,11 @@ static STATUS_AND_CODE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(r"\b([1-5][0-9]{{2}})(?:\s+with\s+code)?\s+`([A-Za-z_]+)`{reason}"))
 });
 static CODE: LazyLock<Regex> = LazyLock::new(|| pattern("`[^`]*`"));
-/// Versions, dates, addresses and the numbers of a list, which are not checked.
+/// Versions, standards, dates, addresses and the numbers of a list, which are not checked.
 static IGNORED_NUMBER: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"HTTP/[0-9.]+|Apache-2\.0|1970-01-01T00:00:00Z|November 20[0-9]{2}|https://[^\s)]+|(?m)^[0-9]+\. ")
+    pattern(
+        r"HTTP/[0-9.]+|RFC [0-9]+|Apache-2\.0|1970-01-01T00:00:00Z|November 20[0-9]{2}|https://[^\s)]+|(?m)^[0-9]+\. ",
+    )
 });
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b[0-9][0-9,]*"));
 static DEFAULT: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[0-9,]+ when absent"));
