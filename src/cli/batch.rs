@@ -268,11 +268,11 @@ impl BatchSummary {
 impl std::fmt::Display for BatchSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { made, replayed, existing, failed, not_sent, images, tokens, .. } = self;
-        let cost = self.cost_usd.map_or_else(String::new, |cost| format!(", {} USD", (cost * 1e6).round() / 1e6));
+        let cost = self.cost_usd.map_or_else(String::new, |cost| format!(", cost {} USD", (cost * 1e6).round() / 1e6));
         write!(
             f,
-            "done: {made} lines made ({images} images, {tokens} tokens{cost}; {replayed} were made before), {existing} existed, \
-             {failed} failed, {not_sent} not sent"
+            "lines: made {made} (before: {replayed}), existing {existing}, failed {failed}, not sent {not_sent}; \
+             images {images}, tokens {tokens}{cost}"
         )
     }
 }

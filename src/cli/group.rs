@@ -171,8 +171,8 @@ fn print_list(groups: &[GroupView], json: bool) -> Result<(), CommandFailure> {
         return Ok(print_json(&groups)?);
     }
     let rows: Vec<[String; 5]> = groups.iter().map(table_row).collect();
-    let ([name, policy], problem) = (["NAME", "POLICY"].map(Column::name), Column::state("PROBLEM"));
-    Ok(print(&table([name, "SOURCE".into(), "KEYS".into(), policy, problem], &rows))?)
+    let (policy, problem) = (Column::name("POLICY"), Column::state("PROBLEM"));
+    Ok(print(&table(["NAME".into(), "SOURCE".into(), "KEYS".into(), policy, problem], &rows))?)
 }
 
 fn print_change(

@@ -37,7 +37,7 @@ impl AccountExplainCommand {
         }
         let rows: Vec<[String; 6]> = explanations.iter().map(table_row).collect();
         let [tier, kind, priority, places] = ["TIER", "KIND", "PRIORITY", "PLACES"].map(Column::from);
-        print(&table([Column::name("NAME"), Column::state("STATE"), tier, kind, priority, places], &rows))?;
+        print(&table(["NAME".into(), Column::state("STATE"), tier, kind, priority, places], &rows))?;
         print_message(&match explanations.iter().find(|explanation| explanation.chosen) {
             Some(explanation) => format!("{} would be used: {}", explanation.account, ORDER),
             None if self.session.is_some() => format!("no account can serve the group {} now", self.group),

@@ -114,8 +114,8 @@ pub(super) fn print_list(accounts: &[AccountView], json: bool) -> Result<(), Com
 
 /// Returns the columns of the table of accounts.
 fn columns() -> [Column<'static>; 10] {
-    let [name, groups, base_url] = ["NAME", "GROUPS", "BASE URL"].map(Column::name);
-    let [kind, source, tier, priority] = ["KIND", "SOURCE", "TIER", "PRIORITY"].map(Column::from);
+    let [groups, base_url] = ["GROUPS", "BASE URL"].map(Column::name);
+    let [name, kind, source, tier, priority] = ["NAME", "KIND", "SOURCE", "TIER", "PRIORITY"].map(Column::from);
     let [concurrency, large] = ["CONCURRENCY", "LARGE"].map(Column::from);
     [name, kind, source, tier, groups, priority, concurrency, large, base_url, Column::state("STATE")]
 }

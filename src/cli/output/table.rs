@@ -1,7 +1,7 @@
 //! Tables: complete in a pipe, and fitted to the width of a terminal.
 //!
 //! If a table is wider than the terminal, names are shortened, but never ids, amounts and other values that somebody
-//! may copy. If that is not enough, the last columns are written below each row, with their headings. Nothing is left
+//! may copy, such as the name by which a command finds an account. If that is not enough, the last columns are written below each row, with their headings. Nothing is left
 //! out except unknown values.
 
 use chrono::{DateTime, Utc};

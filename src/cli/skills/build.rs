@@ -115,7 +115,7 @@ impl BuildCommand {
             write_file(&self.root.join(&self.manifest), built.manifest.as_bytes())?;
             print_message(&format!("wrote {}", self.manifest));
         }
-        print_message(&format!("{} packages are new, {} are unchanged", built.packages.len(), built.kept));
+        print_message(&format!("packages: new {}, unchanged {}", built.packages.len(), built.kept));
         Ok(())
     }
 }

@@ -108,7 +108,7 @@ pub(super) fn print_list(users: &[UserView], json: bool) -> Result<(), CommandFa
         return Ok(print_json(&users)?);
     }
     let rows: Vec<[String; 6]> = users.iter().map(UserView::table_row).collect();
-    let [name, groups] = ["NAME", "GROUPS"].map(Column::name);
+    let (name, groups) = (Column::from("NAME"), Column::name("GROUPS"));
     let (state, signed_in) = (Column::state("STATE"), Column::moment("LAST SIGN-IN"));
     Ok(print(&table(["ID".into(), name, "ROLE".into(), groups, state, signed_in], &rows))?)
 }
