@@ -116,7 +116,7 @@ impl Builder {
         }
         let session =
             AdminSession { credentials: BearerCredentials::new("admin token", &self.token)?, retry: self.retry };
-        let http = http_builder(is_local).timeout(REQUEST_TIMEOUT).build();
+        let http = http_builder(is_local)?.timeout(REQUEST_TIMEOUT).build();
         let http = http.map_err(|source| Error::settings_from("the HTTP client cannot be created", source))?;
         // The paths of the admin API do not begin with that of the public one.
         let prefix = base_path.strip_suffix(DEFAULT_BASE_PATH).unwrap_or(&base_path);

@@ -73,10 +73,10 @@ pub trait Transport: Send + Sync + 'static {
 
 /// The reason why a transport returned no answer.
 #[derive(Debug)]
-pub struct TransportError(Failure);
+pub struct TransportError(TransportFailure);
 
 #[derive(Debug)]
-enum Failure {
+enum TransportFailure {
     Http(reqwest::Error),
     NotSent(Box<dyn StdError + Send + Sync>),
     Unknown(Box<dyn StdError + Send + Sync>),
@@ -97,45 +97,45 @@ impl TransportError {
     ///
     /// A transport that sends a request more than once returns it only if this is true of each time.
     pub fn not_sent(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self(Failure::NotSent(source.into()))
+        Self(TransportFailure::NotSent(source.into()))
     }
 
     /// Creates the error of a request that may have arrived: an image may have been made and paid for.
     pub fn unknown(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self(Failure::Unknown(source.into()))
+        Self(TransportFailure::Unknown(source.into()))
     }
 
     /// Returns true if nothing of the request arrived at a service.
     #[must_use]
     pub fn was_never_sent(&self) -> bool {
         match &self.0 {
-            Failure::Http(error) => retry::was_never_sent(error),
-            Failure::NotSent(_) => true,
-            Failure::Unknown(_) => false,
+            TransportFailure::Http(error) => retry::was_never_sent(error),
+            TransportFailure::NotSent(_) => true,
+            TransportFailure::Unknown(_) => false,
         }
     }
 
     /// Returns the error of the HTTP library, or this error if a transport made it.
     pub(super) fn into_http(self) -> Result<reqwest::Error, Self> {
         match self.0 {
-            Failure::Http(error) => Ok(error),
-            failure @ (Failure::NotSent(_) | Failure::Unknown(_)) => Err(Self(failure)),
+            TransportFailure::Http(error) => Ok(error),
+            failure @ (TransportFailure::NotSent(_) | TransportFailure::Unknown(_)) => Err(Self(failure)),
         }
     }
 }
 
 impl From<reqwest::Error> for TransportError {
     fn from(error: reqwest::Error) -> Self {
-        Self(Failure::Http(error))
+        Self(TransportFailure::Http(error))
     }
 }
 
 impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Failure::Http(error) => error.fmt(f),
-            Failure::NotSent(error) => write!(f, "the transport did not send the request: {error}"),
-            Failure::Unknown(error) => write!(f, "the transport failed: {error}"),
+            TransportFailure::Http(error) => error.fmt(f),
+            TransportFailure::NotSent(error) => write!(f, "the transport did not send the request: {error}"),
+            TransportFailure::Unknown(error) => write!(f, "the transport failed: {error}"),
         }
     }
 }
@@ -143,8 +143,8 @@ impl fmt::Display for TransportError {
 impl StdError for TransportError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &self.0 {
-            Failure::Http(error) => error.source(),
-            Failure::NotSent(error) | Failure::Unknown(error) => Some(&**error),
+            TransportFailure::Http(error) => error.source(),
+            TransportFailure::NotSent(error) | TransportFailure::Unknown(error) => Some(&**error),
         }
     }
 }

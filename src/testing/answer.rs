@@ -33,7 +33,7 @@ pub struct Answer {
     status: u16,
     headers: Vec<(String, String)>,
     body: AnswerBody,
-    omission: Omission,
+    omission: AnswerOmission,
     /// The number of completions that a service would bill for this answer.
     pub(super) completions: usize,
     pub(super) delay: Duration,
@@ -56,7 +56,7 @@ enum AnswerBody {
 
 /// The part of an answer that is not sent.
 #[derive(Clone, Copy, Debug)]
-enum Omission {
+enum AnswerOmission {
     Nothing,
     /// The last bytes of the body.
     BodyEnd(usize),
@@ -73,7 +73,7 @@ impl Answer {
             status,
             headers: Vec::new(),
             body: AnswerBody::Bytes(Bytes::copy_from_slice(body.as_ref())),
-            omission: Omission::Nothing,
+            omission: AnswerOmission::Nothing,
             completions: 0,
             delay: Duration::ZERO,
             piece_bytes: usize::MAX,
@@ -152,25 +152,25 @@ impl Answer {
 
     /// Closes the connection when the request has arrived, and sends nothing.
     pub fn close_unanswered(self) -> Self {
-        self.omit(Omission::Everything, false)
+        self.omit(AnswerOmission::Everything, false)
     }
 
     /// Sends nothing, and keeps the connection open.
     pub fn stall_unanswered(self) -> Self {
-        self.omit(Omission::Everything, true)
+        self.omit(AnswerOmission::Everything, true)
     }
 
     /// Closes the connection this many bytes before the end of the body.
     pub fn break_off(self, missing_bytes: usize) -> Self {
-        self.omit(Omission::BodyEnd(missing_bytes), false)
+        self.omit(AnswerOmission::BodyEnd(missing_bytes), false)
     }
 
     /// Sends nothing more this many bytes before the end of the body, and keeps the connection open.
     pub fn stall(self, missing_bytes: usize) -> Self {
-        self.omit(Omission::BodyEnd(missing_bytes), true)
+        self.omit(AnswerOmission::BodyEnd(missing_bytes), true)
     }
 
-    fn omit(self, omission: Omission, keeps_open: bool) -> Self {
+    fn omit(self, omission: AnswerOmission, keeps_open: bool) -> Self {
         Self { omission, keeps_open, ..self }
     }
 
@@ -185,9 +185,9 @@ impl Answer {
     /// Returns the part of the body that is sent; `None` if the head is not sent either.
     pub(super) fn part_to_send<'a>(&self, body: &'a [u8]) -> Option<&'a [u8]> {
         let missing_bytes = match self.omission {
-            Omission::Nothing => 0,
-            Omission::BodyEnd(missing_bytes) => missing_bytes,
-            Omission::Everything => return None,
+            AnswerOmission::Nothing => 0,
+            AnswerOmission::BodyEnd(missing_bytes) => missing_bytes,
+            AnswerOmission::Everything => return None,
         };
         body.get(..body.len().saturating_sub(missing_bytes))
     }

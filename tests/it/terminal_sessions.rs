@@ -1,5 +1,5 @@
-//! What a person sees: sessions of the commands in terminals of 80 and 140 columns, with colors and without, and in
-//! pipes, compared with the files in `tests/golden/terminal`.
+//! Sessions of the commands as a person sees them: in terminals of 80 and 140 columns, with colors and without, and
+//! in pipes, compared with the files in `tests/golden/terminal`.
 //!
 //! `IMAGATE_BLESS=1 cargo test --features cli --test it -- terminal_sessions` writes the files again; then read them.
 //! Ids, times and ports are replaced, with texts of the same length where they stand in columns.

@@ -312,7 +312,7 @@ fn text_of_a_manifest_sends_no_escapes_to_a_terminal() {
         // `CLICOLOR_FORCE` keeps the escape sequences in the output, as on a terminal.
         command.current_dir(repo.folder.path()).env("CLICOLOR_FORCE", "1").arg("skills").args(arguments);
         let output = command.output().expect("the program starts").stderr;
-        let own_escapes = ["\u{1b}[1;31m", "\u{1b}[0m"];
+        let own_escapes = ["\u{1b}[1m", "\u{1b}[31m", "\u{1b}[0m"];
         let output = own_escapes.iter().fold(text(&output), |text, escape| text.replace(escape, ""));
         assert!(!output.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{arguments:?}: {output:?}");
         assert!(output.contains("\\u{1b}"), "{arguments:?}: {output:?}");

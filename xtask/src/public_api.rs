@@ -104,7 +104,7 @@ fn list(root: &Path) -> Result<String> {
     Ok(items.fold(HEAD.to_owned(), |list, item| list + &item + "\n"))
 }
 
-/// Whether the item itself, and not only a parameter or a result, is generated from the document of the admin API.
+/// Returns true if the item itself, and not only a parameter or a result, is generated from the document of the admin API.
 fn is_generated(item: &str) -> bool {
     item.split('(').next().is_some_and(|path| path.contains(GENERATED))
 }

@@ -10,7 +10,7 @@ use crate::gateway::store::{CostBasis, DeliveredImageEntry, Record, Timestamp};
 /// The maximum number of rows in a table; longer lists are for programs.
 pub(super) const MAX_TABLE_ROWS: u32 = 100;
 
-/// What a table shows of a record.
+/// The values of a record that a table shows.
 pub(super) struct RecordRow {
     pub(super) created_at: Timestamp,
     pub(super) state: String,

@@ -10,10 +10,10 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::{CommandOutput, Program, TEST_TIMEOUT, ends_within};
 
-/// What a terminal shows after a program has ended.
+/// The contents of a terminal after a program has ended.
 pub(crate) struct Screen {
     width: usize,
-    lines: Vec<Vec<Cell>>,
+    lines: Vec<Vec<ScreenCell>>,
     row: usize,
     column: usize,
     style: String,
@@ -23,7 +23,7 @@ pub(crate) struct Screen {
 
 /// A character, and the numbers of its style as in the sequence that sets it.
 #[derive(Clone)]
-struct Cell(char, String);
+struct ScreenCell(char, String);
 
 /// Runs the program in a terminal of this width, and returns its exit code and the screen.
 #[track_caller]
@@ -125,14 +125,14 @@ impl Screen {
         }
         let line = &mut self.lines[self.row];
         while line.len() < self.column + width {
-            line.push(Cell(' ', String::new()));
+            line.push(ScreenCell(' ', String::new()));
         }
         if width > 0 {
-            line[self.column] = Cell(character, self.style.clone());
+            line[self.column] = ScreenCell(character, self.style.clone());
         }
         // The second column of a wide character holds nothing.
         for cell in line.iter_mut().skip(self.column + 1).take(width.saturating_sub(1)) {
-            *cell = Cell('\0', self.style.clone());
+            *cell = ScreenCell('\0', self.style.clone());
         }
         self.column += width;
     }
@@ -147,9 +147,9 @@ impl Screen {
     }
 }
 
-fn line_text(line: &[Cell]) -> String {
+fn line_text(line: &[ScreenCell]) -> String {
     let (mut shown, mut style) = (String::new(), "");
-    for Cell(character, cell_style) in line.iter().filter(|cell| cell.0 != '\0') {
+    for ScreenCell(character, cell_style) in line.iter().filter(|cell| cell.0 != '\0') {
         if cell_style != style {
             shown.push_str(&format!("‹{}›", if cell_style.is_empty() { "0" } else { cell_style }));
             style = cell_style;

@@ -1,4 +1,4 @@
-//! What cargo says about the package.
+//! The metadata of the package, from cargo.
 
 use std::path::{Path, PathBuf};
 
