@@ -47,7 +47,7 @@ use progenitor_client::{ClientHooks, ClientInfo as _, Error as WireError, Operat
 use reqwest::header::{AUTHORIZATION, USER_AGENT};
 use reqwest::{Method, Request, Response};
 
-use super::builder::{DEFAULT_BASE_PATH, ServiceAddress, http_builder, unencrypted_error};
+use super::builder::{DEFAULT_BASE_PATH, ServiceAddress, build_http_client, http_builder, unencrypted_error};
 use super::retry::{self, Retry, SendOutcome};
 use super::session::{AGENT, BearerCredentials};
 
@@ -116,8 +116,7 @@ impl Builder {
         }
         let session =
             AdminSession { credentials: BearerCredentials::new("admin token", &self.token)?, retry: self.retry };
-        let http = http_builder(is_local)?.timeout(REQUEST_TIMEOUT).build();
-        let http = http.map_err(|source| Error::settings_from("the HTTP client cannot be created", source))?;
+        let http = build_http_client(http_builder(is_local).timeout(REQUEST_TIMEOUT))?;
         // The paths of the admin API do not begin with that of the public one.
         let prefix = base_path.strip_suffix(DEFAULT_BASE_PATH).unwrap_or(&base_path);
         Ok(Client::new_with_client(&format!("{origin}{prefix}"), http, session))

@@ -162,17 +162,22 @@ impl fmt::Debug for Builder {
 /// address.
 #[cfg(not(target_arch = "wasm32"))]
 fn http_client(is_local: bool) -> Result<reqwest::Client, Error> {
-    http_builder(is_local)?.build().map_err(|source| Error::settings_from("the HTTP client cannot be created", source))
+    build_http_client(http_builder(is_local))
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) fn build_http_client(builder: reqwest::ClientBuilder) -> Result<reqwest::Client, Error> {
+    #[cfg(feature = "rustls-no-provider")]
+    check_crypto_provider(cfg!(feature = "rustls") || rustls::crypto::CryptoProvider::get_default().is_some())?;
+    builder.build().map_err(|source| Error::settings_from("the HTTP client cannot be created", source))
 }
 
 /// Returns the settings of the HTTP client. A service on this machine is not called through a proxy from the
 /// environment, because the proxy could read the key.
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) fn http_builder(is_local: bool) -> Result<reqwest::ClientBuilder, Error> {
-    #[cfg(feature = "rustls-no-provider")]
-    check_crypto_provider(cfg!(feature = "rustls") || rustls::crypto::CryptoProvider::get_default().is_some())?;
+pub(super) fn http_builder(is_local: bool) -> reqwest::ClientBuilder {
     let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT_LIMIT);
-    Ok(if is_local { builder.no_proxy() } else { builder })
+    if is_local { builder.no_proxy() } else { builder }
 }
 
 /// Returns an error if rustls has no provider of cryptography, because reqwest would panic.
