@@ -47,6 +47,7 @@ impl PaidCall {
     }
 
     /// Makes the call, and returns a successful answer whose body has not been read.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(super) async fn begin_answer(&mut self) -> Result<Response, Error> {
         loop {
             match self.send_once().await {
