@@ -32,7 +32,7 @@ use crate::tables::{self, FieldKind, IMAGE_GENERATION_FIELDS};
 use crate::wire::types::{Background, Moderation, Quality};
 use name_template::NameValues;
 use output_image::OutputImage;
-use preview::{Preview, PreviewArgs};
+use preview::{ImagePreview, PreviewArgs};
 pub(super) use progress::ProgressDisplay;
 use prompt::PromptArgs;
 pub(super) use report::cost_usd;
@@ -266,7 +266,7 @@ impl ImageArgs {
         client: &Client,
         request: ClientImageRequest,
         target: &OutputTarget,
-        preview: Preview,
+        preview: ImagePreview,
     ) -> Result<Images, CommandFailure> {
         let progress = self.start_progress();
         let result = if self.stream {
@@ -292,7 +292,7 @@ impl ImageArgs {
         &self,
         images: &Images,
         target: &OutputTarget,
-        preview: Preview,
+        preview: ImagePreview,
     ) -> Result<(), CommandFailure> {
         let requested_size = self.size.exact().filter(|_| self.upscale);
         if target.is_stdout() {

@@ -53,7 +53,8 @@ pub(super) struct UsageCommand {
     /// Print comma-separated values.
     #[arg(long)]
     csv: bool,
-    /// Print the newest records, and then each record as soon as its request ends, until Ctrl-C.
+    /// Print the newest records, and then each record as soon as its request ends, until Ctrl-C. Looks among the newest
+    /// 10,000 records.
     #[arg(long, conflicts_with_all = ["by", "csv"])]
     follow: bool,
 }

@@ -12,9 +12,9 @@ const FAILED: Option<i32> = Some(1);
 const USAGE: Option<i32> = Some(2);
 
 /// A machine without an installation, from which gateways are managed.
-struct Desk(TempDir);
+struct AdminMachine(TempDir);
 
-impl Desk {
+impl AdminMachine {
     fn new() -> Self {
         Self(TempDir::new().expect("a directory"))
     }
@@ -56,7 +56,7 @@ fn values(output: &CommandOutput) -> Vec<Value> {
 
 /// Runs a command on the store and through the admin API, and compares its output.
 #[track_caller]
-fn assert_same(gateway: &Gateway, desk: &Desk, args: &[&str]) {
+fn assert_same(gateway: &Gateway, desk: &AdminMachine, args: &[&str]) {
     let with_json = [args, &["--json"]].concat();
     let (before, remote) = (gateway.run_command(&with_json), desk.run(&url(gateway), TOKEN, &with_json));
     // The gateway may note the last use of a key between two commands.
@@ -70,7 +70,7 @@ fn assert_same(gateway: &Gateway, desk: &Desk, args: &[&str]) {
 #[test]
 fn every_list_is_the_same_as_on_the_store() {
     let (_upstream, gateway) = open();
-    let desk = Desk::new();
+    let desk = AdminMachine::new();
     for args in [
         &["user", "invite", "kim", "--limit", "budget_usd=5", "--limit", "images_per_day=7"][..],
         &["group", "create", "team"],
@@ -122,7 +122,7 @@ fn without_use(mut key: Value) -> Value {
 #[test]
 fn a_key_lives_its_whole_life_on_another_gateway() {
     let (_upstream, gateway) = open();
-    let (desk, url) = (Desk::new(), url(&gateway));
+    let (desk, url) = (AdminMachine::new(), url(&gateway));
     let run = |args: &[&str]| desk.run(&url, TOKEN, &[args, &["--json"]].concat());
     let local = |id: &str| {
         let keys = gateway.run_command(&["key", "list", "--json"]).json();
@@ -151,7 +151,7 @@ fn a_key_lives_its_whole_life_on_another_gateway() {
 #[test]
 fn users_tokens_groups_accounts_and_prices_are_changed_on_another_gateway() {
     let (_upstream, gateway) = open();
-    let (desk, url) = (Desk::new(), url(&gateway));
+    let (desk, url) = (AdminMachine::new(), url(&gateway));
     let run = |args: &[&str]| desk.run(&url, TOKEN, &[args, &["--json"]].concat()).json();
     let link = run(&["user", "invite", "kim"]);
     assert!(link["link"].as_str().is_some_and(|link| link.starts_with(&format!("{url}/invitation/"))), "{link}");
@@ -188,7 +188,7 @@ fn users_tokens_groups_accounts_and_prices_are_changed_on_another_gateway() {
 #[test]
 fn a_member_manages_only_their_own_objects() {
     let (_upstream, gateway) = open();
-    let (desk, url) = (Desk::new(), url(&gateway));
+    let (desk, url) = (AdminMachine::new(), url(&gateway));
     gateway.run_command(&["user", "invite", "kim"]).ok_stdout();
     let token = gateway.run_command(&["token", "create", "--name", "t", "--user", "kim"]).ok_stdout().trim().to_owned();
     let made = desk.run(&url, &token, &["key", "create", "--name", "own", "--json"]).json();
@@ -203,7 +203,7 @@ fn a_member_manages_only_their_own_objects() {
 #[test]
 fn a_profile_is_saved_for_its_owner_alone_and_used_only_by_name() {
     let (_upstream, gateway) = open();
-    let (desk, url) = (Desk::new(), url(&gateway));
+    let (desk, url) = (AdminMachine::new(), url(&gateway));
     let file = desk.0.path().join("token");
     std::fs::write(&file, format!("{TOKEN}\n")).expect("a file");
     let login = desk.program(&["login", &url, "--profile", "studio"]).stdin(&file).run();
@@ -246,7 +246,7 @@ fn a_profile_is_saved_for_its_owner_alone_and_used_only_by_name() {
 #[test]
 fn a_gateway_that_cannot_be_used_is_explained_without_the_token() {
     let (_upstream, gateway) = open();
-    let desk = Desk::new();
+    let desk = AdminMachine::new();
     let wrong = desk.run(&url(&gateway), "sk-adm-wrong-0123456789", &["key", "list"]);
     assert!(wrong.code == FAILED && wrong.stderr.contains("imagate token create"), "{wrong:?}");
     let login = desk.program(&["login", &url(&gateway)]).run();
@@ -265,7 +265,7 @@ fn a_gateway_that_cannot_be_used_is_explained_without_the_token() {
 
 #[test]
 fn arguments_that_contradict_each_other_are_refused_before_anything_is_done() {
-    let desk = Desk::new();
+    let desk = AdminMachine::new();
     for (args, message) in [
         (&["key", "list", "--url", "http://gateway.example"][..], "--allow-http"),
         (&["key", "list", "--url", "https://a.example", "--profile", "studio"], "name two gateways"),
@@ -295,7 +295,7 @@ fn the_words_of_a_newer_gateway_are_printed_as_they_are() {
         });
         Some((200, json!({"object": "page", "data": [key], "has_more": false, "total": 1, "new": 1}).to_string()))
     });
-    let (desk, url) = (Desk::new(), format!("http://{}", server.address()));
+    let (desk, url) = (AdminMachine::new(), format!("http://{}", server.address()));
     let key = desk.run(&url, TOKEN, &["key", "list", "--json"]).json()[0].clone();
     assert_eq!((&key["state"], &key["locked"]), (&json!("paused"), &json!("audit")));
     assert!(desk.run(&url, TOKEN, &["key", "list"]).ok_stdout().contains("paused (audit)"));

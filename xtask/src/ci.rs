@@ -319,6 +319,14 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str], variables: &[(OsString, OsS
     Ok(())
 }
 
+/// Runs a command, and returns its standard output.
+pub(crate) fn stdout_of(command: &mut Command) -> Result<String> {
+    let line = format!("{command:?}");
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().with_context(|| line.clone())?;
+    ensure!(output.status.success(), "{line} failed");
+    String::from_utf8(output.stdout).context(line)
+}
+
 #[expect(clippy::disallowed_methods, reason = "cargo passes its own path only in the environment")]
 pub(crate) fn command(root: &Path, arguments: &[&str]) -> Command {
     let cargo = env::var_os("CARGO");

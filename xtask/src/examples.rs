@@ -8,26 +8,26 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::ci;
 use crate::ci::features::EVERYTHING;
-use crate::simulator::{Simulator, empty_folder};
+use crate::simulator::{SimulatorProcess, empty_folder};
 
 /// An example: its name, its arguments, and the images that it writes.
-struct Example {
+struct ExampleProgram {
     name: &'static str,
     arguments: &'static [&'static str],
     images: &'static [&'static str],
 }
 
 /// Later examples read the images of earlier ones.
-const EXAMPLES: [Example; 5] = [
-    Example { name: "generate", arguments: &[], images: &["lighthouse.png"] },
-    Example { name: "generate_stream", arguments: &[], images: &["lighthouse-0.png", "lighthouse.png"] },
-    Example { name: "edit", arguments: &[], images: &["lighthouse-by-night.png"] },
-    Example {
+const EXAMPLES: [ExampleProgram; 5] = [
+    ExampleProgram { name: "generate", arguments: &[], images: &["lighthouse.png"] },
+    ExampleProgram { name: "generate_stream", arguments: &[], images: &["lighthouse-0.png", "lighthouse.png"] },
+    ExampleProgram { name: "edit", arguments: &[], images: &["lighthouse-by-night.png"] },
+    ExampleProgram {
         name: "edit_stream",
         arguments: &["../generate/lighthouse.png", "../edit/lighthouse-by-night.png"],
         images: &["together.webp"],
     },
-    Example { name: "response", arguments: &[], images: &["lighthouse.png"] },
+    ExampleProgram { name: "response", arguments: &[], images: &["lighthouse.png"] },
 ];
 
 /// Builds and runs the examples. The images are below `target/examples`.
@@ -40,7 +40,7 @@ pub fn run(root: &Path) -> Result<()> {
     ci::cargo(root, &["build", "--workspace", "--features", EVERYTHING, "--bin", "imagate", "--examples"], &[])?;
     let programs = ci::target_folder(root)?.join("debug");
     let folder = empty_folder(&root.join("target").join("examples"))?;
-    let simulator = Simulator::start(&program(&programs, "imagate"), &folder)?;
+    let simulator = SimulatorProcess::start(&program(&programs, "imagate"), &folder)?;
     for example in &EXAMPLES {
         println!("\n--- {}", example.name);
         let own_folder = folder.join(example.name);

@@ -101,7 +101,7 @@ fn count(root: &Path) -> Result<InstructionRecord> {
 
 fn count_in(root: &Path, program: &Path) -> Result<InstructionRecord> {
     let mut list = Command::new(program);
-    let list = stdout_of(list.args(["--list", "--ignored", "--format", "terse", MODULE]).current_dir(root))?;
+    let list = ci::stdout_of(list.args(["--list", "--ignored", "--format", "terse", MODULE]).current_dir(root))?;
     let mut counts = InstructionCounts::new();
     for name in test_names(&list) {
         counts.insert(name.to_owned(), count_one(root, program, name)?);
@@ -148,7 +148,7 @@ fn build(root: &Path) -> Result<PathBuf> {
     let mut arguments = vec!["test", "--workspace", "--features", ci::features::EVERYTHING, "--lib", "--no-run"];
     arguments.push("--message-format=json-render-diagnostics");
     println!("$ cargo {}", arguments.join(" "));
-    let messages = stdout_of(&mut ci::command(root, &arguments))?;
+    let messages = ci::stdout_of(&mut ci::command(root, &arguments))?;
     test_program(&messages).context("cargo names no program with the unit tests")
 }
 
@@ -171,9 +171,9 @@ fn collected(output: &str) -> Option<u64> {
 
 /// Everything outside of the sources that changes a count.
 fn environment() -> Result<String> {
-    let compiler = stdout_of(Command::new("rustc").arg("--version"))?;
-    let valgrind = stdout_of(Command::new("valgrind").arg("--version"))?;
-    let library = stdout_of(Command::new("ldd").arg("--version"))?;
+    let compiler = ci::stdout_of(Command::new("rustc").arg("--version"))?;
+    let valgrind = ci::stdout_of(Command::new("valgrind").arg("--version"))?;
+    let library = ci::stdout_of(Command::new("ldd").arg("--version"))?;
     let library = library.lines().next().unwrap_or_default();
     Ok(format!("{}; {}; {library}; {}", compiler.trim(), valgrind.trim(), vector_instructions()))
 }
@@ -186,13 +186,6 @@ fn vector_instructions() -> &'static str {
 #[cfg(not(target_arch = "x86_64"))]
 fn vector_instructions() -> &'static str {
     std::env::consts::ARCH
-}
-
-fn stdout_of(command: &mut Command) -> Result<String> {
-    let line = format!("{command:?}");
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().with_context(|| line.clone())?;
-    ensure!(output.status.success(), "{line} failed");
-    String::from_utf8(output.stdout).context(line)
 }
 
 impl InstructionRecord {

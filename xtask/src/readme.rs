@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::ci;
 use crate::ci::features::EVERYTHING;
 use crate::examples::program;
-use crate::simulator::{Simulator, empty_folder};
+use crate::simulator::{SimulatorProcess, empty_folder};
 
 /// The rival with its part for images, as its documentation adds it.
 const RIVAL: &str = r#"async-openai = { version = "0.43", features = ["image"] }"#;
@@ -81,7 +81,7 @@ fn pack(root: &Path, folder: &Path) -> Result<PathBuf> {
 fn make_image(root: &Path, ours: &OutsidePackage, folder: &Path) -> Result<String> {
     ci::cargo(root, &["build", "--workspace", "--features", EVERYTHING, "--bin", "imagate"], &[])?;
     let gateway = program(&ci::target_folder(root)?.join("debug"), "imagate");
-    let simulator = Simulator::start(&gateway, &empty_folder(&folder.join("gateway"))?)?;
+    let simulator = SimulatorProcess::start(&gateway, &empty_folder(&folder.join("gateway"))?)?;
     let images = folder.join("images");
     let output = simulator.command(&ours.program(), &images)?.stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "the program of README.md failed");

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use anyhow::{Context as _, Result};
 
 /// A running gateway, which ends with this value.
-pub(crate) struct Simulator {
+pub(crate) struct SimulatorProcess {
     process: Child,
     /// Held, so that the gateway never writes into a closed pipe.
     stdout: BufReader<ChildStdout>,
@@ -16,9 +16,9 @@ pub(crate) struct Simulator {
     base_url: String,
 }
 
-// === impl Simulator ===
+// === impl SimulatorProcess ===
 
-impl Simulator {
+impl SimulatorProcess {
     /// Starts this program with its data and its log in this folder, which must be empty.
     pub(crate) fn start(program: &Path, folder: &Path) -> Result<Self> {
         let mut command = Command::new(program);
@@ -62,7 +62,7 @@ impl Simulator {
     }
 }
 
-impl Drop for Simulator {
+impl Drop for SimulatorProcess {
     fn drop(&mut self) {
         // If it has ended on its own, there is nothing to do.
         let _ = self.process.kill();

@@ -17,24 +17,24 @@ pub(super) struct PreviewArgs {
 
 /// The preview of the images of one request.
 #[derive(Clone, Copy)]
-pub(super) struct Preview(Option<PictureProtocol>);
+pub(super) struct ImagePreview(Option<PictureProtocol>);
 
 // === impl PreviewArgs ===
 
 impl PreviewArgs {
     /// Prints a note if the terminal is not known to show pictures.
-    pub(super) fn preview(self) -> Preview {
+    pub(super) fn preview(self) -> ImagePreview {
         let protocol = self.show.map_or(Ok(None), ShowArg::protocol);
-        Preview(protocol.unwrap_or_else(|reason| {
+        ImagePreview(protocol.unwrap_or_else(|reason| {
             print_message(&format!("note: {reason}"));
             None
         }))
     }
 }
 
-// === impl Preview ===
+// === impl ImagePreview ===
 
-impl Preview {
+impl ImagePreview {
     /// Shows an image file, which `read` returns. A failure is only reported, because the file matters more.
     pub(super) fn show(self, read: impl FnOnce() -> Result<Vec<u8>, Error>) {
         let Some(protocol) = self.0 else { return };

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::preview::Preview;
+use super::preview::ImagePreview;
 use super::progress::ProgressDisplay;
 use super::target::OutputTarget;
 use crate::cli::output::{print_event, print_message};
@@ -13,7 +13,7 @@ pub(super) async fn read_stream(
     stream: Result<ImageStream, Error>,
     expected_partials: Option<PartialImages>,
     partials_target: Option<&OutputTarget>,
-    (progress, preview): (&ProgressDisplay, Preview),
+    (progress, preview): (&ProgressDisplay, ImagePreview),
 ) -> Result<Images, Error> {
     let mut stream = stream?;
     let mut partial_count = 0_u32;

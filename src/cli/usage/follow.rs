@@ -14,6 +14,9 @@ use crate::gateway::usage::{NamedRecord, RecordFilter, UsageReader};
 const PAUSE: Duration = Duration::from_secs(1);
 /// The number of records that are printed at first.
 const FIRST_ROWS: u32 = 10;
+/// The newest records among which a look finds those that have ended (our choice), so that a busy gateway does not fill
+/// the memory.
+const MAX_ROWS: u32 = 10_000;
 /// The time for which a request can be open. Records that began earlier are not looked at again, so that the work does
 /// not grow with the age of the command.
 const LONGEST_REQUEST: Duration = Duration::from_secs(60 * 60);
@@ -24,7 +27,8 @@ pub(super) async fn follow(
     filter: RecordFilter,
     format: UsageFormat,
 ) -> Result<(), CommandFailure> {
-    let recent = |now: Timestamp| RecordFilter { since: Some(now - LONGEST_REQUEST), limit: None, ..filter.clone() };
+    let recent =
+        |now: Timestamp| RecordFilter { since: Some(now - LONGEST_REQUEST), limit: Some(MAX_ROWS), ..filter.clone() };
     // Everything that has ended before is old, also what is not printed.
     let mut printed = ids_of(&usage.all_records(&recent(Timestamp::now())).await?);
     let first = usage.all_records(&RecordFilter { limit: Some(FIRST_ROWS), ..filter.clone() }).await?;

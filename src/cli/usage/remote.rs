@@ -40,20 +40,18 @@ struct CountsView {
 
 impl CountsView {
     fn read(counts: &impl Serialize) -> Result<UsageCounters, CommandFailure> {
-        let Self { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens, .. } =
-            view(counts)?;
-        let Self { cost_usd, cost_unknown, .. } = view(counts)?;
+        let counts: Self = view(counts)?;
         Ok(UsageCounters {
-            requests,
-            succeeded,
-            failed,
-            refused,
-            images,
-            input_tokens,
-            output_tokens,
-            total_tokens,
-            cost_usd: Usd::from_dollars(cost_usd).unwrap_or_default(),
-            cost_unknown,
+            requests: counts.requests,
+            succeeded: counts.succeeded,
+            failed: counts.failed,
+            refused: counts.refused,
+            images: counts.images,
+            input_tokens: counts.input_tokens,
+            output_tokens: counts.output_tokens,
+            total_tokens: counts.total_tokens,
+            cost_usd: Usd::from_dollars(counts.cost_usd).unwrap_or_default(),
+            cost_unknown: counts.cost_unknown,
         })
     }
 }

@@ -14,18 +14,18 @@ use crate::client::{
     Client, EditRequest, Error, ErrorKind, ResponseRequest, Retry, Transport, TransportError, TransportFuture,
 };
 
-type Attempt = Result<Response, TransportError>;
+type SendResult = Result<Response, TransportError>;
 
 /// Answers from a script without a connection, and keeps how it would print each request.
 #[derive(Default)]
 struct ScriptedTransport {
-    script: Mutex<VecDeque<Attempt>>,
+    script: Mutex<VecDeque<SendResult>>,
     lines: Mutex<Vec<String>>,
     debug_texts: Mutex<Vec<String>>,
 }
 
 impl ScriptedTransport {
-    fn new(script: impl IntoIterator<Item = Attempt>) -> Arc<Self> {
+    fn new(script: impl IntoIterator<Item = SendResult>) -> Arc<Self> {
         Arc::new(Self { script: Mutex::new(script.into_iter().collect()), ..Self::default() })
     }
 
@@ -100,8 +100,8 @@ fn each_attempt_of_each_call_passes_through_the_transport() {
 
 #[test]
 fn a_transport_can_wrap_the_http_client() {
-    struct Wrapper(Mutex<Vec<u16>>);
-    impl Transport for Wrapper {
+    struct ObservingTransport(Mutex<Vec<u16>>);
+    impl Transport for ObservingTransport {
         fn send<'a>(&'a self, request: Request, http: &'a reqwest::Client) -> TransportFuture<'a> {
             Box::pin(async move {
                 let response = http.execute(request).await?;
@@ -112,7 +112,7 @@ fn a_transport_can_wrap_the_http_client() {
     }
     let busy = super::answer(503, &failure("service_unavailable", &json!({}))).header("x-should-retry", "true");
     let server = super::serve([busy, super::answer(200, &image())]);
-    let wrapper = Arc::new(Wrapper(Mutex::default()));
+    let wrapper = Arc::new(ObservingTransport(Mutex::default()));
     let builder = Client::builder().base_url(server.base_url()).api_key(KEY).transport(Arc::clone(&wrapper));
     run(builder.build().unwrap().images().generate("a fox")).unwrap();
     assert_eq!(*wrapper.0.lock().unwrap(), [503, 200]);

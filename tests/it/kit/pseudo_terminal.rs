@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthChar as _;
 use super::{CommandOutput, Program, TEST_TIMEOUT, ends_within};
 
 /// The contents of a terminal after a program has ended.
-pub(crate) struct Screen {
+pub(crate) struct TerminalScreen {
     width: usize,
     lines: Vec<Vec<ScreenCell>>,
     row: usize,
@@ -27,9 +27,9 @@ struct ScreenCell(char, String);
 
 /// Runs the program in a terminal of this width, and returns its exit code and the screen.
 #[track_caller]
-pub(crate) fn run_in_terminal(program: Program, width: u16) -> (Option<i32>, Screen) {
+pub(crate) fn run_in_terminal(program: Program, width: u16) -> (Option<i32>, TerminalScreen) {
     let (code, bytes) = run_in_pseudo_terminal(program, width);
-    let mut screen = Screen::new(width.into());
+    let mut screen = TerminalScreen::new(width.into());
     screen.draw(&String::from_utf8(bytes).expect("text"));
     (code, screen)
 }
@@ -63,9 +63,9 @@ pub(crate) fn run_in_pseudo_terminal(program: Program, width: u16) -> (Option<i3
     (code, received.join().expect("the output"))
 }
 
-// === impl Screen ===
+// === impl TerminalScreen ===
 
-impl Screen {
+impl TerminalScreen {
     fn new(width: usize) -> Self {
         let style = String::new();
         Self { width, lines: vec![Vec::new()], row: 0, column: 0, style, wrapped: Vec::new() }

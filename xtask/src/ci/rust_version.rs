@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -71,14 +71,14 @@ fn newest_need(listing: &str, versions: &RustVersions) -> Result<(RustVersion, S
 
 fn tree(root: &Path, features: &str) -> Result<String> {
     let edges = ["tree", "--package", "imagate", "--edges", "normal,build", "--prefix", "none"];
-    stdout_of(&mut command(root, &[&edges[..], &["--no-default-features", "--features", features]].concat()))
+    super::stdout_of(&mut command(root, &[&edges[..], &["--no-default-features", "--features", features]].concat()))
 }
 
 /// The `rust-version` of each package that this machine would build.
 fn rust_versions(root: &Path) -> Result<RustVersions> {
-    let host = stdout_of(Command::new("rustc").args(["--print", "host-tuple"]))?;
+    let host = super::stdout_of(Command::new("rustc").args(["--print", "host-tuple"]))?;
     let arguments = ["metadata", "--format-version=1", "--features=cli,admin", "--filter-platform", host.trim()];
-    let metadata: Value = serde_json::from_str(&stdout_of(&mut command(root, &arguments))?)?;
+    let metadata: Value = serde_json::from_str(&super::stdout_of(&mut command(root, &arguments))?)?;
     let packages = metadata["packages"].as_array().context("cargo metadata has no packages")?;
     let rust_version = |package: &Value| {
         let version = parse(package["rust_version"].as_str()?)?;
@@ -91,13 +91,6 @@ fn rust_versions(root: &Path) -> Result<RustVersions> {
 fn parse(text: &str) -> Option<RustVersion> {
     let mut parts = text.split('.').map(str::parse);
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
-}
-
-fn stdout_of(command: &mut Command) -> Result<String> {
-    let line = format!("{command:?}");
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().with_context(|| line.clone())?;
-    ensure!(output.status.success(), "{line} failed");
-    String::from_utf8(output.stdout).context(line)
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ pub(super) fn is_installed(root: &Path) -> Result<bool> {
 /// The folder in which `rustc` expects the standard library of a target.
 fn target_libdir(root: &Path, target: &str) -> Result<PathBuf> {
     let mut rustc = Command::new("rustc");
-    Ok(stdout_of(rustc.args(["--print", "target-libdir", "--target", target]).current_dir(root))?.trim().into())
+    Ok(super::stdout_of(rustc.args(["--print", "target-libdir", "--target", target]).current_dir(root))?.trim().into())
 }
 
 /// Makes `build` compile the standard library, too, with Debian's compiler and the linker of the usual compiler.
@@ -124,7 +124,8 @@ fn unpack_debian_compiler(folder: &Path) -> Result<PathBuf> {
     // The update needs root. Without it, the existing package lists are used.
     let _ = Command::new("apt-get").args(["update", "--quiet"]).stdin(Stdio::null()).status();
     let mut simulate = Command::new("apt-get");
-    let simulation = stdout_of(simulate.args(["install", "--simulate", "--no-install-recommends"]).args(PACKAGES))?;
+    let simulation =
+        super::stdout_of(simulate.args(["install", "--simulate", "--no-install-recommends"]).args(PACKAGES))?;
     run_command(
         Command::new("apt-get")
             .args(["download", "--quiet"])
@@ -145,13 +146,6 @@ fn unpack_debian_compiler(folder: &Path) -> Result<PathBuf> {
 /// The packages that a simulated `apt-get install` lists.
 fn packages_to_install(simulation: &str) -> Vec<&str> {
     simulation.lines().filter_map(|line| line.strip_prefix("Inst ")?.split_whitespace().next()).collect()
-}
-
-fn stdout_of(command: &mut Command) -> Result<String> {
-    let line = format!("{command:?}");
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().with_context(|| line.clone())?;
-    ensure!(output.status.success(), "{line} failed");
-    String::from_utf8(output.stdout).context(line)
 }
 
 #[cfg(test)]
