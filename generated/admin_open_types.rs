@@ -1991,6 +1991,9 @@ pub struct GroupPolicy {
     /// The treatment of an image whose size or format differs from the request, as in the settings file. `report` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub delivery: ::std::option::Option<::std::string::String>,
+    /// The dialects that callers may use, besides those of their keys, as in the settings file. None when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub dialects: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// The fallback for a large image that fails, as in the settings file. `never` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub fallback: ::std::option::Option<::std::string::String>,
@@ -5466,6 +5469,10 @@ pub mod builder {
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
         >,
+        dialects: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
         fallback: ::std::result::Result<
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
@@ -5503,6 +5510,7 @@ pub mod builder {
         fn default() -> Self {
             Self {
                 delivery: Ok(Default::default()),
+                dialects: Ok(Default::default()),
                 fallback: Ok(Default::default()),
                 filter: Ok(Default::default()),
                 image_deadline: Ok(Default::default()),
@@ -5525,6 +5533,21 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for delivery: {e}")
+                });
+            self
+        }
+        /// Sets the member `dialects`.
+        pub fn dialects<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.dialects = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for dialects: {e}")
                 });
             self
         }
@@ -5638,6 +5661,7 @@ pub mod builder {
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
                 delivery: value.delivery?,
+                dialects: value.dialects?,
                 fallback: value.fallback?,
                 filter: value.filter?,
                 image_deadline: value.image_deadline?,
@@ -5653,6 +5677,7 @@ pub mod builder {
         fn from(value: super::GroupPolicy) -> Self {
             Self {
                 delivery: Ok(value.delivery),
+                dialects: Ok(value.dialects),
                 fallback: Ok(value.fallback),
                 filter: Ok(value.filter),
                 image_deadline: Ok(value.image_deadline),

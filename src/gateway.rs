@@ -7,6 +7,7 @@ mod catalog;
 pub(crate) mod config;
 mod console;
 mod current_gateway;
+mod dialects;
 pub(crate) mod doctor;
 mod endpoints;
 mod filter;

@@ -94,6 +94,13 @@ impl AnswerMetadata {
         self.header("x-imagate-replayed") == Some("true")
     }
 
+    /// Returns the changes that the dialects of the key or its group made to the request, separated by commas, such as
+    /// `size 512x512->1024x1024`.
+    #[must_use]
+    pub fn adapted(&self) -> Option<&str> {
+        self.header("x-imagate-adapted")
+    }
+
     /// Returns the size and quality that were made instead of the requested ones, such as `3840x2160 medium`, if a
     /// fallback was allowed and used.
     #[must_use]

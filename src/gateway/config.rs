@@ -13,6 +13,7 @@ mod address;
 mod alerts;
 mod config_file;
 mod config_printer;
+mod dialect_set;
 mod difference;
 mod duration;
 mod group;
@@ -43,6 +44,7 @@ pub(crate) use account::{AccountConfig, AccountCredentials, EndpointConfig, Gran
 pub(crate) use address::ListenAddress;
 pub(crate) use alerts::{AlertConfig, EmailConfig, WebhookConfig};
 pub(crate) use config_file::allowed_words;
+pub(crate) use dialect_set::DialectSet;
 pub(crate) use difference::ConfigDifference;
 pub(crate) use group::{FilterConfig, GroupConfig, ModerationConfig};
 pub(crate) use host_environment::{HostEnvironment, Platform, SystemEnvironment};
@@ -54,7 +56,7 @@ pub(crate) use problem::ConfigProblem;
 pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{
-    BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Durability, FallbackPolicy, LogFormat,
+    BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy, LogFormat,
     ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, SmtpTls, UpstreamProtocol,
 };
 pub(crate) use schema::schema_json;

@@ -87,7 +87,7 @@ impl GatewayApi for GatewayEndpoints {
             let gateway = context.context().get();
             let caller = admit(&gateway, &context).await?;
             let options = flow::count_if_refused(&gateway, &caller, request_options(&context))?;
-            let reading = Box::pin(body.read(&caller, gateway.spool()));
+            let reading = Box::pin(body.read(&caller, gateway.spool(), gateway.dialects(&caller)));
             let form = read_unless_stopped(&gateway, reading).await;
             let form = flow::count_if_refused(&gateway, &caller, form)?;
             let gateway_answer = flow::edit_image(&gateway, caller, options, form).await?;

@@ -28,6 +28,7 @@ mod models;
 mod outcome;
 mod prompt_screening;
 mod repeated_request;
+mod request_adaptation;
 mod request_limits;
 mod request_options;
 mod response_creation;

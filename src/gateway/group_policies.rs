@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::Gateway;
-use super::config::{DeadlineConfig, DeliveryPolicy, FallbackPolicy, RequestLimits};
+use super::config::{DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, RequestLimits};
+use super::keys::Caller;
 
 // === impl Gateway ===
 
@@ -19,6 +20,11 @@ impl Gateway {
     /// the configuration does not name has the default.
     pub(crate) fn fallback_policy(&self, group: &str) -> FallbackPolicy {
         self.groups.get(group).map_or(FallbackPolicy::Never, |group| group.fallback)
+    }
+
+    /// The dialects that a caller may use: those of the group of its key.
+    pub(crate) fn dialects(&self, caller: &Caller) -> DialectSet {
+        self.groups.get(caller.group_name()).map_or_else(DialectSet::default, |group| group.dialects)
     }
 
     /// True if, for this group, the gateway adds an image tool to the requests of coding agents, unless such a request

@@ -22,6 +22,7 @@ pub(crate) use task::{SharedTask, TaskRef};
 
 use chrono::{DateTime, Utc};
 use http::HeaderMap;
+use serde_json::{Map, Value};
 
 use crate::error::{Error, Rejection};
 use crate::gateway::spool::{EditForm, SpooledBytes};
@@ -29,13 +30,32 @@ use crate::gateway::spool::{EditForm, SpooledBytes};
 // === impl ImageModels ===
 
 impl ImageModels {
-    /// Checks a generation request.
+    /// Checks the fields of a generation request.
     ///
     /// # Errors
     ///
     /// Returns the first broken rule, with the invalid parameter.
+    pub(crate) fn check_generation_fields(
+        &self,
+        fields: Map<String, Value>,
+        received: DateTime<Utc>,
+    ) -> Result<Job, Rejection> {
+        image::check_generation(self, fields, received)
+    }
+
+    /// Checks the fields of an edit request, without its images.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first broken rule, with the invalid parameter.
+    pub(crate) fn check_edit_fields(&self, mut fields: Map<String, Value>) -> Result<(), Rejection> {
+        image::check_edit_fields(self, &mut fields).map(drop)
+    }
+
+    /// Checks a generation request, for tests.
+    #[cfg(test)]
     pub(crate) fn check_generation(&self, body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
-        image::check_generation(self, body, received)
+        self.check_generation_fields(read_object(body)?, received)
     }
 
     /// Checks an edit request. The file headers of its images were read during the upload; this method checks them.

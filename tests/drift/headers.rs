@@ -38,9 +38,10 @@ const EXPECTED: [(&str, &[&str]); 6] = [
     ("retrieve_model", &["x-request-id"]),
 ];
 
-const IMAGES: [&str; 16] = [
+const IMAGES: [&str; 17] = [
     "cache-control",
     "x-accel-buffering",
+    "x-imagate-adapted",
     "x-imagate-budget-remaining-usd",
     "x-imagate-delivered",
     "x-imagate-delivery",

@@ -6,9 +6,9 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use super::{
-    AccountConfig, AccountCredentials, AlertConfig, Config, ConnectionLimits, FIGURE_NAMES, FilterConfig, GrantConfig,
-    GroupConfig, ImageModelSpec, ModelPrice, ModerationConfig, OauthConfig, OidcConfig, QualityLimit, RequestLimits,
-    RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig, UpstreamProtocol, duration,
+    AccountConfig, AccountCredentials, AlertConfig, Config, ConnectionLimits, DialectSet, FIGURE_NAMES, FilterConfig,
+    GrantConfig, GroupConfig, ImageModelSpec, ModelPrice, ModerationConfig, OauthConfig, OidcConfig, QualityLimit,
+    RequestLimits, RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig, UpstreamProtocol, duration,
 };
 
 const REDACTED: &str = "[redacted]";
@@ -241,6 +241,10 @@ impl ConfigPrinter<'_> {
         self.line(path, "image_deadline", &quoted_duration(group.deadlines.image));
         self.line(path, "fallback", &quoted(group.fallback.as_str()));
         self.line(path, "inject_image_tool", &group.inject_image_tool.to_string());
+        if group.dialects != DialectSet::default() {
+            let words: Vec<_> = group.dialects.iter().map(|dialect| dialect.as_str().to_owned()).collect();
+            self.line(path, "dialects", &list(&words));
+        }
         for (name, list_of) in [("text_models", &group.text_models), ("tools", &group.tools)] {
             list_of.iter().for_each(|words| self.line(path, name, &list(words)));
         }

@@ -7,7 +7,7 @@ use http::Uri;
 use serde_json::{Map, Value};
 
 use super::raw::{DeliveryPolicy, FallbackPolicy, ModerationErrorPolicy};
-use super::{Config, ConfigSecret, DeadlineConfig, RequestLimits, SettingSource};
+use super::{Config, ConfigSecret, DeadlineConfig, DialectSet, RequestLimits, SettingSource};
 
 /// One group of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(crate) struct GroupConfig {
     pub(crate) fallback: FallbackPolicy,
     /// True if an image tool is added to requests of the official coding agents that have none.
     pub(crate) inject_image_tool: bool,
+    /// The dialects that callers may use, besides those of their keys.
+    pub(crate) dialects: DialectSet,
     /// The text models that may be named; `None` if any may be.
     pub(crate) text_models: Option<Vec<String>>,
     /// The types of tools that the upstream may run; `None` if it may run any.

@@ -14,7 +14,7 @@ pub(crate) use alerts::SmtpTls;
 pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
 pub(super) use choice::{BackgroundOption, CredentialKind, GrantKind, OutputFormatOption};
 pub(crate) use choice::{
-    BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Durability, FallbackPolicy, LogFormat,
+    BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy, LogFormat,
     ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, UpstreamProtocol,
 };
 pub(super) use duration_text::RawDuration;
@@ -323,6 +323,9 @@ pub(super) struct RawGroup {
     /// If `true`, an image tool is added to requests of the official coding agents to `/v1/responses` that have none;
     /// the record states it. Default: `false`.
     pub(super) inject_image_tool: Option<bool>,
+    /// The dialects that callers of this group may use besides the API itself, in addition to those of their keys.
+    /// Default: none. `docs/dialects.md` has the rules of each.
+    pub(super) dialects: Option<Vec<Dialect>>,
     /// The ids of the text models that callers of this group may use. Default: the top-level `text_models`.
     pub(super) text_models: Option<Vec<String>>,
     /// The types of tools that the upstream may run for this group, such as `image_generation` and `web_search`. Tools

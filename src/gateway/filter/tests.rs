@@ -1,7 +1,7 @@
 //! Checks which rules match which prompts, and that a disguise does not hide a word.
 
 use super::*;
-use crate::gateway::config::{DeadlineConfig, DeliveryPolicy, FallbackPolicy};
+use crate::gateway::config::{DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ fn group(name: &str, filter: FilterConfig) -> GroupConfig {
         deadlines: DeadlineConfig { connect: second, image: second },
         fallback: FallbackPolicy::Never,
         inject_image_tool: false,
+        dialects: DialectSet::default(),
         text_models: None,
         tools: None,
         filter,

@@ -16,6 +16,7 @@ use crate::gateway::replay::{AnswerHead, AnswerReader, RecordableAnswer};
 
 const JSON_CONTENT_TYPE: &str = "application/json";
 const EVENTS_CONTENT_TYPE: &str = "text/event-stream; charset=utf-8";
+const ADAPTED_HEADER: &str = "x-imagate-adapted";
 const REPLAYED_HEADER: &str = "x-imagate-replayed";
 
 /// An answer that has begun.
@@ -71,6 +72,13 @@ impl GatewayAnswer {
     /// Adds the header with which a caller learns that the answer is kept under its idempotency key.
     pub(super) fn with_replay_mark(mut self, is_replayed: bool) -> Self {
         self.head.headers.insert(REPLAYED_HEADER.to_owned(), is_replayed.to_string());
+        self
+    }
+
+    /// Adds the header with the changes that dialects made to the request, if there are any. It belongs to the request:
+    /// a stored answer has none, and a stream that begins before its answer has it too.
+    pub(super) fn with_adapted_mark(mut self, adapted: Option<String>) -> Self {
+        self.head.headers.extend(adapted.map(|text| (ADAPTED_HEADER.to_owned(), text)));
         self
     }
 

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use chrono::Utc;
-
 use super::delivery::run_image_job;
-use super::{GatewayAnswer, RequestOptions, count_if_refused};
+use super::{GatewayAnswer, RequestOptions, count_if_refused, request_adaptation};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
@@ -24,6 +22,6 @@ pub(crate) async fn edit_image(
     options: RequestOptions,
     form: EditForm,
 ) -> Result<GatewayAnswer, Error> {
-    let job = count_if_refused(gateway, &caller, gateway.image_models().check_edit(form, Utc::now()))?;
+    let job = count_if_refused(gateway, &caller, request_adaptation::check_edit(gateway, &caller, form))?;
     run_image_job(gateway, caller, options, job).await
 }

@@ -1,10 +1,9 @@
 //! Handles an estimate: checks a request for images as if it were to be carried out, and says what it would cost at
 //! most. Nothing is reserved, recorded or sent.
 
-use chrono::Utc;
 use serde_json::Map;
 
-use super::{RequestOptions, cost_estimate, request_limits};
+use super::{RequestOptions, cost_estimate, request_adaptation, request_limits};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
@@ -29,7 +28,7 @@ pub(crate) async fn estimate_image(
     options: &RequestOptions,
     body: &[u8],
 ) -> Result<types::CostEstimate, Error> {
-    let job = gateway.image_models().check_generation(body, Utc::now())?;
+    let job = request_adaptation::check_generation(gateway, caller, body)?;
     let (model, images, size) = (job.model().to_owned(), job.count(), job.size().to_string());
     let quality = job.quality().unwrap_or(AUTO).to_owned();
     let price_version = cost_estimate::price_version(gateway, caller, &job);

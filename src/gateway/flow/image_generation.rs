@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use chrono::Utc;
-
 use super::delivery::run_image_job;
-use super::{GatewayAnswer, RequestOptions, count_if_refused};
+use super::{GatewayAnswer, RequestOptions, count_if_refused, request_adaptation};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
@@ -23,6 +21,6 @@ pub(crate) async fn create_image(
     options: RequestOptions,
     body: &[u8],
 ) -> Result<GatewayAnswer, Error> {
-    let job = count_if_refused(gateway, &caller, gateway.image_models().check_generation(body, Utc::now()))?;
+    let job = count_if_refused(gateway, &caller, request_adaptation::check_generation(gateway, &caller, body))?;
     run_image_job(gateway, caller, options, job).await
 }

@@ -24,6 +24,7 @@ use dropshot::{
 use super::body::{IncomingBody, content_type, is_json, spool_error};
 use super::unread_body::UnreadBody;
 use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::config::DialectSet;
 use crate::gateway::keys::Caller;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool};
 use crate::tables::{MAX_EDIT_FORM_BODY_BYTES, MAX_EDIT_IMAGES, MAX_EDIT_JSON_BODY_BYTES, MAX_JSON_BODY_BYTES};
@@ -61,25 +62,25 @@ impl EditBody {
         self.unread.clone()
     }
 
-    /// Reads the form. Its images are files in the spool if this succeeds, and are deleted if it fails.
+    /// Reads the form, which may have the fields and parts of these dialects. Its images are files in the spool if this succeeds, and are deleted if it fails.
     ///
     /// # Errors
     ///
     /// Returns 415 for another content type or an unsupported content encoding, 413 if the body, an image part, or the
     /// values besides the images are too large, 400 for a form that breaks another rule, cannot be read or does not
     /// arrive completely, 429 or 503 if a budget does not allow it, and 503 if an image cannot be written to disk.
-    pub(crate) async fn read(self, caller: &Caller, spool: &Spool) -> Result<EditForm, Error> {
-        read(self.request, &spool.owned_by(Some(caller.key().as_str()))).await
+    pub(crate) async fn read(self, caller: &Caller, spool: &Spool, dialects: DialectSet) -> Result<EditForm, Error> {
+        read(self.request, &spool.owned_by(Some(caller.key().as_str())), dialects).await
     }
 }
 
-async fn read(request: hyper::Request<Body>, spool: &Spool) -> Result<EditForm, Error> {
+async fn read(request: hyper::Request<Body>, spool: &Spool, dialects: DialectSet) -> Result<EditForm, Error> {
     if is_json(content_type(&request)) {
         let incoming = IncomingBody::new(request, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?;
-        return json::read(incoming, spool).await;
+        return json::read(incoming, spool, dialects).await;
     }
     let (incoming, boundary) = begin_multipart(request)?;
-    multipart::read(incoming, &boundary, spool).await
+    multipart::read(incoming, &boundary, spool, dialects).await
 }
 
 /// Reads the form of a page as [`EditBody::read`] does. `page_fields` are the names of the page's own fields.

@@ -21,11 +21,12 @@ use crate::gateway::console::Console;
 use crate::wire::admin::types;
 
 /// The fields of the form, without those of limits.
-const POLICY_FIELDS: [SettingField; 14] = [
+const POLICY_FIELDS: [SettingField; 15] = [
     SettingField::new("delivery", "group.delivery", "/delivery", SettingFieldKind::Text),
     SettingField::new("image_deadline", "group.image_deadline", "/image_deadline", SettingFieldKind::Text),
     SettingField::new("fallback", "group.fallback", "/fallback", SettingFieldKind::Text),
     SettingField::new("inject_image_tool", "group.inject", "/inject_image_tool", SettingFieldKind::Checkbox),
+    SettingField::new("dialects", "group.dialects", "/dialects", SettingFieldKind::Lines),
     SettingField::new("text_models", "group.text_models", "/text_models", SettingFieldKind::Lines),
     SettingField::new("tools", "group.tools", "/tools", SettingFieldKind::Lines),
     SettingField::new("words", "group.words", "/filter/words", SettingFieldKind::Lines),
@@ -294,8 +295,8 @@ mod tests {
     #[test]
     fn a_policy_survives_a_round_trip_through_the_form() {
         let policy = json!({
-            "delivery": "fail", "image_deadline": "90s", "fallback": "x", "inject_image_tool": true, "text_models": [],
-            "tools": ["image_generation", "web_search"],
+            "delivery": "fail", "image_deadline": "90s", "fallback": "x", "inject_image_tool": true,
+            "dialects": ["sizes", "url"], "text_models": [], "tools": ["image_generation", "web_search"],
             "filter": {
                 "words": ["one", "two words"], "patterns": [r"\bred\b ", " x"],
                 "moderation": {

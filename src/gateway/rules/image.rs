@@ -21,8 +21,11 @@ const STREAM_FIELDS: &[&str] = &["partial_images", "stream"];
 const TRANSPARENT: &str = "transparent";
 
 /// Checks a generation request.
-pub(super) fn check_generation(models: &ImageModels, body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
-    let mut object = fields::parse_object(body)?;
+pub(super) fn check_generation(
+    models: &ImageModels,
+    mut object: Map<String, Value>,
+    received: DateTime<Utc>,
+) -> Result<Job, Rejection> {
     let model = check_field_rules(models, IMAGE_GENERATION_FIELDS, &mut object)?;
     Ok(Job::new(model, &object, upstream_fields(&object), received, None))
 }
@@ -30,10 +33,18 @@ pub(super) fn check_generation(models: &ImageModels, body: &[u8], received: Date
 /// Checks an edit request. The file headers of its images were read during the upload; this function checks them.
 pub(super) fn check_edit(models: &ImageModels, form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
     let mut object = form.fields;
-    let model = check_field_rules(models, IMAGE_EDIT_FIELDS, &mut object)?;
+    let model = check_edit_fields(models, &mut object)?;
     check_input_images(&form.images, form.mask.as_ref())?;
     let input = EditInput { images: form.images, mask: form.mask };
     Ok(Job::new(model, &object, upstream_fields(&object), received, Some(input)))
+}
+
+/// Checks the fields of an edit request, without its images.
+pub(super) fn check_edit_fields(
+    models: &ImageModels,
+    object: &mut Map<String, Value>,
+) -> Result<Arc<ImageModelSpec>, Rejection> {
+    check_field_rules(models, IMAGE_EDIT_FIELDS, object)
 }
 
 /// Applies every rule on single fields and on combinations of fields, and returns the model. The rules for edits and

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::models;
 use crate::gateway::config::ImageModelSpec;
+use crate::gateway::dialects::Adaptations;
 use crate::gateway::spool::ImageUpload;
 use crate::image::{Format, Size, SizeRequest};
 
@@ -28,6 +29,7 @@ pub(crate) struct Job {
     upstream_fields: Map<String, Value>,
     edit_input: Option<EditInput>,
     model_spec: Arc<ImageModelSpec>,
+    adaptations: Adaptations,
 }
 
 /// The input of an edit.
@@ -69,6 +71,7 @@ impl Job {
             upstream_fields,
             edit_input,
             model_spec,
+            adaptations: Adaptations::default(),
         }
     }
 
@@ -91,6 +94,17 @@ impl Job {
         single.count = 1;
         single.upstream_fields.remove("n");
         single
+    }
+
+    /// Sets the changes that the dialects of the caller made to the request before it was checked.
+    pub(crate) fn with_adaptations(self, adaptations: Adaptations) -> Self {
+        Self { adaptations, ..self }
+    }
+
+    /// Returns the changes that the dialects of the caller made to the request. They are no part of its identity: equal
+    /// adapted requests are equal.
+    pub(crate) const fn adaptations(&self) -> &Adaptations {
+        &self.adaptations
     }
 
     /// Sets the turn of the agent's conversation that the job is part of.

@@ -28,6 +28,11 @@ impl ImageModels {
         self.0.iter().any(|model| model.id == id)
     }
 
+    /// Returns the model with this id, if there is one.
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<ImageModelSpec>> {
+        self.0.iter().find(|model| model.id == id).cloned()
+    }
+
     /// Returns the model with this id. If the id is absent or unknown, returns the default model; a later check rejects
     /// an unknown id.
     pub(super) fn model_or_default(&self, id: Option<&str>) -> Arc<ImageModelSpec> {

@@ -96,6 +96,24 @@ pub(crate) enum FallbackPolicy {
     Always,
 }
 
+/// A way of speaking to the gateway that the API document does not have. A group or key declares it; each change that it
+/// makes to a request is stated in the answer and in the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Dialect {
+    /// A size that is not available, or an aspect ratio such as `16:9`, becomes the nearest available size.
+    Sizes,
+    /// Fields and words of earlier image models: `quality` `standard` and `hd`, `style`, `input_fidelity`, `mask[]`, and a
+    /// request without `model`.
+    LegacyFields,
+    /// `response_format` `url`: the answer has links to the images.
+    Url,
+    /// The key in the header `api-key`, and the paths `/openai/…` of Azure.
+    Azure,
+    /// The names of earlier image models stand for the default model.
+    Models,
+}
+
 /// The treatment of a prompt that a moderation service did not check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -243,6 +261,24 @@ impl FallbackPolicy {
             Self::Never => "never",
             Self::Unpaid => "unpaid",
             Self::Always => "always",
+        }
+    }
+}
+
+// === impl Dialect ===
+
+impl Dialect {
+    /// Every dialect, in the order in which lists have them.
+    pub(crate) const ALL: [Self; 5] = [Self::Sizes, Self::LegacyFields, Self::Url, Self::Azure, Self::Models];
+
+    /// Returns the word for the value in the configuration file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sizes => "sizes",
+            Self::LegacyFields => "legacy-fields",
+            Self::Url => "url",
+            Self::Azure => "azure",
+            Self::Models => "models",
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::gateway::config::pattern;
 use crate::gateway::config::raw::{RawFilter, RawGroup, RawModeration};
 use crate::gateway::config::stored_config::without_nulls;
 use crate::gateway::config::{
-    DEFAULT_GROUP, DeadlineConfig, DeliveryPolicy, FallbackPolicy, FilterConfig, GroupConfig, ModerationConfig,
-    RequestLimits, address,
+    DEFAULT_GROUP, DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterConfig, GroupConfig,
+    ModerationConfig, RequestLimits, address,
 };
 
 /// The maximum number of tool types that a group can name: one less than `HOSTED_MAX` of the module `rules::response`,
@@ -43,6 +43,7 @@ impl ConfigResolver<'_> {
                 deadlines,
                 fallback: FallbackPolicy::Never,
                 inject_image_tool: false,
+                dialects: DialectSet::default(),
                 text_models: text_models.map(<[String]>::to_vec),
                 tools: None,
                 filter: FilterConfig::default(),
@@ -70,6 +71,7 @@ impl ConfigResolver<'_> {
             deadlines: DeadlineConfig { image: image.unwrap_or(deadlines.image), ..deadlines },
             fallback: raw.fallback.unwrap_or(FallbackPolicy::Never),
             inject_image_tool: raw.inject_image_tool.unwrap_or_default(),
+            dialects: raw.dialects.iter().flatten().copied().collect(),
             text_models: raw
                 .text_models
                 .as_deref()

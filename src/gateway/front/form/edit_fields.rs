@@ -4,20 +4,50 @@
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::config::{Dialect, DialectSet};
+use crate::gateway::dialects;
 use crate::tables::{Field, FieldKind, IMAGE_EDIT_FIELDS, field};
 
 /// The maximum number of characters of an unknown name that is repeated in an error (our choice).
 const NAME_MAX: usize = 64;
 
+/// The kind of a field that a dialect of the caller removes, whatever its value.
+const REMOVED_FIELD: FieldKind = FieldKind::Text { min: 0, max: u64::MAX };
+
 /// The fields that have been read so far.
 #[derive(Debug, Default)]
-pub(super) struct EditFields(Map<String, Value>);
+pub(super) struct EditFields {
+    values: Map<String, Value>,
+    /// The dialects of the caller, which may have further fields.
+    dialects: DialectSet,
+}
 
 // === impl EditFields ===
 
 impl EditFields {
+    pub(super) fn new(dialects: DialectSet) -> Self {
+        Self { values: Map::new(), dialects }
+    }
+
     pub(super) fn into_inner(self) -> Map<String, Value> {
-        self.0
+        self.values
+    }
+
+    /// Returns the kind of a field that is not an image.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if neither the API nor a dialect of the caller has such a field.
+    pub(super) fn kind_of(&self, name: &str) -> Result<FieldKind, Error> {
+        if dialects::removes_field(self.dialects, name) {
+            return Ok(REMOVED_FIELD);
+        }
+        find_field(name).map(|field| field.kind)
+    }
+
+    /// True if a dialect of the caller reads the part of this name as the mask.
+    pub(super) fn reads_as_mask(&self, name: &str) -> bool {
+        dialects::reads_as_mask(self.dialects, name)
     }
 
     /// Stores a value. A field may repeat its value, because a well-known client sends one field twice.
@@ -26,11 +56,11 @@ impl EditFields {
     ///
     /// Returns an error if the field already has another value.
     pub(super) fn insert(&mut self, name: &str, value: Value) -> Result<(), Error> {
-        match self.0.get(name) {
+        match self.values.get(name) {
             Some(existing) if *existing == value => Ok(()),
             Some(_) => Err(duplicate_parameter(name)),
             None => {
-                self.0.insert(name.to_owned(), value);
+                self.values.insert(name.to_owned(), value);
                 Ok(())
             }
         }
@@ -42,15 +72,17 @@ impl EditFields {
 /// # Errors
 ///
 /// Returns an error if there is no such field.
-pub(super) fn find_field(name: &str) -> Result<&'static Field, Error> {
+fn find_field(name: &str) -> Result<&'static Field, Error> {
     let row = field(IMAGE_EDIT_FIELDS, name).filter(|row| !matches!(row.kind, FieldKind::Images | FieldKind::Image));
     row.ok_or_else(|| unknown_parameter(name))
 }
 
-/// The error for an unknown name.
+/// The error for an unknown name, with the dialect that has the name, if there is one.
 pub(super) fn unknown_parameter(name: &str) -> Error {
+    let is_helpful = |dialect: &Dialect| dialects::has_edit_part(DialectSet::from_iter([*dialect]), name);
+    let advice = dialects::advice(Dialect::ALL.into_iter().filter(is_helpful).collect(), "parameter");
     let name: String = name.chars().take(NAME_MAX).collect();
-    let message = format!("Unknown parameter: '{name}'.");
+    let message = format!("Unknown parameter: '{name}'.{advice}");
     Rejection::new(name, RejectionReason::UnknownParameter, message).into()
 }
 

@@ -13,6 +13,7 @@ use super::edit_fields::{self, EditFields};
 use super::form_buffer::FormBuffer;
 use super::{EditImages, NON_IMAGE_MAX_BYTES, spool_error};
 use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::config::DialectSet;
 use crate::gateway::front::body::IncomingBody;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool, SpooledFile};
 use crate::stream::json::{CaptureLimits, JsonPosition, JsonReader, JsonSyntaxError, JsonVisitor, ValueInterest};
@@ -61,12 +62,12 @@ enum ImageUrlState {
     Complete(Arc<SpooledFile>),
 }
 
-pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool) -> Result<EditForm, Error> {
+pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool, dialects: DialectSet) -> Result<EditForm, Error> {
     let mut json = JsonReader::new("", CAPTURE_LIMITS);
     let mut reader = JsonFormReader {
         spool: spool.clone(),
         images: EditImages::default(),
-        fields: EditFields::default(),
+        fields: EditFields::new(dialects),
         seen_members: SeenMembers::default(),
         current: CurrentImage::default(),
     };
@@ -152,7 +153,7 @@ impl JsonVisitor for JsonFormReader {
     fn start(&mut self, at: JsonPosition<'_>, first: u8) -> Result<ValueInterest, Error> {
         match (at.path, first) {
             (IMAGES | MASK, _) => self.note_member(at.path)?,
-            _ if at.depth == 1 => return edit_fields::find_field(at.key).map(|_| ValueInterest::Scalar),
+            _ if at.depth == 1 => return self.fields.kind_of(at.key).map(|_| ValueInterest::Scalar),
             _ => {}
         }
         match (at.path, first) {

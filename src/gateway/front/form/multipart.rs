@@ -13,6 +13,7 @@ use super::edit_fields::{self, EditFields};
 use super::form_buffer::FormBuffer;
 use super::{EditImages, ImagePageForm, NON_IMAGE_MAX_BYTES, spool_error};
 use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::config::DialectSet;
 use crate::gateway::front::body::IncomingBody;
 use crate::gateway::spool::{BodyMemoryShare, EditForm, ImageUpload, Spool};
 use crate::stream::multipart::{PartEvent, PartScanner, SEARCH_MAX};
@@ -94,8 +95,13 @@ fn is_boundary(text: &str) -> bool {
     (1..=BOUNDARY_MAX).contains(&text.len()) && text.bytes().all(legal) && !text.ends_with(' ')
 }
 
-pub(super) async fn read(incoming: IncomingBody, boundary: &str, spool: &Spool) -> Result<EditForm, Error> {
-    let (images, fields, _) = read_parts(incoming, boundary, spool, None).await?;
+pub(super) async fn read(
+    incoming: IncomingBody,
+    boundary: &str,
+    spool: &Spool,
+    dialects: DialectSet,
+) -> Result<EditForm, Error> {
+    let (images, fields, _) = read_parts(incoming, boundary, spool, EditFields::new(dialects), None).await?;
     images.finish("image", fields)
 }
 
@@ -108,7 +114,7 @@ pub(super) async fn read_page_form(
 ) -> Result<ImagePageForm, Error> {
     let page_fields = PageFields { names: page_fields, values: Vec::new() };
     let (EditImages { images, mask }, fields, page_fields) =
-        read_parts(incoming, boundary, spool, Some(page_fields)).await?;
+        read_parts(incoming, boundary, spool, EditFields::default(), Some(page_fields)).await?;
     let form = EditForm { fields: fields.into_inner(), images, mask };
     Ok(ImagePageForm { form, page_fields: page_fields.map(|fields| fields.values).unwrap_or_default() })
 }
@@ -117,13 +123,14 @@ async fn read_parts(
     incoming: IncomingBody,
     boundary: &str,
     spool: &Spool,
+    fields: EditFields,
     page_fields: Option<PageFields>,
 ) -> Result<(EditImages, EditFields, Option<PageFields>), Error> {
     let mut reader = MultipartFormReader {
         spool,
         parts: FormParts { incoming, scanner: PartScanner::new(boundary) },
         images: EditImages::default(),
-        fields: EditFields::default(),
+        fields,
         page_fields,
         text_parts: 0,
         text_bytes: 0,
@@ -182,7 +189,8 @@ impl MultipartFormReader<'_> {
         let Some(name) = name else {
             return Err(malformed("a part has no name"));
         };
-        let kind = FormPartKind::from_name(&name);
+        let is_mask = self.fields.reads_as_mask(&name);
+        let kind = if is_mask { FormPartKind::Mask } else { FormPartKind::from_name(&name) };
         let is_file = !matches!(kind, FormPartKind::Text);
         if is_file && !has_file_name && self.page_fields.is_some() {
             return self.skip_missing_file().await;
@@ -241,12 +249,12 @@ impl MultipartFormReader<'_> {
             return Err(malformed("it has too many parts"));
         }
         let is_page_field = self.page_fields.as_ref().is_some_and(|fields| fields.names.contains(&name));
-        let field = if is_page_field { None } else { Some(edit_fields::find_field(name)?) };
+        let kind = if is_page_field { None } else { Some(self.fields.kind_of(name)?) };
         let text = self.read_utf8(headers, name).await?;
-        match (field, &mut self.page_fields) {
+        match (kind, &mut self.page_fields) {
             (None, Some(page_fields)) => page_fields.values.push((name.to_owned(), text)),
-            (Some(field), _) if !text.is_empty() => {
-                self.fields.insert(name, edit_fields::from_text(field.kind, text))?;
+            (Some(kind), _) if !text.is_empty() => {
+                self.fields.insert(name, edit_fields::from_text(kind, text))?;
             }
             _ => {}
         }

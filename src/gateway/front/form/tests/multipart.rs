@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::gateway::config::Dialect;
 use crate::gateway::front::form::multipart::boundary;
 use crate::gateway::spool::blocking_io::tests::disk_accesses;
 use crate::image::{Format, ImageFileError};
@@ -385,4 +386,23 @@ async fn an_empty_file_that_was_chosen_is_not_left_out() {
     assert!(read.form.images[0].header.is_err(), "the rules refuse it");
     let nameless = part("content-disposition: form-data; name=\"image\"", &png(1));
     assert_eq!(read_form_of_page(&[nameless]).await.unwrap_err().code().status(), 400);
+}
+
+#[tokio::test]
+async fn a_dialect_has_a_part_for_the_mask_and_fields_that_are_removed() {
+    let parts = [file_part("image", &png(1)), file_part("mask[]", &png(9)), text_part("style", b"vivid")];
+    let request = || hyper::Request::post("/").header("content-type", FORM).body(Body::from(form(&parts))).unwrap();
+    let fixture = TestSpool::new();
+    let form = read(request(), &fixture.spool, [Dialect::LegacyFields].into_iter().collect()).await.unwrap();
+    let mask = form.mask.expect("a mask");
+    assert_eq!((mask.param.as_str(), bytes(&mask)), ("mask[]", png(9)));
+    assert_eq!(form.fields["style"], "vivid");
+    let others = [Dialect::Sizes, Dialect::Url, Dialect::Azure, Dialect::Models].into_iter().collect();
+    for dialects in [DialectSet::default(), others] {
+        let error = read(request(), &fixture.spool, dialects).await.unwrap_err();
+        assert_eq!(error.param(), Some("mask[]"));
+        let message = "Unknown parameter: 'mask[]'. The dialect 'legacy-fields' accepts this parameter; an \
+                       administrator can declare it for the key or its group.";
+        assert_eq!(error.body()["error"]["message"], message);
+    }
 }

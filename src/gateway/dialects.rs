@@ -1,0 +1,249 @@
+//! Adapts a request to the API before the rules check it: the dialects that a group or key declares.
+//!
+//! A dialect changes only what the rules would refuse, and every change is an [`Adaptation`] that the answer and the
+//! record state. Without a declared dialect, no request is changed. Pure: it knows no callers and no rules, and the
+//! result is checked like any other request.
+
+mod sizes;
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::config::{Dialect, DialectSet, ImageModelSpec};
+
+/// The names and prefixes of earlier image models, which the dialect `models` replaces. A prefix ends here, or before one
+/// of the [`NAME_SEPARATORS`].
+const EARLIER_MODELS: [&str; 3] = ["dall-e", "gpt-image-1", "chatgpt-image"];
+const NAME_SEPARATORS: [char; 2] = ['-', '.'];
+/// The longest name of an earlier model in bytes (our choice), because the answer and the record state it.
+const NAME_MAX: usize = 64;
+/// The words for `quality` of earlier models, each with the word that replaces it.
+const EARLIER_QUALITIES: [(&str, &str); 2] = [("standard", "medium"), ("hd", "high")];
+/// The field of earlier models that no image model has.
+const STYLE: &str = "style";
+/// The field that the rules know, so that its rejection names the model.
+const INPUT_FIDELITY: &str = "input_fidelity";
+/// The name that some clients give the part with the mask.
+const MASK_LIST: &str = "mask[]";
+
+/// One change of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Adaptation {
+    /// The dialect that makes the change.
+    pub(crate) dialect: Dialect,
+    /// The field that was changed.
+    pub(crate) field: &'static str,
+    change: Change,
+}
+
+/// The kind of a change, with the texts that state it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Change {
+    /// A value took the place of another.
+    Replaced { old: String, new: String },
+    /// A field that was absent or `null` got a value.
+    Added(String),
+    /// A field was removed.
+    Dropped,
+    /// A part was read as the field of another name.
+    Renamed(&'static str),
+    /// The answer has the form that this word of the field asks for.
+    Answered(&'static str),
+}
+
+/// The changes of a request, in the order in which they were made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Adaptations(Vec<Adaptation>);
+
+/// Changes the fields of a request as the declared dialects demand, and returns the changes. `find_model` returns the image
+/// model with an id.
+pub(crate) fn adapt(
+    declared: DialectSet,
+    find_model: impl Fn(&str) -> Option<Arc<ImageModelSpec>>,
+    fields: &mut Map<String, Value>,
+) -> Adaptations {
+    let mut adaptations = Adaptations::default();
+    if declared.is_empty() {
+        return adaptations;
+    }
+    let mut adapter = RequestAdapter { declared, fields, adaptations: &mut adaptations };
+    adapter.adapt_model(&find_model);
+    let model = adapter.text("model").and_then(&find_model);
+    let model = model.unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()));
+    adapter.adapt_size(&model);
+    adapter.adapt_quality(&model);
+    adapter.drop_earlier_fields();
+    adapter.adapt_response_format();
+    adaptations
+}
+
+/// True if the form of an edit may have a field of this name besides those of the API, because a declared dialect removes
+/// it.
+pub(crate) fn removes_field(declared: DialectSet, name: &str) -> bool {
+    declared.contains(Dialect::LegacyFields) && name == STYLE
+}
+
+/// True if a declared dialect reads the part of this name as the mask of an edit.
+pub(crate) fn reads_as_mask(declared: DialectSet, name: &str) -> bool {
+    declared.contains(Dialect::LegacyFields) && name == MASK_LIST
+}
+
+/// True if the form of an edit has a part of this name only in a declared dialect.
+pub(crate) fn has_edit_part(declared: DialectSet, name: &str) -> bool {
+    removes_field(declared, name) || reads_as_mask(declared, name)
+}
+
+/// Returns the sentence of a refusal that names the dialects with which the request, or else only the parameter, would be
+/// accepted. Empty if there are none.
+pub(crate) fn advice(helpful: DialectSet, accepted: &str) -> String {
+    let words: Vec<_> = helpful.iter().map(|dialect| format!("'{}'", dialect.as_str())).collect();
+    let (subject, verb, object) = match words.as_slice() {
+        [] => return String::new(),
+        [word] => (format!("dialect {word}"), "accepts", "it"),
+        [first @ .., last] => (format!("dialects {} and {last}", first.join(", ")), "accept", "them"),
+    };
+    format!(" The {subject} {verb} this {accepted}; an administrator can declare {object} for the key or its group.")
+}
+
+/// A request that is being adapted.
+struct RequestAdapter<'a> {
+    declared: DialectSet,
+    fields: &'a mut Map<String, Value>,
+    adaptations: &'a mut Adaptations,
+}
+
+// === impl RequestAdapter ===
+
+impl RequestAdapter<'_> {
+    fn text(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).and_then(Value::as_str)
+    }
+
+    fn replace(&mut self, dialect: Dialect, field: &'static str, old: String, new: String) {
+        self.fields.insert(field.to_owned(), Value::String(new.clone()));
+        self.adaptations.push(dialect, field, Change::Replaced { old, new });
+    }
+
+    /// Replaces the name of an earlier model, unless an image model has it, and adds an absent name.
+    fn adapt_model(&mut self, find_model: &impl Fn(&str) -> Option<Arc<ImageModelSpec>>) {
+        let default_model = || ImageModelSpec::default_model().id;
+        match self.fields.get("model") {
+            None | Some(Value::Null) if self.declared.contains(Dialect::LegacyFields) => {
+                self.fields.insert("model".to_owned(), Value::String(default_model()));
+                self.adaptations.push(Dialect::LegacyFields, "model", Change::Added(default_model()));
+            }
+            Some(Value::String(name))
+                if self.declared.contains(Dialect::Models) && is_earlier_model(name) && find_model(name).is_none() =>
+            {
+                let old = name.clone();
+                self.replace(Dialect::Models, "model", old, default_model());
+            }
+            _ => {}
+        }
+    }
+
+    /// Replaces a size that the model does not have, if its text is one of the forms that [`sizes`] understands.
+    fn adapt_size(&mut self, model: &ImageModelSpec) {
+        if !self.declared.contains(Dialect::Sizes) {
+            return;
+        }
+        let Some(old) = self.text("size") else { return };
+        if let Some(new) = sizes::nearest(old, model.sizes.as_deref()) {
+            let old = old.to_owned();
+            self.replace(Dialect::Sizes, "size", old, new);
+        }
+    }
+
+    fn adapt_quality(&mut self, model: &ImageModelSpec) {
+        if !self.declared.contains(Dialect::LegacyFields) {
+            return;
+        }
+        let has = |word: &str| model.qualities.iter().any(|quality| quality == word);
+        let quality = self.text("quality").unwrap_or_default();
+        if let Some((old, new)) =
+            EARLIER_QUALITIES.into_iter().find(|(old, new)| *old == quality && !has(old) && has(new))
+        {
+            self.replace(Dialect::LegacyFields, "quality", old.to_owned(), new.to_owned());
+        }
+    }
+
+    /// Removes the fields that no image model supports. The rules themselves ignore an empty `input_fidelity`.
+    fn drop_earlier_fields(&mut self) {
+        if !self.declared.contains(Dialect::LegacyFields) {
+            return;
+        }
+        if self.fields.remove(STYLE).is_some() {
+            self.adaptations.push(Dialect::LegacyFields, STYLE, Change::Dropped);
+        }
+        let is_empty = |value: &Value| value.is_null() || value.as_str() == Some("");
+        if self.fields.get(INPUT_FIDELITY).is_some_and(|value| !is_empty(value)) {
+            self.fields.remove(INPUT_FIDELITY);
+            self.adaptations.push(Dialect::LegacyFields, INPUT_FIDELITY, Change::Dropped);
+        }
+    }
+
+    fn adapt_response_format(&mut self) {
+        if self.declared.contains(Dialect::Url) && self.text("response_format") == Some("url") {
+            self.fields.remove("response_format");
+            self.adaptations.push(Dialect::Url, "response_format", Change::Answered("url"));
+        }
+    }
+}
+
+/// True if the name is that of an earlier image model, and may be stated in a header.
+fn is_earlier_model(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let is_earlier = EARLIER_MODELS.iter().any(|prefix| {
+        name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(NAME_SEPARATORS))
+    });
+    is_earlier && name.len() <= NAME_MAX && name.bytes().all(is_plain)
+}
+
+// === impl Adaptations ===
+
+impl Adaptations {
+    fn push(&mut self, dialect: Dialect, field: &'static str, change: Change) {
+        self.0.push(Adaptation { dialect, field, change });
+    }
+
+    /// Notes that a part was read as the mask of the edit, as [`reads_as_mask`] allows.
+    pub(crate) fn note_mask_list(&mut self) {
+        self.push(Dialect::LegacyFields, MASK_LIST, Change::Renamed("mask"));
+    }
+
+    /// Returns the changes.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Adaptation> {
+        self.0.iter()
+    }
+
+    /// Returns the text of all changes, separated by commas, as the answer and the record state it; `None` if there is no
+    /// change.
+    pub(crate) fn text(&self) -> Option<String> {
+        let texts: Vec<_> = self.0.iter().map(Adaptation::to_string).collect();
+        (!texts.is_empty()).then(|| texts.join(", "))
+    }
+
+    /// True if the answer must have links to the images instead of their bytes.
+    #[expect(dead_code, reason = "issue 22: the links to stored images read it")]
+    pub(crate) fn asks_for_urls(&self) -> bool {
+        self.0.iter().any(|adaptation| adaptation.dialect == Dialect::Url)
+    }
+}
+
+impl fmt::Display for Adaptation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let field = self.field;
+        match &self.change {
+            Change::Replaced { old, new } => write!(f, "{field} {old}->{new}"),
+            Change::Added(value) => write!(f, "{field} added {value}"),
+            Change::Dropped => write!(f, "{field} dropped"),
+            Change::Renamed(name) => write!(f, "{field}->{name}"),
+            Change::Answered(word) => write!(f, "{field} {word}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

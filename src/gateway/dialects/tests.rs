@@ -1,0 +1,91 @@
+use serde_json::json;
+
+use super::*;
+
+fn find_model(id: &str) -> Option<Arc<ImageModelSpec>> {
+    ImageModelSpec::documented().find(|model| model.id == id).map(Arc::new)
+}
+
+#[track_caller]
+fn check(declared: &[Dialect], before: Value, after: &Value, text: Option<&str>) {
+    let Value::Object(mut fields) = before else { panic!("an object") };
+    let adaptations = adapt(declared.iter().copied().collect(), find_model, &mut fields);
+    assert_eq!((&Value::Object(fields), adaptations.text().as_deref()), (after, text));
+}
+
+/// A request that each dialect for fields changes.
+fn request() -> Value {
+    json!({"model": "dall-e-3", "prompt": "red", "size": "512x512", "quality": "hd", "style": "vivid",
+        "input_fidelity": "high", "response_format": "url"})
+}
+
+#[test]
+fn each_dialect_changes_its_own_fields_and_no_others() {
+    let with = |patch: Value, removed: &[&str]| {
+        let mut fields = request();
+        patch.as_object().unwrap().iter().for_each(|(name, value)| fields[name] = value.clone());
+        removed.iter().for_each(|name| drop(fields.as_object_mut().unwrap().remove(*name)));
+        fields
+    };
+    check(&[], request(), &request(), None);
+    check(&[Dialect::Azure], request(), &request(), None);
+    let sized = with(json!({"size": "1024x1024"}), &[]);
+    check(&[Dialect::Sizes], request(), &sized, Some("size 512x512->1024x1024"));
+    let named = with(json!({"model": "gpt-image-2"}), &[]);
+    check(&[Dialect::Models], request(), &named, Some("model dall-e-3->gpt-image-2"));
+    let linked = with(json!({}), &["response_format"]);
+    check(&[Dialect::Url], request(), &linked, Some("response_format url"));
+    let modern = with(json!({"quality": "high"}), &["style", "input_fidelity"]);
+    let text = "quality hd->high, style dropped, input_fidelity dropped";
+    check(&[Dialect::LegacyFields], request(), &modern, Some(text));
+    let adapted = json!({"model": "gpt-image-2", "prompt": "red", "size": "1024x1024", "quality": "high"});
+    let text = "model dall-e-3->gpt-image-2, size 512x512->1024x1024, quality hd->high, style dropped, \
+                input_fidelity dropped, response_format url";
+    check(&Dialect::ALL, request(), &adapted, Some(text));
+}
+
+#[test]
+fn a_request_of_the_api_is_never_changed() {
+    for fields in [
+        json!({"model": "gpt-image-2", "prompt": "red"}),
+        json!({"model": "gpt-image-2", "prompt": "red", "size": "auto", "quality": "medium"}),
+        json!({"model": "gpt-image-2", "prompt": "red", "size": null, "quality": null, "input_fidelity": null}),
+        json!({"model": "gpt-image-2", "prompt": "red", "input_fidelity": "", "response_format": "b64_json"}),
+        json!({"model": "gpt-image-2-2026-04-21", "prompt": "red", "size": "1792x1024"}),
+    ] {
+        check(&Dialect::ALL, fields.clone(), &fields, None);
+    }
+}
+
+#[test]
+fn values_of_the_wrong_type_and_unknown_names_are_left_to_the_rules() {
+    for fields in [
+        json!({"model": 1, "size": 512, "quality": ["hd"], "response_format": {"url": 1}}),
+        json!({"model": "gpt-image-10", "size": "large", "quality": "best"}),
+        json!({"model": "dall-e-3\r\nx: y", "size": "0x0"}),
+        json!({"model": "dall-e-é", "size": ""}),
+        json!({"model": format!("dall-e-{}", "3".repeat(64))}),
+    ] {
+        check(&Dialect::ALL, fields.clone(), &fields, None);
+    }
+}
+
+#[test]
+fn an_absent_model_is_the_default_model() {
+    let expected = json!({"model": "gpt-image-2", "prompt": "red"});
+    for fields in [json!({"prompt": "red"}), json!({"prompt": "red", "model": null})] {
+        check(&[Dialect::LegacyFields], fields.clone(), &expected, Some("model added gpt-image-2"));
+        check(&[Dialect::Models, Dialect::Sizes], fields.clone(), &fields, None);
+    }
+}
+
+#[test]
+fn the_advice_names_the_dialects() {
+    let of = |dialects: &[Dialect]| advice(dialects.iter().copied().collect(), "request");
+    assert_eq!(of(&[]), "");
+    let one = " The dialect 'sizes' accepts this request; an administrator can declare it for the key or its group.";
+    assert_eq!(of(&[Dialect::Sizes]), one);
+    let three = " The dialects 'sizes', 'legacy-fields' and 'models' accept this request; an administrator can declare \
+                 them for the key or its group.";
+    assert_eq!(of(&[Dialect::Models, Dialect::LegacyFields, Dialect::Sizes]), three);
+}
