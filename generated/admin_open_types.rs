@@ -2109,6 +2109,9 @@ pub struct Key {
     pub cost_usd: ::std::option::Option<f64>,
     /// The time at which it was created.
     pub created_at: ::chrono::DateTime<::chrono::offset::Utc>,
+    /// The dialects of the key, in addition to those of its group. Absent if it has none.
+    #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
+    pub dialects: ::std::vec::Vec<::std::string::String>,
     /// With `disabled`: the time since which it is disabled.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub disabled_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
@@ -2474,6 +2477,9 @@ impl ::std::convert::TryFrom<::std::string::String> for KeyState {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct KeyUpdate {
+    /// All dialects of the key; none if the list is empty. Only admins can change them.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub dialects: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// `false` disables the key, `true` enables it.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub enabled: ::std::option::Option<bool>,
@@ -2815,6 +2821,9 @@ impl NewGroup {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewKey {
+    /// The dialects of the key, in addition to those of its group: `sizes`, `legacy-fields`, `url`, `azure`, `models`. Only admins can set them.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub dialects: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// The expiry, which must be in the future. None when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub expires_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
@@ -3174,6 +3183,9 @@ pub struct Record {
     /// The account of the last attempt; absent if no account was called. While the job runs, the account that is asked first. For admins only.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub account: ::std::option::Option<::std::string::String>,
+    /// The changes that dialects made to the request, as in the header `x-imagate-adapted`. Absent if nothing was changed.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub adapted: ::std::option::Option<::std::string::String>,
     /// Every call of an upstream, in order. If the gateway was killed, the last one is of class X; if it is the only one, it may not have been sent.
     pub attempts: ::std::vec::Vec<RecordAttempt>,
     /// How sure the cost is. Absent in records from before there were costs.
@@ -5779,6 +5791,10 @@ pub mod builder {
     /// A builder of [`KeyUpdate`](super::KeyUpdate).
     #[derive(Clone, Debug)]
     pub struct KeyUpdate {
+        dialects: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
         enabled: ::std::result::Result<
             ::std::option::Option<bool>,
             ::std::string::String,
@@ -5803,6 +5819,7 @@ pub mod builder {
     impl ::std::default::Default for KeyUpdate {
         fn default() -> Self {
             Self {
+                dialects: Ok(Default::default()),
                 enabled: Ok(Default::default()),
                 expires_at: Ok(Default::default()),
                 limits: Ok(Default::default()),
@@ -5812,6 +5829,21 @@ pub mod builder {
         }
     }
     impl KeyUpdate {
+        /// Sets the member `dialects`.
+        pub fn dialects<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.dialects = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for dialects: {e}")
+                });
+            self
+        }
         /// Sets the member `enabled`.
         pub fn enabled<T>(mut self, value: T) -> Self
         where
@@ -5882,6 +5914,7 @@ pub mod builder {
             value: KeyUpdate,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                dialects: value.dialects?,
                 enabled: value.enabled?,
                 expires_at: value.expires_at?,
                 limits: value.limits?,
@@ -5893,6 +5926,7 @@ pub mod builder {
     impl ::std::convert::From<super::KeyUpdate> for KeyUpdate {
         fn from(value: super::KeyUpdate) -> Self {
             Self {
+                dialects: Ok(value.dialects),
                 enabled: Ok(value.enabled),
                 expires_at: Ok(value.expires_at),
                 limits: Ok(value.limits),
@@ -6423,6 +6457,10 @@ pub mod builder {
     /// A builder of [`NewKey`](super::NewKey).
     #[derive(Clone, Debug)]
     pub struct NewKey {
+        dialects: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
         expires_at: ::std::result::Result<
             ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
             ::std::string::String,
@@ -6444,6 +6482,7 @@ pub mod builder {
     impl ::std::default::Default for NewKey {
         fn default() -> Self {
             Self {
+                dialects: Ok(Default::default()),
                 expires_at: Ok(Default::default()),
                 group: Ok(Default::default()),
                 limits: Ok(Default::default()),
@@ -6453,6 +6492,21 @@ pub mod builder {
         }
     }
     impl NewKey {
+        /// Sets the member `dialects`.
+        pub fn dialects<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.dialects = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for dialects: {e}")
+                });
+            self
+        }
         /// Sets the member `expires_at`.
         pub fn expires_at<T>(mut self, value: T) -> Self
         where
@@ -6519,6 +6573,7 @@ pub mod builder {
             value: NewKey,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                dialects: value.dialects?,
                 expires_at: value.expires_at?,
                 group: value.group?,
                 limits: value.limits?,
@@ -6530,6 +6585,7 @@ pub mod builder {
     impl ::std::convert::From<super::NewKey> for NewKey {
         fn from(value: super::NewKey) -> Self {
             Self {
+                dialects: Ok(value.dialects),
                 expires_at: Ok(value.expires_at),
                 group: Ok(value.group),
                 limits: Ok(value.limits),

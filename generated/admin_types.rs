@@ -2240,6 +2240,9 @@ pub struct Key {
     pub cost_usd: ::std::option::Option<f64>,
     /// The time at which it was created.
     pub created_at: ::chrono::DateTime<::chrono::offset::Utc>,
+    /// The dialects of the key, in addition to those of its group. Absent if it has none.
+    #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
+    pub dialects: ::std::vec::Vec<::std::string::String>,
     /// With `disabled`: the time since which it is disabled.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub disabled_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
@@ -2620,6 +2623,9 @@ impl ::std::convert::TryFrom<::std::string::String> for KeyState {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct KeyUpdate {
+    /// All dialects of the key; none if the list is empty. Only admins can change them.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub dialects: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// `false` disables the key, `true` enables it.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub enabled: ::std::option::Option<bool>,
@@ -2973,6 +2979,9 @@ impl NewGroup {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewKey {
+    /// The dialects of the key, in addition to those of its group: `sizes`, `legacy-fields`, `url`, `azure`, `models`. Only admins can set them.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub dialects: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// The expiry, which must be in the future. None when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub expires_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
@@ -3350,6 +3359,9 @@ pub struct Record {
     /// The account of the last attempt; absent if no account was called. While the job runs, the account that is asked first. For admins only.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub account: ::std::option::Option<::std::string::String>,
+    /// The changes that dialects made to the request, as in the header `x-imagate-adapted`. Absent if nothing was changed.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub adapted: ::std::option::Option<::std::string::String>,
     /// Every call of an upstream, in order. If the gateway was killed, the last one is of class X; if it is the only one, it may not have been sent.
     pub attempts: ::std::vec::Vec<RecordAttempt>,
     /// How sure the cost is. Absent in records from before there were costs.
@@ -8701,6 +8713,10 @@ pub mod builder {
             ::chrono::DateTime<::chrono::offset::Utc>,
             ::std::string::String,
         >,
+        dialects: ::std::result::Result<
+            ::std::vec::Vec<::std::string::String>,
+            ::std::string::String,
+        >,
         disabled_at: ::std::result::Result<
             ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
             ::std::string::String,
@@ -8756,6 +8772,7 @@ pub mod builder {
                 cost_unknown: Ok(Default::default()),
                 cost_usd: Ok(Default::default()),
                 created_at: Err("no value supplied for created_at".to_string()),
+                dialects: Ok(Default::default()),
                 disabled_at: Ok(Default::default()),
                 expires_at: Ok(Default::default()),
                 group: Err("no value supplied for group".to_string()),
@@ -8814,6 +8831,19 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for created_at: {e}")
+                });
+            self
+        }
+        /// Sets the member `dialects`.
+        pub fn dialects<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.dialects = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for dialects: {e}")
                 });
             self
         }
@@ -9055,6 +9085,7 @@ pub mod builder {
                 cost_unknown: value.cost_unknown?,
                 cost_usd: value.cost_usd?,
                 created_at: value.created_at?,
+                dialects: value.dialects?,
                 disabled_at: value.disabled_at?,
                 expires_at: value.expires_at?,
                 group: value.group?,
@@ -9082,6 +9113,7 @@ pub mod builder {
                 cost_unknown: Ok(value.cost_unknown),
                 cost_usd: Ok(value.cost_usd),
                 created_at: Ok(value.created_at),
+                dialects: Ok(value.dialects),
                 disabled_at: Ok(value.disabled_at),
                 expires_at: Ok(value.expires_at),
                 group: Ok(value.group),
@@ -9264,6 +9296,10 @@ pub mod builder {
     /// A builder of [`KeyUpdate`](super::KeyUpdate).
     #[derive(Clone, Debug)]
     pub struct KeyUpdate {
+        dialects: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
         enabled: ::std::result::Result<
             ::std::option::Option<bool>,
             ::std::string::String,
@@ -9288,6 +9324,7 @@ pub mod builder {
     impl ::std::default::Default for KeyUpdate {
         fn default() -> Self {
             Self {
+                dialects: Ok(Default::default()),
                 enabled: Ok(Default::default()),
                 expires_at: Ok(Default::default()),
                 limits: Ok(Default::default()),
@@ -9297,6 +9334,21 @@ pub mod builder {
         }
     }
     impl KeyUpdate {
+        /// Sets the member `dialects`.
+        pub fn dialects<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.dialects = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for dialects: {e}")
+                });
+            self
+        }
         /// Sets the member `enabled`.
         pub fn enabled<T>(mut self, value: T) -> Self
         where
@@ -9367,6 +9419,7 @@ pub mod builder {
             value: KeyUpdate,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                dialects: value.dialects?,
                 enabled: value.enabled?,
                 expires_at: value.expires_at?,
                 limits: value.limits?,
@@ -9378,6 +9431,7 @@ pub mod builder {
     impl ::std::convert::From<super::KeyUpdate> for KeyUpdate {
         fn from(value: super::KeyUpdate) -> Self {
             Self {
+                dialects: Ok(value.dialects),
                 enabled: Ok(value.enabled),
                 expires_at: Ok(value.expires_at),
                 limits: Ok(value.limits),
@@ -10167,6 +10221,10 @@ pub mod builder {
     /// A builder of [`NewKey`](super::NewKey).
     #[derive(Clone, Debug)]
     pub struct NewKey {
+        dialects: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
         expires_at: ::std::result::Result<
             ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
             ::std::string::String,
@@ -10188,6 +10246,7 @@ pub mod builder {
     impl ::std::default::Default for NewKey {
         fn default() -> Self {
             Self {
+                dialects: Ok(Default::default()),
                 expires_at: Ok(Default::default()),
                 group: Ok(Default::default()),
                 limits: Ok(Default::default()),
@@ -10197,6 +10256,21 @@ pub mod builder {
         }
     }
     impl NewKey {
+        /// Sets the member `dialects`.
+        pub fn dialects<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.dialects = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for dialects: {e}")
+                });
+            self
+        }
         /// Sets the member `expires_at`.
         pub fn expires_at<T>(mut self, value: T) -> Self
         where
@@ -10263,6 +10337,7 @@ pub mod builder {
             value: NewKey,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                dialects: value.dialects?,
                 expires_at: value.expires_at?,
                 group: value.group?,
                 limits: value.limits?,
@@ -10274,6 +10349,7 @@ pub mod builder {
     impl ::std::convert::From<super::NewKey> for NewKey {
         fn from(value: super::NewKey) -> Self {
             Self {
+                dialects: Ok(value.dialects),
                 expires_at: Ok(value.expires_at),
                 group: Ok(value.group),
                 limits: Ok(value.limits),
@@ -11152,6 +11228,10 @@ pub mod builder {
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
         >,
+        adapted: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         attempts: ::std::result::Result<
             ::std::vec::Vec<super::RecordAttempt>,
             ::std::string::String,
@@ -11274,6 +11354,7 @@ pub mod builder {
         fn default() -> Self {
             Self {
                 account: Ok(Default::default()),
+                adapted: Ok(Default::default()),
                 attempts: Err("no value supplied for attempts".to_string()),
                 cost_basis: Ok(Default::default()),
                 cost_reason: Ok(Default::default()),
@@ -11324,6 +11405,19 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for account: {e}")
+                });
+            self
+        }
+        /// Sets the member `adapted`.
+        pub fn adapted<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.adapted = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for adapted: {e}")
                 });
             self
         }
@@ -11785,6 +11879,7 @@ pub mod builder {
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
                 account: value.account?,
+                adapted: value.adapted?,
                 attempts: value.attempts?,
                 cost_basis: value.cost_basis?,
                 cost_reason: value.cost_reason?,
@@ -11828,6 +11923,7 @@ pub mod builder {
         fn from(value: super::Record) -> Self {
             Self {
                 account: Ok(value.account),
+                adapted: Ok(value.adapted),
                 attempts: Ok(value.attempts),
                 cost_basis: Ok(value.cost_basis),
                 cost_reason: Ok(value.cost_reason),

@@ -14,6 +14,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("serve", &["imagate serve", "imagate serve --listen 0.0.0.0:8080 --config /etc/imagate.toml"]),
     ("key", &["imagate key create --name laptop", "imagate key list --json"]),
     ("key create", &["imagate key create --name laptop", "imagate key create --name ci --group team --expires 30d"]),
+    ("key dialects", &["imagate key dialects key_1a2b --dialect sizes --dialect legacy-fields"]),
     ("key limit", &["imagate key limit key_1a2b --limit requests_per_minute=10"]),
     ("key list", &["imagate key list", "imagate key list --json"]),
     ("key rotate", &["imagate key rotate key_1a2b --grace 1h"]),

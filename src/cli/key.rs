@@ -1,4 +1,4 @@
-//! The command `imagate key create|limit|list|rotate|disable|enable|delete`.
+//! The command `imagate key create|dialects|limit|list|rotate|disable|enable|delete`.
 
 mod remote;
 mod view;
@@ -13,7 +13,7 @@ use super::output::print_message;
 use super::remote::GatewayArgs;
 use super::time_span::{parse_duration, parse_end};
 use crate::gateway;
-use crate::gateway::config::{Config, DEFAULT_GROUP};
+use crate::gateway::config::{Config, DEFAULT_GROUP, Dialect};
 use crate::gateway::keys::{ApiKeys, KeyError, NewKey};
 use crate::gateway::store::{AuditContext, KeyChange, Timestamp};
 use view::{KeyView, NewKeyView, print_list};
@@ -51,6 +51,17 @@ enum KeyAction {
         /// A limit of the key, such as `images_per_day=50` or `budget_usd=5`; may be repeated.
         #[arg(long = "limit", value_name = "NAME=VALUE")]
         limits: Vec<LimitArg>,
+        /// A dialect of the key, in addition to those of its group; may be repeated.
+        #[arg(long = "dialect", value_name = "DIALECT", value_parser = Dialect::from_word)]
+        dialects: Vec<Dialect>,
+    },
+    /// Replace all dialects of a key. Without --dialect, it has only those of its group.
+    Dialects {
+        /// The id of the key, or the visible part of its secret.
+        id: String,
+        /// A dialect, such as `sizes` or `legacy-fields`; may be repeated.
+        #[arg(long = "dialect", value_name = "DIALECT", value_parser = Dialect::from_word)]
+        dialects: Vec<Dialect>,
     },
     /// Replace all limits of a key. Without --limit, it has none.
     Limit {
@@ -99,15 +110,17 @@ impl KeyCommand {
         gateway.installation.with_store(async |config, store| {
             let keys = gateway::open_keys(store);
             match action {
-                KeyAction::Create { name, user, group, expires, limits } => {
+                KeyAction::Create { name, user, group, expires, limits, dialects } => {
                     let (audit, limits) = (AuditContext::command(), stored_limits(limits)?);
                     let people = gateway::open_people(config, store);
                     let user = match user {
                         Some(user) => people.find_or_create_user(&audit, &user).await?,
                         None => people.default_owner().await?,
                     };
+                    let dialects = dialects.into_iter().collect();
+                    let (name, group) = (name.as_str(), group.as_str());
                     let new =
-                        NewKey { name: &name, user: &user, group: &group, expires_at: expires, limits, max_keys: None };
+                        NewKey { name, user: &user, group, expires_at: expires, limits, dialects, max_keys: None };
                     let key = keys.create(&audit, new).await?;
                     let key = NewKeyView::from(key);
                     key.print(json)?;
@@ -121,6 +134,10 @@ impl KeyCommand {
                 KeyAction::Limit { id, limits } => {
                     let limits = KeyChange::Limit(stored_limits(limits)?);
                     change(&keys, &id, limits, "limited", json).await
+                }
+                KeyAction::Dialects { id, dialects } => {
+                    let dialects = KeyChange::SetDialects(dialects.into_iter().collect());
+                    change(&keys, &id, dialects, "changed", json).await
                 }
                 KeyAction::List => list(&keys, json).await,
                 KeyAction::Disable { id } => change(&keys, &id, KeyChange::Disable, "disabled", json).await,

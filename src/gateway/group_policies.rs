@@ -22,9 +22,10 @@ impl Gateway {
         self.groups.get(group).map_or(FallbackPolicy::Never, |group| group.fallback)
     }
 
-    /// The dialects that a caller may use: those of the group of its key.
+    /// The dialects that a caller may use: those of its key and of the group of the key.
     pub(crate) fn dialects(&self, caller: &Caller) -> DialectSet {
-        self.groups.get(caller.group_name()).map_or_else(DialectSet::default, |group| group.dialects)
+        let of_group = self.groups.get(caller.group_name()).map(|group| group.dialects);
+        caller.dialects().union(of_group.unwrap_or_default())
     }
 
     /// True if, for this group, the gateway adds an image tool to the requests of coding agents, unless such a request

@@ -7,6 +7,7 @@
 //! unknown keys and wrong secrets together cost at most twenty small queries per second. A database error is never
 //! reported as an invalid key. Secrets are shown once, and stored as a keyed hash.
 
+mod caller;
 mod error;
 mod key_cache;
 mod pepper;
@@ -20,11 +21,12 @@ mod tests;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+pub(crate) use caller::Caller;
 pub(crate) use error::{AuthenticationError, KeyError};
 pub(crate) use pepper::Pepper;
 pub(crate) use secret::{BearerSecret, BearerSecretKind};
 
-use crate::gateway::config::RequestLimits;
+use crate::gateway::config::DialectSet;
 use crate::gateway::store::{
     ActorKind, AuditContext, GroupRow, KeyChange, KeyChangeOutcome, KeyFilter, KeyStore, ListPage, PeopleStore,
     SecretRotation, Store, StoreError, Timestamp, UserRole, UserRow,
@@ -44,62 +46,6 @@ pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 3600);
 /// The maximum time for which the former secret can stay valid (our choice).
 pub(crate) const LONGEST_GRACE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The owner of a valid key. Only [`ApiKeys::authenticate`] and [`ApiKeys::find_caller`] create a `Caller`, so it proves
-/// that the key was checked.
-#[derive(Debug, Clone)]
-pub(crate) struct Caller {
-    key: KeyId,
-    public_id: PublicId,
-    user: UserId,
-    group_name: String,
-    limits: Option<Arc<RequestLimits>>,
-    user_limits: Option<Arc<RequestLimits>>,
-}
-
-impl Caller {
-    fn new(public_id: PublicId, entry: &KeyCacheEntry) -> Self {
-        let KeyCacheEntry { id, user, group_name, limits, user_limits, .. } = entry;
-        Self {
-            key: id.clone(),
-            public_id,
-            user: user.clone(),
-            group_name: group_name.to_string(),
-            limits: limits.clone(),
-            user_limits: user_limits.clone(),
-        }
-    }
-
-    /// Returns the id of the key, as records have it.
-    pub(crate) fn key(&self) -> &KeyId {
-        &self.key
-    }
-
-    /// Returns the public id of the key, as logs and pages show it.
-    pub(crate) fn public_id(&self) -> &PublicId {
-        &self.public_id
-    }
-
-    /// Returns the owner of the key.
-    pub(crate) fn user(&self) -> &UserId {
-        &self.user
-    }
-
-    /// Returns the limits of the key, if it has any.
-    pub(crate) const fn limits(&self) -> Option<&Arc<RequestLimits>> {
-        self.limits.as_ref()
-    }
-
-    /// Returns the limits of the owner of the key, if there are any. They count all keys of the owner together.
-    pub(crate) const fn user_limits(&self) -> Option<&Arc<RequestLimits>> {
-        self.user_limits.as_ref()
-    }
-
-    /// Returns the name of the key's group, as in the configuration and in records.
-    pub(crate) fn group_name(&self) -> &str {
-        &self.group_name
-    }
-}
-
 /// The properties of a key that is to be created.
 #[derive(Debug)]
 pub(crate) struct NewKey<'a> {
@@ -113,6 +59,8 @@ pub(crate) struct NewKey<'a> {
     pub(crate) expires_at: Option<Timestamp>,
     /// The limits of the key, as a JSON object that was checked; `None` if it has none.
     pub(crate) limits: Option<String>,
+    /// The dialects of the key, in addition to those of its group.
+    pub(crate) dialects: DialectSet,
     /// The maximum number of keys of its owner; `None` if there is no limit for the creator of the key.
     pub(crate) max_keys: Option<u32>,
 }
@@ -200,7 +148,7 @@ impl ApiKeys {
 
     /// Notes that the owner of a key makes a request with it, without its secret.
     pub(crate) fn note_request(&self, caller: &Caller) {
-        if let Some(entry) = self.cache.get(&caller.public_id) {
+        if let Some(entry) = self.cache.get(caller.public_id()) {
             self.note_use(&entry);
         }
     }
@@ -253,6 +201,7 @@ impl ApiKeys {
             latest_end: new_key.expires_at.filter(|_| audit.user.as_ref() != Some(&new_key.user.id)),
             deleted_at: None,
             limits: new_key.limits,
+            dialects: new_key.dialects,
         };
         if !self.store.insert_key(audit, &key, new_key.max_keys).await? {
             return Err(KeyError::TooMany(new_key.max_keys.unwrap_or_default()));
@@ -266,9 +215,20 @@ impl ApiKeys {
     pub(crate) async fn create_for_test(&self, name: &str, user: &str, group: &str) -> IssuedKey {
         let audit = AuditContext::command();
         let user = self.people.ensure_user(&audit, user).await.unwrap();
-        self.create(&audit, NewKey { name, user: &user, group, expires_at: None, limits: None, max_keys: None })
-            .await
-            .unwrap()
+        self.create(
+            &audit,
+            NewKey {
+                name,
+                user: &user,
+                group,
+                expires_at: None,
+                limits: None,
+                dialects: DialectSet::default(),
+                max_keys: None,
+            },
+        )
+        .await
+        .unwrap()
     }
 
     async fn find_group(&self, audit: &AuditContext, new_key: &NewKey<'_>) -> Result<GroupRow, KeyError> {
@@ -341,7 +301,11 @@ impl ApiKeys {
                     check_expiry(*end, audit.at)?;
                     change.clone()
                 }
-                KeyChange::Disable | KeyChange::Enable | KeyChange::Delete | KeyChange::Limit(_) => change.clone(),
+                KeyChange::Disable
+                | KeyChange::Enable
+                | KeyChange::Delete
+                | KeyChange::Limit(_)
+                | KeyChange::SetDialects(_) => change.clone(),
             });
         }
         let key = change_result(self.store.change_key(audit, handle, owner, &checked).await?)?;

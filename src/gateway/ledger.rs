@@ -78,6 +78,8 @@ pub(crate) struct RecordDraft {
     pub(crate) end_user: Option<String>,
     /// True if the gateway added an image tool to the request.
     pub(crate) injected_tool: bool,
+    /// The changes that dialects made to the request, separated by commas.
+    pub(crate) adapted: Option<String>,
     /// A keyed hash of the request, by which an automatic retry of the client is recognized.
     pub(crate) fingerprint: Option<[u8; 32]>,
     /// The most that one call of the job can cost, if it is known.
@@ -271,6 +273,7 @@ fn running_record(draft: RecordDraft) -> Record {
         cost_basis: None,
         cost_reason: None,
         price_version: None,
+        adapted: draft.adapted.map(Record::truncate_text),
         max_cost_usd: draft.max_cost_usd,
     }
 }

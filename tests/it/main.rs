@@ -28,6 +28,7 @@ mod clients;
 mod connections;
 mod costs;
 mod delivery;
+mod dialects;
 mod disk;
 mod doctor;
 mod edits;

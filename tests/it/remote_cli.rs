@@ -137,6 +137,8 @@ fn a_key_lives_its_whole_life_on_another_gateway() {
     for args in [
         &["key", "limit", id, "--limit", "images_per_day=5", "--limit", "budget_usd=2"][..],
         &["key", "limit", id],
+        &["key", "dialects", id, "--dialect", "sizes", "--dialect", "url"],
+        &["key", "dialects", id],
         &["key", "disable", id],
         &["key", "enable", id],
     ] {

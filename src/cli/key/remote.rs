@@ -7,17 +7,19 @@ use crate::cli::limit_arg::{all_request_limits, request_limits};
 use crate::cli::remote::{RemoteGateway, page_size, view};
 use crate::client::admin::types::{GraceSeconds, Key, KeyName, KeyRotation, KeyUpdate, NewKey};
 use crate::client::admin::{Error, types};
+use crate::gateway::config::Dialect;
 
 pub(super) async fn run(gateway: &RemoteGateway, action: KeyAction, json: bool) -> Result<(), CommandFailure> {
     let admin = &gateway.admin;
     match action {
-        KeyAction::Create { name, user, group, expires, limits } => {
+        KeyAction::Create { name, user, group, expires, limits, dialects } => {
             let new = NewKey::builder()
                 .name(KeyName::try_from(name).map_err(Error::from)?)
                 .user(user)
                 .group(group)
                 .expires_at(expires.map(chrono::DateTime::from))
-                .limits(request_limits(limits)?);
+                .limits(request_limits(limits)?)
+                .dialects((!dialects.is_empty()).then(|| words(&dialects)));
             new_key(&admin.create_key().body(new).send().await?)?.print(json)
         }
         KeyAction::Rotate { id, grace } => {
@@ -28,6 +30,9 @@ pub(super) async fn run(gateway: &RemoteGateway, action: KeyAction, json: bool) 
         KeyAction::Limit { id, limits } => {
             let limits = all_request_limits(limits)?;
             update(gateway, &id, KeyUpdate::builder().limits(Some(limits)), "limited", json).await
+        }
+        KeyAction::Dialects { id, dialects } => {
+            update(gateway, &id, KeyUpdate::builder().dialects(Some(words(&dialects))), "changed", json).await
         }
         KeyAction::List => print_list(&list(gateway).await?, json),
         KeyAction::Disable { id } => {
@@ -42,6 +47,10 @@ pub(super) async fn run(gateway: &RemoteGateway, action: KeyAction, json: bool) 
             key.print_change("deleted", json)
         }
     }
+}
+
+fn words(dialects: &[Dialect]) -> Vec<String> {
+    dialects.iter().map(|dialect| dialect.as_str().to_owned()).collect()
 }
 
 async fn update(

@@ -49,6 +49,8 @@ pub(super) struct KeyView {
     previous_until: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "limits_view")]
     limits: Option<Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    dialects: Vec<String>,
 }
 
 // === impl NewKeyView ===
@@ -137,6 +139,7 @@ impl From<KeyRow> for KeyView {
             locked: key.locked.map(|lock: KeyLock| lock.as_str().to_owned()),
             latest_end: key.latest_end,
             previous_until: key.previous_until.filter(|until| *until > now),
+            dialects: key.dialects.iter().map(|dialect| dialect.as_str().to_owned()).collect(),
             limits: key.limits.as_deref().and_then(|limits| serde_json::from_str(limits).ok()).map(with_plain_numbers),
         }
     }

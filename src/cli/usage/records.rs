@@ -65,6 +65,7 @@ pub(super) struct RecordLine {
     cost_basis: Option<String>,
     cost_reason: Option<String>,
     price_version: Option<String>,
+    adapted: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -324,7 +324,7 @@ pub(super) struct RawGroup {
     /// the record states it. Default: `false`.
     pub(super) inject_image_tool: Option<bool>,
     /// The dialects that callers of this group may use besides the API itself, in addition to those of their keys.
-    /// Default: none. `docs/dialects.md` has the rules of each.
+    /// Default: none. `docs/dialects.md` describes each.
     pub(super) dialects: Option<Vec<Dialect>>,
     /// The ids of the text models that callers of this group may use. Default: the top-level `text_models`.
     pub(super) text_models: Option<Vec<String>>,

@@ -7,8 +7,9 @@ use serde_json::Map;
 use super::error_conversion::{from_key_error, from_store_error};
 use super::limit_usage::stored_limits;
 use super::request_fields::{page_size, read_body, read_body_with_limits, read_change_body, to_timestamp};
-use super::{Console, list_object};
+use super::{Console, list_object, require_admin};
 use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::config::{Dialect, DialectSet};
 use crate::gateway::keys::{DEFAULT_GRACE, IssuedKey, KeyRow, KeyState, NewKey};
 use crate::gateway::limits::LimitSubject;
 use crate::gateway::people::Actor;
@@ -64,6 +65,7 @@ impl Console {
             group: new.group.as_deref().unwrap_or(DEFAULT_GROUP),
             expires_at: to_timestamp(new.expires_at),
             limits: limits.flatten(),
+            dialects: read_dialects(actor, new.dialects)?.unwrap_or_default(),
             max_keys: (!actor.is_admin()).then_some(self.config.max_keys_per_member),
         };
         let created = self.keys.create(&actor.audit_context(), request).await.map_err(from_key_error(""))?;
@@ -88,7 +90,9 @@ impl Console {
     /// admin's decision.
     pub(crate) async fn update_key(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::Key, Error> {
         let (update, limits): (types::KeyUpdate, _) = read_change_body(actor, KEY_UPDATE_FIELDS, body)?;
+        let dialects = read_dialects(actor, update.dialects.clone())?;
         let mut changes = parse_changes(update)?;
+        changes.extend(dialects.map(KeyChange::SetDialects));
         changes.extend(limits.map(KeyChange::Limit));
         let changed = self.keys.change_all(&actor.audit_context(), handle, actor.restricted_to(), &changes).await;
         self.key_with_usage(changed.map_err(from_key_error(handle))?).await
@@ -164,6 +168,23 @@ impl Console {
     }
 }
 
+/// Returns the dialects that a request sets; `None` if it sets none.
+///
+/// # Errors
+///
+/// 403 if the actor is a member, who could undo a restriction of an admin; 400 that names the first unknown dialect.
+fn read_dialects(actor: &Actor, words: Option<Vec<String>>) -> Result<Option<DialectSet>, Error> {
+    let Some(words) = words else { return Ok(None) };
+    require_admin(actor)?;
+    let dialects = words.iter().enumerate().map(|(index, word)| {
+        Dialect::from_word(word).map_err(|expected| {
+            let message = format!("Invalid value: '{word}', {expected}.");
+            Rejection::new(format!("dialects[{index}]"), RejectionReason::InvalidValue, message)
+        })
+    });
+    Ok(Some(dialects.collect::<Result<_, Rejection>>()?))
+}
+
 fn parse_changes(update: types::KeyUpdate) -> Result<Vec<KeyChange>, Rejection> {
     let mut changes = Vec::new();
     changes.extend(update.name.map(|name| KeyChange::Rename(name.into())));
@@ -236,6 +257,7 @@ fn to_wire_key(usage: UsageCounters, row: KeyRow, now: Timestamp) -> types::Key 
         cost_usd: Some(usage.cost_usd.dollars()),
         cost_unknown: Some(usage.cost_unknown),
         limits: row.limits.and_then(|limits| serde_json::from_str(&limits).ok()),
+        dialects: row.dialects.iter().map(|dialect| dialect.as_str().to_owned()).collect(),
         limit_usage: Vec::new(),
         extra: Map::new(),
     }

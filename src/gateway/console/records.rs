@@ -183,6 +183,7 @@ fn to_wire_record(NamedRecord { record, key_name, user_name }: NamedRecord) -> t
         cost_basis: record.cost_basis.map(to_wire_basis),
         cost_reason: record.cost_reason.map(to_wire_reason),
         price_version: record.price_version,
+        adapted: record.adapted,
         extra: Map::new(),
     }
 }

@@ -217,6 +217,7 @@ pub(super) fn record_draft(context: &JobContext, max_cost_usd: Option<Usd>) -> R
         key: caller.key().clone(),
         end_user: task.end_user().map(str::to_owned),
         injected_tool: task.is_tool_injected(),
+        adapted: image.and_then(|job| job.adaptations().text()),
         fingerprint: context.fingerprint(),
         max_cost_usd,
     }

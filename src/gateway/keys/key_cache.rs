@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use crate::gateway::config::{RequestLimits, limits_from_json};
+use crate::gateway::config::{DialectSet, RequestLimits, limits_from_json};
 use crate::gateway::store::{KeyCheck, KeyHash, KeyId, KeyStore, PublicId, StoreError, Timestamp, UserId};
 
 /// The least time between the starts of two refreshes (our choice).
@@ -33,6 +33,7 @@ pub(super) struct KeyCacheEntry {
     pub(super) limits: Option<Arc<RequestLimits>>,
     /// The limits of the user.
     pub(super) user_limits: Option<Arc<RequestLimits>>,
+    pub(super) dialects: DialectSet,
     pub(super) last_noted_use: LastNotedUse,
 }
 
@@ -168,6 +169,7 @@ impl KeyCache {
                 user_limits: check.user_limits.map(|text| {
                     Arc::clone(user_limits.entry(text).or_insert_with_key(|text| Arc::new(parse_limits(text))))
                 }),
+                dialects: check.dialects,
                 last_noted_use: LastNotedUse::default(),
             };
             // Without its entry a deleted key is refused like one that never existed, and takes no memory.

@@ -159,6 +159,7 @@ fn entry(keys: &ApiKeys, secret: &BearerSecret) -> KeyCacheEntry {
         refused: false,
         limits: None,
         user_limits: None,
+        dialects: DialectSet::default(),
         last_noted_use: super::key_cache::LastNotedUse::default(),
     }
 }
@@ -235,7 +236,18 @@ async fn members_create_keys_only_in_their_groups() {
     let create = async |audit: &AuditContext, user: &UserRow, group: &str| {
         let result = fixture
             .keys
-            .create(audit, NewKey { name: "k", user, group, expires_at: None, limits: None, max_keys: None })
+            .create(
+                audit,
+                NewKey {
+                    name: "k",
+                    user,
+                    group,
+                    expires_at: None,
+                    limits: None,
+                    dialects: DialectSet::default(),
+                    max_keys: None,
+                },
+            )
             .await;
         result.map(|key| key.group_name).map_err(|error| error.to_string())
     };
@@ -331,8 +343,15 @@ async fn invalid_key_properties_are_refused_before_anything_is_stored() {
     let disabled = UserRow { disabled_at: Some(audit.at), ..user.clone() };
     let long_name = "x".repeat(MAX_NAME_CHARS + 1);
     let (calls_before, groups_before) = (fixture.calls(), fixture.sqlite.list_groups().await.unwrap());
-    let new_key =
-        |name, group, expires_at| NewKey { name, user: &user, group, expires_at, limits: None, max_keys: None };
+    let new_key = |name, group, expires_at| NewKey {
+        name,
+        user: &user,
+        group,
+        expires_at,
+        limits: None,
+        dialects: DialectSet::default(),
+        max_keys: None,
+    };
     for (new_key, expected_field) in [
         (new_key("", "b", None), "name"),
         (new_key("a\n", "b", None), "name"),

@@ -86,6 +86,7 @@ fn draft(id: &str) -> RecordDraft {
         key: "key_1".into(),
         end_user: None,
         injected_tool: false,
+        adapted: None,
         fingerprint: Some([7; 32]),
         max_cost_usd: Some(Usd::from_nanos(211_000_000)),
     }

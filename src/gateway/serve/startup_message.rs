@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::ServeError;
 use crate::gateway::Gateway;
-use crate::gateway::config::{Config, DEFAULT_GROUP};
+use crate::gateway::config::{Config, DEFAULT_GROUP, DialectSet};
 use crate::gateway::keys::{ApiKeys, NewKey};
 use crate::gateway::manage;
 use crate::gateway::people::IssuedLink;
@@ -84,6 +84,7 @@ async fn create_first_key(
         group: DEFAULT_GROUP,
         expires_at: Some(manage::first_key_expiry()),
         limits: None,
+        dialects: DialectSet::default(),
         max_keys: None,
     };
     let created = keys.create(&AuditContext::system(), new_key).await?;

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use super::audit::UnknownWord;
 use super::{AuditContext, GroupId, KeyId, ListPage, PublicId, RefusalCount, StoreError, Timestamp, UserId};
+use crate::gateway::config::DialectSet;
 
 /// The database operations on keys. Every change writes its row of the audit trail with it.
 #[async_trait]
@@ -93,6 +94,8 @@ pub(crate) struct KeyRow {
     pub(crate) deleted_at: Option<Timestamp>,
     /// The limits of the key, as a JSON object; `None` if it has none.
     pub(crate) limits: Option<String>,
+    /// The dialects of the key.
+    pub(crate) dialects: DialectSet,
 }
 
 /// The state of a key.
@@ -153,6 +156,8 @@ pub(crate) struct KeyCheck {
     pub(crate) limits: Option<String>,
     /// The limits of the user, as a JSON object.
     pub(crate) user_limits: Option<String>,
+    /// The dialects of the key.
+    pub(crate) dialects: DialectSet,
     /// True if the key is deleted, so that a cache can remove it.
     pub(crate) is_deleted: bool,
     /// The revision, which grows with every change of the fields above.
@@ -230,6 +235,8 @@ pub(crate) enum KeyChange {
     Expire(Option<Timestamp>),
     /// The key gets these limits, as a JSON object that was checked; with `None`, it has none.
     Limit(Option<String>),
+    /// The key has these dialects and no others.
+    SetDialects(DialectSet),
 }
 
 // === impl KeyRow ===

@@ -86,6 +86,8 @@ pub(crate) struct Record {
     pub(crate) cost_reason: Option<CostReason>,
     /// The versions of the prices of which the cost was made, separated by spaces.
     pub(crate) price_version: Option<String>,
+    /// The changes that dialects made to the request, separated by commas.
+    pub(crate) adapted: Option<String>,
     /// The most that one call of the job can cost, if that was known before it began. If the process is killed, this is
     /// the cost of the record.
     #[serde(skip)]

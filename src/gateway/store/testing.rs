@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::sqlite::migrations::MIGRATIONS;
 use super::*;
+use crate::gateway::config::DialectSet;
 pub(crate) use double::{CallFailure, REFUSED_REQUEST_ID, RecordStoreDouble};
 pub(crate) use shared_answers::SharedAnswersDouble;
 
@@ -129,6 +130,7 @@ pub(crate) fn running_record(request_id: &str) -> Record {
         cost_basis: None,
         cost_reason: None,
         price_version: None,
+        adapted: None,
         max_cost_usd: None,
     }
 }
@@ -206,6 +208,7 @@ pub(crate) async fn add_key(store: &dyn Store, name: &str) -> KeyRow {
         latest_end: Some("2027-01-01T00:00:00.250Z".parse().unwrap()),
         deleted_at: None,
         limits: None,
+        dialects: DialectSet::default(),
     };
     assert!(store.insert_key(&context, &row, None).await.unwrap());
     row

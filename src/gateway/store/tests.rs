@@ -119,6 +119,7 @@ async fn group_id(store: Arc<dyn Store>) -> GroupId {
 async fn a_record_is_read_with_every_field() {
     for Fixture { store, .. } in stores().await {
         let fallback = Some("1536x1024 medium".to_owned());
+        let adapted = Some("size 512x512->1024x1024, style dropped".to_owned());
         let max_cost_usd = Some(Usd::from_nanos(22_500_001));
         let details = |image_tokens| TokenDetails { image_tokens, text_tokens: Some(5) };
         let finished = finished_record("r1");
@@ -131,6 +132,7 @@ async fn a_record_is_read_with_every_field() {
             cost_basis: Some(CostBasis::Estimated),
             cost_reason: Some(CostReason::NoBreakdown),
             price_version: Some("gpt-image-2@2026-04-21#1f0c93ab".to_owned()),
+            adapted: adapted.clone(),
             max_cost_usd,
             usage,
             host_usage,
@@ -139,7 +141,7 @@ async fn a_record_is_read_with_every_field() {
             maybe_paid_twice: true,
             ..finished
         };
-        let open = Record { max_cost_usd, ..running_record("r1") };
+        let open = Record { max_cost_usd, adapted, ..running_record("r1") };
         let written = write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         assert_eq!(written, [RowWriteOutcome::Done, RowWriteOutcome::Done]);
         assert_eq!(all_records(&*store).await, [closed]);
@@ -335,7 +337,7 @@ fn a_record_prints_as_the_documented_line() {
         r#""missing":1,"image_model":"gpt-image-2-2026-04-21","host_model":"gpt-5.5","#,
         r#""host_usage":{"input_tokens":30,"input_tokens_details":null,"output_tokens":50,"#,
         r#""output_tokens_details":null,"total_tokens":80},"maybe_paid_twice":false,"#,
-        r#""cost_basis":null,"cost_reason":null,"price_version":null}"#,
+        r#""cost_basis":null,"cost_reason":null,"price_version":null,"adapted":null}"#,
     );
     assert_eq!(serde_json::to_string(&record).unwrap(), expected);
 }

@@ -11,7 +11,7 @@ use crate::gateway::store::{CostBasis, CostReason, UsageGrouping};
 use super::{DayCounts, NamedCounts, NamedRecord, UsageCounters, UsageGroup, UsageMeasure};
 
 /// The columns of records. They have the names of the JSON fields; the name of a nested field has its object as prefix.
-const RECORD_COLUMNS: [&str; 47] = [
+const RECORD_COLUMNS: [&str; 48] = [
     "request_id",
     "created_at",
     "operation",
@@ -59,6 +59,7 @@ const RECORD_COLUMNS: [&str; 47] = [
     "input_cached_image_tokens",
     "input_cached_text_tokens",
     "host_input_cached_tokens",
+    "adapted",
 ];
 
 const COUNT_COLUMNS: [&str; 10] = [
@@ -207,6 +208,7 @@ fn record_fields(NamedRecord { record, key_name, user_name }: &NamedRecord) -> [
         optional_number(cached.image_tokens),
         optional_number(cached.text_tokens),
         optional_number(host.cached_tokens_details.and_then(|details| details.text_tokens)),
+        optional_text(&record.adapted),
     ]
 }
 

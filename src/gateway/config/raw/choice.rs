@@ -281,6 +281,18 @@ impl Dialect {
             Self::Models => "models",
         }
     }
+
+    /// Returns the dialect of a word.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with all words if there is no such dialect.
+    pub(crate) fn from_word(word: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|dialect| dialect.as_str() == word).ok_or_else(|| {
+            let words: Vec<_> = Self::ALL.into_iter().map(Self::as_str).collect();
+            format!("expected one of {}", words.join(", "))
+        })
+    }
 }
 
 // === impl ModerationErrorPolicy ===

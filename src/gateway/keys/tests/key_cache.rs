@@ -3,6 +3,7 @@
 use tokio::time::Instant;
 
 use super::*;
+use crate::gateway::config::RequestLimits;
 use crate::gateway::keys::key_cache::{CHANGES_PER_LOCK, LastNotedUse};
 use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::{KeyCheck, KeyHash};
@@ -254,6 +255,7 @@ async fn many_changes_at_once_are_all_applied() {
         is_refused: false,
         limits: None,
         user_limits: None,
+        dialects: DialectSet::default(),
         is_deleted,
         revision: 1,
     };

@@ -1,6 +1,7 @@
 //! Tests of one-time links.
 
 use super::*;
+use crate::gateway::config::DialectSet;
 use crate::gateway::keys::{ApiKeys, NewKey};
 use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::OneTimeLinkPurpose;
@@ -205,8 +206,15 @@ async fn unowned_keys_are_assigned_to_the_first_admin() {
     let keys = ApiKeys::new(&(Arc::clone(&fixture.store) as _), Pepper::new(fixture.store.pepper_key()));
     let nobody = fixture.people.default_owner().await.unwrap();
     assert!(nobody.id.is_nobody());
-    let new_key =
-        NewKey { name: "first key", user: &nobody, group: "default", expires_at: None, limits: None, max_keys: None };
+    let new_key = NewKey {
+        name: "first key",
+        user: &nobody,
+        group: "default",
+        expires_at: None,
+        limits: None,
+        dialects: DialectSet::default(),
+        max_keys: None,
+    };
     let created = keys.create(&AuditContext::system(), new_key).await.unwrap();
     assert_eq!((created.user_name, keys.find(created.id.as_str(), None).await.unwrap().user_name), (None, None));
 

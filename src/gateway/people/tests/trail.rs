@@ -1,6 +1,7 @@
 //! Tests of the audit trail of users: its contents, and the secrets that must never be in it.
 
 use super::*;
+use crate::gateway::config::DialectSet;
 use crate::gateway::keys::{ApiKeys, NewKey};
 use crate::gateway::store::ActorKind;
 use crate::gateway::store::InstallationStore as _;
@@ -80,7 +81,15 @@ async fn no_file_or_debug_output_holds_a_credential() {
     let (_, invitation) = fixture.people.invite(&audit, new_user("bob", UserRole::Member, &[])).await.unwrap();
     let (token, secret) = fixture.people.create_token(&audit, &ada, "ci", None).await.unwrap();
     let keys = ApiKeys::new(&(Arc::clone(&fixture.store) as _), Pepper::new(fixture.store.pepper_key()));
-    let new_key = NewKey { name: "k", user: &ada, group: "default", expires_at: None, limits: None, max_keys: None };
+    let new_key = NewKey {
+        name: "k",
+        user: &ada,
+        group: "default",
+        expires_at: None,
+        limits: None,
+        dialects: DialectSet::default(),
+        max_keys: None,
+    };
     let key = keys.create(&audit, new_key).await.unwrap();
     let rotated = keys.rotate(&audit, key.id.as_str(), None, Duration::from_secs(60)).await.unwrap();
     let second = fixture.sign_in("ada", PASSWORD, "192.0.2.1").await.unwrap();

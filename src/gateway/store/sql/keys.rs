@@ -16,6 +16,7 @@ use super::error_conversion::during;
 use super::paging::push_json_texts;
 use super::transaction::transact;
 use super::usage;
+use crate::gateway::config::DialectSet;
 use crate::gateway::store::{
     AuditContext, KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash, KeyId, KeyRow, KeyStore, ListPage,
     RefusalCount, SecretRotation, StoreError, Timestamp, UserId,
@@ -93,7 +94,8 @@ impl KeyStore for SqlStore {
 
 async fn insert(pool: &DbPool, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> sqlx::Result<bool> {
     let details = json!({"public_id": key.public_id, "user": key.user_name, "group": key.group_name,
-        "expires_at": key.expires_at, "limits": limits_as_json(key.limits.as_deref())});
+        "expires_at": key.expires_at, "limits": limits_as_json(key.limits.as_deref()),
+        "dialects": key.dialects.to_stored()});
     let event = AuditEvent::new("key.create", AUDIT_TARGET_KIND, key.id.as_str(), &key.name).with_details(details);
     transact!(pool, |transaction| {
         if let Some(max_keys) = max_keys
@@ -102,8 +104,8 @@ async fn insert(pool: &DbPool, audit: &AuditContext, key: &KeyRow, max_keys: Opt
             return Ok(false);
         }
         sqlx::query(
-            "INSERT INTO keys (id, public_id, name, user_id, group_id, hash, created_at, expires_at, latest_end, limits) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+            "INSERT INTO keys (id, public_id, name, user_id, group_id, hash, created_at, expires_at, latest_end, limits, \
+             dialects) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         )
         .bind(key.id.as_str())
         .bind(key.public_id.as_str())
@@ -115,6 +117,7 @@ async fn insert(pool: &DbPool, audit: &AuditContext, key: &KeyRow, max_keys: Opt
         .bind(key.expires_at.map(|time| time.to_string()))
         .bind(key.latest_end.map(|time| time.to_string()))
         .bind(&key.limits)
+        .bind(key.dialects.to_stored())
         .execute(&mut *transaction)
         .await?;
         audit_trail::write(&mut transaction, audit, event).await?;
@@ -157,7 +160,7 @@ async fn changed_since(pool: &DbPool, revision: i64) -> sqlx::Result<Vec<KeyChec
     let query = sqlx::query(concat!(
         "SELECT keys.id, keys.public_id, keys.user_id, groups.name AS group_name, keys.hash, keys.previous_hash, \
          keys.deleted_at IS NOT NULL AS deleted, \
-         keys.previous_until, keys.expires_at, keys.limits, users.limits AS user_limits, keys.revision, (keys.disabled_at IS NOT NULL \
+         keys.previous_until, keys.expires_at, keys.limits, users.limits AS user_limits, keys.dialects, keys.revision, (keys.disabled_at IS NOT NULL \
          OR keys.deleted_at IS NOT NULL OR users.disabled_at IS NOT NULL) AS refused \
          FROM keys ",
         ordered_join!(),
@@ -197,7 +200,13 @@ fn key_from_row(row: &DbRow) -> sqlx::Result<KeyRow> {
         latest_end: optional_timestamp(row, "latest_end")?,
         deleted_at: optional_timestamp(row, "deleted_at")?,
         limits: row.try_get("limits")?,
+        dialects: dialects(row)?,
     })
+}
+
+fn dialects(row: &DbRow) -> sqlx::Result<DialectSet> {
+    let text: Option<String> = row.try_get("dialects")?;
+    Ok(text.as_deref().map(DialectSet::from_stored).unwrap_or_default())
 }
 
 fn key_check_from_row(row: &DbRow) -> sqlx::Result<KeyCheck> {
@@ -214,6 +223,7 @@ fn key_check_from_row(row: &DbRow) -> sqlx::Result<KeyCheck> {
         is_refused: row.try_get("refused")?,
         limits: row.try_get("limits")?,
         user_limits: row.try_get("user_limits")?,
+        dialects: dialects(row)?,
         is_deleted: row.try_get("deleted")?,
         revision: row.try_get("revision")?,
     })

@@ -44,7 +44,11 @@ fn refusal(key: &KeyRow, change: &KeyChange) -> Option<KeyChangeOutcome> {
             let is_later = end.is_none_or(|end| end > latest);
             is_later.then_some(KeyChangeOutcome::PastLatestEnd(latest))
         }
-        KeyChange::Disable | KeyChange::Delete | KeyChange::Rename(_) | KeyChange::Limit(_) => None,
+        KeyChange::Disable
+        | KeyChange::Delete
+        | KeyChange::Rename(_)
+        | KeyChange::Limit(_)
+        | KeyChange::SetDialects(_) => None,
     }
 }
 
@@ -79,6 +83,7 @@ impl KeyChangeStep<'_> {
             KeyChange::Delete => ("UPDATE keys SET deleted_at = $2 WHERE id = $1", Some(at)),
             KeyChange::Rename(name) => ("UPDATE keys SET name = $2 WHERE id = $1", Some(name.clone())),
             KeyChange::Limit(limits) => ("UPDATE keys SET limits = $2 WHERE id = $1", limits.clone()),
+            KeyChange::SetDialects(dialects) => ("UPDATE keys SET dialects = $2 WHERE id = $1", dialects.to_stored()),
             KeyChange::Expire(end) if self.is_by_owner => {
                 ("UPDATE keys SET expires_at = $2 WHERE id = $1", optional_text(*end))
             }
@@ -99,6 +104,9 @@ impl KeyChangeStep<'_> {
                 let [before, after] = [&self.key.limits, limits].map(|limits| limits_as_json(limits.as_deref()));
                 event("key.limit").with_change(before, after)
             }
+            KeyChange::SetDialects(dialects) => {
+                event("key.set_dialects").with_change(self.key.dialects.to_stored(), dialects.to_stored())
+            }
             KeyChange::Expire(end) => {
                 event("key.expire").with_change(optional_text(self.key.expires_at), optional_text(*end))
             }
@@ -114,6 +122,7 @@ impl KeyChangeStep<'_> {
             KeyChange::Delete => key.deleted_at.is_some(),
             KeyChange::Rename(name) => key.name == *name,
             KeyChange::Limit(limits) => key.limits == *limits,
+            KeyChange::SetDialects(dialects) => key.dialects == *dialects,
             KeyChange::Expire(end) => key.expires_at == *end && (self.is_by_owner || key.latest_end == *end),
         }
     }

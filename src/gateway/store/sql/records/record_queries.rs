@@ -212,6 +212,7 @@ fn record_from_row(row: &DbRow) -> sqlx::Result<Record> {
         cost_basis: optional_parsed(row, "cost_basis")?,
         cost_reason: optional_parsed(row, "cost_reason")?,
         price_version: row.try_get("price_version")?,
+        adapted: row.try_get("adapted")?,
         max_cost_usd: optional_usd(row, "max_cost_nano_usd")?,
     };
     record.missing = record.count_missing();

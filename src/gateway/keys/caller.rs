@@ -1,0 +1,72 @@
+//! The owner of a valid key, as the other modules know it.
+
+use std::sync::Arc;
+
+use super::key_cache::KeyCacheEntry;
+use super::{KeyId, PublicId, UserId};
+use crate::gateway::config::{DialectSet, RequestLimits};
+
+/// The owner of a valid key. Only `ApiKeys::authenticate` and `ApiKeys::find_caller` create a `Caller`, so it proves
+/// that the key was checked.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    key: KeyId,
+    public_id: PublicId,
+    user: UserId,
+    group_name: String,
+    limits: Option<Arc<RequestLimits>>,
+    user_limits: Option<Arc<RequestLimits>>,
+    dialects: DialectSet,
+}
+
+// === impl Caller ===
+
+impl Caller {
+    pub(super) fn new(public_id: PublicId, entry: &KeyCacheEntry) -> Self {
+        let KeyCacheEntry { id, user, group_name, limits, user_limits, dialects, .. } = entry;
+        Self {
+            key: id.clone(),
+            public_id,
+            user: user.clone(),
+            group_name: group_name.to_string(),
+            limits: limits.clone(),
+            user_limits: user_limits.clone(),
+            dialects: *dialects,
+        }
+    }
+
+    /// Returns the id of the key, as records have it.
+    pub(crate) fn key(&self) -> &KeyId {
+        &self.key
+    }
+
+    /// Returns the public id of the key, as logs and pages show it.
+    pub(crate) fn public_id(&self) -> &PublicId {
+        &self.public_id
+    }
+
+    /// Returns the owner of the key.
+    pub(crate) fn user(&self) -> &UserId {
+        &self.user
+    }
+
+    /// Returns the limits of the key, if it has any.
+    pub(crate) const fn limits(&self) -> Option<&Arc<RequestLimits>> {
+        self.limits.as_ref()
+    }
+
+    /// Returns the limits of the owner of the key, if there are any. They count all keys of the owner together.
+    pub(crate) const fn user_limits(&self) -> Option<&Arc<RequestLimits>> {
+        self.user_limits.as_ref()
+    }
+
+    /// Returns the dialects of the key itself. Those of its group are in addition to them.
+    pub(crate) const fn dialects(&self) -> DialectSet {
+        self.dialects
+    }
+
+    /// Returns the name of the key's group, as in the configuration and in records.
+    pub(crate) fn group_name(&self) -> &str {
+        &self.group_name
+    }
+}

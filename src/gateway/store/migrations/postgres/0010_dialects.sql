@@ -1,0 +1,11 @@
+-- The dialects of a key, as words separated by spaces, and the changes that dialects made to the request of a record.
+
+ALTER TABLE keys ADD COLUMN dialects TEXT;
+ALTER TABLE records ADD COLUMN adapted TEXT;
+
+-- As before, and the dialects: whoever checks keys must know them.
+DROP TRIGGER keys_changed ON keys;
+CREATE TRIGGER keys_changed
+    BEFORE UPDATE OF user_id, group_id, hash, previous_hash, previous_until, expires_at, disabled_at, deleted_at, limits,
+        dialects
+    ON keys FOR EACH ROW EXECUTE FUNCTION set_key_revision();
