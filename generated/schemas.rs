@@ -239,6 +239,66 @@ impl schemars::JsonSchema for types::ImageModel {
         super::served::component("ImageModel", generator)
     }
 }
+impl schemars::JsonSchema for types::ImageModelCapabilities {
+    fn schema_name() -> String {
+        "ImageModelCapabilities".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("ImageModelCapabilities", generator)
+    }
+}
+impl schemars::JsonSchema for types::ImageModelDescription {
+    fn schema_name() -> String {
+        "ImageModelDescription".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("ImageModelDescription", generator)
+    }
+}
+impl schemars::JsonSchema for types::ImageModelList {
+    fn schema_name() -> String {
+        "ImageModelList".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("ImageModelList", generator)
+    }
+}
+impl schemars::JsonSchema for types::ImageModelParameter {
+    fn schema_name() -> String {
+        "ImageModelParameter".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("ImageModelParameter", generator)
+    }
+}
+impl schemars::JsonSchema for types::ImageModelPrice {
+    fn schema_name() -> String {
+        "ImageModelPrice".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("ImageModelPrice", generator)
+    }
+}
+impl schemars::JsonSchema for types::ImageModelSizeRules {
+    fn schema_name() -> String {
+        "ImageModelSizeRules".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("ImageModelSizeRules", generator)
+    }
+}
 impl schemars::JsonSchema for types::ImageOutputTokensDetails {
     fn schema_name() -> String {
         "ImageOutputTokensDetails".to_owned()

@@ -81,11 +81,25 @@ pub trait GatewayApi {
         front::TypedResponse<types::ImagesResponse>,
         front::ApiError<types::ErrorResponse>,
     >;
+    /// List the image models with their parameters and prices.
+    ///
+    /// An extension of this service. Each parameter has the values that the gateway accepts for the model, so that a client can build a form from it. Only the models that the limits of the key, its user and its group allow are listed.
+    #[endpoint{method = GET,
+    path = "/v1/images/models",
+    operation_id = "list_image_models",
+    tags = ["models"],
+    }]
+    async fn list_image_models(
+        rqctx: dropshot::RequestContext<Self::Context>,
+    ) -> Result<
+        front::TypedResponse<types::ImageModelList>,
+        front::ApiError<types::ErrorResponse>,
+    >;
     /// List the models.
     ///
     /// Text and agent models: those that the operator has named, or those that the upstream accounts of the key's group list.
     ///
-    /// The image endpoints accept `gpt-image-2` whether it is listed or not.
+    /// The image endpoints accept `gpt-image-2` whether it is listed or not: the operator decides whether image models are listed too, each with its `capabilities`.
     #[endpoint{method = GET,
     path = "/v1/models",
     operation_id = "list_models",
@@ -99,7 +113,7 @@ pub trait GatewayApi {
     >;
     /// Look up one model.
     ///
-    /// The image models are known as well, even if the list does not contain them. An unknown name is a 404 with code `model_not_found`.
+    /// The image models are known as well, even if the list does not contain them, and have `capabilities`. An unknown name is a 404 with code `model_not_found`.
     #[endpoint{method = GET,
     path = "/v1/models/{model}",
     operation_id = "retrieve_model",
@@ -171,6 +185,16 @@ pub fn register<Served: GatewayApi>(
                 dropshot::ApiEndpointVersions::All,
             )
             .request_body_max_bytes(1048576),
+    )?;
+    api.register(
+        dropshot::ApiEndpoint::new(
+            "list_image_models".to_owned(),
+            Served::list_image_models,
+            dropshot::Method::GET,
+            "application/json",
+            "/v1/images/models",
+            dropshot::ApiEndpointVersions::All,
+        ),
     )?;
     api.register(
         dropshot::ApiEndpoint::new(

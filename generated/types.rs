@@ -1660,6 +1660,163 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageModel {
         value.parse()
     }
 }
+/// What can be asked of an image model. Only image models have it. There may be fields that are not listed here.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
+pub struct ImageModelCapabilities {
+    /// The operations of the model: `generations`, `edits`.
+    pub operations: ::std::vec::Vec<::std::string::String>,
+    /// The parameters of requests for the model, without `model`.
+    pub parameters: ::std::vec::Vec<ImageModelParameter>,
+    /// `true` if fields that are not listed are sent to the upstream unchanged; otherwise they are refused.
+    pub passthrough: bool,
+    /// `true` if a request can ask for its answer as a stream of events.
+    pub supports_streaming: bool,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl ImageModelCapabilities {
+    /// Returns a builder.
+    pub fn builder() -> builder::ImageModelCapabilities {
+        Default::default()
+    }
+}
+/// An image model that the key may use. There may be fields that are not listed here.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
+pub struct ImageModelDescription {
+    /// What can be asked of an image model. Only image models have it. There may be fields that are not listed here.
+    pub capabilities: ImageModelCapabilities,
+    /// The name of the model, as requests spell it.
+    pub id: ::std::string::String,
+    /// The model behind the id. For a snapshot it differs from the id.
+    pub name: ::std::string::String,
+    /// Always `image_model`.
+    pub object: ::std::string::String,
+    /// The prices that are in force today. Empty if the model has none.
+    pub prices: ::std::vec::Vec<ImageModelPrice>,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl ImageModelDescription {
+    /// Returns a builder.
+    pub fn builder() -> builder::ImageModelDescription {
+        Default::default()
+    }
+}
+/// The image models that the key may use, in a stable order.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
+pub struct ImageModelList {
+    /// The models.
+    pub data: ::std::vec::Vec<ImageModelDescription>,
+    /// Always `list`.
+    pub object: ListObject,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl ImageModelList {
+    /// Returns a builder.
+    pub fn builder() -> builder::ImageModelList {
+        Default::default()
+    }
+}
+/// A parameter of requests for an image model, with the values that it can have. There may be fields that are not listed here.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
+pub struct ImageModelParameter {
+    /// The greatest value. Absent if there is none.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max: ::std::option::Option<f64>,
+    /// The greatest number of files. Absent for other kinds.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_count: ::std::option::Option<u64>,
+    /// The greatest number of characters. Absent if there is no limit.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_length: ::std::option::Option<u64>,
+    /// The least value. Absent if there is none.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub min: ::std::option::Option<f64>,
+    /// The name of the field, or of the part of a form.
+    pub name: ::std::string::String,
+    /// The operations whose requests can have it: `generations`, `edits`.
+    pub operations: ::std::vec::Vec<::std::string::String>,
+    /// `true` if a request must have it.
+    pub required: bool,
+    /// The rules for the sizes of a model. A rule that is absent does not limit.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub size_rules: ::std::option::Option<ImageModelSizeRules>,
+    /// The kind of value: `enum` (one of `values`), `integer` or `number` (from `min` to `max`), `boolean`, `string` (at most `max_length` characters), `size` (`auto`, or `<width>x<height>` by `size_rules`), `object`, or `file` (at most `max_count`).
+    #[serde(rename = "type")]
+    pub type_: ::std::string::String,
+    /// The words of an `enum`. Absent for other kinds.
+    #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
+    pub values: ::std::vec::Vec<::std::string::String>,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl ImageModelParameter {
+    /// Returns a builder.
+    pub fn builder() -> builder::ImageModelParameter {
+        Default::default()
+    }
+}
+/// A price that is in force today. A price that is not listed is not known; it is not zero.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
+pub struct ImageModelPrice {
+    /// The thing that is paid for: `text_input`, `cached_text_input`, `image_input`, `cached_image_input`, `image_output`, `text_output` or `per_image`.
+    pub billable: ::std::string::String,
+    /// The amount that costs `usd`: `million_tokens` or `image`.
+    pub unit: ::std::string::String,
+    /// The price in US dollars.
+    pub usd: f64,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl ImageModelPrice {
+    /// Returns a builder.
+    pub fn builder() -> builder::ImageModelPrice {
+        Default::default()
+    }
+}
+/// The rules for the sizes of a model. A rule that is absent does not limit.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
+pub struct ImageModelSizeRules {
+    /// The longest edge in pixels.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_edge: ::std::option::Option<u32>,
+    /// The greatest number of pixels in total.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_pixels: ::std::option::Option<u32>,
+    /// The greatest ratio of the long edge to the short edge.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_ratio: ::std::option::Option<u32>,
+    /// The shortest edge in pixels.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub min_edge: ::std::option::Option<u32>,
+    /// The least number of pixels in total.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub min_pixels: ::std::option::Option<u32>,
+    /// The number of pixels by which width and height must be divisible.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub multiple_of: ::std::option::Option<u32>,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl ImageModelSizeRules {
+    /// Returns a builder.
+    pub fn builder() -> builder::ImageModelSizeRules {
+        Default::default()
+    }
+}
 /// The output tokens by kind.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[non_exhaustive]
@@ -1937,6 +2094,9 @@ impl ::std::convert::TryFrom<::std::string::String> for ListObject {
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[non_exhaustive]
 pub struct Model {
+    /// What can be asked of an image model. Only image models have it. There may be fields that are not listed here.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub capabilities: ::std::option::Option<ImageModelCapabilities>,
     /// The time at which the model was made, in seconds since 1970-01-01T00:00:00Z.
     pub created: i64,
     /// The name of the model, as requests spell it.
@@ -7272,6 +7432,828 @@ pub mod builder {
             }
         }
     }
+    /// A builder of [`ImageModelCapabilities`](super::ImageModelCapabilities).
+    #[derive(Clone, Debug)]
+    pub struct ImageModelCapabilities {
+        operations: ::std::result::Result<
+            ::std::vec::Vec<::std::string::String>,
+            ::std::string::String,
+        >,
+        parameters: ::std::result::Result<
+            ::std::vec::Vec<super::ImageModelParameter>,
+            ::std::string::String,
+        >,
+        passthrough: ::std::result::Result<bool, ::std::string::String>,
+        supports_streaming: ::std::result::Result<bool, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for ImageModelCapabilities {
+        fn default() -> Self {
+            Self {
+                operations: Err("no value supplied for operations".to_string()),
+                parameters: Err("no value supplied for parameters".to_string()),
+                passthrough: Err("no value supplied for passthrough".to_string()),
+                supports_streaming: Err(
+                    "no value supplied for supports_streaming".to_string(),
+                ),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl ImageModelCapabilities {
+        /// Sets the member `operations`.
+        pub fn operations<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.operations = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for operations: {e}")
+                });
+            self
+        }
+        /// Sets the member `parameters`.
+        pub fn parameters<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::ImageModelParameter>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.parameters = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for parameters: {e}")
+                });
+            self
+        }
+        /// Sets the member `passthrough`.
+        pub fn passthrough<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.passthrough = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for passthrough: {e}")
+                });
+            self
+        }
+        /// Sets the member `supports_streaming`.
+        pub fn supports_streaming<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.supports_streaming = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for supports_streaming: {e}"
+                    )
+                });
+            self
+        }
+        /// Sets the member `extra`.
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<ImageModelCapabilities>
+    for super::ImageModelCapabilities {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: ImageModelCapabilities,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                operations: value.operations?,
+                parameters: value.parameters?,
+                passthrough: value.passthrough?,
+                supports_streaming: value.supports_streaming?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::ImageModelCapabilities> for ImageModelCapabilities {
+        fn from(value: super::ImageModelCapabilities) -> Self {
+            Self {
+                operations: Ok(value.operations),
+                parameters: Ok(value.parameters),
+                passthrough: Ok(value.passthrough),
+                supports_streaming: Ok(value.supports_streaming),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    /// A builder of [`ImageModelDescription`](super::ImageModelDescription).
+    #[derive(Clone, Debug)]
+    pub struct ImageModelDescription {
+        capabilities: ::std::result::Result<
+            super::ImageModelCapabilities,
+            ::std::string::String,
+        >,
+        id: ::std::result::Result<::std::string::String, ::std::string::String>,
+        name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        object: ::std::result::Result<::std::string::String, ::std::string::String>,
+        prices: ::std::result::Result<
+            ::std::vec::Vec<super::ImageModelPrice>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for ImageModelDescription {
+        fn default() -> Self {
+            Self {
+                capabilities: Err("no value supplied for capabilities".to_string()),
+                id: Err("no value supplied for id".to_string()),
+                name: Err("no value supplied for name".to_string()),
+                object: Err("no value supplied for object".to_string()),
+                prices: Err("no value supplied for prices".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl ImageModelDescription {
+        /// Sets the member `capabilities`.
+        pub fn capabilities<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::ImageModelCapabilities>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.capabilities = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for capabilities: {e}")
+                });
+            self
+        }
+        /// Sets the member `id`.
+        pub fn id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for id: {e}"));
+            self
+        }
+        /// Sets the member `name`.
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        /// Sets the member `object`.
+        pub fn object<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.object = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for object: {e}"));
+            self
+        }
+        /// Sets the member `prices`.
+        pub fn prices<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::ImageModelPrice>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.prices = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for prices: {e}"));
+            self
+        }
+        /// Sets the member `extra`.
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<ImageModelDescription>
+    for super::ImageModelDescription {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: ImageModelDescription,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                capabilities: value.capabilities?,
+                id: value.id?,
+                name: value.name?,
+                object: value.object?,
+                prices: value.prices?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::ImageModelDescription> for ImageModelDescription {
+        fn from(value: super::ImageModelDescription) -> Self {
+            Self {
+                capabilities: Ok(value.capabilities),
+                id: Ok(value.id),
+                name: Ok(value.name),
+                object: Ok(value.object),
+                prices: Ok(value.prices),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    /// A builder of [`ImageModelList`](super::ImageModelList).
+    #[derive(Clone, Debug)]
+    pub struct ImageModelList {
+        data: ::std::result::Result<
+            ::std::vec::Vec<super::ImageModelDescription>,
+            ::std::string::String,
+        >,
+        object: ::std::result::Result<super::ListObject, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for ImageModelList {
+        fn default() -> Self {
+            Self {
+                data: Err("no value supplied for data".to_string()),
+                object: Err("no value supplied for object".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl ImageModelList {
+        /// Sets the member `data`.
+        pub fn data<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::ImageModelDescription>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.data = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for data: {e}"));
+            self
+        }
+        /// Sets the member `object`.
+        pub fn object<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::ListObject>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.object = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for object: {e}"));
+            self
+        }
+        /// Sets the member `extra`.
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<ImageModelList> for super::ImageModelList {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: ImageModelList,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                data: value.data?,
+                object: value.object?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::ImageModelList> for ImageModelList {
+        fn from(value: super::ImageModelList) -> Self {
+            Self {
+                data: Ok(value.data),
+                object: Ok(value.object),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    /// A builder of [`ImageModelParameter`](super::ImageModelParameter).
+    #[derive(Clone, Debug)]
+    pub struct ImageModelParameter {
+        max: ::std::result::Result<::std::option::Option<f64>, ::std::string::String>,
+        max_count: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        max_length: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
+        min: ::std::result::Result<::std::option::Option<f64>, ::std::string::String>,
+        name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        operations: ::std::result::Result<
+            ::std::vec::Vec<::std::string::String>,
+            ::std::string::String,
+        >,
+        required: ::std::result::Result<bool, ::std::string::String>,
+        size_rules: ::std::result::Result<
+            ::std::option::Option<super::ImageModelSizeRules>,
+            ::std::string::String,
+        >,
+        type_: ::std::result::Result<::std::string::String, ::std::string::String>,
+        values: ::std::result::Result<
+            ::std::vec::Vec<::std::string::String>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for ImageModelParameter {
+        fn default() -> Self {
+            Self {
+                max: Ok(Default::default()),
+                max_count: Ok(Default::default()),
+                max_length: Ok(Default::default()),
+                min: Ok(Default::default()),
+                name: Err("no value supplied for name".to_string()),
+                operations: Err("no value supplied for operations".to_string()),
+                required: Err("no value supplied for required".to_string()),
+                size_rules: Ok(Default::default()),
+                type_: Err("no value supplied for type_".to_string()),
+                values: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl ImageModelParameter {
+        /// Sets the member `max`.
+        pub fn max<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.max = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for max: {e}"));
+            self
+        }
+        /// Sets the member `max_count`.
+        pub fn max_count<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.max_count = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for max_count: {e}")
+                });
+            self
+        }
+        /// Sets the member `max_length`.
+        pub fn max_length<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.max_length = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for max_length: {e}")
+                });
+            self
+        }
+        /// Sets the member `min`.
+        pub fn min<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.min = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for min: {e}"));
+            self
+        }
+        /// Sets the member `name`.
+        pub fn name<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.name = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for name: {e}"));
+            self
+        }
+        /// Sets the member `operations`.
+        pub fn operations<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.operations = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for operations: {e}")
+                });
+            self
+        }
+        /// Sets the member `required`.
+        pub fn required<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.required = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for required: {e}")
+                });
+            self
+        }
+        /// Sets the member `size_rules`.
+        pub fn size_rules<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<super::ImageModelSizeRules>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.size_rules = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for size_rules: {e}")
+                });
+            self
+        }
+        /// Sets the member `type_`.
+        pub fn type_<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.type_ = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for type_: {e}"));
+            self
+        }
+        /// Sets the member `values`.
+        pub fn values<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.values = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for values: {e}"));
+            self
+        }
+        /// Sets the member `extra`.
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<ImageModelParameter> for super::ImageModelParameter {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: ImageModelParameter,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                max: value.max?,
+                max_count: value.max_count?,
+                max_length: value.max_length?,
+                min: value.min?,
+                name: value.name?,
+                operations: value.operations?,
+                required: value.required?,
+                size_rules: value.size_rules?,
+                type_: value.type_?,
+                values: value.values?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::ImageModelParameter> for ImageModelParameter {
+        fn from(value: super::ImageModelParameter) -> Self {
+            Self {
+                max: Ok(value.max),
+                max_count: Ok(value.max_count),
+                max_length: Ok(value.max_length),
+                min: Ok(value.min),
+                name: Ok(value.name),
+                operations: Ok(value.operations),
+                required: Ok(value.required),
+                size_rules: Ok(value.size_rules),
+                type_: Ok(value.type_),
+                values: Ok(value.values),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    /// A builder of [`ImageModelPrice`](super::ImageModelPrice).
+    #[derive(Clone, Debug)]
+    pub struct ImageModelPrice {
+        billable: ::std::result::Result<::std::string::String, ::std::string::String>,
+        unit: ::std::result::Result<::std::string::String, ::std::string::String>,
+        usd: ::std::result::Result<f64, ::std::string::String>,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for ImageModelPrice {
+        fn default() -> Self {
+            Self {
+                billable: Err("no value supplied for billable".to_string()),
+                unit: Err("no value supplied for unit".to_string()),
+                usd: Err("no value supplied for usd".to_string()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl ImageModelPrice {
+        /// Sets the member `billable`.
+        pub fn billable<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.billable = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for billable: {e}")
+                });
+            self
+        }
+        /// Sets the member `unit`.
+        pub fn unit<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.unit = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for unit: {e}"));
+            self
+        }
+        /// Sets the member `usd`.
+        pub fn usd<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<f64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.usd = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for usd: {e}"));
+            self
+        }
+        /// Sets the member `extra`.
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<ImageModelPrice> for super::ImageModelPrice {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: ImageModelPrice,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                billable: value.billable?,
+                unit: value.unit?,
+                usd: value.usd?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::ImageModelPrice> for ImageModelPrice {
+        fn from(value: super::ImageModelPrice) -> Self {
+            Self {
+                billable: Ok(value.billable),
+                unit: Ok(value.unit),
+                usd: Ok(value.usd),
+                extra: Ok(value.extra),
+            }
+        }
+    }
+    /// A builder of [`ImageModelSizeRules`](super::ImageModelSizeRules).
+    #[derive(Clone, Debug)]
+    pub struct ImageModelSizeRules {
+        max_edge: ::std::result::Result<
+            ::std::option::Option<u32>,
+            ::std::string::String,
+        >,
+        max_pixels: ::std::result::Result<
+            ::std::option::Option<u32>,
+            ::std::string::String,
+        >,
+        max_ratio: ::std::result::Result<
+            ::std::option::Option<u32>,
+            ::std::string::String,
+        >,
+        min_edge: ::std::result::Result<
+            ::std::option::Option<u32>,
+            ::std::string::String,
+        >,
+        min_pixels: ::std::result::Result<
+            ::std::option::Option<u32>,
+            ::std::string::String,
+        >,
+        multiple_of: ::std::result::Result<
+            ::std::option::Option<u32>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for ImageModelSizeRules {
+        fn default() -> Self {
+            Self {
+                max_edge: Ok(Default::default()),
+                max_pixels: Ok(Default::default()),
+                max_ratio: Ok(Default::default()),
+                min_edge: Ok(Default::default()),
+                min_pixels: Ok(Default::default()),
+                multiple_of: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl ImageModelSizeRules {
+        /// Sets the member `max_edge`.
+        pub fn max_edge<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u32>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.max_edge = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for max_edge: {e}")
+                });
+            self
+        }
+        /// Sets the member `max_pixels`.
+        pub fn max_pixels<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u32>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.max_pixels = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for max_pixels: {e}")
+                });
+            self
+        }
+        /// Sets the member `max_ratio`.
+        pub fn max_ratio<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u32>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.max_ratio = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for max_ratio: {e}")
+                });
+            self
+        }
+        /// Sets the member `min_edge`.
+        pub fn min_edge<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u32>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.min_edge = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for min_edge: {e}")
+                });
+            self
+        }
+        /// Sets the member `min_pixels`.
+        pub fn min_pixels<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u32>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.min_pixels = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for min_pixels: {e}")
+                });
+            self
+        }
+        /// Sets the member `multiple_of`.
+        pub fn multiple_of<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u32>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.multiple_of = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for multiple_of: {e}")
+                });
+            self
+        }
+        /// Sets the member `extra`.
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<ImageModelSizeRules> for super::ImageModelSizeRules {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: ImageModelSizeRules,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                max_edge: value.max_edge?,
+                max_pixels: value.max_pixels?,
+                max_ratio: value.max_ratio?,
+                min_edge: value.min_edge?,
+                min_pixels: value.min_pixels?,
+                multiple_of: value.multiple_of?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::ImageModelSizeRules> for ImageModelSizeRules {
+        fn from(value: super::ImageModelSizeRules) -> Self {
+            Self {
+                max_edge: Ok(value.max_edge),
+                max_pixels: Ok(value.max_pixels),
+                max_ratio: Ok(value.max_ratio),
+                min_edge: Ok(value.min_edge),
+                min_pixels: Ok(value.min_pixels),
+                multiple_of: Ok(value.multiple_of),
+                extra: Ok(value.extra),
+            }
+        }
+    }
     /// A builder of [`ImageOutputTokensDetails`](super::ImageOutputTokensDetails).
     #[derive(Clone, Debug)]
     pub struct ImageOutputTokensDetails {
@@ -7785,6 +8767,10 @@ pub mod builder {
     /// A builder of [`Model`](super::Model).
     #[derive(Clone, Debug)]
     pub struct Model {
+        capabilities: ::std::result::Result<
+            ::std::option::Option<super::ImageModelCapabilities>,
+            ::std::string::String,
+        >,
         created: ::std::result::Result<i64, ::std::string::String>,
         id: ::std::result::Result<::std::string::String, ::std::string::String>,
         object: ::std::result::Result<super::ModelObject, ::std::string::String>,
@@ -7801,6 +8787,7 @@ pub mod builder {
     impl ::std::default::Default for Model {
         fn default() -> Self {
             Self {
+                capabilities: Ok(Default::default()),
                 created: Err("no value supplied for created".to_string()),
                 id: Err("no value supplied for id".to_string()),
                 object: Err("no value supplied for object".to_string()),
@@ -7811,6 +8798,21 @@ pub mod builder {
         }
     }
     impl Model {
+        /// Sets the member `capabilities`.
+        pub fn capabilities<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<super::ImageModelCapabilities>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.capabilities = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for capabilities: {e}")
+                });
+            self
+        }
         /// Sets the member `created`.
         pub fn created<T>(mut self, value: T) -> Self
         where
@@ -7892,6 +8894,7 @@ pub mod builder {
             value: Model,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                capabilities: value.capabilities?,
                 created: value.created?,
                 id: value.id?,
                 object: value.object?,
@@ -7904,6 +8907,7 @@ pub mod builder {
     impl ::std::convert::From<super::Model> for Model {
         fn from(value: super::Model) -> Self {
             Self {
+                capabilities: Ok(value.capabilities),
                 created: Ok(value.created),
                 id: Ok(value.id),
                 object: Ok(value.object),

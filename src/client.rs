@@ -27,6 +27,7 @@ mod form;
 mod illegal_requests;
 #[cfg(not(target_arch = "wasm32"))]
 mod image_decoder;
+mod image_model;
 mod images;
 mod input;
 #[doc(hidden)]
@@ -57,6 +58,7 @@ pub use answer::{Image, Images, Iter};
 pub use builder::Builder;
 pub use error::{Error, ErrorKind};
 pub use event::ImageEvent;
+pub use image_model::{ImageModel, ImageModelParameter};
 pub use images::ImageCalls;
 pub use input::Input;
 pub use metadata::{AnswerMetadata, RateLimit};

@@ -210,7 +210,7 @@ impl ImageArgs {
         match format {
             Some(Format::Jpeg) => Ok(Some(Output::Jpeg { compression })),
             Some(Format::Webp) => Ok(Some(Output::Webp { compression })),
-            Some(Format::Png) | None => {
+            Some(Format::Png | Format::Gif) | None => {
                 Err(CommandFailure::Usage("--compression needs --format jpeg or webp".to_owned()))
             }
         }

@@ -103,7 +103,7 @@ impl UpscaleCommand {
         let output = match format.or_else(original_format) {
             Some(Format::Jpeg) => Output::Jpeg { compression: self.compression },
             Some(Format::Webp) => Output::Webp { compression: self.compression },
-            Some(Format::Png) | None => Output::Png,
+            Some(Format::Png | Format::Gif) | None => Output::Png,
         };
         Ok(Resize::to(self.size).fit(self.fit.into()).format(output).apply(file)?)
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::metadata::AnswerMetadata;
 use super::raw_json::Json;
 use super::session::{CallOptions, Session, TimeLimit};
-use super::{Client, Error};
+use super::{Client, Error, ImageModel};
 use crate::wire::types::ErrorResponse;
 
 /// The time limit of a call (our choice). The service answers from memory, so a longer wait is pointless.
@@ -50,6 +50,19 @@ impl<'a> ModelCalls<'a> {
         let call = self.client.call(CallOptions::new(LIMIT));
         let answer = read_answer(call.list_models().send().await, &call.inner)?;
         Model::read_list(&answer)
+            .ok_or_else(|| Error::unintelligible("the answer has no list of models", call.inner.head()))
+    }
+
+    /// Returns the image models that the key may use, with their parameters. Only this service has the call; another one
+    /// answers with status 404.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the service cannot be reached, refuses the key, does not have the call, or fails.
+    pub async fn list_images(&self) -> Result<Vec<ImageModel>, Error> {
+        let call = self.client.call(CallOptions::new(LIMIT));
+        let answer = read_answer(call.list_image_models().send().await, &call.inner)?;
+        ImageModel::read_list(&answer)
             .ok_or_else(|| Error::unintelligible("the answer has no list of models", call.inner.head()))
     }
 

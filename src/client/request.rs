@@ -28,6 +28,7 @@ pub type Compression = Bounded<{ bounds("output_compression").0 }, { bounds("out
 
 /// A file format with its options: png is lossless and has no compression to choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Output {
     /// Lossless, and large.
     #[default]
@@ -42,6 +43,8 @@ pub enum Output {
         /// The compression setting.
         compression: Compression,
     },
+    /// Still or animated. Only models that an operator has added deliver it.
+    Gif,
 }
 
 /// The service's reaction if an image of 3840x2160 or 2160x3840 in high or medium quality fails.
@@ -107,6 +110,7 @@ impl Output {
             Self::Png => Format::Png,
             Self::Jpeg { .. } => Format::Jpeg,
             Self::Webp { .. } => Format::Webp,
+            Self::Gif => Format::Gif,
         }
     }
 
@@ -114,7 +118,7 @@ impl Output {
     #[must_use]
     pub const fn compression(self) -> Option<Compression> {
         match self {
-            Self::Png => None,
+            Self::Png | Self::Gif => None,
             Self::Jpeg { compression } | Self::Webp { compression } => Some(compression),
         }
     }
@@ -126,6 +130,7 @@ impl From<Format> for Output {
             Format::Png => Self::Png,
             Format::Jpeg => Self::JPEG,
             Format::Webp => Self::WEBP,
+            Format::Gif => Self::Gif,
         }
     }
 }

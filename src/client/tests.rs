@@ -352,6 +352,27 @@ fn models_are_listed_and_retrieved() {
 }
 
 #[test]
+fn image_models_are_listed_with_their_parameters() {
+    let parameter = json!({"name": "quality", "type": "enum", "required": false, "operations": ["generations"],
+        "values": ["low", "xhigh"]});
+    let capabilities = json!({"operations": ["generations"], "supports_streaming": false, "passthrough": true,
+        "parameters": [parameter, {"type": "unnamed"}]});
+    let model = json!({"id": "next-1", "object": "image_model", "name": "next-1", "capabilities": capabilities,
+        "prices": [{"billable": "per_image", "unit": "image", "usd": 0.02}]});
+    let answers = [json!({"object": "list", "data": [model, {"name": "b"}, {"id": "c"}]}), json!({"data": 1})];
+    let server = serve(answers.map(|body| answer(200, &body)));
+    let client = client(&server);
+    let models = run(client.models().list_images()).unwrap();
+    assert_eq!(models.iter().map(|model| model.id.as_str()).collect::<Vec<_>>(), ["next-1", "c"]);
+    assert_eq!((models[0].supports_streaming, models[0].parameters.len()), (Some(false), 1));
+    let quality = models[0].parameter("quality").unwrap();
+    assert_eq!((quality.kind.as_str(), quality.values.join(" ").as_str()), ("enum", "low xhigh"));
+    assert!(models[0].json.member("prices").is_some() && models[1].supports_streaming.is_none());
+    assert_eq!(run(client.models().list_images()).unwrap_err().kind(), ErrorKind::Unintelligible);
+    assert_eq!(server.requests().iter().map(line).next().unwrap(), "GET /v1/images/models");
+}
+
+#[test]
 fn models_of_another_service_are_read_as_far_as_they_go() {
     let list = json!({"data": [{"id": "a", "created": "today", "pricing": {"prompt": "0"}}, {"name": "b"}]});
     let server = serve([answer(200, &list), answer(200, &json!({"id": "a"})), answer(200, &json!({"data": 1}))]);

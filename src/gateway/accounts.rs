@@ -295,6 +295,7 @@ fn requirements(task: TaskRef<'_>, caller: &Caller, tried: &[String]) -> Account
     AccountRequirements {
         group: caller.group_name().to_owned(),
         protocol: Some(protocol),
+        needs_native: matches!(task, TaskRef::Images(job) if job.needs_image_endpoints()),
         is_large: task.is_large(),
         model: Some(model.into()),
         session: session.map(Arc::from),

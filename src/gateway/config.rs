@@ -49,15 +49,15 @@ pub(crate) use difference::ConfigDifference;
 pub(crate) use group::{FilterConfig, GroupConfig, ModerationConfig};
 pub(crate) use host_environment::{HostEnvironment, Platform, SystemEnvironment};
 pub(crate) use limits::{Budget, RequestLimits};
-pub(crate) use model::ImageModelSpec;
+pub(crate) use model::{FilePart, ImageModelSpec, ModelAlias, ModelField, ModelFieldKind, SizeRules};
 pub(crate) use oidc::OidcConfig;
 pub(crate) use price::{FIGURE_NAMES, ModelPrice, PriceFault, PriceFigures, PriceInput};
 pub(crate) use problem::ConfigProblem;
 pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{
-    BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy, LogFormat,
-    ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, SmtpTls, UpstreamProtocol,
+    BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy, FieldOperations,
+    LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, SmtpTls, UpstreamProtocol,
 };
 pub(crate) use schema::schema_json;
 pub(crate) use secret::ConfigSecret;
@@ -112,6 +112,10 @@ pub(crate) struct Config {
     pub(crate) text_models: Option<Vec<String>>,
     /// The image models in addition to those of the API document.
     pub(crate) image_models: Vec<ImageModelSpec>,
+    /// Other names for image models.
+    pub(crate) model_aliases: Vec<ModelAlias>,
+    /// True if the list of models has the image models too.
+    pub(crate) list_image_models: bool,
     /// The prices of models: at most one entry for each model and day.
     pub(crate) prices: Vec<ModelPrice>,
     /// The channels by which alerts are sent.

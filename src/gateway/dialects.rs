@@ -74,7 +74,7 @@ pub(crate) fn adapt(
     let model = model.unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()));
     adapter.adapt_size(&model);
     adapter.adapt_quality(&model);
-    adapter.drop_earlier_fields();
+    adapter.drop_earlier_fields(&model);
     adapter.adapt_response_format();
     adaptations
 }
@@ -146,7 +146,8 @@ impl RequestAdapter<'_> {
 
     /// Replaces a size that the model does not have, if its text is one of the forms that [`sizes`] understands.
     fn adapt_size(&mut self, model: &ImageModelSpec) {
-        if !self.declared.contains(Dialect::Sizes) {
+        // The nearest size is that by the rules of the API document.
+        if !self.declared.contains(Dialect::Sizes) || model.size_rules.is_some() {
             return;
         }
         let Some(old) = self.text("size") else { return };
@@ -169,16 +170,18 @@ impl RequestAdapter<'_> {
         }
     }
 
-    /// Removes the fields that no image model supports. The rules themselves ignore an empty `input_fidelity`.
-    fn drop_earlier_fields(&mut self) {
+    /// Removes the fields that the model does not support. The rules themselves ignore an empty `input_fidelity`.
+    fn drop_earlier_fields(&mut self, model: &ImageModelSpec) {
         if !self.declared.contains(Dialect::LegacyFields) {
             return;
         }
-        if self.fields.remove(STYLE).is_some() {
+        let has_style = model.passes_unknown || model.fields.iter().any(|field| field.name == STYLE);
+        if !has_style && self.fields.remove(STYLE).is_some() {
             self.adaptations.push(Dialect::LegacyFields, STYLE, Change::Dropped);
         }
         let is_empty = |value: &Value| value.is_null() || value.as_str() == Some("");
-        if self.fields.get(INPUT_FIDELITY).is_some_and(|value| !is_empty(value)) {
+        let has_fidelity = !model.fidelities.is_empty();
+        if !has_fidelity && self.fields.get(INPUT_FIDELITY).is_some_and(|value| !is_empty(value)) {
             self.fields.remove(INPUT_FIDELITY);
             self.adaptations.push(Dialect::LegacyFields, INPUT_FIDELITY, Change::Dropped);
         }

@@ -6,6 +6,7 @@
 
 mod admin;
 mod health;
+mod openapi;
 mod pages;
 mod skills;
 
@@ -17,8 +18,8 @@ use http::{HeaderName, Version};
 
 use super::flow::{self, GatewayAnswerBody, RequestOptions};
 use super::front::{
-    ApiError, EditBody, ExtractorResult, GatheredBody, HandlerResponse, JsonBody, ResponseKind, TypedResponse,
-    UnreadBody, run_handler, spool_response,
+    ApiError, EditBody, ExtractorResult, FormNames, GatheredBody, HandlerResponse, JsonBody, ResponseKind,
+    TypedResponse, UnreadBody, run_handler, spool_response,
 };
 use super::keys::Caller;
 use super::relay::PacedBody;
@@ -37,8 +38,8 @@ type ApiContext = RequestContext<CurrentGateway>;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Returns every route of the main listener: the public API, the admin API, the pages, the health checks and the
-/// skills.
+/// Returns every route of the main listener: the public API, the admin API, the pages, the health checks, the
+/// API document and the skills.
 ///
 /// # Errors
 ///
@@ -49,6 +50,7 @@ pub(crate) fn api_description() -> Result<ApiDescription<CurrentGateway>, ApiDes
     admin_server::register::<AdminEndpoints>(&mut api)?;
     pages::register(&mut api)?;
     health::register(&mut api)?;
+    openapi::register(&mut api)?;
     skills::register(&mut api)?;
     Ok(api)
 }
@@ -87,7 +89,8 @@ impl GatewayApi for GatewayEndpoints {
             let gateway = context.context().get();
             let caller = admit(&gateway, &context).await?;
             let options = flow::count_if_refused(&gateway, &caller, request_options(&context))?;
-            let reading = Box::pin(body.read(&caller, gateway.spool(), gateway.dialects(&caller)));
+            let names = FormNames { dialects: gateway.dialects(&caller), added: gateway.image_models().added_names() };
+            let reading = Box::pin(body.read(&caller, gateway.spool(), names));
             let form = read_unless_stopped(&gateway, reading).await;
             let form = flow::count_if_refused(&gateway, &caller, form)?;
             let gateway_answer = flow::edit_image(&gateway, caller, options, form).await?;
@@ -125,6 +128,15 @@ impl GatewayApi for GatewayEndpoints {
             let headers = context.request.headers();
             let gateway_answer = flow::create_response(&gateway, caller, options, headers, body).await?;
             to_handler_response(&context, &gateway, gateway_answer).await
+        })
+        .await)
+    }
+
+    async fn list_image_models(context: ApiContext) -> Result<TypedResponse<types::ImageModelList>, ApiError> {
+        Ok(run_handler(&context, UnreadBody::default(), async {
+            let gateway = context.context().get();
+            let caller = admit(&gateway, &context).await?;
+            HandlerResponse::json(&flow::list_image_models(&gateway, &caller))
         })
         .await)
     }

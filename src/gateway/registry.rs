@@ -234,7 +234,8 @@ impl PublishedRegistry {
 // === impl PublishedDocument ===
 
 impl PublishedDocument {
-    fn new(bytes: Vec<u8>) -> Self {
+    /// Makes a document with the tag of its bytes.
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
         let hex: String = digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         Self { bytes: bytes.into(), tag: EntityTag::new(&hex) }

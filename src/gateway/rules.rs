@@ -7,15 +7,19 @@
 //! to which the operator may add models ([`models`]). The rules on combinations of fields are code ([`image`],
 //! [`response`]). A rejected request has cost nothing upstream.
 
+mod added_fields;
 mod fields;
 mod image;
 mod job;
+mod model_parameters;
 mod models;
 mod response;
 mod task;
 
+pub(crate) use added_fields::AddedNames;
 pub(crate) use fields::{check as check_fields, parse_object as read_object};
 pub(crate) use job::{EditInput, Job};
+pub(crate) use model_parameters::{ModelParameter, ParameterValues};
 pub(crate) use models::ImageModels;
 pub(crate) use response::{ImageTool, ResponseJob};
 pub(crate) use task::{SharedTask, TaskRef};
@@ -48,8 +52,12 @@ impl ImageModels {
     /// # Errors
     ///
     /// Returns the first broken rule, with the invalid parameter.
-    pub(crate) fn check_edit_fields(&self, mut fields: Map<String, Value>) -> Result<(), Rejection> {
-        image::check_edit_fields(self, &mut fields).map(drop)
+    pub(crate) fn check_edit_fields(
+        &self,
+        mut fields: Map<String, Value>,
+        is_multipart: bool,
+    ) -> Result<(), Rejection> {
+        image::check_edit_fields(self, &mut fields, is_multipart).map(drop)
     }
 
     /// Checks a generation request, for tests.

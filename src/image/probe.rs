@@ -98,6 +98,8 @@ pub(crate) fn inspect(source: &dyn ByteSource) -> Result<ImageHeader, ImageFileE
         Format::Png => png::inspect(&mut reader),
         Format::Jpeg => jpeg::inspect(&mut reader),
         Format::Webp => webp::inspect(&mut reader),
+        // No edit takes a GIF.
+        Format::Gif => Err(ImageFileError::Unknown),
     }
 }
 
@@ -109,6 +111,7 @@ pub(crate) fn probe(head: &[u8]) -> Option<ImageProperties> {
         Format::Png => png::properties(&reader),
         Format::Jpeg => jpeg::properties(&mut reader),
         Format::Webp => webp::properties(&reader),
+        Format::Gif => gif_properties(head),
     };
     properties.ok()
 }
@@ -127,8 +130,16 @@ fn sniff(source: &dyn ByteSource) -> Result<Option<Format>, ImageFileError> {
         Some([0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..]) => Some(Format::Png),
         Some([0xff, 0xd8, 0xff, ..]) => Some(Format::Jpeg),
         Some([b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P']) => Some(Format::Webp),
+        Some([b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..]) => Some(Format::Gif),
         _ => None,
     })
+}
+
+/// Reads the size of a GIF: that of its logical screen, which each frame is drawn on.
+fn gif_properties(head: &[u8]) -> Result<ImageProperties, ImageFileError> {
+    let Some(&[a, b, c, d]) = head.get(6..10) else { return Err(ImageFileError::Unknown) };
+    let [width, height] = [[a, b], [c, d]].map(u16::from_le_bytes);
+    checked_properties(Format::Gif, width.into(), height.into())
 }
 
 /// Creates the properties, or returns an error if no image can have this size.

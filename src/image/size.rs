@@ -84,6 +84,18 @@ impl Size {
         Ok(Self { width, height })
     }
 
+    /// Creates a size for an image model that has size rules of its own; it need not obey the four rules. Returns `None`
+    /// if an edge is 0, or longer than an image file can state.
+    #[cfg(feature = "gateway")]
+    const fn for_own_rules(width: u32, height: u32) -> Option<Self> {
+        /// The longest edge: with it, the number of pixels still fits 32 bits.
+        const MAX_EDGE: u32 = 65_535;
+        if width == 0 || height == 0 || width > MAX_EDGE || height > MAX_EDGE {
+            return None;
+        }
+        Some(Self { width, height })
+    }
+
     /// Returns the number of pixels from left to right.
     #[must_use]
     pub const fn width(self) -> u32 {
@@ -156,6 +168,21 @@ impl SizeRequest {
             Self::Auto => None,
             Self::Exact(size) => Some(size),
         }
+    }
+
+    /// Parses a size for an image model that has size rules of its own: only the form is checked, not the four rules.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`SizeError::Grammar`] for a text of another form, and for an edge that no image file can state.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn parse_for_own_rules(text: &str) -> Result<Self, SizeError> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let (width, height) = text.split_once('x').ok_or(SizeError::Grammar)?;
+        let edge = |digits| parse_edge(digits).map_err(|_| SizeError::Grammar);
+        Size::for_own_rules(edge(width)?, edge(height)?).map(Self::Exact).ok_or(SizeError::Grammar)
     }
 }
 
@@ -252,6 +279,18 @@ mod tests {
             assert_eq!(text.parse::<SizeRequest>(), Err(SizeError::Grammar), "{text}");
         }
         assert_eq!("auto".parse::<SizeRequest>(), Ok(SizeRequest::Auto));
+    }
+
+    #[cfg(feature = "gateway")]
+    #[test]
+    fn a_size_for_other_rules_needs_only_the_form() {
+        let parse = |text: &str| SizeRequest::parse_for_own_rules(text).map(|size| size.to_string());
+        for text in ["1x1", "512x512", "65535x65535", "auto", "1024x1024"] {
+            assert_eq!(parse(text), Ok(text.to_owned()));
+        }
+        for text in ["0x1", "01x1", "65536x1", "1X1", "1x1x1", "99999999999x1", ""] {
+            assert_eq!(parse(text), Err(SizeError::Grammar), "{text}");
+        }
     }
 
     #[test]

@@ -34,6 +34,7 @@ const EXPECTED: [(&str, &[&str]); 6] = [
             "x-request-id",
         ],
     ),
+    ("list_image_models", &["x-request-id"]),
     ("list_models", &["x-request-id"]),
     ("retrieve_model", &["x-request-id"]),
 ];

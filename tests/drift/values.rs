@@ -45,6 +45,7 @@ components! {
     ImageEditCompletedEvent ImageEditEvent ImageEditForm ImageEditPartialImageEvent ImageEditRequest
     ImageGenerationCall ImageGenerationCallStatus ImageGenerationCompletedEvent ImageGenerationEvent
     ImageGenerationPartialImageEvent ImageGenerationRequest ImageGenerationTool ImageInputTokensDetails ImageModel
+    ImageModelCapabilities ImageModelDescription ImageModelList ImageModelParameter ImageModelPrice ImageModelSizeRules
     ImageOutputTokensDetails ImageReference ImageSize ImageUrl ImageUsage ImagesResponse InputFidelity ListObject
     Model ModelList ModelObject Moderation OutputCompression OutputFormat PartialImages Prompt Quality
     ResolvedBackground ResolvedQuality Response ResponseCompletedEvent ResponseContentPart

@@ -22,6 +22,7 @@ pub(super) fn decode_file(file: &[u8], format: Format) -> Result<PixelBuffer, Re
         Format::Png => png(file).map_err(|error| unreadable(error.to_string())),
         Format::Jpeg => jpeg(file).map_err(unreadable),
         Format::Webp => webp(file).ok_or_else(|| unreadable("its data is damaged".to_owned())),
+        Format::Gif => Err(unreadable("this format is not read".to_owned())),
     }
 }
 

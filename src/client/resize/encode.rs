@@ -15,6 +15,7 @@ pub(super) fn encode_file(pixels: &PixelBuffer, output: Output) -> Result<Vec<u8
         Output::Png => png(pixels).map_err(|error| ResizeFailure::Unwritable(Format::Png, error.to_string())),
         Output::Jpeg { compression } => jpeg(pixels, quality(compression)),
         Output::Webp { compression } => webp(pixels, quality(compression)),
+        Output::Gif => Err(ResizeFailure::Unwritable(Format::Gif, "only an upstream makes such files".to_owned())),
     }
 }
 

@@ -68,6 +68,8 @@ pub(super) struct AccountRequirements {
     pub(super) group: String,
     /// The protocol of the request; `None` if it is not a caller's request.
     pub(super) protocol: Option<UpstreamProtocol>,
+    /// True if only an account can serve the request that needs no translation of it.
+    pub(super) needs_native: bool,
     /// True if the request is for a large image, for which an account may have fewer slots.
     pub(super) is_large: bool,
     /// The model that the request names; `None` if it is not a caller's request.

@@ -111,6 +111,7 @@ impl PoolMember {
             && named
             && self.account.serves_group(&requirements.group)
             && self.account.supports_protocol(requirements.protocol)
+            && (!requirements.needs_native || self.account.is_native(requirements.protocol))
     }
 
     pub(super) fn current_cooldown(&self, now: Instant) -> Option<CooldownPeriod> {

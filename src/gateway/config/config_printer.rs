@@ -1,5 +1,7 @@
 //! Prints the effective settings as TOML, with the source of each value, and without secrets.
 
+mod image_models;
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -7,8 +9,8 @@ use http::HeaderMap;
 
 use super::{
     AccountConfig, AccountCredentials, AlertConfig, Config, ConnectionLimits, DialectSet, FIGURE_NAMES, FilterConfig,
-    GrantConfig, GroupConfig, ImageModelSpec, ModelPrice, ModerationConfig, OauthConfig, OidcConfig, QualityLimit,
-    RequestLimits, RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig, UpstreamProtocol, duration,
+    GrantConfig, GroupConfig, ModelPrice, ModerationConfig, OauthConfig, OidcConfig, QualityLimit, RequestLimits,
+    RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig, UpstreamProtocol, duration,
 };
 
 const REDACTED: &str = "[redacted]";
@@ -20,6 +22,9 @@ impl Config {
         printer.top();
         for (index, model) in self.image_models.iter().enumerate() {
             printer.image_model(&format!("models[{index}]"), model);
+        }
+        for (index, alias) in (self.image_models.len()..).zip(&self.model_aliases) {
+            printer.model_alias(&format!("models[{index}]"), alias);
         }
         for (index, price) in self.prices.iter().enumerate() {
             printer.price(&format!("prices[{index}]"), price);
@@ -64,6 +69,7 @@ impl ConfigPrinter<'_> {
         self.line("", "answer_deadline", &quoted_duration(config.answer_deadline));
         self.line("", "log_format", &quoted(config.log_format.as_str()));
         self.line("", "shutdown_delay", &quoted_duration(config.shutdown_delay));
+        self.line("", "list_image_models", &config.list_image_models.to_string());
         if let Some(models) = &config.text_models {
             self.line("", "text_models", &list(models));
         }
@@ -80,7 +86,7 @@ impl ConfigPrinter<'_> {
         if limits != ConnectionLimits::default() {
             self.header("[connections]");
             for (name, limit) in [("max", limits.max), ("max_per_address", limits.max_per_address)] {
-                self.optional_number("connections", name, limit);
+                self.optional_value("connections", name, limit);
             }
         }
         self.header("[deadlines]");
@@ -178,20 +184,6 @@ impl ConfigPrinter<'_> {
         }
     }
 
-    fn image_model(&mut self, path: &str, model: &ImageModelSpec) {
-        self.header("[[models]]");
-        self.line(path, "id", &quoted(&model.id));
-        if let Some(sizes) = &model.sizes {
-            self.line(path, "sizes", &list(sizes));
-        }
-        self.line(path, "qualities", &list(&model.qualities));
-        self.line(path, "formats", &list(&model.formats));
-        self.line(path, "backgrounds", &list(&model.backgrounds));
-        self.line(path, "max_images", &model.max_images.to_string());
-        self.line(path, "max_partial_images", &model.max_partial_images.to_string());
-        self.line(path, "compression", &model.compression.to_string());
-    }
-
     fn account(&mut self, path: &str, account: &AccountConfig) {
         self.header("[[accounts]]");
         self.line(path, "name", &quoted(&account.name));
@@ -274,7 +266,7 @@ impl ConfigPrinter<'_> {
             ("images_per_day", limits.images_per_day),
         ];
         for (name, limit) in counts {
-            self.optional_number(path, name, limit.and_then(|limit| usize::try_from(limit).ok()));
+            self.optional_value(path, name, limit.and_then(|limit| usize::try_from(limit).ok()));
         }
         self.optional(path, "max_size", limits.max_size.map(|size| size.to_string()).as_deref());
         self.optional(path, "max_quality", limits.max_quality.map(QualityLimit::as_str));
@@ -304,7 +296,7 @@ impl ConfigPrinter<'_> {
         }
     }
 
-    fn optional_number(&mut self, path: &str, name: &str, value: Option<usize>) {
+    fn optional_value(&mut self, path: &str, name: &str, value: Option<impl ToString>) {
         if let Some(value) = value {
             self.line(path, name, &value.to_string());
         }

@@ -12,6 +12,7 @@ pub(crate) struct ConfigDifference {
     accounts: NameDifference,
     groups: NameDifference,
     models: NameDifference,
+    aliases: NameDifference,
     /// Changed settings outside of these tables that take effect without a restart.
     settings: Vec<&'static str>,
     /// Settings that take effect only at the next start.
@@ -89,6 +90,7 @@ impl Config {
             answer_deadline,
             shutdown_delay,
             text_models,
+            list_image_models,
             prices,
             alerts,
             oidc,
@@ -99,6 +101,7 @@ impl Config {
             accounts: NameDifference::between(&in_force.accounts, &new.accounts, |account| &account.name),
             groups: NameDifference::between(&in_force.groups, &new.groups, |group| &group.name),
             models: NameDifference::between(&in_force.image_models, &new.image_models, |model| &model.id),
+            aliases: NameDifference::between(&in_force.model_aliases, &new.model_aliases, |alias| &alias.alias),
             settings,
             restart,
         }
@@ -128,6 +131,8 @@ impl Config {
             oidc: _,
             prices: _,
             image_models: _,
+            model_aliases: _,
+            list_image_models: _,
             connections: _,
             deadlines: _,
             accounts: _,
@@ -158,7 +163,12 @@ impl ConfigDifference {
 impl fmt::Display for ConfigDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
-        for (kind, names) in [("accounts", &self.accounts), ("groups", &self.groups), ("models", &self.models)] {
+        for (kind, names) in [
+            ("accounts", &self.accounts),
+            ("groups", &self.groups),
+            ("models", &self.models),
+            ("aliases of models", &self.aliases),
+        ] {
             let lists = [("added", &names.added), ("removed", &names.removed), ("changed", &names.changed)];
             let lists = lists.into_iter().filter(|(_, names)| !names.is_empty());
             parts.extend(lists.map(|(change, names)| format!("{kind} {change}: {}", names.join(", "))));

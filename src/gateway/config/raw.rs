@@ -8,16 +8,18 @@
 mod alerts;
 mod choice;
 mod duration_text;
+mod model;
 mod oidc;
 
 pub(crate) use alerts::SmtpTls;
 pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
-pub(super) use choice::{BackgroundOption, CredentialKind, GrantKind, OutputFormatOption};
 pub(crate) use choice::{
-    BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy, LogFormat,
-    ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, UpstreamProtocol,
+    BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy, FieldOperations,
+    LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, UpstreamProtocol,
 };
+pub(super) use choice::{CredentialKind, FieldKindOption, GrantKind};
 pub(super) use duration_text::RawDuration;
+pub(super) use model::{RawFilePart, RawImageModel, RawModelField};
 pub(super) use oidc::{RawOidc, RawRequiredClaim};
 
 use std::collections::BTreeMap;
@@ -83,6 +85,9 @@ pub(crate) struct RawConfig {
     /// The ids of the text models that callers may use and `GET /v1/models` lists. Default: all may be used, and the
     /// list shows the models that the accounts list.
     pub(super) text_models: Option<Vec<String>>,
+    /// If `true`, `GET /v1/models` also lists the image models that the key may use, each with its `capabilities`.
+    /// Default: `false`.
+    pub(super) list_image_models: Option<bool>,
     /// Image models in addition to the built-in ones, with the values that requests may use for each.
     pub(super) models: Option<Vec<RawImageModel>>,
     /// The prices of models, by which records get their cost. Default: the prices that providers publish for the built-in
@@ -186,30 +191,6 @@ pub(super) struct RawUploads {
     /// answers are not stored while less than twice as much is free. Default: 64.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub(super) min_free_megabytes: Option<u32>,
-}
-
-/// An image model with the values that requests may use. Each setting that is left out is that of `gpt-image-2`.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[schemars(title = "a table with the `id` and the rules of an image model; text models belong in `text_models`")]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawImageModel {
-    /// The id of the model in requests and at the upstream.
-    #[schemars(required)]
-    pub(super) id: Option<String>,
-    /// The allowed sizes, such as `auto` and `1536x1024`. Default: every size that the size rules allow.
-    pub(super) sizes: Option<Vec<String>>,
-    /// The allowed values of `quality`.
-    pub(super) qualities: Option<Vec<String>>,
-    /// The allowed values of `output_format`.
-    pub(super) formats: Option<Vec<OutputFormatOption>>,
-    /// The allowed values of `background`.
-    pub(super) backgrounds: Option<Vec<BackgroundOption>>,
-    /// The maximum number of images in one request, at most 10.
-    pub(super) max_images: Option<u32>,
-    /// The maximum number of intermediate images in a stream, at most 3.
-    pub(super) max_partial_images: Option<u32>,
-    /// If `true`, `output_compression` may be below 100.
-    pub(super) compression: Option<bool>,
 }
 
 /// The prices of one model from a day on, in US dollars. The prices of tokens are for a million tokens. A price that is

@@ -8,6 +8,7 @@ mod alerts;
 mod endpoint;
 mod groups;
 mod limits;
+mod model_fields;
 mod models;
 mod oauth;
 mod oidc;
@@ -177,6 +178,7 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
     let text_models = resolver.text_models();
     let groups = resolver.groups(deadlines, text_models.as_deref());
     let database_url = resolver.database_url();
+    let (image_models, model_aliases) = resolver.image_models(text_models.as_deref());
     let mut config = Config {
         listen: listen.unwrap_or_else(|| ListenAddress::new("127.0.0.1".to_owned(), DEFAULT_PORT)),
         metrics_listen: resolver.listen_address("metrics_listen", METRICS_LISTEN, |raw| raw.metrics_listen.as_ref()),
@@ -194,7 +196,9 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
         drain_timeout: resolver.drain_timeout(&groups, deadlines),
         answer_deadline: resolver.answer_deadline(),
         shutdown_delay: resolver.shutdown_delay(),
-        image_models: resolver.image_models(text_models.as_deref()),
+        image_models,
+        model_aliases,
+        list_image_models: resolver.layers.file.raw.list_image_models.unwrap_or(false),
         text_models,
         prices: resolver.prices(),
         connections: resolver.connections(),
@@ -377,24 +381,6 @@ impl<'a> ConfigResolver<'a> {
             Some(SettingSource::File) => self.layers.file.folder.join(path),
             _ => path.to_path_buf(),
         }
-    }
-
-    /// Returns the address of the PostgreSQL database; `None` for the SQLite database in `data_dir`. The store parses it.
-    fn database_url(&mut self) -> Option<super::ConfigSecret> {
-        const SETTING: &str = "database_url";
-        let source = self.winning_value(SETTING, DATABASE_URL, |raw| raw.database_url.as_ref())?;
-        let url = self.resolve_secret(SETTING, source)?;
-        let (scheme, path) = url.expose().split_once(':').unwrap_or((url.expose(), ""));
-        let fault = match (scheme, path) {
-            ("sqlite", "" | "//") => return None,
-            ("sqlite", _) => "cannot move the SQLite database out of `data_dir`; set `data_dir` instead",
-            ("postgres" | "postgresql", path) if path.starts_with("//") => return Some(url),
-            _ => {
-                "must be an address such as postgres://user:password@host:5432/database; without this setting, the data is kept in SQLite in `data_dir`"
-            }
-        };
-        self.report(SETTING, fault);
-        None
     }
 
     fn drain_timeout(&mut self, groups: &[GroupConfig], deadlines: DeadlineConfig) -> Duration {

@@ -96,7 +96,8 @@ fn content_type(path: &str) -> &'static str {
         .map_or("application/octet-stream", |(_, content_type)| content_type)
 }
 
-fn document_response(context: &SkillsContext, document: &PublishedDocument) -> Response<Body> {
+/// Returns a document, or 304 if the client's copy is current.
+pub(super) fn document_response(context: &SkillsContext, document: &PublishedDocument) -> Response<Body> {
     let body = (!is_client_copy_current(context, &document.tag)).then(|| Body::from(document.bytes.clone()));
     file_response(context, &document.tag, JSON, body)
 }

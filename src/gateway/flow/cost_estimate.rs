@@ -77,7 +77,8 @@ fn most_for_images(table: &PriceTable, job: &Job, hosts: &[String]) -> Result<Us
 }
 
 fn image_work(job: &Job) -> WorkEstimate<'_> {
-    let input_images = job.edit_input().map_or(0, |input| input.images.len() + usize::from(input.mask.is_some()));
+    let input_images =
+        job.edit_input().map_or(0, |input| input.images.len() + usize::from(input.mask.is_some()) + input.files.len());
     WorkEstimate {
         image_model: Some(job.model()),
         size: Some(job.size()),

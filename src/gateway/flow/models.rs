@@ -1,10 +1,11 @@
-//! Lists and retrieves models. The list has the text models that the group may use; an image model can be retrieved
-//! although the list omits it.
+//! Lists and retrieves models. The list has the text models that the group may use, and the image models if the operator
+//! has chosen so; an image model can be retrieved although the list omits it.
 
-use super::count_if_refused;
+use super::{count_if_refused, image_models};
 use crate::error::{Error, MissingResource};
 use crate::gateway::Gateway;
 use crate::gateway::catalog::TextModel;
+use crate::gateway::config::ImageModelSpec;
 use crate::gateway::keys::Caller;
 use crate::wire::types;
 
@@ -14,9 +15,13 @@ const DEFAULT_CREATED: i64 = 1_776_729_600;
 /// The owner of a model whose upstream states none.
 const DEFAULT_OWNER: &str = "imagate";
 
-/// Handles `GET /v1/models`, in a stable order.
+/// Handles `GET /v1/models`, in a stable order: text models before image models.
 pub(crate) async fn list_models(gateway: &Gateway, caller: &Caller) -> types::ModelList {
-    let data = list_text_models(gateway, caller).await.into_iter().map(to_wire_text_model).collect();
+    let mut data: Vec<_> = list_text_models(gateway, caller).await.into_iter().map(to_wire_text_model).collect();
+    if gateway.lists_image_models() {
+        let models = image_models::allowed_models(gateway, caller);
+        data.extend(models.map(|model| to_wire_image_model(gateway, model)));
+    }
     types::ModelList { object: types::ListObject::List, data, extra: serde_json::Map::new() }
 }
 
@@ -26,8 +31,8 @@ pub(crate) async fn list_models(gateway: &Gateway, caller: &Caller) -> types::Mo
 ///
 /// Returns 404 for an id that is not served.
 pub(crate) async fn retrieve_model(gateway: &Gateway, caller: &Caller, id: &str) -> Result<types::Model, Error> {
-    if gateway.image_models().contains(id) {
-        return Ok(to_wire_model(id.to_owned(), None, None));
+    if let Some(model) = gateway.image_models().find(id) {
+        return Ok(types::Model { id: id.to_owned(), ..to_wire_image_model(gateway, &model) });
     }
     let model = list_text_models(gateway, caller).await.into_iter().find(|model| model.id == id);
     let model = model.map(to_wire_text_model).ok_or_else(|| Error::NotFound(MissingResource::Model(id.to_owned())));
@@ -46,6 +51,11 @@ fn to_wire_text_model(model: TextModel) -> types::Model {
     to_wire_model(model.id, model.created, model.owned_by)
 }
 
+fn to_wire_image_model(gateway: &Gateway, model: &ImageModelSpec) -> types::Model {
+    let capabilities = Some(image_models::capabilities(gateway, model));
+    types::Model { capabilities, ..to_wire_model(model.id.clone(), None, None) }
+}
+
 fn to_wire_model(id: String, created: Option<i64>, owned_by: Option<String>) -> types::Model {
     types::Model {
         id,
@@ -53,6 +63,7 @@ fn to_wire_model(id: String, created: Option<i64>, owned_by: Option<String>) -> 
         created: created.unwrap_or(DEFAULT_CREATED),
         owned_by: owned_by.unwrap_or_else(|| DEFAULT_OWNER.to_owned()),
         shutdown_date: None,
+        capabilities: None,
         extra: serde_json::Map::new(),
     }
 }

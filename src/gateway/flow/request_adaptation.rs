@@ -41,7 +41,7 @@ pub(super) fn check_generation(gateway: &Gateway, caller: &Caller, body: &[u8]) 
 pub(super) fn check_edit(gateway: &Gateway, caller: &Caller, mut form: EditForm) -> Result<Job, Error> {
     let models = gateway.image_models();
     let declared = gateway.dialects(caller);
-    let original = form.fields.clone();
+    let (original, is_multipart) = (form.fields.clone(), form.is_multipart);
     let mut adaptations = adapt(gateway, declared, &mut form.fields);
     if form.mask.as_ref().is_some_and(|mask| dialects::reads_as_mask(declared, &mask.param)) {
         adaptations.note_mask_list();
@@ -49,7 +49,7 @@ pub(super) fn check_edit(gateway: &Gateway, caller: &Caller, mut form: EditForm)
     match models.check_edit(form, Utc::now()) {
         Ok(job) => Ok(job.with_adaptations(adaptations)),
         Err(Error::Invalid(rejection)) => {
-            let check = |fields| models.check_edit_fields(fields);
+            let check = |fields| models.check_edit_fields(fields, is_multipart);
             Err(with_advice(gateway, declared, original, rejection, check).into())
         }
         Err(error) => Err(error),

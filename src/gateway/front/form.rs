@@ -15,6 +15,8 @@ mod multipart;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use dropshot::{
     ApiEndpointBodyContentType, Body, ExclusiveExtractor, ExtractorMetadata, HttpError, MultipartBody, RequestContext,
@@ -26,6 +28,7 @@ use super::unread_body::UnreadBody;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::config::DialectSet;
 use crate::gateway::keys::Caller;
+use crate::gateway::rules::AddedNames;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool};
 use crate::tables::{MAX_EDIT_FORM_BODY_BYTES, MAX_EDIT_IMAGES, MAX_EDIT_JSON_BODY_BYTES, MAX_JSON_BODY_BYTES};
 
@@ -36,6 +39,15 @@ const NON_IMAGE_MAX_BYTES: u64 = MAX_JSON_BODY_BYTES;
 pub(crate) struct EditBody {
     request: hyper::Request<Body>,
     unread: UnreadBody,
+}
+
+/// The names that a form may have in addition to those of the API document.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FormNames {
+    /// The dialects of the caller, which may have further fields and parts.
+    pub(crate) dialects: DialectSet,
+    /// The fields and files that added models have.
+    pub(crate) added: Arc<AddedNames>,
 }
 
 /// The form of a page that makes images: the fields and images of the API, and the page's own fields.
@@ -52,6 +64,8 @@ pub(crate) struct ImagePageForm {
 struct EditImages {
     images: Vec<ImageUpload>,
     mask: Option<ImageUpload>,
+    /// The files of parts that only added models have.
+    files: Vec<ImageUpload>,
 }
 
 // === impl EditBody ===
@@ -62,25 +76,26 @@ impl EditBody {
         self.unread.clone()
     }
 
-    /// Reads the form, which may have the fields and parts of these dialects. Its images are files in the spool if this succeeds, and are deleted if it fails.
+    /// Reads the form, which may have these names besides those of the API document. Its images are files in the spool if
+    /// this succeeds, and are deleted if it fails.
     ///
     /// # Errors
     ///
     /// Returns 415 for another content type or an unsupported content encoding, 413 if the body, an image part, or the
     /// values besides the images are too large, 400 for a form that breaks another rule, cannot be read or does not
     /// arrive completely, 429 or 503 if a budget does not allow it, and 503 if an image cannot be written to disk.
-    pub(crate) async fn read(self, caller: &Caller, spool: &Spool, dialects: DialectSet) -> Result<EditForm, Error> {
-        read(self.request, &spool.owned_by(Some(caller.key().as_str())), dialects).await
+    pub(crate) async fn read(self, caller: &Caller, spool: &Spool, names: FormNames) -> Result<EditForm, Error> {
+        read(self.request, &spool.owned_by(Some(caller.key().as_str())), names).await
     }
 }
 
-async fn read(request: hyper::Request<Body>, spool: &Spool, dialects: DialectSet) -> Result<EditForm, Error> {
+async fn read(request: hyper::Request<Body>, spool: &Spool, names: FormNames) -> Result<EditForm, Error> {
     if is_json(content_type(&request)) {
         let incoming = IncomingBody::new(request, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?;
-        return json::read(incoming, spool, dialects).await;
+        return json::read(incoming, spool, names).await;
     }
     let (incoming, boundary) = begin_multipart(request)?;
-    multipart::read(incoming, &boundary, spool, dialects).await
+    multipart::read(incoming, &boundary, spool, names).await
 }
 
 /// Reads the form of a page as [`EditBody::read`] does. `page_fields` are the names of the page's own fields.
@@ -121,13 +136,28 @@ impl EditImages {
         Err(Rejection::new(param, RejectionReason::InvalidValue, message).into())
     }
 
+    /// Returns an error if no further file of an added model is allowed.
+    fn check_file_count(&self, param: &str) -> Result<(), Error> {
+        if (self.files.len() as u64) < MAX_EDIT_IMAGES {
+            return Ok(());
+        }
+        let message = format!("Invalid '{param}': too many files. Expected at most {MAX_EDIT_IMAGES}.");
+        Err(Rejection::new(param, RejectionReason::InvalidValue, message).into())
+    }
+
     /// Completes the form after the last part or member; `param` names the images in the error if there are none.
     fn finish(self, param: &str, fields: edit_fields::EditFields) -> Result<EditForm, Error> {
         if self.images.is_empty() {
             let message = format!("Missing required parameter: '{param}'.");
             return Err(Rejection::new(param, RejectionReason::MissingParameter, message).into());
         }
-        Ok(EditForm { fields: fields.into_inner(), images: self.images, mask: self.mask })
+        Ok(EditForm {
+            fields: fields.into_inner(),
+            images: self.images,
+            mask: self.mask,
+            files: self.files,
+            is_multipart: false,
+        })
     }
 }
 

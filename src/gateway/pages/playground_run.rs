@@ -59,6 +59,7 @@ pub(super) async fn submit(context: &PageContext<'_>) -> Result<PageResponse, Pa
         fields: playground::api_fields(&playground::submitted_form(context)),
         images: Vec::new(),
         mask: None,
+        ..EditForm::default()
     });
     let nonce = context.request.form_field("nonce").to_owned();
     if !context.is_valid_nonce(&nonce) {
@@ -271,5 +272,6 @@ const fn content_type(format: Format) -> &'static str {
         Format::Png => "image/png",
         Format::Jpeg => "image/jpeg",
         Format::Webp => "image/webp",
+        Format::Gif => "image/gif",
     }
 }

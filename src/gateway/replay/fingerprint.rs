@@ -79,6 +79,10 @@ fn update_with_images(context: &mut Context, job: &Job) -> io::Result<()> {
         for upload in input.images.iter().chain(&input.mask) {
             update_with_file(context, &*upload.file)?;
         }
+        for upload in &input.files {
+            update_with_part(context, upload.param.as_bytes());
+            update_with_file(context, &*upload.file)?;
+        }
     }
     Ok(())
 }
@@ -136,7 +140,7 @@ pub(super) fn cheap_hash(hasher: &std::hash::RandomState, task: &SharedTask) -> 
     match task {
         SharedTask::Images(job) => {
             let lengths: Vec<u64> = job.edit_input().map_or_else(Vec::new, |input| {
-                input.images.iter().chain(&input.mask).map(|upload| upload.file.len()).collect()
+                input.images.iter().chain(&input.mask).chain(&input.files).map(|upload| upload.file.len()).collect()
             });
             hasher.hash_one((common, job.upstream_fields(), lengths))
         }

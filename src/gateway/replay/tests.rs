@@ -125,7 +125,7 @@ impl ReplayFixture {
         writer.write(&file).unwrap();
         let images = vec![ImageUpload::new("image", writer.finish())];
         let fields: Map<String, Value> = json!({"model": "gpt-image-2", "prompt": "red"}).as_object().unwrap().clone();
-        Arc::new(rules::check_edit(EditForm { fields, images, mask: None }, Utc::now()).unwrap())
+        Arc::new(rules::check_edit(EditForm { fields, images, ..EditForm::default() }, Utc::now()).unwrap())
     }
 }
 

@@ -4,6 +4,7 @@ use chrono::{DateTime, NaiveDate};
 use serde_json::{Map, Value};
 
 use crate::error::{Rejection, RejectionReason};
+use crate::gateway::config::SizeRules;
 use crate::image::SizeRequest;
 use crate::tables::{Field, FieldKind};
 
@@ -14,6 +15,8 @@ pub(super) enum FieldRestriction<'a> {
     Words(Vec<&'a str>),
     /// One of these sizes.
     Sizes(Vec<&'a str>),
+    /// `auto`, or a size that obeys these rules.
+    SizeRules(&'a SizeRules),
     /// A number that is at most this, and at least the minimum of the table.
     AtMost(i64),
 }
@@ -99,6 +102,7 @@ fn check_field(
         (FieldKind::Integer { min, .. }, Some(FieldRestriction::AtMost(max))) => check_integer(name, value, min, max),
         (_, Some(FieldRestriction::Words(words))) => check_choice(name, value, &words),
         (_, Some(FieldRestriction::Sizes(sizes))) => check_available_size(name, value, &sizes),
+        (_, Some(FieldRestriction::SizeRules(rules))) => check_size_rules(name, value, rules),
         (kind, _) => check_kind(name, kind, value),
     }
 }
@@ -149,7 +153,7 @@ fn check_day(name: &str, value: &Value) -> Result<(), Rejection> {
     })
 }
 
-fn check_text(name: &str, value: &Value, min: u64, max: u64) -> Result<(), Rejection> {
+pub(super) fn check_text(name: &str, value: &Value, min: u64, max: u64) -> Result<(), Rejection> {
     let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", type_name(value)))?;
     let length = text.chars().count() as u64;
     // If a text must not be empty, white space alone counts as an empty text.
@@ -168,7 +172,7 @@ fn check_text(name: &str, value: &Value, min: u64, max: u64) -> Result<(), Rejec
     Ok(())
 }
 
-fn check_integer(name: &str, value: &mut Value, min: i64, max: i64) -> Result<(), Rejection> {
+pub(super) fn check_integer(name: &str, value: &mut Value, min: i64, max: i64) -> Result<(), Rejection> {
     let number = parse_whole_number(value).ok_or_else(|| wrong_type(name, "an integer", type_name(value)))?;
     if number < min {
         let message = format!(
@@ -199,7 +203,7 @@ fn parse_whole_number(value: &Value) -> Option<i64> {
     })
 }
 
-fn check_choice(name: &str, value: &Value, words: &[&str]) -> Result<(), Rejection> {
+pub(super) fn check_choice(name: &str, value: &Value, words: &[&str]) -> Result<(), Rejection> {
     let word = value.as_str().ok_or_else(|| wrong_type(name, "a string", type_name(value)))?;
     if words.contains(&word) {
         return Ok(());
@@ -216,15 +220,30 @@ fn check_size(name: &str, value: &Value) -> Result<(), Rejection> {
     })
 }
 
-/// Checks that a size is one of `sizes`. A size that breaks a general rule is rejected by that rule.
+/// Checks that a size is one of `sizes`.
 fn check_available_size(name: &str, value: &Value, sizes: &[&str]) -> Result<(), Rejection> {
-    check_size(name, value)?;
-    let text = value.as_str().unwrap_or_default();
+    let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", type_name(value)))?;
     if sizes.contains(&text) {
         return Ok(());
     }
     let message = format!("Invalid size '{}'. Supported values are: {}.", clip(text), join_words(sizes));
     Err(Rejection::new(name, RejectionReason::InvalidValue, message))
+}
+
+/// Checks that a size is `auto`, or obeys the rules of a model.
+fn check_size_rules(name: &str, value: &Value, rules: &SizeRules) -> Result<(), Rejection> {
+    let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", type_name(value)))?;
+    let refuse = |reason: String| {
+        let message = format!("Invalid size '{}'. {reason}", clip(text));
+        Err(Rejection::new(name, RejectionReason::InvalidValue, message))
+    };
+    match SizeRequest::parse_for_own_rules(text) {
+        Err(error) => refuse(error.to_string()),
+        Ok(SizeRequest::Exact(size)) if !rules.allow(size.width(), size.height()) => {
+            refuse(format!("Expected 'auto' or a size with {}.", rules.description()))
+        }
+        Ok(_) => Ok(()),
+    }
 }
 
 pub(super) fn type_name(value: &Value) -> &'static str {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
-use super::fields;
 use super::job::{EditInput, Job};
 use super::models::{self, ImageModels};
+use super::{added_fields, fields};
 use crate::error::{Error, Rejection, RejectionReason};
-use crate::gateway::config::ImageModelSpec;
+use crate::gateway::config::{ImageModelSpec, ModelAlias};
 use crate::gateway::spool::{EditForm, ImageUpload};
 use crate::image::{ImageFileError, ImageHeader};
 use crate::tables::{Field, IMAGE_EDIT_FIELDS, IMAGE_GENERATION_FIELDS};
@@ -26,41 +26,74 @@ pub(super) fn check_generation(
     mut object: Map<String, Value>,
     received: DateTime<Utc>,
 ) -> Result<Job, Rejection> {
-    let model = check_field_rules(models, IMAGE_GENERATION_FIELDS, &mut object)?;
-    Ok(Job::new(model, &object, upstream_fields(&object), received, None))
+    let checked = check_field_rules(models, RequestForm::Generation, &mut object)?;
+    let fields = upstream_fields(&object, checked.added_fields);
+    Ok(Job::new(checked.model, &object, fields, received, None).with_model_alias(checked.alias))
 }
 
 /// Checks an edit request. The file headers of its images were read during the upload; this function checks them.
 pub(super) fn check_edit(models: &ImageModels, form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
     let mut object = form.fields;
-    let model = check_edit_fields(models, &mut object)?;
+    let checked = check_edit_fields(models, &mut object, form.is_multipart)?;
+    added_fields::check_files(&checked.model, &form.files)?;
     check_input_images(&form.images, form.mask.as_ref())?;
-    let input = EditInput { images: form.images, mask: form.mask };
-    Ok(Job::new(model, &object, upstream_fields(&object), received, Some(input)))
+    let input = EditInput { images: form.images, mask: form.mask, files: form.files };
+    let fields = upstream_fields(&object, checked.added_fields);
+    Ok(Job::new(checked.model, &object, fields, received, Some(input)).with_model_alias(checked.alias))
 }
 
 /// Checks the fields of an edit request, without its images.
 pub(super) fn check_edit_fields(
     models: &ImageModels,
     object: &mut Map<String, Value>,
-) -> Result<Arc<ImageModelSpec>, Rejection> {
-    check_field_rules(models, IMAGE_EDIT_FIELDS, object)
+    is_multipart: bool,
+) -> Result<CheckedFields, Rejection> {
+    let form = if is_multipart { RequestForm::MultipartEdit } else { RequestForm::JsonEdit };
+    check_field_rules(models, form, object)
 }
 
-/// Applies every rule on single fields and on combinations of fields, and returns the model. The rules for edits and
-/// generations differ only in the table.
+/// The results of the rules on fields.
+pub(super) struct CheckedFields {
+    model: Arc<ImageModelSpec>,
+    /// The name that the request has for the model, if it is not the id.
+    alias: Option<ModelAlias>,
+    /// The fields that only this model has.
+    added_fields: Map<String, Value>,
+}
+
+/// The operation of a request, and for an edit the form of its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestForm {
+    Generation,
+    JsonEdit,
+    MultipartEdit,
+}
+
+/// Applies every rule on single fields and on combinations of fields, with the id in place of another name for the model.
+/// The rules for edits and generations differ only in the table.
 fn check_field_rules(
     models: &ImageModels,
-    table: &'static [Field],
+    form: RequestForm,
     object: &mut Map<String, Value>,
-) -> Result<Arc<ImageModelSpec>, Rejection> {
+) -> Result<CheckedFields, Rejection> {
+    let is_edit = form != RequestForm::Generation;
+    let table: &'static [Field] = if is_edit { IMAGE_EDIT_FIELDS } else { IMAGE_GENERATION_FIELDS };
+    let alias = replace_alias(models, object);
     let model = models.model_or_default(object.get("model").and_then(Value::as_str));
+    let added_fields = added_fields::take_fields(&model, table, object, is_edit, form == RequestForm::MultipartEdit)?;
     remove_input_fidelity("", &model, object)?;
     check_transparency("", &model, object)?;
     fields::check_restricted("", table, |field| models.restriction(&model, field), object)?;
-    check_stream_combinations(object)?;
+    check_stream_combinations(&model, object)?;
     check_format_combinations("", &model, object)?;
-    Ok(model)
+    Ok(CheckedFields { model, alias, added_fields })
+}
+
+/// Replaces another name for a model by the id of the model. Returns the change.
+pub(super) fn replace_alias(models: &ImageModels, object: &mut Map<String, Value>) -> Option<ModelAlias> {
+    let alias = models.alias(object.get("model")?.as_str()?)?;
+    object.insert("model".to_owned(), alias.model.clone().into());
+    Some(alias.clone())
 }
 
 /// Checks the input images: each must be an image, and a mask must have the format and size of the first image and an
@@ -107,7 +140,8 @@ fn image_header(upload: &ImageUpload) -> Result<ImageHeader, Error> {
     })
 }
 
-/// Removes `input_fidelity` if its value is `null` or "", and rejects any other value: no model supports this field.
+/// Removes `input_fidelity` if its value is `null` or "". Rejects any other value if the model does not support the
+/// field; no documented model does.
 pub(super) fn remove_input_fidelity(
     prefix: &str,
     model: &ImageModelSpec,
@@ -116,6 +150,10 @@ pub(super) fn remove_input_fidelity(
     match object.remove("input_fidelity") {
         None | Some(Value::Null) => Ok(()),
         Some(Value::String(text)) if text.is_empty() => Ok(()),
+        Some(value) if !model.fidelities.is_empty() => {
+            object.insert("input_fidelity".to_owned(), value);
+            Ok(())
+        }
         Some(_) => {
             let message = format!("The model '{}' does not support the 'input_fidelity' parameter.", model.name);
             Err(Rejection::new(format!("{prefix}input_fidelity"), RejectionReason::InvalidValue, message))
@@ -141,14 +179,16 @@ pub(super) fn check_transparency(
     Err(Rejection::new(format!("{prefix}background"), RejectionReason::InvalidValue, message))
 }
 
-/// Rejects several images in a stream, and intermediate images without a stream.
-fn check_stream_combinations(object: &Map<String, Value>) -> Result<(), Rejection> {
+/// Rejects a stream of a model that has none, several images in a stream, and intermediate images without a stream.
+fn check_stream_combinations(model: &ImageModelSpec, object: &Map<String, Value>) -> Result<(), Rejection> {
     let number = |name: &str| object.get(name).and_then(Value::as_i64);
     let is_stream = object.get("stream") == Some(&Value::Bool(true));
-    let (param, message) = if is_stream && number("n").unwrap_or(1) > 1 {
-        ("n", "Streaming is only supported with n=1.")
+    let (param, message) = if is_stream && !model.can_stream {
+        ("stream", format!("The model '{}' does not support streaming.", model.name))
+    } else if is_stream && number("n").unwrap_or(1) > 1 {
+        ("n", "Streaming is only supported with n=1.".to_owned())
     } else if number("partial_images").unwrap_or(0) > 0 && !is_stream {
-        ("partial_images", "Partial images are only supported with 'stream' set to true.")
+        ("partial_images", "Partial images are only supported with 'stream' set to true.".to_owned())
     } else {
         return Ok(());
     };
@@ -166,7 +206,7 @@ pub(super) fn check_format_combinations(
     let compression = object.get("output_compression").and_then(Value::as_i64).unwrap_or(100);
     let (param, message) = if compression != 100 && !model.compression {
         ("output_compression", format!("The model '{}' does not support compression below 100.", model.name))
-    } else if compression != 100 && text("output_format").is_none_or(|format| format == "png") {
+    } else if compression != 100 && text("output_format").is_none_or(|format| matches!(format, "png" | "gif")) {
         let message = "Compression below 100 is only supported with 'output_format' 'jpeg' or 'webp'.";
         ("output_compression", message.to_owned())
     } else if text("background") == Some(TRANSPARENT) && text("output_format") == Some("jpeg") {
@@ -179,8 +219,8 @@ pub(super) fn check_format_combinations(
 }
 
 /// Returns the fields that are sent upstream: the checked fields of the caller, without [`UNFORWARDED_FIELDS`], and without
-/// [`STREAM_FIELDS`] if the caller does not ask for a stream.
-fn upstream_fields(object: &Map<String, Value>) -> Map<String, Value> {
+/// [`STREAM_FIELDS`] if the caller does not ask for a stream; and the fields that only the model has.
+fn upstream_fields(object: &Map<String, Value>, added: Map<String, Value>) -> Map<String, Value> {
     let mut forward = object.clone();
     // `safety_identifier` has replaced `user` in the API; upstreams may know only `user`.
     let safety_identifier = forward.get("safety_identifier").cloned();
@@ -191,6 +231,7 @@ fn upstream_fields(object: &Map<String, Value>) -> Map<String, Value> {
     if let Some(identifier) = safety_identifier {
         forward.insert("user".to_owned(), identifier);
     }
+    forward.extend(added);
     forward
 }
 

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use super::models;
-use crate::gateway::config::ImageModelSpec;
+use crate::gateway::config::{ImageModelSpec, ModelAlias};
 use crate::gateway::dialects::Adaptations;
 use crate::gateway::spool::ImageUpload;
 use crate::image::{Format, Size, SizeRequest};
@@ -30,6 +30,7 @@ pub(crate) struct Job {
     edit_input: Option<EditInput>,
     model_spec: Arc<ImageModelSpec>,
     adaptations: Adaptations,
+    model_alias: Option<ModelAlias>,
 }
 
 /// The input of an edit.
@@ -39,6 +40,8 @@ pub(crate) struct EditInput {
     pub(crate) images: Vec<ImageUpload>,
     /// The mask, checked against the first image.
     pub(crate) mask: Option<ImageUpload>,
+    /// The files of parts that only the model of the job has.
+    pub(crate) files: Vec<ImageUpload>,
 }
 
 // === impl Job ===
@@ -59,7 +62,7 @@ impl Job {
             model: text("model").unwrap_or_default().to_owned(),
             prompt: text("prompt").unwrap_or_default().to_owned(),
             count: count("n").unwrap_or(1),
-            size: text("size").and_then(|size| size.parse().ok()).unwrap_or_default(),
+            size: text("size").and_then(|size| SizeRequest::parse_for_own_rules(size).ok()).unwrap_or_default(),
             quality: text("quality").map(str::to_owned),
             format: text("output_format").and_then(|format| format.parse().ok()).unwrap_or_default(),
             compression: number("output_compression").and_then(|level| u8::try_from(level).ok()).unwrap_or(100),
@@ -72,12 +75,25 @@ impl Job {
             edit_input,
             model_spec,
             adaptations: Adaptations::default(),
+            model_alias: None,
         }
+    }
+
+    /// Sets the name that the request has for the model, if it is not the id.
+    pub(super) fn with_model_alias(self, model_alias: Option<ModelAlias>) -> Self {
+        Self { model_alias, ..self }
+    }
+
+    /// Returns every change that was made to the request before it was checked, as the answer and the record state them.
+    pub(crate) fn adapted_text(&self) -> Option<String> {
+        let alias = self.model_alias.as_ref().map(ToString::to_string);
+        let changes: Vec<String> = self.adaptations().text().into_iter().chain(alias).collect();
+        (!changes.is_empty()).then(|| changes.join(", "))
     }
 
     /// Returns a copy of the job with another size and quality, if the model supports both.
     pub(crate) fn with_size_and_quality(&self, size: Size, quality: &str) -> Option<Self> {
-        if !models::allows(&self.model_spec, &size.to_string(), quality) {
+        if !models::allows(&self.model_spec, size, quality) {
             return None;
         }
         let mut changed = self.clone();
@@ -128,7 +144,7 @@ impl Job {
         if self.edit_input.is_some() { "image_edit" } else { "image_generation" }
     }
 
-    /// Returns the model id, exactly as requested.
+    /// Returns the model id; if the request has another name for the model, the id of the model.
     pub(crate) fn model(&self) -> &str {
         &self.model
     }
@@ -191,6 +207,11 @@ impl Job {
     /// Returns the fields that are sent upstream.
     pub(crate) const fn upstream_fields(&self) -> &Map<String, Value> {
         &self.upstream_fields
+    }
+
+    /// True if only an upstream with the image endpoints can serve the job: the image tool takes no other files.
+    pub(crate) fn needs_image_endpoints(&self) -> bool {
+        self.edit_input.as_ref().is_some_and(|input| !input.files.is_empty())
     }
 
     /// Returns the input of an edit; a generation has none.

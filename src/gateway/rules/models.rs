@@ -2,12 +2,18 @@
 
 use std::sync::Arc;
 
+use super::added_fields::AddedNames;
 use super::fields::{FieldRestriction, join_words};
-use crate::gateway::config::ImageModelSpec;
+use crate::gateway::config::{ImageModelSpec, ModelAlias};
+use crate::image::Size;
 
 /// The available image models: those of the document, then those that the operator has added.
 #[derive(Clone, Debug)]
-pub(crate) struct ImageModels(Arc<[Arc<ImageModelSpec>]>);
+pub(crate) struct ImageModels {
+    models: Arc<[Arc<ImageModelSpec>]>,
+    aliases: Arc<[ModelAlias]>,
+    added_names: Arc<AddedNames>,
+}
 
 // === impl ImageModels ===
 
@@ -15,41 +21,63 @@ impl ImageModels {
     /// Makes the list of the models of the document, and of the added ones.
     pub(crate) fn new(added: &[ImageModelSpec]) -> Self {
         let models = ImageModelSpec::documented().chain(added.iter().cloned());
-        Self(models.map(Arc::new).collect())
+        let added_names = Arc::new(AddedNames::new(added.iter()));
+        Self { models: models.map(Arc::new).collect(), aliases: Arc::default(), added_names }
+    }
+
+    /// Adds other names for models.
+    pub(crate) fn with_aliases(self, aliases: &[ModelAlias]) -> Self {
+        Self { aliases: aliases.into(), ..self }
+    }
+
+    /// Returns the alias with this name.
+    pub(super) fn alias(&self, name: &str) -> Option<&ModelAlias> {
+        self.aliases.iter().find(|alias| alias.alias == name)
+    }
+
+    /// Returns the names that the form of an edit may have in addition to those of the API document.
+    pub(crate) fn added_names(&self) -> Arc<AddedNames> {
+        Arc::clone(&self.added_names)
     }
 
     /// Returns all models, in their order.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ImageModelSpec>> {
-        self.0.iter()
+        self.models.iter()
     }
 
-    /// True if an image model has this id.
+    /// True if an image model has this id, or if it is another name for one.
     pub(crate) fn contains(&self, id: &str) -> bool {
-        self.0.iter().any(|model| model.id == id)
+        self.find(id).is_some()
     }
 
-    /// Returns the model with this id, if there is one.
+    /// Returns the model with this id, or the one for which it is another name.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<ImageModelSpec>> {
-        self.0.iter().find(|model| model.id == id).cloned()
+        let id = self.alias(id).map_or(id, |alias| &alias.model);
+        self.models.iter().find(|model| model.id == id).cloned()
     }
 
     /// Returns the model with this id. If the id is absent or unknown, returns the default model; a later check rejects
     /// an unknown id.
     pub(super) fn model_or_default(&self, id: Option<&str>) -> Arc<ImageModelSpec> {
-        let found = self.0.iter().find(|model| Some(model.id.as_str()) == id);
+        let found = self.models.iter().find(|model| Some(model.id.as_str()) == id);
         found.cloned().unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()))
+    }
+
+    /// Returns the ids of all models, and the other names for them.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let ids = self.models.iter().map(|model| model.id.as_str());
+        ids.chain(self.aliases.iter().map(|alias| alias.alias.as_str()))
     }
 
     /// Returns the values that a field may have for this model; `None` if those of the document's table apply.
     pub(super) fn restriction<'a>(&'a self, model: &'a ImageModelSpec, field: &str) -> Option<FieldRestriction<'a>> {
         match field {
-            "model" => Some(FieldRestriction::Words(self.0.iter().map(|model| model.id.as_str()).collect())),
+            "model" => Some(FieldRestriction::Words(self.names().collect())),
             "quality" => Some(word_restriction(&model.qualities)),
             "output_format" => Some(word_restriction(&model.formats)),
             "background" => Some(word_restriction(&model.backgrounds)),
-            "size" => {
-                model.sizes.as_deref().map(|sizes| FieldRestriction::Sizes(sizes.iter().map(String::as_str).collect()))
-            }
+            "size" => size_restriction(model),
+            "input_fidelity" if !model.fidelities.is_empty() => Some(word_restriction(&model.fidelities)),
             "n" => Some(FieldRestriction::AtMost(model.max_images.into())),
             "partial_images" => Some(FieldRestriction::AtMost(model.max_partial_images.into())),
             _ => None,
@@ -67,14 +95,24 @@ fn word_restriction(words: &[String]) -> FieldRestriction<'_> {
     FieldRestriction::Words(words.iter().map(String::as_str).collect())
 }
 
+fn size_restriction(model: &ImageModelSpec) -> Option<FieldRestriction<'_>> {
+    match &model.sizes {
+        Some(sizes) => Some(FieldRestriction::Sizes(sizes.iter().map(String::as_str).collect())),
+        None => model.size_rules.as_ref().map(FieldRestriction::SizeRules),
+    }
+}
+
 /// Lists the backgrounds that a model supports, for a message.
 pub(super) fn supported_backgrounds_text(model: &ImageModelSpec) -> String {
     join_words(&model.backgrounds.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// True if the model supports this size and quality.
-pub(super) fn allows(model: &ImageModelSpec, size: &str, quality: &str) -> bool {
-    let supports_size = model.sizes.as_ref().is_none_or(|sizes| sizes.iter().any(|supported| supported == size));
+pub(super) fn allows(model: &ImageModelSpec, size: Size, quality: &str) -> bool {
+    let supports_size = match &model.sizes {
+        Some(sizes) => sizes.contains(&size.to_string()),
+        None => model.size_rules.as_ref().is_none_or(|rules| rules.allow(size.width(), size.height())),
+    };
     supports_size && model.qualities.iter().any(|supported| supported == quality)
 }
 
@@ -88,7 +126,7 @@ mod tests {
     use super::*;
     use crate::error::{Rejection, RejectionReason};
     use crate::gateway::rules::Job;
-    use crate::image::Size;
+    use crate::image::ByteSource as _;
 
     fn sketch_model() -> ImageModelSpec {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
@@ -102,6 +140,7 @@ mod tests {
             max_images: 2,
             max_partial_images: 1,
             compression: false,
+            ..ImageModelSpec::default_model()
         }
     }
 
@@ -153,7 +192,7 @@ mod tests {
         let value = RejectionReason::InvalidValue;
         let message = "Invalid size '1536x1024'. Supported values are: 'auto', '1024x1024', and '3840x2160'.";
         check_refused(json!({"size": "1536x1024"}), "size", value, message);
-        let message = "Invalid size '1000x1000'. Width and height must both be divisible by 16.";
+        let message = "Invalid size '1000x1000'. Supported values are: 'auto', '1024x1024', and '3840x2160'.";
         check_refused(json!({"size": "1000x1000"}), "size", value, message);
         let message = "Invalid value: 'low'. Supported values are: 'draft' and 'high'.";
         check_refused(json!({"quality": "low"}), "quality", value, message);
@@ -194,6 +233,48 @@ mod tests {
             "Invalid value: 'sketch-2'. Supported values are: 'gpt-image-2', 'gpt-image-2-2026-04-21', and 'sketch-1'.";
         assert_eq!(rejection, Rejection::new("model", RejectionReason::InvalidValue, message));
         assert!(check_job("gpt-image-2", &json!({"size": "1536x1024", "quality": "low", "n": 10})).is_ok());
+    }
+
+    fn aliased() -> ImageModels {
+        let alias = |alias: &str, model: &str| ModelAlias { alias: alias.to_owned(), model: model.to_owned() };
+        ImageModels::new(&[sketch_model()])
+            .with_aliases(&[alias("gpt-image-1", "gpt-image-2"), alias("draft", "sketch-1")])
+    }
+
+    #[test]
+    fn an_alias_stands_for_its_model_and_the_job_states_it() {
+        let check = |body: Value| aliased().check_generation(body.to_string().as_bytes(), Utc::now());
+        let job = check(json!({"model": "gpt-image-1", "prompt": "red"})).expect("an alias");
+        assert_eq!((job.model(), &job.upstream_fields()["model"]), ("gpt-image-2", &json!("gpt-image-2")));
+        assert_eq!(job.adapted_text().as_deref(), Some("model gpt-image-1->gpt-image-2"));
+        assert_eq!(check(json!({"model": "gpt-image-2", "prompt": "red"})).expect("a model").adapted_text(), None);
+        // The rules are those of the model.
+        let rejection = check(json!({"model": "draft", "prompt": "red", "quality": "low"})).expect_err("no such word");
+        assert_eq!(rejection.param.as_deref(), Some("quality"));
+        let rejection = check(json!({"model": "other", "prompt": "red"})).expect_err("unknown");
+        assert!(rejection.message.ends_with("'sketch-1', 'gpt-image-1', and 'draft'."), "{}", rejection.message);
+    }
+
+    #[test]
+    fn an_alias_in_an_image_tool_is_replaced_in_the_body() {
+        let body = r#"{"model":"gpt-5.5","input":"a", "tools": [{"type":"image_generation","model" : "draft","quality":"draft"},{"type":"image_generation","model":"gpt-image-1"},{"type":"image_generation","model":"gpt-image-2"}]}"#;
+        let job = aliased().check_response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now()).expect("aliases");
+        let sent: Vec<u8> = job
+            .body_pieces()
+            .iter()
+            .flat_map(|piece| {
+                let mut bytes = vec![0; usize::try_from(piece.len()).expect("a length")];
+                piece.read_at(0, &mut bytes).expect("readable");
+                bytes
+            })
+            .collect();
+        let expected = body.replacen("\"draft\"", "\"sketch-1\"", 1).replace("gpt-image-1", "gpt-image-2");
+        assert_eq!(String::from_utf8(sent).expect("text"), expected);
+        let expected = "model draft->sketch-1, model gpt-image-1->gpt-image-2";
+        assert_eq!(job.adapted_text().as_deref(), Some(expected));
+        let body = json!({"model": "draft", "input": "a"}).to_string();
+        let refused = aliased().check_response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now());
+        assert_eq!(refused.expect_err("an image model").param(), Some("model"));
     }
 
     #[test]

@@ -86,7 +86,6 @@ pub(super) fn check_response(
         is_stream: known.get("stream").and_then(BodyMember::parse).unwrap_or(false),
         end_user: text("safety_identifier").or_else(|| text("user")),
         received_at: received,
-        tools,
         layout: BodyLayout { object_start: known.span.start, input, tools: known.get("tools").map(|tools| tools.span) },
         tool_choice,
         headers: forwarded_headers::select_forwarded(headers),
@@ -98,7 +97,8 @@ pub(super) fn check_response(
         max_output_tokens: known.get("max_output_tokens").and_then(BodyMember::parse),
         only_account: None,
         turn: None,
-        body_pieces: vec![body.clone()],
+        body_pieces: tools.replace_aliases(&body),
+        tools,
         body,
     })
 }

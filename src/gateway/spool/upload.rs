@@ -8,7 +8,7 @@ use super::SpooledFile;
 use crate::image::{ImageFileError, ImageHeader, inspect};
 
 /// The form of an edit, in either encoding. The rules check it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct EditForm {
     /// All fields that are not images, as JSON.
     pub(crate) fields: Map<String, Value>,
@@ -16,6 +16,10 @@ pub(crate) struct EditForm {
     pub(crate) images: Vec<ImageUpload>,
     /// The mask, if there is one.
     pub(crate) mask: Option<ImageUpload>,
+    /// The files of parts that only added models have, in the caller's order. Nothing of them has been checked.
+    pub(crate) files: Vec<ImageUpload>,
+    /// True for a multipart form, in which the values of fields that only added models have are texts.
+    pub(crate) is_multipart: bool,
 }
 
 /// One image as it was uploaded.

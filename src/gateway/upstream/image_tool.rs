@@ -71,7 +71,7 @@ fn build_body(host_model: &str, job: &Job) -> RequestBody {
     let (mut tool, mut call) = split_fields(job);
     let mut files = EmbeddedFiles { marker: Uuid::new_v4().simple().to_string(), files: Vec::new() };
     let mut content = vec![json!({"type": "input_text", "text": job.prompt()})];
-    if let Some(EditInput { images, mask }) = job.edit_input() {
+    if let Some(EditInput { images, mask, .. }) = job.edit_input() {
         content.extend(
             images.iter().map(|image| json!({"type": "input_image", "image_url": files.placeholder_url(image)})),
         );
@@ -223,7 +223,12 @@ mod tests {
         };
         let fields = json!({"model": "gpt-image-2", "prompt": "a hat", "stream": true, "partial_images": 2});
         let images = contents[..3].iter().map(|content| upload(content)).collect();
-        let form = EditForm { fields: fields.as_object().unwrap().clone(), images, mask: Some(upload(&contents[3])) };
+        let form = EditForm {
+            fields: fields.as_object().unwrap().clone(),
+            images,
+            mask: Some(upload(&contents[3])),
+            ..EditForm::default()
+        };
         let body = sent_json(&rules::check_edit(form, Utc::now()).unwrap()).await;
         let url = |content: &[u8]| json!(format!("data:image/png;base64,{}", STANDARD.encode(content)));
         let content = &body["input"][0]["content"];

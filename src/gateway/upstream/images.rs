@@ -34,8 +34,7 @@ fn build_request(
             ("/images/generations", HeaderValue::from_static("application/json"), RequestBody::from(Bytes::from(json)))
         }
         Some(edit_input) => {
-            let (content_type, body) =
-                multipart_form::build_form(job.upstream_fields(), &edit_input.images, edit_input.mask.as_ref())?;
+            let (content_type, body) = multipart_form::build_form(job.upstream_fields(), edit_input)?;
             ("/images/edits", content_type, body)
         }
     };

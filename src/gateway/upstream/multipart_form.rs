@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::transport::{BodyPart, RequestBody};
+use crate::gateway::rules::EditInput;
 use crate::gateway::spool::ImageUpload;
 
 /// The field name of every image, even of a single image: upstreams accept a list with one element.
@@ -29,19 +30,21 @@ struct MultipartWriter {
 /// Returns an error if the boundary is not a valid header value. The boundaries of the gateway always are.
 pub(super) fn build_form(
     fields: &Map<String, Value>,
-    images: &[ImageUpload],
-    mask: Option<&ImageUpload>,
+    input: &EditInput,
 ) -> Result<(HeaderValue, RequestBody), http::Error> {
     let mut form =
         MultipartWriter { boundary: Uuid::new_v4().simple().to_string(), parts: Vec::new(), text: BytesMut::new() };
     for (name, value) in fields {
         form.write_field(name, value);
     }
-    for (index, image) in images.iter().enumerate() {
+    for (index, image) in input.images.iter().enumerate() {
         form.write_file(IMAGE_FIELD, &format!("image-{index}"), image);
     }
-    if let Some(mask) = mask {
+    if let Some(mask) = &input.mask {
         form.write_file("mask", "mask", mask);
+    }
+    for (index, file) in input.files.iter().enumerate() {
+        form.write_file(&quoted(&file.param), &format!("file-{index}"), file);
     }
     let content_type = HeaderValue::try_from(format!("multipart/form-data; boundary={}", form.boundary))?;
     Ok((content_type, form.finish()))
@@ -137,7 +140,10 @@ mod tests {
         let long_file = [png(1), vec![7; 600_001]].concat();
         let contents = [long_file, b"no image\r\n--x--\r\n".to_vec(), png(3)];
         let [first, second, mask] = contents.each_ref().map(|content| upload(&spool, content));
-        let (content_type, body) = build_form(&fields(), &[first, second], Some(&mask)).unwrap();
+        let file = ImageUpload { param: "markup".to_owned(), ..upload(&spool, b"<markup/>") };
+        let (content_type, body) =
+            build_form(&fields(), &EditInput { images: vec![first, second], mask: Some(mask), files: vec![file] })
+                .unwrap();
         (folder, contents, content_type, body)
     }
 
@@ -161,6 +167,7 @@ mod tests {
             ("image[] image-0.png image/png", first),
             ("image[] image-1 application/octet-stream", second),
             ("mask mask.png image/png", mask),
+            ("markup file-0 application/octet-stream", b"<markup/>".to_vec()),
         ];
         assert_eq!(parsed, expected.map(|(head, content)| (head.to_owned(), content)));
     }
@@ -201,7 +208,8 @@ mod tests {
         let spool = Spool::new(folder.path()).unwrap();
         let image = upload(&spool, &png(1));
         let file = std::sync::Arc::downgrade(&image.file);
-        let (_, body) = build_form(&Map::new(), &[image], None).unwrap();
+        let (_, body) =
+            build_form(&Map::new(), &EditInput { images: vec![image], mask: None, files: Vec::new() }).unwrap();
         let second_body = body.clone();
         drop(body);
         assert!(file.upgrade().is_some_and(|file| file.len() > 0));

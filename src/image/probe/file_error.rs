@@ -56,5 +56,6 @@ const fn name(format: Format) -> &'static str {
         Format::Png => "PNG",
         Format::Jpeg => "JPEG",
         Format::Webp => "WebP",
+        Format::Gif => "GIF",
     }
 }

@@ -76,7 +76,6 @@ fn only_the_first_bytes_decide_the_format() {
     check(&[png.as_slice(), b"<html></html>"].concat(), Ok(true));
     for other in [
         b"<svg xmlns=\"http://www.w3.org/2000/svg\"/>".as_slice(),
-        b"GIF89a\x01\0\x01\0\0\0\0;",
         b"\0\0\0\x18ftypheic\0\0\0\0mif1heic",
         b"BM\0\0\0\0\0\0\0\0",
         b"RIFF\x04\0\0\0WAVE",
@@ -131,9 +130,20 @@ fn a_png_is_known_from_its_first_chunk() {
 }
 
 #[test]
+fn a_gif_is_known_from_its_logical_screen_but_is_no_upload() {
+    let head = b"GIF89a\x00\x04\x80\x02\xf7\0\0";
+    let properties = super::ImageProperties { format: crate::image::Format::Gif, width: 1024, height: 640 };
+    assert_eq!(probe(head), Some(properties));
+    assert_eq!(probe(b"GIF87a\x01\0\x01\0\0\0"), Some(super::ImageProperties { width: 1, height: 1, ..properties }));
+    for head in [&b"GIF89a\x00\x04\x80"[..], b"GIF88a\x00\x04\x80\x02\0\0", b"GIF89a\x00\0\x80\x02\0\0"] {
+        assert_eq!(probe(head), None, "{head:?}");
+    }
+    assert_eq!(inspect(&head.as_slice()), Err(ImageFileError::Unknown));
+}
+
+#[test]
 fn other_files_have_no_image_properties() {
     assert_eq!(probe(b"<html><body>no</body></html>"), None);
-    assert_eq!(probe(b"GIF89a\x01\0\x01\0\0\0\0"), None);
     assert_eq!(probe(b""), None);
 }
 

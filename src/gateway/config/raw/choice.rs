@@ -168,6 +168,38 @@ pub(crate) enum OutputFormatOption {
     Png,
     Jpeg,
     Webp,
+    Gif,
+}
+
+/// The kind of value that an added field of requests has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FieldKindOption {
+    /// One of the `words`.
+    Choice,
+    /// A whole number.
+    Integer,
+    /// A number, with or without decimals.
+    Number,
+    /// True or false.
+    Boolean,
+    /// A text.
+    Text,
+    /// A JSON object, whose members the upstream checks.
+    Object,
+}
+
+/// The requests that may have an added field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FieldOperations {
+    /// Only generations.
+    Generations,
+    /// Only edits.
+    Edits,
+    /// Generations and edits.
+    #[default]
+    Both,
 }
 
 /// The background of an image.
@@ -362,6 +394,20 @@ impl OutputFormatOption {
             Self::Png => "png",
             Self::Jpeg => "jpeg",
             Self::Webp => "webp",
+            Self::Gif => "gif",
+        }
+    }
+}
+
+// === impl FieldOperations ===
+
+impl FieldOperations {
+    /// Returns the word for the value in the configuration file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Generations => "generations",
+            Self::Edits => "edits",
+            Self::Both => "both",
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::ConfigResolver;
-use crate::gateway::config::ImageModelSpec;
 use crate::gateway::config::raw::RawImageModel;
+use crate::gateway::config::{ImageModelSpec, ModelAlias, SizeRules};
 use crate::image::SizeRequest;
 use crate::tables::{FieldKind, IMAGE_GENERATION_FIELDS, IMAGE_MODELS, field};
 
@@ -33,19 +33,35 @@ impl ConfigResolver<'_> {
         models.to_vec()
     }
 
-    /// Resolves the image models that the file adds.
-    pub(super) fn image_models(&mut self, text_models: Option<&[String]>) -> Vec<ImageModelSpec> {
+    /// Resolves the image models that the file adds, and the other names for models.
+    pub(super) fn image_models(&mut self, text_models: Option<&[String]>) -> (Vec<ImageModelSpec>, Vec<ModelAlias>) {
         let raw = self.layers.file.raw.models.as_deref().unwrap_or_default();
-        let mut used_ids = BTreeSet::new();
-        let models = raw.iter().enumerate();
-        models
-            .map(|(index, raw)| {
-                let path = format!("models[{index}]");
-                let id = raw.id.as_deref().unwrap_or_default();
-                self.check_image_model_id(&format!("{path}.id"), id, text_models.unwrap_or_default(), &mut used_ids);
-                self.image_model(&path, id, raw)
-            })
-            .collect()
+        let (mut models, mut aliases, mut used_ids) = (Vec::new(), Vec::new(), BTreeSet::new());
+        for (index, table) in raw.iter().enumerate() {
+            let path = format!("models[{index}]");
+            let id = table.id.as_deref().unwrap_or_default();
+            self.check_image_model_id(&format!("{path}.id"), id, text_models.unwrap_or_default(), &mut used_ids);
+            match &table.alias_of {
+                Some(model) => {
+                    self.check_alias(&path, table, model, raw);
+                    aliases.push(ModelAlias { alias: id.to_owned(), model: model.clone() });
+                }
+                None => models.push(self.image_model(&path, id, table)),
+            }
+        }
+        (models, aliases)
+    }
+
+    /// Checks that another name stands for a model, and has no rules.
+    fn check_alias(&mut self, path: &str, table: &RawImageModel, model: &str, tables: &[RawImageModel]) {
+        let setting = format!("{path}.alias_of");
+        let is_added = |other: &RawImageModel| other.id.as_deref() == Some(model) && other.alias_of.is_none();
+        if IMAGE_MODELS.iter().all(|row| row.id != model) && !tables.iter().any(is_added) {
+            self.report(&setting, &format!("`{model}` is not an image model"));
+        }
+        if table.has_rules() {
+            self.report(&setting, "cannot be combined with rules: they are those of the model");
+        }
     }
 
     fn check_image_model_id(
@@ -75,9 +91,32 @@ impl ConfigResolver<'_> {
         let formats = raw.formats.as_ref().map(|formats| words(formats, |format| format.as_str()));
         let backgrounds =
             raw.backgrounds.as_ref().map(|backgrounds| words(backgrounds, |background| background.as_str()));
+        if raw.sizes.is_some() && raw.size_rules.is_some() {
+            self.report(&format!("{path}.size_rules"), "cannot be combined with `sizes`");
+        }
+        let size_rules = raw.size_rules.as_ref().map(|rules| SizeRules {
+            multiple_of: rules.multiple_of,
+            min_edge: rules.min_edge,
+            max_edge: rules.max_edge,
+            min_pixels: rules.min_pixels,
+            max_pixels: rules.max_pixels,
+            max_ratio: rules.max_ratio,
+        });
         ImageModelSpec {
             id: id.to_owned(),
             name: id.to_owned(),
+            size_rules,
+            fidelities: self
+                .check_list(
+                    &format!("{path}.input_fidelity"),
+                    raw.input_fidelity.clone().filter(|words| !words.is_empty()),
+                    word_fault,
+                )
+                .unwrap_or_default(),
+            can_stream: raw.stream.unwrap_or(base.can_stream),
+            fields: self.model_fields(path, raw.fields.as_deref().unwrap_or_default()),
+            file_parts: self.file_parts(path, raw.file_parts.as_deref().unwrap_or_default()),
+            passes_unknown: raw.passthrough.unwrap_or(base.passes_unknown),
             sizes: self.check_list(&format!("{path}.sizes"), raw.sizes.clone(), size_fault).or(base.sizes),
             qualities: self
                 .check_list(&format!("{path}.qualities"), raw.qualities.clone(), word_fault)
@@ -95,7 +134,7 @@ impl ConfigResolver<'_> {
     }
 
     /// Checks that a list has at least one word, and that each word is valid and occurs once.
-    fn check_list(
+    pub(super) fn check_list(
         &mut self,
         setting: &str,
         list: Option<Vec<String>>,
@@ -140,10 +179,11 @@ fn words<T>(list: &[T], word: impl Fn(&T) -> &'static str) -> Vec<String> {
 }
 
 fn size_fault(word: &str) -> Option<String> {
-    word.parse::<SizeRequest>().err().map(|error| format!("is not a possible size: {error}"))
+    let fault = SizeRequest::parse_for_own_rules(word).err();
+    fault.map(|error| format!("is not a possible size: {error}"))
 }
 
-fn word_fault(word: &str) -> Option<String> {
+pub(super) fn word_fault(word: &str) -> Option<String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let is_word = !word.is_empty() && word.len() <= LONGEST_WORD && word.bytes().all(fits);
     (!is_word).then(|| format!("must be a word of 1 to {LONGEST_WORD} letters, digits, `.`, `_` or `-`"))

@@ -36,6 +36,7 @@ id = "twin"
         max_images: 1,
         max_partial_images: 0,
         compression: false,
+        ..ImageModelSpec::default_model()
     };
     assert_eq!(config.image_models, [sketch, with_default_rules("twin")]);
     let shown = config.to_annotated_toml();
@@ -48,7 +49,7 @@ fn every_mistake_in_the_models_is_reported_at_once() {
         r#"text_models = ["a", "a", "b c"]
 [[models]]
 id = "gpt-image-2"
-sizes = ["512x512", "auto", "auto"]
+sizes = ["0x512", "auto", "auto"]
 qualites = ["low"]
 [[models]]
 id = "a"
@@ -69,12 +70,12 @@ sizes = ["big"]
             "1:21: `text_models[1]` is listed twice",
             "1:26: `text_models[2]` must be the id of a model, without spaces",
             "3:6: `id` `gpt-image-2` is a built-in model, whose rules are fixed",
-            "4:10: `sizes[0]` is not a possible size: The total number of pixels must be between 655360 and 8294400.",
-            "4:29: `sizes[2]` is listed twice",
+            "4:10: `sizes[0]` is not a possible size: Expected 'auto' or '<width>x<height>' in pixels, such as '1024x1024'.",
+            "4:27: `sizes[2]` is listed twice",
             "5:1: unknown setting `qualites` in `models`; did you mean `qualities`?",
             "7:6: `id` `a` is also listed in `text_models`; a model is either an image model or a text model",
             "8:13: `qualities` must have at least one entry; leave it out to use the values of `gpt-image-2`",
-            "9:19: `formats[1]` must be \"png\" or \"jpeg\" or \"webp\", not \"jpg\"; did you mean `jpeg`?",
+            "9:19: `formats[1]` must be \"png\" or \"jpeg\" or \"webp\" or \"gif\", not \"jpg\"; did you mean `jpeg`?",
             "10:16: `backgrounds[0]` must be \"auto\" or \"opaque\" or \"transparent\", not \"transparant\"; did you mean `transparent`?",
             "11:14: `max_images` must be from 1 to 10",
             "14:14: `qualities[0]` must be a word of 1 to 32 letters, digits, `.`, `_` or `-`",
@@ -82,6 +83,148 @@ sizes = ["big"]
             "17:6: `id` `twice` is already used",
             "18:1: `id` is missing in `models`",
             "19:10: `sizes[0]` is not a possible size: Expected 'auto' or '<width>x<height>' in pixels, such as '1024x1024'.",
+        ],
+    );
+}
+
+#[test]
+fn an_added_model_can_have_fields_files_and_size_rules_of_its_own() {
+    let text = r#"
+[[models]]
+id = "next-1"
+formats = ["png", "gif"]
+input_fidelity = ["low", "high"]
+stream = false
+passthrough = true
+[models.size_rules]
+multiple_of = 8
+max_edge = 4096
+[[models.fields]]
+name = "complexity"
+kind = "choice"
+words = ["plain", "rich"]
+required = true
+operations = "generations"
+[[models.fields]]
+name = "frame_count"
+kind = "integer"
+min = 1
+max = 8
+[[models.fields]]
+name = "weight"
+kind = "number"
+max = 1.5
+[[models.fields]]
+name = "note"
+kind = "text"
+[[models.file_parts]]
+name = "markup"
+[[models.file_parts]]
+name = "references[]"
+max_count = 4
+"#;
+    let config = load_from(test_host(), text).unwrap();
+    let model = &config.image_models[0];
+    assert_eq!((model.can_stream, model.passes_unknown, model.fidelities.len()), (false, true, 2));
+    assert_eq!(
+        model.size_rules,
+        Some(SizeRules { multiple_of: Some(8), max_edge: Some(4096), ..SizeRules::default() })
+    );
+    let field = |name: &str, kind: ModelFieldKind| ModelField {
+        name: name.to_owned(),
+        kind,
+        required: false,
+        operations: FieldOperations::Both,
+    };
+    let words = ["plain", "rich"].map(str::to_owned).to_vec();
+    let complexity = ModelField {
+        required: true,
+        operations: FieldOperations::Generations,
+        ..field("complexity", ModelFieldKind::Choice(words))
+    };
+    let others = [
+        field("frame_count", ModelFieldKind::Integer { min: Some(1), max: Some(8) }),
+        field("weight", ModelFieldKind::Number { min: None, max: Some(1.5) }),
+        field("note", ModelFieldKind::Text { max_chars: 32_000 }),
+    ];
+    assert_eq!(model.fields, [&[complexity], &others[..]].concat());
+    let part = |name: &str, max_count| FilePart { name: name.to_owned(), max_count };
+    assert_eq!(model.file_parts, [part("markup", 1), part("references[]", 4)]);
+    // The printed settings give the same model.
+    let printed = load_from(test_host(), &config.to_annotated_toml()).unwrap();
+    assert_eq!(printed.image_models, config.image_models);
+}
+
+#[test]
+fn another_name_stands_for_a_model_without_rules_of_its_own() {
+    let text = "[[models]]\nid = \"gpt-image-1\"\nalias_of = \"gpt-image-2\"\n[[models]]\nid = \"draft\"\nalias_of = \"sketch-1\"\n[[models]]\nid = \"sketch-1\"\n";
+    let config = load_from(test_host(), text).unwrap();
+    let alias = |alias: &str, model: &str| ModelAlias { alias: alias.to_owned(), model: model.to_owned() };
+    assert_eq!(config.model_aliases, [alias("gpt-image-1", "gpt-image-2"), alias("draft", "sketch-1")]);
+    assert_eq!(config.image_models, [with_default_rules("sketch-1")]);
+    let printed = load_from(test_host(), &config.to_annotated_toml()).unwrap();
+    assert_eq!(printed.model_aliases, config.model_aliases);
+    check(
+        r#"[[models]]
+id = "a"
+alias_of = "b"
+[[models]]
+id = "b"
+alias_of = "c"
+max_images = 1
+[[models]]
+id = "gpt-image-2"
+alias_of = "gpt-image-2"
+"#,
+        &[
+            "3:12: `alias_of` `b` is not an image model",
+            "6:12: `alias_of` `c` is not an image model",
+            "6:12: `alias_of` cannot be combined with rules: they are those of the model",
+            "9:6: `id` `gpt-image-2` is a built-in model, whose rules are fixed",
+        ],
+    );
+}
+
+#[test]
+fn every_mistake_in_added_fields_is_reported_at_its_place() {
+    check(
+        r#"[[models]]
+id = "next-1"
+sizes = ["auto"]
+[models.size_rules]
+multiple = 8
+[[models.fields]]
+name = "quality"
+kind = "choice"
+[[models.fields]]
+name = "a b"
+kind = "integr"
+[[models.fields]]
+name = "seed"
+kind = "integer"
+min = 3
+max = 1.5
+words = ["a"]
+[[models.fields]]
+name = "seed"
+kind = "boolean"
+[[models.file_parts]]
+name = "mask"
+max_count = 17
+"#,
+        &[
+            "4:1: `size_rules` cannot be combined with `sizes`",
+            "5:1: unknown setting `multiple` in `models.size_rules`",
+            "7:8: `name` `quality` is a field that the API has already",
+            "8:8: `kind` `choice` needs `words`",
+            "10:8: `name` must be a word of 1 to 32 letters, digits, `.`, `_` or `-`",
+            "11:8: `kind` must be \"choice\" or \"integer\" or \"number\" or \"boolean\" or \"text\" or \"object\", not \"integr\"; did you mean `integer`?",
+            "16:7: `max` must be a whole number",
+            "16:7: `max` must be at least `min`",
+            "17:9: `words` is only for the kind `choice`",
+            "19:8: `name` `seed` is already used",
+            "22:8: `name` `mask` is a field that the API has already",
+            "23:13: `max_count` must be from 1 to 16",
         ],
     );
 }

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use super::FormNames;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::config::{Dialect, DialectSet};
 use crate::gateway::dialects;
@@ -18,15 +19,15 @@ const REMOVED_FIELD: FieldKind = FieldKind::Text { min: 0, max: u64::MAX };
 #[derive(Debug, Default)]
 pub(super) struct EditFields {
     values: Map<String, Value>,
-    /// The dialects of the caller, which may have further fields.
-    dialects: DialectSet,
+    /// The names that the form may have besides those of the API document.
+    names: FormNames,
 }
 
 // === impl EditFields ===
 
 impl EditFields {
-    pub(super) fn new(dialects: DialectSet) -> Self {
-        Self { values: Map::new(), dialects }
+    pub(super) fn new(names: FormNames) -> Self {
+        Self { values: Map::new(), names }
     }
 
     pub(super) fn into_inner(self) -> Map<String, Value> {
@@ -39,15 +40,25 @@ impl EditFields {
     ///
     /// Returns an error if neither the API nor a dialect of the caller has such a field.
     pub(super) fn kind_of(&self, name: &str) -> Result<FieldKind, Error> {
-        if dialects::removes_field(self.dialects, name) {
+        if dialects::removes_field(self.names.dialects, name) {
             return Ok(REMOVED_FIELD);
         }
         find_field(name).map(|field| field.kind)
     }
 
+    /// True if only added models have the field. Its value is kept as it is: the rules know its kind.
+    pub(super) fn is_added(&self, name: &str) -> bool {
+        self.names.added.has_field(name) && find_field(name).is_err()
+    }
+
+    /// True if added models have files under this name.
+    pub(super) fn is_added_file(&self, name: &str) -> bool {
+        self.names.added.has_file(name)
+    }
+
     /// True if a dialect of the caller reads the part of this name as the mask.
     pub(super) fn reads_as_mask(&self, name: &str) -> bool {
-        dialects::reads_as_mask(self.dialects, name)
+        dialects::reads_as_mask(self.names.dialects, name)
     }
 
     /// Stores a value. A field may repeat its value, because a well-known client sends one field twice.

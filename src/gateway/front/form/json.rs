@@ -11,9 +11,8 @@ use serde_json::Value;
 use super::data_url::{DataUrl, ImageUrlError};
 use super::edit_fields::{self, EditFields};
 use super::form_buffer::FormBuffer;
-use super::{EditImages, NON_IMAGE_MAX_BYTES, spool_error};
+use super::{EditImages, FormNames, NON_IMAGE_MAX_BYTES, spool_error};
 use crate::error::{Error, Rejection, RejectionReason};
-use crate::gateway::config::DialectSet;
 use crate::gateway::front::body::IncomingBody;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool, SpooledFile};
 use crate::stream::json::{CaptureLimits, JsonPosition, JsonReader, JsonSyntaxError, JsonVisitor, ValueInterest};
@@ -62,12 +61,12 @@ enum ImageUrlState {
     Complete(Arc<SpooledFile>),
 }
 
-pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool, dialects: DialectSet) -> Result<EditForm, Error> {
+pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool, names: FormNames) -> Result<EditForm, Error> {
     let mut json = JsonReader::new("", CAPTURE_LIMITS);
     let mut reader = JsonFormReader {
         spool: spool.clone(),
         images: EditImages::default(),
-        fields: EditFields::new(dialects),
+        fields: EditFields::new(names),
         seen_members: SeenMembers::default(),
         current: CurrentImage::default(),
     };
@@ -153,6 +152,7 @@ impl JsonVisitor for JsonFormReader {
     fn start(&mut self, at: JsonPosition<'_>, first: u8) -> Result<ValueInterest, Error> {
         match (at.path, first) {
             (IMAGES | MASK, _) => self.note_member(at.path)?,
+            _ if at.depth == 1 && self.fields.is_added(at.key) => return Ok(ValueInterest::Value),
             _ if at.depth == 1 => return self.fields.kind_of(at.key).map(|_| ValueInterest::Scalar),
             _ => {}
         }

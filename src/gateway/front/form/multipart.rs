@@ -11,9 +11,8 @@ use multer::Multipart;
 
 use super::edit_fields::{self, EditFields};
 use super::form_buffer::FormBuffer;
-use super::{EditImages, ImagePageForm, NON_IMAGE_MAX_BYTES, spool_error};
+use super::{EditImages, FormNames, ImagePageForm, NON_IMAGE_MAX_BYTES, spool_error};
 use crate::error::{Error, Rejection, RejectionReason};
-use crate::gateway::config::DialectSet;
 use crate::gateway::front::body::IncomingBody;
 use crate::gateway::spool::{BodyMemoryShare, EditForm, ImageUpload, Spool};
 use crate::stream::multipart::{PartEvent, PartScanner, SEARCH_MAX};
@@ -70,6 +69,8 @@ struct PartHead {
 enum FormPartKind {
     Image,
     Mask,
+    /// A file that only added models have.
+    AddedFile,
     Text,
 }
 
@@ -99,10 +100,10 @@ pub(super) async fn read(
     incoming: IncomingBody,
     boundary: &str,
     spool: &Spool,
-    dialects: DialectSet,
+    names: FormNames,
 ) -> Result<EditForm, Error> {
-    let (images, fields, _) = read_parts(incoming, boundary, spool, EditFields::new(dialects), None).await?;
-    images.finish("image", fields)
+    let (images, fields, _) = read_parts(incoming, boundary, spool, EditFields::new(names), None).await?;
+    Ok(EditForm { is_multipart: true, ..images.finish("image", fields)? })
 }
 
 /// Reads the form of a page. It may have no images, and the named fields beside those of the API.
@@ -113,9 +114,9 @@ pub(super) async fn read_page_form(
     page_fields: &'static [&'static str],
 ) -> Result<ImagePageForm, Error> {
     let page_fields = PageFields { names: page_fields, values: Vec::new() };
-    let (EditImages { images, mask }, fields, page_fields) =
+    let (EditImages { images, mask, files }, fields, page_fields) =
         read_parts(incoming, boundary, spool, EditFields::default(), Some(page_fields)).await?;
-    let form = EditForm { fields: fields.into_inner(), images, mask };
+    let form = EditForm { fields: fields.into_inner(), images, mask, files, is_multipart: true };
     Ok(ImagePageForm { form, page_fields: page_fields.map(|fields| fields.values).unwrap_or_default() })
 }
 
@@ -189,8 +190,13 @@ impl MultipartFormReader<'_> {
         let Some(name) = name else {
             return Err(malformed("a part has no name"));
         };
-        let is_mask = self.fields.reads_as_mask(&name);
-        let kind = if is_mask { FormPartKind::Mask } else { FormPartKind::from_name(&name) };
+        let kind = if self.fields.reads_as_mask(&name) {
+            FormPartKind::Mask
+        } else if self.fields.is_added_file(&name) {
+            FormPartKind::AddedFile
+        } else {
+            FormPartKind::from_name(&name)
+        };
         let is_file = !matches!(kind, FormPartKind::Text);
         if is_file && !has_file_name && self.page_fields.is_some() {
             return self.skip_missing_file().await;
@@ -207,6 +213,11 @@ impl MultipartFormReader<'_> {
                 }
                 let file = self.read_image(&name).await?;
                 self.images.mask = Some(file);
+            }
+            FormPartKind::AddedFile => {
+                self.images.check_file_count(&name)?;
+                let file = self.read_image(&name).await?;
+                self.images.files.push(file);
             }
             FormPartKind::Text => self.read_text(&headers, &name).await?,
         }
@@ -249,10 +260,12 @@ impl MultipartFormReader<'_> {
             return Err(malformed("it has too many parts"));
         }
         let is_page_field = self.page_fields.as_ref().is_some_and(|fields| fields.names.contains(&name));
-        let kind = if is_page_field { None } else { Some(self.fields.kind_of(name)?) };
+        let is_added = !is_page_field && self.fields.is_added(name);
+        let kind = if is_page_field || is_added { None } else { Some(self.fields.kind_of(name)?) };
         let text = self.read_utf8(headers, name).await?;
         match (kind, &mut self.page_fields) {
             (None, Some(page_fields)) => page_fields.values.push((name.to_owned(), text)),
+            (None, None) => self.fields.insert(name, text.into())?,
             (Some(kind), _) if !text.is_empty() => {
                 self.fields.insert(name, edit_fields::from_text(kind, text))?;
             }

@@ -37,17 +37,20 @@ async fn undocumented_members_are_passed_on_unless_they_are_too_large() {
 
 #[tokio::test]
 async fn an_image_of_an_unknown_format_is_passed_on() {
-    for (image, stated, expected) in
-        [(GIF, "gif", "gif"), (SVG, "svg", "svg"), (GIF, "auto", "png"), (PNG_HEAD, "gif", "png")]
-    {
+    for (image, stated, expected, size) in [
+        (SVG, "svg", "svg", "64x64"),
+        (SVG, "auto", "png", "64x64"),
+        (GIF, "auto", "gif", "1x1"),
+        (GIF, "png", "gif", "1x1"),
+        (PNG_HEAD, "gif", "png", "1024x1024"),
+    ] {
         let plain = format!(
             r#"{{"data":[{{"b64_json":"{image}"}}],"output_format":"{stated}","size":"64x64","quality":"xhigh"}}"#
         );
         let (answer, summary) = relayed_json(&plain, 1).await;
-        let size = if image == PNG_HEAD { "1024x1024" } else { "64x64" };
         assert_eq!((&answer["output_format"], &answer["size"]), (&json!(expected), &json!(size)), "{stated}");
         let [delivered] = &summary.delivered[..] else { panic!("one image") };
-        assert_eq!((delivered.properties.is_some(), delivered.quality.as_deref()), (image == PNG_HEAD, Some("xhigh")));
+        assert_eq!((delivered.properties.is_some(), delivered.quality.as_deref()), (image != SVG, Some("xhigh")));
         let (stream, ..) = relayed_events(pieces(&plain, 50), 0).await;
         assert_eq!(frames(&stream)[0].1["output_format"], expected);
     }

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::body_members::{JsonType, ValueSpan};
 use super::{agent, request_text, tool};
-use crate::error::Error;
+use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::config::ModelAlias;
 use crate::gateway::spool::SpooledBytes;
 use crate::image::{ByteSource as _, Format, SizeRequest};
 
@@ -37,7 +38,7 @@ pub(crate) struct ResponseJob {
     /// The name of the account that must serve the job, because it made the response that this job continues.
     pub(super) only_account: Option<String>,
     pub(super) turn: Option<String>,
-    /// The pieces of the body that is sent upstream: one piece, unless a tool was injected.
+    /// The pieces of the body that is sent upstream: one piece, unless a tool was injected or the name of a model replaced.
     pub(super) body_pieces: Vec<SpooledBytes>,
     /// The body as the caller sent it.
     pub(super) body: SpooledBytes,
@@ -63,6 +64,8 @@ pub(super) struct ToolSummary {
     has_own_image_tool: bool,
     /// The first tool of each type that the upstream runs, for at most `HOSTED_MAX` types.
     hosted_tools: Vec<HostedTool>,
+    /// The names of models in image tools that are not ids, with their positions in the body.
+    aliases: Vec<(ValueSpan, ModelAlias)>,
 }
 
 /// A tool that the upstream runs: it may cost extra, and read data that the account has stored at the upstream.
@@ -74,6 +77,8 @@ pub(crate) struct HostedTool {
     pub(crate) kind: String,
 }
 
+/// The most image tools that may have another name for a model (our choice): each splits the body that is sent.
+const ALIASES_MAX: usize = 16;
 /// The most types of hosted tools that are recorded: one more than a group can allow.
 const HOSTED_MAX: usize = 65;
 
@@ -99,6 +104,34 @@ impl ToolSummary {
         self.has_large_image |= tool.size.exact().is_some_and(crate::image::Size::is_large);
         self.partial_images = self.partial_images.max(tool.partial_images);
         self.first_image_tool.get_or_insert(tool);
+    }
+
+    /// Notes that the model at this position of the body must be replaced. Rejects more than [`ALIASES_MAX`] of them.
+    pub(super) fn replace_model(&mut self, param: &str, span: ValueSpan, alias: ModelAlias) -> Result<(), Rejection> {
+        if self.aliases.len() >= ALIASES_MAX {
+            let message = format!(
+                "Invalid '{param}': '{}' is another name for '{}'; at most {ALIASES_MAX} tools may use such names.",
+                alias.alias, alias.model
+            );
+            return Err(Rejection::new(param, RejectionReason::InvalidValue, message));
+        }
+        self.aliases.push((span, alias));
+        Ok(())
+    }
+
+    /// Returns the pieces of the body with the ids of models in place of other names.
+    pub(super) fn replace_aliases(&self, body: &SpooledBytes) -> Vec<SpooledBytes> {
+        let (mut pieces, mut position) = (Vec::new(), 0);
+        for (span, alias) in &self.aliases {
+            pieces.push(body.slice(position, span.start));
+            pieces.push(Bytes::from(Value::from(alias.model.as_str()).to_string()).into());
+            position = span.end;
+        }
+        if position == 0 {
+            return vec![body.clone()];
+        }
+        pieces.push(body.slice(position, body.len()));
+        pieces
     }
 
     /// Counts one more tool, of any kind, and returns its index.
@@ -152,6 +185,13 @@ impl ResponseJob {
     /// Returns the options of the first image tool, if there is one.
     pub(crate) const fn image_tool(&self) -> Option<&ImageTool> {
         self.tools.first_image_tool.as_ref()
+    }
+
+    /// Returns every name of a model in image tools that was replaced by the id, as the answer states them.
+    pub(crate) fn adapted_text(&self) -> Option<String> {
+        let mut changes: Vec<String> = self.tools.aliases.iter().map(|(_, alias)| alias.to_string()).collect();
+        changes.dedup();
+        (!changes.is_empty()).then(|| changes.join(", "))
     }
 
     /// True if the job needs one of the slots for large images.

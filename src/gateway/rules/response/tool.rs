@@ -59,7 +59,8 @@ pub(super) fn check_tool(
         record_namespace_tools(path, body, known, tools)?;
     }
     if kind == IMAGE_TOOL_TYPE {
-        tools.add(check_image_tool(models, &format!("{path}."), body, known)?);
+        let tool = check_image_tool(models, &format!("{path}."), body, known, tools)?;
+        tools.add(tool);
     } else if kind == IMAGE_NAMESPACE.0
         && known.get(NAME).and_then(BodyMember::parse::<String>).as_deref() == Some(IMAGE_NAMESPACE.1)
     {
@@ -111,10 +112,15 @@ fn check_image_tool(
     prefix: &str,
     body: &SpooledBytes,
     known: &KnownMembers,
+    tools: &mut ToolSummary,
 ) -> Result<ImageTool, Error> {
     let mut options = Map::new();
     for (name, member) in known.iter().filter(|(name, _)| *name != MASK) {
         options.insert(name.to_owned(), scalar(&format!("{prefix}{name}"), member)?);
+    }
+    let alias = image::replace_alias(models, &mut options);
+    if let (Some(alias), Some(member)) = (alias, known.get("model")) {
+        tools.replace_model(&format!("{prefix}model"), member.span, alias)?;
     }
     let model = models.model_or_default(options.get("model").and_then(Value::as_str));
     image::remove_input_fidelity(prefix, &model, &mut options)?;

@@ -19,7 +19,8 @@ pub(super) const SIMULATOR_MARK: &str = "imagate simulator";
 pub(super) fn encode(image: &TestImage<'_>) -> Result<Vec<u8>, DrawError> {
     let (rows, quality, size) = (RowRenderer::new(image), image.compression.min(100), (image.width, image.height));
     match image.format {
-        Format::Png => encode_png(&rows, size),
+        // The simulator has no encoder for GIF. The answer states the format that it delivers.
+        Format::Png | Format::Gif => encode_png(&rows, size),
         Format::Jpeg => encode_jpeg(&rows, quality),
         Format::Webp => encode_webp(&rows, size, quality),
     }

@@ -9,7 +9,7 @@ use crate::gateway::spool::blocking_io::tests::disk_accesses;
 use crate::image::{Format, ImageFileError};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
-const FORM: &str = "multipart/form-data; boundary=xx";
+pub(super) const FORM: &str = "multipart/form-data; boundary=xx";
 
 /// A part with these headers.
 fn part(head: &str, content: &[u8]) -> Vec<u8> {
@@ -17,12 +17,12 @@ fn part(head: &str, content: &[u8]) -> Vec<u8> {
 }
 
 /// A part without a file name.
-fn text_part(name: &str, content: &[u8]) -> Vec<u8> {
+pub(super) fn text_part(name: &str, content: &[u8]) -> Vec<u8> {
     part(&format!("Content-Disposition: form-data; name=\"{name}\""), content)
 }
 
 /// A part with a file name.
-fn file_part(name: &str, content: &[u8]) -> Vec<u8> {
+pub(super) fn file_part(name: &str, content: &[u8]) -> Vec<u8> {
     let head = format!(
         "Content-Disposition: form-data; name=\"{name}\"; filename=\"upload\"\r\nContent-Type: application/octet-stream"
     );
@@ -30,7 +30,7 @@ fn file_part(name: &str, content: &[u8]) -> Vec<u8> {
 }
 
 /// A complete form with these parts.
-fn form(parts: &[Vec<u8>]) -> Bytes {
+pub(super) fn form(parts: &[Vec<u8>]) -> Bytes {
     [parts.concat(), b"--xx--\r\n".to_vec()].concat().into()
 }
 
@@ -392,14 +392,15 @@ async fn an_empty_file_that_was_chosen_is_not_left_out() {
 async fn a_dialect_has_a_part_for_the_mask_and_fields_that_are_removed() {
     let parts = [file_part("image", &png(1)), file_part("mask[]", &png(9)), text_part("style", b"vivid")];
     let request = || hyper::Request::post("/").header("content-type", FORM).body(Body::from(form(&parts))).unwrap();
+    let declared = |dialects| FormNames { dialects, ..FormNames::default() };
     let fixture = TestSpool::new();
-    let form = read(request(), &fixture.spool, [Dialect::LegacyFields].into_iter().collect()).await.unwrap();
+    let form = read(request(), &fixture.spool, declared([Dialect::LegacyFields].into_iter().collect())).await.unwrap();
     let mask = form.mask.expect("a mask");
     assert_eq!((mask.param.as_str(), bytes(&mask)), ("mask[]", png(9)));
     assert_eq!(form.fields["style"], "vivid");
     let others = [Dialect::Sizes, Dialect::Url, Dialect::Azure, Dialect::Models].into_iter().collect();
     for dialects in [DialectSet::default(), others] {
-        let error = read(request(), &fixture.spool, dialects).await.unwrap_err();
+        let error = read(request(), &fixture.spool, declared(dialects)).await.unwrap_err();
         assert_eq!(error.param(), Some("mask[]"));
         let message = "Unknown parameter: 'mask[]'. The dialect 'legacy-fields' accepts this parameter; an \
                        administrator can declare it for the key or its group.";

@@ -1,0 +1,140 @@
+//! Describes the image models that a caller may use: their parameters, and the prices in force.
+
+use chrono::Utc;
+
+use crate::gateway::Gateway;
+use crate::gateway::config::{FIGURE_NAMES, FieldOperations, ImageModelSpec, SizeRules};
+use crate::gateway::keys::Caller;
+use crate::gateway::rules::{ModelParameter, ParameterValues};
+use crate::wire::types;
+
+/// The name of the price of an image. All other prices are those of a million tokens.
+const PER_IMAGE: &str = "per_image";
+const GENERATIONS: &str = "generations";
+const EDITS: &str = "edits";
+
+/// Handles `GET /v1/images/models`, in the order of the models.
+pub(crate) fn list_image_models(gateway: &Gateway, caller: &Caller) -> types::ImageModelList {
+    let data = allowed_models(gateway, caller).map(|model| describe(gateway, model)).collect();
+    types::ImageModelList { object: types::ListObject::List, data, extra: serde_json::Map::new() }
+}
+
+/// Returns the image models that the limits of the key, its user and its group allow.
+pub(super) fn allowed_models<'a>(gateway: &'a Gateway, caller: &'a Caller) -> impl Iterator<Item = &'a ImageModelSpec> {
+    let limits = [caller.limits(), caller.user_limits(), gateway.request_limits(caller.group_name())];
+    let is_allowed = move |model: &&ImageModelSpec| {
+        let mut lists = limits.iter().flatten().filter_map(|limits| limits.models.as_ref());
+        lists.all(|models| models.contains(&model.id))
+    };
+    gateway.image_models().all().map(|model| &**model).filter(is_allowed)
+}
+
+/// Returns what can be asked of a model.
+pub(super) fn capabilities(gateway: &Gateway, model: &ImageModelSpec) -> types::ImageModelCapabilities {
+    types::ImageModelCapabilities {
+        operations: operation_names(FieldOperations::Both),
+        supports_streaming: model.can_stream,
+        passthrough: model.passes_unknown,
+        parameters: gateway.image_models().parameters(model).into_iter().map(to_wire_parameter).collect(),
+        extra: serde_json::Map::new(),
+    }
+}
+
+fn describe(gateway: &Gateway, model: &ImageModelSpec) -> types::ImageModelDescription {
+    types::ImageModelDescription {
+        id: model.id.clone(),
+        object: "image_model".to_owned(),
+        name: model.name.clone(),
+        capabilities: capabilities(gateway, model),
+        prices: prices(gateway, &model.id),
+        extra: serde_json::Map::new(),
+    }
+}
+
+/// Returns the prices of a model today.
+fn prices(gateway: &Gateway, model: &str) -> Vec<types::ImageModelPrice> {
+    let table = gateway.prices().table();
+    let Some(price) = table.price(model, Utc::now().date_naive()) else { return Vec::new() };
+    let figures = FIGURE_NAMES.into_iter().zip(price.price.figures.values());
+    let known = figures.filter_map(|(name, price)| Some((name, price?)));
+    known
+        .map(|(name, price)| types::ImageModelPrice {
+            billable: name.to_owned(),
+            unit: if name == PER_IMAGE { "image" } else { "million_tokens" }.to_owned(),
+            usd: price.dollars(),
+            extra: serde_json::Map::new(),
+        })
+        .collect()
+}
+
+fn operation_names(operations: FieldOperations) -> Vec<String> {
+    let names: &[&str] = match operations {
+        FieldOperations::Generations => &[GENERATIONS],
+        FieldOperations::Edits => &[EDITS],
+        FieldOperations::Both => &[GENERATIONS, EDITS],
+    };
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn to_wire_parameter(parameter: ModelParameter) -> types::ImageModelParameter {
+    let mut wire = types::ImageModelParameter {
+        name: parameter.name,
+        type_: String::new(),
+        required: parameter.required,
+        operations: operation_names(parameter.operations),
+        values: Vec::new(),
+        min: None,
+        max: None,
+        max_length: None,
+        max_count: None,
+        size_rules: None,
+        extra: serde_json::Map::new(),
+    };
+    let kind = match parameter.values {
+        ParameterValues::Words(words) => {
+            wire.values = words;
+            "enum"
+        }
+        ParameterValues::Integer { min, max } => {
+            (wire.min, wire.max) = (min.map(to_number), max.map(to_number));
+            "integer"
+        }
+        ParameterValues::Number { min, max } => {
+            (wire.min, wire.max) = (min, max);
+            "number"
+        }
+        ParameterValues::Boolean => "boolean",
+        ParameterValues::Text(max) => {
+            wire.max_length = max;
+            "string"
+        }
+        ParameterValues::Size(rules) => {
+            wire.size_rules = Some(to_wire_size_rules(&rules));
+            "size"
+        }
+        ParameterValues::Object => "object",
+        ParameterValues::Files(max) => {
+            wire.max_count = Some(max);
+            "file"
+        }
+    };
+    kind.clone_into(&mut wire.type_);
+    wire
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the limits of fields are at most 2^53")]
+const fn to_number(limit: i64) -> f64 {
+    limit as f64
+}
+
+fn to_wire_size_rules(rules: &SizeRules) -> types::ImageModelSizeRules {
+    types::ImageModelSizeRules {
+        multiple_of: rules.multiple_of,
+        min_edge: rules.min_edge,
+        max_edge: rules.max_edge,
+        min_pixels: rules.min_pixels,
+        max_pixels: rules.max_pixels,
+        max_ratio: rules.max_ratio,
+        extra: serde_json::Map::new(),
+    }
+}
