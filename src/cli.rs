@@ -28,6 +28,7 @@ mod login;
 mod man;
 mod master_key;
 mod migrate;
+mod models;
 mod open;
 mod openapi;
 mod output;
@@ -77,6 +78,8 @@ enum CliCommand {
     Group(group::GroupCommand),
     /// Manage the upstream accounts, whether the gateway is running or not.
     Account(account::AccountCommand),
+    /// List image models, and learn the rules of a model from its upstream.
+    Models(models::ModelsCommand),
     /// Manage the prices of models, from which requests get their cost.
     Price(price::PriceCommand),
     /// Show what is used of the limits of groups, users and keys.
@@ -162,6 +165,7 @@ fn run(command: CliCommand) -> Result<(), CommandFailure> {
         CliCommand::Audit(audit) => audit.run(),
         CliCommand::Group(group) => group.run(),
         CliCommand::Account(account) => account.run(),
+        CliCommand::Models(models) => models.run(),
         CliCommand::Price(price) => price.run(),
         CliCommand::Limits(limits) => limits.run(),
         CliCommand::Alerts(alerts) => alerts.run(),

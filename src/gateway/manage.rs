@@ -13,6 +13,7 @@ mod account_status;
 mod first_key;
 mod group_policy;
 mod inspection;
+mod model_probe;
 mod service_gaps;
 
 pub(crate) use super::accounts::{AccountAvailability, AccountExplanation};
@@ -20,7 +21,8 @@ pub(crate) use account_changes::{AccountDraft, AccountRevision, add, change, del
 pub(crate) use account_status::AccountStatus;
 pub(crate) use first_key::{disable_first_key, first_key_expiry, is_billable, record_first_key, was_first_key_issued};
 pub(crate) use group_policy::{PolicyEnvironment, check_policy, configured_policy, policy_in_force, with_store_groups};
-pub(crate) use inspection::{ProbeOutcome, explain, probe};
+pub(crate) use inspection::{ProbeOutcome, explain, probe, probe_model};
+pub(crate) use model_probe::ProbeStop;
 pub(crate) use service_gaps::{ServiceGap, service_gaps};
 
 use super::accounts::account_of_row;
@@ -109,6 +111,12 @@ pub(crate) enum ManageError {
     /// The upstream was called and gave no answer.
     #[error("the account {0} cannot be used: {1}")]
     NoAnswer(String, ServiceCallError),
+    /// The probe of a model ended early.
+    #[error("{0}: {1}")]
+    ModelProbe(String, ProbeStop<ServiceCallError>),
+    /// The account has no image endpoints, of which the probe of a model asks.
+    #[error("the account {0} has no image endpoints; only those state the rules of a model")]
+    NoImageEndpoints(String),
     /// No call can be sent from this machine.
     #[error(transparent)]
     Transport(#[from] TransportError),

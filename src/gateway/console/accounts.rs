@@ -297,6 +297,8 @@ fn from_manage_error(error: ManageError) -> Error {
         other @ (ManageError::Unusable(..)
         | ManageError::Unavailable(..)
         | ManageError::NoAnswer(..)
+        | ManageError::ModelProbe(..)
+        | ManageError::NoImageEndpoints(..)
         | ManageError::Transport(_)) => {
             tracing::error!(error = &other as &dyn std::error::Error, "an operation on an account failed");
             Error::Internal

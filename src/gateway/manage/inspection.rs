@@ -1,15 +1,20 @@
-//! Operations that do not change accounts: the order of selection, and a probe of the credentials.
+//! Operations that do not change accounts: the order of selection, and probes of the credentials and of models.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderValue;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
+use super::model_probe::{self, RefusalSource};
 use super::{AccountOrigin, ManageError, ManagedAccount, find, list};
-use crate::gateway::accounts::{AccountExplanation, Accounts, CredentialService};
+use crate::gateway::accounts::{
+    AccountEndpoint, AccountExplanation, Accounts, CredentialService, Lease, UpstreamAddress,
+};
 use crate::gateway::config::{self, Config};
 use crate::gateway::store::{NodeId, Store, StoreError, random_base62};
-use crate::gateway::upstream::{TransportError, UpstreamClient};
+use crate::gateway::upstream::{ServiceCallError, TransportError, UpstreamClient};
 
 /// The result of a probe.
 #[derive(Debug)]
@@ -46,6 +51,68 @@ pub(crate) async fn explain(
 ///
 /// Returns an error if there is no such account, if no call can be sent for it now, or if the upstream gives no answer.
 pub(crate) async fn probe(config: &Config, store: &Arc<dyn Store>, handle: &str) -> Result<ProbeOutcome, ManageError> {
+    let outcome = with_lease(config, store, handle, async |upstream, lease| {
+        let start = Instant::now();
+        let status = match lease.endpoint().address() {
+            None => Ok(None),
+            Some(address) => upstream.probe(address, lease.authorization()).await.map(Some),
+        };
+        (status, start.elapsed())
+    });
+    match outcome.await? {
+        (name, (Ok(status), latency)) => Ok(ProbeOutcome { name, status, latency }),
+        (name, (Err(error), _)) => Err(ManageError::NoAnswer(name, error)),
+    }
+}
+
+/// Learns the rules of an image model from refusals of the account's upstream, and returns them as a `[[models]]` table.
+/// No request can be fulfilled, so it costs nothing.
+///
+/// # Errors
+///
+/// Returns the errors of [`probe`], and an error if the account has no image endpoints, or if the upstream accepts a
+/// request or refuses all of them for another reason.
+pub(crate) async fn probe_model(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    handle: &str,
+    model: &str,
+    further_fields: &[String],
+) -> Result<String, ManageError> {
+    let learned = with_lease(config, store, handle, async |upstream, lease| {
+        let AccountEndpoint::Images(address) = lease.endpoint() else { return None };
+        let mut source = UpstreamRefusals { upstream, address, authorization: lease.authorization() };
+        Some(model_probe::learn(&mut source, model, further_fields).await)
+    });
+    let (name, learned) = learned.await?;
+    let learned = learned.ok_or_else(|| ManageError::NoImageEndpoints(name.clone()))?;
+    let findings = learned.map_err(|stop| ManageError::ModelProbe(name, stop))?;
+    Ok(model_probe::to_toml(model, &findings))
+}
+
+/// The upstream of an account, as the source of refusals.
+struct UpstreamRefusals<'a> {
+    upstream: &'a UpstreamClient,
+    address: &'a UpstreamAddress,
+    authorization: Option<&'a HeaderValue>,
+}
+
+impl RefusalSource for UpstreamRefusals<'_> {
+    type Error = ServiceCallError;
+
+    async fn request(&mut self, fields: &Map<String, Value>) -> Result<(u16, Vec<u8>), ServiceCallError> {
+        let (status, body) = self.upstream.request_refusal(self.address, self.authorization, fields).await?;
+        Ok((status, body.to_vec()))
+    }
+}
+
+/// Leases an account for calls that make no image. Returns the name of the account, and the result of `call`.
+async fn with_lease<T>(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    handle: &str,
+    call: impl AsyncFnOnce(&UpstreamClient, &Lease) -> T,
+) -> Result<(String, T), ManageError> {
     let ManagedAccount { name, account, row, .. } = find(config, &**store, handle).await?;
     let account = account.map_err(|problem| ManageError::Unusable(name.clone(), problem))?;
     // A command may have been started without the secrets that the settings refer to.
@@ -60,22 +127,14 @@ pub(crate) async fn probe(config: &Config, store: &Arc<dyn Store>, handle: &str)
     let accounts = open_accounts(config, store, &upstream).await?;
     let group = account.groups.first().map_or(config::DEFAULT_GROUP, String::as_str);
     let result = match accounts.lease_account(&name, group).await {
-        Ok(lease) => {
-            let start = Instant::now();
-            let status = match lease.endpoint().address() {
-                None => Ok(None),
-                Some(address) => upstream.probe(address, lease.authorization()).await.map(Some),
-            };
-            Ok((status, start.elapsed()))
-        }
+        Ok(lease) => Ok(call(&upstream, &lease).await),
         // The account is disabled or in a cooldown, or the token endpoint has just caused one.
         Err(_) => Err(accounts.explain(group, false, None).into_iter().find(|explanation| explanation.account == name)),
     };
-    // `finish` stores a token that was fetched for the probe.
+    // `finish` stores a token that was fetched for the call.
     accounts.finish().await;
     match result {
-        Ok((Ok(status), latency)) => Ok(ProbeOutcome { name, status, latency }),
-        Ok((Err(error), _)) => Err(ManageError::NoAnswer(name, error)),
+        Ok(result) => Ok((name, result)),
         Err(explanation) => Err(ManageError::Unavailable(name, explanation.map(|explanation| explanation.state))),
     }
 }

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::BodyExt as _;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::UpstreamClient;
@@ -115,6 +115,35 @@ impl UpstreamClient {
         let mut headers = address.headers().clone();
         headers.extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
         self.fetch_model_list(&address.join("/models"), headers).await
+    }
+
+    /// Sends a request for an image that the upstream is expected to refuse. Returns the status of the answer, and its body
+    /// if it is a refusal.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there was no answer, or if it is too long for a refusal.
+    pub(crate) async fn request_refusal(
+        &self,
+        address: &UpstreamAddress,
+        authorization: Option<&HeaderValue>,
+        fields: &Map<String, Value>,
+    ) -> Result<(u16, Bytes), ServiceCallError> {
+        let mut headers = address.headers().clone();
+        headers.insert(CONTENT_TYPE, JSON);
+        headers.extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
+        let body = serde_json::to_string(fields).map_err(|_| ServiceCallError::Unusable)?;
+        let call =
+            ServiceCall { log_name: "refusal", method: Method::POST, headers, body, max_bytes: MAX_ANSWER_BYTES };
+        let until = Instant::now() + SERVICE_TIMEOUT;
+        let response = call.send(&self.transport, &address.join("/images/generations"), until).await?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok((status.as_u16(), Bytes::new()));
+        }
+        let body = read_whole_body(response.into_body(), MAX_ANSWER_BYTES);
+        let body = timeout_at(until, body).await.unwrap_or(Err(ServiceCallError::Timeout))?;
+        Ok((status.as_u16(), body))
     }
 
     async fn fetch_model_list(&self, url: &str, headers: HeaderMap) -> Result<Bytes, ServiceCallError> {
