@@ -13,6 +13,7 @@
 
 mod abuse;
 mod accounts_cli;
+mod added_models;
 mod admin;
 mod admin_people;
 mod admin_table;

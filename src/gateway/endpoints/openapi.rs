@@ -35,5 +35,5 @@ pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), A
 }
 
 async fn serve(context: RequestContext<CurrentGateway>) -> Result<Response<Body>, HttpError> {
-    Ok(document_response(&context, &DOCUMENT))
+    Ok(document_response(&context, "openapi", &DOCUMENT))
 }

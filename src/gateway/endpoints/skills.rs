@@ -22,6 +22,8 @@ type SkillsContext = RequestContext<CurrentGateway>;
 
 const JSON: &str = "application/json";
 const ALL_VERSIONS: ApiEndpointVersions = ApiEndpointVersions::All;
+/// The name under which answers are counted.
+const OPERATION: &str = "skills";
 /// The folder of the manifest and its packages.
 const SKILLS_PATH: &str = "/skills/";
 /// The file name of the manifest.
@@ -63,21 +65,21 @@ async fn serve_file(context: SkillsContext, _: Path<PackagePath>) -> Result<Resp
     let Some(published) = context.context().get().skills().await else { return not_found(context).await };
     let Some(path) = path_in_folder(context.request.uri().path()) else { return not_found(context).await };
     if path == MANIFEST {
-        return Ok(document_response(&context, &published.manifest));
+        return Ok(document_response(&context, OPERATION, &published.manifest));
     }
     let Some(package) = published.package(&path) else { return not_found(context).await };
     if is_client_copy_current(&context, &package.tag) {
-        return Ok(file_response(&context, &package.tag, content_type(&path), None));
+        return Ok(file_response(&context, OPERATION, &package.tag, content_type(&path), None));
     }
     // A package that has changed on disk does not match its checksum and is not sent; the folder is read again within a
     // second.
     let Some((file, length)) = package.open().await else { return not_found(context).await };
-    Ok(file_response(&context, &package.tag, content_type(&path), Some(Body::wrap(PackageBody::new(file, length)))))
+    Ok(file_response(&context, OPERATION, &package.tag, content_type(&path), Some(Body::wrap(PackageBody::new(file, length)))))
 }
 
 async fn serve_index(context: SkillsContext) -> Result<Response<Body>, HttpError> {
     match context.context().get().skills().await {
-        Some(published) => Ok(document_response(&context, &published.index)),
+        Some(published) => Ok(document_response(&context, OPERATION, &published.index)),
         None => not_found(context).await,
     }
 }
@@ -96,10 +98,14 @@ fn content_type(path: &str) -> &'static str {
         .map_or("application/octet-stream", |(_, content_type)| content_type)
 }
 
-/// Returns a document, or 304 if the client's copy is current.
-pub(super) fn document_response(context: &SkillsContext, document: &PublishedDocument) -> Response<Body> {
+/// Returns a document, or 304 if the client's copy is current. The answer is counted under the name of the operation.
+pub(super) fn document_response(
+    context: &SkillsContext,
+    operation: &'static str,
+    document: &PublishedDocument,
+) -> Response<Body> {
     let body = (!is_client_copy_current(context, &document.tag)).then(|| Body::from(document.bytes.clone()));
-    file_response(context, &document.tag, JSON, body)
+    file_response(context, operation, &document.tag, JSON, body)
 }
 
 fn is_client_copy_current(context: &SkillsContext, tag: &EntityTag) -> bool {
@@ -110,6 +116,7 @@ fn is_client_copy_current(context: &SkillsContext, tag: &EntityTag) -> bool {
 /// Returns the answer 200 with this body, or 304 without a body if the client's copy is current.
 fn file_response(
     context: &SkillsContext,
+    operation: &'static str,
     tag: &EntityTag,
     content_type: &'static str,
     body: Option<Body>,
@@ -123,6 +130,6 @@ fn file_response(
     // The files are public, so a page in a browser may read them as well.
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.extend(HeaderValue::try_from(tag.as_str()).map(|tag| (ETAG, tag)));
-    context.context().count_response("skills", status.as_u16());
+    context.context().count_response(operation, status.as_u16());
     response
 }
