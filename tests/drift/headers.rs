@@ -11,7 +11,7 @@ use crate::limits::source_files;
 use crate::{assert_mentions, assert_no_difference, document};
 
 /// The headers of an answer with status 200, by operation.
-const EXPECTED: [(&str, &[&str]); 6] = [
+const EXPECTED: [(&str, &[&str]); 7] = [
     ("create_image", &IMAGES),
     ("estimate_image", &["x-request-id"]),
     ("edit_image", &IMAGES),
