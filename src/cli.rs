@@ -27,6 +27,7 @@ mod limits;
 mod login;
 mod man;
 mod master_key;
+mod mcp;
 mod migrate;
 mod models;
 mod open;
@@ -112,6 +113,8 @@ enum CliCommand {
     Edit(edit::EditCommand),
     /// Make the images of many requests, and go on after an interruption without paying again.
     Batch(batch::BatchCommand),
+    /// Give an agent the image tools of a gateway, over standard input and output (MCP).
+    Mcp(mcp::McpCommand),
     /// Resize an image file on this machine, for example one that was delivered smaller than requested.
     Upscale(upscale::UpscaleCommand),
     /// Build, check, format and compare skills registry manifests, and install skills.
@@ -180,6 +183,7 @@ fn run(command: CliCommand) -> Result<(), CommandFailure> {
         CliCommand::Generate(generate) => generate.run(),
         CliCommand::Edit(edit) => edit.run(),
         CliCommand::Batch(batch) => batch.run(),
+        CliCommand::Mcp(mcp) => mcp.run(),
         CliCommand::Upscale(upscale) => upscale.run(),
         CliCommand::Skills(skills) => skills.run(),
         CliCommand::Config(config) => config.run(),

@@ -65,7 +65,7 @@ pub use metadata::{AnswerMetadata, RateLimit};
 pub use models::{Model, ModelCalls};
 pub use raw_json::Json;
 pub use request::{Compression, EditRequest, Fallback, GenerateRequest, ImageCount, ModelName, Output, PartialImages};
-#[cfg(feature = "cli")]
+#[cfg(feature = "gateway")]
 pub(crate) use resize::Thumbnail;
 #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
 pub use resize::{Fit, Resize, ResizedImage};
@@ -185,6 +185,13 @@ impl Client {
     #[must_use]
     pub fn models(&self) -> ModelCalls<'_> {
         ModelCalls::new(self)
+    }
+
+    /// Returns the base URL, the key and the HTTP client, for another protocol of the same service.
+    #[cfg(feature = "cli")]
+    pub(crate) fn connection(&self) -> (String, &str, &reqwest::Client) {
+        let ClientState { address, http, credentials, .. } = &*self.shared;
+        (address.url(), credentials.key(), http)
     }
 
     /// Returns a call whose whole answer is paid for.

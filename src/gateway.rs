@@ -19,10 +19,12 @@ mod heartbeat;
 #[cfg(test)]
 #[path = "../tests/bench/hot_paths.rs"]
 mod hot_paths;
+mod image_links;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod limits;
 pub(crate) mod manage;
+mod mcp;
 pub(crate) mod money;
 pub(crate) mod names;
 pub(crate) mod oidc;
@@ -62,6 +64,7 @@ use filter::PromptFilters;
 use front::ConnectionTable;
 use group_refresh::{GroupRefreshHandle, merge_stored_groups, needs_tls};
 use heartbeat::HeartbeatTask;
+use image_links::ImageLinkSealer;
 use keys::{ApiKeys, Pepper};
 use ledger::Ledger;
 use limits::RequestLimiter;
@@ -321,6 +324,11 @@ impl Gateway {
 
     pub(crate) fn replay(&self) -> &AnswerReplay {
         &self.replay
+    }
+
+    /// Makes and opens the links to images of stored answers.
+    pub(crate) fn image_links(&self) -> ImageLinkSealer {
+        ImageLinkSealer::new(self.replay.vault().clone())
     }
 
     pub(crate) fn accounts(&self) -> &Accounts {

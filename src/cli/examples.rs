@@ -103,6 +103,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("batch", &["imagate batch requests.jsonl -o images", "imagate batch - --concurrency 8 --progress jsonl"]),
+    ("mcp", &["imagate mcp", "imagate mcp --base-url https://images.example/v1"]),
     ("upscale", &["imagate upscale fox.png --size 3840x2160 -o fox-4k.png"]),
     ("skills", &["imagate skills new image-generation", "imagate skills build", "imagate skills list"]),
     (

@@ -10,7 +10,7 @@ mod decode;
 mod encode;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "cli")]
+#[cfg(feature = "gateway")]
 mod thumbnail;
 
 use std::fmt;
@@ -25,7 +25,7 @@ use super::save::{self, EncodedImage, FileNaming, ImageByteSink};
 use super::{Error, Image, Output, ResponseImage};
 use crate::image::{Format, ImageFileError, ImageProperties, Size, inspect};
 use crate::tables::{MAX_PIXELS, MAX_UPLOAD_IMAGE_BYTES};
-#[cfg(feature = "cli")]
+#[cfg(feature = "gateway")]
 pub(crate) use thumbnail::Thumbnail;
 
 /// The size, proportions and file format that an image is resized to.

@@ -100,6 +100,12 @@ impl BearerCredentials {
         Ok(Self { authorization, key: key.into() })
     }
 
+    /// Returns the key.
+    #[cfg(feature = "cli")]
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
     /// Returns the header value, which is marked as sensitive so that it is not printed.
     #[cfg(feature = "admin")]
     pub(super) fn authorization(&self) -> HeaderValue {

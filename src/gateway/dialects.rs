@@ -229,7 +229,6 @@ impl Adaptations {
     }
 
     /// True if the answer must have links to the images instead of their bytes.
-    #[expect(dead_code, reason = "issue 22: the links to stored images read it")]
     pub(crate) fn asks_for_urls(&self) -> bool {
         self.0.iter().any(|adaptation| adaptation.dialect == Dialect::Url)
     }

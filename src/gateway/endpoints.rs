@@ -6,6 +6,8 @@
 
 mod admin;
 mod health;
+mod image_files;
+mod mcp;
 mod openapi;
 mod pages;
 mod skills;
@@ -52,6 +54,8 @@ pub(crate) fn api_description() -> Result<ApiDescription<CurrentGateway>, ApiDes
     health::register(&mut api)?;
     openapi::register(&mut api)?;
     skills::register(&mut api)?;
+    image_files::register(&mut api)?;
+    mcp::register(&mut api)?;
     Ok(api)
 }
 
@@ -187,6 +191,7 @@ async fn to_handler_response(
             GatewayAnswerBody::Live(body) => HandlerResponse::streaming(kind, body),
             GatewayAnswerBody::Early(stream) => HandlerResponse::streaming(kind, stream),
             GatewayAnswerBody::Stored(body) => HandlerResponse::streaming(kind, body),
+            GatewayAnswerBody::Whole(body) => HandlerResponse::whole(body),
         },
     };
     Ok(answer.with_status(gateway_answer.head.status).with_headers(&gateway_answer.head.headers))

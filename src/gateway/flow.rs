@@ -21,6 +21,7 @@ mod gateway_answer;
 mod group_permissions;
 mod image_edit;
 mod image_estimate;
+mod image_files;
 mod image_generation;
 mod image_models;
 mod image_run;
@@ -35,15 +36,17 @@ mod request_options;
 mod response_creation;
 mod shared_record;
 mod token_usage;
+mod url_answer;
 
 pub(crate) use gateway_answer::{GatewayAnswer, GatewayAnswerBody};
 pub(crate) use image_edit::edit_image;
 pub(crate) use image_estimate::estimate_image;
+pub(crate) use image_files::{LinkedImage, base_url, find_linked_image, link_paths};
 pub(crate) use image_generation::create_image;
 pub(crate) use image_models::list_image_models;
 pub(crate) use image_run::{ImageFileBody, ImageRun, find_image_run};
 pub(crate) use models::{list_models, retrieve_model};
-pub(crate) use request_options::RequestOptions;
+pub(crate) use request_options::{RequestOptions, read_host};
 pub(crate) use response_creation::create_response;
 
 use super::Gateway;

@@ -146,6 +146,16 @@ impl ApiKeys {
         Ok(entry.map(|entry| Caller::new(key.clone(), &entry)))
     }
 
+    /// True if the key with this public id is valid now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the keys cannot be read.
+    pub(crate) async fn is_valid_key(&self, key: &PublicId) -> Result<bool, Arc<StoreError>> {
+        let entry = self.cache.find(key, |_| true).await?;
+        Ok(entry.is_some_and(|entry| is_valid(&entry, Timestamp::now())))
+    }
+
     /// Notes that the owner of a key makes a request with it, without its secret.
     pub(crate) fn note_request(&self, caller: &Caller) {
         if let Some(entry) = self.cache.get(caller.public_id()) {

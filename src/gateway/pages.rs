@@ -176,6 +176,11 @@ impl Pages {
         csrf::is_same_origin(request, &site).then(|| context.own_user_id()).flatten()
     }
 
+    /// Returns the origin of the pages under this host; `None` if no page is served there.
+    pub(crate) fn origin(&self, host: Option<&str>) -> Option<String> {
+        SiteOrigin::from_host(host, self.public_address.as_ref()).map(|site| site.origin().to_owned())
+    }
+
     /// Answers a page request; each failure is answered with an error page.
     pub(crate) async fn handle(&self, gateway: &Arc<Gateway>, request: &PageRequest) -> PageResponse {
         let response = match SiteOrigin::from_host(request.host.as_deref(), self.public_address.as_ref()) {

@@ -30,6 +30,7 @@ mod proof;
 mod relay_error;
 mod response_passthrough;
 mod stored_image;
+mod stored_members;
 mod undocumented_members;
 mod upstream_body;
 
@@ -43,6 +44,7 @@ pub(crate) use proof::{ProofError, ProvenAnswer, UnprovenAnswer};
 pub(crate) use relay_error::RelayError;
 pub(crate) use response_passthrough::RequestedResponse;
 pub(crate) use stored_image::StoredImage;
+pub(crate) use stored_members::{AnswerMembers, read_answer_members};
 pub(crate) use upstream_body::AnswerTimeouts;
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::rules::SharedTask;
 use crate::gateway::spool::FreeSpace;
-use crate::gateway::store::{NodeId, ReplayStore, StoreError, Timestamp, Vault};
+use crate::gateway::store::{NodeId, ReplayStore, RequestId, StoreError, Timestamp, Vault};
 use answer_channel::RetryableJobHandle;
 use answer_folder::{AnswerFolder, RetentionWindows};
 use durable_answers::{EarlierRequest, OrphanAnswer};
@@ -254,6 +254,21 @@ impl AnswerReplay {
         self.idempotent_answers.find_answer(&scope).await
     }
 
+    /// Returns the answer of the request with this id, whose claim has this scope. Returns `None` if the answer is not
+    /// complete or not kept any more, or if a later request has the same scope.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn find_stored_answer(
+        &self,
+        scope: &[u8; 32],
+        request_id: &RequestId,
+    ) -> Result<Option<(AnswerHead, AnswerReader)>, ReplayError> {
+        let found = self.idempotent_answers.find_answer(scope).await?;
+        Ok(found.filter(|found| found.request_id == *request_id).and_then(|found| found.answer))
+    }
+
     /// Returns the keyed hash by which a retry of this plain request is recognized after a restart. `None` if the
     /// adoption of orphans is disabled, if the client does not mark retries and files would have to be read for the
     /// hash, or if the files cannot be read.
@@ -348,6 +363,11 @@ impl AnswerReplay {
         {
             orphans.remember(caller, task.into(), error).await;
         }
+    }
+
+    /// The vault that seals the keys of stored answers.
+    pub(crate) fn vault(&self) -> &Vault {
+        &self.idempotent_answers.vault
     }
 
     /// Waits until every claim is completed or released, and every answer that must be stored is stored. The caller

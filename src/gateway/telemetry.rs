@@ -24,6 +24,9 @@ use log::{LogQueue, dropped_lines};
 /// The log filter if none is given.
 const DEFAULT_FILTER: &str = "imagate=info,warn";
 
+/// The level of the library for MCP in every filter: below it, the library logs whole messages, with prompts and links.
+const MESSAGE_LIBRARY_FILTER: &str = "rmcp=warn";
+
 /// Starts the log. `filter` has the syntax of `IMAGATE_LOG`: levels, by module if necessary.
 ///
 /// A filter that cannot be parsed is replaced by the default, and a warning is logged. Panics are logged too.
@@ -34,7 +37,10 @@ const DEFAULT_FILTER: &str = "imagate=info,warn";
 pub(crate) fn init(filter: Option<&str>, format: LogFormat) -> io::Result<LogGuard> {
     let parsed = filter.map(EnvFilter::try_new);
     let is_invalid = matches!(parsed, Some(Err(_)));
-    let filter = parsed.and_then(Result::ok).unwrap_or_else(|| EnvFilter::new(DEFAULT_FILTER));
+    let mut filter = parsed.and_then(Result::ok).unwrap_or_else(|| EnvFilter::new(DEFAULT_FILTER));
+    if let Ok(directive) = MESSAGE_LIBRARY_FILTER.parse() {
+        filter = filter.add_directive(directive);
+    }
     let report_dropped =
         |lines| tracing::warn!(lines, "{lines} lines of the log were dropped: standard error was not read fast enough");
     let queue = LogQueue::start(io::stderr(), dropped_lines(), report_dropped)?;

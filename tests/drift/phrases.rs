@@ -23,6 +23,14 @@ const LIMITS: &[Phrase] = &[
         "the newest {} records that pass the other filters",
         &[|_| source_number("src/gateway/store/record.rs", "pub(crate) const SORTED_MAX: u32 = ")],
     ),
+    (
+        "larger than {} tokens of four bytes",
+        &[|_| source_number("src/gateway/mcp/result.rs", "const RESULT_MAX_BYTES: usize = ") / 4],
+    ),
+    (
+        "has waited for {} seconds returns",
+        &[|_| source_number("src/gateway/mcp/image_tools.rs", "const WAIT_MAX: Duration = Duration::from_secs(")],
+    ),
     ("never above {}", &[|facts| facts.limit("retry_after_max_seconds")]),
     ("every {} seconds; every reader", &[|facts| facts.limit("heartbeat_seconds")]),
     ("first comment after {} seconds", &[|facts| facts.limit("heartbeat_seconds")]),

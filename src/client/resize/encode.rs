@@ -31,9 +31,30 @@ fn png(pixels: &PixelBuffer) -> Result<Vec<u8>, png::EncodingError> {
     Ok(file)
 }
 
+/// Returns a jpeg file, in which transparent parts are white.
+#[cfg(feature = "gateway")]
+pub(super) fn encode_on_white(pixels: &PixelBuffer, quality: u8) -> Result<Vec<u8>, ResizeFailure> {
+    if !pixels.has_alpha {
+        return jpeg_colors(pixels, &pixels.bytes, quality);
+    }
+    let on_white = |color: u8, alpha: u8| {
+        let (color, alpha, white) = (u16::from(color), u16::from(alpha), u16::from(u8::MAX));
+        // A weighted mean of two bytes is a byte.
+        u8::try_from((color * alpha + white * (white - alpha)) / white).unwrap_or(u8::MAX)
+    };
+    let (rgba, _) = pixels.bytes.as_chunks();
+    let colors =
+        rgba.iter().flat_map(|&[red, green, blue, alpha]| [red, green, blue].map(|color| on_white(color, alpha)));
+    jpeg_colors(pixels, &colors.collect::<Vec<_>>(), quality)
+}
+
 fn jpeg(pixels: &PixelBuffer, quality: u8) -> Result<Vec<u8>, ResizeFailure> {
+    jpeg_colors(pixels, &opaque(pixels).ok_or(ResizeFailure::Transparent)?, quality)
+}
+
+/// Returns a jpeg file with the size and profile of `pixels`, and these colors.
+fn jpeg_colors(pixels: &PixelBuffer, colors: &[u8], quality: u8) -> Result<Vec<u8>, ResizeFailure> {
     let unwritable = |reason: String| ResizeFailure::Unwritable(Format::Jpeg, reason);
-    let colors = opaque(pixels).ok_or(ResizeFailure::Transparent)?;
     let (Ok(width), Ok(height)) = (u16::try_from(pixels.width), u16::try_from(pixels.height)) else {
         return Err(unwritable("it is too large".to_owned()));
     };
@@ -43,7 +64,7 @@ fn jpeg(pixels: &PixelBuffer, quality: u8) -> Result<Vec<u8>, ResizeFailure> {
     if let Some(profile) = &pixels.profile {
         encoder.add_icc_profile(profile).map_err(|error| unwritable(error.to_string()))?;
     }
-    encoder.encode(&colors, width, height, JpegColor::Rgb).map_err(|error| unwritable(error.to_string()))?;
+    encoder.encode(colors, width, height, JpegColor::Rgb).map_err(|error| unwritable(error.to_string()))?;
     Ok(file)
 }
 

@@ -1,4 +1,4 @@
-//! A small copy of an image, for the preview in a terminal.
+//! A small copy of an image, for the preview in a terminal or in the answer to an agent.
 
 use bytes::Bytes;
 
@@ -12,14 +12,13 @@ pub(crate) struct Thumbnail(PixelBuffer);
 
 impl Thumbnail {
     /// Makes a copy that fits into `max_width` times `max_height` pixels, with the proportions of the image. A smaller
-    /// image stays as it is. The color profile is not kept: terminals ignore it.
+    /// image stays as it is. The color profile is not kept: a preview does not need exact colors.
     ///
     /// # Errors
     ///
     /// Returns an error if the file is not a whole still image, or is larger than the largest image of the API.
     pub(crate) fn new(file: impl Into<Bytes>, max_width: u32, max_height: u32) -> Result<Self, Error> {
-        let failure = |failure: ResizeFailure| Error::image(&format!("the image cannot be shown: {failure}"));
-        Self::try_new(&file.into(), max_width, max_height).map_err(failure)
+        Self::try_new(&file.into(), max_width, max_height).map_err(|failure| shown(&failure))
     }
 
     fn try_new(file: &Bytes, max_width: u32, max_height: u32) -> Result<Self, ResizeFailure> {
@@ -32,17 +31,33 @@ impl Thumbnail {
         Ok(Self(pixels))
     }
 
+    /// Makes the copy smaller, so that it fits into `max_width` times `max_height` pixels.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the pixels cannot be resampled.
+    pub(crate) fn shrink(self, max_width: u32, max_height: u32) -> Result<Self, Error> {
+        let (width, height) = fitted((self.0.width, self.0.height), (max_width, max_height));
+        if (width, height) == (self.0.width, self.0.height) {
+            return Ok(self);
+        }
+        resample(self.0, width, height, Fit::Stretch).map(Self).map_err(|failure| shown(&failure))
+    }
+
     /// Returns the width in pixels.
+    #[cfg(feature = "cli")]
     pub(crate) const fn width(&self) -> u32 {
         self.0.width
     }
 
     /// Returns the height in pixels.
+    #[cfg(feature = "cli")]
     pub(crate) const fn height(&self) -> u32 {
         self.0.height
     }
 
     /// Returns red, green, blue and alpha of each pixel, row by row.
+    #[cfg(feature = "cli")]
     pub(crate) fn into_rgba(self) -> Vec<u8> {
         if self.0.has_alpha { self.0.bytes } else { with_alpha(&self.0.bytes) }
     }
@@ -52,10 +67,23 @@ impl Thumbnail {
     /// # Errors
     ///
     /// Returns an error if the file cannot be encoded.
+    #[cfg(feature = "cli")]
     pub(crate) fn to_png(&self) -> Result<Vec<u8>, Error> {
-        encode::encode_file(&self.0, Output::Png)
-            .map_err(|failure| Error::image(&format!("the image cannot be shown: {failure}")))
+        encode::encode_file(&self.0, Output::Png).map_err(|failure| shown(&failure))
     }
+
+    /// Returns the copy as a jpeg file, with transparent parts on white. `quality` is a percentage.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be encoded.
+    pub(crate) fn to_jpeg(&self, quality: u8) -> Result<Vec<u8>, Error> {
+        encode::encode_on_white(&self.0, quality).map_err(|failure| shown(&failure))
+    }
+}
+
+fn shown(failure: &ResizeFailure) -> Error {
+    Error::image(&format!("the image cannot be shown: {failure}"))
 }
 
 /// Returns the largest size within the maximum that has the proportions of the size, and is not larger than it.

@@ -26,6 +26,8 @@ type PageRouteContext = RequestContext<CurrentGateway>;
 
 const METHODS: [Method; 7] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
+/// The name of all pages in the metrics.
+const OPERATION: &str = "pages";
 const FORM_CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 /// The content type of events, which the script of a page asks for.
 const EVENTS: &[u8] = b"text/event-stream";
@@ -80,7 +82,7 @@ async fn respond_with_page(context: PageRouteContext, body: FormBody) -> Respons
     // unknown one a key that was put in the wrong place.
     let section = context.request.uri().path().split('/').nth(1).unwrap_or_default();
     let section = SECTIONS.into_iter().find(|known| *known == section).unwrap_or_default();
-    run_page_handler(&context, section, unread, async {
+    run_page_handler(&context, OPERATION, section, unread, async {
         let page_request = read_page_request(&context, body).await;
         let gateway = context.context().get();
         let PageResponse { status, headers, body } = gateway.pages().handle(&gateway, &page_request).await;

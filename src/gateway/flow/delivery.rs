@@ -10,7 +10,7 @@ use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
 use super::{
     RequestOptions, attempt, count_if_refused, failure_reason, fallback_order, outcome, prompt_screening,
-    repeated_request, request_limits, token_usage,
+    repeated_request, request_limits, token_usage, url_answer,
 };
 use crate::error::{ApiErrorCode, Error, UpstreamFault};
 use crate::gateway::Gateway;
@@ -84,10 +84,17 @@ pub(super) async fn run_image_job(
     // With an idempotency key, the key alone identifies a repeated request, and the conversation turn of the agent is
     // ignored.
     let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
-    let adapted = job.adapted_text();
+    let (adapted, wants_urls) = (job.adapted_text(), job.adaptations().asks_for_urls());
     let task = SharedTask::from(job.with_turn(turn));
+    if wants_urls {
+        count_if_refused(gateway, &caller, url_answer::check(&task))?;
+    }
     count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, &task))?;
-    let answer = repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await?;
+    let context = Arc::new(JobContext::new(gateway, caller, options, task));
+    let mut answer = repeated_request::answer_request(Arc::clone(&context)).await?;
+    if wants_urls {
+        answer = url_answer::replace_images(&context, answer).await?;
+    }
     Ok(answer.with_adapted_mark(adapted))
 }
 

@@ -33,8 +33,10 @@ pub(crate) enum GatewayAnswerBody {
     Live(Box<RelayBody>),
     /// A stored answer, complete or still being written. The client must read it at the minimum rate.
     Stored(PacedBody<AnswerReader>),
-    /// Heartbeats, followed by a body of one of the other two kinds or an error event.
+    /// Heartbeats, followed by a body of one of the first two kinds or an error event.
     Early(EarlyStream),
+    /// The whole body, in memory.
+    Whole(Bytes),
 }
 
 /// The error of an answer that broke off. The module that detects the cause logs it.
@@ -96,6 +98,15 @@ impl RecordableAnswer for GatewayAnswer {
     }
 }
 
+// === impl AnswerBodyError ===
+
+impl AnswerBodyError {
+    /// The error of an answer whose caller has left.
+    pub(super) fn caller_left() -> Self {
+        Self("the caller has left".into())
+    }
+}
+
 // === impl GatewayAnswerBody ===
 
 impl Body for GatewayAnswerBody {
@@ -110,6 +121,10 @@ impl Body for GatewayAnswerBody {
             Self::Live(body) => Pin::new(body).poll_frame(cx).map_err(|error| AnswerBodyError(error.into())),
             Self::Stored(body) => Pin::new(body).poll_frame(cx).map_err(AnswerBodyError),
             Self::Early(body) => Pin::new(body).poll_frame(cx),
+            Self::Whole(bytes) => {
+                let bytes = std::mem::take(bytes);
+                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+            }
         }
     }
 
@@ -118,6 +133,7 @@ impl Body for GatewayAnswerBody {
             Self::Live(body) => body.is_end_stream(),
             Self::Stored(body) => body.is_end_stream(),
             Self::Early(body) => body.is_end_stream(),
+            Self::Whole(bytes) => bytes.is_empty(),
         }
     }
 
@@ -126,6 +142,7 @@ impl Body for GatewayAnswerBody {
             Self::Live(body) => body.size_hint(),
             Self::Stored(body) => body.size_hint(),
             Self::Early(body) => body.size_hint(),
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
 use crate::gateway::relay::{PacedBody, StoredImage};
 use crate::gateway::replay::{AnswerHead, AnswerReader, EarlierAnswer};
-use crate::gateway::store::RequestId;
+use crate::gateway::store::{RequestId, Timestamp};
 use crate::image::Format;
 
 /// The operations that make images.
@@ -17,6 +17,12 @@ const OK: u16 = 200;
 pub(crate) struct ImageRun {
     /// The request, whose record states the outcome.
     pub(crate) request_id: RequestId,
+    /// The scope under which the answer is kept.
+    pub(super) scope: [u8; 32],
+    /// The time from which the answer is not kept.
+    pub(super) kept_until: Timestamp,
+    /// True if the answer was not complete when it was looked up.
+    pub(crate) is_running: bool,
     answer: Option<(AnswerHead, AnswerReader)>,
 }
 
@@ -39,11 +45,30 @@ pub(crate) async fn find_image_run(
             tracing::error!(error = &error as &dyn std::error::Error, "an earlier request could not be looked up");
             Error::Unavailable
         })?;
-        if let Some(EarlierAnswer { request_id, answer }) = found {
-            return Ok(Some(ImageRun { request_id, answer }));
+        if let Some(EarlierAnswer { request_id, scope, expires_at, is_running, answer }) = found {
+            return Ok(Some(ImageRun { request_id, scope, kept_until: expires_at, is_running, answer }));
         }
     }
     Ok(None)
+}
+
+/// Returns the file of the image with this index, from 0, of an answer; `None` if the answer has no such image.
+pub(super) async fn open_image(
+    gateway: &Gateway,
+    head: AnswerHead,
+    reader: AnswerReader,
+    index: usize,
+) -> Option<(Format, ImageFileBody)> {
+    if head.status != OK {
+        return None;
+    }
+    match StoredImage::open(reader, index).await {
+        Ok(opened) => opened.map(|(format, image)| (format, PacedBody::new(image, gateway.cutoff()))),
+        Err(error) => {
+            tracing::error!(error = &error as &dyn std::error::Error, "an image of a stored answer cannot be read");
+            None
+        }
+    }
 }
 
 // === impl ImageRun ===
@@ -54,15 +79,14 @@ impl ImageRun {
         self.answer.as_ref().is_some_and(|(head, _)| head.status == OK)
     }
 
+    /// Returns the answer with its head; `None` if it is not complete or not kept.
+    pub(crate) fn into_answer(self) -> Option<(AnswerHead, AnswerReader)> {
+        self.answer
+    }
+
     /// Returns the file of the image with this index, from 0; `None` if the answer has no such image or is not kept.
     pub(crate) async fn into_image(self, gateway: &Gateway, index: usize) -> Option<(Format, ImageFileBody)> {
-        let (_, reader) = self.answer.filter(|(head, _)| head.status == OK)?;
-        match StoredImage::open(reader, index).await {
-            Ok(opened) => opened.map(|(format, image)| (format, PacedBody::new(image, gateway.cutoff()))),
-            Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "an image of a stored answer cannot be read");
-                None
-            }
-        }
+        let (head, reader) = self.answer?;
+        open_image(gateway, head, reader, index).await
     }
 }

@@ -1,6 +1,8 @@
 //! The options that a request states in its headers, which are read and checked once.
 
 use http::HeaderMap;
+use http::header::HOST;
+use http::uri::Authority;
 
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::Gateway;
@@ -32,6 +34,8 @@ pub(crate) struct RequestOptions {
     pub(super) retry_count: Option<u32>,
     /// The conversation turn of an agent, which may have sent this request before in the same turn without marking it.
     pub(super) agent_turn: Option<String>,
+    /// The host and port under which the caller has reached the gateway, if the request names them.
+    pub(super) host: Option<String>,
     /// The fallback policy of the request; `None` if that of the group applies.
     pub(super) fallback: Option<FallbackPolicy>,
 }
@@ -54,12 +58,14 @@ impl RequestOptions {
                 .and_then(|value| value.to_str().ok())
                 .and_then(|text| text.parse().ok()),
             agent_turn: read_agent_turn(headers),
+            host: read_host(headers),
             fallback: read_fallback(headers)?,
         })
     }
 
-    /// The options of a request that a page makes. Its idempotency key is visible ASCII of at most the maximum length.
-    pub(crate) fn for_page(request_id: &str, idempotency_key: String) -> Self {
+    /// The options of a request that the gateway itself makes for a caller, such as a page or a tool. Its idempotency key
+    /// is visible ASCII of at most the maximum length.
+    pub(crate) fn with_idempotency_key(request_id: &str, idempotency_key: String) -> Self {
         Self { request_id: request_id.to_owned(), idempotency_key: Some(idempotency_key), ..Self::default() }
     }
 
@@ -103,6 +109,13 @@ fn read_idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Rejection
         }
         Some(text) => Ok(Some(text.to_owned())),
     }
+}
+
+/// Reads the host of the request. An invalid one is ignored, because only links in the answer name it.
+pub(crate) fn read_host(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(HOST)?.to_str().ok()?;
+    let host = text.parse::<Authority>().ok().filter(|host| !host.as_str().contains('@'))?;
+    Some(host.to_string())
 }
 
 /// Reads the turn of an agent. The gateway does not define this header, so an unusable value is ignored.

@@ -99,9 +99,11 @@ pub(crate) enum PageContent {
 
 /// Runs the handler of a page, which builds its own error pages; a panic becomes an empty answer with status 500.
 ///
-/// `section` is the part of the path that is logged, because the rest may hold a secret.
+/// The answer is counted under the name `operation`. `section` is the part of the path that is logged, because the rest
+/// may hold a secret.
 pub(crate) async fn run_page_handler<C: ResponseCounter>(
     context: &RequestContext<C>,
+    operation: &str,
     section: &str,
     unread: UnreadBody,
     handler: impl Future<Output = Response<PageContent>>,
@@ -115,13 +117,18 @@ pub(crate) async fn run_page_handler<C: ResponseCounter>(
         response
     });
     let status = response.status().as_u16();
-    context.context().count_response("pages", status);
+    context.context().count_response(operation, status);
     let (request_id, head_ms) = (&context.request_id, started_at.elapsed().as_millis());
     tracing::info!(request_id, method = %context.request.method(), section, status, head_ms, "answered a page");
     response.map(|content| match content {
         PageContent::Whole(body) => unread.respond_and_drain(body, false),
         PageContent::Streaming(body) => body,
     })
+}
+
+/// Returns the content of an error answer of the API.
+pub(crate) fn error_content(error: &Error) -> Response<PageContent> {
+    error_response(error).map(PageContent::Whole)
 }
 
 /// Converts an error into an answer.
@@ -184,6 +191,16 @@ impl HandlerResponse {
     /// A JSON answer whose body is complete.
     pub(crate) fn whole(body: Bytes) -> Self {
         Self { status: StatusCode::OK, body: Body::from(body), headers: ResponseKind::Json.headers() }
+    }
+
+    /// An answer that another library has made.
+    pub(crate) fn from_http<B>(response: Response<B>) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = response.into_parts();
+        Self { status: parts.status, body: Body::wrap(SyncBody(SyncWrapper::new(body))), headers: parts.headers }
     }
 
     /// Adds a header, if there is a value and it is valid in a header.

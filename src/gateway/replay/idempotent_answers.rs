@@ -96,6 +96,12 @@ pub(crate) enum ClaimOutcome {
 pub(crate) struct EarlierAnswer {
     /// The request that made the claim, and whose record states the outcome.
     pub(crate) request_id: RequestId,
+    /// The scope of the claim, under which [`super::AnswerReplay::find_stored_answer`] finds the answer.
+    pub(crate) scope: [u8; 32],
+    /// The time from which the answer is not kept.
+    pub(crate) expires_at: Timestamp,
+    /// True if the answer was not complete when it was looked up. It never is if the process that made it has died.
+    pub(crate) is_running: bool,
     /// The answer with its head; `None` if it is not complete, or cannot be read any more.
     pub(crate) answer: Option<(AnswerHead, AnswerReader)>,
 }
@@ -285,7 +291,9 @@ impl IdempotentAnswers {
             let reader = AnswerReader::new(&Arc::new(stored));
             answer = reader.head().await.ok().map(|head| (head, reader));
         }
-        Ok(Some(EarlierAnswer { request_id: claim.request_id, answer }))
+        let ReplayClaim { scope, request_id, expires_at, .. } = claim;
+        let is_running = state == ReplayState::Running;
+        Ok(Some(EarlierAnswer { request_id, scope, expires_at, is_running, answer }))
     }
 
     async fn reopen(&self, claim: &ReplayClaim, row: &StoredAnswerRow) -> ClaimOutcome {

@@ -1,0 +1,91 @@
+//! The links to images of stored answers. The link is the permission, so there is no API key, and the path is never
+//! logged: its token gives the image to everyone who knows it.
+//!
+//! Everything that is not a valid link is the same 404: a token that was not sealed here or has ended, an answer that is
+//! not kept any more, a key that is not valid.
+
+use chrono::Utc;
+use dropshot::{
+    ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, Path,
+    RequestContext,
+};
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+
+use crate::error::{Error, MissingResource};
+use crate::gateway::CurrentGateway;
+use crate::gateway::flow::{self, LinkedImage};
+use crate::gateway::front::{PageContent, UnreadBody, error_content, run_page_handler};
+use crate::gateway::image_links::IMAGE_FILES_PATH;
+
+type ImageFileContext = RequestContext<CurrentGateway>;
+
+/// The name of the operation in the metrics.
+const OPERATION: &str = "image_files";
+/// The part of the path that is logged.
+const SECTION: &str = "v1/images/files";
+const ALL_VERSIONS: ApiEndpointVersions = ApiEndpointVersions::All;
+/// A browser shows the file, and nothing in it can run or load anything.
+const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox");
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+/// The last segment of a link.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct ImageFilePath {
+    token: String,
+}
+
+/// Adds the route of the links.
+///
+/// # Errors
+///
+/// Returns an error if the route is already registered.
+pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
+    for method in [Method::GET, Method::HEAD] {
+        let (name, path) = (format!("image file {method}"), format!("{IMAGE_FILES_PATH}{{token}}"));
+        let endpoint = ApiEndpoint::new(name, send_image, method, "application/json", &path, ALL_VERSIONS);
+        api.register(endpoint.visible(false))?;
+    }
+    Ok(())
+}
+
+async fn send_image(context: ImageFileContext, path: Path<ImageFilePath>) -> Result<Response<Body>, HttpError> {
+    let token = path.into_inner().token;
+    let response = run_page_handler(&context, OPERATION, SECTION, UnreadBody::default(), async {
+        let gateway = context.context().get();
+        match flow::find_linked_image(&gateway, &token).await {
+            Ok(Some(image)) => image_response(image),
+            Ok(None) => error_content(&missing_file(&context)),
+            Err(error) => error_content(&error),
+        }
+    })
+    .await;
+    Ok(response)
+}
+
+/// The error for everything that is not a valid link. It does not repeat the token.
+fn missing_file(context: &ImageFileContext) -> Error {
+    let method = context.request.method().to_string();
+    Error::NotFound(MissingResource::Url { method, path: format!("{IMAGE_FILES_PATH}…") })
+}
+
+fn image_response(image: LinkedImage) -> Response<PageContent> {
+    let LinkedImage { format, body, expires_at } = image;
+    let seconds = (expires_at - Utc::now()).num_seconds().max(0);
+    let mut response = Response::new(PageContent::streaming(body));
+    *response.status_mut() = StatusCode::OK;
+    let headers: &mut HeaderMap = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CONTENT_SECURITY_POLICY, POLICY);
+    // A page of another site that was given the link may show the image.
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
+    let texts = [
+        (CONTENT_TYPE, format!("image/{format}")),
+        (CACHE_CONTROL, format!("private, max-age={seconds}")),
+        (CONTENT_DISPOSITION, format!("inline; filename=\"image.{}\"", format.extension())),
+    ];
+    headers.extend(texts.into_iter().filter_map(|(name, text)| Some((name, HeaderValue::from_str(&text).ok()?))));
+    response
+}

@@ -1,0 +1,75 @@
+//! Makes links to the images of stored answers, and finds the image of a link.
+
+use chrono::{DateTime, Utc};
+
+use super::image_run::{ImageFileBody, ImageRun, open_image};
+use crate::error::Error;
+use crate::gateway::Gateway;
+use crate::gateway::image_links::{ImageLink, link_end};
+use crate::gateway::keys::Caller;
+use crate::gateway::store::Timestamp;
+use crate::image::Format;
+
+/// The image that a link leads to.
+pub(crate) struct LinkedImage {
+    /// The format of the file.
+    pub(crate) format: Format,
+    /// The file.
+    pub(crate) body: ImageFileBody,
+    /// The time from which the link is not valid.
+    pub(crate) expires_at: DateTime<Utc>,
+}
+
+/// Returns the image to which the token of a link leads. Returns `None` if the token was not sealed here or has ended,
+/// if its answer is not kept any more, or if its API key is not valid.
+///
+/// # Errors
+///
+/// Returns [`Error::Unavailable`] if the store cannot be read.
+pub(crate) async fn find_linked_image(gateway: &Gateway, token: &str) -> Result<Option<LinkedImage>, Error> {
+    let Some(link) = gateway.image_links().open(token, Utc::now()) else { return Ok(None) };
+    let is_valid = gateway.keys().is_valid_key(&link.key).await.map_err(|error| {
+        tracing::error!(error = &*error as &dyn std::error::Error, "the store could not check the key of a link");
+        Error::Unavailable
+    })?;
+    if !is_valid {
+        return Ok(None);
+    }
+    let found = gateway.replay().find_stored_answer(&link.scope, &link.request_id).await.map_err(|error| {
+        tracing::error!(error = &error as &dyn std::error::Error, "the answer of a link could not be looked up");
+        Error::Unavailable
+    })?;
+    let Some((head, reader)) = found else { return Ok(None) };
+    let image = open_image(gateway, head, reader, usize::from(link.index)).await;
+    Ok(image.map(|(format, body)| LinkedImage { format, body, expires_at: link.expires_at }))
+}
+
+/// Returns the paths of the links to the first `count` images of a stored answer of this caller.
+///
+/// # Errors
+///
+/// Returns [`Error::Unavailable`] if the system has no random bytes.
+pub(crate) fn link_paths(
+    gateway: &Gateway,
+    caller: &Caller,
+    run: &ImageRun,
+    count: usize,
+) -> Result<Vec<String>, Error> {
+    let expires_at = link_end(Timestamp::now(), run.kept_until);
+    let indices = (0..=u8::MAX).take(count);
+    let paths = indices.map(|index| {
+        let (scope, request_id, key) = (run.scope, run.request_id.clone(), caller.public_id().clone());
+        gateway.image_links().path(&ImageLink { scope, request_id, key, index, expires_at })
+    });
+    paths.collect::<Result<_, _>>().map_err(|error| {
+        tracing::error!(error = &error as &dyn std::error::Error, "a link could not be sealed");
+        Error::Unavailable
+    })
+}
+
+/// Returns the base of the links: `public_url`, or else the host of the request. Without both, the links are paths.
+pub(crate) fn base_url(gateway: &Gateway, host: Option<&str>) -> String {
+    let public_url = gateway.config().public_url.as_ref();
+    let base = public_url.map(|url| url.as_str().to_owned());
+    base.or_else(|| host.map(|host| format!("http://{host}"))).unwrap_or_default()
+}
