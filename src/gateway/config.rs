@@ -13,6 +13,7 @@ mod address;
 mod alerts;
 mod config_file;
 mod config_printer;
+mod cors;
 mod dialect_set;
 mod difference;
 mod duration;
@@ -44,6 +45,7 @@ pub(crate) use account::{AccountConfig, AccountCredentials, EndpointConfig, Gran
 pub(crate) use address::ListenAddress;
 pub(crate) use alerts::{AlertConfig, EmailConfig, WebhookConfig};
 pub(crate) use config_file::allowed_words;
+pub(crate) use cors::CorsOrigins;
 pub(crate) use dialect_set::DialectSet;
 pub(crate) use difference::ConfigDifference;
 pub(crate) use group::{FilterConfig, GroupConfig, ModerationConfig};
@@ -91,6 +93,8 @@ pub(crate) struct Config {
     pub(crate) public_url: Option<PublicUrl>,
     /// The proxies whose `X-Forwarded-For` header is trusted.
     pub(crate) trusted_proxies: TrustedProxies,
+    /// The origins of the pages that may call the API from a browser.
+    pub(crate) cors_origins: CorsOrigins,
     /// The folder for all stored data.
     pub(crate) data_dir: PathBuf,
     /// The folder with the skills that are published, if any are.

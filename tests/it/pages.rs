@@ -5,6 +5,7 @@ mod accounts;
 mod album;
 mod browser;
 mod budgets;
+mod cors;
 mod failures;
 mod forgery;
 mod groups;

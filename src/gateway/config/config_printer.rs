@@ -58,6 +58,9 @@ impl ConfigPrinter<'_> {
         if !proxies.is_empty() {
             self.line("", "trusted_proxies", &list(&proxies));
         }
+        if !config.cors_origins.is_empty() {
+            self.line("", "cors_origins", &list(config.cors_origins.as_slice()));
+        }
         self.line("", "data_dir", &quoted(&config.data_dir.display().to_string()));
         if let Some(folder) = &config.skills_dir {
             self.line("", "skills_dir", &quoted(&folder.display().to_string()));

@@ -20,7 +20,7 @@ impl PublicUrl {
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let uri = address::base_url(text, true)?;
         if uri.path() != "/" {
-            return Err("must not have a path, because the pages are served at the root");
+            return Err("must not have a path");
         }
         let (scheme, host) = (uri.scheme_str().unwrap_or_default(), uri.host().unwrap_or_default());
         let default_port = if scheme == "https" { 443 } else { 80 };

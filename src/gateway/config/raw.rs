@@ -45,6 +45,9 @@ pub(crate) struct RawConfig {
     /// The reverse proxies in front of the gateway, as IP addresses or networks such as `10.0.0.0/8`. Their
     /// `X-Forwarded-For` header is trusted for the client address of sign-ins. Default: none.
     pub(super) trusted_proxies: Option<Vec<String>>,
+    /// The origins of the pages that may call the API from a browser (CORS), such as `https://studio.example.com`: each
+    /// with scheme, host and port, exactly as the browser sends it. Default: none.
+    pub(super) cors_origins: Option<Vec<String>>,
     /// The data folder of the gateway. A relative path starts at the folder of this file. Default: the data folder of
     /// the platform.
     pub(super) data_dir: Option<PathBuf>,

@@ -10,6 +10,7 @@ mod groups;
 mod limits;
 mod model_fields;
 mod models;
+mod network;
 mod oauth;
 mod oidc;
 mod prices;
@@ -28,7 +29,7 @@ use super::problem::{ConfigLocation, ConfigProblem};
 use super::raw::{RawConfig, RawDeadlines, RawDuration, SecretSource};
 use super::{
     AccountConfig, CONFIG_VARIABLE, Config, ConfigOverrides, DeadlineConfig, GroupConfig, LONGEST_IMAGE_DEADLINE,
-    ListenAddress, PublicUrl, ReplayConfig, RequestLimits, SettingSource, TrustedProxies, duration, proxies,
+    ListenAddress, ReplayConfig, RequestLimits, SettingSource, duration,
 };
 use crate::tables::{ANSWER_DEADLINE_SECONDS, REQUEST_TOTAL_SECONDS, UPSTREAM_CONNECT_SECONDS};
 
@@ -184,6 +185,7 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
         metrics_listen: resolver.listen_address("metrics_listen", METRICS_LISTEN, |raw| raw.metrics_listen.as_ref()),
         public_url: resolver.public_url(),
         trusted_proxies: resolver.trusted_proxies(),
+        cors_origins: resolver.cors_origins(),
         max_keys_per_member: resolver.layers.file.raw.max_keys_per_member.unwrap_or(MAX_KEYS_PER_MEMBER),
         data_dir: resolver.data_dir(),
         skills_dir: resolver.skills_dir(),
@@ -339,21 +341,6 @@ impl<'a> ConfigResolver<'a> {
         let text = self.winning_value(setting, names, get)?;
         let address = text.parse();
         address.map_err(|fault| self.report(setting, fault)).ok()
-    }
-
-    fn public_url(&mut self) -> Option<PublicUrl> {
-        let text = self.winning_value("public_url", PUBLIC_URL, |raw| raw.public_url.as_ref())?;
-        let url = PublicUrl::parse(text);
-        url.map_err(|fault| self.report("public_url", fault)).ok()
-    }
-
-    fn trusted_proxies(&mut self) -> TrustedProxies {
-        let raw = self.layers.file.raw.trusted_proxies.as_deref().unwrap_or_default();
-        let networks = raw.iter().enumerate().filter_map(|(index, text)| {
-            let network = proxies::parse_network(text);
-            network.map_err(|fault| self.report(&format!("trusted_proxies[{index}]"), fault)).ok()
-        });
-        TrustedProxies::new(networks.collect())
     }
 
     fn data_dir(&mut self) -> PathBuf {

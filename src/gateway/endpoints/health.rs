@@ -9,7 +9,8 @@ use dropshot::{
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
 
-use crate::gateway::front::ResponseCounter;
+use crate::gateway::config::CorsOrigins;
+use crate::gateway::front::{CorsSettings, ResponseCounter};
 use crate::gateway::{CurrentGateway, UnreadyReason};
 
 type HealthContext = RequestContext<CurrentGateway>;
@@ -23,6 +24,12 @@ const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0;
 impl ResponseCounter for CurrentGateway {
     fn count_response(&self, operation: &str, status: u16) {
         self.get().metrics().count_response(operation, status);
+    }
+}
+
+impl CorsSettings for CurrentGateway {
+    fn cors_origins(&self) -> CorsOrigins {
+        self.get().config.cors_origins.clone()
     }
 }
 

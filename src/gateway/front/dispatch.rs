@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::cors::{CorsAnswer, CorsSettings};
 use super::request_context::build_request_context;
 use super::request_id::new_request_id;
 use super::response::{NO_STORE, PanicCatcher, ResponseCounter, error_response, panic_text};
@@ -45,7 +46,7 @@ pub(super) struct RequestDispatcher<C: ServerContext> {
 
 // === impl RequestDispatcher ===
 
-impl<C: ResponseCounter> RequestDispatcher<C> {
+impl<C: CorsSettings> RequestDispatcher<C> {
     /// Lets dropshot build the router and the state of these routes.
     ///
     /// # Errors
@@ -84,7 +85,14 @@ impl<C: ResponseCounter> RequestDispatcher<C> {
     pub(super) async fn dispatch(&self, request: Request<Body>, remote: SocketAddr) -> Response<Body> {
         let request_id = new_request_id().to_string();
         let header = HeaderValue::try_from(&request_id);
-        let mut response = self.route(request, request_id, remote).await;
+        let cors = CorsAnswer::new(&self.context.server.private.cors_origins(), &request);
+        let mut response = match cors.as_ref().and_then(CorsAnswer::preflight_response) {
+            Some(response) => response,
+            None => self.route(request, request_id, remote).await,
+        };
+        if let Some(cors) = cors {
+            cors.add_headers(response.headers_mut());
+        }
         if let Ok(header) = header {
             response.headers_mut().insert(dropshot::HEADER_REQUEST_ID, header);
         }

@@ -25,8 +25,8 @@ use tokio::time::{Sleep, sleep_until};
 
 use super::connection_activity::{ConnectionState, PassedDeadline};
 use super::connections::{ClientConnection, ConnectionSlot};
+use super::cors::CorsSettings;
 use super::dispatch::RequestDispatcher;
-use super::response::ResponseCounter;
 
 /// The maximum size of the read buffer of one connection, in bytes (our choice). The buffer grows with a fast sender
 /// and stays for the life of the connection, so it must be small enough for hundreds of connections; hyper's default is
@@ -44,7 +44,7 @@ struct ClientSocket {
 }
 
 /// The service that answers the requests of one connection.
-struct ConnectionService<C: ResponseCounter> {
+struct ConnectionService<C: CorsSettings> {
     dispatcher: Arc<RequestDispatcher<C>>,
     connection: Arc<ClientConnection>,
     remote: SocketAddr,
@@ -65,7 +65,7 @@ struct AnswerBody {
 }
 
 /// A connection that is being served.
-struct ServedConnection<'a, C: ResponseCounter> {
+struct ServedConnection<'a, C: CorsSettings> {
     http: Pin<&'a mut ClientHttpConnection<C>>,
     slot: &'a ConnectionSlot,
     timer: Pin<&'a mut Sleep>,
@@ -80,7 +80,7 @@ struct ServedConnection<'a, C: ResponseCounter> {
 type ClientHttpConnection<C> = http1::Connection<TokioIo<ClientSocket>, ConnectionService<C>>;
 
 /// Serves a connection until it is closed.
-pub(super) async fn serve<C: ResponseCounter>(
+pub(super) async fn serve<C: CorsSettings>(
     stream: TcpStream,
     remote: SocketAddr,
     slot: ConnectionSlot,
@@ -101,7 +101,7 @@ pub(super) async fn serve<C: ResponseCounter>(
 
 // === impl ServedConnection ===
 
-impl<C: ResponseCounter> ServedConnection<'_, C> {
+impl<C: CorsSettings> ServedConnection<'_, C> {
     /// Drives the connection until it is to be closed; the result is the label of the reason in the metrics.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
         let (connection, connections) = (self.slot.connection(), self.slot.connections());
@@ -225,7 +225,7 @@ impl AsyncWrite for ClientSocket {
 
 // === impl ConnectionService ===
 
-impl<C: ResponseCounter> hyper::service::Service<Request<Incoming>> for ConnectionService<C> {
+impl<C: CorsSettings> hyper::service::Service<Request<Incoming>> for ConnectionService<C> {
     type Response = Response<AnswerBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;

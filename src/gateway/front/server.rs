@@ -14,10 +14,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::connections::ConnectionTable;
+use super::cors::CorsSettings;
 use super::dispatch::RequestDispatcher;
 use super::listener;
 use super::request_id::new_request_id;
-use super::response::{ResponseCounter, error_response};
+use super::response::error_response;
 use super::served_connection::serve;
 use crate::error::Error;
 
@@ -57,7 +58,7 @@ pub(crate) enum ServerError {
 }
 
 /// The loop that accepts connections.
-struct ConnectionAcceptor<C: ResponseCounter> {
+struct ConnectionAcceptor<C: CorsSettings> {
     connections: Arc<ConnectionTable>,
     dispatcher: Arc<RequestDispatcher<C>>,
 }
@@ -68,7 +69,7 @@ struct ConnectionAcceptor<C: ResponseCounter> {
 ///
 /// Returns an error if the routes are invalid, the gateway cannot listen on the address, or the request over loopback
 /// fails.
-pub(crate) async fn start<C: ResponseCounter>(
+pub(crate) async fn start<C: CorsSettings>(
     build_api: impl FnOnce() -> Result<ApiDescription<C>, ApiDescriptionRegisterError>,
     context: C,
     listen: SocketAddr,
@@ -110,7 +111,7 @@ impl HttpServer {
 
 // === impl ConnectionAcceptor ===
 
-impl<C: ResponseCounter> ConnectionAcceptor<C> {
+impl<C: CorsSettings> ConnectionAcceptor<C> {
     /// Accepts connections until the sender of `stop` is dropped, and then closes the port.
     async fn run(self, listener: TcpListener, mut stop: oneshot::Receiver<()>) {
         loop {

@@ -10,8 +10,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
 
 use super::super::connection_activity::ConnectionDeadlines;
+use super::super::response::ResponseCounter;
 use super::*;
-use crate::gateway::config::TrustedProxies;
+use crate::gateway::config::{CorsOrigins, TrustedProxies};
 use crate::gateway::front::FormBody;
 use crate::gateway::telemetry::ConnectionMetrics;
 
@@ -23,6 +24,9 @@ const LONG: Duration = Duration::from_secs(3_600);
 const SHORT: Duration = Duration::from_millis(300);
 /// The size of a body that is larger than all buffers of a connection.
 const LARGE_BODY_BYTES: usize = 32 << 20;
+
+/// The origin whose pages may call the test server.
+const ALLOWED_ORIGIN: &str = "https://studio.example.com";
 
 /// The state of the test server.
 #[derive(Default)]
@@ -46,6 +50,12 @@ impl Drop for RunningGuard {
 impl ResponseCounter for Arc<TestServerState> {
     fn count_response(&self, _operation: &str, _status: u16) {
         self.response_count.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl CorsSettings for Arc<TestServerState> {
+    fn cors_origins(&self) -> CorsOrigins {
+        CorsOrigins::from_origins(&[ALLOWED_ORIGIN])
     }
 }
 
