@@ -1843,7 +1843,7 @@ pub struct ImageReference {
     /// The id of an uploaded file. This service has no files endpoint, so a request with it is refused with 400; the field is named here so that the refusal can say why.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub file_id: ::std::option::Option<::std::string::String>,
-    /// The image itself, as a base64 data URL.
+    /// The image itself, as a base64 data URL, or its web address if the service fetches from that host.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub image_url: ::std::option::Option<ImageUrl>,
 }
@@ -1855,7 +1855,7 @@ impl ImageReference {
 }
 /// A base64 data URL such as `data:image/png;base64,…`.
 ///
-/// The format is read from the bytes of the image, not from the media type that the URL states. Images are not fetched: any other address is refused with 400.
+/// The format is read from the bytes of the image, not from the media type that the URL states. A web address with `https` is fetched if the settings of the service name its host; any other is refused with 400.
 #[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[serde(transparent)]
 pub struct ImageUrl(::std::string::String);

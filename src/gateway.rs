@@ -81,7 +81,7 @@ use store::{
     DatabaseUrl, MasterKey, PeopleStore, PostgresStore, RecordStore, ReplayStore, SqliteStore, Store, StoreError,
 };
 use telemetry::{Metrics, MetricsSnapshot};
-use upstream::UpstreamClient;
+use upstream::{ImageDownloader, UpstreamClient};
 use usage_fold::UsageFoldTask;
 
 /// The shared state and services of the gateway, which every request can reach.
@@ -101,6 +101,8 @@ pub(crate) struct Gateway {
     alerts: Arc<AlertService>,
     /// The provider with which users sign in, if there is one.
     oidc: Option<Arc<OidcProvider>>,
+    /// Fetches the images that callers name by a web address, if the settings allow any.
+    image_downloader: Option<Arc<ImageDownloader>>,
     prices: Arc<CurrentPrices>,
     retention: Arc<RetentionTask>,
     heartbeat: Arc<HeartbeatTask>,
@@ -208,6 +210,7 @@ impl Gateway {
             ledger,
             alerts: Arc::new(AlertService::start(store, &limiter, &config)),
             oidc: OidcProvider::renew(None, config.oidc.as_ref())?,
+            image_downloader: ImageDownloader::for_settings(config.remote_images.as_ref())?,
             limiter,
             prices,
             metrics,
@@ -237,6 +240,7 @@ impl Gateway {
         let (config, filters) = merge_stored_groups(config, groups.to_vec(), &self.upstream).await?;
         let console = Arc::new(self.console.with_config(&config)?);
         let oidc = OidcProvider::renew(self.oidc.as_ref(), config.oidc.as_ref())?;
+        let image_downloader = ImageDownloader::for_settings(config.remote_images.as_ref())?;
         // Nothing below can fail: prices of settings that cannot be used do not come into force.
         self.prices.set_file_prices(&config.prices);
         self.alerts.set_config(&config);
@@ -255,6 +259,7 @@ impl Gateway {
             limiter: Arc::clone(&self.limiter),
             alerts: Arc::clone(&self.alerts),
             oidc,
+            image_downloader,
             prices: Arc::clone(&self.prices),
             metrics: Arc::clone(&self.metrics),
             registry: self.registry.clone(),
@@ -286,6 +291,11 @@ impl Gateway {
     /// Returns the provider with which users sign in, if there is one.
     pub(crate) const fn oidc(&self) -> Option<&Arc<OidcProvider>> {
         self.oidc.as_ref()
+    }
+
+    /// Fetches the images that callers name by a web address, if the settings allow any.
+    pub(crate) const fn image_downloader(&self) -> Option<&Arc<ImageDownloader>> {
+        self.image_downloader.as_ref()
     }
 
     pub(crate) const fn console(&self) -> &Arc<Console> {

@@ -18,7 +18,7 @@ pub(crate) use self::probe::has_known_format;
 #[cfg(any(all(feature = "client", not(target_arch = "wasm32")), feature = "gateway"))]
 pub(crate) use base64::Base64Decoder;
 #[cfg(feature = "gateway")]
-pub(crate) use data_url::{DataUrlDecoder, DataUrlError};
+pub(crate) use data_url::{DataUrlDecoder, DataUrlError, WEB_ADDRESS_PREFIX, is_web_address};
 pub use format::{Format, UnknownFormat};
 #[cfg(any(feature = "client", feature = "gateway"))]
 pub(crate) use probe::{ByteSource, ImageFileError, ImageHeader, ImageProperties, inspect, probe};

@@ -29,6 +29,7 @@ mod problem;
 mod proxies;
 mod public_url;
 mod raw;
+mod remote_images;
 mod resolve;
 mod schema;
 mod secret;
@@ -61,6 +62,7 @@ pub(crate) use raw::{
     BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy, FieldOperations,
     LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, SmtpTls, UpstreamProtocol,
 };
+pub(crate) use remote_images::{HostPattern, RemoteImageConfig};
 pub(crate) use schema::schema_json;
 pub(crate) use secret::ConfigSecret;
 pub(crate) use stored_config::{account_from_json, check_limits, group_from_json, limits_from_json};
@@ -142,6 +144,8 @@ pub(crate) struct Config {
     pub(crate) retention: RetentionPeriods,
     /// The bytes that requests may hold while they arrive and run.
     pub(crate) uploads: UploadLimits,
+    /// The addresses from which input images are fetched; `None` if none are.
+    pub(crate) remote_images: Option<RemoteImageConfig>,
     /// The address of the PostgreSQL database; `None` for the SQLite database in `data_dir`.
     pub(crate) database_url: Option<ConfigSecret>,
     /// The master key of the installation, if it is not the one in `data_dir`: 32 bytes as text.

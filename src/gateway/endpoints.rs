@@ -20,8 +20,8 @@ use http::{HeaderName, Version};
 
 use super::flow::{self, GatewayAnswerBody, RequestOptions};
 use super::front::{
-    ApiError, EditBody, ExtractorResult, FormNames, GatheredBody, HandlerResponse, JsonBody, ResponseKind,
-    TypedResponse, UnreadBody, run_handler, spool_response,
+    ApiError, EditBody, ExtractorResult, FormNames, FormSettings, GatheredBody, HandlerResponse, JsonBody,
+    ResponseKind, TypedResponse, UnreadBody, run_handler, spool_response,
 };
 use super::keys::Caller;
 use super::relay::PacedBody;
@@ -94,7 +94,8 @@ impl GatewayApi for GatewayEndpoints {
             let caller = admit(&gateway, &context).await?;
             let options = flow::count_if_refused(&gateway, &caller, request_options(&context))?;
             let names = FormNames { dialects: gateway.dialects(&caller), added: gateway.image_models().added_names() };
-            let reading = Box::pin(body.read(&caller, gateway.spool(), names));
+            let settings = FormSettings { names, downloader: gateway.image_downloader().cloned() };
+            let reading = Box::pin(body.read(&caller, gateway.spool(), settings));
             let form = read_unless_stopped(&gateway, reading).await;
             let form = flow::count_if_refused(&gateway, &caller, form)?;
             let gateway_answer = flow::edit_image(&gateway, caller, options, form).await?;

@@ -37,7 +37,7 @@ pub(crate) use connections::ConnectionTable;
 pub(crate) use cors::CorsSettings;
 pub(crate) use dispatch::not_found;
 pub use error_samples::served_errors;
-pub(crate) use form::{EditBody, FormNames, ImagePageForm};
+pub(crate) use form::{EditBody, FormNames, FormSettings, ImagePageForm};
 pub(crate) use form_body::FormBody;
 pub(crate) use gathered_body::GatheredBody;
 pub(crate) use query::{Query, QueryParameters, check_query};

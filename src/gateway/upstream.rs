@@ -6,6 +6,7 @@
 
 mod failure_classification;
 mod generation_call;
+mod image_download;
 mod image_tool;
 mod images;
 mod multipart_form;
@@ -19,6 +20,7 @@ mod transport;
 mod webhook_call;
 
 pub(crate) use failure_classification::{classify_imageless_answer, is_refusal};
+pub(crate) use image_download::{DownloadError, ImageDownloader};
 pub(crate) use oidc_call::OidcClient;
 pub(crate) use reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
 pub(crate) use service_calls::ServiceCallError;

@@ -36,9 +36,13 @@ pub(crate) struct DataUrlDecoder {
 impl DataUrlError {
     /// Returns the error for a text that begins with `head` and is not a data URL of an image.
     fn from_prefix(head: &[u8]) -> Self {
-        let remote = ["http:", "https:"].iter().any(|scheme| starts_with(head, scheme));
-        if remote { Self::Remote } else { Self::NotDataUrl }
+        if is_web_address(head) { Self::Remote } else { Self::NotDataUrl }
     }
+}
+
+/// True if the text begins like the address of a remote image; its first [`WEB_ADDRESS_PREFIX`] bytes decide.
+pub(crate) fn is_web_address(text: &[u8]) -> bool {
+    ["http:", "https:"].iter().any(|scheme| starts_with(text, scheme))
 }
 
 /// True if the text begins with this word, in upper or lower case.
@@ -100,8 +104,11 @@ impl DataUrlDecoder {
         let comma = text.iter().take(HEAD_MAX).position(|byte| *byte == b',');
         let (prefix, remaining) = text.split_at(comma.unwrap_or_else(|| text.len().min(HEAD_MAX)));
         head.extend_from_slice(prefix);
-        let may_be_image =
-            if comma.is_some() { is_image_head(head) } else { head.len() < SCHEME_MAX || starts_with(head, "data:") };
+        let may_be_image = if comma.is_some() {
+            is_image_head(head)
+        } else {
+            head.len() < WEB_ADDRESS_PREFIX || starts_with(head, "data:")
+        };
         if head.len() >= HEAD_MAX || !may_be_image {
             return Err(DataUrlError::from_prefix(head));
         }
@@ -113,7 +120,7 @@ impl DataUrlDecoder {
 }
 
 /// The number of bytes by which a web address can be told from a data URL.
-const SCHEME_MAX: usize = "https://".len();
+pub(crate) const WEB_ADDRESS_PREFIX: usize = "https://".len();
 
 fn is_image_head(head: &[u8]) -> bool {
     starts_with(head, "data:image/") && head.to_ascii_lowercase().ends_with(b";base64")

@@ -66,6 +66,11 @@ const LIMITS: &[Phrase] = &[
         &[|facts| facts.limit("max_upload_image_bytes") / MIB, |facts| facts.limit("max_upload_image_bytes")],
     ),
     ("be under {} MiB", &[|facts| facts.limit("max_upload_image_bytes") / MIB]),
+    ("must be smaller than {} MiB, and all images", &[|facts| facts.limit("max_upload_image_bytes") / MIB]),
+    (
+        "of which it follows at most {}.",
+        &[|_| source_number("src/gateway/upstream/image_download.rs", "const MAX_REDIRECTS: usize = ")],
+    ),
     ("each smaller than {} MiB", &[|facts| facts.limit("max_upload_image_bytes") / MIB]),
     (
         "{} images, a mask and {} MiB of text",

@@ -66,6 +66,7 @@ mod refusals;
 mod relay;
 mod reload;
 mod remote_cli;
+mod remote_images;
 mod responses;
 mod responses_accounts;
 mod sdk;

@@ -9,8 +9,8 @@ use http::HeaderMap;
 
 use super::{
     AccountConfig, AccountCredentials, AlertConfig, Config, ConnectionLimits, DialectSet, FIGURE_NAMES, FilterConfig,
-    GrantConfig, GroupConfig, ModelPrice, ModerationConfig, OauthConfig, OidcConfig, QualityLimit, RequestLimits,
-    RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig, UpstreamProtocol, duration,
+    GrantConfig, GroupConfig, ModelPrice, ModerationConfig, OauthConfig, OidcConfig, QualityLimit, RemoteImageConfig,
+    RequestLimits, RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig, UpstreamProtocol, duration,
 };
 
 const REDACTED: &str = "[redacted]";
@@ -101,6 +101,9 @@ impl ConfigPrinter<'_> {
         self.line("replay", "idempotency_window", &quoted_duration(config.replay.idempotency_window));
         self.line("replay", "max_megabytes", &(config.replay.max_bytes >> 20).to_string());
         self.uploads(&config.uploads);
+        if let Some(remote) = &config.remote_images {
+            self.remote_images(remote);
+        }
         self.retention(config.retention);
         self.alerts(&config.alerts);
         self.oidc(config.oidc.as_ref());
@@ -171,6 +174,16 @@ impl ConfigPrinter<'_> {
         ] {
             self.line("uploads", name, &(bytes >> 20).to_string());
         }
+    }
+
+    fn remote_images(&mut self, remote: &RemoteImageConfig) {
+        self.header("[remote_images]");
+        self.line("remote_images", "hosts", &list(&remote.hosts.iter().map(ToString::to_string).collect::<Vec<_>>()));
+        if !remote.networks.is_empty() {
+            let networks: Vec<_> = remote.networks.iter().map(ToString::to_string).collect();
+            self.line("remote_images", "networks", &list(&networks));
+        }
+        self.line("remote_images", "timeout", &quoted_duration(remote.timeout));
     }
 
     fn price(&mut self, path: &str, price: &ModelPrice) {

@@ -10,6 +10,7 @@ mod choice;
 mod duration_text;
 mod model;
 mod oidc;
+mod remote_images;
 
 pub(crate) use alerts::SmtpTls;
 pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
@@ -21,6 +22,7 @@ pub(super) use choice::{CredentialKind, FieldKindOption, GrantKind};
 pub(super) use duration_text::RawDuration;
 pub(super) use model::{RawFilePart, RawImageModel, RawModelField};
 pub(super) use oidc::{RawOidc, RawRequiredClaim};
+pub(super) use remote_images::RawRemoteImages;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -106,6 +108,8 @@ pub(crate) struct RawConfig {
     pub(super) retention: Option<RawRetention>,
     /// The memory and disk space that requests may use while they arrive and run.
     pub(super) uploads: Option<RawUploads>,
+    /// The web addresses from which input images are fetched.
+    pub(super) remote_images: Option<RawRemoteImages>,
     /// The channels by which alerts are sent, for example if most of a budget is spent. Default: none.
     pub(super) alerts: Option<RawAlerts>,
     /// A provider of OpenID Connect with which users sign in, in addition to passwords. Default: none.

@@ -212,6 +212,7 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
         replay: resolver.replay(),
         retention: resolver.retention(),
         uploads: resolver.uploads(),
+        remote_images: resolver.remote_images(),
         database_url,
         master_key: resolver.master_key(),
         admin_token: resolver.admin_token(),

@@ -9,6 +9,7 @@
 mod data_url;
 mod edit_fields;
 mod form_buffer;
+mod image_url;
 mod json;
 mod multipart;
 
@@ -29,7 +30,8 @@ use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::config::DialectSet;
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::AddedNames;
-use crate::gateway::spool::{EditForm, ImageUpload, Spool};
+use crate::gateway::spool::{EditForm, ImageUpload, Spool, SpoolWriter};
+use crate::gateway::upstream::{DownloadError, ImageDownloader};
 use crate::tables::{MAX_EDIT_FORM_BODY_BYTES, MAX_EDIT_IMAGES, MAX_EDIT_JSON_BODY_BYTES, MAX_JSON_BODY_BYTES};
 
 /// The limit on all bytes that are not images: the same as for the body of a request without images.
@@ -50,6 +52,15 @@ pub(crate) struct FormNames {
     pub(crate) added: Arc<AddedNames>,
 }
 
+/// The parts of the settings on which the reading of a form depends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FormSettings {
+    /// The names besides those of the API document.
+    pub(crate) names: FormNames,
+    /// Fetches the images that a JSON form names by a web address; `None` if such a form is refused.
+    pub(crate) downloader: Option<Arc<ImageDownloader>>,
+}
+
 /// The form of a page that makes images: the fields and images of the API, and the page's own fields.
 #[derive(Debug)]
 pub(crate) struct ImagePageForm {
@@ -66,6 +77,18 @@ struct EditImages {
     mask: Option<ImageUpload>,
     /// The files of parts that only added models have.
     files: Vec<ImageUpload>,
+    /// The images that are named by a web address, in their order.
+    remote: Vec<RemoteImage>,
+}
+
+/// An image that is named by a web address, and is fetched when the rest of the form is there.
+#[derive(Debug)]
+struct RemoteImage {
+    /// The place among all images; `None` for the mask.
+    index: Option<usize>,
+    param: String,
+    address: String,
+    writer: SpoolWriter,
 }
 
 // === impl EditBody ===
@@ -83,19 +106,20 @@ impl EditBody {
     ///
     /// Returns 415 for another content type or an unsupported content encoding, 413 if the body, an image part, or the
     /// values besides the images are too large, 400 for a form that breaks another rule, cannot be read or does not
-    /// arrive completely, 429 or 503 if a budget does not allow it, and 503 if an image cannot be written to disk.
-    pub(crate) async fn read(self, caller: &Caller, spool: &Spool, names: FormNames) -> Result<EditForm, Error> {
-        read(self.request, &spool.owned_by(Some(caller.key().as_str())), names).await
+    /// arrive completely, or names an image that cannot be fetched, 429 or 503 if a budget does not allow it, and 503 if
+    /// an image cannot be written to disk.
+    pub(crate) async fn read(self, caller: &Caller, spool: &Spool, settings: FormSettings) -> Result<EditForm, Error> {
+        read(self.request, &spool.owned_by(Some(caller.key().as_str())), settings).await
     }
 }
 
-async fn read(request: hyper::Request<Body>, spool: &Spool, names: FormNames) -> Result<EditForm, Error> {
+async fn read(request: hyper::Request<Body>, spool: &Spool, settings: FormSettings) -> Result<EditForm, Error> {
     if is_json(content_type(&request)) {
         let incoming = IncomingBody::new(request, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?;
-        return json::read(incoming, spool, names).await;
+        return json::read(incoming, spool, settings).await;
     }
     let (incoming, boundary) = begin_multipart(request)?;
-    multipart::read(incoming, &boundary, spool, names).await
+    multipart::read(incoming, &boundary, spool, settings.names).await
 }
 
 /// Reads the form of a page as [`EditBody::read`] does. `page_fields` are the names of the page's own fields.
@@ -127,9 +151,30 @@ fn begin_multipart(request: hyper::Request<Body>) -> Result<(IncomingBody, Strin
 // === impl EditImages ===
 
 impl EditImages {
+    /// The number of images, without the mask.
+    fn len(&self) -> usize {
+        self.images.len() + self.remote.iter().filter(|image| image.index.is_some()).count()
+    }
+
+    /// Fetches the images that are named by a web address.
+    async fn download(&mut self, downloader: &ImageDownloader, spool: &Spool) -> Result<(), Error> {
+        let until = downloader.deadline();
+        for RemoteImage { index, param, address, writer } in std::mem::take(&mut self.remote) {
+            let file = downloader.download(&address, writer, until).await;
+            let file = file.map_err(|error| download_error(&param, &error))?;
+            let upload = spool.run_blocking(move || ImageUpload::new(param, file)).await;
+            let upload = upload.map_err(|error| spool_error(&error))?;
+            match index {
+                Some(index) => self.images.insert(index, upload),
+                None => self.mask = Some(upload),
+            }
+        }
+        Ok(())
+    }
+
     /// Returns an error if no further image is allowed.
     fn check_image_count(&self, param: &str) -> Result<(), Error> {
-        if (self.images.len() as u64) < MAX_EDIT_IMAGES {
+        if (self.len() as u64) < MAX_EDIT_IMAGES {
             return Ok(());
         }
         let message = format!("Invalid '{param}': too many images. Expected at most {MAX_EDIT_IMAGES}.");
@@ -159,6 +204,14 @@ impl EditImages {
             is_multipart: false,
         })
     }
+}
+
+fn download_error(param: &str, error: &DownloadError) -> Error {
+    if let DownloadError::Spool(error) = error {
+        return spool_error(error);
+    }
+    let message = format!("Invalid '{param}': {error}");
+    Rejection::new(param, RejectionReason::InvalidValue, message).into()
 }
 
 #[async_trait]

@@ -8,6 +8,7 @@
 //! The HTTP/1.1 reader, hyper, was chosen by measurement. `exchange` is the interface behind which it can be replaced;
 //! apart from it, only `body` and `error` use types of hyper.
 
+mod address_policy;
 mod body;
 mod buffer_budget;
 mod dialer;
@@ -23,7 +24,6 @@ mod transport_stream;
 mod tests;
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ use http::{Request, Response};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
+pub(crate) use address_policy::AddressPolicy;
 pub(crate) use body::{BodyPart, RequestBody, ResponseBody};
 pub(crate) use error::{SendError, SendErrorKind, SendProgress, TransportError};
 
@@ -67,8 +68,8 @@ pub(crate) struct TransportSettings {
     pub(crate) small_read: usize,
     /// The largest head of an answer, and the largest trailers of a chunked one, in bytes.
     pub(crate) max_head: usize,
-    /// True for a resolved address to which no connection is made.
-    pub(crate) refuses_address: fn(IpAddr) -> bool,
+    /// The resolved addresses to which connections are made.
+    pub(crate) addresses: AddressPolicy,
     /// Root certificates that are trusted in addition to the machine's trust store.
     pub(crate) extra_roots: Vec<CertificateDer<'static>>,
 }
@@ -100,7 +101,7 @@ impl Default for TransportSettings {
             buffer_budget: 8 * 1024 * 1024,
             small_read: 64 * 1024,
             max_head: 64 * 1024,
-            refuses_address: |_| false,
+            addresses: AddressPolicy::Any,
             extra_roots: Vec::new(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
@@ -89,12 +90,17 @@ impl Server {
         asked
     }
 
+    /// The file with the root certificate.
+    pub(crate) fn root_path(&self) -> &Path {
+        self.root.path()
+    }
+
     /// Makes a program trust the root certificate and use no proxy.
     pub(crate) fn trusted_by<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "SSL_CERT_DIR"] {
             command.env_remove(name);
         }
-        command.env("SSL_CERT_FILE", self.root.path())
+        command.env("SSL_CERT_FILE", self.root_path())
     }
 }
 

@@ -1,7 +1,13 @@
-//! Resolves the settings about the way to the gateway: its public address, its proxies, and the pages that may call it.
+//! Resolves the settings about the way to the gateway: its public address, its proxies, and the pages that may call it;
+//! and about the hosts that it fetches images from.
 
-use super::{ConfigResolver, PUBLIC_URL};
-use crate::gateway::config::{CorsOrigins, PublicUrl, TrustedProxies, cors, proxies};
+use std::time::Duration;
+
+use super::{ConfigResolver, PUBLIC_URL, SHORTEST_DEADLINE};
+use crate::gateway::config::{CorsOrigins, HostPattern, PublicUrl, RemoteImageConfig, TrustedProxies, cors, proxies};
+
+/// The default of `remote_images.timeout` (our choice): a large image from a slow host.
+const DEFAULT_FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl ConfigResolver<'_> {
     pub(super) fn public_url(&mut self) -> Option<PublicUrl> {
@@ -18,6 +24,18 @@ impl ConfigResolver<'_> {
     pub(super) fn cors_origins(&mut self) -> CorsOrigins {
         let raw = self.layers.file.raw.cors_origins.as_deref();
         CorsOrigins::new(self.each("cors_origins", raw, cors::parse_origin))
+    }
+
+    pub(super) fn remote_images(&mut self) -> Option<RemoteImageConfig> {
+        let raw = self.layers.file.raw.remote_images.as_ref()?;
+        let hosts = self.each("remote_images.hosts", raw.hosts.as_deref(), HostPattern::parse);
+        if raw.hosts.as_ref().is_none_or(Vec::is_empty) {
+            self.report("remote_images.hosts", "must name at least one host");
+        }
+        let networks = self.each("remote_images.networks", raw.networks.as_deref(), proxies::parse_network);
+        let timeout = self.duration("remote_images.timeout", raw.timeout.as_ref(), SHORTEST_DEADLINE);
+        let timeout = timeout.unwrap_or(DEFAULT_FETCH_TIMEOUT);
+        Some(RemoteImageConfig { hosts, networks: networks.into(), timeout })
     }
 
     /// Parses each text of a list; an invalid one is reported with its place and left out.

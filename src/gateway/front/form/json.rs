@@ -1,20 +1,21 @@
 //! Reads the JSON form, in which the images and the mask are objects with a data URL.
 //!
 //! The text of an `image_url` is decoded as it arrives; everything else is small and is captured. Every value that is not
-//! such a text is parsed, so a body that passes is JSON from its first byte to its last.
-
-use std::sync::Arc;
+//! such a text is parsed, so a body that passes is JSON from its first byte to its last. Images that are named by a web
+//! address are fetched at the end, one after the other, if the settings allow it.
 
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::data_url::{DataUrl, ImageUrlError};
+use super::data_url::ImageUrlError;
 use super::edit_fields::{self, EditFields};
 use super::form_buffer::FormBuffer;
-use super::{EditImages, FormNames, NON_IMAGE_MAX_BYTES, spool_error};
+use super::image_url::{ImageSource, ImageUrl};
+use super::{EditImages, FormSettings, NON_IMAGE_MAX_BYTES, RemoteImage, spool_error};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::front::body::IncomingBody;
-use crate::gateway::spool::{EditForm, ImageUpload, Spool, SpooledFile};
+use crate::gateway::spool::{EditForm, ImageUpload, Spool};
+use crate::image::DataUrlError;
 use crate::stream::json::{CaptureLimits, JsonPosition, JsonReader, JsonSyntaxError, JsonVisitor, ValueInterest};
 
 /// Only data URLs are large, and they are not captured; all captured values together are bounded.
@@ -30,6 +31,8 @@ const MASK_URL: &str = "mask.image_url";
 /// The state of a JSON form that is being read.
 struct JsonFormReader {
     spool: Spool,
+    /// True if an `image_url` may be a web address.
+    allows_web_addresses: bool,
     images: EditImages,
     fields: EditFields,
     /// Which of the members `images` and `mask` have come; a second one of either is refused.
@@ -57,14 +60,16 @@ struct CurrentImage {
 enum ImageUrlState {
     #[default]
     Absent,
-    Receiving(Box<DataUrl>),
-    Complete(Arc<SpooledFile>),
+    Receiving(ImageUrl),
+    Complete(ImageSource),
 }
 
-pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool, names: FormNames) -> Result<EditForm, Error> {
+pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool, settings: FormSettings) -> Result<EditForm, Error> {
+    let FormSettings { names, downloader } = settings;
     let mut json = JsonReader::new("", CAPTURE_LIMITS);
     let mut reader = JsonFormReader {
         spool: spool.clone(),
+        allows_web_addresses: downloader.is_some(),
         images: EditImages::default(),
         fields: EditFields::new(names),
         seen_members: SeenMembers::default(),
@@ -83,6 +88,9 @@ pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool, names: FormN
         (json, reader) = push(spool, json, reader, chunks).await?;
     }
     json.finish()?;
+    if let Some(downloader) = downloader {
+        reader.images.download(&downloader, spool).await?;
+    }
     reader.images.finish("images", reader.fields)
 }
 
@@ -106,7 +114,7 @@ async fn push(
 impl JsonFormReader {
     /// True if the next bytes belong to the base64 text of an image.
     fn is_in_image(&self) -> bool {
-        matches!(&self.current.url, ImageUrlState::Receiving(url) if url.has_head())
+        matches!(&self.current.url, ImageUrlState::Receiving(url) if url.is_in_data())
     }
 
     /// Writes the decoded bytes.
@@ -117,7 +125,7 @@ impl JsonFormReader {
 
     /// The parameter name of the current image in error messages.
     fn param(&self) -> String {
-        if self.current.is_mask { "mask".to_owned() } else { format!("images[{}]", self.images.images.len()) }
+        if self.current.is_mask { "mask".to_owned() } else { format!("images[{}]", self.images.len()) }
     }
 
     fn url_error(&self, error: ImageUrlError) -> Error {
@@ -138,10 +146,23 @@ impl JsonFormReader {
         Rejection::new(param, RejectionReason::InvalidValue, message).into()
     }
 
-    fn current_url(&mut self) -> Result<&mut DataUrl, Error> {
-        match &mut self.current.url {
+    /// Takes the text that is being received, to add to it or to complete it.
+    fn take_url(&mut self) -> Result<ImageUrl, Error> {
+        match std::mem::take(&mut self.current.url) {
             ImageUrlState::Receiving(url) => Ok(url),
             ImageUrlState::Absent | ImageUrlState::Complete(_) => Err(Error::Internal),
+        }
+    }
+
+    /// Goes on with a text to which characters were added.
+    fn put_url(&mut self, url: Result<ImageUrl, ImageUrlError>) -> Result<(), Error> {
+        match url {
+            Ok(ImageUrl::Web(..)) if !self.allows_web_addresses => Err(self.url_error(DataUrlError::Remote.into())),
+            Ok(url) => {
+                self.current.url = ImageUrlState::Receiving(url);
+                Ok(())
+            }
+            Err(error) => Err(self.url_error(error)),
         }
     }
 }
@@ -184,16 +205,18 @@ impl JsonVisitor for JsonFormReader {
     }
 
     fn text(&mut self, _: JsonPosition<'_>, text: &[u8]) -> Result<(), Error> {
-        self.current_url()?.push(text).map_err(|error| self.url_error(error))
+        let url = self.take_url()?.push(text);
+        self.put_url(url)
     }
 
     fn escaped(&mut self, _: JsonPosition<'_>, unit: u16) -> Result<(), Error> {
-        self.current_url()?.push_escaped(unit).map_err(|error| self.url_error(error))
+        let url = self.take_url()?.push_escaped(unit);
+        self.put_url(url)
     }
 
     fn text_end(&mut self, _: JsonPosition<'_>) -> Result<(), Error> {
-        let ImageUrlState::Receiving(url) = std::mem::take(&mut self.current.url) else { return Err(Error::Internal) };
-        self.current.url = ImageUrlState::Complete(url.finish().map_err(|error| self.url_error(error))?);
+        let source = self.take_url()?.finish().map_err(|error| self.url_error(error))?;
+        self.current.url = ImageUrlState::Complete(source);
         Ok(())
     }
 
@@ -230,20 +253,15 @@ impl JsonFormReader {
             return Err(edit_fields::duplicate_parameter(&format!("{}.image_url", self.param())));
         }
         let writer = self.spool.create_writer_blocking().map_err(|error| spool_error(&error))?;
-        self.current.url = ImageUrlState::Receiving(Box::new(DataUrl::new(writer)));
+        self.current.url = ImageUrlState::Receiving(ImageUrl::new(writer));
         Ok(ValueInterest::Text)
     }
 
     fn end_image(&mut self) -> Result<(), Error> {
         let current = &mut self.current;
         match (std::mem::take(&mut current.url), current.has_file_id) {
-            (ImageUrlState::Complete(file), _) => {
-                let upload = ImageUpload::new(format!("{}.image_url", self.param()), file);
-                if self.current.is_mask {
-                    self.images.mask = Some(upload);
-                } else {
-                    self.images.images.push(upload);
-                }
+            (ImageUrlState::Complete(source), _) => {
+                self.add_image(source);
                 Ok(())
             }
             (_, true) => {
@@ -256,11 +274,29 @@ impl JsonFormReader {
         }
     }
 
+    fn add_image(&mut self, source: ImageSource) {
+        let param = format!("{}.image_url", self.param());
+        match source {
+            ImageSource::File(file) => {
+                let upload = ImageUpload::new(param, file);
+                if self.current.is_mask {
+                    self.images.mask = Some(upload);
+                } else {
+                    self.images.images.push(upload);
+                }
+            }
+            ImageSource::Web(address, writer) => {
+                let index = (!self.current.is_mask).then(|| self.images.len());
+                self.images.remote.push(RemoteImage { index, param, address, writer });
+            }
+        }
+    }
+
     /// The error for a value of the wrong type in place of the list of images, an image, the mask, or an `image_url`.
     fn type_error(&self, path: &str, first: u8) -> Error {
         let (param, expected) = match path {
             IMAGES => (IMAGES.to_owned(), "an array"),
-            IMAGE => (format!("images[{}]", self.images.images.len()), "an object"),
+            IMAGE => (format!("images[{}]", self.images.len()), "an object"),
             MASK => (MASK.to_owned(), "an object"),
             _ => (format!("{}.image_url", self.param()), "a string"),
         };

@@ -114,7 +114,7 @@ pub(super) async fn read_page_form(
     page_fields: &'static [&'static str],
 ) -> Result<ImagePageForm, Error> {
     let page_fields = PageFields { names: page_fields, values: Vec::new() };
-    let (EditImages { images, mask, files }, fields, page_fields) =
+    let (EditImages { images, mask, files, .. }, fields, page_fields) =
         read_parts(incoming, boundary, spool, EditFields::default(), Some(page_fields)).await?;
     let form = EditForm { fields: fields.into_inner(), images, mask, files, is_multipart: true };
     Ok(ImagePageForm { form, page_fields: page_fields.map(|fields| fields.values).unwrap_or_default() })

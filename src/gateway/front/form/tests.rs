@@ -33,6 +33,10 @@ impl TestSpool {
         Self { spool: Spool::new(folder.path()).unwrap(), names: FormNames::default(), folder }
     }
 
+    fn settings(&self) -> FormSettings {
+        FormSettings { names: self.names.clone(), downloader: None }
+    }
+
     async fn read(&self, content_type: &str, pieces: Vec<Bytes>) -> Result<EditForm, Error> {
         self.read_counted(content_type, pieces.into_iter()).await.0
     }
@@ -46,7 +50,7 @@ impl TestSpool {
         let pulled = Arc::new(AtomicU64::new(0));
         let body = FramedBody { frames: Box::new(pieces), read_bytes: Arc::clone(&pulled), is_waiting: false };
         let request = hyper::Request::post("/").header("content-type", content_type);
-        let result = read(request.body(Body::wrap(body)).unwrap(), &self.spool, self.names.clone()).await;
+        let result = read(request.body(Body::wrap(body)).unwrap(), &self.spool, self.settings()).await;
         (result, pulled.load(Ordering::Relaxed))
     }
 
@@ -100,7 +104,7 @@ async fn unsupported_content_types_and_encodings_are_refused_unread() {
         let request = hyper::Request::post("/").header("content-type", content_type);
         let request = request.header("content-encoding", "identity").header("content-encoding", "br");
         assert_refused(
-            read(request.body(Body::empty()).unwrap(), &fixture.spool, FormNames::default()).await,
+            read(request.body(Body::empty()).unwrap(), &fixture.spool, FormSettings::default()).await,
             415,
             None,
         );
@@ -116,7 +120,7 @@ async fn an_announced_length_above_the_limit_is_refused_unread() {
         for (length, status) in [(max_bytes + 1, 413), (max_bytes, 400)] {
             let request = hyper::Request::post("/").header("content-type", content_type);
             let request = request.header("content-length", length).body(Body::empty()).unwrap();
-            assert_refused(read(request, &fixture.spool, FormNames::default()).await, status, None);
+            assert_refused(read(request, &fixture.spool, FormSettings::default()).await, status, None);
         }
     }
 }
@@ -139,7 +143,7 @@ async fn a_body_that_arrives_too_slowly_is_refused() {
         let start = tokio::time::Instant::now();
         let body = Body::wrap(Slow(tokio::time::interval(std::time::Duration::from_millis(10))));
         let request = hyper::Request::post("/").header("content-type", content_type).body(body).unwrap();
-        assert_refused(read(request, &fixture.spool, FormNames::default()).await, 400, None);
+        assert_refused(read(request, &fixture.spool, FormSettings::default()).await, 400, None);
         let seconds = start.elapsed().as_secs();
         assert!((29..=31).contains(&seconds), "{seconds}");
     }
@@ -164,7 +168,7 @@ async fn a_fast_start_extends_the_deadline_by_at_most_one_window() {
     let start = tokio::time::Instant::now();
     let request = hyper::Request::post("/").header("content-type", "multipart/form-data; boundary=b");
     let request = request.body(Body::wrap(Stalling(Some(form.into())))).unwrap();
-    assert_refused(read(request, &fixture.spool, FormNames::default()).await, 400, None);
+    assert_refused(read(request, &fixture.spool, FormSettings::default()).await, 400, None);
     let seconds = start.elapsed().as_secs();
     assert!((29..=31).contains(&seconds), "{seconds}");
 }
@@ -180,7 +184,7 @@ async fn the_text_of_a_form_counts_against_the_memory_of_its_key() {
         let form = format!("--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\n{prompt}\r\n--b--\r\n");
         for (content_type, body) in [("application/json", json), ("multipart/form-data; boundary=b", form)] {
             let request = hyper::Request::post("/").header("content-type", content_type);
-            let error = read(request.body(Body::from(body)).unwrap(), &spool, FormNames::default())
+            let error = read(request.body(Body::from(body)).unwrap(), &spool, FormSettings::default())
                 .await
                 .expect_err("an error");
             assert_eq!(error.code().status(), status, "{content_type}");

@@ -66,7 +66,7 @@ impl Dialer {
             .await
             .map_err(|error| SendError::before_first_byte(SendErrorKind::Resolve, error))?;
         // The check is here, because the address that was checked must be the one that is connected to.
-        addresses.retain(|address| !(self.settings.refuses_address)(address.ip()));
+        addresses.retain(|address| self.settings.addresses.allows(address.ip()));
         if addresses.is_empty() {
             let error = io::Error::new(io::ErrorKind::PermissionDenied, "no allowed address was found");
             return Err(SendError::before_first_byte(SendErrorKind::Resolve, error));
