@@ -32,6 +32,7 @@ pub mod soak;
 mod surface;
 pub mod tidy;
 pub mod tree;
+pub mod zoo;
 
 use std::collections::BTreeMap;
 

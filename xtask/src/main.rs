@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use xtask::{
-    bench, ci, corpus, examples, instructions, mutations, postgres, public_api, readme, semver, soak, tidy, tree,
+    bench, ci, corpus, examples, instructions, mutations, postgres, public_api, readme, semver, soak, tidy, tree, zoo,
 };
 
 const USAGE: &str = "\
@@ -22,6 +22,9 @@ usage: cargo xtask <task>
   postgres COMMAND   run a command, such as `cargo test`, with a PostgreSQL server for the tests
   mutations          change documents and skills, and list the tests that detect each change; exit 4 if none does
   tours              the tests of further real clients, which `test` omits
+  zoo [NAME…]        run real client programs against a gateway, and write the table of docs/clients.md
+  zoo --program PATH the same with this program of the gateway, and not with a debug build
+  zoo --contract     report what the newest official SDK has that openapi/gateway.json does not have
   examples           run the programs of examples/ against the simulator; the images are below target/examples
   readme             run the Rust program of README.md with the packaged crate, and compare crates and build time
   semver [REVISION]  compare the public API with a revision, or with the newest tag; installs cargo-semver-checks
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         ["soak", arguments @ ..] => soak::run(&tree::root(), arguments).map(|()| Verdict::Passed),
         ["abuse"] => ci::abuse(&tree::root()).map(|()| Verdict::Passed),
         ["tours"] => ci::tours(&tree::root()).map(|()| Verdict::Passed),
+        ["zoo", arguments @ ..] => zoo::run(&tree::root(), arguments).map(verdict),
         ["wasm"] => ci::wasm::run(&tree::root()).map(|()| Verdict::Passed),
         ["screenshots"] => ci::screenshots(&tree::root(), None).map(|()| Verdict::Passed),
         ["screenshots", "--out", folder] => ci::screenshots(&tree::root(), Some(folder)).map(|()| Verdict::Passed),
