@@ -99,7 +99,11 @@ fn build(root: &Path, folder: &Path, client: &ZooClient) -> Result<()> {
     let source = root.join(DRIVERS).join(&client.driver);
     fs::create_dir_all(folder.join("src"))?;
     for name in ["Cargo.toml", "Cargo.lock", "src/main.rs"] {
-        fs::copy(source.join(name), folder.join(name)).with_context(|| name.to_owned())?;
+        let text = fs::read(source.join(name)).with_context(|| name.to_owned())?;
+        // A file that is written again is built again.
+        if fs::read(folder.join(name)).ok().as_deref() != Some(&text) {
+            fs::write(folder.join(name), text)?;
+        }
     }
     let mut build = Command::new("cargo");
     build.args(["build", "--locked", "--quiet"]).current_dir(folder).env("CARGO_TARGET_DIR", folder.join("target"));
