@@ -13,7 +13,6 @@
 pub mod admin;
 mod answer;
 mod answer_members;
-#[cfg(not(target_arch = "wasm32"))]
 mod answer_splitter;
 mod base64_text;
 mod body_reader;
@@ -22,6 +21,7 @@ mod call;
 mod decode;
 mod error;
 mod event;
+mod extra_headers;
 mod form;
 #[cfg(doctest)]
 mod illegal_requests;

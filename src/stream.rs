@@ -1,7 +1,6 @@
 //! The readers of bodies that come in pieces cut anywhere, and are never held whole: JSON, server-sent events, and
 //! multipart forms.
 
-#[cfg(any(feature = "gateway", not(target_arch = "wasm32")))]
 pub(crate) mod json;
 #[cfg(feature = "gateway")]
 pub(crate) mod multipart;

@@ -16,6 +16,7 @@ use super::metadata::AnswerMetadata;
 use super::raw_json::{UnreadableText, lossy_text};
 #[cfg(not(target_arch = "wasm32"))]
 use super::save::{EncodedImage, FileNaming, ImageByteSink};
+use super::session::Session;
 use super::{Error, Json, OpenWord, decode};
 use crate::image::{Format, ImageProperties};
 use crate::wire::types::{ImageUsage, OutputFormat, ResolvedBackground, ResolvedQuality};
@@ -31,6 +32,8 @@ struct ImagesState {
     images: Vec<ImageMembers>,
     /// The number of entries of the answer without an image.
     empty_entries: usize,
+    /// The number of images that the request asked for.
+    requested: usize,
     facts: AnswerFacts,
     meta: AnswerMetadata,
 }
@@ -52,24 +55,25 @@ pub struct Iter<'a> {
 // === impl Images ===
 
 impl Images {
-    /// Reads an answer that is one JSON object. Returns an error if the answer holds no image, whatever its status is.
-    pub(super) fn parse(body: Vec<u8>, head: Option<&AnswerMetadata>) -> Result<Self, Error> {
+    /// Reads an answer that is one JSON object. `requested` is the number of images that the request asked for. Returns
+    /// an error if the answer holds no image, whatever its status is.
+    pub(super) fn parse(body: Vec<u8>, requested: u64, session: &Session) -> Result<Self, Error> {
         let text = String::from_utf8(body).unwrap_or_else(|error| lossy_text(error.as_bytes()));
         let members = AnswerMembers::read(text).map_err(|UnreadableText { error, text }| {
-            let unreadable = Error::unintelligible("this version does not understand the answer", head);
+            let unreadable = Error::unintelligible("this version does not understand the answer", session.head());
             unreadable.with_source(error).with_body(text)
         })?;
-        Self::from_members(members, head)
+        Self::from_members(members, requested, session)
     }
 
     /// Creates the images of an answer or event. An image may come as an address instead of bytes.
-    pub(super) fn from_members(members: AnswerMembers, head: Option<&AnswerMetadata>) -> Result<Self, Error> {
-        let AnswerMembers { json, images, empty_entries, facts, .. } = members;
+    pub(super) fn from_members(members: AnswerMembers, requested: u64, session: &Session) -> Result<Self, Error> {
+        let AnswerMembers { json, images, empty_entries, facts, has_error, .. } = members;
         if images.is_empty() {
-            return Err(Error::unintelligible("the answer holds no image", head).with_body(json.text().to_owned()));
+            return Err(if has_error { Error::from_answer(&json, session) } else { Error::no_image(&json, session) });
         }
-        let meta = head.cloned().unwrap_or_default();
-        Ok(Self { state: Arc::new(ImagesState { json, images, empty_entries, facts, meta }) })
+        let (requested, meta) = (usize::try_from(requested).unwrap_or(0), session.recorded_head().clone());
+        Ok(Self { state: Arc::new(ImagesState { json, images, empty_entries, requested, facts, meta }) })
     }
 
     /// Returns an iterator over the images, in order.
@@ -91,8 +95,8 @@ impl Images {
         self.state.images.len()
     }
 
-    /// Returns the whole answer as it was received, with everything that this version does not know. An image of a
-    /// stream has its event.
+    /// Returns the whole answer as it was received, with everything that this version does not know; a JSON string if it
+    /// is not JSON. An image of a stream has its event.
     #[must_use]
     pub fn json(&self) -> &Json {
         &self.state.json
@@ -173,11 +177,12 @@ impl Images {
         self.meta().fallback()
     }
 
-    /// Returns the number of requested images that are missing from the answer: the number that the service reports, or
-    /// the number of empty entries in its answer if that is larger. The images in the answer have been paid for.
+    /// Returns the number of requested images that are missing from the answer, by what the request asked for and what
+    /// the service reports. The images in the answer have been paid for.
     #[must_use]
     pub fn missing(&self) -> usize {
-        self.meta().missing().max(self.state.empty_entries)
+        let undelivered = self.state.requested.saturating_sub(self.len());
+        self.meta().missing().max(self.state.empty_entries).max(undelivered)
     }
 
     /// Returns the actual size and format of the first image, such as `1024x1024 png`, if the service reports them.

@@ -3,8 +3,11 @@
 //! The images are paid for, so a member that is missing or of an unexpected type does not affect the others. The text
 //! itself is kept, with everything that is not read here.
 
+use std::sync::Arc;
+
 use serde::de::DeserializeOwned;
 
+use super::answer_splitter::image_positions;
 use super::base64_text::Base64Text;
 use super::raw_json::{Json, UnreadableText};
 use crate::client::OpenWord;
@@ -23,7 +26,7 @@ pub(super) struct ImageMembers {
 
 /// The members of an answer or event.
 pub(super) struct AnswerMembers {
-    /// The whole answer or event.
+    /// The whole answer or event; a JSON string if it is not JSON.
     pub(super) json: Json,
     /// The type of an event.
     pub(super) kind: Option<String>,
@@ -63,9 +66,15 @@ impl ImageMembers {
 // === impl AnswerMembers ===
 
 impl AnswerMembers {
+    /// Reads an answer or event. If it is not JSON, as with the number `Infinity` that some servers write, only its images
+    /// are read. Returns the text again if it has none.
+    pub(super) fn read(text: String) -> Result<Self, UnreadableText> {
+        Self::read_object(text).or_else(Self::read_images)
+    }
+
     /// Reads an answer or event, in one pass; the list of images of an answer takes a second one. Returns the text again
     /// if it is not a JSON object.
-    pub(super) fn read(text: String) -> Result<Self, UnreadableText> {
+    fn read_object(text: String) -> Result<Self, UnreadableText> {
         let names = [
             "type",
             "error",
@@ -99,6 +108,29 @@ impl AnswerMembers {
             empty_entries: entry_count - images.len(),
             images,
             facts: AnswerFacts::new(facts),
+        })
+    }
+
+    /// Reads the images of a text that is not a JSON object.
+    fn read_images(unreadable: UnreadableText) -> Result<Self, UnreadableText> {
+        let positions = image_positions(&unreadable.text);
+        if positions.is_empty() {
+            return Err(unreadable);
+        }
+        let (json, source) = (Json::from(&*unreadable.text), Arc::new(unreadable.text));
+        let parts = positions.into_iter().map(|position| Json::part(&source, position));
+        let entries: Vec<Option<ImageMembers>> =
+            parts.map(|base64| ImageMembers::new([Some(base64), None, None])).collect();
+        let entry_count = entries.len();
+        let images: Vec<ImageMembers> = entries.into_iter().flatten().collect();
+        Ok(Self {
+            json,
+            kind: None,
+            has_error: false,
+            partial_index: None,
+            empty_entries: entry_count - images.len(),
+            images,
+            facts: AnswerFacts::default(),
         })
     }
 }

@@ -3,6 +3,8 @@
 //! The texts of the images are handed on in pieces. The rest of the answer is kept, with an empty text in place of each
 //! image. Members without an image are not examined, so none of them makes the images unreadable.
 
+use std::ops::Range;
+
 use crate::stream::json::{JsonSyntaxError, JsonToken, JsonTokenizer};
 
 /// The place of an image: the member `b64_json` of the answer, or of an element of its list `data`.
@@ -97,11 +99,13 @@ impl AnswerSplitter {
     }
 
     /// The number of bytes that are kept.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(super) const fn rest_length(&self) -> usize {
         self.rest.len()
     }
 
     /// Returns the answer without the texts of its images.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn into_rest(self) -> Vec<u8> {
         self.rest
     }
@@ -135,6 +139,22 @@ impl AnswerSplitter {
             };
         }
     }
+}
+
+/// Returns the positions of the texts of the images in a whole answer, with their quotes; none if the answer does not
+/// end.
+pub(super) fn image_positions(answer: &str) -> Vec<Range<usize>> {
+    let (mut splitter, mut input) = (AnswerSplitter::default(), answer.as_bytes());
+    let (mut positions, mut start) = (Vec::new(), 0);
+    while let Ok(Some(part)) = splitter.next(&mut input) {
+        let read = answer.len() - input.len();
+        match part {
+            ImagePart::Start => start = read - 1,
+            ImagePart::End => positions.push(start..read),
+            ImagePart::Text(_) | ImagePart::Escaped(_) => {}
+        }
+    }
+    if splitter.is_done() { positions } else { Vec::new() }
 }
 
 #[cfg(test)]

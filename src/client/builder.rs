@@ -11,8 +11,7 @@ use std::sync::Arc;
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Duration;
 
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-
+use super::extra_headers::ExtraHeaders;
 use super::retry::Retry;
 use super::session::BearerCredentials;
 use super::transport::Transport;
@@ -44,7 +43,7 @@ pub struct Builder {
     allows_http: bool,
     http: Option<reqwest::Client>,
     transport: Option<Arc<dyn Transport>>,
-    headers: Vec<(String, String)>,
+    headers: ExtraHeaders,
 }
 
 // === impl Builder ===
@@ -109,10 +108,12 @@ impl Builder {
 
     /// Adds a header to each request, such as `openai-organization`, `openai-project`, or `api-key` for a service that
     /// does not read `authorization`. It replaces a header of the client with the same name. Values are not printed.
+    /// A request can have headers of its own, such as those of
+    /// [`GenerateRequest::header`](crate::client::GenerateRequest::header).
     ///
     /// A name or a value that cannot be sent is an error of [`Builder::build`].
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.push((name.into(), value.into()));
+        self.headers.push(name.into(), value.into());
         self
     }
 
@@ -129,7 +130,7 @@ impl Builder {
             return Err(unencrypted_error("the base URL", "the key"));
         }
         let credentials = BearerCredentials::new("API key", &pair.api_key)?;
-        let headers = parse_headers(&self.headers)?;
+        let headers = self.headers.parse(|_, problem| Error::settings(problem))?;
         let http = self.http.map_or_else(|| http_client(address.is_local), Ok)?;
         let (transport, retry, adds_idempotency_keys) = (self.transport, self.retry, !self.omits_idempotency_keys);
         let state = ClientState {
@@ -153,7 +154,7 @@ impl fmt::Debug for Builder {
             .field("api_key", &self.api_key.as_ref().map(|_| "[redacted]"))
             .field("retry", &self.retry)
             .field("allows_http", &self.allows_http)
-            .field("headers", &self.headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .field("headers", &self.headers)
             .finish_non_exhaustive()
     }
 }
@@ -193,17 +194,6 @@ fn http_client(_: bool) -> Result<reqwest::Client, Error> {
     reqwest::Client::builder()
         .build()
         .map_err(|source| Error::settings_from("the HTTP client cannot be created", source))
-}
-
-fn parse_headers(headers: &[(String, String)]) -> Result<HeaderMap, Error> {
-    let parse = |(name, value): &(String, String)| {
-        let to_error = |problem: &str| Error::settings(format!("the header {name:?} {problem}"));
-        let header = HeaderName::try_from(name).map_err(|_| to_error("has an invalid name"))?;
-        let mut value = HeaderValue::try_from(value).map_err(|_| to_error("has characters that cannot be sent"))?;
-        value.set_sensitive(true);
-        Ok((header, value))
-    };
-    headers.iter().map(parse).collect()
 }
 
 /// The address of a service.

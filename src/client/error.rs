@@ -6,9 +6,9 @@
 mod admin;
 mod conversions;
 mod detail;
+mod display;
 
 use std::error::Error as StdError;
-use std::fmt;
 #[cfg(not(target_arch = "wasm32"))]
 use std::path::Path;
 use std::time::Duration;
@@ -26,6 +26,15 @@ use detail::ServiceErrorDetail;
 /// These codes are checked in addition to the status, because an error inside a stream follows a status of 200.
 const RATE_LIMIT_EXCEEDED: &str = "rate_limit_exceeded";
 const INVALID_REQUEST_ERROR: &str = "invalid_request_error";
+/// The codes of an exhausted usage window, quota or budget: the first two are those of the gateway, the last two those of
+/// the provider.
+const USAGE_LIMITS: [&str; 3] = ["usage_limit_reached", "insufficient_quota", "billing_hard_limit_reached"];
+/// The codes with which other services refuse content; the gateway has a reason instead.
+const CONTENT_REFUSALS: [&str; 3] = ["moderation_blocked", "content_policy_violation", "content_filter"];
+const CONTENT_REFUSED: &str = "content_refused";
+
+/// The message of an error without one.
+const NO_REASON: &str = "the request failed";
 
 /// The reason why a call failed.
 ///
@@ -97,7 +106,6 @@ impl Error {
         error
     }
 
-    #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn file(message: impl Into<String>, source: std::io::Error) -> Self {
         Self::new(ErrorKind::File, message).with_source(source)
     }
@@ -164,6 +172,11 @@ impl Error {
         error
     }
 
+    /// Creates the error of an answer with a status of success that holds neither an image nor an error.
+    pub(super) fn no_image(answer: &Json, session: &Session) -> Self {
+        Self::unintelligible("the answer holds no image", session.head()).with_body(answer.text().to_owned())
+    }
+
     /// Creates the error of an image that is not in the answer but at this address.
     pub(super) fn remote_image(url: &str, head: Option<&AnswerMetadata>) -> Self {
         Self::unintelligible(&format!("the answer contains the URL of the image instead of its data: {url}"), head)
@@ -186,9 +199,7 @@ impl Error {
             WireError::InvalidResponsePayload(_, source) if head.is_none_or(AnswerMetadata::is_success) => {
                 Self::new(ErrorKind::Unintelligible, "this version does not understand the answer").with_source(source)
             }
-            WireError::InvalidResponsePayload(body, _) => {
-                Self::from_detail(ServiceErrorDetail::parse(&body), session.credentials())
-            }
+            WireError::InvalidResponsePayload(body, _) => Self::from_refusal(&body, head, session.credentials()),
             WireError::UnexpectedResponse(_) => {
                 Self::new(ErrorKind::Unintelligible, "the service answered with an unexpected status")
             }
@@ -198,7 +209,7 @@ impl Error {
     }
 
     fn from_transport(source: reqwest::Error, session: &Session) -> Self {
-        if let Some(message) = file_error_message(&source) {
+        if let Some(message) = conversions::file_error_message(&source) {
             return Self::new(ErrorKind::File, message);
         }
         let error = if retry::was_never_sent(&source) {
@@ -216,9 +227,26 @@ impl Error {
         error.with_source(source)
     }
 
+    /// Creates the error of an answer that is not as the API document describes errors.
+    fn from_refusal(body: &[u8], head: Option<&AnswerMetadata>, credentials: &BearerCredentials) -> Self {
+        let mut detail = ServiceErrorDetail::parse(body);
+        let text = String::from_utf8_lossy(body).into_owned();
+        if let Some(target) = head.and_then(AnswerMetadata::redirect_target) {
+            detail.message = Some(format!("the service redirects to {target}, and redirects are not followed"));
+        }
+        detail.message = detail.message.or_else(|| Some(format!("{NO_REASON}: {}", detail::excerpt(&text)?)));
+        Self::from_detail(detail, credentials).with_body(credentials.redact(text))
+    }
+
+    /// Creates the error that an answer with a status of success reports in place of its images.
+    pub(super) fn from_answer(answer: &Json, session: &Session) -> Self {
+        let error = Self::from_stream_event(answer, session);
+        error.with_body(session.credentials().redact(answer.text().to_owned()))
+    }
+
     fn from_detail(detail: ServiceErrorDetail, credentials: &BearerCredentials) -> Self {
         let reported = detail.message.clone().filter(|message| !message.is_empty());
-        let message = reported.map_or_else(|| "the request failed".to_owned(), |message| credentials.redact(message));
+        let message = reported.map_or_else(|| NO_REASON.to_owned(), |message| credentials.redact(message));
         let mut error = Self::new(ErrorKind::Answer, message);
         error.0.detail = detail;
         error
@@ -261,7 +289,8 @@ impl Error {
         self.0.kind == ErrorKind::Answer
     }
 
-    /// Returns the message alone, without status, code and ids.
+    /// Returns the whole message alone, without status, code and ids. It may be long, and have several lines, if it is
+    /// that of a service; `Display` shows it on one line, and at most 2,000 characters of it.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
@@ -280,7 +309,8 @@ impl Error {
     }
 
     /// Returns the whole answer of an error of the kind [`ErrorKind::Unintelligible`]: it may hold an image in a form
-    /// that this version does not know. Returns `None` if there was no answer, or if it was a stream.
+    /// that this version does not know. For the kind [`ErrorKind::Answer`], returns an answer that does not have the form
+    /// of the API document. Returns `None` if there was no such answer, or if it was a stream.
     #[must_use]
     pub fn body(&self) -> Option<&str> {
         self.0.body.as_deref()
@@ -296,6 +326,19 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         self.0.detail.code.as_deref()
+    }
+
+    /// Returns the code as a word of the API document; `None` if it is a word of another service, or if there is none.
+    ///
+    /// ```
+    /// use imagate::types::ErrorCode;
+    /// # fn check(error: &imagate::client::Error) -> bool {
+    /// error.known_code() == Some(ErrorCode::UsageLimitReached)
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn known_code(&self) -> Option<types::ErrorCode> {
+        self.code()?.parse().ok()
     }
 
     /// Returns a more specific word than the code, if there is one, such as `content_refused`; see
@@ -351,10 +394,11 @@ impl Error {
         is_reported && !self.is_usage_limit()
     }
 
-    /// Returns true if the usage window of the service is exhausted; see [`Error::resets_in`].
+    /// Returns true if a usage window, a quota or a budget is exhausted, so that a short wait does not help; see
+    /// [`Error::resets_in`].
     #[must_use]
     pub fn is_usage_limit(&self) -> bool {
-        self.code() == Some("usage_limit_reached")
+        self.code().is_some_and(|code| USAGE_LIMITS.contains(&code))
     }
 
     /// Returns true if the request is invalid; see [`Error::param`]. The client finds some of these errors itself,
@@ -375,7 +419,7 @@ impl Error {
     /// Returns true if the content was refused; the same prompt will be refused again.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        self.reason() == Some("content_refused")
+        self.reason() == Some(CONTENT_REFUSED) || self.code().is_some_and(|code| CONTENT_REFUSALS.contains(&code))
     }
 
     /// Returns true if the time limit was exceeded before the answer was complete.
@@ -389,56 +433,4 @@ impl Error {
     pub fn is_connect(&self) -> bool {
         self.0.kind == ErrorKind::Connect
     }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)?;
-        let status = self.status().map(|status| format!("status {status}"));
-        let labelled = |label: &str, value: Option<&str>| value.map(|value| format!("{label} {value}"));
-        let details = [
-            status,
-            labelled("code", self.code()),
-            labelled("reason", self.reason()),
-            labelled("parameter", self.param()),
-            labelled("request", self.request_id()),
-        ];
-        let details: Vec<String> = details.into_iter().flatten().collect();
-        if details.is_empty() { Ok(()) } else { write!(f, " ({})", details.join(", ")) }
-    }
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Error");
-        debug.field("kind", &self.0.kind).field("message", &self.to_string());
-        if let Some(source) = &self.0.source {
-            debug.field("source", source);
-        }
-        debug.finish_non_exhaustive()
-    }
-}
-
-impl StdError for Error {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_ref().map(|source| &**source as _)
-    }
-}
-
-/// Returns the message for an input file that could not be read to its end, if that error stopped the request.
-#[cfg(not(target_arch = "wasm32"))]
-fn file_error_message(error: &reqwest::Error) -> Option<String> {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(file_error) = error.downcast_ref::<super::input::InputFileError>() {
-            return Some(file_error.to_string());
-        }
-        cause = error.source();
-    }
-    None
-}
-
-#[cfg(target_arch = "wasm32")]
-fn file_error_message(_: &reqwest::Error) -> Option<String> {
-    None
 }

@@ -108,11 +108,11 @@ fn read_opaque_event(
 
 /// Returns the final image of an event, as an answer of its own.
 fn completed(members: AnswerMembers, session: &Session) -> Result<ImageEvent, Error> {
-    Images::from_members(members, session.head()).map(|images| ImageEvent::completed(&images))
+    Images::from_members(members, 1, session).map(|images| ImageEvent::completed(&images))
 }
 
 fn partial_image(members: AnswerMembers, partials: u32, session: &Session) -> Result<ImageEvent, Error> {
     let index = members.partial_index.unwrap_or(partials);
-    let images = Images::from_members(members, session.head())?;
+    let images = Images::from_members(members, 1, session)?;
     Ok(ImageEvent::PartialImage { index, image: images.first() })
 }

@@ -47,10 +47,10 @@ impl<'a> ImageCalls<'a> {
     #[doc(alias = "create_image")]
     pub async fn generate(&self, request: impl Into<GenerateRequest>) -> Result<Images, Error> {
         let options = request.into().into_options();
-        let call_options = options.call_options(TimeLimit::Total(options.time_limit()))?;
+        let (count, call_options) = (options.count(), options.call_options(TimeLimit::Total(options.time_limit()))?);
         let body = Bytes::from(options.into_members(AnswerMode::Whole)?.text());
         let mut call = self.client.paid_call(call_options, ApiOperation::CREATE_IMAGE, CallBody::Json(body));
-        Images::parse(call.read_answer().await?, call.session().head())
+        Images::parse(call.read_answer().await?, count, call.session())
     }
 
     /// Makes images like [`ImageCalls::generate`], and saves them while the answer arrives: in a few megabytes of memory,
@@ -141,10 +141,12 @@ impl<'a> ImageCalls<'a> {
     /// the request, or if no image was made in time.
     #[doc(alias = "create_image_edit")]
     pub async fn edit(&self, request: impl Into<EditRequest>) -> Result<Images, Error> {
-        let form = EditForm::new(request.into(), AnswerMode::Whole).await?;
+        let request = request.into();
+        let count = request.requested_count();
+        let form = EditForm::new(request, AnswerMode::Whole).await?;
         let options = form.call_options(TimeLimit::Total(form.time_limit()));
         let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(Box::new(form)));
-        Images::parse(call.read_answer().await?, call.session().head())
+        Images::parse(call.read_answer().await?, count, call.session())
     }
 
     /// Changes images like [`ImageCalls::edit`], and saves the result like [`ImageCalls::generate_to`].

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use reqwest::Body;
 use reqwest::multipart::Part;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::Error;
 use crate::image::{ByteSource, Format, ImageFileError, ImageHeader, inspect};
@@ -65,6 +66,19 @@ impl Input {
     /// Creates an input from the bytes of an image file.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
         Self { content: InputContent::Bytes(bytes.into()), name: None }
+    }
+
+    /// Reads an image file from a reader to its end, into memory: it must be whole before it can be checked, and may have
+    /// to be sent more than once. No more is read than an image may have.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the reader fails. An image that is too large is an error of the request.
+    pub async fn from_reader(reader: impl AsyncRead + Unpin) -> Result<Self, Error> {
+        let mut bytes = Vec::new();
+        let read = reader.take(MAX_UPLOAD_IMAGE_BYTES).read_to_end(&mut bytes).await;
+        read.map_err(|source| Error::file("the image cannot be read", source))?;
+        Ok(Self::from_bytes(bytes))
     }
 
     /// Sets the name that is sent to the service. By default it is the name of the file, without its folders, or a name
@@ -263,6 +277,14 @@ mod tests {
             assert_eq!(check_result(bytes.clone().into()), check_result(path.clone().into()));
             assert_eq!(check_result(bytes.clone().into()).is_ok(), bytes == good);
         }
+    }
+
+    #[test]
+    fn an_image_can_come_from_a_reader() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let read = |bytes: &[u8]| runtime.block_on(Input::from_reader(bytes)).unwrap();
+        assert_eq!(check_input(read(&png(16, 16, true))).unwrap().length(), png(16, 16, true).len() as u64);
+        assert_refused(read(&padded(png(16, 16, true), 52_428_801)), "it must have fewer than 52428800");
     }
 
     #[test]

@@ -74,6 +74,12 @@ impl AnswerMetadata {
         self.header("x-request-id")
     }
 
+    /// Returns the address to which the service redirects, without its query, which may hold a secret.
+    pub(super) fn redirect_target(&self) -> Option<&str> {
+        let is_redirect = (300..400).contains(&self.status);
+        self.header("location").filter(|_| is_redirect)?.split(['?', '#']).next()
+    }
+
     /// Returns the wait that the service asks for. Only a number of seconds counts. The other form, a date, depends on
     /// the clock, and a wrong clock could cause a wait of hours.
     #[must_use]

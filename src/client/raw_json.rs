@@ -83,6 +83,11 @@ impl Json {
         elements.map(|elements| elements.into_iter().map(|raw| self.slice(raw)).collect()).unwrap_or_default()
     }
 
+    /// Creates the value at this position of a text.
+    pub(super) fn part(source: &Arc<String>, range: Range<usize>) -> Self {
+        Self { source: Arc::clone(source), range }
+    }
+
     pub(super) fn read_text(text: String) -> serde_json::Result<Self> {
         let range = value_range(&text)?;
         Ok(Self { source: Arc::new(text), range })
@@ -168,11 +173,18 @@ impl From<serde_json::Value> for Json {
     }
 }
 
-impl From<bool> for Json {
-    fn from(value: bool) -> Self {
-        serde_json::Value::from(value).into()
-    }
+/// Converts a plain value. A floating-point number that JSON cannot express becomes `null`.
+macro_rules! from_plain_values {
+    ($($kind:ty),*) => {$(
+        impl From<$kind> for Json {
+            fn from(value: $kind) -> Self {
+                serde_json::Value::from(value).into()
+            }
+        }
+    )*};
 }
+
+from_plain_values!(bool, i32, i64, u32, u64, f64, String);
 
 /// Converts a text to a JSON string.
 impl From<&str> for Json {

@@ -78,6 +78,8 @@ struct OpenImage {
 /// Saves the images of one answer.
 struct ImageSaver<'a> {
     target: TargetKind<'a>,
+    /// The number of images that were requested.
+    requested: usize,
     naming: FileNaming,
     open: Option<OpenImage>,
     images: Vec<SavedImage>,
@@ -158,7 +160,8 @@ pub(super) async fn save_answer(
     session: &Session,
 ) -> Result<SavedImages, Error> {
     let naming = if count > 1 { FileNaming::Numbered } else { FileNaming::Free };
-    let mut saver = ImageSaver { target: target.0, naming, open: None, images: Vec::new(), failure: None };
+    let requested = usize::try_from(count).unwrap_or(0);
+    let mut saver = ImageSaver { target: target.0, requested, naming, open: None, images: Vec::new(), failure: None };
     let read = saver.read(response, session).await;
     match saver.failure.take().map_or(read, Err) {
         Ok(rest) => saver.finish(&rest, session),
@@ -239,7 +242,8 @@ impl ImageSaver<'_> {
             Ok(members) => members,
             // The images are saved, so an unreadable member elsewhere is no failure.
             Err(UnreadableText { text, .. }) if !self.images.is_empty() => {
-                let (json, missing) = (Json::from_text_or_string(text), meta.missing());
+                let missing = meta.missing().max(self.requested.saturating_sub(self.images.len()));
+                let json = Json::from_text_or_string(text);
                 return Ok(SavedImages { images: self.images, json, usage: None, missing, meta });
             }
             Err(UnreadableText { error, text }) => {
@@ -250,11 +254,11 @@ impl ImageSaver<'_> {
             let address = members.images.iter().find_map(|image| image.url.as_deref());
             return Err(match address {
                 Some(url) => Error::remote_image(url, session.head()),
-                None => Error::unintelligible("the answer holds no image", session.head())
-                    .with_body(members.json.text().to_owned()),
+                None if members.has_error => Error::from_answer(&members.json, session),
+                None => Error::no_image(&members.json, session),
             });
         }
-        let entries = members.images.len() + members.empty_entries;
+        let entries = (members.images.len() + members.empty_entries).max(self.requested);
         let missing = meta.missing().max(entries.saturating_sub(self.images.len()));
         Ok(SavedImages { images: self.images, json: members.json, usage: members.facts.usage, missing, meta })
     }

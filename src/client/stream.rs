@@ -132,7 +132,7 @@ impl ImageStream {
                 }
             }
             ImageStreamState::PlainJson(body) => {
-                Some(Images::parse(body, self.session.head()).map(|images| ImageEvent::completed(&images)))
+                Some(Images::parse(body, 1, &self.session).map(|images| ImageEvent::completed(&images)))
             }
             ImageStreamState::Ended => None,
         }

@@ -51,8 +51,8 @@ pub(super) fn complete_pair(
             }
             Ok(EnvironmentPair { base_url, api_key })
         }
-        (Some(_), None, _, None) => Err(missing_key_error("for the given base URL", &read)),
-        (None, None, Some(_), None) => Err(missing_key_error(&format!("for {BASE_URL}"), &read)),
+        (Some(_), None, _, None) => Err(missing_key_error("for the given base URL", API_KEY, &read)),
+        (None, None, Some(_), None) => Err(missing_key_error(&format!("for {BASE_URL}"), API_KEY, &read)),
         (None, None, None, None) => openai_pair(&read),
     }
 }
@@ -63,19 +63,19 @@ fn openai_pair(read: &impl Fn(&str) -> Option<String>) -> Result<EnvironmentPair
     match (read(OPENAI_BASE_URL), read(OPENAI_API_KEY)) {
         (Some(base_url), Some(api_key)) => Ok(EnvironmentPair { base_url, api_key }),
         (None, Some(api_key)) => Ok(EnvironmentPair { base_url: OPENAI_DEFAULT_BASE_URL.to_owned(), api_key }),
-        (Some(_), None) => Err(missing_key_error(&format!("for {OPENAI_BASE_URL}"), read)),
-        (None, None) => Err(missing_key_error("", read)),
+        (Some(_), None) => Err(missing_key_error(&format!("for {OPENAI_BASE_URL}"), OPENAI_API_KEY, read)),
+        (None, None) => Err(missing_key_error("", &format!("{API_KEY} or {OPENAI_API_KEY}"), read)),
     }
 }
 
-fn missing_key_error(context: &str, read: &impl Fn(&str) -> Option<String>) -> Error {
+fn missing_key_error(context: &str, variable: &str, read: &impl Fn(&str) -> Option<String>) -> Error {
     let space = if context.is_empty() { "" } else { " " };
     let hint = if context.is_empty() || read(OPENAI_API_KEY).is_none() {
         ""
     } else {
         "; OPENAI_API_KEY is used only with OPENAI_BASE_URL or its default, and only if nothing else is given"
     };
-    Error::settings(format!("there is no API key{space}{context}: set {API_KEY}, or give an API key{hint}"))
+    Error::settings(format!("there is no API key{space}{context}: set {variable}, or give an API key{hint}"))
 }
 
 fn is_same_service(first: &str, second: &str) -> bool {
@@ -136,7 +136,7 @@ mod tests {
         check(["", ""], &OPENAI_PAIR[1..], Ok(["https://api.openai.com/v1", "sk-theirs"]));
         check(["", ""], &OPENAI_PAIR[..1], Err(&["for OPENAI_BASE_URL"]));
         check(["", ""], &IMAGATE_PAIR[..1], Err(&["for IMAGATE_BASE_URL"]));
-        check(["", ""], &[], Err(&["there is no API key: set IMAGATE_API_KEY"]));
+        check(["", ""], &[], Err(&["there is no API key: set IMAGATE_API_KEY or OPENAI_API_KEY, or give"]));
     }
 
     #[test]

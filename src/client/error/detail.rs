@@ -4,6 +4,13 @@ use crate::client::raw_json::Json;
 use crate::tables::MAX_JSON_BODY_BYTES;
 use crate::wire::types;
 
+/// The members that hold a message, in the order in which they count: services differ in their names.
+const MESSAGES: [&str; 6] = ["message", "msg", "error", "detail", "errors", "error_description"];
+/// The maximum depth at which a message is looked for (our choice).
+const MESSAGE_MAX_DEPTH: usize = 4;
+/// The maximum number of characters of a text that stands for a message, such as the page of a proxy (our choice).
+const TEXT_MAX_CHARS: usize = 200;
+
 /// The members of an error body. Codes and reasons are plain texts, because a service may have others than this version.
 #[derive(Default)]
 pub(super) struct ServiceErrorDetail {
@@ -23,7 +30,19 @@ impl ServiceErrorDetail {
         // A longer body is cut and then fails to parse; no service sends such a long error.
         let body = body.get(..usize::try_from(MAX_JSON_BODY_BYTES).unwrap_or(usize::MAX)).unwrap_or(body);
         let json = Json::read_text(String::from_utf8_lossy(body).into_owned()).ok();
-        json.and_then(|body| body.member("error")).map(|error| Self::from_members(&error)).unwrap_or_default()
+        // Some services send a list with one error.
+        json.map(|body| Self::from_body(body.elements().first().unwrap_or(&body))).unwrap_or_default()
+    }
+
+    /// Reads an error whose members are in an object `error` or in the body itself.
+    fn from_body(body: &Json) -> Self {
+        let detail = match body.member("error") {
+            Some(error) if error.text().starts_with('{') => Self::from_members(&error),
+            _ => Self::from_members(body),
+        };
+        let message = detail.message.clone().or_else(|| message_in(body, MESSAGE_MAX_DEPTH));
+        let param = detail.param.clone().or_else(|| invalid_field(body));
+        Self { message, param, ..detail }
     }
 
     /// Reads the error event of a stream. The members of the error are in an object `error` or in the event itself;
@@ -50,6 +69,39 @@ impl ServiceErrorDetail {
             reason: text(reason),
             resets_in_seconds: resets_in_seconds.and_then(|seconds| seconds.read()),
         }
+    }
+}
+
+/// Returns the message in a value: the value itself if it is a text, else that of a member or of all elements.
+fn message_in(json: &Json, depth: usize) -> Option<String> {
+    if depth == 0 {
+        return None;
+    }
+    let message_of = |json: &Json| message_in(json, depth - 1);
+    match json.text().as_bytes().first()? {
+        b'"' => json.read::<String>().filter(|text| !text.trim().is_empty()),
+        b'[' => {
+            let messages: Vec<String> = json.elements().iter().filter_map(message_of).collect();
+            (!messages.is_empty()).then(|| messages.join("; "))
+        }
+        _ => json.members(MESSAGES).iter().flatten().find_map(message_of),
+    }
+}
+
+/// Returns the field that a list of violations names first, as FastAPI writes it: `{"detail": [{"loc": ["body", "n"]}]}`.
+fn invalid_field(body: &Json) -> Option<String> {
+    body.member("detail")?.elements().first()?.member("loc")?.elements().last()?.read()
+}
+
+/// Returns the beginning of a text, with its white space as single spaces; `None` if it says nothing, as `{}` does.
+pub(super) fn excerpt(text: &str) -> Option<String> {
+    let head: String = text.chars().take(4 * TEXT_MAX_CHARS).collect();
+    let words = head.split_whitespace().collect::<Vec<_>>().join(" ");
+    let end = words.char_indices().nth(TEXT_MAX_CHARS).map(|(end, _)| end);
+    match end {
+        _ if words.len() <= 2 => None,
+        Some(end) => Some(format!("{}…", &words[..end])),
+        None => Some(words),
     }
 }
 

@@ -52,6 +52,11 @@ impl EditRequest {
         self
     }
 
+    /// Returns the number of images that the request asks for.
+    pub(in crate::client) fn requested_count(&self) -> u64 {
+        self.options.count()
+    }
+
     /// Returns the parts of the request, or an error if it has no image or more images than the service accepts.
     pub(in crate::client) fn into_parts(self) -> Result<(ImageOptions, Vec<Input>, Option<Input>), Error> {
         if self.images.is_empty() {
@@ -67,14 +72,6 @@ impl EditRequest {
 }
 
 options::setters!(EditRequest);
-
-#[cfg(not(target_arch = "wasm32"))]
-impl EditRequest {
-    /// Returns the number of images that the request asks for.
-    pub(in crate::client) fn requested_count(&self) -> u64 {
-        self.options.count()
-    }
-}
 
 impl From<&Self> for EditRequest {
     fn from(request: &Self) -> Self {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
+use crate::client::extra_headers::ExtraHeaders;
 use crate::client::raw_json::RawJsonObject;
 use crate::client::session::{CallOptions, IDEMPOTENCY_KEY, TimeLimit};
 use crate::client::{Error, Fallback, ImageCount, ModelName, OpenWord, Output, PartialImages, Retry};
@@ -44,6 +45,7 @@ pub(in crate::client) struct ImageOptions {
 pub(in crate::client) struct HeaderOptions {
     pub(super) idempotency_key: Option<String>,
     pub(super) fallback: Option<Fallback>,
+    pub(in crate::client) extra: ExtraHeaders,
 }
 
 /// The form of the answer that a request asks for.
@@ -64,7 +66,7 @@ impl HeaderOptions {
 
     /// Returns the headers.
     pub(in crate::client) fn headers(&self) -> Result<HeaderMap, Error> {
-        let mut headers = HeaderMap::new();
+        let mut headers = self.extra.parse(|name, problem| Error::request(name, problem))?;
         if let Some(key) = &self.idempotency_key {
             let is_valid =
                 (1..=MAX_KEY_CHARACTERS).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
@@ -172,6 +174,13 @@ macro_rules! setters {
                 self
             }
 
+            /// Adds a header to this request only, such as one with which a proxy on the way accounts for costs. It
+            /// replaces a header of the client with the same name. Its value is not printed.
+            pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+                self.options.header_options.extra.push(name.into(), value.into());
+                self
+            }
+
             /// Sets the time limit of each attempt, instead of 120 seconds, or 300 above 2560x1440.
             ///
             /// Without a stream the limit applies to the whole answer; with a stream it applies to the time until the
@@ -247,7 +256,6 @@ impl ImageOptions {
     }
 
     /// Returns the number of images that the request asks for.
-    #[cfg(not(target_arch = "wasm32"))]
     pub(in crate::client) fn count(&self) -> u64 {
         let set_by_name = self.members.get("n").and_then(|count| count.read());
         set_by_name.or(self.count.and_then(|count| count.get().try_into().ok())).unwrap_or(1)
@@ -355,7 +363,7 @@ mod tests {
 
     #[test]
     fn an_invalid_idempotency_key_is_refused_before_anything_is_sent() {
-        let headers = |key: String| HeaderOptions { idempotency_key: Some(key), fallback: None }.headers();
+        let headers = |key: String| HeaderOptions { idempotency_key: Some(key), ..Default::default() }.headers();
         for key in [String::new(), "k".repeat(256), "a b".to_owned(), "schl\u{fc}ssel".to_owned(), "a\n".to_owned()] {
             let error = headers(key.clone()).unwrap_err();
             assert!(error.is_invalid_request() && error.param() == Some("Idempotency-Key"), "{key:?}: {error:?}");

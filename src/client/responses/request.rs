@@ -98,6 +98,13 @@ impl ResponseRequest {
         self
     }
 
+    /// Adds a header to this request only, as
+    /// [`GenerateRequest::header`](crate::client::GenerateRequest::header) does.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.header_options.extra.push(name.into(), value.into());
+        self
+    }
+
     /// Sets the policy of retries, instead of that of the client.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = Some(retry);

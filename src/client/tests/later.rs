@@ -73,6 +73,22 @@ fn numbers_and_depths_that_cannot_be_read_lose_no_image() {
 }
 
 #[test]
+fn an_answer_that_is_no_json_loses_no_image() {
+    for weight in ["Infinity", "NaN", "nope"] {
+        let body = format!(
+            r#"{{"data":[{{"b64_json":"aGVsbG8="}},{{"b64_json":""}},{{"b64_json":"aGVs\/G8="}}],"weight":{weight}}}"#
+        );
+        let images = run(client(&serve([Answer::new(200, &body)])).images().generate("a fox")).unwrap();
+        assert_eq!((images.len(), images.missing()), (2, 1));
+        assert_eq!(images.first().bytes().unwrap(), b"hello");
+        assert_eq!(images.iter().nth(1).unwrap().base64(), "aGVs/G8=");
+        assert_eq!(images.json().read::<String>().unwrap(), body);
+        let event = format!("event: image_generation.completed\ndata: {body}\n\n");
+        assert!(matches!(events_of_stream(&event).as_slice(), [ImageEvent::Completed { .. }]));
+    }
+}
+
+#[test]
 fn an_unexpected_creation_time_loses_no_image() {
     for (created, expected) in [(json!(7.75), Some(7)), (Value::Null, None), (json!("today"), None)] {
         let mut body = newer_answer();

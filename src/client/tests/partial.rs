@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{answer, client, image, run, serve};
-use crate::client::{Client, Error, GenerateRequest, Images};
+use crate::client::{Client, Error, GenerateRequest, ImageCount, Images};
 use crate::testing::{Answer, StubServer};
 
 const ADDRESS: &str = "https://cdn.example/paid.png?sig=1";
@@ -54,6 +54,17 @@ fn a_stream_may_end_with_an_address() {
         stream.collect_image().await
     });
     assert_eq!(stream.unwrap().url(), Some(ADDRESS));
+}
+
+#[test]
+fn images_that_were_not_delivered_are_counted_without_a_header() {
+    let request = GenerateRequest::new("a fox").count(ImageCount::of::<3>());
+    let images = run(client(&serve([answer(200, &image())])).images().generate(request.clone())).unwrap();
+    assert_eq!((images.len(), images.missing()), (1, 2));
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve([answer(200, &image())]);
+    let saved = run(client(&server).images().generate_to(request, folder.path().join("fox"))).unwrap();
+    assert_eq!((saved.images.len(), saved.missing), (1, 2));
 }
 
 #[test]

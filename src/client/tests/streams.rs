@@ -248,7 +248,8 @@ fn an_error_before_the_stream_is_returned_by_the_call() {
     let error = run(begin(&server)).unwrap_err();
     assert_eq!((error.status(), error.param(), error.request_id()), (Some(400), Some("size"), Some("r-3")));
     let server = serve([Answer::new(500, "<html>oops</html>")]);
-    assert_eq!(run(begin(&server)).unwrap_err().to_string(), "the request failed (status 500)");
+    let expected = "the request failed: <html>oops</html> (status 500)";
+    assert_eq!(run(begin(&server)).unwrap_err().to_string(), expected);
 }
 
 #[test]
