@@ -205,6 +205,24 @@ mod tests {
     }
 
     #[test]
+    fn no_help_has_a_placeholder_that_clap_replaces_with_a_line_break() {
+        fn check(command: &Command) {
+            let texts = [
+                command.get_about(),
+                command.get_long_about(),
+                command.get_after_help(),
+                command.get_after_long_help(),
+            ];
+            let of_args = command.get_arguments().flat_map(|arg| [arg.get_help(), arg.get_long_help()]);
+            for text in texts.into_iter().chain(of_args).flatten().map(ToString::to_string) {
+                assert!(!text.contains("{n}"), "{}: {text}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&program());
+    }
+
+    #[test]
     fn an_edit_takes_images_in_one_option_or_in_several() {
         let parses =
             |arguments: &[&str]| CliArguments::try_parse_from([&["imagate", "edit"], arguments].concat()).is_ok();

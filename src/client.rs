@@ -75,7 +75,9 @@ pub use responses::{
 };
 pub use retry::Retry;
 #[cfg(feature = "cli")]
-pub(crate) use save::{format_from_extension, numbered_path, path_with_suffix, replace_file, with_format_extension};
+pub(crate) use save::{
+    format_from_extension, numbered_path, path_with_suffix, replace_file, with_format_extension, write_new_file,
+};
 #[cfg(not(target_arch = "wasm32"))]
 pub use saved_images::{ImageTarget, SavedImage, SavedImages};
 #[doc(hidden)]
@@ -167,6 +169,12 @@ impl Client {
     /// A key without any address is for the gateway on this machine.
     pub fn builder() -> Builder {
         Builder::default()
+    }
+
+    /// Returns true if the service is on this machine.
+    #[cfg(feature = "cli")]
+    pub(crate) fn is_local(&self) -> bool {
+        self.shared.address.is_local
     }
 
     /// Returns the calls that make images.

@@ -5,6 +5,9 @@
 //! the same image. A file that exists is not made again.
 
 mod line;
+mod summary;
+#[cfg(test)]
+mod tests;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -17,11 +20,12 @@ use tokio::task::JoinSet;
 
 use super::connection::ConnectionArgs;
 use super::failure::CommandFailure;
-use super::image_command::{ProgressDisplay, cost_usd};
+use super::image_command::{ProgressDisplay, addresses, cost_usd, unread_answer};
 use super::installation::block_on;
 use super::output::{ProgressArg, has_events, print, print_event, print_json, print_message};
 use crate::client::{self, Client, Error, ErrorKind, Images};
 use line::BatchLine;
+use summary::BatchSummary;
 
 /// Arguments of `batch`.
 #[derive(Debug, Args)]
@@ -48,11 +52,8 @@ pub(super) struct BatchCommand {
 
 /// The result of one line.
 enum LineResult {
-    /// The images were made, or the gateway had made them before.
-    Written {
-        files: Vec<PathBuf>,
-        images: Images,
-    },
+    /// The service sent images: new ones, or those that it had made before.
+    Delivered(Delivery),
     /// All files of the line exist; nothing was sent.
     Existing,
     Failed(Error),
@@ -60,20 +61,15 @@ enum LineResult {
     NotSent,
 }
 
-/// The numbers of lines by their result.
-#[derive(Default)]
-struct BatchSummary {
-    made: usize,
-    replayed: usize,
-    existing: usize,
-    failed: usize,
-    not_sent: usize,
-    images: usize,
-    /// The images that a service did not make of those that were requested.
-    missing_images: usize,
-    tokens: u64,
-    /// The sum of the costs that the service stated, in US dollars; `None` if it stated none.
-    cost_usd: Option<f64>,
+/// The images of one line, which have been paid for, and what became of them.
+struct Delivery {
+    images: Images,
+    /// The files that were written now.
+    files: Vec<PathBuf>,
+    /// The number of files of the line that do not exist afterwards.
+    missing: usize,
+    /// The first error of an image that could not be written. The others were written nevertheless.
+    failure: Option<Error>,
 }
 
 // === impl BatchCommand ===
@@ -103,7 +99,7 @@ impl BatchCommand {
         let (mut summary, mut printed) = (BatchSummary::default(), Ok(()));
         while let Some(ended) = tasks.join_next().await {
             let (line, result) = ended?;
-            summary.add(&line, &result);
+            summary.add(&result);
             // The images are made also if the reader of standard output has gone.
             printed = printed.and(progress.suspend(|| self.print_result(&line, &result)));
             print_event("line", report(&line, &result));
@@ -115,31 +111,22 @@ impl BatchCommand {
         } else {
             print_message(&summary.to_string());
         }
-        match (summary.failed + summary.not_sent, summary.missing_images) {
-            (0, 0) => printed,
-            (0, images) => Err(CommandFailure::Incomplete(format!("{images} images are missing"))),
-            (missing, _) => Err(CommandFailure::Incomplete(format!(
-                "{missing} of {total} lines have no images: run the same command again to make them"
-            ))),
-        }
+        summary.problem(total).map_or(printed, |problem| Err(CommandFailure::Incomplete(problem)))
     }
 
     fn print_result(&self, line: &BatchLine, result: &LineResult) -> Result<(), CommandFailure> {
         if self.json {
             return Ok(print_json(&report(line, result))?);
         }
-        match result {
-            LineResult::Written { files, .. } => {
-                let names: String = files.iter().map(|file| format!("{}\n", file.display())).collect();
-                Ok(print(&names)?)
-            }
-            LineResult::Failed(_) if has_events() => Ok(()),
-            LineResult::Failed(error) => {
-                print_message(&format!("line {}: {error}", line.number));
-                Ok(())
-            }
-            LineResult::Existing | LineResult::NotSent => Ok(()),
+        if let LineResult::Delivered(delivery) = result {
+            let names: String = delivery.files.iter().map(|file| format!("{}\n", file.display())).collect();
+            print(&names)?;
         }
+        match result.error() {
+            Some(error) if !has_events() => print_message(&format!("line {}: {error}", line.number)),
+            _ => {}
+        }
+        Ok(())
     }
 }
 
@@ -149,29 +136,45 @@ async fn run_line(client: &Client, permits: &Semaphore, line: &BatchLine, folder
         return LineResult::Existing;
     }
     let Ok(_permit) = permits.acquire().await else { return LineResult::NotSent };
-    match make_images(client, line, folder).await {
-        Ok((files, images)) => LineResult::Written { files, images },
+    match make_images(client, line).await {
+        Ok(images) => LineResult::Delivered(write_images(images, line, folder).await),
         Err(error) => {
             if ends_batch(&error) {
                 permits.close();
             }
+            unread_answer::keep(&error, &line.path(folder, 0));
             LineResult::Failed(error)
         }
     }
 }
 
-async fn make_images(client: &Client, line: &BatchLine, folder: &Path) -> Result<(Vec<PathBuf>, Images), Error> {
-    let images = match line.edit_request() {
-        Some(request) => client.images().edit(request).await?,
-        None => client.images().generate(line.request()).await?,
-    };
-    let mut files = Vec::new();
-    for (path, image) in line.paths(folder).iter().zip(images.iter()) {
-        if !exists(path) {
-            files.push(image.write_to(path).await?);
+async fn make_images(client: &Client, line: &BatchLine) -> Result<Images, Error> {
+    match line.edit_request() {
+        Some(request) => client.images().edit(request).await,
+        None => client.images().generate(line.request()).await,
+    }
+}
+
+/// Writes the images of a line. Images that were made before belong to the files of their numbers. New ones get the files
+/// that do not exist, and then files of higher numbers: each has been paid for.
+async fn write_images(images: Images, line: &BatchLine, folder: &Path) -> Delivery {
+    let mut free_paths = (0..).map(|index| line.path(folder, index)).filter(|path| !exists(path));
+    let (mut files, mut failure) = (Vec::new(), None);
+    for (index, image) in images.iter().enumerate() {
+        let path = if images.is_replayed() {
+            Some(line.path(folder, index)).filter(|path| !exists(path))
+        } else {
+            free_paths.next()
+        };
+        let Some(path) = path else { continue };
+        match image.write_to(path).await {
+            Ok(file) => files.push(file),
+            Err(error) => failure = failure.or(Some(error)),
         }
     }
-    Ok((files, images))
+    drop(free_paths);
+    let missing = line.paths(folder).iter().filter(|path| !exists(path)).count();
+    Delivery { images, files, missing, failure }
 }
 
 /// Returns true if the image exists, in any format: the extension is corrected when an image is written.
@@ -187,22 +190,20 @@ fn ends_batch(error: &Error) -> bool {
 
 fn report(line: &BatchLine, result: &LineResult) -> Value {
     let mut report = json!({"line": line.number, "prompt": line.prompt, "files": [], "result": result.word()});
-    match result {
-        LineResult::Written { files, images } => {
-            report["files"] = files.iter().map(|file| file.display().to_string()).collect();
-            report["request_id"] = images.request_id().into();
-            report["replayed"] = images.is_replayed().into();
-            report["missing"] = images.missing().into();
-            report["usage"] = json!(images.usage());
-            report["cost_usd"] = json!(cost_usd(images));
-        }
-        LineResult::Failed(error) => {
-            report["error"] = error.message().into();
-            report["code"] = error.code().into();
-            report["param"] = error.param().into();
-            report["request_id"] = error.request_id().into();
-        }
-        LineResult::Existing | LineResult::NotSent => {}
+    if let Some(error) = result.error() {
+        report["error"] = error.message().into();
+        report["code"] = error.code().into();
+        report["param"] = error.param().into();
+        report["request_id"] = error.request_id().into();
+    }
+    if let LineResult::Delivered(Delivery { images, files, missing, .. }) = result {
+        report["files"] = files.iter().map(|file| file.display().to_string()).collect();
+        report["urls"] = addresses(images).into();
+        report["request_id"] = images.request_id().into();
+        report["replayed"] = images.is_replayed().into();
+        report["missing"] = (*missing).into();
+        report["usage"] = json!(images.usage());
+        report["cost_usd"] = json!(cost_usd(images));
     }
     report
 }
@@ -222,57 +223,18 @@ fn read_input(path: &Path) -> Result<String, CommandFailure> {
 impl LineResult {
     fn word(&self) -> &'static str {
         match self {
-            Self::Written { .. } => "written",
+            Self::Delivered(Delivery { failure: None, .. }) => "written",
+            Self::Delivered(_) | Self::Failed(_) => "failed",
             Self::Existing => "existing",
-            Self::Failed(_) => "failed",
             Self::NotSent => "not_sent",
         }
     }
-}
 
-// === impl BatchSummary ===
-
-impl BatchSummary {
-    fn add(&mut self, line: &BatchLine, result: &LineResult) {
-        match result {
-            LineResult::Written { files, images } => {
-                self.made += 1;
-                self.images += files.len();
-                self.missing_images += line.paths(Path::new("")).len().saturating_sub(images.len());
-                if images.is_replayed() {
-                    self.replayed += 1;
-                } else {
-                    self.tokens += images.usage().map_or(0, |usage| usage.total_tokens);
-                    self.cost_usd = cost_usd(images).map(|cost| self.cost_usd.unwrap_or(0.0) + cost).or(self.cost_usd);
-                }
-            }
-            LineResult::Existing => self.existing += 1,
-            LineResult::Failed(_) => self.failed += 1,
-            LineResult::NotSent => self.not_sent += 1,
+    fn error(&self) -> Option<&Error> {
+        match self {
+            Self::Delivered(delivery) => delivery.failure.as_ref(),
+            Self::Failed(error) => Some(error),
+            Self::Existing | Self::NotSent => None,
         }
-    }
-
-    fn to_json(&self) -> Value {
-        let Self { made, replayed, existing, failed, not_sent, images, missing_images, tokens, cost_usd } = self;
-        json!({
-            "made": made, "replayed": replayed, "existing": existing, "failed": failed, "not_sent": not_sent,
-            "images": images, "missing_images": missing_images, "tokens": tokens, "cost_usd": cost_usd,
-        })
-    }
-
-    fn lines(&self) -> usize {
-        self.made + self.existing + self.failed + self.not_sent
-    }
-}
-
-impl std::fmt::Display for BatchSummary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { made, replayed, existing, failed, not_sent, images, tokens, .. } = self;
-        let cost = self.cost_usd.map_or_else(String::new, |cost| format!(", cost {} USD", (cost * 1e6).round() / 1e6));
-        write!(
-            f,
-            "lines: made {made} (before: {replayed}), existing {existing}, failed {failed}, not sent {not_sent}; \
-             images {images}, tokens {tokens}{cost}"
-        )
     }
 }

@@ -19,12 +19,39 @@ pub(super) struct ConnectionArgs {
     /// Allow sending the key over plain http to another machine. Use it only on a network that you trust.
     #[arg(long)]
     allow_http: bool,
+    /// Send a header with each request, such as `OpenAI-Project: p-1`. Can be repeated.
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
+    headers: Vec<SentHeader>,
+}
+
+/// A header that is sent with each request. Its value may be a secret, so it is not printed.
+#[derive(Clone)]
+struct SentHeader {
+    name: String,
+    value: String,
+}
+
+/// Parses a header as it is written in HTTP. A text without a colon has no name: an error here would show the text, which
+/// may contain a secret.
+#[expect(clippy::unnecessary_wraps, reason = "the form of a parser")]
+fn parse_header(text: &str) -> Result<SentHeader, String> {
+    let (name, value) = text.split_once(':').unwrap_or(("", text));
+    Ok(SentHeader { name: name.trim().to_owned(), value: value.trim().to_owned() })
+}
+
+impl std::fmt::Debug for SentHeader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("SentHeader").field(&self.name).finish_non_exhaustive()
+    }
 }
 
 // === impl ConnectionArgs ===
 
 impl ConnectionArgs {
     pub(super) fn client(&self) -> Result<Client, CommandFailure> {
+        if self.headers.iter().any(|header| header.name.is_empty()) {
+            return Err(CommandFailure::Usage("--header: expected 'NAME: VALUE'".to_owned()));
+        }
         self.build_client().map_err(|error| CommandFailure::Usage(error.to_string()))
     }
 
@@ -34,7 +61,9 @@ impl ConnectionArgs {
     }
 
     pub(super) fn build_client(&self) -> Result<Client, Error> {
-        let mut builder = Client::builder().allow_http(self.allow_http);
+        let builder = Client::builder().allow_http(self.allow_http);
+        let mut builder =
+            self.headers.iter().fold(builder, |builder, header| builder.header(&header.name, &header.value));
         if let Some(base_url) = &self.base_url {
             builder = builder.base_url(base_url);
         }

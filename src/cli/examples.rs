@@ -91,7 +91,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "generate",
         &[
             "imagate generate 'a fox in the snow' --size 1536x1024 -o fox.png",
-            "imagate generate 'a fox in the snow' -n 3 -o '{date}-{prompt}-{n}.{ext}'",
+            "imagate generate 'a fox in the snow' -n 3 -o '{date}-{prompt}-{number}.{ext}'",
             "imagate generate --prompt-file prompt.txt --draft --show",
         ],
     ),

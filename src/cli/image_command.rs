@@ -1,5 +1,6 @@
 //! The common part of `generate` and `edit`: the properties of the images, the wait for them, and the output files.
 
+mod advice;
 mod estimate;
 mod name_template;
 mod output_image;
@@ -9,13 +10,13 @@ mod prompt;
 mod report;
 mod stream_reader;
 mod target;
+pub(super) mod unread_answer;
+mod word_parsers;
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use chrono::Local;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
@@ -24,21 +25,22 @@ use super::failure::CommandFailure;
 use super::installation::block_on;
 use super::output::{ProgressArg, print, print_bytes, print_event, print_json};
 use crate::client::{
-    self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Json, ModelName, Output,
-    PartialImages,
+    self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Json, ModelName, OpenWord,
+    Output, PartialImages,
 };
 use crate::image::{Format, SizeRequest};
-use crate::tables::{self, FieldKind, IMAGE_GENERATION_FIELDS};
 use crate::wire::types::{Background, Moderation, Quality};
+use advice::with_advice;
 use name_template::NameValues;
 use output_image::OutputImage;
 use preview::{ImagePreview, PreviewArgs};
 pub(super) use progress::ProgressDisplay;
 use prompt::PromptArgs;
-pub(super) use report::cost_usd;
 use report::{ImageReport, WrittenFile};
+pub(super) use report::{addresses, cost_usd, rounded_usd};
 use target::OutputTarget;
 pub(super) use target::name_from_prompt;
+use word_parsers::{OpenWordParser, choice_parser, parse_member};
 
 /// Arguments of every command that makes images.
 #[derive(Debug, Args)]
@@ -51,9 +53,9 @@ pub(super) struct ImageArgs {
     /// Width and height in pixels, such as 1536x1024, or auto.
     #[arg(long, value_name = "SIZE", default_value_t)]
     size: SizeRequest,
-    /// The quality of the image.
-    #[arg(long, value_name = "QUALITY", value_parser = choice_parser::<Quality>("quality"))]
-    quality: Option<Quality>,
+    /// The quality of the image: one of the values below, or another word that the service knows.
+    #[arg(long, value_name = "QUALITY", value_parser = OpenWordParser::<Quality>::new("quality"))]
+    quality: Option<OpenWord<Quality>>,
     /// The file format [default: the format that the file extension of `--output` stands for]
     #[arg(long, value_name = "FORMAT", value_parser = choice_parser::<Format>("output_format"))]
     format: Option<Format>,
@@ -69,12 +71,13 @@ pub(super) struct ImageArgs {
     /// The model: `gpt-image-2`, its dated snapshot, or another that the gateway offers.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// The background of the image.
-    #[arg(long, value_name = "BACKGROUND", value_parser = choice_parser::<Background>("background"))]
-    background: Option<Background>,
-    /// The strictness of the content filter of the model.
-    #[arg(long, value_name = "STRICTNESS", value_parser = choice_parser::<Moderation>("moderation"))]
-    moderation: Option<Moderation>,
+    /// The background of the image: one of the values below, or another word that the service knows.
+    #[arg(long, value_name = "BACKGROUND", value_parser = OpenWordParser::<Background>::new("background"))]
+    background: Option<OpenWord<Background>>,
+    /// The strictness of the content filter of the model: one of the values below, or another word that the service
+    /// knows.
+    #[arg(long, value_name = "STRICTNESS", value_parser = OpenWordParser::<Moderation>::new("moderation"))]
+    moderation: Option<OpenWord<Moderation>>,
     /// An identifier of the end user, which is stored in the usage record.
     #[arg(long, value_name = "USER")]
     user: Option<String>,
@@ -110,7 +113,7 @@ pub(super) struct ImageArgs {
     #[arg(long, requires = "size")]
     upscale: bool,
     /// The output: a file, a folder, or `-` for standard output. Several images are numbered. The name of the file may
-    /// have the placeholders `{prompt}`, `{n}` (number), `{ext}`, `{date}`, `{model}` and `{size}` (as requested)
+    /// have the placeholders `{prompt}`, `{number}`, `{ext}`, `{date}`, `{model}` and `{size}` (as requested)
     /// [default: a new file in the current folder, named after the prompt]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -175,7 +178,7 @@ impl ImageArgs {
         let client = self.connection.client()?;
         let request = build_request(self.request(output));
         block_on(async {
-            request.check(self.stream).await.map_err(with_advice)?;
+            request.check(self.stream).await.map_err(|error| with_advice(error, &client))?;
             let preview = self.preview_args.preview();
             let images = self.request_images(&client, request, &target, preview).await?;
             self.write_images(&images, &target, preview).await?;
@@ -218,7 +221,7 @@ impl ImageArgs {
 
     fn request(&self, output: Option<Output>) -> GenerateRequest {
         let mut request = GenerateRequest::new(&self.prompt).size(self.size).count(self.count);
-        if let Some(quality) = self.quality.or(self.draft.then_some(Quality::Low)) {
+        if let Some(quality) = self.quality.clone().or(self.draft.then_some(Quality::Low.into())) {
             request = request.quality(quality);
         }
         if let Some(output) = output {
@@ -227,11 +230,11 @@ impl ImageArgs {
         if let Some(model) = &self.model {
             request = request.model(model.as_str());
         }
-        if let Some(background) = self.background {
-            request = request.background(background);
+        if let Some(background) = &self.background {
+            request = request.background(background.clone());
         }
-        if let Some(moderation) = self.moderation {
-            request = request.moderation(moderation);
+        if let Some(moderation) = &self.moderation {
+            request = request.moderation(moderation.clone());
         }
         if let Some(user) = &self.user {
             request = request.user(user);
@@ -282,7 +285,13 @@ impl ImageArgs {
             request.send(client).await
         };
         let elapsed = progress.end();
-        let images = result.map_err(with_advice)?;
+        let images = result.map_err(|error| {
+            // Standard output cannot take it, because its reader expects an image.
+            let path =
+                if target.is_stdout() { PathBuf::from(name_from_prompt(&self.prompt)) } else { target.path(0, None) };
+            unread_answer::keep(&error, &path);
+            with_advice(error, client)
+        })?;
         report::print_arrival(&images, self.size, elapsed);
         Ok(images)
     }
@@ -381,56 +390,4 @@ impl ClientImageRequest {
             Self::Edit(request) => client.images().edit_stream(request).await,
         }
     }
-}
-
-/// Adds the advice from the error table of the API document to a failure.
-fn with_advice(error: client::Error) -> CommandFailure {
-    if error.is_invalid_request() && error.status().is_none() {
-        return CommandFailure::Usage(refusal_text(&error));
-    }
-    if error.is_connect() {
-        let error = anyhow::Error::new(error);
-        let message = format!("{error}: {}", error.root_cause());
-        let advice = "start a gateway with `imagate serve`, or name the service with --base-url or IMAGATE_BASE_URL";
-        return CommandFailure::Advised(anyhow::Error::msg(message), advice.to_owned());
-    }
-    let row = tables::ERRORS.iter().find(|row| error.code() == Some(row.code));
-    match row {
-        Some(row) => CommandFailure::Advised(error.into(), row.action.to_owned()),
-        None => error.into(),
-    }
-}
-
-/// Returns the message of a request that breaks a rule, with the option that sets the field.
-fn refusal_text(error: &client::Error) -> String {
-    let option = match error.param() {
-        None => return error.to_string(),
-        Some("prompt") => "PROMPT".to_owned(),
-        Some("n") => "--count".to_owned(),
-        Some("partial_images") => "--partials".to_owned(),
-        Some(field) => format!("--{}", field.replace('_', "-").to_ascii_lowercase()),
-    };
-    format!("{option}: {}", error.message())
-}
-
-/// Parses a field of the request: a value that is not JSON is a text.
-fn parse_member(text: &str) -> Result<(String, Json), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => {
-            Ok((name.to_owned(), Json::parse(value).unwrap_or_else(|_| value.into())))
-        }
-        _ => Err("expected NAME=VALUE, such as seed=7".to_owned()),
-    }
-}
-
-/// Parses one of the words that the API document allows for a field.
-fn choice_parser<T>(field: &str) -> impl TypedValueParser<Value = T>
-where
-    T: FromStr<Err: std::error::Error + Send + Sync + 'static> + Clone + Send + Sync + 'static,
-{
-    let words = match tables::field(IMAGE_GENERATION_FIELDS, field).map(|field| field.kind) {
-        Some(FieldKind::Choice(words)) => words,
-        _ => &[],
-    };
-    PossibleValuesParser::new(words).try_map(|word| word.parse())
 }

@@ -114,6 +114,15 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     temporary.publish(path, FileNaming::Replacing).map(drop)
 }
 
+/// Writes a file, which appears whole or not at all, under this name or else the first of `-2`, `-3` and so on that is
+/// free. Returns its path.
+#[cfg(feature = "cli")]
+pub(crate) fn write_new_file(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+    let temporary = TemporaryFile::create(path)?;
+    (&temporary.file).write_all(bytes)?;
+    temporary.publish(path, FileNaming::Free)
+}
+
 /// A file that is still being written, under a temporary name that is removed on drop.
 pub(super) struct TemporaryFile {
     file: File,

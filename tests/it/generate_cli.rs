@@ -217,6 +217,50 @@ fn an_image_that_cannot_be_resized_is_kept_as_it_came() {
     assert_eq!(std::fs::read(home.path().join("boat.png")).expect("the image"), file[..file.len() - 20]);
 }
 
+/// Runs `generate` against a service that gives this answer.
+fn answered(body: &serde_json::Value, words: &[&str]) -> (TempDir, CommandOutput) {
+    let upstream = VerbatimUpstream::start();
+    upstream.set_answer("application/json", body.to_string());
+    let home = TempDir::new().expect("a directory");
+    let program =
+        Program::new(home.path()).env("IMAGATE_API_KEY", "sk-test").env("IMAGATE_BASE_URL", upstream.base_url());
+    let done = program.args(["generate", "a boat", "-o", "boat.png"]).args(words).run();
+    (home, done)
+}
+
+#[test]
+fn an_image_that_is_only_an_address_is_no_success() {
+    let body = json!({"created": 1, "data": [{"url": "https://cdn.example/paid.png"}], "usage": {"cost": 0.1 + 0.2}});
+    let (_home, done) = answered(&body, &["--json"]);
+    assert_eq!(done.code, FAILED, "{done:#?}");
+    assert!(done.stderr.contains("https://cdn.example/paid.png") && !done.stderr.contains("done:"), "{done:#?}");
+    let report: serde_json::Value = serde_json::from_str(&done.stdout).expect("JSON");
+    assert_eq!((&report["urls"], &report["files"]), (&json!(["https://cdn.example/paid.png"]), &json!([])));
+    assert_eq!(report["cost_usd"], json!(0.3));
+}
+
+#[test]
+fn an_answer_that_is_not_understood_is_kept_in_a_file() {
+    let (home, done) = answered(&json!({"pictures": ["aGVsbG8="]}), &[]);
+    assert!(done.code == FAILED && done.stderr.contains("boat.answer.txt"), "{done:#?}");
+    let kept = std::fs::read_to_string(home.path().join("boat.answer.txt")).expect("the answer");
+    assert_eq!(kept, r#"{"pictures":["aGVsbG8="]}"#);
+}
+
+#[test]
+fn words_that_only_the_service_knows_and_headers_are_sent() {
+    let upstream = FakeUpstream::start();
+    let home = TempDir::new().expect("a directory");
+    let program = Program::new(home.path()).env("IMAGATE_API_KEY", "sk-upstream-only");
+    let program = program.env("IMAGATE_BASE_URL", upstream.base_url()).args(["generate", "a boat", "-o", "boat.png"]);
+    let words = ["--background", "transparent", "--quality", "hd", "--header", "X-Project: p-1"];
+    program.args(words).run().ok_stdout();
+    let attempt = &upstream.received_attempts()[0];
+    let fields = attempt.fields();
+    assert_eq!((&fields["background"], &fields["quality"]), (&json!("transparent"), &json!("hd")));
+    assert_eq!(attempt.header("x-project"), Some("p-1"));
+}
+
 #[test]
 fn a_size_that_upscaling_cannot_reach_is_refused_before_any_request() {
     let gateway = Gateway::simulated();

@@ -108,11 +108,18 @@ impl BatchLine {
 
     /// Returns the files of the images, whose extension may be corrected.
     pub(super) fn paths(&self, folder: &Path) -> Vec<PathBuf> {
+        (0..self.count()).map(|index| self.path(folder, index)).collect()
+    }
+
+    /// Returns the file of the image with this index, also of one that was not requested.
+    pub(super) fn path(&self, folder: &Path, index: usize) -> PathBuf {
         let path = folder.join(&self.file);
-        match usize::try_from(self.count.get()) {
-            Ok(count) if count > 1 => (1..=count).map(|number| client::numbered_path(&path, number)).collect(),
-            _ => vec![path],
-        }
+        if self.count() == 1 && index == 0 { path } else { client::numbered_path(&path, index + 1) }
+    }
+
+    /// Returns the number of images that the line requests.
+    fn count(&self) -> usize {
+        usize::try_from(self.count.get()).unwrap_or(1)
     }
 
     /// Returns the request without its images.

@@ -1,10 +1,12 @@
 //! The option `--estimate`: what the images of a request would cost at most.
 
+use super::ImageArgs;
+use super::advice::{is_of_gateway, with_advice};
 use super::report::image_count_text;
-use super::{ImageArgs, with_advice};
 use crate::cli::failure::CommandFailure;
 use crate::cli::installation::block_on;
 use crate::cli::output::{print, print_json, print_message};
+use crate::client::{Client, Error};
 use crate::wire::types::CostEstimate;
 
 // === impl ImageArgs ===
@@ -14,7 +16,8 @@ impl ImageArgs {
     pub(in crate::cli) fn print_estimate(mut self) -> Result<(), CommandFailure> {
         self.prompt = self.prompt_args.read()?;
         let (client, request) = (self.connection.client()?, self.request(self.output_format(None)?));
-        let estimate = block_on(async { client.images().estimate(request).await.map_err(with_advice) })?;
+        let estimate =
+            block_on(async { client.images().estimate(request).await.map_err(|error| failure(error, &client)) })?;
         if self.json {
             return Ok(print_json(&estimate)?);
         }
@@ -27,6 +30,13 @@ impl ImageArgs {
         }
         Ok(())
     }
+}
+
+fn failure(error: Error, client: &Client) -> CommandFailure {
+    if matches!(error.status(), Some(404 | 405 | 501)) && !is_of_gateway(&error) {
+        return anyhow::anyhow!("this service has no estimates; only a gateway has them ({error})").into();
+    }
+    with_advice(error, client)
 }
 
 fn explanation(estimate: &CostEstimate) -> String {

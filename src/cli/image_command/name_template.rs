@@ -1,4 +1,4 @@
-//! File names with placeholders, such as `{date}-{prompt}-{n}.{ext}`.
+//! File names with placeholders, such as `{date}-{prompt}-{number}.{ext}`.
 //!
 //! A template is read before anything is sent, so that a misspelled placeholder costs nothing. Values are changed to
 //! words that every file system accepts. `{{` and `}}` stand for braces.
@@ -21,7 +21,7 @@ pub(super) struct NameTemplate(Vec<NamePart>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum NamePart {
     Text(String),
-    /// `{n}`: the number of the image, from 1.
+    /// `{number}`, or `{n}`: the number of the image, from 1.
     Number,
     /// `{ext}`: the extension of the format.
     Extension,
@@ -47,7 +47,7 @@ impl NameTemplate {
             };
             rest = after;
             match word {
-                "n" => parts.extend([NamePart::Text(std::mem::take(&mut text)), NamePart::Number]),
+                "number" | "n" => parts.extend([NamePart::Text(std::mem::take(&mut text)), NamePart::Number]),
                 "ext" => parts.extend([NamePart::Text(std::mem::take(&mut text)), NamePart::Extension]),
                 "prompt" => text.push_str(&values.prompt),
                 "date" => text.push_str(&values.date),
@@ -79,7 +79,8 @@ impl NameTemplate {
 
 fn unknown_placeholder(word: &str) -> String {
     format!(
-        "the placeholder {{{word}}} is unknown; there are {{prompt}}, {{n}}, {{ext}}, {{date}}, {{model}} and {{size}}"
+        "the placeholder {{{word}}} is unknown; there are {{prompt}}, {{number}}, {{ext}}, {{date}}, {{model}} and \
+         {{size}}"
     )
 }
 
@@ -101,7 +102,9 @@ mod tests {
     #[test]
     fn every_placeholder_has_its_value() {
         let name = |text: &str| NameTemplate::parse(text, &values()).unwrap().name(1, Some(Format::Jpeg));
-        assert_eq!(name("{date}-{prompt}-{n}.{ext}"), "2026-11-27-a-fox-2.jpg");
+        for text in ["{date}-{prompt}-{number}.{ext}", "{date}-{prompt}-{n}.{ext}"] {
+            assert_eq!(name(text), "2026-11-27-a-fox-2.jpg");
+        }
         assert_eq!(name("{model}_{size}"), "lab-sketch-1_1536x1024");
         assert_eq!(name("{{n}} {n}{n}}}"), "{n} 22}");
     }
@@ -112,6 +115,6 @@ mod tests {
             assert!(NameTemplate::parse(text, &values()).is_err(), "{text}");
         }
         let error = NameTemplate::parse("{seed}.png", &values()).unwrap_err();
-        assert!(error.starts_with("the placeholder {seed} is unknown; there are {prompt}, {n}"), "{error}");
+        assert!(error.starts_with("the placeholder {seed} is unknown; there are {prompt}, {number}"), "{error}");
     }
 }

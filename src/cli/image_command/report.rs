@@ -17,27 +17,29 @@ pub(super) struct WrittenFile {
     pub(super) upscaled_from: Option<String>,
 }
 
-/// The facts about one request and its answer.
-pub(super) struct ImageReport(Value);
+/// The facts about one request and its answer, and the addresses of the images that are only at an address.
+pub(super) struct ImageReport(Value, Vec<String>);
 
 // === impl ImageReport ===
 
 impl ImageReport {
     pub(super) fn new(prompt: &str, images: &Images) -> Self {
-        Self(json!({
+        let facts = json!({
             "request_id": images.request_id(), "created": images.created(), "prompt": prompt, "model": images.model(),
             "size": images.size(), "quality": images.quality(), "output_format": images.output_format(),
             "background": images.background(), "usage": images.usage(), "simulated": images.is_simulated(),
             "replayed": images.is_replayed(), "fallback": images.fallback(), "missing": images.missing(),
             "delivered": images.delivered(), "delivery": images.delivery(), "attempts": images.meta().attempts(),
             "cost_usd": cost_usd(images), "budget_remaining_usd": images.meta().budget_remaining_usd(),
-        }))
+        });
+        Self(facts, addresses(images))
     }
 
     /// Returns the report with all files, for standard output.
     pub(super) fn with_files(&self, files: &[WrittenFile]) -> Value {
         let mut report = self.0.clone();
         report["files"] = files.iter().map(|file| file.path.display().to_string()).collect();
+        report["urls"] = self.1.clone().into();
         report["upscaled_from"] = files.iter().find_map(|file| file.upscaled_from.clone()).into();
         report
     }
@@ -59,7 +61,17 @@ impl ImageReport {
 pub(super) fn print_arrival(images: &Images, requested: SizeRequest, elapsed: Duration) {
     let reported_size = images.size().map(str::to_owned);
     let actual_size = images.first().dimensions().map(|(width, height)| format!("{width}x{height}")).or(reported_size);
-    print_event("arrived", json!({ "images": images.len(), "size": actual_size, "seconds": elapsed.as_secs_f64() }));
+    let addresses = addresses(images).len();
+    print_event(
+        "arrived",
+        json!({
+            "images": images.len() - addresses, "addresses": addresses, "size": actual_size,
+            "seconds": elapsed.as_secs_f64(),
+        }),
+    );
+    if addresses == images.len() {
+        return;
+    }
     if !has_events() {
         let size_text = actual_size.as_deref().unwrap_or("unknown size");
         let count_text = image_count_text(images.len());
@@ -99,7 +111,7 @@ pub(super) fn print_record(images: &Images, files: &[WrittenFile]) {
 
 fn record_text(images: &Images, bytes: u64, cost: Option<f64>) -> String {
     let meta = images.meta();
-    let mut facts = vec![byte_text(bytes)];
+    let mut facts: Vec<String> = (bytes > 0).then(|| byte_text(bytes)).into_iter().collect();
     facts.extend(images.usage().map(|usage| format!("{} tokens", usage.total_tokens)));
     facts.extend(cost.map(|cost| format!("{cost} USD")));
     facts.extend(images.fallback().map(|fallback| format!("made as {fallback}")));
@@ -114,7 +126,19 @@ fn record_text(images: &Images, bytes: u64, cost: Option<f64>) -> String {
 /// LiteLLM in a header. A gateway of this project states it in the record of the request.
 pub(in crate::cli) fn cost_usd(images: &Images) -> Option<f64> {
     let stated = images.json().member("usage").and_then(|usage| usage.member("cost")?.read::<f64>());
-    stated.or_else(|| images.meta().header("x-litellm-response-cost")?.parse().ok()).filter(|cost| cost.is_finite())
+    let stated = stated.or_else(|| images.meta().header("x-litellm-response-cost")?.parse().ok());
+    stated.filter(|cost| cost.is_finite()).map(rounded_usd)
+}
+
+/// Rounds an amount to a millionth of a dollar, as the gateway does: sums of fractions have digits that mean nothing.
+pub(in crate::cli) fn rounded_usd(usd: f64) -> f64 {
+    (usd * 1e6).round() / 1e6
+}
+
+/// Returns the addresses of the images that the answer does not contain.
+pub(in crate::cli) fn addresses(images: &Images) -> Vec<String> {
+    let remote = images.iter().filter(|image| image.base64().is_empty());
+    remote.filter_map(|image| image.url().map(str::to_owned)).collect()
 }
 
 /// Returns a number of bytes in the unit that says most.
@@ -134,6 +158,11 @@ pub(super) fn image_count_text(images: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_amount_has_no_digits_that_mean_nothing() {
+        assert_eq!([0.1 + 0.2, 0.052_930_000_000_000_005].map(|usd| rounded_usd(usd).to_string()), ["0.3", "0.05293"]);
+    }
 
     #[test]
     fn numbers_of_bytes_have_the_unit_that_says_most() {

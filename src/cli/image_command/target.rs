@@ -18,7 +18,8 @@ pub(super) enum OutputTarget {
     Stdout,
     /// The named file; several images are written to numbered files.
     Named { path: PathBuf, numbered: bool },
-    /// Files in this folder whose names have placeholders. Several images are numbered, by the template if it has `{n}`.
+    /// Files in this folder whose names have placeholders. Several images are numbered, by the template if it has a
+    /// number.
     Template { folder: PathBuf, template: NameTemplate, numbered: bool },
     /// New files in this folder. This name gets the extension of the image format, and a number if the file exists.
     New { folder: PathBuf, name: String },
