@@ -17,6 +17,7 @@ include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 
 /// A limit of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limit {
     /// The name of the limit. A constant of this module has the same name in capitals, and the value of the limit.
     pub name: &'static str,
@@ -32,6 +33,7 @@ pub struct Limit {
 
 /// An operation of an API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Operation {
     /// The `operationId`, which is also the name of the method that serves it.
     pub id: &'static str,
@@ -47,6 +49,7 @@ pub struct Operation {
 
 /// A row of the error table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ErrorRow {
     /// `error.code`.
     pub code: &'static str,
@@ -68,6 +71,7 @@ pub struct ErrorRow {
 
 /// A reason that refines an error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReasonRow {
     /// `error.reason`.
     pub reason: &'static str,
@@ -79,6 +83,7 @@ pub struct ReasonRow {
 
 /// An image model of the document, with the values that requests may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ModelRow {
     /// The id, as requests spell it.
     pub id: &'static str,
@@ -102,6 +107,7 @@ pub struct ModelRow {
 
 /// A field of a request body, or a query parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Field {
     /// The name in JSON, in a form or in the query of an address.
     pub name: &'static str,
@@ -115,6 +121,7 @@ pub struct Field {
 
 /// The kind of value that a field must have. It is checked before the rules for the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FieldKind {
     /// A text.
     Text {

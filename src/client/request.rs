@@ -51,6 +51,7 @@ pub enum Output {
 ///
 /// The replacement is an image of the same size in medium quality, or of 1536x1024 or 1024x1536 in medium quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Fallback {
     /// The request fails.
     Never,

@@ -27,6 +27,7 @@ pub struct Size {
 
 /// A size as a request states it: a [`Size`], or a size that the model chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SizeRequest {
     /// The model chooses the size, which need not obey the size rules.
     #[default]
