@@ -32,7 +32,10 @@ pub(crate) fn generate(api: &Api, document: &Document) -> Result<Sdk> {
     match api.client_types {
         ClientTypes::Shared => {
             let words = OpenWords::from_document(value, OpenComponents::Answers, "crate::wire::types");
-            let sdk = generate_with(api, document, &words, |schemas, _| remove_patterns(schemas))?;
+            let sdk = generate_with(api, document, &words, |schemas, paths| {
+                remove_patterns(schemas);
+                remove_posts(paths);
+            })?;
             Ok(Sdk { open_types: None, ..sdk })
         }
         ClientTypes::Own(module) => {
@@ -139,6 +142,13 @@ fn remove_events(paths: &mut Value) {
         if let Some(content) = operation.pointer_mut("/responses/200/content").and_then(Value::as_object_mut) {
             content.remove("text/event-stream");
         }
+    }
+}
+
+/// Removes the calls with a body. `client::call` makes them: they may be streams, and may be sent again.
+fn remove_posts(paths: &mut Value) {
+    for item in paths.as_object_mut().into_iter().flat_map(|paths| paths.values_mut()) {
+        remove_method(item, "post");
     }
 }
 
