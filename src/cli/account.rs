@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 
+use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
 use super::remote::GatewayArgs;
 use crate::gateway::manage::{self, ManageError, ManagedAccount};
@@ -67,6 +68,8 @@ enum AccountAction {
     Delete {
         /// The name or id of the account.
         id: String,
+        #[command(flatten)]
+        confirmation: DeletionConfirmation,
     },
     /// Check the credentials of an account by listing the models of its upstream. Costs nothing.
     Test {
@@ -82,6 +85,9 @@ enum AccountAction {
 impl AccountCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
+        if let AccountAction::Delete { id, confirmation } = &action {
+            confirmation.ask(&format!("the account {id}"))?;
+        }
         let remote = gateway.remote()?;
         // Secrets are read before the store is opened, because the user may have to type them.
         let action = match action {
@@ -92,7 +98,7 @@ impl AccountCommand {
             }
             AccountAction::Enable { id } => PreparedAccountAction::Change(id, AccountChange::Enable, "enabled"),
             AccountAction::Rotate { id, secrets } => PreparedAccountAction::Rotate(id, read_given_secrets(&secrets)?),
-            AccountAction::Delete { id } => PreparedAccountAction::Delete(id),
+            AccountAction::Delete { id, .. } => PreparedAccountAction::Delete(id),
             AccountAction::Test { id } => PreparedAccountAction::Test(id),
             AccountAction::Explain(explain) => PreparedAccountAction::Explain(explain),
         };

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::failure::CommandFailure;
+use super::moment_arg::MomentArg;
 use super::output::{Column, print, print_message, table};
 use super::remote::{self, GatewayArgs, RemoteGateway, view};
 use crate::client::admin::types::{AuditSeq, PageLimit};
@@ -31,6 +32,10 @@ pub(super) struct AuditCommand {
     /// Only entries about the object with this id or name.
     #[arg(long, value_name = "ID")]
     target: Option<String>,
+    /// Only entries of this time or later: a date, a date and time such as 2026-11-21T03:00:00Z, or a duration before
+    /// now such as 24h or 7d.
+    #[arg(long, value_name = "T")]
+    since: Option<MomentArg>,
     /// Print all entries, one JSON object per line.
     #[arg(long)]
     json: bool,
@@ -56,14 +61,15 @@ struct AuditView {
 
 impl AuditCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { gateway, actor, action, target, json } = self;
+        let Self { gateway, actor, action, target, since, json } = self;
+        let scope = ReadScope { all: json, since: since.map(MomentArg::moment) };
         let filter = AuditFilter { actor, action, target, before: None, limit: MAX_TABLE_ROWS };
         let (rows, has_more) = match gateway.remote()? {
-            Some(gateway) => gateway.run(async |gateway| read_remote_rows(gateway, filter, json).await)?,
+            Some(gateway) => gateway.run(async |gateway| read_remote_rows(gateway, filter, scope).await)?,
             None => gateway.installation.with_store(async |config, store| {
                 let limit = if json { PAGE_SIZE } else { MAX_TABLE_ROWS };
                 let filter = AuditFilter { limit, ..filter };
-                let (rows, has_more) = read_rows(&gateway::open_people(config, store), filter, json).await?;
+                let (rows, has_more) = read_rows(&gateway::open_people(config, store), filter, scope).await?;
                 Ok((rows.into_iter().map(AuditView::from).collect(), has_more))
             })?,
         };
@@ -80,21 +86,33 @@ impl AuditCommand {
     }
 }
 
-/// Returns the rows that match the filter, oldest first: all of them if `all` is set, and otherwise only the newest, up
-/// to the limit of the filter. The second value is true if older rows were left out.
+/// The entries that are read.
+#[derive(Clone, Copy)]
+struct ReadScope {
+    /// True for all entries, and not only the newest ones up to the limit of the filter.
+    all: bool,
+    /// The time of the oldest entry.
+    since: Option<Timestamp>,
+}
+
+/// Returns the rows that match the filter, oldest first. The second value is true if older rows were left out.
 async fn read_rows(
     people: &IdentityService,
     mut filter: AuditFilter,
-    all: bool,
+    scope: ReadScope,
 ) -> Result<(Vec<AuditRow>, bool), IdentityError> {
     let mut rows = Vec::new();
     loop {
         let page = people.audit_page(&filter).await?;
         filter.before = page.items.last().map(|row| row.seq);
-        rows.extend(page.items);
-        if !all || !page.has_more {
+        let (read, has_older) = (page.items.len(), page.has_more);
+        let newer = page.items.into_iter().take_while(|row| scope.includes(row.at));
+        let before = rows.len();
+        rows.extend(newer);
+        let has_more = has_older && rows.len() - before == read;
+        if !scope.all || !has_more {
             rows.reverse();
-            return Ok((rows, page.has_more));
+            return Ok((rows, has_more));
         }
     }
 }
@@ -103,10 +121,10 @@ async fn read_rows(
 async fn read_remote_rows(
     gateway: &RemoteGateway,
     filter: AuditFilter,
-    all: bool,
+    scope: ReadScope,
 ) -> Result<(Vec<AuditView>, bool), CommandFailure> {
     let AuditFilter { actor, action, target, limit, .. } = filter;
-    let size = if all { remote::page_size()? } else { PageLimit::new(limit.into())? };
+    let size = if scope.all { remote::page_size()? } else { PageLimit::new(limit.into())? };
     let mut rows: Vec<AuditView> = Vec::new();
     loop {
         let mut request = gateway.admin.list_audit().limit(size);
@@ -123,14 +141,27 @@ async fn read_remote_rows(
             request = request.before(AuditSeq::new(last.seq)?);
         }
         let page = request.send().await?;
-        let has_more = page.has_more && !page.data.is_empty();
+        let before = rows.len();
         for entry in &page.data {
-            rows.push(view(entry)?);
+            let entry: AuditView = view(entry)?;
+            if scope.includes(entry.at) {
+                rows.push(entry);
+            }
         }
-        if !all || !has_more {
+        // The entries are sorted by time, so the first one that is too old ends the list.
+        let has_more = page.has_more && !page.data.is_empty() && rows.len() - before == page.data.len();
+        if !scope.all || !has_more {
             rows.reverse();
             return Ok((rows, has_more));
         }
+    }
+}
+
+// === impl ReadScope ===
+
+impl ReadScope {
+    fn includes(self, at: Timestamp) -> bool {
+        self.since.is_none_or(|since| at >= since)
     }
 }
 

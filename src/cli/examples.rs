@@ -156,12 +156,17 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("version", &["imagate version"]),
 ];
 
-/// Adds its examples to the help of every command.
+/// Adds its examples to the help of every command, and shows the options of the command itself first.
 pub(super) fn with_examples(program: Command) -> Command {
     add_examples(program, "")
 }
 
+/// The place in the help of the options that several commands have in common: after those of the command itself.
+const COMMON_OPTIONS_ORDER: usize = 1000;
+
 fn add_examples(command: Command, path: &str) -> Command {
+    let command =
+        command.mut_args(|arg| if arg.is_global_set() { arg.display_order(COMMON_OPTIONS_ORDER) } else { arg });
     let command = match text(path) {
         Some(text) => command.after_help(text),
         None => command,

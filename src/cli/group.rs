@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
 use super::output::{Column, cell, print, print_json, print_message, table};
 use super::remote::{GatewayArgs, with_plain_numbers};
@@ -61,6 +62,8 @@ enum GroupAction {
     Delete {
         /// The name or id of the group.
         name: String,
+        #[command(flatten)]
+        confirmation: DeletionConfirmation,
     },
 }
 
@@ -82,6 +85,9 @@ struct GroupView {
 impl GroupCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
+        if let GroupAction::Delete { name, confirmation } = &action {
+            confirmation.ask(&format!("the group {name}"))?;
+        }
         if let Some(gateway) = gateway.remote()? {
             return gateway.run(async |gateway| remote::run(gateway, action, json).await);
         }
@@ -107,7 +113,7 @@ impl GroupCommand {
                     let policy = read_checked_policy(config, &name, &policy)?;
                     print_change(config, people.change_group(&audit, &name, &policy).await, &name, "changed", json)
                 }
-                GroupAction::Delete { name } => delete(&people, &name, json).await,
+                GroupAction::Delete { name, .. } => delete(&people, &name, json).await,
             }
         })
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
 use super::limit_arg::{LimitArg, stored_limits};
 use super::output::print_message;
@@ -96,6 +97,8 @@ enum KeyAction {
     Delete {
         /// The id of the key, or the visible part of its secret.
         id: String,
+        #[command(flatten)]
+        confirmation: DeletionConfirmation,
     },
 }
 
@@ -104,6 +107,9 @@ enum KeyAction {
 impl KeyCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
+        if let KeyAction::Delete { id, confirmation } = &action {
+            confirmation.ask(&format!("the key {id}"))?;
+        }
         if let Some(gateway) = gateway.remote()? {
             return gateway.run(async |gateway| remote::run(gateway, action, json).await);
         }
@@ -142,7 +148,7 @@ impl KeyCommand {
                 KeyAction::List => list(&keys, json).await,
                 KeyAction::Disable { id } => change(&keys, &id, KeyChange::Disable, "disabled", json).await,
                 KeyAction::Enable { id } => change(&keys, &id, KeyChange::Enable, "enabled", json).await,
-                KeyAction::Delete { id } => change(&keys, &id, KeyChange::Delete, "deleted", json).await,
+                KeyAction::Delete { id, .. } => change(&keys, &id, KeyChange::Delete, "deleted", json).await,
             }
         })
     }

@@ -5,6 +5,7 @@ mod view;
 
 use clap::{Args, Subcommand};
 
+use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
 use super::remote::GatewayArgs;
 use super::time_span::parse_end;
@@ -46,6 +47,8 @@ enum TokenAction {
     Delete {
         /// The id of the token, or the visible part of its secret.
         id: String,
+        #[command(flatten)]
+        confirmation: DeletionConfirmation,
     },
 }
 
@@ -54,6 +57,9 @@ enum TokenAction {
 impl TokenCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
+        if let TokenAction::Delete { id, confirmation } = &action {
+            confirmation.ask(&format!("the token {id}"))?;
+        }
         if let Some(gateway) = gateway.remote()? {
             return gateway.run(async |gateway| remote::run(gateway, action, json).await);
         }
@@ -62,7 +68,7 @@ impl TokenCommand {
             match action {
                 TokenAction::Create { name, user, expires } => create(&people, &name, &user, expires, json).await,
                 TokenAction::List => list(&people, json).await,
-                TokenAction::Delete { id } => delete(&people, &id, json).await,
+                TokenAction::Delete { id, .. } => delete(&people, &id, json).await,
             }
         })
     }

@@ -4,19 +4,18 @@ mod counts;
 mod follow;
 mod records;
 mod remote;
-mod since;
 
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
 use super::failure::CommandFailure;
+use super::moment_arg::MomentArg;
 use super::output::print;
 use super::remote::GatewayArgs;
 use crate::gateway::store::{self, JobState, UsageStore};
 use crate::gateway::usage::{self, NamedRecord, RecordFilter, UsageFilter, csv};
 use records::{MAX_TABLE_ROWS, RecordRow};
-use since::SinceArg;
 
 /// Arguments of `usage`.
 #[derive(Debug, Args)]
@@ -29,7 +28,11 @@ pub(super) struct UsageCommand {
     /// Only requests that began at this time or later: a date, a date and time such as 2026-11-21T03:00:00Z, or a
     /// duration before now such as 24h or 7d.
     #[arg(long, value_name = "T")]
-    since: Option<SinceArg>,
+    since: Option<MomentArg>,
+    /// Only requests that began before this time, which has the same forms; with `--by`, the whole day of this time
+    /// counts.
+    #[arg(long, value_name = "T", conflicts_with = "follow")]
+    until: Option<MomentArg>,
     /// Only requests of this key.
     #[arg(long, value_name = "ID")]
     key: Option<String>,
@@ -163,6 +166,7 @@ impl UsageCommand {
             group: self.group.clone(),
             end_user: self.end_user.clone(),
             since: self.since.map(|since| usage::UtcDay::from(since.moment())),
+            until: self.until.map(|until| usage::UtcDay::from(until.moment())),
             ..UsageFilter::default()
         }
     }
@@ -183,7 +187,8 @@ impl UsageCommand {
             error_reason,
             state,
             is_unsuccessful: unsuccessful,
-            since: self.since.map(SinceArg::moment),
+            since: self.since.map(MomentArg::moment),
+            until: self.until.map(MomentArg::moment),
             limit: matches!(format, UsageFormat::Table { .. }).then_some(MAX_TABLE_ROWS),
             ..RecordFilter::default()
         }

@@ -25,7 +25,7 @@ pub(super) async fn run(gateway: &RemoteGateway, action: GroupAction, json: bool
             let change = GroupUpdate::builder().policy(read_wire_policy(&policy)?);
             group_view(&admin.update_group().name(name).body(change).send().await?)?.print_change("changed", json)
         }
-        GroupAction::Delete { name } => print_deleted(&admin.delete_group().name(name).send().await?.name, json),
+        GroupAction::Delete { name, .. } => print_deleted(&admin.delete_group().name(name).send().await?.name, json),
     }
 }
 

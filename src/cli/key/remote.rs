@@ -41,7 +41,7 @@ pub(super) async fn run(gateway: &RemoteGateway, action: KeyAction, json: bool) 
         KeyAction::Enable { id } => {
             update(gateway, &id, KeyUpdate::builder().enabled(Some(true)), "enabled", json).await
         }
-        KeyAction::Delete { id } => {
+        KeyAction::Delete { id, .. } => {
             let key: KeyView = view(&admin.retrieve_key().id(id).send().await?)?;
             admin.delete_key().id(&key.id).send().await?;
             key.print_change("deleted", json)

@@ -106,7 +106,7 @@ impl KeyView {
         Ok(())
     }
 
-    fn table_row(&self) -> [String; 8] {
+    fn table_row(&self) -> [String; 9] {
         let state = self.locked.as_ref().map_or_else(|| self.state.clone(), |lock| format!("{} ({lock})", self.state));
         [
             self.id.clone(),
@@ -116,6 +116,7 @@ impl KeyView {
             self.public_id.clone(),
             state,
             self.created_at.to_string(),
+            cell(self.expires_at),
             cell(self.last_used_at),
         ]
     }
@@ -149,8 +150,9 @@ pub(super) fn print_list(keys: &[KeyView], json: bool) -> Result<(), CommandFail
     if json {
         return Ok(print_json(&keys)?);
     }
-    let rows: Vec<[String; 8]> = keys.iter().map(KeyView::table_row).collect();
+    let rows: Vec<[String; 9]> = keys.iter().map(KeyView::table_row).collect();
     let [name, user, group] = ["NAME", "USER", "GROUP"].map(Column::name);
-    let [state, created, used] = [Column::state("STATE"), Column::moment("CREATED"), Column::moment("LAST USED")];
-    Ok(print(&table(["ID".into(), name, user, group, "PUBLIC ID".into(), state, created, used], &rows))?)
+    let state = Column::state("STATE");
+    let [created, expires, used] = ["CREATED", "EXPIRES", "LAST USED"].map(Column::moment);
+    Ok(print(&table(["ID".into(), name, user, group, "PUBLIC ID".into(), state, created, expires, used], &rows))?)
 }

@@ -98,6 +98,7 @@ impl BuildCommand {
         for path in &changes {
             print(&format!("{path}\n"))?;
         }
+        print_counts(built);
         if changes.is_empty() { Ok(()) } else { Err(CommandFailure::HasFindings) }
     }
 
@@ -115,7 +116,11 @@ impl BuildCommand {
             write_file(&self.root.join(&self.manifest), built.manifest.as_bytes())?;
             print_message(&format!("wrote {}", self.manifest));
         }
-        print_message(&format!("packages: new {}, unchanged {}", built.packages.len(), built.kept));
+        print_counts(built);
         Ok(())
     }
+}
+
+fn print_counts(built: &BuildOutput) {
+    print_message(&format!("packages: new {}, unchanged {}", built.packages.len(), built.kept));
 }

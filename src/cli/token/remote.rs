@@ -23,7 +23,7 @@ pub(super) async fn run(gateway: &RemoteGateway, action: TokenAction, json: bool
             token.with_secret(created.secret.expose()).print_new(&role, json)
         }
         TokenAction::List => print_list(&list(gateway).await?, json),
-        TokenAction::Delete { id } => {
+        TokenAction::Delete { id, .. } => {
             let tokens = list(gateway).await?;
             let token = tokens.into_iter().find(|token| token.id == id || token.public_id == id);
             let token = token.ok_or_else(|| anyhow!("the token {id} does not exist"))?;

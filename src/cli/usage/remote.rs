@@ -67,6 +67,9 @@ pub(super) async fn read_counts(
     if let Some(since) = since {
         request = request.since(since);
     }
+    if let Some(until) = filter.until {
+        request = request.until(NaiveDate::from(until));
+    }
     if let Some(key) = &filter.key {
         request = request.key(key);
     }
@@ -172,7 +175,7 @@ fn filtered<'a>(mut request: ListRecords<'a>, filter: &RecordFilter) -> Result<L
     }
     set!(key: key, user: user, group: group, end_user: end_user, model: model, account: account, size: size);
     set!(quality: quality, error_code: &filter.error_code);
-    set!(since: filter.since.map(chrono::DateTime::from));
+    set!(since: filter.since.map(chrono::DateTime::from), until: filter.until.map(chrono::DateTime::from));
     if filter.is_unsuccessful {
         request = request.outcome(types::RecordOutcome::Unsuccessful);
     }

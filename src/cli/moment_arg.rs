@@ -1,4 +1,4 @@
-//! Parses the start of a period: a moment, a date, or a duration before now.
+//! Parses an end of a period in the past: a moment, a date, or a duration before now.
 
 use std::str::FromStr;
 
@@ -7,13 +7,13 @@ use chrono::{DateTime, Utc};
 use crate::cli::time_span::{parse_moment, parse_span};
 use crate::gateway::store::Timestamp;
 
-/// The moment from which records are shown.
+/// A moment, mostly in the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SinceArg(DateTime<Utc>);
+pub(super) struct MomentArg(DateTime<Utc>);
 
-// === impl SinceArg ===
+// === impl MomentArg ===
 
-impl SinceArg {
+impl MomentArg {
     pub(super) fn moment(self) -> Timestamp {
         self.0.into()
     }
@@ -23,7 +23,7 @@ impl SinceArg {
     }
 }
 
-impl FromStr for SinceArg {
+impl FromStr for MomentArg {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -40,7 +40,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
         let now = DateTime::parse_from_rfc3339("2026-11-21T03:00:00Z").unwrap().to_utc();
-        let moment = SinceArg::parse(text, now).map(|since| since.moment().to_string());
+        let moment = MomentArg::parse(text, now).map(|parsed| parsed.moment().to_string());
         assert_eq!(moment.as_deref(), expected, "{text}");
     }
 
