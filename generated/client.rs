@@ -90,11 +90,25 @@ impl ClientInfo<crate::client::Session> for Client {
 }
 impl ClientHooks<crate::client::Session> for &Client {}
 impl Client {
+    /**List the image models with their parameters and prices
+
+An extension of this service. Each parameter has the values that the gateway accepts for the model, so that a client can build a form from it. Only the models that the limits of the key, its user and its group allow are listed.
+
+Sends a `GET` request to `/v1/images/models`
+
+```ignore
+let response = client.list_image_models()
+    .send()
+    .await;
+```*/
+    pub fn list_image_models(&self) -> builder::ListImageModels<'_> {
+        builder::ListImageModels::new(self)
+    }
     /**List the models
 
 Text and agent models: those that the operator has named, or those that the upstream accounts of the key's group list.
 
-The image endpoints accept `gpt-image-2` whether it is listed or not.
+The image endpoints accept `gpt-image-2` whether it is listed or not: the operator decides whether image models are listed too, each with its `capabilities`.
 
 Sends a `GET` request to `/v1/models`
 
@@ -108,7 +122,7 @@ let response = client.list_models()
     }
     /**Look up one model
 
-The image models are known as well, even if the list does not contain them. An unknown name is a 404 with code `model_not_found`.
+The image models are known as well, even if the list does not contain them, and have `capabilities`. An unknown name is a 404 with code `model_not_found`.
 
 Sends a `GET` request to `/v1/models/{model}`
 
@@ -133,6 +147,68 @@ pub mod builder {
         encode_path, ByteStream, ClientInfo, ClientHooks, Error, OperationInfo,
         RequestBuilderExt, ResponseValue,
     };
+    /// Builder for [`Client::list_image_models`]
+    ///
+    /// [`Client::list_image_models`]: super::Client::list_image_models
+    #[derive(Debug, Clone)]
+    pub struct ListImageModels<'a> {
+        client: &'a super::Client,
+    }
+    impl<'a> ListImageModels<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self { client: client }
+        }
+        ///Sends a `GET` request to `/v1/images/models`
+        pub async fn send(
+            self,
+        ) -> Result<ResponseValue<types::ImageModelList>, Error<types::ErrorResponse>> {
+            let Self { client } = self;
+            let url = format!("{}/v1/images/models", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "list_image_models",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                400u16..=499u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                500u16..=599u16 => {
+                    Err(
+                        Error::ErrorResponse(
+                            ResponseValue::from_response(response).await?,
+                        ),
+                    )
+                }
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+    }
     /// Builder for [`Client::list_models`]
     ///
     /// [`Client::list_models`]: super::Client::list_models

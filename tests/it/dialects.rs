@@ -141,7 +141,9 @@ impl Keys {
     /// One key for each set of dialects. Every second set is that of a group; the others are those of the key.
     fn for_all_sets(upstream: &FakeUpstream) -> Self {
         let sets: Vec<BTreeSet<&str>> = (0..1 << DIALECTS.len())
-            .map(|bits: usize| DIALECTS.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, word)| *word))
+            .map(|bits: usize| {
+                DIALECTS.iter().enumerate().filter(move |(at, _)| bits >> at & 1 == 1).map(|(_, word)| *word)
+            })
             .map(Iterator::collect)
             .collect();
         let of_group = |index: usize| index.is_multiple_of(2);

@@ -74,7 +74,13 @@ async fn serve_file(context: SkillsContext, _: Path<PackagePath>) -> Result<Resp
     // A package that has changed on disk does not match its checksum and is not sent; the folder is read again within a
     // second.
     let Some((file, length)) = package.open().await else { return not_found(context).await };
-    Ok(file_response(&context, OPERATION, &package.tag, content_type(&path), Some(Body::wrap(PackageBody::new(file, length)))))
+    Ok(file_response(
+        &context,
+        OPERATION,
+        &package.tag,
+        content_type(&path),
+        Some(Body::wrap(PackageBody::new(file, length))),
+    ))
 }
 
 async fn serve_index(context: SkillsContext) -> Result<Response<Body>, HttpError> {

@@ -392,7 +392,10 @@ async fn an_empty_file_that_was_chosen_is_not_left_out() {
 async fn a_dialect_has_a_part_for_the_mask_and_fields_that_are_removed() {
     let parts = [file_part("image", &png(1)), file_part("mask[]", &png(9)), text_part("style", b"vivid")];
     let request = || hyper::Request::post("/").header("content-type", FORM).body(Body::from(form(&parts))).unwrap();
-    let declared = |dialects| FormNames { dialects, ..FormNames::default() };
+    let declared = |dialects| {
+        let names = FormNames { dialects, ..FormNames::default() };
+        FormSettings { names, downloader: None }
+    };
     let fixture = TestSpool::new();
     let form = read(request(), &fixture.spool, declared([Dialect::LegacyFields].into_iter().collect())).await.unwrap();
     let mask = form.mask.expect("a mask");
